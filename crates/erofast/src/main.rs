@@ -1,0 +1,3 @@
+//! The erofast command.
+#![forbid(unsafe_code)]
+fn main() {}

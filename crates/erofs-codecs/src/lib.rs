@@ -1,0 +1,2 @@
+//! LZ4, MicroLZMA, DEFLATE and Zstandard behind one decoder table
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Experiments, load, statistics and reports on scheduling latency
+#![forbid(unsafe_code)]
