@@ -1,1 +1,6 @@
-//! System calls the libraries lack: the only crate with unsafe code of ours
+//! System calls the libraries lack: the only crate with unsafe code of ours.
+//!
+//! Each module offers a safe interface; each unsafe block states why it is sound.
+#![allow(unsafe_code)]
+
+pub mod lend;

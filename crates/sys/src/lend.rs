@@ -1,0 +1,188 @@
+//! Lending a closure that borrows from the caller's stack to other threads.
+//!
+//! A big read is decoded straight into the caller's buffer by several workers at once. Their jobs
+//! must be `'static`, the buffer is not; this module bridges the two for exactly one call.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Lends `work` out while `own` runs, and returns what `own` returned.
+///
+/// `own` gets a [`Lent`] that it may clone and hand to other threads. Each [`Lent::join`] runs
+/// `work` once, as long as `own` has not returned. When this function returns (or unwinds), no
+/// other thread is inside of `work` and none can enter it any more: a handle that is still queued
+/// somewhere has become harmless and need not be waited for.
+pub fn lend<R>(work: &(dyn Fn() + Sync), own: impl FnOnce(&Lent) -> R) -> R {
+    let short: *const (dyn Fn() + Sync + '_) = work;
+    // SAFETY: only the lifetime in the trait object's type changes, the layout of both pointer
+    // types is the same. The pointer is followed only between `enter` and `leave`, and `Recall`
+    // keeps this frame, and with it the borrow of `work`, alive until that can no longer happen.
+    let work: *const (dyn Fn() + Sync + 'static) = unsafe { std::mem::transmute(short) };
+    let lent = Lent(Arc::new(Loan {
+        work: Borrowed(work),
+        state: Mutex::new(State { open: true, inside: 0 }),
+        left: Condvar::new(),
+    }));
+    let _recall = Recall(&lent.0);
+    own(&lent)
+}
+
+/// A handle to a lent closure; see [`lend`].
+#[derive(Clone)]
+pub struct Lent(Arc<Loan>);
+
+impl Lent {
+    /// Runs the lent closure if it is still lent; tells whether it ran.
+    pub fn join(&self) -> bool {
+        let Some(_inside) = Inside::enter(&self.0) else { return false };
+        // SAFETY: `Inside` was entered while the loan was open, so `lend` has not returned and
+        // cannot before `Inside` is dropped: the closure behind the pointer is alive.
+        let work = unsafe { &*self.0.work.0 };
+        work();
+        true
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lent").finish_non_exhaustive()
+    }
+}
+
+struct Loan {
+    work: Borrowed,
+    state: Mutex<State>,
+    left: Condvar,
+}
+
+struct State {
+    open: bool,
+    inside: usize,
+}
+
+impl Loan {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Borrowed(*const (dyn Fn() + Sync + 'static));
+
+// SAFETY: the pointer is only ever turned into a shared reference to a `Sync` closure.
+unsafe impl Send for Borrowed {}
+// SAFETY: as above; sharing the pointer shares only `&(dyn Fn() + Sync)`.
+unsafe impl Sync for Borrowed {}
+
+struct Inside<'a>(&'a Loan);
+
+impl<'a> Inside<'a> {
+    fn enter(loan: &'a Loan) -> Option<Self> {
+        let mut state = loan.state();
+        if !state.open {
+            return None;
+        }
+        state.inside += 1;
+        Some(Inside(loan))
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.inside -= 1;
+        if state.inside == 0 {
+            // Under the lock: the owner may free nothing before we have let go of it, since it
+            // needs the lock to see the zero.
+            self.0.left.notify_all();
+        }
+    }
+}
+
+/// Closes the loan and waits until everybody has left, on return and on unwinding alike.
+struct Recall<'a>(&'a Loan);
+
+impl Drop for Recall<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.open = false;
+        while state.inside > 0 {
+            state = self.0.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    #[test]
+    fn other_threads_fill_a_buffer_of_the_callers_stack() {
+        let cells: [AtomicUsize; 64] = std::array::from_fn(|_| AtomicUsize::new(0));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+                cell.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let threads = lend(&work, |lent| {
+            let handles: Vec<_> = (0..3)
+                .map(|_| {
+                    let lent = lent.clone();
+                    thread::spawn(move || lent.join())
+                })
+                .collect();
+            work();
+            handles
+        });
+        assert!(cells.iter().all(|cell| cell.load(Ordering::Relaxed) == 1));
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    }
+
+    #[test]
+    fn a_handle_that_comes_too_late_runs_nothing() {
+        let runs = AtomicUsize::new(0);
+        let work = || {
+            runs.fetch_add(1, Ordering::Relaxed);
+        };
+        let late = lend(&work, Lent::clone);
+        assert!(!late.join());
+        assert_eq!(runs.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_loan_ends_only_when_everybody_has_left() {
+        let entered = std::sync::Barrier::new(2);
+        let done = AtomicUsize::new(0);
+        let work = || {
+            entered.wait();
+            thread::sleep(std::time::Duration::from_millis(20));
+            done.store(1, Ordering::SeqCst);
+        };
+        let thread = lend(&work, |lent| {
+            let lent = lent.clone();
+            let thread = thread::spawn(move || lent.join());
+            entered.wait();
+            thread
+        });
+        assert_eq!(done.load(Ordering::SeqCst), 1);
+        assert!(thread.join().expect("no panic"));
+    }
+
+    #[test]
+    fn a_panic_of_a_helper_does_not_hang_the_owner() {
+        let work = || panic!("on purpose");
+        let thread = lend(&work, |lent| {
+            let lent = lent.clone();
+            let thread = thread::spawn(move || lent.join());
+            while !thread.is_finished() {
+                thread::yield_now();
+            }
+            thread
+        });
+        assert!(thread.join().is_err());
+    }
+}
