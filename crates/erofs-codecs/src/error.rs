@@ -1,0 +1,51 @@
+//! Why a stream could not be decoded.
+
+use crate::Codec;
+
+/// A stream that could not be decoded, in one line. The caller adds where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{codec}: {reason} ({input} bytes in, {output} bytes wanted)")]
+#[non_exhaustive]
+pub struct DecodeError {
+    /// The codec that was asked.
+    pub codec: Codec,
+    /// What was wrong.
+    pub reason: Reason,
+    /// Bytes of compressed input, padding included.
+    pub input: usize,
+    /// Bytes of output wanted.
+    pub output: usize,
+}
+
+/// What was wrong with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// There was no input at all.
+    #[error("no compressed data")]
+    Empty,
+    /// A whole block of zeros, or nothing else than zeros, where padding and then a stream was due.
+    #[error("nothing but zeros in the first block")]
+    AllZero,
+    /// The decoder met something its format does not allow.
+    #[error("corrupted compressed data")]
+    Corrupted,
+    /// The stream or the input ended before the output was full.
+    #[error("the stream ends after {produced} bytes")]
+    EndsEarly {
+        /// Bytes that could be decoded.
+        produced: usize,
+    },
+    /// The output was full before the stream ended, and it was not a partial decode.
+    #[error("the stream goes on behind the output")]
+    TooLong,
+    /// The stream needs more than the image declares or the format allows.
+    #[error("dictionary or window larger than allowed")]
+    WindowTooLarge,
+    /// The input or the output is 2 GiB or more, which no EROFS extent is.
+    #[error("larger than any extent of EROFS")]
+    TooLarge,
+    /// The decoder's own memory could not be had.
+    #[error("out of memory")]
+    OutOfMemory,
+}
