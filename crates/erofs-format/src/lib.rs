@@ -1,2 +1,49 @@
-//! EROFS on-disk structures, inodes, directories, xattrs and extent maps
+//! EROFS on-disk structures, inodes, directories, xattrs and extent maps.
+//!
+//! This crate knows where everything of an EROFS image is, and nothing of how to get it: bytes come
+//! through [`ReadAt`], and compressed extents are described ([`Pcluster`]), not decoded. Nothing an
+//! image says is believed: arithmetic on its fields is checked, every walk has a bound that follows
+//! from the size of the image or from a limit of the format, and no allocation is larger than what
+//! the image has bytes for.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! # fn main() -> Result<(), erofs_format::Error> {
+//! let file = std::fs::File::open("image.erofs").expect("image");
+//! let image = erofs_format::Image::open(vec![Arc::new(file)])?;
+//! let root = image.inode(image.superblock().root_nid)?;
+//! let first = image.map(&root, 0)?;
+//! println!("{first:?}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Format facts come from `fs/erofs/erofs_fs.h` of Linux (which is also MIT licensed) and from how
+//! the kernel reads images; the comments name the place.
 #![forbid(unsafe_code)]
+
+mod algorithm;
+pub mod dir;
+mod error;
+mod extent;
+mod image;
+mod inode;
+mod read_at;
+mod superblock;
+mod xattr;
+
+pub use algorithm::Algorithm;
+pub use error::{Error, ErrorClass, Result};
+pub use extent::{Coding, Extent, ExtentKind, Location, Pcluster, interlaced_offset};
+pub use image::Image;
+pub use inode::{DataLayout, DeviceNumber, FileType, Inode};
+pub use read_at::{ReadAt, Window};
+pub use superblock::{CompressionConfigs, DeflateConfig, Lz4Config, LzmaConfig, Superblock, ZstdConfig};
+pub use xattr::Xattr;
+
+/// Number of an inode: its position in 32-byte slots from the start of the metadata area. Bit 63
+/// says that the inode lives inside of the metabox.
+pub type Nid = u64;
+
+/// Bit of a [`Nid`] that says "in the metabox" (`EROFS_DIRENT_NID_METABOX_BIT`).
+pub const NID_IN_METABOX: Nid = 1 << 63;

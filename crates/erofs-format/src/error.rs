@@ -1,0 +1,88 @@
+//! What can go wrong, and of which class it is.
+
+use std::borrow::Cow;
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of reading an image: one line with every number a person needs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bytes are no EROFS image at all.
+    #[error("not an EROFS image: {reason}")]
+    NotErofs {
+        /// What is missing.
+        reason: Cow<'static, str>,
+    },
+    /// The image is (or may be) fine and uses something that this reader does not know.
+    #[error("unsupported: {feature}")]
+    Unsupported {
+        /// The feature, by name or number.
+        feature: Cow<'static, str>,
+    },
+    /// More devices are needed than were given.
+    #[error(
+        "the image needs {needed} extra device(s) and {given} were given; missing: {}",
+        missing.join(", ")
+    )]
+    MissingDevices {
+        /// Extra devices that the image names.
+        needed: u16,
+        /// Extra devices that were given.
+        given: usize,
+        /// A description of each missing one: its slot, tag and size.
+        missing: Vec<String>,
+    },
+    /// The image contradicts itself or points out of itself.
+    #[error("corrupted: {what}")]
+    Corrupted {
+        /// What, where, with the numbers.
+        what: Cow<'static, str>,
+    },
+    /// The bytes could not be read.
+    #[error("cannot read {length} bytes at {offset:#x} of {device}: {source}")]
+    Io {
+        /// Where the bytes were to come from.
+        device: &'static str,
+        /// Byte offset in it.
+        offset: u64,
+        /// Length of the read.
+        length: usize,
+        /// The reader's error.
+        source: std::io::Error,
+    },
+}
+
+/// The class of an [`Error`], for choosing an errno.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ErrorClass {
+    /// Not EROFS (EINVAL).
+    NotErofs,
+    /// An unknown feature or a missing device (EOPNOTSUPP).
+    Unsupported,
+    /// EUCLEAN, which is what the kernel calls EFSCORRUPTED.
+    Corrupted,
+    /// EIO.
+    Io,
+}
+
+impl Error {
+    /// Class of the error.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Error::NotErofs { .. } => ErrorClass::NotErofs,
+            Error::Unsupported { .. } | Error::MissingDevices { .. } => ErrorClass::Unsupported,
+            Error::Corrupted { .. } => ErrorClass::Corrupted,
+            Error::Io { .. } => ErrorClass::Io,
+        }
+    }
+
+    pub(crate) fn unsupported(feature: impl Into<Cow<'static, str>>) -> Error {
+        Error::Unsupported { feature: feature.into() }
+    }
+
+    pub(crate) fn corrupted(what: impl Into<Cow<'static, str>>) -> Error {
+        Error::Corrupted { what: what.into() }
+    }
+}

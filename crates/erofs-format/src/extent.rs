@@ -1,0 +1,102 @@
+//! What a range of a file is made of.
+
+use crate::Algorithm;
+
+/// A piece of a file and where its bytes are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// First byte of the file that the extent supplies.
+    pub logical: u64,
+    /// Bytes of the file, from `logical`, that it supplies: never 0, never beyond the file's size.
+    pub length: u64,
+    /// Where they are.
+    pub kind: ExtentKind,
+}
+
+impl Extent {
+    /// First byte of the file behind the extent.
+    pub fn end(&self) -> u64 {
+        self.logical + self.length
+    }
+}
+
+/// Where the bytes of an [`Extent`] are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ExtentKind {
+    /// Nowhere: they are zeros.
+    Hole,
+    /// Plain bytes on a device: byte `logical + k` of the file is byte `physical + k` of it. The
+    /// whole extent is inside of the device.
+    Raw {
+        /// Index for [`crate::Image::device`].
+        device: u16,
+        /// Byte offset on it.
+        physical: u64,
+    },
+    /// Plain bytes in metadata (the inline tail): of the primary device, or of the metabox.
+    Meta {
+        /// The bytes are inside of the metabox.
+        metabox: bool,
+        /// Byte offset on the primary device, or in the decoded metabox.
+        physical: u64,
+    },
+    /// One pcluster, decoded from its beginning.
+    Compressed(Pcluster),
+    /// Bytes of the packed inode. They are inside of it as far as its size is known to this crate
+    /// (see [`crate::Image::set_packed`]); the reader of the packed inode has the last word.
+    Fragment {
+        /// Byte offset in the decoded packed inode of the byte `logical`.
+        offset: u64,
+    },
+}
+
+/// Where a pcluster's stored bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Location {
+    /// Index for [`crate::Image::device`]; 0 if `metabox`.
+    pub device: u16,
+    /// The bytes are inside of the decoded metabox (tail packing of an inode that lives there).
+    pub metabox: bool,
+    /// Byte offset, not always a multiple of the block size.
+    pub physical: u64,
+}
+
+/// One compressed extent: its stored bytes decode to `decoded_length` bytes that begin at
+/// [`Extent::logical`]. Extents always start at decoded offset 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Pcluster {
+    /// Where the stored bytes are; all of them are inside of that device.
+    pub location: Location,
+    /// Stored bytes to read: at most 1 MiB, for block-based pclusters a multiple of the block size
+    /// with padding somewhere in it (in front with `ZERO_PADDING`, else behind).
+    pub length: u32,
+    /// How they are stored.
+    pub coding: Coding,
+    /// Bytes to decode: at most 12 MiB, the length of the extent.
+    pub decoded_length: u64,
+    /// The stream may hold more than `decoded_length`: stop there. If false it ends exactly there.
+    pub partial: bool,
+    /// Tail packing: the stored bytes lie in metadata, not on a block boundary, and `length` is exact.
+    pub inline: bool,
+}
+
+/// How the bytes of a pcluster are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Coding {
+    /// Compressed.
+    Compressed(Algorithm),
+    /// Uncompressed, first byte first.
+    Shifted,
+    /// Uncompressed and rotated within each block: byte `k` of the extent is at
+    /// `(logical + k) mod block size` of the stored bytes, and wraps around there. See
+    /// [`interlaced_offset`].
+    Interlaced,
+}
+
+/// Where byte `k` of an interlaced extent is inside of its stored bytes.
+///
+/// Not rotated are files with `h_advise` bit 4 unset. A rotated pcluster holds at most as many bytes
+/// as it has stored; what would lie behind its end wraps to its beginning.
+pub fn interlaced_offset(logical: u64, k: u64, block_size: u64, length: u64) -> u64 {
+    ((logical & (block_size - 1)) + k) % length
+}
