@@ -1,0 +1,59 @@
+//! What can go wrong.
+
+use std::io;
+
+/// Why workers could not be started or told something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The table of slots needs memory that is not there.
+    #[error("no memory for the worker slots of {cpus} CPUs")]
+    SlotTable {
+        /// Possible CPUs.
+        cpus: usize,
+    },
+    /// The set of CPUs cannot be read.
+    #[error("cannot tell which CPUs are usable: {0}")]
+    Cpus(#[source] io::Error),
+    /// Not one thread of the unbound pool could be made.
+    #[error("cannot create any of the {threads} threads of the unbound pool: {source}")]
+    UnboundPool {
+        /// Threads wished for.
+        threads: usize,
+        /// What the system said for the first.
+        source: io::Error,
+    },
+    /// The thread that follows hotplug could not be made.
+    #[error("cannot follow CPU hotplug: {0}")]
+    Hotplug(#[source] io::Error),
+    /// No worker has a source now.
+    #[error("none of the {workers} workers could open its source: {source}")]
+    Attach {
+        /// Workers that tried.
+        workers: usize,
+        /// What the first of them said.
+        source: io::Error,
+    },
+    /// A worker would wait for itself.
+    #[error("attach() was called on a worker's own thread")]
+    OnWorker,
+    /// There is no worker for that CPU.
+    #[error("CPU {cpu} has no worker")]
+    NoWorker {
+        /// The CPU.
+        cpu: usize,
+    },
+    /// A priority was refused.
+    #[error("priority of {name} (thread {tid}) not changed: {reason}")]
+    Priority {
+        /// The thread's name.
+        name: String,
+        /// Its id.
+        tid: i32,
+        /// Why, with what to do.
+        reason: String,
+    },
+    /// After shutdown.
+    #[error("the workers have been shut down")]
+    ShutDown,
+}

@@ -1,0 +1,80 @@
+//! What workers tell about themselves.
+
+use std::fmt;
+
+/// The scheduling policy a thread really has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Policy {
+    /// `SCHED_FIFO` with this priority.
+    Fifo(u8),
+    /// An ordinary policy with this nice value.
+    Other {
+        /// -20 (first) to 19 (last).
+        nice: i8,
+    },
+}
+
+impl fmt::Display for Policy {
+    /// `fifo` or `other`, the words of `erofast stat --json`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Policy::Fifo(_) => "fifo",
+            Policy::Other { .. } => "other",
+        })
+    }
+}
+
+/// A distribution of times in nanoseconds. Percentiles are upper bounds, at most 1/16 too high.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Summary {
+    /// How many values.
+    pub count: u64,
+    /// Their sum.
+    pub total_ns: u64,
+    /// The largest, exact.
+    pub max_ns: u64,
+    /// Half of the values are not above this.
+    pub p50_ns: u64,
+    /// 90 % of the values are not above this.
+    pub p90_ns: u64,
+    /// 99 % of the values are not above this.
+    pub p99_ns: u64,
+    /// 99.9 % of the values are not above this.
+    pub p999_ns: u64,
+}
+
+impl Summary {
+    /// The mean, 0 without values.
+    pub fn average_ns(&self) -> u64 {
+        self.total_ns.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+/// One worker. The counters of a CPU outlive its worker: they go on when the CPU comes back.
+#[derive(Clone, Debug)]
+pub struct WorkerStats {
+    /// The CPU it is pinned to; `None` for a thread of the unbound pool.
+    pub cpu: Option<usize>,
+    /// The thread's name.
+    pub name: String,
+    /// The thread's id; `None` where there is no worker now (CPU offline, or it could not be made).
+    pub tid: Option<i32>,
+    /// The policy the kernel reports for it now.
+    pub policy: Option<Policy>,
+    /// Asleep with nothing to do.
+    pub idle: bool,
+    /// Jobs that wait now. The unbound threads share one queue and all tell its length.
+    pub queued: usize,
+    /// Jobs finished, panicked ones included.
+    pub done: u64,
+    /// Requests served by its source (see [`serve`](crate::serve)).
+    pub served: u64,
+    /// Jobs and sources that panicked.
+    pub panics: u64,
+    /// Times it was woken by a queued job.
+    pub wakeups: u64,
+    /// From queueing to start, per job.
+    pub queue_delay: Summary,
+    /// From start to finish, per job and per request served.
+    pub run: Summary,
+}
