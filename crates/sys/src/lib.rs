@@ -4,3 +4,5 @@
 #![allow(unsafe_code)]
 
 pub mod lend;
+#[cfg(feature = "microlzma")]
+pub mod microlzma;

@@ -1,0 +1,225 @@
+//! MicroLZMA through liblzma. The safe binding crate (`liblzma`) lacks this one decoder.
+//!
+//! A stream keeps its memory from one block to the next: about 30 KiB of probabilities and the
+//! dictionary, allocated by liblzma at the first block.
+
+use liblzma_sys as lzma;
+use std::fmt;
+
+/// Why a block could not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MicroLzmaError {
+    /// The block is no MicroLZMA, or does not end where it was said to.
+    Corrupted,
+    /// The input ended when this many bytes had been decoded.
+    EndsEarly(usize),
+    /// liblzma got no memory.
+    OutOfMemory,
+}
+
+/// A MicroLZMA decoder that is used for one block after another.
+pub struct MicroLzma {
+    // Boxed: liblzma does not promise that a stream in use may change its address.
+    stream: Box<lzma::lzma_stream>,
+    dictionary: u32,
+}
+
+// SAFETY: the stream owns all it points to, liblzma keeps no thread-local state, and every use
+// needs `&mut self`.
+unsafe impl Send for MicroLzma {}
+
+impl fmt::Debug for MicroLzma {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MicroLzma")
+            .field("dictionary", &self.dictionary)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MicroLzma {
+    /// A decoder with a dictionary of so many bytes. Nothing is allocated by liblzma yet.
+    pub fn new(dictionary: u32) -> Self {
+        MicroLzma {
+            stream: new_stream(),
+            dictionary,
+        }
+    }
+
+    /// Fills `output` from the block `input`.
+    ///
+    /// `exact` says that the block holds exactly `output.len()` bytes and that `input` is all of
+    /// it; both are then checked. Otherwise decoding stops as soon as `output` is full.
+    pub fn decode(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        exact: bool,
+    ) -> Result<(), MicroLzmaError> {
+        let stream = &mut *self.stream;
+        let (input_len, output_len) = (input.len() as u64, output.len() as u64);
+        // SAFETY: `stream` is a live stream (zeroed, or left by an earlier block, which liblzma
+        // allows to be initialised again); the other arguments are plain numbers.
+        let status = unsafe {
+            lzma::lzma_microlzma_decoder(
+                stream,
+                input_len,
+                output_len,
+                exact.into(),
+                self.dictionary,
+            )
+        };
+        if status != lzma::LZMA_OK {
+            return Err(error_of(status, 0));
+        }
+        let status = run(stream, input, output);
+        let produced = output.len() - stream.avail_out;
+        forget_buffers(stream);
+        match status {
+            lzma::LZMA_STREAM_END if produced == output.len() => Ok(()),
+            status => Err(error_of(status, produced)),
+        }
+    }
+}
+
+impl Drop for MicroLzma {
+    fn drop(&mut self) {
+        end(&mut self.stream);
+    }
+}
+
+/// Codes until liblzma says anything but OK. A step that neither reads nor writes ends it too:
+/// liblzma answers the second such step with BUF_ERROR.
+fn run(stream: &mut lzma::lzma_stream, input: &[u8], output: &mut [u8]) -> lzma::lzma_ret {
+    stream.next_in = input.as_ptr();
+    stream.avail_in = input.len();
+    stream.next_out = output.as_mut_ptr();
+    stream.avail_out = output.len();
+    loop {
+        // SAFETY: the stream was initialised by the caller; its two buffers are the slices'
+        // memory with their lengths, borrowed for the whole of this function.
+        let status = unsafe { lzma::lzma_code(stream, lzma::LZMA_FINISH) };
+        if status != lzma::LZMA_OK {
+            return status;
+        }
+    }
+}
+
+/// The borrowed buffers end with the call: nothing may point to them afterwards.
+fn forget_buffers(stream: &mut lzma::lzma_stream) {
+    stream.next_in = std::ptr::null();
+    stream.avail_in = 0;
+    stream.next_out = std::ptr::null_mut();
+    stream.avail_out = 0;
+}
+
+fn error_of(status: lzma::lzma_ret, produced: usize) -> MicroLzmaError {
+    match status {
+        lzma::LZMA_MEM_ERROR | lzma::LZMA_MEMLIMIT_ERROR => MicroLzmaError::OutOfMemory,
+        lzma::LZMA_BUF_ERROR => MicroLzmaError::EndsEarly(produced),
+        _ => MicroLzmaError::Corrupted,
+    }
+}
+
+fn new_stream() -> Box<lzma::lzma_stream> {
+    // SAFETY: an all-zero lzma_stream is what LZMA_STREAM_INIT makes: null pointers, zero
+    // numbers, and enumerations that have a member of value 0.
+    Box::new(unsafe { std::mem::zeroed() })
+}
+
+fn end(stream: &mut lzma::lzma_stream) {
+    // SAFETY: the stream is zeroed or initialised, and its owner does not use it again.
+    unsafe { lzma::lzma_end(stream) }
+}
+
+/// Encodes as much of `input` as fits into `room` bytes: what was encoded of it, and the block.
+/// For tests and benchmarks.
+///
+/// `None` when liblzma refuses: `room` under 6, or parameters that it does not know.
+#[cfg(feature = "microlzma-encoder")]
+pub fn encode(
+    input: &[u8],
+    room: usize,
+    parameters: EncoderParameters,
+) -> Option<(usize, Vec<u8>)> {
+    let mut stream = new_stream();
+    let mut block = vec![0; room];
+    let status =
+        start_encoder(&mut stream, parameters).then(|| run(&mut stream, input, &mut block));
+    let (taken, made) = (input.len() - stream.avail_in, room - stream.avail_out);
+    end(&mut stream);
+    block.truncate(made);
+    (status == Some(lzma::LZMA_STREAM_END)).then_some((taken, block))
+}
+
+/// What [`encode`] leaves to its caller.
+#[cfg(feature = "microlzma-encoder")]
+#[derive(Clone, Copy, Debug)]
+pub struct EncoderParameters {
+    /// 0 to 9, as of xz.
+    pub preset: u32,
+    /// Bytes.
+    pub dictionary: u32,
+    /// Literal context bits, literal position bits, position bits.
+    pub lc_lp_pb: (u32, u32, u32),
+}
+
+#[cfg(feature = "microlzma-encoder")]
+fn start_encoder(stream: &mut lzma::lzma_stream, parameters: EncoderParameters) -> bool {
+    // SAFETY: plain numbers and pointers, for which all-zero is a value; filled in below.
+    let mut options: lzma::lzma_options_lzma = unsafe { std::mem::zeroed() };
+    // SAFETY: `options` is writable; an unknown preset is refused.
+    let refused = unsafe { lzma::lzma_lzma_preset(&mut options, parameters.preset) } != 0;
+    options.dict_size = parameters.dictionary;
+    (options.lc, options.lp, options.pb) = parameters.lc_lp_pb;
+    // SAFETY: `stream` is zeroed and `options` lives through the call, which copies it.
+    !refused && unsafe { lzma::lzma_microlzma_encoder(stream, &options) } == lzma::LZMA_OK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_no_meaning_is_an_error() {
+        let mut output = [0; 64];
+        let mut decoder = MicroLzma::new(4096);
+        for first in 0..=255_u8 {
+            let input = [first; 32];
+            assert!(
+                decoder.decode(&input, &mut output, true).is_err(),
+                "{first:#x}"
+            );
+        }
+    }
+
+    #[test]
+    fn input_that_ends_says_how_far_it_got() {
+        let mut output = [0; 64];
+        let mut decoder = MicroLzma::new(4096);
+        assert_eq!(
+            decoder.decode(&[], &mut output, true),
+            Err(MicroLzmaError::EndsEarly(0))
+        );
+        assert_eq!(
+            decoder.decode(&[0xa2], &mut output, false),
+            Err(MicroLzmaError::EndsEarly(0))
+        );
+    }
+
+    #[test]
+    #[cfg(feature = "microlzma-encoder")]
+    fn what_was_encoded_comes_back_and_the_decoder_may_be_dropped_on_another_thread() {
+        let text: Vec<u8> = (0..20_000_u32).map(|i| ((i * i) >> 7) as u8).collect();
+        let parameters = EncoderParameters {
+            preset: 6,
+            dictionary: 65536,
+            lc_lp_pb: (3, 0, 2),
+        };
+        let (taken, block) = encode(&text, 4096, parameters).unwrap();
+        let mut decoder = MicroLzma::new(65536);
+        let mut output = vec![0; taken];
+        decoder.decode(&block, &mut output, true).unwrap();
+        assert_eq!(output, text[..taken]);
+        std::thread::spawn(move || drop(decoder)).join().unwrap();
+    }
+}
