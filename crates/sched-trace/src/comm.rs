@@ -1,0 +1,67 @@
+//! Thread names as the scheduler prints them.
+
+use std::fmt;
+
+/// A thread's name: at most 15 bytes, as `/proc/PID/comm` shows it.
+///
+/// Stored in place, because there are two of them in every context switch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Comm([u8; 16]);
+
+impl Comm {
+    /// Takes the bytes up to the first NUL, cut after 15.
+    pub fn new(bytes: &[u8]) -> Self {
+        let end = bytes
+            .iter()
+            .position(|&b| b == 0)
+            .unwrap_or(bytes.len())
+            .min(15);
+        let mut comm = [0; 16];
+        comm[..end].copy_from_slice(&bytes[..end]);
+        Self(comm)
+    }
+
+    /// The name without its padding.
+    pub fn as_bytes(&self) -> &[u8] {
+        let end = self.0.iter().position(|&b| b == 0).unwrap_or(15);
+        &self.0[..end]
+    }
+
+    /// True for a thread whose name the trace never told.
+    pub fn is_empty(&self) -> bool {
+        self.0[0] == 0
+    }
+}
+
+impl From<&str> for Comm {
+    fn from(name: &str) -> Self {
+        Self::new(name.as_bytes())
+    }
+}
+
+impl fmt::Display for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_ends_at_its_nul_and_at_fifteen_bytes() {
+        assert_eq!(Comm::new(b"fio\0junk").to_string(), "fio");
+        assert_eq!(
+            Comm::new(b"a name that is far too long").as_bytes().len(),
+            15
+        );
+        assert!(Comm::new(b"").is_empty());
+    }
+}

@@ -1,0 +1,218 @@
+//! One model of events behind all readers.
+
+use crate::{Comm, Name};
+use std::fmt;
+
+/// A pid that the trace does not tell (the first compact Perfetto switch of a CPU).
+pub const UNKNOWN_PID: i32 = -1;
+
+/// One line of a trace.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Event {
+    /// Nanoseconds of the trace's clock (CLOCK_MONOTONIC for the live recorder).
+    pub time_ns: u64,
+    /// The CPU that wrote the event.
+    pub cpu: u32,
+    /// The thread that was running there; [`UNKNOWN_PID`] where a format does not say.
+    pub pid: i32,
+    /// What happened.
+    pub kind: Kind,
+}
+
+/// What happened. Work items are known by the address of their struct, which is only an identity.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields carry the kernel's own names")]
+pub enum Kind {
+    /// `sched_switch`: `prev` left the CPU, `next` runs from here on. Pid 0 is the idle task.
+    Switch {
+        prev_pid: i32,
+        prev_comm: Comm,
+        prev_prio: i32,
+        prev_state: TaskState,
+        next_pid: i32,
+        next_comm: Comm,
+        next_prio: i32,
+    },
+    /// `sched_waking`: somebody is about to make `pid` runnable. Written by the waker.
+    Waking {
+        pid: i32,
+        comm: Comm,
+        prio: i32,
+        target_cpu: u32,
+    },
+    /// `sched_wakeup`: `pid` is on a run queue now.
+    Wakeup {
+        pid: i32,
+        comm: Comm,
+        prio: i32,
+        target_cpu: u32,
+    },
+    /// `sched_wakeup_new`: a forked thread is on a run queue for the first time.
+    WakeupNew {
+        pid: i32,
+        comm: Comm,
+        prio: i32,
+        target_cpu: u32,
+    },
+    /// `sched_migrate_task`: `pid` moves to another CPU's run queue.
+    Migrate {
+        pid: i32,
+        comm: Comm,
+        prio: i32,
+        from_cpu: u32,
+        to_cpu: u32,
+    },
+    /// `workqueue_queue_work`; `queue` is the work queue's name where the kernel prints it.
+    WorkQueued {
+        work: u64,
+        function: Name,
+        queue: Option<Name>,
+        cpu: u32,
+    },
+    /// `workqueue_execute_start`, written by the kworker [`Event::pid`].
+    WorkStart { work: u64, function: Name },
+    /// `workqueue_execute_end`; older kernels do not tell the function.
+    WorkEnd { work: u64, function: Option<Name> },
+    /// `sched_kthread_work_queue_work`; `worker` identifies the kthread_worker.
+    KthreadWorkQueued {
+        work: u64,
+        function: Name,
+        worker: u64,
+    },
+    /// `sched_kthread_work_execute_start`, written by the thread [`Event::pid`].
+    KthreadWorkStart { work: u64, function: Name },
+    /// `sched_kthread_work_execute_end`.
+    KthreadWorkEnd { work: u64, function: Option<Name> },
+    /// `sched_process_fork`: the running thread made `child_pid`.
+    Fork {
+        child_pid: i32,
+        child_comm: Comm,
+        parent_pid: i32,
+        parent_comm: Comm,
+    },
+    /// `sched_process_exec`: `pid` runs another program now.
+    Exec {
+        pid: i32,
+        old_pid: i32,
+        filename: Name,
+    },
+    /// `sched_process_exit`.
+    Exit { pid: i32, comm: Comm, prio: i32 },
+    /// `task_rename`.
+    Rename { pid: i32, comm: Comm },
+}
+
+/// The state a thread left its CPU in: the bits of `prev_state`, as Linux 4.14 and later write them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TaskState(pub u16);
+
+/// The states a sleeping thread reports, by bit.
+const LETTERS: &[u8; 8] = b"SDTtXZPI";
+
+impl TaskState {
+    /// Could go on (yielded, or preempted on a kernel that does not mark it).
+    pub const RUNNABLE: Self = Self(0);
+    /// Could go on, was taken off its CPU.
+    pub const PREEMPTED: Self = Self(0x100);
+    /// Waits for an event and can be interrupted.
+    pub const SLEEPING: Self = Self(1);
+    /// Waits for an event that nothing but itself ends, mostly a disk.
+    pub const UNINTERRUPTIBLE: Self = Self(2);
+    /// Gone.
+    pub const DEAD: Self = Self(0x10);
+
+    /// From the field's raw value; what does not fit the reported bits is the preemption mark.
+    pub fn from_bits(bits: u64) -> Self {
+        let reported = (bits & 0xff) as u16;
+        // Kernels before 4.14 set a higher bit (TASK_STATE_MAX of their time) for "preempted".
+        Self(if reported == 0 && bits != 0 {
+            0x100
+        } else {
+            reported
+        })
+    }
+
+    /// From the text of ftrace and of other printers: `R`, `R+`, `S`, `D|W`, ...
+    pub fn from_text(text: &str) -> Self {
+        let mut bits = 0;
+        for letter in text.bytes() {
+            if let Some(bit) = LETTERS.iter().position(|&l| l == letter) {
+                bits |= 1 << bit;
+            }
+        }
+        if bits == 0 && text.ends_with('+') {
+            Self::PREEMPTED
+        } else {
+            Self(bits)
+        }
+    }
+
+    /// The thread could have gone on: it waits for a CPU.
+    pub fn is_runnable(self) -> bool {
+        self.0 & 0xff == 0
+    }
+
+    /// The thread will never run again.
+    pub fn is_dead(self) -> bool {
+        self.0 & 0x30 != 0
+    }
+}
+
+impl fmt::Display for TaskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_runnable() {
+            return f.write_str(if self.0 == 0 { "R" } else { "R+" });
+        }
+        let mut between = "";
+        for (bit, letter) in LETTERS.iter().enumerate() {
+            if self.0 & 1 << bit != 0 {
+                write!(f, "{between}{}", *letter as char)?;
+                between = "|";
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for TaskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_read_from_bits_and_from_text_alike() {
+        for (bits, text) in [
+            (0, "R"),
+            (0x100, "R+"),
+            (1, "S"),
+            (2, "D"),
+            (0x80, "I"),
+            (0x10, "X"),
+        ] {
+            let state = TaskState::from_bits(bits);
+            assert_eq!(state.to_string(), text);
+            assert_eq!(TaskState::from_text(text), state);
+        }
+        assert_eq!(
+            TaskState::from_bits(0x402),
+            TaskState::UNINTERRUPTIBLE,
+            "D with a no-load bit"
+        );
+        assert!(
+            TaskState::from_bits(0x800).is_runnable(),
+            "preempted, as Linux 4.4 wrote it"
+        );
+        assert!(TaskState::from_text("Z").is_dead());
+    }
+
+    #[test]
+    fn an_event_stays_small_enough_for_millions_of_them() {
+        assert!(size_of::<Event>() <= 80, "{}", size_of::<Event>());
+    }
+}

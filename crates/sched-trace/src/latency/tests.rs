@@ -1,0 +1,1 @@
+//! Promises of the analysis, on traces with known answers.

@@ -1,0 +1,1 @@
+//! Work items: from queued to executed.

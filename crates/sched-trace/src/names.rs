@@ -1,0 +1,72 @@
+//! Strings that many events share: functions, work queues, file names.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// An interned string of one trace; [`Names::get`] gives the text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Name(u32);
+
+/// The strings of one trace, each stored once, so that events stay small and `Copy`.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    texts: Vec<Arc<str>>,
+    index: HashMap<Arc<str>, Name>,
+}
+
+impl Names {
+    /// The name for `text`, made at its first use.
+    pub fn intern(&mut self, text: &str) -> Name {
+        if let Some(&name) = self.index.get(text) {
+            return name;
+        }
+        let text: Arc<str> = text.into();
+        let name = Name(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
+        self.texts.push(text.clone());
+        self.index.insert(text, name);
+        name
+    }
+
+    /// The text; empty for a name of another trace.
+    pub fn get(&self, name: Name) -> &str {
+        self.texts.get(name.0 as usize).map_or("", |text| text)
+    }
+
+    /// The name of `text` if some event uses it.
+    pub fn find(&self, text: &str) -> Option<Name> {
+        self.index.get(text).copied()
+    }
+
+    /// All strings with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (Name, &str)> {
+        self.texts
+            .iter()
+            .enumerate()
+            .map(|(i, text)| (Name(i as u32), &**text))
+    }
+
+    /// How many different strings there are.
+    pub fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// True when nothing was interned.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_share_one_name() {
+        let mut names = Names::default();
+        let a = names.intern("erofs_worker");
+        assert_eq!(names.intern("erofs_worker"), a);
+        assert_ne!(names.intern("events"), a);
+        assert_eq!(names.get(a), "erofs_worker");
+        assert_eq!(names.find("missing"), None);
+    }
+}

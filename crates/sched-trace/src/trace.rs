@@ -1,0 +1,83 @@
+//! A whole trace in memory.
+
+use crate::{Comm, Event, Name, Names};
+use std::collections::BTreeMap;
+
+/// Events in the order of time, with what is needed to read them.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// Sorted by time; events of equal time keep the order they were written in.
+    pub events: Vec<Event>,
+    /// How many events the kernel or the recording tool says it could not keep. Anything but 0
+    /// makes every figure doubtful.
+    pub lost_events: u64,
+    /// The strings that events refer to.
+    pub names: Names,
+    /// Threads by pid, as far as the trace names them.
+    pub threads: BTreeMap<i32, Thread>,
+    /// Slices that a program adds beside the kernel's events: requests, phases, launches.
+    pub slices: Vec<Slice>,
+    /// The clock of the time stamps, as the kernel calls it ("mono").
+    pub clock: String,
+    /// Lines for the person who reads the figures: what could not be told, and why.
+    pub notices: Vec<String>,
+}
+
+/// What is known about a thread besides its events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Thread {
+    /// The last name it had.
+    pub comm: Comm,
+    /// The process it belongs to; 0 when the trace does not tell.
+    pub tgid: i32,
+}
+
+/// A named piece of time on a track of its own, shown in the Perfetto UI beside the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// What happened: "decompress", "queue", ...
+    pub name: String,
+    /// The row it is drawn in; slices of one track should nest or follow one another.
+    pub track: String,
+    /// Start, in the clock of the trace.
+    pub start_ns: u64,
+    /// End, not before the start.
+    pub end_ns: u64,
+    /// The thread it ran on, where it belongs to one.
+    pub pid: Option<i32>,
+}
+
+impl Trace {
+    /// An empty trace of the given clock.
+    pub fn new(clock: &str) -> Self {
+        Self {
+            clock: clock.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The name for `text`, for building events by hand.
+    pub fn intern(&mut self, text: &str) -> Name {
+        self.names.intern(text)
+    }
+
+    /// The text of a name of this trace.
+    pub fn name(&self, name: Name) -> &str {
+        self.names.get(name)
+    }
+
+    /// Adds a slice of our own to the trace.
+    pub fn add_slice(&mut self, slice: Slice) {
+        self.slices.push(slice);
+    }
+
+    /// Puts the events into the order of time. Cheap when they are sorted piece by piece.
+    pub fn sort(&mut self) {
+        self.events.sort_by_key(|event| event.time_ns);
+    }
+
+    /// First and last time stamp.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        Some((self.events.first()?.time_ns, self.events.last()?.time_ns))
+    }
+}
