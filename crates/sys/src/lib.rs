@@ -4,5 +4,7 @@
 #![allow(unsafe_code)]
 
 pub mod lend;
+pub mod memory;
 #[cfg(feature = "microlzma")]
 pub mod microlzma;
+pub mod sched;

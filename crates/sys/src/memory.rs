@@ -1,0 +1,251 @@
+//! Anonymous memory as owned runs of bytes.
+//!
+//! A [`Run`] owns its bytes alone. It can be split and joined again, so an allocator can be built
+//! on top without unsafe code: two runs can never overlap, because the only ways to get one are to
+//! map new memory, to split one, and to join two neighbours. The mapping goes with its last run.
+
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// Memory is split at multiples of this, and starts at one.
+pub const PAGE_SIZE: usize = 4096;
+
+/// One mmap.
+struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: a Mapping is an address and a length; the bytes are reached through Run alone, which
+// gives each byte one owner.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; nothing is written through a shared Mapping.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is exactly what mmap returned, and the last run that could reach it is gone.
+        let result = unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        debug_assert_eq!(result, 0, "munmap: {}", io::Error::last_os_error());
+    }
+}
+
+/// A contiguous, exclusively owned piece of anonymous memory. Zeroed when mapped.
+pub struct Run {
+    mapping: Arc<Mapping>,
+    /// Bytes from the start of the mapping.
+    offset: usize,
+    /// In bytes, never 0.
+    length: usize,
+}
+
+impl Run {
+    /// Maps `pages` fresh pages of 4 KiB. They take memory when they are first touched.
+    pub fn map(pages: usize) -> io::Result<Run> {
+        let length = pages.checked_mul(PAGE_SIZE).filter(|&length| length > 0);
+        let length = length.ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches
+        // nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Run {
+            mapping: Arc::new(Mapping { start, length }),
+            offset: 0,
+            length,
+        })
+    }
+
+    /// First page within the mapping.
+    pub fn first_page(&self) -> usize {
+        self.offset / PAGE_SIZE
+    }
+
+    /// How many pages.
+    pub fn pages(&self) -> usize {
+        self.length / PAGE_SIZE
+    }
+
+    /// Keeps the first `pages` pages and returns the others.
+    ///
+    /// # Panics
+    /// When one of the two would be empty.
+    pub fn split_off(&mut self, pages: usize) -> Run {
+        assert!(
+            0 < pages && pages < self.pages(),
+            "split of {} pages at {pages}",
+            self.pages()
+        );
+        let at = pages * PAGE_SIZE;
+        let mapping = Arc::clone(&self.mapping);
+        let rest = Run {
+            mapping,
+            offset: self.offset + at,
+            length: self.length - at,
+        };
+        self.length = at;
+        rest
+    }
+
+    /// True where `next` begins right behind this run in the same mapping.
+    pub fn is_followed_by(&self, next: &Run) -> bool {
+        Arc::ptr_eq(&self.mapping, &next.mapping) && self.offset + self.length == next.offset
+    }
+
+    /// One run of two neighbours; both come back where they are none.
+    pub fn join(mut self, next: Run) -> Result<Run, (Run, Run)> {
+        if !self.is_followed_by(&next) {
+            return Err((self, next));
+        }
+        self.length += next.length;
+        Ok(self)
+    }
+
+    /// Takes the memory now instead of at the first touch.
+    pub fn populate(&mut self) -> io::Result<()> {
+        match self.advise(libc::MADV_POPULATE_WRITE) {
+            // Linux before 5.14 does not know the advice.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                self.chunks_mut(PAGE_SIZE).for_each(|page| page[0] = 0);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Gives the memory back and keeps the addresses; the bytes become zero.
+    pub fn discard(&mut self) -> io::Result<()> {
+        self.advise(libc::MADV_DONTNEED)
+    }
+
+    /// Locks the pages in memory, those to be touched later included, until the mapping ends.
+    /// Touched and untouched pages stay what they are.
+    pub fn lock_on_fault(&mut self) -> io::Result<()> {
+        // SAFETY: the range is our own live mapping; locking changes no byte of it.
+        let result = unsafe {
+            libc::mlock2(
+                self.as_ptr().cast(),
+                self.length,
+                libc::MLOCK_ONFAULT as libc::c_uint,
+            )
+        };
+        if result == -1 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn advise(&mut self, advice: libc::c_int) -> io::Result<()> {
+        // SAFETY: the range is ours alone, and `&mut self` shows that nobody looks at its bytes.
+        let result = unsafe { libc::madvise(self.as_mut_ptr().cast(), self.length, advice) };
+        if result == -1 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn start(&self) -> NonNull<u8> {
+        // SAFETY: offset + length never exceeds the length of the mapping.
+        unsafe { self.mapping.start.add(self.offset) }
+    }
+}
+
+impl Deref for Run {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes are mapped readable, initialised (zero or written), owned by this run
+        // alone, and live as long as it holds the mapping.
+        unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Run {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for deref; `&mut self` makes the slice the only way to the bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.start().as_ptr(), self.length) }
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Run(page {} + {})", self.first_page(), self.pages())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_memory_is_zero_and_writable() {
+        let mut run = Run::map(3).unwrap();
+        assert_eq!(run.len(), 3 * PAGE_SIZE);
+        assert!(run.iter().all(|&byte| byte == 0));
+        run[3 * PAGE_SIZE - 1] = 7;
+        assert_eq!(run[3 * PAGE_SIZE - 1], 7);
+    }
+
+    #[test]
+    fn pieces_do_not_overlap_and_join_again() {
+        let mut low = Run::map(4).unwrap();
+        let mut high = low.split_off(1);
+        low.fill(1);
+        high.fill(2);
+        assert!(low.iter().all(|&byte| byte == 1));
+        assert_eq!((low.pages(), high.pages(), high.first_page()), (1, 3, 1));
+        let whole = low.join(high).unwrap();
+        assert_eq!(whole.pages(), 4);
+        assert_eq!((whole[PAGE_SIZE - 1], whole[PAGE_SIZE]), (1, 2));
+    }
+
+    #[test]
+    fn strangers_and_the_wrong_order_do_not_join() {
+        let (one, two) = (Run::map(1).unwrap(), Run::map(1).unwrap());
+        assert!(one.join(two).is_err());
+        let mut low = Run::map(2).unwrap();
+        let high = low.split_off(1);
+        let (high, low) = high.join(low).unwrap_err();
+        assert!(low.join(high).is_ok());
+    }
+
+    #[test]
+    fn a_piece_outlives_the_rest_of_its_mapping() {
+        let mut low = Run::map(2).unwrap();
+        let mut high = low.split_off(1);
+        drop(low);
+        high.fill(9);
+        assert_eq!(high[0], 9);
+    }
+
+    #[test]
+    fn memory_can_be_taken_early_and_given_back() {
+        let mut run = Run::map(2).unwrap();
+        run.populate().unwrap();
+        run.fill(5);
+        run.discard().unwrap();
+        assert!(run.iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn nothing_and_too_much_are_errors() {
+        assert!(Run::map(0).is_err());
+        assert!(Run::map(usize::MAX / PAGE_SIZE).is_err());
+        assert!(Run::map(usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! Scheduling policy of one thread: what rustix leaves out.
+
+use std::io;
+
+/// The policies that workers use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// `SCHED_FIFO` with this priority, 1 to 99.
+    Fifo(u8),
+    /// `SCHED_OTHER`; its nice value is apart (`getpriority`).
+    Other,
+    /// Any other policy, by number.
+    Unknown(i32),
+}
+
+/// Sets the policy of thread `tid` of any process we may change; 0 means the calling thread.
+///
+/// Children that the thread makes start with the ordinary policy (`SCHED_RESET_ON_FORK`): a program
+/// run by a real-time worker must not be real-time too. The flag stays on when going back to
+/// `Other`, since only a privileged thread may clear it.
+pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
+    let (number, priority) = match policy {
+        Policy::Fifo(priority) => (libc::SCHED_FIFO, i32::from(priority)),
+        Policy::Other => (libc::SCHED_OTHER, 0),
+        Policy::Unknown(_) => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: the pointer is to a live, initialised struct that the call only reads; a wrong tid
+    // is an error, not a hazard.
+    let result =
+        unsafe { libc::sched_setscheduler(tid, number | libc::SCHED_RESET_ON_FORK, &parameters) };
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// The policy of thread `tid`; 0 means the calling thread.
+pub fn policy(tid: i32) -> io::Result<Policy> {
+    // SAFETY: takes and returns plain numbers.
+    let number = unsafe { libc::sched_getscheduler(tid) };
+    if number == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    match number & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_OTHER => Ok(Policy::Other),
+        libc::SCHED_FIFO => priority(tid).map(Policy::Fifo),
+        other => Ok(Policy::Unknown(other)),
+    }
+}
+
+fn priority(tid: i32) -> io::Result<u8> {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a live struct that the call writes.
+    if unsafe { libc::sched_getparam(tid, &mut parameters) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // 0 to 99 by the kernel's interface.
+    Ok(u8::try_from(parameters.sched_priority).unwrap_or(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinary_thread_is_ordinary_and_may_say_so_again() {
+        std::thread::spawn(|| {
+            set_policy(0, Policy::Other).unwrap();
+            assert_eq!(policy(0).unwrap(), Policy::Other);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn fifo_is_set_read_and_not_inherited() {
+        std::thread::spawn(|| {
+            if let Err(error) = set_policy(0, Policy::Fifo(1)) {
+                println!("skipped: SCHED_FIFO is refused here: {error}");
+                return;
+            }
+            assert_eq!(policy(0).unwrap(), Policy::Fifo(1));
+            let child = std::thread::spawn(|| policy(0).unwrap()).join().unwrap();
+            assert_eq!(child, Policy::Other);
+            set_policy(0, Policy::Other).unwrap();
+            assert_eq!(policy(0).unwrap(), Policy::Other);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_does_not_exist_is_an_error() {
+        assert!(policy(i32::MAX).is_err());
+        assert!(set_policy(i32::MAX, Policy::Other).is_err());
+    }
+}
