@@ -1,17 +1,30 @@
 //! The decoder table: one entry a codec, made when first used.
 
-use crate::{Codec, DecodeError, Settings};
+use crate::{Codec, DecodeError, Reason, Settings};
+use crate::{deflate::Deflate, lz4, lzma::Lzma, padding, zstd::Zstd};
+
+/// The C decoders count in `int`. No extent of EROFS comes near this.
+const LONGEST: usize = i32::MAX as usize;
 
 /// Decoders of all codecs for the streams of one image, for one thread.
 #[derive(Debug)]
 pub struct Decoder {
     settings: Settings,
+    // LZ4 needs no memory between two blocks.
+    lzma: Option<Lzma>,
+    deflate: Deflate,
+    zstd: Option<Zstd>,
 }
 
 impl Decoder {
     /// A decoder without any streams yet. Nothing is allocated.
     pub fn new(settings: Settings) -> Self {
-        Decoder { settings }
+        Decoder {
+            settings,
+            lzma: None,
+            deflate: Deflate::default(),
+            zstd: None,
+        }
     }
 
     /// Fills `output` whole from `input`.
@@ -20,8 +33,8 @@ impl Decoder {
     /// documentation for that and for padding. An empty `output` needs nothing and succeeds.
     ///
     /// # Errors
-    /// See [`Reason`](crate::Reason). After an error the content of `output` is unspecified, and
-    /// the decoder is as good as new.
+    /// See [`Reason`]. After an error the content of `output` is unspecified, and the decoder is
+    /// as good as new.
     pub fn decode(
         &mut self,
         codec: Codec,
@@ -29,7 +42,59 @@ impl Decoder {
         output: &mut [u8],
         partial: bool,
     ) -> Result<(), DecodeError> {
-        let _ = (&self.settings, codec, input, output, partial);
-        unimplemented!()
+        let sizes = (input.len(), output.len());
+        self.dispatch(codec, input, output, partial)
+            .map_err(|reason| DecodeError {
+                codec,
+                reason,
+                input: sizes.0,
+                output: sizes.1,
+            })
+    }
+
+    fn dispatch(
+        &mut self,
+        codec: Codec,
+        input: &[u8],
+        output: &mut [u8],
+        partial: bool,
+    ) -> Result<(), Reason> {
+        if output.is_empty() {
+            return Ok(());
+        }
+        if input.len() > LONGEST || output.len() > LONGEST {
+            return Err(Reason::TooLarge);
+        }
+        // Without padding, LZ4 blocks are followed by bytes that mean nothing, and only the
+        // output tells where to stop.
+        let open_end = codec == Codec::Lz4 && !self.settings.lz4_zero_padding;
+        let stream = match open_end {
+            true if input.is_empty() => return Err(Reason::Empty),
+            true => input,
+            false => padding::skip(input, self.settings.block_size)?,
+        };
+        match (codec, partial || open_end) {
+            (Codec::Lz4, false) => lz4::whole(stream, output),
+            (Codec::Lz4, true) => lz4::prefix(stream, output),
+            (Codec::Lzma, partial) => self.lzma()?.decode(stream, output, !partial),
+            (Codec::Deflate, false) => self.deflate.whole(stream, output),
+            (Codec::Deflate, true) => self.deflate.prefix(stream, output),
+            (Codec::Zstd, false) => self.zstd()?.whole(stream, output),
+            (Codec::Zstd, true) => self.zstd()?.prefix(stream, output),
+        }
+    }
+
+    fn lzma(&mut self) -> Result<&mut Lzma, Reason> {
+        match &mut self.lzma {
+            Some(lzma) => Ok(lzma),
+            empty => Ok(empty.insert(Lzma::new(self.settings.lzma_dictionary)?)),
+        }
+    }
+
+    fn zstd(&mut self) -> Result<&mut Zstd, Reason> {
+        match &mut self.zstd {
+            Some(zstd) => Ok(zstd),
+            empty => Ok(empty.insert(Zstd::new(self.settings.zstd_window_log)?)),
+        }
     }
 }

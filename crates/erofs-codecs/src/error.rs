@@ -30,10 +30,13 @@ pub enum Reason {
     /// The decoder met something its format does not allow.
     #[error("corrupted compressed data")]
     Corrupted,
-    /// The stream or the input ended before the output was full.
+    /// The input ended inside of the stream.
+    #[error("the input ends inside of the stream")]
+    Truncated,
+    /// The stream ended before the output was full.
     #[error("the stream ends after {produced} bytes")]
     EndsEarly {
-        /// Bytes that could be decoded.
+        /// Bytes that it held.
         produced: usize,
     },
     /// The output was full before the stream ended, and it was not a partial decode.

@@ -35,8 +35,13 @@
 #![forbid(unsafe_code)]
 
 mod decoder;
+mod deflate;
 mod error;
+mod lz4;
+mod lzma;
+mod padding;
 mod settings;
+mod zstd;
 
 pub use decoder::Decoder;
 pub use error::{DecodeError, Reason};

@@ -1,0 +1,63 @@
+//! Raw DEFLATE, by two decoders.
+//!
+//! libdeflate is the faster one for whole streams, but knows nothing between all and nothing:
+//! with too small an output it gives up. zlib-rs stops anywhere. `cargo bench -p erofs-codecs`
+//! shows what each is worth.
+
+use crate::Reason;
+use libdeflater::{DecompressionError, Decompressor};
+use std::fmt;
+use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
+
+/// Binary logarithm of the largest window of DEFLATE.
+const WINDOW_BITS: u8 = 15;
+
+/// Both decoders, each made when first used.
+#[derive(Default)]
+pub(crate) struct Deflate {
+    whole: Option<Decompressor>,
+    prefix: Option<Inflate>,
+}
+
+impl fmt::Debug for Deflate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deflate")
+            .field("whole", &self.whole.is_some())
+            .field("prefix", &self.prefix.is_some())
+            .finish()
+    }
+}
+
+impl Deflate {
+    /// A stream that fills `output` exactly.
+    pub(crate) fn whole(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
+        let decoder = self.whole.get_or_insert_with(Decompressor::new);
+        match decoder.deflate_decompress(input, output) {
+            Ok(produced) if produced == output.len() => Ok(()),
+            Ok(produced) => Err(Reason::EndsEarly { produced }),
+            Err(DecompressionError::InsufficientSpace) => Err(Reason::TooLong),
+            Err(DecompressionError::BadData) => Err(Reason::Corrupted),
+        }
+    }
+
+    /// The first bytes of a stream.
+    pub(crate) fn prefix(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
+        let decoder = match &mut self.prefix {
+            Some(used) => {
+                used.reset(false);
+                used
+            }
+            empty => empty.insert(Inflate::new(false, WINDOW_BITS)),
+        };
+        // One call goes as far as input and output allow, so there is no loop to bound.
+        let status = decoder.decompress(input, output, InflateFlush::SyncFlush);
+        let produced = decoder.total_out() as usize;
+        match status {
+            Ok(_) if produced == output.len() => Ok(()),
+            Ok(Status::StreamEnd) => Err(Reason::EndsEarly { produced }),
+            Ok(Status::Ok | Status::BufError) => Err(Reason::Truncated),
+            Err(InflateError::MemError) => Err(Reason::OutOfMemory),
+            Err(_) => Err(Reason::Corrupted),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! MicroLZMA, by liblzma.
+
+use crate::{LZMA_DICTIONARY_MAX, LZMA_DICTIONARY_MIN, Reason};
+use sys::microlzma::{MicroLzma, MicroLzmaError};
+
+/// One stream, whose dictionary is kept from block to block. Only the pages of the dictionary
+/// that a block fills are ever touched.
+#[derive(Debug)]
+pub(crate) struct Lzma(MicroLzma);
+
+impl Lzma {
+    pub(crate) fn new(dictionary: u32) -> Result<Self, Reason> {
+        match dictionary {
+            LZMA_DICTIONARY_MIN..=LZMA_DICTIONARY_MAX => Ok(Lzma(MicroLzma::new(dictionary))),
+            ..LZMA_DICTIONARY_MIN => Ok(Lzma(MicroLzma::new(LZMA_DICTIONARY_MIN))),
+            _ => Err(Reason::WindowTooLarge),
+        }
+    }
+
+    /// `exact`: the block holds `output.len()` bytes and `input` is all of it.
+    pub(crate) fn decode(
+        &mut self,
+        input: &[u8],
+        output: &mut [u8],
+        exact: bool,
+    ) -> Result<(), Reason> {
+        self.0
+            .decode(input, output, exact)
+            .map_err(|error| match error {
+                MicroLzmaError::Corrupted => Reason::Corrupted,
+                MicroLzmaError::EndsEarly(_) => Reason::Truncated,
+                MicroLzmaError::OutOfMemory => Reason::OutOfMemory,
+            })
+    }
+}
