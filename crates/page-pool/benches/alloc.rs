@@ -1,0 +1,73 @@
+//! A buffer from the pool against a fresh mapping, every page touched: `cargo bench -p page-pool`.
+//!
+//! Prints the median of many batches, interleaved so that a busy moment hits all ways alike.
+
+use std::time::Instant;
+
+use page_pool::{PAGE_SIZE, PagePool, PoolOptions, RequestPages, Wait};
+
+const BATCH: u32 = 200;
+const BATCHES: usize = 101;
+
+type Way<'a> = (String, Box<dyn FnMut() + 'a>, Vec<f64>);
+
+fn touch(buffer: &mut [u8]) {
+    buffer
+        .iter_mut()
+        .step_by(PAGE_SIZE)
+        .for_each(|byte| *byte = std::hint::black_box(1));
+}
+
+fn time_batch(work: &mut dyn FnMut()) -> f64 {
+    let start = Instant::now();
+    (0..BATCH).for_each(|_| work());
+    start.elapsed().as_nanos() as f64 / f64::from(BATCH)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let pool = PagePool::new(&PoolOptions {
+        reserved_pages: 128,
+        ..Default::default()
+    })?;
+    let none = PagePool::new(&PoolOptions::default())?;
+    let mut ways: Vec<Way> = Vec::new();
+    for pages in [16, 32] {
+        let bytes = pages * PAGE_SIZE;
+        let (pool, none) = (&pool, &none);
+        let mut request = RequestPages::new(pool, Wait::May);
+        let from = move |pool: &std::sync::Arc<PagePool>| {
+            touch(&mut pool.alloc(bytes, Wait::May).expect("memory"));
+        };
+        ways.push((
+            format!("{pages} pages, pool"),
+            Box::new(move || from(pool)),
+            vec![],
+        ));
+        ways.push((
+            format!("{pages} pages, system"),
+            Box::new(move || from(none)),
+            vec![],
+        ));
+        let local = move || {
+            let mut buffer = request.alloc(bytes).expect("memory");
+            touch(&mut buffer);
+            request.recycle(buffer);
+        };
+        ways.push((
+            format!("{pages} pages, request-local"),
+            Box::new(local),
+            vec![],
+        ));
+    }
+    for _ in 0..BATCHES {
+        for (_, work, samples) in &mut ways {
+            samples.push(time_batch(work));
+        }
+    }
+    for (name, _, samples) in &mut ways {
+        samples.sort_by(f64::total_cmp);
+        let (median, worst) = (samples[BATCHES / 2], samples[BATCHES - 1]);
+        println!("{name:<28} median {median:>9.0} ns, slowest batch {worst:>9.0} ns per buffer");
+    }
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! The free part of the arena, and which of its pages are warm.
+//!
+//! A page is *ready* once somebody had it: its memory is there and a caller does not fault. Three
+//! tries, in this order: where a buffer was given back last (its bytes may still be in the CPU's
+//! cache), the first ready stretch, the first stretch at all.
+
+use std::collections::VecDeque;
+
+use sys::memory::Run;
+
+/// Places of recent releases that are remembered; more would outlive the cache they stand for.
+const RECENT: usize = 8;
+
+/// Free runs, lowest address first, neighbours always joined.
+#[derive(Debug)]
+pub(crate) struct FreeRuns {
+    runs: Vec<Run>,
+    ready: Vec<bool>,
+    /// First pages of the last releases, newest at the back.
+    recent: VecDeque<usize>,
+    free_pages: usize,
+}
+
+/// Some pages taken out, and how many of them nobody had before.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) run: Run,
+    pub(crate) cold_pages: usize,
+}
+
+/// A stretch found: which run, and at which page of the arena.
+#[derive(Clone, Copy)]
+struct Place {
+    index: usize,
+    page: usize,
+}
+
+impl FreeRuns {
+    pub(crate) fn new(arena: Option<Run>, ready: bool) -> Self {
+        let pages = arena.as_ref().map_or(0, Run::pages);
+        FreeRuns {
+            runs: arena.into_iter().collect(),
+            ready: vec![ready; pages],
+            recent: VecDeque::with_capacity(RECENT),
+            free_pages: pages,
+        }
+    }
+
+    pub(crate) fn free_pages(&self) -> usize {
+        self.free_pages
+    }
+
+    pub(crate) fn ready_pages(&self) -> usize {
+        let pages = self.runs.iter().flat_map(|run| run.first_page()..end(run));
+        pages.filter(|&page| self.ready[page]).count()
+    }
+
+    /// A contiguous run, or None where no stretch is long enough or `allow` refuses the number of
+    /// cold pages in the best one.
+    pub(crate) fn take(&mut self, pages: usize, allow: impl Fn(usize) -> bool) -> Option<Taken> {
+        // An empty reserve, or one that is too small, is found out without a search.
+        if pages > self.free_pages {
+            return None;
+        }
+        let place = self.recent_place(pages);
+        let place = place
+            .or_else(|| self.ready_place(pages))
+            .or_else(|| self.any_place(pages))?;
+        let stretch = &mut self.ready[place.page..place.page + pages];
+        let cold_pages = stretch.iter().filter(|&&ready| !ready).count();
+        if !allow(cold_pages) {
+            return None;
+        }
+        stretch.fill(true);
+        Some(Taken {
+            run: self.cut(place, pages),
+            cold_pages,
+        })
+    }
+
+    /// Gives a run back and joins it with its neighbours.
+    pub(crate) fn put(&mut self, run: Run) {
+        self.free_pages += run.pages();
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(run.first_page());
+        let index = self
+            .runs
+            .partition_point(|other| other.first_page() < run.first_page());
+        self.runs.insert(index, run);
+        self.join_with_next(index);
+        if index > 0 {
+            self.join_with_next(index - 1);
+        }
+    }
+
+    fn join_with_next(&mut self, index: usize) {
+        let next = index + 1;
+        if next >= self.runs.len() || !self.runs[index].is_followed_by(&self.runs[next]) {
+            return;
+        }
+        let next = self.runs.remove(next);
+        let this = self.runs.remove(index);
+        match this.join(next) {
+            Ok(joined) => self.runs.insert(index, joined),
+            Err(_) => unreachable!("neighbours were checked above"),
+        }
+    }
+
+    /// The newest remembered place with enough ready pages behind it. What it passes over is
+    /// forgotten: somebody has those pages, or there are too few.
+    fn recent_place(&mut self, pages: usize) -> Option<Place> {
+        while let Some(page) = self.recent.pop_back() {
+            let index = self
+                .runs
+                .partition_point(|run| run.first_page() <= page)
+                .checked_sub(1);
+            let Some(index) = index else { continue };
+            if page + pages <= end(&self.runs[index]) && self.is_ready(page, pages) {
+                return Some(Place { index, page });
+            }
+        }
+        None
+    }
+
+    fn is_ready(&self, page: usize, pages: usize) -> bool {
+        self.ready[page..page + pages].iter().all(|&ready| ready)
+    }
+
+    fn ready_place(&self, pages: usize) -> Option<Place> {
+        let ready = |run: &Run| {
+            let mut length = 0;
+            let mut range = run.first_page()..end(run);
+            let last = range.find(|&page| {
+                length = if self.ready[page] { length + 1 } else { 0 };
+                length == pages
+            })?;
+            Some(last + 1 - pages)
+        };
+        let mut found = self.runs.iter().enumerate();
+        found.find_map(|(index, run)| ready(run).map(|page| Place { index, page }))
+    }
+
+    fn any_place(&self, pages: usize) -> Option<Place> {
+        let index = self.runs.iter().position(|run| run.pages() >= pages)?;
+        Some(Place {
+            index,
+            page: self.runs[index].first_page(),
+        })
+    }
+
+    /// Cuts the stretch out of its run; what is before and behind it stays free.
+    fn cut(&mut self, place: Place, pages: usize) -> Run {
+        self.free_pages -= pages;
+        let mut run = self.runs.remove(place.index);
+        let mut index = place.index;
+        let before = place.page - run.first_page();
+        if before > 0 {
+            let rest = run.split_off(before);
+            self.runs.insert(index, run);
+            index += 1;
+            run = rest;
+        }
+        if run.pages() > pages {
+            let behind = run.split_off(pages);
+            self.runs.insert(index, behind);
+        }
+        run
+    }
+}
+
+fn end(run: &Run) -> usize {
+    run.first_page() + run.pages()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn free(pages: usize) -> FreeRuns {
+        FreeRuns::new(Some(Run::map(pages).unwrap()), false)
+    }
+
+    fn take(free: &mut FreeRuns, pages: usize) -> Taken {
+        free.take(pages, |_| true).unwrap()
+    }
+
+    #[test]
+    fn first_fit_from_the_lowest_address_and_cold_once() {
+        let mut free = free(4);
+        let first = take(&mut free, 1);
+        let second = take(&mut free, 2);
+        assert_eq!((first.run.first_page(), second.run.first_page()), (0, 1));
+        assert_eq!((first.cold_pages, second.cold_pages), (1, 2));
+        free.put(second.run);
+        assert_eq!(take(&mut free, 2).cold_pages, 0);
+    }
+
+    #[test]
+    fn the_run_given_back_last_is_taken_first() {
+        let mut free = free(8);
+        let runs: Vec<Run> = (0..4).map(|_| take(&mut free, 2).run).collect();
+        let places: Vec<usize> = runs.iter().map(Run::first_page).collect();
+        runs.into_iter().for_each(|run| free.put(run));
+        let again: Vec<Run> = (0..4).map(|_| take(&mut free, 2).run).collect();
+        let reversed: Vec<usize> = again.iter().rev().map(Run::first_page).collect();
+        assert_eq!(places, reversed);
+    }
+
+    #[test]
+    fn ready_pages_are_preferred_to_untouched_ones() {
+        let mut free = free(8);
+        let low = take(&mut free, 4);
+        let high = take(&mut free, 2);
+        free.put(high.run);
+        free.recent.clear();
+        // Pages 6 and 7 were never touched; 4 and 5 were.
+        assert_eq!(take(&mut free, 2).run.first_page(), 4);
+        drop(low);
+    }
+
+    #[test]
+    fn everything_given_back_is_one_run_again() {
+        let mut free = free(8);
+        let mut runs: Vec<Run> = (0..8).map(|_| take(&mut free, 1).run).collect();
+        assert!(free.take(1, |_| true).is_none());
+        runs.swap(1, 6);
+        runs.swap(0, 3);
+        runs.into_iter().for_each(|run| free.put(run));
+        assert_eq!(
+            (free.runs.len(), free.free_pages(), free.ready_pages()),
+            (1, 8, 8)
+        );
+    }
+
+    #[test]
+    fn fragments_do_not_serve_what_must_be_contiguous() {
+        let mut free = free(3);
+        let runs: Vec<Run> = (0..3).map(|_| take(&mut free, 1).run).collect();
+        let mut runs = runs.into_iter();
+        free.put(runs.next().unwrap());
+        let middle = runs.next().unwrap();
+        free.put(runs.next().unwrap());
+        assert!(free.take(2, |_| true).is_none());
+        free.put(middle);
+        assert!(free.take(3, |_| true).is_some());
+    }
+
+    #[test]
+    fn a_refusal_changes_nothing() {
+        let mut free = free(2);
+        assert!(free.take(2, |cold| cold == 0).is_none());
+        assert_eq!((free.free_pages(), free.ready_pages()), (2, 0));
+    }
+}

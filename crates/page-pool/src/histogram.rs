@@ -1,0 +1,70 @@
+//! How many pages: one bucket for each number up to a limit.
+
+/// Counts above this share the last bucket; four megabytes in use at once is far beyond the 64
+/// pages that the question is about.
+const LIMIT: usize = 1024;
+
+/// Exact up to [`LIMIT`] pages. Guarded by the pool's lock.
+#[derive(Debug)]
+pub(crate) struct PageHistogram {
+    counts: Box<[u64]>,
+    total: u64,
+    largest: usize,
+}
+
+impl PageHistogram {
+    pub(crate) fn new() -> Self {
+        let counts = vec![0; LIMIT + 1].into_boxed_slice();
+        PageHistogram {
+            counts,
+            total: 0,
+            largest: 0,
+        }
+    }
+
+    pub(crate) fn record(&mut self, pages: usize) {
+        self.counts[pages.min(LIMIT)] += 1;
+        self.total += 1;
+        self.largest = self.largest.max(pages);
+    }
+
+    /// The smallest number of pages that `percent` per cent of the records do not exceed.
+    pub(crate) fn percentile(&self, percent: u64) -> usize {
+        let wanted = (self.total * percent).div_ceil(100);
+        let mut seen = 0;
+        for (pages, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return if pages == LIMIT { self.largest } else { pages };
+            }
+        }
+        0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_histogram_says_zero() {
+        assert_eq!(PageHistogram::new().percentile(95), 0);
+    }
+
+    #[test]
+    fn the_95th_of_one_to_hundred_is_95() {
+        let mut histogram = PageHistogram::new();
+        (1..=100).for_each(|pages| histogram.record(pages));
+        assert_eq!(histogram.percentile(95), 95);
+        assert_eq!(histogram.percentile(100), 100);
+        assert_eq!(histogram.percentile(50), 50);
+    }
+
+    #[test]
+    fn what_exceeds_the_limit_is_told_by_the_largest() {
+        let mut histogram = PageHistogram::new();
+        histogram.record(LIMIT + 1);
+        histogram.record(5 * LIMIT);
+        assert_eq!(histogram.percentile(95), 5 * LIMIT);
+    }
+}
