@@ -146,7 +146,7 @@ impl Bin {
 /// What tells groups apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
-    Task(i32),
+    Task(i32, u32),
     Comm(Comm),
     Work(Option<Name>, Option<Name>),
 }
@@ -159,7 +159,7 @@ pub(super) fn waits(report: &Report, by: GroupBy, filter: &Filter<'_>) -> Vec<Gr
         .filter(|wait| filter.takes(report, wait))
     {
         let key = match by {
-            GroupBy::Task => Key::Task(wait.pid),
+            GroupBy::Task => Key::Task(wait.pid, wait.life),
             GroupBy::Comm => Key::Comm(wait.comm),
             GroupBy::Workqueue if wait.function.is_none() => continue,
             GroupBy::Workqueue => Key::Work(wait.workqueue, wait.function),

@@ -34,6 +34,8 @@ pub struct Wait {
     pub end_ns: u64,
     /// Who.
     pub pid: i32,
+    /// How many threads had this pid before, within the trace.
+    pub life: u32,
     /// Its name when it ran.
     pub comm: Comm,
     /// Its priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
@@ -42,6 +44,8 @@ pub struct Wait {
     pub cpu: u32,
     /// Where it was put to wait; differs from `cpu` when it was moved.
     pub queued_cpu: u32,
+    /// When it was last moved to another CPU while it waited, where the trace tells.
+    pub moved_ns: Option<u64>,
     /// What it waited after.
     pub kind: WaitKind,
     /// Who woke it; the thread that took its place where it was preempted.
