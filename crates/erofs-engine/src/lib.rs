@@ -1,2 +1,44 @@
-//! Reads of EROFS files: map, fetch, kickoff, decompress, pcluster cache
+//! Reads of EROFS files: map, fetch, kickoff, decompress, pcluster cache.
+//!
+//! ```no_run
+//! use erofs_engine::{Engine, EngineOptions, ReadContext};
+//! let engine = Engine::open("image.erofs".as_ref(), &EngineOptions::default())?;
+//! let root = engine.inode(engine.root())?;
+//! if let Some(nid) = engine.lookup(&root, b"hello")? {
+//!     let mut head = [0; 4096];
+//!     let context = ReadContext::Reader { readahead: false };
+//!     let count = engine.read_at(&*engine.inode(nid)?, 0, &mut head, context)?;
+//!     println!("{} bytes", count);
+//! }
+//! # Ok::<(), erofs_engine::Error>(())
+//! ```
+//!
+//! # The way of a read
+//! `read` maps the range to extents and serves what is plain; `kickoff` decides who decompresses
+//! the rest; `supply` fetches and decodes it, run by run (`piece`); `pcluster` sees to it that
+//! nothing is decoded twice at once and keeps what was read in part (`cache`).
 #![forbid(unsafe_code)]
+
+mod cache;
+mod desk;
+mod device;
+mod engine;
+mod error;
+mod kickoff;
+mod locate;
+mod options;
+mod path;
+mod pcluster;
+mod piece;
+mod read;
+mod stats;
+mod supply;
+
+pub use cpu_workers;
+pub use engine::{EachEntry, Engine};
+pub use erofs_format;
+pub use error::{Error, errno};
+pub use kickoff::ReadContext;
+pub use options::{DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode};
+pub use page_pool::PoolStats;
+pub use stats::{CacheStats, EngineStats};

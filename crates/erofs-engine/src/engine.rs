@@ -1,0 +1,389 @@
+//! An opened image and everything that serves its readers.
+//!
+//! Start-up is a ladder: devices, superblock, page pool, special inodes, workers. Each rung owns
+//! what it made, so that shut-down is its mirror by the order of the fields.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cpu_workers::{Mode, Priority, WorkerOptions, Workers};
+use erofs_codecs::Settings;
+use erofs_format::dir::{self, Item};
+use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock, Xattr};
+use page_pool::{PagePool, PoolOptions, PoolStats};
+
+use crate::Error;
+use crate::cache::Cache;
+use crate::desk::Desks;
+use crate::device::{Device, MetadataCache};
+use crate::error::errno;
+use crate::kickoff::ReadContext;
+use crate::options::{EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode};
+use crate::pcluster::PclusterTable;
+use crate::read::{self, Caller, Content, View};
+use crate::stats::{Counters, EngineStats, add};
+use crate::supply::Supply;
+
+/// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
+/// this many files may be read in turn without decoding their inodes again.
+const INODES_KEPT: u64 = 1024;
+
+/// Longest symlink the kernel accepts.
+const SYMLINK_MAX: u64 = 4096;
+
+/// What is called for each entry of a directory: its name, nid, type, and the position behind it.
+pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<()>;
+
+/// An opened image.
+#[derive(Debug)]
+pub struct Engine {
+    /// I. The rest of the engine is torn down after the workers, which may still read through it.
+    workers: Option<Arc<Workers>>,
+    view: Arc<View>,
+    supply: Arc<Supply>,
+    pool: Arc<PagePool>,
+    /// L. Decoded inodes by age.
+    inodes: Mutex<Cache<Nid, Arc<Inode>>>,
+    policy: SyncDecompress,
+    notices: Vec<String>,
+}
+
+impl Engine {
+    /// Opens an image.
+    ///
+    /// # Errors
+    /// One line that names the file and what is wrong: it cannot be opened, is no EROFS image, uses
+    /// something that is not supported, contradicts itself, or lacks extra devices.
+    pub fn open(path: &Path, options: &EngineOptions) -> Result<Arc<Engine>, Error> {
+        let name: Arc<str> = path.display().to_string().into();
+        let devices = open_devices(path, options)?;
+        let whole = |source| Error::Image {
+            image: name.clone(),
+            source: Arc::new(source),
+        };
+        let readers = devices
+            .iter()
+            .map(|device| Arc::new(MetadataCache::new(device.clone())) as Arc<dyn ReadAt>);
+        let image = Image::open(readers.collect()).map_err(whole)?;
+        let pool = PagePool::new(&PoolOptions {
+            reserved_pages: options.reserved_pages,
+            prefill: options.prefill,
+            lock: options.reserved_pages > 0,
+            ..PoolOptions::default()
+        })
+        .map_err(start_error)?;
+        let supply = Arc::new(Supply {
+            name: name.clone(),
+            block_size: u64::from(image.superblock().block_size),
+            desks: Desks::new(settings(image.superblock())),
+            devices,
+            pool: pool.clone(),
+            table: PclusterTable::new(options.cache_bytes),
+            counters: Counters::default(),
+        });
+        let view = special_inodes(&supply, image).map_err(whole)?;
+        let workers = start_workers(options)?;
+        let notices = workers.iter().flat_map(|workers| workers.notices());
+        let notices = pool.notices().into_iter().chain(notices).collect();
+        Ok(Arc::new(Engine {
+            workers,
+            view: Arc::new(view),
+            supply,
+            pool,
+            inodes: Mutex::new(Cache::new(INODES_KEPT)),
+            policy: options.sync_decompress,
+            notices,
+        }))
+    }
+
+    /// The image's structures.
+    pub fn image(&self) -> &Image {
+        &self.view.image
+    }
+
+    /// Path of the image, as it was given.
+    pub fn name(&self) -> &str {
+        &self.supply.name
+    }
+
+    /// Lines to show to the user: what the system refused, and what was done instead.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// The worker threads, unless the image was opened with [`WorkersMode::Inline`].
+    pub fn workers(&self) -> Option<&Arc<Workers>> {
+        self.workers.as_ref()
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> Nid {
+        self.image().superblock().root_nid
+    }
+
+    /// An inode, decoded and checked.
+    pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>, Error> {
+        let inodes = || self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(inode) = inodes().get(&nid) {
+            return Ok(inode.clone());
+        }
+        let inode = self
+            .image()
+            .inode(nid)
+            .map_err(|error| self.error(nid, error))?;
+        let inode = Arc::new(inode);
+        inodes().put(nid, inode.clone(), 1);
+        Ok(inode)
+    }
+
+    /// The inode that `name` stands for in a directory, if it stands for any.
+    pub fn lookup(&self, directory: &Arc<Inode>, name: &[u8]) -> Result<Option<Nid>, Error> {
+        let content = self.directory(directory)?;
+        if name == b"." && directory.dot_omitted {
+            return Ok(Some(directory.nid));
+        }
+        dir::lookup(&content, self.image().superblock().block_size, name)
+            .map(|found| found.map(|(nid, _)| nid))
+            .map_err(|error| self.error(directory.nid, error))
+    }
+
+    /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
+    /// order of the image, until it breaks.
+    ///
+    /// Entries that are broken are passed over, so that the others stay within reach; see
+    /// [`Engine::read_dir_strict`] for those who want to know of them.
+    pub fn read_dir(
+        &self,
+        directory: &Arc<Inode>,
+        position: u64,
+        each: EachEntry<'_>,
+    ) -> Result<(), Error> {
+        self.read_dir_strict(directory, position, &mut |entry| match entry {
+            Ok(entry) => each(entry.name, entry.nid, entry.file_type, entry.next),
+            Err(_) => ControlFlow::Continue(()),
+        })
+    }
+
+    /// As [`Engine::read_dir`], but `each` is told of broken entries too.
+    pub fn read_dir_strict(
+        &self,
+        directory: &Arc<Inode>,
+        position: u64,
+        each: &mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let content = self.directory(directory)?;
+        let block_size = self.image().superblock().block_size;
+        dir::read(&content, block_size, position, &mut |item| match item {
+            Item::Entry(entry) => each(Ok(entry)),
+            Item::Broken { error, .. } => each(Err(self.error(directory.nid, error))),
+        })
+        .map_err(|error| self.error(directory.nid, error))
+    }
+
+    /// The target of a symlink.
+    pub fn read_link(&self, inode: &Arc<Inode>) -> Result<Vec<u8>, Error> {
+        if inode.file_type() != FileType::Symlink {
+            return Err(self.kind(inode, "is not a symlink", errno::EINVAL));
+        }
+        if inode.size > SYMLINK_MAX {
+            return Err(self.kind(inode, "symlink longer than a page", errno::EUCLEAN));
+        }
+        let mut target = vec![0; inode.size as usize];
+        self.fill(inode, 0, &mut target, Caller::METADATA)?;
+        Ok(target)
+    }
+
+    /// Reads from byte `offset` of a file, and returns how many bytes: fewer than asked for only
+    /// at the end of the file.
+    pub fn read_at(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        out: &mut [u8],
+        context: ReadContext,
+    ) -> Result<usize, Error> {
+        let left = inode.size.saturating_sub(offset);
+        let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
+        let caller = Caller {
+            context,
+            workers: self.workers.as_deref(),
+            policy: self.policy,
+        };
+        add(&self.supply.counters.reads, 1);
+        let result = self.fill(inode, offset, &mut out[..count], caller);
+        match result {
+            Ok(()) => add(&self.supply.counters.delivered, count as u64),
+            Err(_) => add(&self.supply.counters.errors, 1),
+        }
+        result.map(|()| count)
+    }
+
+    /// All extended attributes of an inode.
+    pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+        self.image()
+            .xattrs(inode)
+            .map_err(|error| self.error(inode.nid, error))
+    }
+
+    /// One extended attribute, by its whole name.
+    pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.image()
+            .xattr(inode, name)
+            .map_err(|error| self.error(inode.nid, error))
+    }
+
+    /// What was read, decoded and kept so far.
+    pub fn stats(&self) -> EngineStats {
+        let (bytes, budget) = self.supply.table.usage();
+        self.supply.counters.read(bytes, budget)
+    }
+
+    /// Use of the page pool.
+    pub fn pool_stats(&self) -> PoolStats {
+        self.pool.stats()
+    }
+
+    fn fill(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        out: &mut [u8],
+        caller: Caller<'_>,
+    ) -> Result<(), Error> {
+        read::fill(&self.supply, &self.view, inode, offset, out, caller)
+    }
+
+    fn directory(&self, inode: &Arc<Inode>) -> Result<Content, Error> {
+        if inode.file_type() != FileType::Directory {
+            return Err(self.kind(inode, "is not a directory", errno::ENOTDIR));
+        }
+        Ok(Content {
+            supply: self.supply.clone(),
+            view: self.view.clone(),
+            inode: inode.clone(),
+        })
+    }
+
+    fn error(&self, nid: Nid, source: erofs_format::Error) -> Error {
+        Error::Inode {
+            image: self.supply.name.clone(),
+            nid,
+            source: Arc::new(source),
+        }
+    }
+
+    fn kind(&self, inode: &Inode, what: &'static str, errno: i32) -> Error {
+        Error::Kind {
+            image: self.supply.name.clone(),
+            nid: inode.nid,
+            what,
+            errno,
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(workers) = &self.workers {
+            workers.shutdown();
+        }
+    }
+}
+
+fn open_devices(path: &Path, options: &EngineOptions) -> Result<Vec<Arc<Device>>, Error> {
+    let open = |path: &Path, base| {
+        Device::open(path, base)
+            .map(Arc::new)
+            .map_err(|source| Error::Open {
+                path: path.display().to_string(),
+                source: Arc::new(source),
+            })
+    };
+    let primary = match options.offset {
+        Offset::Bytes(base) => open(path, base)?,
+        Offset::Auto => {
+            let whole = open(path, 0)?;
+            open(path, crate::locate::superblock(&whole).unwrap_or(0))?
+        }
+    };
+    let extra = options.devices.iter().map(|path| open(path, 0));
+    std::iter::once(Ok(primary)).chain(extra).collect()
+}
+
+/// Gives the image what it cannot read by itself: the content of its special inodes.
+fn special_inodes(supply: &Arc<Supply>, mut image: Image) -> erofs_format::Result<View> {
+    let content = |image: &Image, packed: Option<Inode>, inode: Inode| {
+        Arc::new(Content {
+            supply: supply.clone(),
+            view: Arc::new(View {
+                image: image.clone(),
+                packed,
+            }),
+            inode: Arc::new(inode),
+        })
+    };
+    let in_metabox = |nid: &Nid| nid & erofs_format::NID_IN_METABOX != 0;
+    let packed_nid = image.packed_nid();
+    let mut packed = None;
+    if let Some(nid) = packed_nid.filter(|nid| !in_metabox(nid)) {
+        packed = Some(image.inode(nid)?);
+    }
+    if let Some(nid) = image.metabox_nid() {
+        let metabox = image.inode(nid)?;
+        let reader = content(&image, packed.clone(), metabox);
+        // Structures in the metabox are as small and as close together as those on a device.
+        image.set_metabox(Arc::new(MetadataCache::new(reader)));
+    }
+    if let Some(nid) = packed_nid.filter(in_metabox) {
+        packed = Some(image.inode(nid)?);
+    }
+    if let Some(inode) = &packed {
+        let reader = content(&image, None, inode.clone());
+        image.set_packed(reader);
+    }
+    image.load_xattr_prefixes()?;
+    image.check_root()?;
+    Ok(View { image, packed })
+}
+
+fn settings(superblock: &Superblock) -> Settings {
+    let default = Settings::default();
+    let compression = &superblock.compression;
+    Settings {
+        block_size: superblock.block_size,
+        lz4_zero_padding: superblock.zero_padding(),
+        lzma_dictionary: compression
+            .lzma
+            .map_or(default.lzma_dictionary, |c| c.dict_size),
+        zstd_window_log: compression
+            .zstd
+            .map_or(default.zstd_window_log, |c| u32::from(c.window_log)),
+    }
+}
+
+fn start_workers(options: &EngineOptions) -> Result<Option<Arc<Workers>>, Error> {
+    let mode = match options.workers {
+        WorkersMode::Inline => return Ok(None),
+        WorkersMode::PerCpu => Mode::PerCpu,
+        WorkersMode::Unbound => Mode::Unbound,
+    };
+    let priority = match options.hipri {
+        Hipri::On => Priority::High,
+        // Auto begins as normal; who serves raises it while the CPU is contended.
+        Hipri::Off | Hipri::Auto => Priority::Normal,
+    };
+    let options = WorkerOptions {
+        mode,
+        priority,
+        ..WorkerOptions::default()
+    };
+    Workers::start(options)
+        .map(Some)
+        .map_err(|error| start_error(io::Error::other(error)))
+}
+
+fn start_error(error: io::Error) -> Error {
+    Error::Start(Arc::new(error))
+}

@@ -1,0 +1,221 @@
+//! Kickoff: who decompresses a request whose extents are known.
+//!
+//! The rules are those of the kernel's `sync_decompress`; what the caller is comes from an explicit
+//! [`ReadContext`], never from a guess about the thread.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+
+use cpu_workers::{Lent, Workers, lend};
+
+use crate::Error;
+use crate::options::SyncDecompress;
+use crate::piece::{Piece, runs};
+use crate::stats::add;
+use crate::supply::{Source, Supply};
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadContext {
+    /// A worker: it decompresses what it was asked for.
+    Worker,
+    /// Any other thread.
+    Reader {
+        /// Nobody waits for the bytes yet.
+        readahead: bool,
+    },
+}
+
+/// Read-ahead of at most this many bytes is decompressed by the reader under `sync_decompress=on`,
+/// as the kernel does it.
+const SMALL_READAHEAD: usize = 12 << 10;
+
+/// Work, in bytes of LZ4 output, that must remain for a second CPU before it is woken: 256 KiB are
+/// about 70 us of decoding, twice what a wake-up costs on a busy machine.
+const WORTH_SHARING: u64 = 256 << 10;
+
+/// Whether the calling thread decompresses.
+pub(crate) fn reader_decompresses(
+    policy: SyncDecompress,
+    context: ReadContext,
+    bytes: usize,
+) -> bool {
+    match (context, policy) {
+        (ReadContext::Worker, _) => true,
+        (_, SyncDecompress::Off) => false,
+        (ReadContext::Reader { readahead: false }, _) => true,
+        (ReadContext::Reader { readahead: true }, SyncDecompress::On) => bytes <= SMALL_READAHEAD,
+        (ReadContext::Reader { readahead: true }, SyncDecompress::Auto) => false,
+    }
+}
+
+/// Runs, taken one after another by whoever has time.
+struct Work<'s, 'p, 'a> {
+    supply: &'s Supply,
+    source: Source<'s>,
+    /// I. Taken apart by `next`; each mutex is locked once, by the thread that got its index.
+    runs: Vec<Mutex<&'p mut [Piece<'a>]>>,
+    /// A. Index of the next run.
+    next: AtomicUsize,
+    /// A. A run failed: the others need not be begun.
+    failed: AtomicBool,
+    /// L. The first error.
+    error: Mutex<Option<Error>>,
+}
+
+impl Work<'_, '_, '_> {
+    fn take_part(&self) {
+        while !self.failed.load(Ordering::Relaxed) {
+            let Some(run) = self.runs.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
+                return;
+            };
+            let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = self.supply.fill_run(self.source, &mut run) {
+                self.failed.store(true, Ordering::Relaxed);
+                self.error
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .get_or_insert(error);
+            }
+        }
+    }
+
+    fn outcome(self) -> Result<(), Error> {
+        self.error
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .map_or(Ok(()), Err)
+    }
+}
+
+/// Fills the pieces on this thread, with help where that pays and somebody is idle.
+pub(crate) fn fill_here(
+    supply: &Supply,
+    source: Source<'_>,
+    pieces: &mut [Piece<'_>],
+    workers: Option<&Workers>,
+) -> Result<(), Error> {
+    match pieces {
+        [] => return Ok(()),
+        [_] => return supply.fill_run(source, pieces),
+        _ => {}
+    }
+    let cost: u64 = pieces.iter().map(Piece::cost).sum();
+    let work = plan(supply, source, pieces);
+    let helpers = workers.map_or(Vec::new(), |workers| {
+        helpers(workers, cost, work.runs.len())
+    });
+    if helpers.is_empty() {
+        work.take_part();
+        return work.outcome();
+    }
+    add(&supply.counters.shared, 1);
+    lend(&|| work.take_part(), |lent| {
+        for cpu in &helpers {
+            if let Some(workers) = workers {
+                help(workers, *cpu, lent.clone());
+            }
+        }
+        work.take_part();
+    });
+    work.outcome()
+}
+
+/// Has a worker fill the pieces and waits for it.
+pub(crate) fn fill_by_worker(
+    supply: &Supply,
+    source: Source<'_>,
+    pieces: &mut [Piece<'_>],
+    workers: &Workers,
+) -> Result<(), Error> {
+    add(&supply.counters.kickoffs, 1);
+    let work = plan(supply, source, pieces);
+    lend(&|| work.take_part(), |lent| {
+        let (done, finished) = mpsc::sync_channel::<()>(1);
+        let lent = lent.clone();
+        let job = Box::new(move |_: &_| {
+            lent.join();
+            let _ = done.send(());
+        });
+        workers.queue(Some(rustix::thread::sched_getcpu()), job);
+        // An error means that the job was dropped or panicked: then nobody else does the work.
+        if finished.recv().is_err() {
+            work.take_part();
+        }
+    });
+    work.outcome()
+}
+
+fn plan<'s, 'p, 'a>(
+    supply: &'s Supply,
+    source: Source<'s>,
+    pieces: &'p mut [Piece<'a>],
+) -> Work<'s, 'p, 'a> {
+    Work {
+        supply,
+        source,
+        runs: runs(pieces).into_iter().map(Mutex::new).collect(),
+        next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+        error: Mutex::new(None),
+    }
+}
+
+/// CPUs whose workers are idle, as many as the work feeds.
+fn helpers(workers: &Workers, cost: u64, runs: usize) -> Vec<usize> {
+    let most = runs.min(usize::try_from(cost / WORTH_SHARING).unwrap_or(usize::MAX));
+    if most < 2 {
+        return Vec::new();
+    }
+    workers.idle_workers(Some(rustix::thread::sched_getcpu()), most - 1)
+}
+
+fn help(workers: &Workers, cpu: usize, lent: Lent) {
+    workers.queue(
+        Some(cpu),
+        Box::new(move |_| {
+            lent.join();
+        }),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAITED_FOR: ReadContext = ReadContext::Reader { readahead: false };
+    const AHEAD: ReadContext = ReadContext::Reader { readahead: true };
+
+    #[test]
+    fn a_worker_never_hands_on() {
+        for policy in [
+            SyncDecompress::Auto,
+            SyncDecompress::On,
+            SyncDecompress::Off,
+        ] {
+            assert!(reader_decompresses(policy, ReadContext::Worker, 1 << 20));
+        }
+    }
+
+    #[test]
+    fn off_means_never_even_for_a_read_that_is_waited_for() {
+        assert!(!reader_decompresses(SyncDecompress::Off, WAITED_FOR, 1));
+    }
+
+    #[test]
+    fn auto_means_reads_that_are_waited_for() {
+        assert!(reader_decompresses(
+            SyncDecompress::Auto,
+            WAITED_FOR,
+            1 << 20
+        ));
+        assert!(!reader_decompresses(SyncDecompress::Auto, AHEAD, 1));
+    }
+
+    #[test]
+    fn on_adds_read_ahead_of_up_to_12_kib() {
+        assert!(reader_decompresses(SyncDecompress::On, WAITED_FOR, 1 << 20));
+        assert!(reader_decompresses(SyncDecompress::On, AHEAD, 12_288));
+        assert!(!reader_decompresses(SyncDecompress::On, AHEAD, 12_289));
+    }
+}

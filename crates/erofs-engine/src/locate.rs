@@ -1,0 +1,48 @@
+//! Finding an image inside of a larger file (`offset=auto`).
+
+use erofs_format::{Image, ReadAt, Window};
+use std::sync::Arc;
+
+/// First bytes of the superblock, little-endian 0xE0F5E1E2 (`EROFS_SUPER_MAGIC_V1`).
+const MAGIC: [u8; 4] = 0xE0F5_E1E2_u32.to_le_bytes();
+/// Where the superblock is in an image (`EROFS_SUPER_OFFSET`).
+const SUPERBLOCK: u64 = 1024;
+/// Images begin at multiples of this: a sector, also where a partition or an archive holds them.
+const STEP: u64 = 512;
+/// How far to look. Beyond it, say where the image is.
+const LIMIT: u64 = 256 << 20;
+/// Bytes looked at with one read; a multiple of `STEP`.
+const WINDOW: u64 = 1 << 20;
+
+/// Offset of the first image whose superblock opens.
+pub(crate) fn superblock<D: ReadAt + Clone + 'static>(device: &D) -> Option<u64> {
+    let end = device.size().min(LIMIT);
+    let mut bytes = vec![0; WINDOW as usize];
+    let mut start = SUPERBLOCK;
+    while start + MAGIC.len() as u64 <= end {
+        let length = WINDOW.min(end - start) as usize;
+        device.read_exact_at(&mut bytes[..length], start).ok()?;
+        let found =
+            bytes[..length]
+                .chunks(STEP as usize)
+                .enumerate()
+                .find_map(|(index, sector)| {
+                    let offset = start + index as u64 * STEP - SUPERBLOCK;
+                    (sector.starts_with(&MAGIC) && opens(device, offset)).then_some(offset)
+                });
+        if found.is_some() {
+            return found;
+        }
+        start += WINDOW;
+    }
+    None
+}
+
+/// Whether what looks like a superblock is one. Missing extra devices do not speak against it.
+fn opens<D: ReadAt + Clone + 'static>(device: &D, offset: u64) -> bool {
+    let window: Arc<dyn ReadAt> = Arc::new(Window::new(Arc::new(device.clone()), offset));
+    match Image::open(vec![window]) {
+        Ok(_) => true,
+        Err(error) => error.class() == erofs_format::ErrorClass::Unsupported,
+    }
+}

@@ -1,0 +1,151 @@
+//! What a caller may choose when an image is opened; the same names as the mount options.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Who decompresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkersMode {
+    /// One worker thread pinned to each CPU.
+    #[default]
+    PerCpu,
+    /// Threads that the scheduler places: the twin of the kernel's unbound work queue.
+    Unbound,
+    /// The thread that asks; no threads are made.
+    Inline,
+}
+
+impl FromStr for WorkersMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "percpu" => Ok(Self::PerCpu),
+            "unbound" => Ok(Self::Unbound),
+            "inline" => Ok(Self::Inline),
+            _ => Err(format!("workers={text}: must be percpu, unbound or inline")),
+        }
+    }
+}
+
+/// Whether workers run with real-time priority (SCHED_FIFO 1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hipri {
+    /// Normal priority.
+    Off,
+    /// Real-time, or a notice that says why the system refused it.
+    On,
+    /// Real-time only while the CPU is contended.
+    #[default]
+    Auto,
+}
+
+impl FromStr for Hipri {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            "auto" => Ok(Self::Auto),
+            _ => Err(format!("hipri={text}: must be auto, on or off")),
+        }
+    }
+}
+
+/// Whether the thread that asks decompresses for itself (the kernel's knob of the same name).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncDecompress {
+    /// It does for a read it waits for; read-ahead goes to the workers.
+    #[default]
+    Auto,
+    /// As auto, and for read-ahead of at most 12 KiB too.
+    On,
+    /// Never.
+    Off,
+}
+
+impl FromStr for SyncDecompress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" | "0" => Ok(Self::Auto),
+            "on" | "1" => Ok(Self::On),
+            "off" | "2" => Ok(Self::Off),
+            _ => Err(format!("sync_decompress={text}: must be auto, on or off")),
+        }
+    }
+}
+
+/// Where the image starts inside of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offset {
+    /// At this byte.
+    Bytes(u64),
+    /// Wherever the first valid superblock is found.
+    Auto,
+}
+
+impl Default for Offset {
+    fn default() -> Self {
+        Self::Bytes(0)
+    }
+}
+
+impl FromStr for Offset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        text.parse()
+            .map(Self::Bytes)
+            .map_err(|_| format!("offset={text}: must be a number of bytes, or auto"))
+    }
+}
+
+/// Bytes of decoded pclusters kept by default.
+///
+/// What a FUSE mount delivers stays in the kernel's page cache, so only pclusters that were read
+/// in part are worth keeping: a few for each reader that streams or jumps about. 8 MiB hold 60
+/// pclusters of the common 64 KiB size (about 133 KiB decoded) and stay small beside the 16 MiB
+/// that everything else may take.
+pub const DEFAULT_CACHE_BYTES: u64 = 8 << 20;
+
+/// How to open an image.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Who decompresses.
+    pub workers: WorkersMode,
+    /// Priority of the workers.
+    pub hipri: Hipri,
+    /// Pages of 4 KiB kept ready for buffers; 0 for no pool.
+    pub reserved_pages: usize,
+    /// Fill the pool now rather than from the first pages that are given back.
+    pub prefill: bool,
+    /// Whether the thread that asks decompresses for itself.
+    pub sync_decompress: SyncDecompress,
+    /// Bytes of decoded pclusters to keep; 0 keeps none.
+    pub cache_bytes: u64,
+    /// Where the image starts in its file.
+    pub offset: Offset,
+    /// The image's extra devices, in the order of its device table.
+    pub devices: Vec<PathBuf>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            workers: WorkersMode::default(),
+            hipri: Hipri::default(),
+            reserved_pages: 0,
+            prefill: false,
+            sync_decompress: SyncDecompress::default(),
+            cache_bytes: DEFAULT_CACHE_BYTES,
+            offset: Offset::default(),
+            devices: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Paths inside of an image.
+
+use std::sync::Arc;
+
+use erofs_format::{FileType, Inode, Nid};
+
+use crate::error::errno;
+use crate::{Engine, Error};
+
+/// Symlinks followed on the way at most, as in Linux.
+const SYMLINKS_MAX: usize = 40;
+
+impl Engine {
+    /// The inode at `path`, from the root of the image. Empty components do not count; `..` stops
+    /// at the root. Symlinks on the way are followed inside of the image, the last component only
+    /// if `follow`.
+    pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Arc<Inode>, Error> {
+        let mut followed = 0;
+        let mut trail: Vec<Nid> = vec![self.root()];
+        let mut todo: Vec<Vec<u8>> = components(path);
+        while let Some(name) = todo.pop() {
+            let here = self.inode(*trail.last().unwrap_or(&self.root()))?;
+            if name == b".." {
+                trail.truncate((trail.len() - 1).max(1));
+                continue;
+            }
+            if here.file_type() != FileType::Directory {
+                return Err(self.path_error(path, "not a directory", errno::ENOTDIR));
+            }
+            let nid = self
+                .lookup(&here, &name)?
+                .ok_or_else(|| self.path_error(path, "no such file or directory", errno::ENOENT))?;
+            let inode = self.inode(nid)?;
+            if inode.file_type() == FileType::Symlink && (follow || !todo.is_empty()) {
+                followed += 1;
+                if followed > SYMLINKS_MAX {
+                    return Err(self.path_error(path, "too many symbolic links", errno::ELOOP));
+                }
+                let target = self.read_link(&inode)?;
+                if target.starts_with(b"/") {
+                    trail.truncate(1);
+                }
+                todo.extend(components(&target));
+            } else {
+                trail.push(nid);
+            }
+        }
+        self.inode(*trail.last().unwrap_or(&self.root()))
+    }
+
+    fn path_error(&self, path: &[u8], what: &'static str, errno: i32) -> Error {
+        let path = String::from_utf8_lossy(path).into_owned();
+        Error::Path {
+            image: self.name().into(),
+            path,
+            what,
+            errno,
+        }
+    }
+}
+
+/// The names in a path, last one first.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+        .map(<[u8]>::to_vec)
+        .rev()
+        .collect()
+}

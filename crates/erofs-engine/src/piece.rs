@@ -1,0 +1,136 @@
+//! The pieces of a read: which part of which extent goes where in the reader's buffer.
+
+use erofs_format::{Algorithm, Coding, Location, Pcluster};
+
+/// A part of one compressed extent, and the reader's bytes it fills.
+#[derive(Debug)]
+pub(crate) struct Piece<'a> {
+    /// First byte of the file that the pcluster decodes to.
+    pub logical: u64,
+    /// First wanted byte, counted from `logical`.
+    pub from: usize,
+    /// The reader's bytes.
+    pub out: &'a mut [u8],
+    /// Where the extent's bytes are.
+    pub pcluster: Pcluster,
+}
+
+impl Piece<'_> {
+    /// First byte behind the wanted ones, counted from the beginning of the pcluster.
+    pub(crate) fn to(&self) -> usize {
+        self.from + self.out.len()
+    }
+
+    pub(crate) fn location(&self) -> Location {
+        self.pcluster.location
+    }
+
+    /// Time to decode it, in bytes of an LZ4 stream: good enough to tell whether waking another
+    /// CPU pays. The ratios are those of the C decoders, one thread, on 64 KiB pclusters.
+    pub(crate) fn cost(&self) -> u64 {
+        let slower = match self.pcluster.coding {
+            Coding::Shifted | Coding::Interlaced => 0,
+            Coding::Compressed(Algorithm::Lz4) => 1,
+            Coding::Compressed(Algorithm::Zstd) => 4,
+            Coding::Compressed(Algorithm::Deflate) => 7,
+            Coding::Compressed(Algorithm::Lzma) => 50,
+        };
+        self.pcluster.decoded_length * slower
+    }
+}
+
+/// Compressed bytes that one read of the image brings at most, unless one pcluster has more: large
+/// enough to make the call cheap beside the decoding, small enough to stay in a CPU's own cache.
+pub(crate) const RUN_BYTES: u64 = 128 << 10;
+
+/// Cuts pieces into runs whose compressed bytes lie side by side: each run is fetched at once and
+/// is one work item.
+pub(crate) fn runs<'p, 'a>(pieces: &'p mut [Piece<'a>]) -> Vec<&'p mut [Piece<'a>]> {
+    let mut runs = Vec::new();
+    let mut rest = pieces;
+    while let Some(first) = rest.first() {
+        let start = first.location();
+        let mut length = u64::from(first.pcluster.length);
+        let more = rest[1..].iter().take_while(|piece| {
+            let next = Location {
+                physical: start.physical + length,
+                ..start
+            };
+            let longer = length + u64::from(piece.pcluster.length);
+            let beside = piece.location() == next && longer <= RUN_BYTES;
+            if beside {
+                length = longer;
+            }
+            beside
+        });
+        let (run, others) = rest.split_at_mut(1 + more.count());
+        runs.push(run);
+        rest = others;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(physical: u64, length: u32, out: &mut [u8]) -> Piece<'_> {
+        let location = Location {
+            device: 0,
+            metabox: false,
+            physical,
+        };
+        let coding = Coding::Compressed(Algorithm::Lz4);
+        let pcluster = Pcluster {
+            location,
+            length,
+            coding,
+            decoded_length: 1,
+            partial: false,
+            inline: false,
+        };
+        Piece {
+            logical: 0,
+            from: 0,
+            out,
+            pcluster,
+        }
+    }
+
+    fn lengths(places: &[(u64, u32)]) -> Vec<usize> {
+        let mut out = vec![[0_u8; 1]; places.len()];
+        let mut pieces: Vec<_> = places
+            .iter()
+            .zip(&mut out)
+            .map(|(&(physical, length), out)| piece(physical, length, out))
+            .collect();
+        runs(&mut pieces).iter().map(|run| run.len()).collect()
+    }
+
+    #[test]
+    fn pclusters_side_by_side_are_one_run() {
+        assert_eq!(lengths(&[(0, 4096), (4096, 4096), (8192, 8192)]), [3]);
+    }
+
+    #[test]
+    fn a_gap_or_a_step_back_begins_another_run() {
+        assert_eq!(lengths(&[(0, 4096), (8192, 4096), (4096, 4096)]), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_run_stays_small_unless_one_pcluster_is_large() {
+        assert_eq!(
+            lengths(&[(0, 1 << 20), (1 << 20, 4096), ((1 << 20) + 4096, 4096)]),
+            [1, 2]
+        );
+        assert_eq!(
+            lengths(&[(0, 65536), (65536, 65536), (131072, 65536)]),
+            [2, 1]
+        );
+    }
+
+    #[test]
+    fn no_pieces_are_no_runs() {
+        assert!(lengths(&[]).is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! The way of a read: map, fetch what is plain, then hand the compressed pieces to the kickoff.
+
+use std::io;
+use std::sync::Arc;
+
+use cpu_workers::Workers;
+use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
+
+use crate::Error;
+use crate::kickoff::{self, ReadContext, reader_decompresses};
+use crate::options::SyncDecompress;
+use crate::piece::Piece;
+use crate::supply::{Source, Supply};
+
+/// An image as far as it may be used: special inodes are read before all of it is known.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub image: Image,
+    /// The inode that fragments live in.
+    pub packed: Option<Inode>,
+}
+
+/// Who reads, and whose help there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    pub context: ReadContext,
+    pub workers: Option<&'a Workers>,
+    pub policy: SyncDecompress,
+}
+
+impl Caller<'_> {
+    /// Metadata: whoever needs it reads it, with nobody's help.
+    pub(crate) const METADATA: Caller<'static> = Caller {
+        context: ReadContext::Worker,
+        workers: None,
+        policy: SyncDecompress::Auto,
+    };
+}
+
+/// Fills `out` from byte `offset` of the inode; all of it must be inside of the file.
+pub(crate) fn fill(
+    supply: &Supply,
+    view: &View,
+    inode: &Inode,
+    offset: u64,
+    out: &mut [u8],
+    caller: Caller<'_>,
+) -> Result<(), Error> {
+    let source = Source {
+        image: &view.image,
+        inode,
+    };
+    let wanted = out.len();
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    let mut rest = out;
+    let mut position = offset;
+    while !rest.is_empty() {
+        let extent = map(supply, view, inode, position)?;
+        let within = position - extent.logical;
+        let count =
+            usize::try_from(extent.length - within).map_or(rest.len(), |n| n.min(rest.len()));
+        let (now, later) = rest.split_at_mut(count);
+        rest = later;
+        position += count as u64;
+        match extent.kind {
+            ExtentKind::Hole => now.fill(0),
+            ExtentKind::Raw { device, physical } => {
+                let location = Location {
+                    device,
+                    metabox: false,
+                    physical: physical + within,
+                };
+                supply.read(source, location, now)?;
+            }
+            ExtentKind::Meta { metabox, physical } => view
+                .image
+                .read_meta(metabox, now, physical + within)
+                .map_err(|error| supply.inode_error(inode, error))?,
+            ExtentKind::Fragment { offset } => {
+                fill_fragment(supply, view, inode, offset + within, now, caller)?;
+            }
+            ExtentKind::Compressed(pcluster) => pieces.push(Piece {
+                logical: extent.logical,
+                from: within as usize,
+                out: now,
+                pcluster,
+            }),
+        }
+    }
+    decompress(supply, source, &mut pieces, wanted, caller)
+}
+
+/// The extent at `position`, which the format promises to be around it.
+fn map(supply: &Supply, view: &View, inode: &Inode, position: u64) -> Result<Extent, Error> {
+    let extent = view
+        .image
+        .map(inode, position)
+        .map_err(|error| supply.inode_error(inode, error))?;
+    debug_assert!(
+        extent.logical <= position && position < extent.end(),
+        "{extent:?} {position}"
+    );
+    Ok(extent)
+}
+
+/// Fills `out` from the packed inode, which may not consist of fragments itself.
+fn fill_fragment(
+    supply: &Supply,
+    view: &View,
+    inode: &Inode,
+    offset: u64,
+    out: &mut [u8],
+    caller: Caller<'_>,
+) -> Result<(), Error> {
+    let looped = |what| Error::Loop {
+        image: supply.name.clone(),
+        nid: inode.nid,
+        what,
+    };
+    let packed = view
+        .packed
+        .as_ref()
+        .ok_or_else(|| looped("a fragment without packed inode"))?;
+    if packed.nid == inode.nid {
+        return Err(looped("the packed inode has a fragment of itself"));
+    }
+    let end = offset.checked_add(out.len() as u64);
+    if end.is_none_or(|end| end > packed.size) {
+        return Err(looped("a fragment reaches beyond the packed inode"));
+    }
+    fill(supply, view, packed, offset, out, caller)
+}
+
+fn decompress(
+    supply: &Supply,
+    source: Source<'_>,
+    pieces: &mut [Piece<'_>],
+    bytes: usize,
+    caller: Caller<'_>,
+) -> Result<(), Error> {
+    let to_decode = pieces
+        .iter()
+        .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
+    match caller.workers {
+        // Nothing is scheduled when nothing is pending.
+        Some(workers)
+            if to_decode && !reader_decompresses(caller.policy, caller.context, bytes) =>
+        {
+            kickoff::fill_by_worker(supply, source, pieces, workers)
+        }
+        workers => kickoff::fill_here(supply, source, pieces, workers),
+    }
+}
+
+/// The content of an inode as something to read structures from: directories, the metabox.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub supply: Arc<Supply>,
+    pub view: Arc<View>,
+    pub inode: Arc<Inode>,
+}
+
+impl ReadAt for Content {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.inode.size) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        fill(
+            &self.supply,
+            &self.view,
+            &self.inode,
+            offset,
+            buf,
+            Caller::METADATA,
+        )
+        .map_err(io::Error::other)
+    }
+
+    fn size(&self) -> u64 {
+        self.inode.size
+    }
+}

@@ -1,0 +1,103 @@
+//! Counters of an engine: one lock-free structure, read as a whole by [`EngineStats`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+/// A. All fields: atomic, added to by whoever reads, never reset.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Reads asked for.
+    pub reads: AtomicU64,
+    /// Bytes given to readers.
+    pub delivered: AtomicU64,
+    /// Bytes that decoders produced.
+    pub decoded: AtomicU64,
+    /// Decoder calls.
+    pub decodes: AtomicU64,
+    /// Of them, those that stopped at the wanted bytes.
+    pub prefixes: AtomicU64,
+    /// Bytes fetched for decoding.
+    pub fetched: AtomicU64,
+    /// Pieces served from kept pclusters.
+    pub cache_hits: AtomicU64,
+    /// Pieces that had to be decoded.
+    pub cache_misses: AtomicU64,
+    /// Pieces served by another reader's decoding.
+    pub merged: AtomicU64,
+    /// Reads handed to a worker.
+    pub kickoffs: AtomicU64,
+    /// Reads shared with workers of idle CPUs.
+    pub shared: AtomicU64,
+    /// Reads that failed.
+    pub errors: AtomicU64,
+}
+
+/// Adds to a counter. Relaxed: each is a sum of its own.
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+/// What an engine did so far.
+#[derive(Clone, Debug, Serialize)]
+pub struct EngineStats {
+    /// Reads asked for.
+    pub reads: u64,
+    /// Reads that failed.
+    pub errors: u64,
+    /// Bytes given to readers.
+    pub delivered_bytes: u64,
+    /// Bytes fetched for decoding.
+    pub fetched_bytes: u64,
+    /// Bytes that decoders produced.
+    pub decoded_bytes: u64,
+    /// Decoder calls.
+    pub decodes: u64,
+    /// Decoder calls that stopped at the wanted bytes.
+    pub prefix_decodes: u64,
+    /// Pieces served by another reader's decoding.
+    pub merged: u64,
+    /// Reads handed to a worker.
+    pub kickoffs: u64,
+    /// Reads shared with workers of idle CPUs.
+    pub shared: u64,
+    /// Kept pclusters.
+    pub cache: CacheStats,
+}
+
+/// Use of the kept pclusters.
+#[derive(Clone, Debug, Serialize)]
+pub struct CacheStats {
+    /// Pieces found.
+    pub hits: u64,
+    /// Pieces not found.
+    pub misses: u64,
+    /// Bytes kept now.
+    pub bytes: u64,
+    /// Bytes that may be kept.
+    pub budget_bytes: u64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self, cache_bytes: u64, cache_budget: u64) -> EngineStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        EngineStats {
+            reads: get(&self.reads),
+            errors: get(&self.errors),
+            delivered_bytes: get(&self.delivered),
+            fetched_bytes: get(&self.fetched),
+            decoded_bytes: get(&self.decoded),
+            decodes: get(&self.decodes),
+            prefix_decodes: get(&self.prefixes),
+            merged: get(&self.merged),
+            kickoffs: get(&self.kickoffs),
+            shared: get(&self.shared),
+            cache: CacheStats {
+                hits: get(&self.cache_hits),
+                misses: get(&self.cache_misses),
+                bytes: cache_bytes,
+                budget_bytes: cache_budget,
+            },
+        }
+    }
+}
