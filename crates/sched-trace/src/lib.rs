@@ -8,6 +8,7 @@
 mod comm;
 mod error;
 mod event;
+mod ftrace;
 pub mod latency;
 mod names;
 pub mod record;

@@ -1,11 +1,37 @@
 //! Recording live, through tracefs.
 //!
 //! Everything happens in a tracing instance of our own, so nobody else's tracing is touched. The
-//! ladder of [`Recorder::start`]: find or mount tracefs, make the instance, set clock and buffer,
-//! enable the events, switch tracing on. Dropping the recorder goes the same way down.
+//! ladder of [`Recorder::start`]: find or mount tracefs, make the instance, set clock and buffer
+//! and events, open the CPUs' binary buffers, start the thread that empties them, switch tracing
+//! on. Dropping the recorder goes the same way down, in reverse.
+//!
+//! ```no_run
+//! # fn main() -> sched_trace::Result<()> {
+//! use sched_trace::{latency, record::{RecordOptions, Recorder}};
+//! let recorder = Recorder::start(&RecordOptions::default())?;
+//! std::thread::sleep(std::time::Duration::from_secs(1));
+//! let trace = recorder.stop()?;
+//! println!("{}", latency::analyse(&trace).to_json());
+//! # Ok(())
+//! # }
+//! ```
 
-use crate::{Result, Trace};
+mod instance;
+mod pipes;
+mod tracefs;
+
+#[cfg(test)]
+mod tests;
+
+use crate::ftrace::decode::Decoder;
+use crate::ftrace::format::{EventFormat, PageLayout};
+use crate::ftrace::{page, threads};
+use crate::{Error, Result, Thread, Trace};
+use instance::Instance;
+use pipes::{Drainer, Pages, Pipes};
+use std::io::BufReader;
 use std::process::{Command, ExitStatus};
+use std::sync::{Arc, Mutex};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -46,54 +72,163 @@ pub enum Drain {
     AtStop,
 }
 
-/// A running recording.
+/// A running recording. Dropping it removes everything it made in the kernel.
+///
+/// The fields go in the order of their declaration: first the thread, then its buffers, then the
+/// instance with its filesystem.
 #[derive(Debug)]
-pub struct Recorder {}
+pub struct Recorder {
+    drainer: Option<Drainer>,
+    pipes: Arc<Mutex<Pipes>>,
+    instance: Instance,
+    formats: Vec<EventFormat>,
+    layout: PageLayout,
+    clock: String,
+    /// Losses that earlier traces have reported.
+    lost_before: u64,
+}
 
 impl Recorder {
-    /// Starts to record.
+    /// Starts to record. Needs root, and a kernel with tracefs.
     pub fn start(options: &RecordOptions) -> Result<Self> {
-        let _ = options;
-        Err(crate::Error::NoTracefs {
-            reason: "being written".into(),
+        let instance = Instance::create(tracefs::Tracefs::find()?)?;
+        instance.configure(options)?;
+        let formats = instance.formats()?;
+        let layout = instance.page_layout();
+        let buffer = options.buffer_kib_per_cpu * 1024;
+        let pipes = Pipes::open(&instance, layout.page, buffer, options.keep_bytes)?;
+        let pipes = Arc::new(Mutex::new(pipes));
+        let drainer = match options.drain {
+            Drain::Stream => Some(Drainer::start(&pipes).map_err(|source| Error::Tracefs {
+                path: "per_cpu/cpu*/trace_pipe_raw".into(),
+                source,
+            })?),
+            Drain::AtStop => None,
+        };
+        instance.switch(true)?;
+        let clock = options.clock.clone();
+        Ok(Self {
+            drainer,
+            pipes,
+            instance,
+            formats,
+            layout,
+            clock,
+            lost_before: 0,
         })
     }
 
-    /// What was recorded since the start or the last `take`; recording goes on.
+    /// What was recorded since the start or the last `take`; recording goes on. Waits that are
+    /// under way are cut at the edge: pause, or ask at a quiet moment.
     pub fn take(&mut self) -> Result<Trace> {
-        Err(crate::Error::NoTracefs {
-            reason: "being written".into(),
-        })
+        let pages = pipes::lock(&self.pipes).take();
+        let lost: u64 = pages
+            .iter()
+            .map(|pages| self.instance.lost(pages.cpu))
+            .sum();
+        let new = lost.saturating_sub(self.lost_before);
+        self.lost_before = self.lost_before.max(lost);
+        Ok(self.read(&pages, new))
     }
 
     /// Writes nothing from here on until [`Recorder::resume`]; costs nothing meanwhile.
     pub fn pause(&mut self) -> Result<()> {
-        Ok(())
+        self.instance.switch(false)
     }
 
     /// Goes on after [`Recorder::pause`].
     pub fn resume(&mut self) -> Result<()> {
-        Ok(())
+        self.instance.switch(true)
     }
 
     /// Stops and hands out what was recorded since the start or the last `take`.
-    pub fn stop(self) -> Result<Trace> {
-        Err(crate::Error::NoTracefs {
-            reason: "being written".into(),
-        })
+    pub fn stop(mut self) -> Result<Trace> {
+        self.instance.switch(false)?;
+        self.drainer = None;
+        self.take()
+    }
+
+    /// Decodes pages into a trace.
+    fn read(&self, pages: &[Pages], lost: u64) -> Trace {
+        let mut trace = Trace::new(&self.clock);
+        trace.boot_offset_ns = boot_offset_ns();
+        let mut decoder = Decoder::new(&self.formats);
+        let mut flagged = 0;
+        for pages in pages {
+            for page in pages.iter(self.layout.page) {
+                let read = page::records(page, &self.layout, |time, record| {
+                    decoder.record(&mut trace, time, pages.cpu, record);
+                });
+                match read {
+                    Ok(summary) => flagged += summary.lost,
+                    Err(reason) => {
+                        flagged += 1;
+                        trace.notices.push(format!("CPU {}: {reason}", pages.cpu));
+                    }
+                }
+            }
+        }
+        // The pages flag the same losses that the statistics count, but later.
+        trace.lost_events = lost.max(flagged);
+        trace.sort();
+        let kallsyms = std::fs::File::open("/proc/kallsyms").ok();
+        let mut kallsyms = kallsyms.map(BufReader::new);
+        decoder.finish(
+            &mut trace,
+            kallsyms
+                .as_mut()
+                .map(|file| file as &mut dyn std::io::BufRead),
+        );
+        threads::name_threads(&mut trace);
+        threads_of_proc(&mut trace);
+        trace
     }
 }
 
 /// Records the machine while `command` runs.
 pub fn command(command: &mut Command, options: &RecordOptions) -> Result<(ExitStatus, Trace)> {
-    let _ = (command, options);
-    Err(crate::Error::NoTracefs {
-        reason: "being written".into(),
-    })
+    let recorder = Recorder::start(options)?;
+    let status = command.status().map_err(|source| Error::Command {
+        command: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })?;
+    Ok((status, recorder.stop()?))
 }
 
 /// CLOCK_MONOTONIC in nanoseconds: the time stamps of a trace with the clock "mono".
 pub fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    clock_ns(rustix::time::ClockId::Monotonic)
+}
+
+fn clock_ns(clock: rustix::time::ClockId) -> u64 {
+    let now = rustix::time::clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// How far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC: the time spent suspended.
+fn boot_offset_ns() -> u64 {
+    let boot = clock_ns(rustix::time::ClockId::Boottime);
+    // Two readings are never simultaneous; without a suspend the clocks are the same.
+    let ahead = boot.saturating_sub(now_ns());
+    if ahead < 1_000_000 { 0 } else { ahead }
+}
+
+/// Asks /proc for the process of each thread that still lives and has none yet.
+fn threads_of_proc(trace: &mut Trace) {
+    for (pid, thread) in trace
+        .threads
+        .iter_mut()
+        .filter(|(_, thread)| thread.tgid == 0)
+    {
+        thread.tgid = tgid(*pid).unwrap_or(0);
+    }
+    trace
+        .threads
+        .retain(|_, thread| *thread != Thread::default());
+}
+
+fn tgid(pid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
 }

@@ -1,0 +1,209 @@
+//! A tracing instance of our own: separate buffers, separate events.
+
+use super::tracefs::Tracefs;
+use crate::ftrace::decode::{EVENTS, Need};
+use crate::ftrace::format::{EventFormat, PageLayout};
+use crate::record::RecordOptions;
+use crate::{Error, Result};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Instances of this process so far, so that each recorder has a directory of its own.
+static INSTANCES: AtomicU32 = AtomicU32::new(0);
+
+/// What our instances are called.
+const PREFIX: &str = "erofast-";
+
+/// The directory `instances/erofast-PID`; switched off and removed on drop.
+#[derive(Debug)]
+pub(super) struct Instance {
+    dir: PathBuf,
+    // After `dir`, because the instance must go before its filesystem does.
+    tracefs: Tracefs,
+}
+
+impl Instance {
+    /// Makes the directory, after removing those of recorders that were killed.
+    pub fn create(tracefs: Tracefs) -> Result<Self> {
+        let instances = tracefs.root.join("instances");
+        remove_orphans(&instances);
+        let serial = INSTANCES.fetch_add(1, Ordering::Relaxed);
+        let pid = std::process::id();
+        let name = if serial == 0 {
+            format!("{PREFIX}{pid}")
+        } else {
+            format!("{PREFIX}{pid}.{serial}")
+        };
+        let dir = instances.join(&name);
+        fs::create_dir(&dir).map_err(|source| match source.kind() {
+            io::ErrorKind::PermissionDenied => Error::NoTracefs {
+                reason: format!("making a tracing instance needs root: {source}"),
+            },
+            io::ErrorKind::NotFound => Error::NoTracefs {
+                reason: "this kernel has no tracing instances (it needs Linux 4.3 or later)".into(),
+            },
+            _ => Error::Tracefs {
+                path: format!("instances/{name}"),
+                source,
+            },
+        })?;
+        Ok(Self { dir, tracefs })
+    }
+
+    /// Sets clock and buffer and enables the events; tracing stays off.
+    pub fn configure(&self, options: &RecordOptions) -> Result<()> {
+        self.set("tracing_on", "0")?;
+        // Names come with the events; keeping a table of them costs at every switch.
+        let _ = self.set("options/record-cmd", "0");
+        self.set("trace_clock", &options.clock)?;
+        self.set(
+            "buffer_size_kb",
+            &options.buffer_kib_per_cpu.max(64).to_string(),
+        )?;
+        for (group, name, need) in EVENTS {
+            let wanted = match need {
+                Need::Always | Need::IfThere => true,
+                Need::Work => options.work_events,
+                Need::Migrations => options.migrations,
+            };
+            let enable = format!("events/{group}/{name}/enable");
+            if wanted && (*need == Need::Always || self.path(&enable).exists()) {
+                self.set(&enable, "1")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tracing on or off.
+    pub fn switch(&self, on: bool) -> Result<()> {
+        self.set("tracing_on", if on { "1" } else { "0" })
+    }
+
+    /// The formats of the events that are read.
+    pub fn formats(&self) -> Result<Vec<EventFormat>> {
+        let mut formats = Vec::new();
+        for (group, name, need) in EVENTS {
+            match self.get(&format!("events/{group}/{name}/format")) {
+                Ok(text) => formats.extend(EventFormat::parse(&text)),
+                Err(error) if *need == Need::Always => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(formats)
+    }
+
+    /// The layout of the buffer's pages.
+    pub fn page_layout(&self) -> PageLayout {
+        let own = self.get("events/header_page").ok();
+        let text =
+            own.or_else(|| fs::read_to_string(self.tracefs.root.join("events/header_page")).ok());
+        text.and_then(|text| PageLayout::parse(&text))
+            .unwrap_or(PageLayout::USUAL)
+    }
+
+    /// The CPUs that have a buffer, in order.
+    pub fn cpus(&self) -> Result<Vec<u32>> {
+        let list =
+            fs::read_dir(self.path("per_cpu")).map_err(|source| self.error("per_cpu", source))?;
+        let numbers = list.flatten().filter_map(|entry| {
+            entry
+                .file_name()
+                .to_str()?
+                .strip_prefix("cpu")?
+                .parse()
+                .ok()
+        });
+        let mut cpus: Vec<u32> = numbers.collect();
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+
+    /// The binary buffer of a CPU, not blocking.
+    pub fn open_raw(&self, cpu: u32) -> Result<File> {
+        let name = format!("per_cpu/cpu{cpu}/trace_pipe_raw");
+        let flags =
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+        rustix::fs::open(self.path(&name), flags, rustix::fs::Mode::empty())
+            .map(File::from)
+            .map_err(|errno| self.error(&name, errno.into()))
+    }
+
+    /// Events the kernel says it lost on a CPU since the instance was made.
+    pub fn lost(&self, cpu: u32) -> u64 {
+        self.get(&format!("per_cpu/cpu{cpu}/stats"))
+            .map_or(0, |text| lost_of(&text))
+    }
+
+    /// Where it is, for as long as it is.
+    #[cfg(test)]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn get(&self, name: &str) -> Result<String> {
+        fs::read_to_string(self.path(name)).map_err(|source| self.error(name, source))
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result<()> {
+        let file = OpenOptions::new().write(true).open(self.path(name));
+        file.and_then(|mut file| file.write_all(value.as_bytes()))
+            .map_err(|source| self.error(name, source))
+    }
+
+    fn error(&self, name: &str, source: io::Error) -> Error {
+        let instance = self.dir.file_name().unwrap_or_default().to_string_lossy();
+        Error::Tracefs {
+            path: format!("instances/{instance}/{name}"),
+            source,
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.switch(false);
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+/// Overwritten, dropped, and failed events of a `stats` file.
+fn lost_of(stats: &str) -> u64 {
+    let values = stats.lines().filter_map(|line| line.split_once(':'));
+    let lost = values
+        .filter(|(name, _)| matches!(name.trim(), "overrun" | "commit overrun" | "dropped events"));
+    lost.filter_map(|(_, value)| value.trim().parse::<u64>().ok())
+        .sum()
+}
+
+/// Instances of processes that are gone would record for ever. One in use is busy and stays.
+fn remove_orphans(instances: &Path) {
+    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let pid = pid
+            .and_then(|rest| rest.split('.').next())
+            .and_then(|p| p.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::write(entry.path().join("tracing_on"), "0");
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_events_of_all_kinds_are_added() {
+        let stats = "entries: 12\noverrun: 5\ncommit overrun: 1\nbytes: 480\n\
+                     oldest event ts:  1.5\nnow ts: 2.5\ndropped events: 2\nread events: 9\n";
+        assert_eq!(lost_of(stats), 8);
+    }
+}

@@ -1,0 +1,185 @@
+//! The binary buffers of all CPUs, and the thread that empties them while the recording runs.
+
+use super::instance::Instance;
+use crate::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Pages are gathered in blocks of this size, so that nothing big is ever copied to grow.
+const BLOCK: usize = 1 << 20;
+
+/// The pages read from one CPU so far.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    pub cpu: u32,
+    blocks: Vec<Vec<u8>>,
+}
+
+impl Pages {
+    /// Room for one more page.
+    fn slot(&mut self, page: usize) -> &mut Vec<u8> {
+        let full = self
+            .blocks
+            .last()
+            .is_none_or(|block| block.len() + page > block.capacity());
+        if full {
+            self.blocks.push(Vec::with_capacity(BLOCK.max(page)));
+        }
+        let last = self.blocks.len() - 1;
+        &mut self.blocks[last]
+    }
+
+    /// All pages, oldest first.
+    pub fn iter(&self, page: usize) -> impl Iterator<Item = &[u8]> {
+        self.blocks.iter().flat_map(move |block| block.chunks(page))
+    }
+}
+
+/// One open buffer for each CPU.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    files: Vec<File>,
+    pages: Vec<Pages>,
+    page: usize,
+    /// The most pages that one CPU's buffer holds: a bound for one round of reading.
+    round: usize,
+    kept: usize,
+    keep: usize,
+}
+
+impl Pipes {
+    pub fn open(instance: &Instance, page: usize, buffer: usize, keep: usize) -> Result<Self> {
+        let (mut files, mut pages) = (Vec::new(), Vec::new());
+        for cpu in instance.cpus()? {
+            files.push(instance.open_raw(cpu)?);
+            pages.push(Pages {
+                cpu,
+                ..Pages::default()
+            });
+        }
+        Ok(Self {
+            files,
+            pages,
+            page,
+            round: 2 * buffer / page + 16,
+            kept: 0,
+            keep,
+        })
+    }
+
+    /// Reads what is there. What exceeds the bound on memory stays in the kernel, which counts it
+    /// as lost when it overwrites it.
+    fn drain(&mut self) {
+        for (file, pages) in self.files.iter_mut().zip(&mut self.pages) {
+            for _ in 0..self.round {
+                if self.kept >= self.keep {
+                    return;
+                }
+                let block = pages.slot(self.page);
+                let start = block.len();
+                block.resize(start + self.page, 0);
+                let got = read(file, &mut block[start..]);
+                // A partial page is still a page: its header tells how much of it counts.
+                if got == 0 {
+                    block.truncate(start);
+                    break;
+                }
+                self.kept += self.page;
+            }
+        }
+    }
+
+    /// Everything recorded up to now.
+    pub fn take(&mut self) -> Vec<Pages> {
+        self.drain();
+        self.kept = 0;
+        let empty = |pages: &Pages| Pages {
+            cpu: pages.cpu,
+            ..Pages::default()
+        };
+        let next = self.pages.iter().map(empty).collect();
+        std::mem::replace(&mut self.pages, next)
+    }
+}
+
+/// Bytes read; 0 when there is nothing, and for a CPU whose buffer is gone.
+fn read(file: &mut File, page: &mut [u8]) -> usize {
+    loop {
+        match file.read(page) {
+            Ok(got) => return got,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return 0,
+        }
+    }
+}
+
+/// Locks what a panicking thread may have left: pages are whole at any time.
+pub(super) fn lock(pipes: &Mutex<Pipes>) -> MutexGuard<'_, Pipes> {
+    pipes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread that empties the buffers. It ends when `stop` is closed.
+#[derive(Debug)]
+pub(super) struct Drainer {
+    stop: Option<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drainer {
+    pub fn start(pipes: &Arc<Mutex<Pipes>>) -> std::io::Result<Self> {
+        let (gone, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let shared = Arc::clone(pipes);
+        let files: Result<Vec<File>, _> = lock(pipes).files.iter().map(File::try_clone).collect();
+        let files = files?;
+        let body = move || {
+            while wait(&files, &gone) {
+                lock(&shared).drain();
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("trace-drain".into())
+            .spawn(body)?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Drainer {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sleeps until a buffer is half full (`buffer_percent`); false when the recording stops.
+fn wait(files: &[File], gone: &OwnedFd) -> bool {
+    let mut fds = vec![PollFd::new(gone, PollFlags::IN)];
+    fds.extend(files.iter().map(|file| PollFd::new(file, PollFlags::IN)));
+    // Once a second in any case: a kernel before 5.0 may not report how full its buffers are.
+    let timeout = Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    };
+    let polled = poll(&mut fds, Some(&timeout));
+    if polled.is_ok() && !fds[0].revents().is_empty() {
+        return false;
+    }
+    if polled.is_ok_and(|ready| ready > 0)
+        && fds[1..]
+            .iter()
+            .any(|fd| fd.revents().contains(PollFlags::ERR))
+    {
+        // An offline CPU's buffer may report errors for ever: no busy loop.
+        thread::sleep(Duration::from_millis(100));
+    }
+    true
+}

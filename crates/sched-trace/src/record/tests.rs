@@ -1,0 +1,215 @@
+//! Promises of the live recorder. They need root and tracefs, and say so where they are skipped.
+
+use super::*;
+use crate::latency::{Filter, WaitKind, analyse};
+use crate::{Comm, Kind};
+use std::thread;
+use std::time::Duration;
+
+/// A recorder, or `None` after saying why there is none.
+fn recorder(options: &RecordOptions) -> Option<Recorder> {
+    match Recorder::start(options) {
+        Ok(recorder) => Some(recorder),
+        Err(Error::NoTracefs { reason }) => {
+            println!("skipped: {reason}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+const SLEEPS: usize = 50;
+
+/// A thread of that name goes to sleep and is woken by its timer, again and again.
+fn sleeper(name: &str) {
+    let sleeps = || (0..SLEEPS).for_each(|_| thread::sleep(Duration::from_millis(1)));
+    thread::Builder::new()
+        .name(name.into())
+        .spawn(sleeps)
+        .unwrap()
+        .join()
+        .unwrap();
+}
+
+fn wakeups(trace: &Trace, name: &str) -> Vec<u64> {
+    let report = analyse(trace);
+    let waits = report
+        .waits
+        .iter()
+        .filter(|wait| wait.comm == Comm::from(name));
+    waits
+        .filter(|w| w.kind == WaitKind::Wakeup)
+        .map(|w| w.length_ns())
+        .collect()
+}
+
+#[test]
+fn every_sleep_of_a_thread_gives_one_wait() {
+    for drain in [Drain::AtStop, Drain::Stream] {
+        let options = RecordOptions {
+            drain,
+            ..RecordOptions::default()
+        };
+        let Some(recorder) = recorder(&options) else {
+            return;
+        };
+        let before = now_ns();
+        sleeper("st-sleeper");
+        let after = now_ns();
+        let trace = recorder.stop().unwrap();
+        assert_eq!(trace.lost_events, 0, "{:?}", trace.notices);
+        let waits = wakeups(&trace, "st-sleeper");
+        // Once more for its creation; locks of the allocator may add a few.
+        assert!(
+            (SLEEPS..=SLEEPS + 5).contains(&waits.len()),
+            "{drain:?}: {} waits",
+            waits.len()
+        );
+        let report = analyse(&trace);
+        let own = report
+            .waits
+            .iter()
+            .filter(|wait| wait.comm == Comm::from("st-sleeper"));
+        for wait in own {
+            assert!(
+                before <= wait.start_ns && wait.end_ns <= after,
+                "the clock is the caller's"
+            );
+        }
+    }
+}
+
+#[test]
+fn pieces_taken_while_recording_add_up() {
+    let Some(mut recorder) = recorder(&RecordOptions::default()) else {
+        return;
+    };
+    sleeper("st-first");
+    let first = recorder.take().unwrap();
+    sleeper("st-second");
+    recorder.pause().unwrap();
+    sleeper("st-unseen");
+    recorder.resume().unwrap();
+    let second = recorder.stop().unwrap();
+    assert!(wakeups(&first, "st-first").len() >= SLEEPS);
+    assert!(wakeups(&second, "st-second").len() >= SLEEPS);
+    assert_eq!(
+        wakeups(&second, "st-first").len() + wakeups(&second, "st-unseen").len(),
+        0
+    );
+}
+
+#[test]
+fn a_buffer_that_overflows_is_told() {
+    let options = RecordOptions {
+        buffer_kib_per_cpu: 64,
+        drain: Drain::AtStop,
+        ..RecordOptions::default()
+    };
+    let Some(recorder) = recorder(&options) else {
+        return;
+    };
+    for _ in 0..200 {
+        sleeper("st-flood");
+        if pressure(&recorder) > 0 {
+            break;
+        }
+    }
+    let trace = recorder.stop().unwrap();
+    assert!(trace.lost_events > 0);
+    assert!(!analyse(&trace).is_valid());
+}
+
+fn pressure(recorder: &Recorder) -> u64 {
+    recorder
+        .instance
+        .cpus()
+        .unwrap()
+        .iter()
+        .map(|&cpu| recorder.instance.lost(cpu))
+        .sum()
+}
+
+#[test]
+fn a_command_is_recorded_with_its_name_and_process() {
+    let mut sleep = Command::new("/bin/sleep");
+    let recorded = command(sleep.arg("0.01"), &RecordOptions::default());
+    let (status, trace) = match recorded {
+        Ok(recorded) => recorded,
+        Err(Error::NoTracefs { reason }) => return println!("skipped: {reason}"),
+        Err(error) => panic!("{error}"),
+    };
+    assert!(status.success());
+    let (pid, thread) = trace
+        .threads
+        .iter()
+        .find(|(_, t)| t.comm == Comm::from("sleep"))
+        .unwrap();
+    assert_eq!(thread.tgid, *pid);
+    assert!(
+        trace
+            .events
+            .iter()
+            .any(|event| matches!(event.kind, Kind::Exec { .. }))
+    );
+}
+
+#[test]
+fn kworkers_are_named_by_what_they_did() {
+    let Some(recorder) = recorder(&RecordOptions::default()) else {
+        return;
+    };
+    thread::sleep(Duration::from_millis(300));
+    let trace = recorder.stop().unwrap();
+    let groups = analyse(&trace).workqueues(&Filter::default());
+    if groups.is_empty() {
+        return println!("skipped: no work item ran within 300 ms");
+    }
+    let addresses = groups
+        .iter()
+        .filter(|g| trace.name(g.function).starts_with("0x"))
+        .count();
+    assert!(
+        addresses == 0 || !trace.notices.is_empty(),
+        "unknown functions are told"
+    );
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let Some(recorder) = recorder(&RecordOptions::default()) else {
+        return;
+    };
+    let dir = recorder.instance.dir().to_path_buf();
+    assert!(dir.exists());
+    // Keeps the filesystem reachable after the recorder let go of its own mount.
+    let parent = std::fs::File::open(dir.parent().unwrap()).unwrap();
+    drop(recorder);
+    use std::os::fd::AsRawFd;
+    let instances = format!("/proc/self/fd/{}", parent.as_raw_fd());
+    let name = dir.file_name().unwrap().to_owned();
+    let left = std::fs::read_dir(instances)
+        .unwrap()
+        .flatten()
+        .any(|e| e.file_name() == name);
+    assert!(!left);
+}
+
+#[test]
+fn a_wrong_clock_is_one_line_that_names_the_file() {
+    let options = RecordOptions {
+        clock: "sundial".into(),
+        ..RecordOptions::default()
+    };
+    match Recorder::start(&options) {
+        Err(Error::NoTracefs { reason }) => println!("skipped: {reason}"),
+        Err(error) => {
+            let line = error.to_string();
+            assert!(
+                line.contains("trace_clock") && !line.contains('\n'),
+                "{line}"
+            );
+        }
+        Ok(_) => panic!("no kernel has this clock"),
+    }
+}

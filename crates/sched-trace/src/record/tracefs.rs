@@ -1,0 +1,137 @@
+//! Finding tracefs, or mounting it for ourselves.
+
+use crate::{Error, Result};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// Where distributions mount it.
+const USUAL: &str = "/sys/kernel/tracing";
+
+/// A tracing directory that can be used while this value lives.
+#[derive(Debug)]
+pub(super) struct Tracefs {
+    pub root: PathBuf,
+    /// Our own mount, which stands in no directory and goes with its descriptor...
+    _detached: Option<OwnedFd>,
+    /// ...or, on kernels that cannot do so, one to be unmounted again.
+    mounted_at: Option<PathBuf>,
+}
+
+impl Tracefs {
+    /// The mounted tracefs, or a mount of our own if there is none.
+    pub fn find() -> Result<Self> {
+        let found = mounted(&fs::read_to_string("/proc/self/mounts").unwrap_or_default());
+        let tracefs = match found {
+            Some(root) => Self {
+                root,
+                _detached: None,
+                mounted_at: None,
+            },
+            None => Self::mount()?,
+        };
+        match fs::read_dir(&tracefs.root) {
+            Ok(_) => Ok(tracefs),
+            Err(error) => Err(missing(&format!("{}: {error}", tracefs.root.display()))),
+        }
+    }
+
+    fn mount() -> Result<Self> {
+        match detached() {
+            Ok(fd) => {
+                let root = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+                Ok(Self {
+                    root,
+                    _detached: Some(fd),
+                    mounted_at: None,
+                })
+            }
+            Err(Errno::NOSYS) => Self::mount_at(Path::new(USUAL)),
+            Err(error) => Err(cannot_mount(error)),
+        }
+    }
+
+    fn mount_at(path: &Path) -> Result<Self> {
+        use rustix::mount::{MountFlags, mount};
+        mount("tracefs", path, "tracefs", MountFlags::empty(), None).map_err(cannot_mount)?;
+        Ok(Self {
+            root: path.into(),
+            _detached: None,
+            mounted_at: Some(path.into()),
+        })
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        if let Some(path) = &self.mounted_at {
+            // Busy means that somebody else began to use it: then it stays.
+            let _ = rustix::mount::unmount(path, rustix::mount::UnmountFlags::empty());
+        }
+    }
+}
+
+/// A mount without a place: nobody else sees it, and it cannot be left behind.
+fn detached() -> Result<OwnedFd, Errno> {
+    let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&context)?;
+    rustix::mount::fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::empty(),
+    )
+}
+
+fn cannot_mount(error: Errno) -> Error {
+    match error {
+        Errno::PERM | Errno::ACCESS => missing("tracefs is not mounted and mounting it needs root"),
+        Errno::NODEV => missing("this kernel has no tracefs (CONFIG_FTRACE is off)"),
+        other => missing(&format!("tracefs is not mounted and cannot be: {other}")),
+    }
+}
+
+fn missing(reason: &str) -> Error {
+    let root = rustix::process::geteuid().is_root();
+    let hint = if root {
+        ""
+    } else {
+        " (not root; recording needs root)"
+    };
+    Error::NoTracefs {
+        reason: format!("{reason}{hint}"),
+    }
+}
+
+/// The best tracefs of a mount table: at its usual place if it is there too.
+fn mounted(table: &str) -> Option<PathBuf> {
+    let mut found = None;
+    for line in table.lines() {
+        let mut words = line.split(' ').skip(1);
+        let (Some(place), Some("tracefs")) = (words.next(), words.next()) else {
+            continue;
+        };
+        if place == USUAL {
+            return Some(place.into());
+        }
+        // Spaces are written as \040.
+        found.get_or_insert_with(|| PathBuf::from(place.replace("\\040", " ")));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_place_is_preferred() {
+        let table = "proc /proc proc rw 0 0\nnodev /mnt/a\\040b tracefs rw 0 0\n";
+        assert_eq!(mounted(table), Some("/mnt/a b".into()));
+        let both = format!("{table}tracefs /sys/kernel/tracing tracefs rw 0 0\n");
+        assert_eq!(mounted(&both), Some(USUAL.into()));
+        assert_eq!(mounted("proc /proc proc rw 0 0\n"), None);
+    }
+}
