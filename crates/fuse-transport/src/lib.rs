@@ -1,2 +1,37 @@
-//! FUSE requests in, replies out: /dev/fuse and io_uring, served per CPU
+//! FUSE requests in, replies out: a small transport for read-only filesystems, served per CPU.
+//!
+//! It knows nothing of any particular filesystem: implement [`Filesystem`], open `/dev/fuse`, mount,
+//! and give the descriptor to [`Session::start`]. Every serving thread then takes a [`Channel`] of
+//! its own and repeats [`Channel::wait`] and [`Channel::serve`]: the threads are the caller's, so
+//! it is the caller who pins them and sets their priority.
+//!
+//! Two transports carry the requests: cloned descriptors of `/dev/fuse`, and FUSE over io_uring
+//! with one queue for each CPU. The filesystem does not notice which.
+//!
+//! Requests of every kind are answered: what a read-only filesystem serves, by the
+//! [`Filesystem`]; what the kernel does better alone (OPEN, ACCESS, FLUSH), by ENOSYS, after which
+//! it no longer asks; what would write, by EROFS; what is malformed, by EINVAL.
 #![forbid(unsafe_code)]
+
+mod buffer;
+mod channel;
+mod counters;
+mod device;
+mod dispatch;
+mod filesystem;
+mod handshake;
+mod reply;
+mod request;
+mod session;
+mod waker;
+pub mod wire;
+
+pub use channel::{Channel, Ready, State};
+pub use counters::{Histogram, Statistics};
+pub use filesystem::{Caller, Filesystem, Found, Seek};
+pub use handshake::{Config, Protocol};
+pub use reply::{DirectoryReply, Entry, ReadReply, Shared};
+pub use rustix::io::Errno;
+pub use session::{Error, Session};
+pub use waker::Waker;
+pub use wire::{Attr, StatfsOut as Statfs};

@@ -3,6 +3,8 @@
 //! Each module offers a safe interface; each unsafe block states why it is sound.
 #![allow(unsafe_code)]
 
+pub mod fuse_device;
+pub mod fuse_signals;
 pub mod lend;
 pub mod memory;
 #[cfg(feature = "microlzma")]

@@ -1,0 +1,238 @@
+//! What was served: one set of counters for each channel, written by its thread alone and read by
+//! anyone, without locks.
+//!
+//! ```json
+//! {"requests": 3, "by_kind": {"lookup": 1, "read": 2}, "errors": 0, "bytes_read": 8192,
+//!  "same_cpu": 3, "other_cpu": 0, "cpu_unknown": 0, "by_transport": {"dev_fuse": 0, "io_uring": 3},
+//!  "by_cpu": [3, 0], "run_ns": {"count": 3, "buckets": [[11, 3]]}, "read_bytes": {...}}
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::Serialize;
+
+use crate::wire::Opcode;
+
+const KINDS: usize = Opcode::ALL.len();
+
+/// CPUs that are told apart; a request served beyond them counts for the last.
+const CPUS: usize = 256;
+
+/// Powers of two.
+const BUCKETS: usize = 48;
+
+/// Counters of one channel.
+pub(crate) struct Counters {
+    ring: bool,
+    kinds: [AtomicU64; KINDS],
+    unknown: AtomicU64,
+    errors: AtomicU64,
+    bytes_read: AtomicU64,
+    same_cpu: AtomicU64,
+    other_cpu: AtomicU64,
+    cpu_unknown: AtomicU64,
+    cpus: [AtomicU64; CPUS],
+    run_ns: [AtomicU64; BUCKETS],
+    read_bytes: [AtomicU64; BUCKETS],
+}
+
+/// One request served.
+pub(crate) struct Record {
+    pub(crate) opcode: Option<Opcode>,
+    pub(crate) error: bool,
+    pub(crate) reply_bytes: usize,
+    /// The CPU whose queue it came from, where there is one for each.
+    pub(crate) queue: Option<u16>,
+    /// The CPU it was served on.
+    pub(crate) cpu: usize,
+    pub(crate) run_ns: u64,
+}
+
+fn zeros<const N: usize>() -> [AtomicU64; N] {
+    std::array::from_fn(|_| AtomicU64::new(0))
+}
+
+/// Adds without a locked instruction: each set of counters has one writer.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+fn bucket(value: u64) -> usize {
+    (value.checked_ilog2().unwrap_or(0) as usize).min(BUCKETS - 1)
+}
+
+impl Counters {
+    pub(crate) fn new(ring: bool) -> Self {
+        Self {
+            ring,
+            kinds: zeros(),
+            unknown: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
+            same_cpu: AtomicU64::new(0),
+            other_cpu: AtomicU64::new(0),
+            cpu_unknown: AtomicU64::new(0),
+            cpus: zeros(),
+            run_ns: zeros(),
+            read_bytes: zeros(),
+        }
+    }
+
+    pub(crate) fn add(&self, record: &Record) {
+        add(record.opcode.map_or(&self.unknown, |kind| &self.kinds[kind.index()]), 1);
+        add(&self.errors, u64::from(record.error));
+        let place = match record.queue {
+            None => &self.cpu_unknown,
+            Some(queue) if usize::from(queue) == record.cpu => &self.same_cpu,
+            Some(_) => &self.other_cpu,
+        };
+        add(place, 1);
+        add(&self.cpus[record.cpu.min(CPUS - 1)], 1);
+        add(&self.run_ns[bucket(record.run_ns)], 1);
+        if record.opcode == Some(Opcode::Read) {
+            add(&self.bytes_read, record.reply_bytes as u64);
+            add(&self.read_bytes[bucket(record.reply_bytes as u64)], 1);
+        }
+    }
+}
+
+/// How often each power of two occurred.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Histogram {
+    /// Values counted.
+    pub count: u64,
+    /// `[n, times]`: values from 2^n up to below 2^(n+1); 0 counts as 1.
+    pub buckets: Vec<(u32, u64)>,
+}
+
+impl Histogram {
+    fn gather<'c>(sets: impl Iterator<Item = &'c [AtomicU64; BUCKETS]>) -> Self {
+        let mut sums = [0u64; BUCKETS];
+        for set in sets {
+            for (sum, counter) in sums.iter_mut().zip(set) {
+                *sum += counter.load(Relaxed);
+            }
+        }
+        let present = sums.iter().enumerate().filter(|(_, times)| **times > 0);
+        Self {
+            count: sums.iter().sum(),
+            buckets: present.map(|(n, times)| (n as u32, *times)).collect(),
+        }
+    }
+}
+
+/// Requests by the way they came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ByTransport {
+    /// Read from the device.
+    pub dev_fuse: u64,
+    /// Taken from a ring.
+    pub io_uring: u64,
+}
+
+/// The sums over all channels of a session.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// All requests, the silent ones included, INIT not.
+    pub requests: u64,
+    /// By kind; kinds that never came are left out.
+    pub by_kind: BTreeMap<&'static str, u64>,
+    /// Answered with an error (ENOSYS and ENODATA are errors too).
+    pub errors: u64,
+    /// Bytes of file content sent.
+    pub bytes_read: u64,
+    /// Served on the CPU that asked.
+    pub same_cpu: u64,
+    /// Served on another one.
+    pub other_cpu: u64,
+    /// The device does not tell which CPU asked.
+    pub cpu_unknown: u64,
+    /// By the way they came.
+    pub by_transport: ByTransport,
+    /// By the CPU that served, up to the last one that served any.
+    pub by_cpu: Vec<u64>,
+    /// From taking a request to handing its reply to the kernel, nanoseconds.
+    pub run_ns: Histogram,
+    /// Sizes of the replies to reads, bytes.
+    pub read_bytes: Histogram,
+}
+
+impl Statistics {
+    pub(crate) fn gather<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> Self {
+        let sum = |pick: fn(&Counters) -> &AtomicU64| -> u64 {
+            sets.clone().map(|set| pick(set).load(Relaxed)).sum()
+        };
+        let through = |ring| sets.clone().filter(|s| s.ring == ring).map(total).sum();
+        let unknown = sum(|s| &s.unknown);
+        let mut by_kind = kinds(sets.clone());
+        if unknown > 0 {
+            by_kind.insert("unknown", unknown);
+        }
+        let by_transport = ByTransport { dev_fuse: through(false), io_uring: through(true) };
+        Self {
+            requests: by_transport.dev_fuse + by_transport.io_uring,
+            by_kind,
+            errors: sum(|s| &s.errors),
+            bytes_read: sum(|s| &s.bytes_read),
+            same_cpu: sum(|s| &s.same_cpu),
+            other_cpu: sum(|s| &s.other_cpu),
+            cpu_unknown: sum(|s| &s.cpu_unknown),
+            by_transport,
+            by_cpu: cpus(sets.clone()),
+            run_ns: Histogram::gather(sets.clone().map(|s| &s.run_ns)),
+            read_bytes: Histogram::gather(sets.map(|s| &s.read_bytes)),
+        }
+    }
+}
+
+fn total(set: &Counters) -> u64 {
+    set.unknown.load(Relaxed) + set.kinds.iter().map(|kind| kind.load(Relaxed)).sum::<u64>()
+}
+
+fn kinds<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> BTreeMap<&'static str, u64> {
+    let times = |kind: &Opcode| -> u64 {
+        sets.clone().map(|set| set.kinds[kind.index()].load(Relaxed)).sum()
+    };
+    let all = Opcode::ALL.iter().map(|kind| (kind.label(), times(kind)));
+    all.filter(|(_, times)| *times > 0).collect()
+}
+
+fn cpus<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> Vec<u64> {
+    let times = |cpu: usize| -> u64 { sets.clone().map(|set| set.cpus[cpu].load(Relaxed)).sum() };
+    let mut all: Vec<u64> = (0..CPUS).map(times).collect();
+    let used = all.iter().rposition(|times| *times > 0).map_or(0, |last| last + 1);
+    all.truncate(used);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(opcode: Opcode, queue: Option<u16>) -> Record {
+        Record { opcode: Some(opcode), error: false, reply_bytes: 4096, queue, cpu: 1, run_ns: 5000 }
+    }
+
+    #[test]
+    fn requests_are_summed_over_channels_by_kind_way_and_cpu() {
+        let (ring, device) = (Counters::new(true), Counters::new(false));
+        ring.add(&record(Opcode::Read, Some(1)));
+        ring.add(&record(Opcode::Read, Some(0)));
+        device.add(&record(Opcode::Lookup, None));
+        let sums = Statistics::gather([&ring, &device].into_iter());
+        assert_eq!(sums.requests, 3);
+        assert_eq!((sums.same_cpu, sums.other_cpu, sums.cpu_unknown), (1, 1, 1));
+        assert_eq!(sums.by_transport, ByTransport { dev_fuse: 1, io_uring: 2 });
+        assert_eq!(sums.by_kind, BTreeMap::from([("lookup", 1), ("read", 2)]));
+        assert_eq!((sums.by_cpu, sums.bytes_read), (vec![0, 3], 8192));
+        assert_eq!(sums.run_ns.buckets, [(12, 3)]);
+        assert_eq!(sums.read_bytes, Histogram { count: 2, buckets: vec![(12, 2)] });
+    }
+
+    #[test]
+    fn extremes_have_a_bucket() {
+        assert_eq!((bucket(0), bucket(1), bucket(u64::MAX)), (0, 0, BUCKETS - 1));
+    }
+}

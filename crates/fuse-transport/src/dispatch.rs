@@ -1,0 +1,172 @@
+//! From a request to its answer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rustix::io::Errno;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::filesystem::{Caller, Filesystem, Seek};
+use crate::reply::{DirectoryReply, ReadReply, Reply};
+use crate::request::Request;
+use crate::wire::{
+    AttrOut, BatchForgetIn, EntryOut, FOREVER, ForgetIn, ForgetOne, LseekIn, LseekOut, Opcode,
+    ReadIn, SizeOut, Treatment, XattrIn,
+};
+
+/// Longest target of a symbolic link that the kernel takes.
+const LONGEST_LINK: usize = 4095;
+
+/// How a request ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// Nothing is sent.
+    Silent,
+    /// What is in the reply is sent.
+    Reply,
+    /// An error is sent.
+    Error(Errno),
+}
+
+/// Answers one request. A panic of the filesystem becomes EIO: the program that asked must never
+/// be left waiting.
+pub(crate) fn answer(
+    filesystem: &dyn Filesystem,
+    request: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    let Some(opcode) = request.opcode else { return Answer::Error(Errno::NOSYS) };
+    match opcode.treatment() {
+        Treatment::Unsupported => Answer::Error(Errno::NOSYS),
+        Treatment::ReadOnly => Answer::Error(Errno::ROFS),
+        Treatment::NoIoctl => Answer::Error(Errno::NOTTY),
+        Treatment::Agreed => Answer::Reply,
+        Treatment::Silent => {
+            forget(filesystem, opcode, request);
+            Answer::Silent
+        }
+        Treatment::Served => serve_safely(filesystem, opcode, request, reply),
+    }
+}
+
+fn serve_safely(
+    filesystem: &dyn Filesystem,
+    opcode: Opcode,
+    request: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Answer {
+    // The reply is given up after a panic, so nothing sees it half made.
+    match catch_unwind(AssertUnwindSafe(|| serve(filesystem, opcode, request, reply))) {
+        Ok(Ok(())) => Answer::Reply,
+        Ok(Err(errno)) => Answer::Error(errno),
+        Err(_) => Answer::Error(Errno::IO),
+    }
+}
+
+fn serve(
+    filesystem: &dyn Filesystem,
+    opcode: Opcode,
+    request: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Errno> {
+    let (caller, node) = (Caller::from(&request.header), request.header.nodeid);
+    match opcode {
+        Opcode::Lookup => {
+            let found = filesystem.lookup(caller, node, request.name()?)?;
+            let entry = found.map_or_else(EntryOut::absent, |f| EntryOut::found(f.node, f.attr));
+            put(reply, &entry)
+        }
+        Opcode::Getattr => {
+            let attr = filesystem.attributes(caller, node)?;
+            put(reply, &AttrOut { attr_valid: FOREVER, attr, ..AttrOut::default() })
+        }
+        Opcode::Readlink => {
+            let target = filesystem.read_link(caller, node)?;
+            let fits = target.len() <= LONGEST_LINK && reply.push(&target);
+            if fits { Ok(()) } else { Err(Errno::NAMETOOLONG) }
+        }
+        Opcode::Read => {
+            let read = sized(request, reply)?;
+            filesystem.read(caller, node, read.offset, &mut ReadReply::new(reply))
+        }
+        Opcode::Readdir | Opcode::Readdirplus => {
+            let read = sized(request, reply)?;
+            let mut list = DirectoryReply::new(reply, opcode == Opcode::Readdirplus);
+            filesystem.read_directory(caller, node, read.offset, &mut list)
+        }
+        Opcode::Getxattr => {
+            let wanted = request.fixed::<XattrIn>()?.size;
+            let value = filesystem.xattr(caller, node, request.name()?)?.ok_or(Errno::NODATA)?;
+            put_value(reply, wanted, &value)
+        }
+        Opcode::Listxattr => {
+            let wanted = request.fixed::<XattrIn>()?.size;
+            let names = filesystem.xattr_names(caller, node)?;
+            put_value(reply, wanted, &ended_by_zeros(&names))
+        }
+        Opcode::Statfs => put(reply, &filesystem.statfs()?),
+        Opcode::Lseek => {
+            let seek = request.fixed::<LseekIn>()?;
+            let what = seek_for(seek.whence)?;
+            put(reply, &LseekOut { offset: filesystem.seek(caller, node, seek.offset, what)? })
+        }
+        // A second INIT; the first is the handshake.
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn put(reply: &mut Reply<'_>, value: &(impl IntoBytes + zerocopy::Immutable)) -> Result<(), Errno> {
+    if reply.push(value.as_bytes()) { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// The fixed part of a reading request, with the reply limited to what it asks for.
+fn sized(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<ReadIn, Errno> {
+    let read = request.fixed::<ReadIn>()?;
+    if !reply.limit(read.size as usize) || read.offset > i64::MAX as u64 {
+        return Err(Errno::INVAL);
+    }
+    Ok(read)
+}
+
+/// The value, or its length when `wanted` is 0, or ERANGE when it is longer than `wanted`.
+fn put_value(reply: &mut Reply<'_>, wanted: u32, value: &[u8]) -> Result<(), Errno> {
+    if wanted == 0 {
+        return put(reply, &SizeOut { size: value.len() as u32, padding: 0 });
+    }
+    let fits = value.len() <= wanted as usize && reply.push(value);
+    if fits { Ok(()) } else { Err(Errno::RANGE) }
+}
+
+fn ended_by_zeros(names: &[Vec<u8>]) -> Vec<u8> {
+    names.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
+}
+
+fn seek_for(whence: u32) -> Result<Seek, Errno> {
+    // SEEK_DATA and SEEK_HOLE of lseek(2).
+    match whence {
+        3 => Ok(Seek::Data),
+        4 => Ok(Seek::Hole),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// FORGET and BATCH_FORGET. A count that the request does not carry is cut to what it does.
+fn forget(filesystem: &dyn Filesystem, opcode: Opcode, request: &Request<'_>) {
+    match opcode {
+        Opcode::Forget => {
+            if let Ok(forget) = request.fixed::<ForgetIn>() {
+                filesystem.forget(request.header.nodeid, forget.nlookup);
+            }
+        }
+        Opcode::BatchForget => {
+            let count = request.fixed::<BatchForgetIn>().map_or(0, |batch| batch.count);
+            let all = request.rest.chunks_exact(size_of::<ForgetOne>());
+            for one in all.take(count as usize).filter_map(|b| ForgetOne::read_from_bytes(b).ok()) {
+                filesystem.forget(one.nodeid, one.nlookup);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

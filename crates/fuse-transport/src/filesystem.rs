@@ -1,0 +1,95 @@
+//! What a filesystem must answer.
+
+use rustix::io::Errno;
+
+use crate::reply::{DirectoryReply, ReadReply};
+use crate::wire::{Attr, InHeader, StatfsOut};
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Process id; 0 when it is outside of the daemon's pid namespace, and for read-ahead.
+    pub pid: u32,
+}
+
+impl From<&InHeader> for Caller {
+    fn from(header: &InHeader) -> Self {
+        Self { uid: header.uid, gid: header.gid, pid: header.pid }
+    }
+}
+
+/// A name found: its node and attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The node; never 0, and 1 only for the root.
+    pub node: u64,
+    /// Its attributes.
+    pub attr: Attr,
+}
+
+/// What LSEEK looks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seek {
+    /// The next byte that is stored.
+    Data,
+    /// The next byte that is not; the end of the file counts as one.
+    Hole,
+}
+
+/// A read-only filesystem whose content never changes: what it answers is cached for good.
+///
+/// Nodes are the filesystem's own numbers; 1 is the root, 0 is no node. The calls come from many
+/// threads at once. An error is answered to the program that asked; a panic becomes EIO.
+pub trait Filesystem: Send + Sync {
+    /// The node that `name` leads to in the directory `parent`; `None` when there is no such name.
+    /// With NFS export also "." (of any node) and "..".
+    fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno>;
+
+    /// The attributes of a node.
+    fn attributes(&self, caller: Caller, node: u64) -> Result<Attr, Errno>;
+
+    /// The target of a symbolic link, at most 4095 bytes.
+    fn read_link(&self, caller: Caller, node: u64) -> Result<Vec<u8>, Errno>;
+
+    /// Bytes of a file from `offset` on, as many as the reply has room for; fewer mean that the
+    /// file ends there.
+    fn read(
+        &self,
+        caller: Caller,
+        node: u64,
+        offset: u64,
+        reply: &mut ReadReply<'_>,
+    ) -> Result<(), Errno>;
+
+    /// Entries of a directory from `position` on (0 is its beginning), until the reply is full.
+    fn read_directory(
+        &self,
+        caller: Caller,
+        node: u64,
+        position: u64,
+        reply: &mut DirectoryReply<'_, '_>,
+    ) -> Result<(), Errno>;
+
+    /// The value of an extended attribute; `None` when it has none of this name.
+    fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno>;
+
+    /// The names of all extended attributes.
+    fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno>;
+
+    /// Sizes of the whole filesystem.
+    fn statfs(&self) -> Result<StatfsOut, Errno>;
+
+    /// The next data or hole from `offset` on. ENOSYS (the default) takes every file for full of
+    /// data; ENXIO when there is none.
+    fn seek(&self, _caller: Caller, _node: u64, _offset: u64, _what: Seek) -> Result<u64, Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    /// The kernel drops `count` of the look-ups of `node` that it was answered. Nothing to do where
+    /// nodes carry no state.
+    fn forget(&self, _node: u64, _count: u64) {}
+}

@@ -1,0 +1,149 @@
+//! INIT: what both sides can do.
+
+use serde::Serialize;
+
+use crate::wire::{InitFlags, InitIn, InitOut, MAJOR, MINOR_NEWEST, MINOR_OLDEST};
+
+/// What the daemon wishes for.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Largest request in pages of 4 KiB. 256 is the most that `fs.fuse.max_pages_limit` allows
+    /// unless an administrator raised it.
+    pub max_pages: u16,
+    /// Requests that may wait for an answer without a program waiting for them (read-ahead).
+    pub max_background: u16,
+    /// The kernel enforces POSIX ACLs. That makes it ask for them, once for each inode that a
+    /// foreign user reaches, and implies `default_permissions`.
+    pub acl: bool,
+    /// Requests over io_uring where the kernel offers it.
+    pub io_uring: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        // 64 megabytes of read-ahead in flight: enough for a dozen streaming readers, and the
+        // kernel cuts it for users without privileges.
+        Self { max_pages: 256, max_background: 64, acl: false, io_uring: false }
+    }
+}
+
+/// What was agreed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Protocol {
+    /// Always 7.
+    pub major: u32,
+    /// The older of the kernel's and ours.
+    pub minor: u32,
+    /// Largest request in bytes.
+    pub max_request: usize,
+    /// Requests will come over io_uring once its queues are registered.
+    pub io_uring: bool,
+    /// The kernel enforces POSIX ACLs.
+    pub acl: bool,
+}
+
+/// The outcome of one INIT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Agreed.
+    Agreed(Protocol),
+    /// The kernel speaks a newer major version and will ask again.
+    Again,
+    /// The kernel is too old.
+    TooOld,
+}
+
+/// Taken whenever offered. `EXPORT_SUPPORT` is cheap because nodes are stateless.
+const ALWAYS: [InitFlags; 11] = [
+    InitFlags::ASYNC_READ,
+    InitFlags::EXPORT_SUPPORT,
+    InitFlags::DO_READDIRPLUS,
+    InitFlags::READDIRPLUS_AUTO,
+    InitFlags::NO_OPEN_SUPPORT,
+    InitFlags::PARALLEL_DIROPS,
+    InitFlags::ABORT_ERROR,
+    InitFlags::MAX_PAGES,
+    InitFlags::CACHE_SYMLINKS,
+    InitFlags::NO_OPENDIR_SUPPORT,
+    InitFlags::INIT_EXT,
+];
+
+/// Pages of a request without `MAX_PAGES`.
+const FEW_PAGES: u16 = 32;
+
+/// Answers the kernel's INIT.
+pub(crate) fn negotiate(init: &InitIn, config: &Config) -> (InitOut, Verdict) {
+    let mut out = InitOut { major: MAJOR, minor: MINOR_NEWEST, ..InitOut::default() };
+    if init.major > MAJOR {
+        return (out, Verdict::Again);
+    }
+    if init.major < MAJOR || init.minor < MINOR_OLDEST {
+        return (out, Verdict::TooOld);
+    }
+    let taken = init.features() & wished(config);
+    out.minor = init.minor.min(MINOR_NEWEST);
+    out.set_features(taken);
+    out.max_readahead = init.max_readahead;
+    out.max_background = config.max_background;
+    // The kernel's own default keeps the congestion mark at three quarters.
+    out.congestion_threshold = config.max_background / 4 * 3;
+    // The least that the kernel accepts: nothing is ever written, and the read buffer stays small.
+    out.max_write = 4096;
+    out.time_gran = 1;
+    out.max_pages = if taken.has(InitFlags::MAX_PAGES) { config.max_pages } else { FEW_PAGES };
+    (out, Verdict::Agreed(agreed(&out, taken)))
+}
+
+fn agreed(out: &InitOut, taken: InitFlags) -> Protocol {
+    Protocol {
+        major: out.major,
+        minor: out.minor,
+        max_request: usize::from(out.max_pages) * crate::buffer::PAGE,
+        io_uring: taken.has(InitFlags::OVER_IO_URING),
+        acl: taken.has(InitFlags::POSIX_ACL),
+    }
+}
+
+fn wished(config: &Config) -> InitFlags {
+    let always = ALWAYS.into_iter().fold(InitFlags::default(), |all, one| all | one);
+    let when = |wish, flag| if wish { flag } else { InitFlags::default() };
+    always
+        | when(config.acl, InitFlags::POSIX_ACL)
+        | when(config.io_uring, InitFlags::OVER_IO_URING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(minor: u32) -> InitIn {
+        InitIn { major: 7, minor, flags: u32::MAX, flags2: u32::MAX, ..InitIn::default() }
+    }
+
+    #[test]
+    fn the_older_minor_version_is_spoken() {
+        assert_eq!(negotiate(&offer(38), &Config::default()).0.minor, 38);
+        assert_eq!(negotiate(&offer(99), &Config::default()).0.minor, MINOR_NEWEST);
+    }
+
+    #[test]
+    fn a_kernel_before_5_4_is_too_old_and_a_newer_major_asks_again() {
+        assert_eq!(negotiate(&offer(30), &Config::default()).1, Verdict::TooOld);
+        let newer = InitIn { major: 8, ..offer(0) };
+        assert_eq!(negotiate(&newer, &Config::default()).1, Verdict::Again);
+    }
+
+    #[test]
+    fn only_what_is_offered_and_wished_for_is_taken() {
+        let (out, verdict) = negotiate(&offer(45), &Config::default());
+        let Verdict::Agreed(protocol) = verdict else { panic!("{verdict:?}") };
+        assert!(!protocol.io_uring && !protocol.acl);
+        assert_eq!((out.max_pages, protocol.max_request), (256, 1 << 20));
+        let config = Config { acl: true, io_uring: true, ..Config::default() };
+        let Verdict::Agreed(protocol) = negotiate(&offer(45), &config).1 else { panic!() };
+        assert!(protocol.io_uring && protocol.acl);
+        let nothing = InitIn { flags: 0, flags2: 0, ..offer(45) };
+        let (out, Verdict::Agreed(protocol)) = negotiate(&nothing, &config) else { panic!() };
+        assert_eq!((out.flags, out.flags2, protocol.max_request), (0, 0, 32 * 4096));
+    }
+}

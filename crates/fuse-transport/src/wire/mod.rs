@@ -1,0 +1,40 @@
+//! The FUSE wire format: numbers and structures, no I/O.
+//!
+//! Facts from the kernel's `include/uapi/linux/fuse.h`, protocol 7.31 to 7.45. All integers are in
+//! the byte order of the machine, all structures are multiples of eight bytes.
+
+mod init;
+mod opcode;
+mod reply;
+mod request;
+
+pub use init::{InitFlags, InitIn, InitOut};
+pub use opcode::{Opcode, Treatment};
+pub use reply::{Attr, AttrOut, Dirent, EntryOut, LseekOut, OutHeader, SizeOut, StatfsOut};
+pub use request::{
+    BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, LseekIn, ReadIn, XattrIn,
+};
+
+/// The node of the root directory.
+pub const ROOT_NODE: u64 = 1;
+
+/// Major version spoken.
+pub const MAJOR: u32 = 7;
+
+/// Oldest minor version spoken (Linux 5.4): it has cached symlinks, cached directories,
+/// `max_pages` and zero-message `opendir`.
+pub const MINOR_OLDEST: u32 = 31;
+
+/// Newest minor version spoken (Linux 6.18).
+pub const MINOR_NEWEST: u32 = 45;
+
+/// The kernel refuses to fill a read buffer smaller than this.
+pub const MIN_READ_BUFFER: usize = 8192;
+
+/// Seconds that stand for "for good": the kernel clamps to the largest time it can express.
+pub const FOREVER: u64 = i64::MAX as u64;
+
+/// Directory entries start at multiples of eight bytes.
+pub const fn padded(length: usize) -> usize {
+    (length + 7) & !7
+}

@@ -1,0 +1,183 @@
+//! Replies.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::FOREVER;
+
+/// Before every reply.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct OutHeader {
+    /// Bytes of the whole reply, this header included.
+    pub len: u32,
+    /// 0, or an error number below 0.
+    pub error: i32,
+    /// The request it answers.
+    pub unique: u64,
+}
+
+/// Attributes of a node.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Attr {
+    /// Inode number that programs see.
+    pub ino: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Units of 512 bytes.
+    pub blocks: u64,
+    /// Seconds since 1970; negative times in two's complement.
+    pub atime: u64,
+    /// As `atime`.
+    pub mtime: u64,
+    /// As `atime`.
+    pub ctime: u64,
+    /// Below 1,000,000,000.
+    pub atimensec: u32,
+    /// Below 1,000,000,000.
+    pub mtimensec: u32,
+    /// Below 1,000,000,000.
+    pub ctimensec: u32,
+    /// Type and permissions as in `st_mode`.
+    pub mode: u32,
+    /// Hard links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device node in the kernel's 32-bit form, see [`Attr::device`].
+    pub rdev: u32,
+    /// Preferred size of I/O; 0 lets the kernel choose.
+    pub blksize: u32,
+    /// Nothing that is used here.
+    pub flags: u32,
+}
+
+impl Attr {
+    /// The 32-bit form of a device number: 12 bits of major, 20 of minor, the minor's low byte first.
+    pub const fn device(major: u32, minor: u32) -> u32 {
+        (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+    }
+}
+
+/// LOOKUP, and a part of READDIRPLUS.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct EntryOut {
+    pub nodeid: u64,
+    pub generation: u64,
+    pub entry_valid: u64,
+    pub attr_valid: u64,
+    pub entry_valid_nsec: u32,
+    pub attr_valid_nsec: u32,
+    pub attr: Attr,
+}
+
+impl EntryOut {
+    /// A name that leads to `node`, for good.
+    pub fn found(node: u64, attr: Attr) -> Self {
+        Self { nodeid: node, entry_valid: FOREVER, attr_valid: FOREVER, attr, ..Self::default() }
+    }
+
+    /// A name that leads nowhere, for good: node 0 with a time makes the kernel remember it.
+    pub fn absent() -> Self {
+        Self { entry_valid: FOREVER, ..Self::default() }
+    }
+}
+
+/// GETATTR.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct AttrOut {
+    pub attr_valid: u64,
+    pub attr_valid_nsec: u32,
+    pub dummy: u32,
+    pub attr: Attr,
+}
+
+/// STATFS.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct StatfsOut {
+    /// Blocks of `frsize` bytes.
+    pub blocks: u64,
+    /// Free ones.
+    pub bfree: u64,
+    /// Free ones for users.
+    pub bavail: u64,
+    /// Inodes.
+    pub files: u64,
+    /// Free inodes.
+    pub ffree: u64,
+    /// Preferred size of I/O.
+    pub bsize: u32,
+    /// Longest name.
+    pub namelen: u32,
+    /// Bytes of a block.
+    pub frsize: u32,
+    /// Nothing.
+    pub padding: u32,
+    /// Nothing.
+    pub spare: [u32; 6],
+}
+
+/// GETXATTR and LISTXATTR when asked for the length only.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct SizeOut {
+    pub size: u32,
+    pub padding: u32,
+}
+
+/// LSEEK.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct LseekOut {
+    pub offset: u64,
+}
+
+/// READDIR, before the name; also the end of a READDIRPLUS entry, after an [`EntryOut`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Dirent {
+    /// Inode number that programs see.
+    pub ino: u64,
+    /// Position of the entry after this one.
+    pub off: u64,
+    /// Bytes of the name that follows.
+    pub namelen: u32,
+    /// `DT_REG` and so on.
+    pub kind: u32,
+}
+
+const _: () = assert!(size_of::<OutHeader>() == 16);
+const _: () = assert!(size_of::<Attr>() == 88);
+const _: () = assert!(size_of::<EntryOut>() == 128);
+const _: () = assert!(size_of::<AttrOut>() == 104);
+const _: () = assert!(size_of::<StatfsOut>() == 80);
+const _: () = assert!(size_of::<SizeOut>() == 8);
+const _: () = assert!(size_of::<LseekOut>() == 8);
+const _: () = assert!(size_of::<Dirent>() == 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_take_the_kernels_32_bit_form() {
+        assert_eq!(Attr::device(1, 3), 0x103);
+        assert_eq!(Attr::device(8, 0x12345), 0x1230_0845);
+    }
+
+    #[test]
+    fn an_absent_name_is_remembered() {
+        let entry = EntryOut::absent();
+        assert_eq!(entry.nodeid, 0);
+        assert!(entry.entry_valid > 0);
+    }
+}

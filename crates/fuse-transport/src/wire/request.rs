@@ -1,0 +1,125 @@
+//! Fixed parts of requests.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Before every request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct InHeader {
+    /// Bytes of the whole request, this header included.
+    pub len: u32,
+    /// Its kind, see [`Opcode`](super::Opcode).
+    pub opcode: u32,
+    /// Names the request in its answer. Never 0.
+    pub unique: u64,
+    /// The node it is about.
+    pub nodeid: u64,
+    /// User of the process that asks.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its process id; 0 when it is in another pid namespace, or for read-ahead.
+    pub pid: u32,
+    /// Bytes of extensions, in units of eight (7.38).
+    pub total_extlen: u16,
+    /// Nothing.
+    pub padding: u16,
+}
+
+/// GETATTR.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct GetattrIn {
+    pub flags: u32,
+    pub dummy: u32,
+    pub fh: u64,
+}
+
+/// READ, READDIR and READDIRPLUS.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct ReadIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub size: u32,
+    pub read_flags: u32,
+    pub lock_owner: u64,
+    pub flags: u32,
+    pub padding: u32,
+}
+
+/// GETXATTR (the name follows) and LISTXATTR. A size of 0 asks how long the answer would be.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct XattrIn {
+    pub size: u32,
+    pub padding: u32,
+}
+
+/// LSEEK; sent for SEEK_DATA and SEEK_HOLE only.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct LseekIn {
+    pub fh: u64,
+    pub offset: u64,
+    pub whence: u32,
+    pub padding: u32,
+}
+
+/// FORGET: the kernel drops this many of the look-ups that it was answered.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct ForgetIn {
+    pub nlookup: u64,
+}
+
+/// BATCH_FORGET; `count` times [`ForgetOne`] follow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct BatchForgetIn {
+    pub count: u32,
+    pub dummy: u32,
+}
+
+/// One node of a BATCH_FORGET.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct ForgetOne {
+    pub nodeid: u64,
+    pub nlookup: u64,
+}
+
+const _: () = assert!(size_of::<InHeader>() == 40);
+const _: () = assert!(size_of::<GetattrIn>() == 16);
+const _: () = assert!(size_of::<ReadIn>() == 40);
+const _: () = assert!(size_of::<XattrIn>() == 8);
+const _: () = assert!(size_of::<LseekIn>() == 24);
+const _: () = assert!(size_of::<ForgetIn>() == 8);
+const _: () = assert!(size_of::<BatchForgetIn>() == 8);
+const _: () = assert!(size_of::<ForgetOne>() == 16);
+
+#[cfg(test)]
+mod tests {
+    use super::super::Opcode;
+    use super::*;
+
+    #[test]
+    fn the_table_of_kinds_knows_the_sizes_of_these_structures() {
+        assert_eq!(Opcode::Getattr.fixed_size(), size_of::<GetattrIn>());
+        assert_eq!(Opcode::Read.fixed_size(), size_of::<ReadIn>());
+        assert_eq!(Opcode::Readdir.fixed_size(), size_of::<ReadIn>());
+        assert_eq!(Opcode::Readdirplus.fixed_size(), size_of::<ReadIn>());
+        assert_eq!(Opcode::Getxattr.fixed_size(), size_of::<XattrIn>());
+        assert_eq!(Opcode::Listxattr.fixed_size(), size_of::<XattrIn>());
+        assert_eq!(Opcode::Lseek.fixed_size(), size_of::<LseekIn>());
+        assert_eq!(Opcode::Forget.fixed_size(), size_of::<ForgetIn>());
+        assert_eq!(Opcode::BatchForget.fixed_size(), size_of::<BatchForgetIn>());
+    }
+}

@@ -1,0 +1,55 @@
+//! FUSE over io_uring (7.42): what travels beside the payload.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Command: here is an entry, give it a request when there is one.
+pub const REGISTER: u32 = 1;
+
+/// Command: the entry holds a reply; take it, and give it the next request.
+pub const COMMIT_AND_FETCH: u32 = 2;
+
+/// Sizes of one entry's message.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct RingEntry {
+    /// Nothing yet.
+    pub flags: u64,
+    /// Names the request when its reply is committed.
+    pub commit_id: u64,
+    /// Bytes of the payload, of the request and then of the reply.
+    pub payload_size: u32,
+    /// Nothing.
+    pub padding: u32,
+    /// Nothing.
+    pub reserved: u64,
+}
+
+/// The header buffer of one entry.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct RingHeader {
+    /// [`InHeader`](super::InHeader) of the request, then [`OutHeader`](super::OutHeader) of the reply.
+    pub in_out: [u8; 128],
+    /// The request's fixed part.
+    pub fixed: [u8; 128],
+    /// Sizes.
+    pub entry: RingEntry,
+}
+
+/// The command's own bytes in a 128-byte submission entry.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct RingCommand {
+    /// Nothing yet.
+    pub flags: u64,
+    /// [`RingEntry::commit_id`]; 0 for REGISTER.
+    pub commit_id: u64,
+    /// The queue: a CPU's number.
+    pub queue: u16,
+    /// Nothing.
+    pub padding: [u8; 6],
+}
+
+const _: () = assert!(size_of::<RingEntry>() == 32);
+const _: () = assert!(size_of::<RingHeader>() == 288);
+const _: () = assert!(size_of::<RingCommand>() == 24);
