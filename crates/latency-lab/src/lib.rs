@@ -1,2 +1,32 @@
-//! Experiments, load, statistics and reports on scheduling latency
+//! Experiments, load, statistics and reports on scheduling latency.
+//!
+//! An engine is a process and a mount: the kernel's own EROFS, erofsfuse and erofast are started,
+//! measured and ended in the same way, in an order that favours none of them.
+//!
+//! * [`launch`]: cold launches of a real program out of each engine's mount
+//! * [`engine`]: what can be mounted, and how
+//! * [`load`]: what keeps the machine busy meanwhile
+//! * [`schedule`]: who is measured when; knows no time and no processes, so it is tested with a mock
+//! * [`statistics`]: from samples to "faster", "slower" or "no difference"
 #![forbid(unsafe_code)]
+
+mod error;
+mod interrupt;
+mod mounts;
+mod process;
+mod progress;
+mod scratch;
+
+pub mod engine;
+pub mod environment;
+pub mod launch;
+pub mod load;
+pub mod schedule;
+pub mod statistics;
+
+pub use error::LabError;
+pub use interrupt::Interrupt;
+pub use progress::{Progress, Silent};
+
+/// Results of the lab; the error is one line for a person.
+pub type Result<T, E = LabError> = std::result::Result<T, E>;

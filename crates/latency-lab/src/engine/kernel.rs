@@ -1,0 +1,119 @@
+//! The kernel's own EROFS: file-backed, and over a loop device.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
+
+use super::{Engine, Mounted, Site};
+use crate::process::in_path;
+use crate::{LabError, Result};
+
+/// mount(8) of older util-linux makes a loop device silently; mount(2) does not.
+pub(super) fn file_backed(engine: &Engine, site: &Site, point: &Path) -> Result<Mounted> {
+    mount_erofs(&site.image, point).map_err(|reason| LabError::Mount {
+        engine: engine.to_string(),
+        image: site.image.clone(),
+        reason: match reason {
+            Errno::NOTBLK => {
+                "this kernel mounts EROFS from block devices only (needs Linux 6.12 and \
+                              CONFIG_EROFS_FS_BACKED_BY_FILE); use kernel-loop"
+                    .into()
+            }
+            other => in_words(other),
+        },
+    })?;
+    Ok(Mounted::new(engine.to_string(), point, None, None))
+}
+
+pub(super) fn over_loop(engine: &Engine, site: &Site, point: &Path) -> Result<Mounted> {
+    let fault = |reason| LabError::Mount {
+        engine: engine.to_string(),
+        image: site.image.clone(),
+        reason,
+    };
+    let device = LoopDevice::attach(&site.image).map_err(fault)?;
+    mount_erofs(&device.path, point).map_err(|reason| fault(in_words(reason)))?;
+    Ok(Mounted::new(engine.to_string(), point, None, Some(device)))
+}
+
+fn mount_erofs(source: &Path, point: &Path) -> rustix::io::Result<()> {
+    let data: Option<CString> = None;
+    mount(
+        source,
+        point,
+        "erofs",
+        MountFlags::RDONLY | MountFlags::NODEV,
+        data.as_deref(),
+    )
+}
+
+fn in_words(reason: Errno) -> String {
+    match reason {
+        Errno::INVAL => "the kernel refuses it as no EROFS it can read (see dmesg)".into(),
+        Errno::OPNOTSUPP => "the kernel lacks a feature of this image (see dmesg)".into(),
+        Errno::NODEV => "this kernel has no EROFS".into(),
+        Errno::PERM => "mounting needs root".into(),
+        other => std::io::Error::from(other).to_string(),
+    }
+}
+
+/// An attached loop device; detached when dropped.
+#[derive(Debug)]
+pub(super) struct LoopDevice {
+    path: PathBuf,
+    attached: bool,
+}
+
+impl LoopDevice {
+    /// Read-only and through the page cache, as the image is to stay warm there.
+    fn attach(image: &Path) -> Result<Self, String> {
+        let losetup = in_path("losetup").ok_or("losetup is not installed")?;
+        let output = Command::new(losetup)
+            .args(["--find", "--show", "--read-only", "--"])
+            .arg(image)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|reason| format!("losetup: {reason}"))?;
+        let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if !output.status.success() {
+            return Err(words(&output.stderr));
+        }
+        Ok(LoopDevice {
+            path: words(&output.stdout).into(),
+            attached: true,
+        })
+    }
+
+    pub(super) fn detach(mut self) -> Result<()> {
+        self.attached = false;
+        self.losetup_detach().map_err(|reason| LabError::Io {
+            what: format!("detaching {}", self.path.display()),
+            source: std::io::Error::other(reason),
+        })
+    }
+
+    fn losetup_detach(&self) -> Result<(), String> {
+        let losetup = in_path("losetup").ok_or("losetup is not installed")?;
+        let output = Command::new(losetup)
+            .arg("--detach")
+            .arg(&self.path)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|reason| reason.to_string())?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        if self.attached {
+            let _ = self.losetup_detach();
+        }
+    }
+}

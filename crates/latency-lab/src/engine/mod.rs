@@ -1,0 +1,37 @@
+//! What can be mounted: the kernel's EROFS in two ways, erofsfuse, and erofast with any options.
+
+mod daemon;
+mod kernel;
+mod mounted;
+mod name;
+mod probe;
+
+pub use mounted::Mounted;
+pub use name::Engine;
+pub use probe::missing;
+
+use std::path::{Path, PathBuf};
+
+use crate::{Interrupt, Result};
+
+/// What all engines need to know to mount.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// The image, absolute.
+    pub image: PathBuf,
+    /// The `erofast` binary that `erofast:...` engines run.
+    pub erofast: PathBuf,
+}
+
+impl Engine {
+    /// Mounts freshly at `point`, an empty directory, and returns when it can be read.
+    pub fn mount(&self, site: &Site, point: &Path, interrupt: &Interrupt) -> Result<Mounted> {
+        match self {
+            Engine::Kernel => kernel::file_backed(self, site, point),
+            Engine::KernelLoop => kernel::over_loop(self, site, point),
+            Engine::Erofsfuse | Engine::Erofast { .. } => {
+                daemon::mount(self, site, point, interrupt)
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What an engine needs that this machine lacks, in one line, before anything is started.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Engine, Site};
+use crate::process::{Child, End, in_path};
+use crate::{Interrupt, LabError};
+
+/// None when everything the engine needs seems to be there; only a mount tells for sure.
+pub fn missing(engine: &Engine, site: &Site) -> Option<LabError> {
+    let reason = match engine {
+        Engine::Kernel => root().or_else(kernel_erofs),
+        Engine::KernelLoop => root().or_else(kernel_erofs).or_else(loop_devices),
+        Engine::Erofsfuse => fuse().or_else(|| {
+            in_path("erofsfuse")
+                .is_none()
+                .then(|| "erofsfuse is not installed (Debian package: erofsfuse)".into())
+        }),
+        Engine::Erofast { .. } => fuse().or_else(|| binary(&site.erofast)),
+    };
+    reason.map(|reason| LabError::EngineMissing {
+        engine: engine.to_string(),
+        reason,
+    })
+}
+
+fn root() -> Option<String> {
+    (!rustix::process::geteuid().is_root())
+        .then(|| "mounting with the kernel's EROFS needs root".into())
+}
+
+/// A module that is not loaded yet is no lack: mount(2) loads it.
+fn kernel_erofs() -> Option<String> {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let built_in = known
+        .lines()
+        .any(|line| line.trim_start_matches("nodev").trim() == "erofs");
+    (!built_in && !module_exists()).then(|| {
+        "this kernel has no EROFS (CONFIG_EROFS_FS is off, or its module erofs is not installed)".into()
+    })
+}
+
+fn module_exists() -> bool {
+    let Some(modprobe) = in_path("modprobe") else {
+        return false;
+    };
+    let Ok(mut child) = Child::spawn(Command::new(modprobe).args(["-n", "-q", "erofs"])) else {
+        return false;
+    };
+    matches!(child.wait(Duration::from_secs(10), &Interrupt::never()), Ok(End::Exited(status)) if status.success())
+}
+
+fn loop_devices() -> Option<String> {
+    if in_path("losetup").is_none() {
+        return Some("losetup is not installed (Debian package: mount)".into());
+    }
+    (!Path::new("/dev/loop-control").exists())
+        .then(|| "there is no /dev/loop-control: no loop devices here".into())
+}
+
+fn fuse() -> Option<String> {
+    (!Path::new("/dev/fuse").exists())
+        .then(|| "there is no /dev/fuse: no FUSE here (try: modprobe fuse)".into())
+}
+
+fn binary(path: &Path) -> Option<String> {
+    (!path.is_file()).then(|| format!("{} is not there", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_binary_is_named() {
+        if !Path::new("/dev/fuse").exists() {
+            println!("skipped: no /dev/fuse");
+            return;
+        }
+        let site = Site {
+            image: "/image".into(),
+            erofast: "/no/such/erofast".into(),
+        };
+        let missing = missing(&"erofast:percpu".parse().unwrap(), &site).unwrap();
+        assert_eq!(
+            missing.to_string(),
+            "engine erofast:percpu: /no/such/erofast is not there"
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! Where a run took place: everything that is known to change latencies, kept beside the samples.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::process::in_path;
+use crate::{LabError, Result, load};
+
+/// The machine, its settings, the programs and the image.
+#[derive(Debug, Clone, Serialize)]
+pub struct Environment {
+    /// When the run started, UTC.
+    pub date: String,
+    /// Release, version and machine of uname(2).
+    pub kernel: String,
+    /// Online CPUs as the kernel lists them.
+    pub cpus: String,
+    /// Their name, where the kernel knows one.
+    pub cpu_model: Option<String>,
+    /// The frequency governor of the first CPU, where there is one.
+    pub governor: Option<String>,
+    /// What real-time threads may take of each `sched_rt_period_us`; -1 is all of it.
+    pub sched_rt_runtime_us: Option<i64>,
+    /// See above.
+    pub sched_rt_period_us: Option<i64>,
+    /// 1: sessions share the CPU as groups, which changes every figure under load.
+    pub sched_autogroup_enabled: Option<i64>,
+    /// The cpu cgroup of this process.
+    pub cgroup_cpu: Option<String>,
+    /// Its real-time budget, where the kernel has RT_GROUP_SCHED.
+    pub cgroup_rt_runtime_us: Option<i64>,
+    /// 1, 5 and 15 minutes, before the run's own load.
+    pub load_average: Option<String>,
+    /// Of the machine, in KiB.
+    pub memory_kib: Option<u64>,
+    /// What is available of it.
+    pub memory_available_kib: Option<u64>,
+    /// Whether the kernel offers FUSE over io_uring.
+    pub fuse_uring_enabled: Option<String>,
+    /// Programs that took part, with their own words about their version.
+    pub programs: BTreeMap<String, String>,
+    /// What was measured.
+    pub image: Image,
+}
+
+/// The image of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Image {
+    /// As it was given.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// SHA-256 of all of it.
+    pub sha256: String,
+}
+
+impl Environment {
+    /// Looks at everything; reads the whole image once, which warms it in the page cache too.
+    pub fn capture(image: &Path, erofast: &Path) -> Result<Environment> {
+        Ok(Environment {
+            date: date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec),
+            kernel: kernel(),
+            cpus: line("/sys/devices/system/cpu/online").unwrap_or_default(),
+            cpu_model: colon_field("/proc/cpuinfo", "model name"),
+            governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            sched_rt_runtime_us: number("/proc/sys/kernel/sched_rt_runtime_us"),
+            sched_rt_period_us: number("/proc/sys/kernel/sched_rt_period_us"),
+            sched_autogroup_enabled: number("/proc/sys/kernel/sched_autogroup_enabled"),
+            cgroup_cpu: cpu_cgroup(),
+            cgroup_rt_runtime_us: cpu_cgroup()
+                .and_then(|group| number(&format!("/sys/fs/cgroup/cpu{group}/cpu.rt_runtime_us"))),
+            load_average: line("/proc/loadavg")
+                .map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")),
+            memory_kib: kib("MemTotal"),
+            memory_available_kib: kib("MemAvailable"),
+            fuse_uring_enabled: line("/sys/module/fuse/parameters/enable_uring"),
+            programs: programs(erofast),
+            image: Image {
+                path: image.display().to_string(),
+                bytes: fs::metadata(image)
+                    .map_err(|source| LabError::io("looking at", image, source))?
+                    .len(),
+                sha256: sha256(image).map_err(|source| LabError::io("reading", image, source))?,
+            },
+        })
+    }
+}
+
+fn kernel() -> String {
+    let uname = rustix::system::uname();
+    let words = [uname.release(), uname.version(), uname.machine()];
+    words.map(|word| word.to_string_lossy()).join(" ")
+}
+
+fn line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.lines().next()?.trim().to_owned())
+}
+
+fn number(path: &str) -> Option<i64> {
+    line(path)?.parse().ok()
+}
+
+fn colon_field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let (_, value) = text
+        .lines()
+        .find_map(|line| line.split_once(':').filter(|(key, _)| key.trim() == name))?;
+    Some(value.trim().to_owned())
+}
+
+fn kib(name: &str) -> Option<u64> {
+    colon_field("/proc/meminfo", name)?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// The path in the cpu controller of version 1, else in version 2.
+fn cpu_cgroup() -> Option<String> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let groups: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.splitn(3, ':').collect())
+        .collect();
+    let of = |wanted: fn(&str) -> bool| {
+        groups
+            .iter()
+            .find(|fields| fields.len() == 3 && wanted(fields[1]))
+            .map(|fields| fields[2].to_owned())
+    };
+    of(|controllers| controllers.split(',').any(|name| name == "cpu")).or_else(|| of(str::is_empty))
+}
+
+fn programs(erofast: &Path) -> BTreeMap<String, String> {
+    let mut programs = BTreeMap::new();
+    programs.extend(load::version().map(|version| ("fio".to_owned(), version)));
+    programs.extend(said(erofast, "--version").map(|version| ("erofast".to_owned(), version)));
+    let erofsfuse = in_path("erofsfuse").and_then(|path| said(&path, "--version"));
+    programs.extend(erofsfuse.map(|version| ("erofsfuse".to_owned(), version)));
+    programs
+}
+
+/// The first line a program says, on whichever stream.
+fn said(program: &Path, argument: &str) -> Option<String> {
+    let output = Command::new(program)
+        .arg(argument)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    Some(
+        text.lines()
+            .find(|line| !line.trim().is_empty())?
+            .trim()
+            .to_owned(),
+    )
+}
+
+fn sha256(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut piece)? {
+            0 => break,
+            count => hash.update(&piece[..count]),
+        }
+    }
+    Ok(hash
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
+}
+
+/// Seconds since 1970 as RFC 3339, by the civil calendar of 400-year eras.
+fn date(seconds: i64) -> String {
+    let (days, rest) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
+    let mut year = 1970 + days.div_euclid(146_097) * 400;
+    let mut day = days.rem_euclid(146_097);
+    while day >= year_length(year) {
+        day -= year_length(year);
+        year += 1;
+    }
+    let mut month = 0;
+    while day >= month_length(year, month) {
+        day -= month_length(year, month);
+        month += 1;
+    }
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!(
+        "{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z",
+        month + 1,
+        day + 1
+    )
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+fn year_length(year: i64) -> i64 {
+    if is_leap(year) { 366 } else { 365 }
+}
+
+fn month_length(year: i64, month: usize) -> i64 {
+    let plain = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month];
+    if month == 1 && is_leap(year) {
+        plain + 1
+    } else {
+        plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right_over_leap_years() {
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(date(1_700_000_000), "2023-11-14T22:13:20Z");
+    }
+
+    #[test]
+    fn the_machine_and_the_image_are_named() {
+        let path =
+            std::env::temp_dir().join(format!("erofast-lab-environment-{}", std::process::id()));
+        fs::write(&path, "abc").unwrap();
+        let environment = Environment::capture(&path, Path::new("/no/such/erofast")).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(environment.image.bytes, 3);
+        assert!(environment.image.sha256.starts_with("ba7816bf8f01cfea"));
+        assert!(environment.memory_kib.is_some() && !environment.kernel.is_empty());
+        assert!(!environment.programs.contains_key("erofast"));
+    }
+}

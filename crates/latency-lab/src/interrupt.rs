@@ -1,0 +1,60 @@
+//! Ctrl-C and SIGTERM as a flag, so that an experiment ends in order and keeps what it gathered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::{LabError, Result};
+
+/// Whether the user asked to stop. While one lives, the signals do not end the process.
+#[derive(Debug)]
+pub struct Interrupt {
+    asked: Arc<AtomicBool>,
+    registered: Vec<SigId>,
+}
+
+impl Interrupt {
+    /// Takes over SIGINT and SIGTERM until dropped.
+    pub fn watch() -> Result<Self> {
+        let mut interrupt = Interrupt::never();
+        for signal in [SIGINT, SIGTERM] {
+            let id =
+                signal_hook::flag::register(signal, interrupt.asked.clone()).map_err(|source| {
+                    LabError::Io {
+                        what: format!("watching signal {signal}"),
+                        source,
+                    }
+                })?;
+            interrupt.registered.push(id);
+        }
+        Ok(interrupt)
+    }
+
+    /// One that only [`Interrupt::ask`] sets: for tests and callers with their own signals.
+    pub fn never() -> Self {
+        Interrupt {
+            asked: Arc::new(AtomicBool::new(false)),
+            registered: Vec::new(),
+        }
+    }
+
+    /// Asks the experiment to stop.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Was it asked to stop?
+    pub fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}

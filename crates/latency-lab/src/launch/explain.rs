@@ -1,0 +1,60 @@
+//! What the numbers mean, in plain words, and what a reader of this run in particular should know.
+
+use super::report::EngineReport;
+use crate::environment::Environment;
+use crate::load::LoadReport;
+
+/// What "cold" is in this experiment.
+pub const COLD: &str = "a fresh mount for each launch: new inodes, no dentries, no decompressed page; \
+the image itself stays warm in the page cache, so no launch waits for the disk";
+
+/// Printed below the table.
+pub const EXPLANATION: &str = "\
+scheduling latency  how long the threads that decompressed for one launch stood ready to run and did not
+                    run, added up over the launch. In the kernel: kworkers while they serve
+                    z_erofs_decompressqueue_work. For a FUSE mount: all threads of its daemon.
+  after wake-up     the part from being woken to running
+  after preemption  the part from being taken off the CPU, able to go on, to running again
+queue delay         from queueing a work item to its start. It contains waits of the worker, so it
+                    stands beside the scheduling latency and is never added to it.
+launch time         from starting the program to its end, as the user waits for it
+difference          of that row, against the first engine; in brackets where the samples do not carry it:
+                    then the verdict is \"no difference\". A difference is claimed only if a rank test
+                    (Mann-Whitney) and a bootstrap interval of the average both say so, at 1 in 100.
+cold                a fresh mount each time, nothing decompressed; the image is in the page cache";
+
+/// Stolen time above this part makes figures of one run hard to compare with those of another.
+const STOLEN: f64 = 0.05;
+
+pub(super) fn notices(
+    environment: &Environment,
+    load: Option<&LoadReport>,
+    engines: &[EngineReport],
+) -> Vec<String> {
+    let mut notices = Vec::new();
+    for engine in engines {
+        let idle =
+            !engine.samples.is_empty() && engine.samples.iter().all(|sample| sample.wakeups == 0);
+        if idle {
+            notices.push(format!(
+                "{}: no thread of its own was woken for any launch: it decompressed in the program's own thread, \
+                 whose waits are part of the launch time",
+                engine.engine
+            ));
+        }
+    }
+    if let Some(load) = load.filter(|load| load.stolen_cpu_share > STOLEN) {
+        notices.push(format!(
+            "a hypervisor took {:.0} % of the CPU time",
+            load.stolen_cpu_share * 100.0
+        ));
+    }
+    if environment.sched_autogroup_enabled == Some(1) {
+        notices.push(
+            "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own, and so are the lab, its \
+             daemons and the launched program together; kernel threads are in none"
+                .into(),
+        );
+    }
+    notices
+}

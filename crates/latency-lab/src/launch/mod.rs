@@ -1,0 +1,106 @@
+//! Cold launches of a real program out of each engine's mount, under load: the patch's experiment.
+//!
+//! **Cold** means: every launch has a fresh mount, so new inodes, no dentries, no decompressed
+//! page and no worker that remembers the last launch. The **image** stays warm in the page cache on
+//! purpose: it is read before each mount, so no launch waits for the disk and what differs is the
+//! decompression and the way to it. The loop device of `kernel-loop` is attached anew for each
+//! launch. Files outside of the image (a dynamic loader, the lab itself) are warm for all engines alike.
+//!
+//! The ladder of [`run`]: options, engines tried, environment, load, recorder, launches. Everything
+//! is undone in reverse by dropping, whether the run ends well, with an error or by Ctrl-C.
+
+mod attribute;
+mod executor;
+mod explain;
+mod options;
+mod report;
+mod table;
+
+pub use explain::EXPLANATION;
+pub use options::LaunchOptions;
+pub use report::{Against, EngineReport, LaunchReport, Sample};
+
+use std::path::Path;
+
+use crate::engine::{Engine, Site, missing};
+use crate::environment::Environment;
+use crate::load::{Fio, LoadChoice};
+use crate::schedule::{Plan, gather};
+use crate::scratch::Scratch;
+use crate::{Interrupt, LabError, Progress, Result};
+use executor::Launcher;
+
+/// Runs the experiment.
+pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<LaunchReport> {
+    options.check()?;
+    let interrupt = Interrupt::watch()?;
+    let site = options.site()?;
+    let points = Scratch::new(&std::env::temp_dir())?;
+    let (engines, left_out) = present(options, &site, points.path(), &interrupt, progress)?;
+    let environment = Environment::capture(&site.image, &site.erofast)?;
+    let load = match options.load {
+        LoadChoice::None => None,
+        LoadChoice::Fio => Some(Fio::start(
+            &options.scratch(),
+            options.keep_scratch,
+            &interrupt,
+            progress,
+        )?),
+    };
+    let mut launcher = Launcher::new(options, &site, engines, points.path(), load, &interrupt)?;
+    let plan = Plan {
+        engines: launcher.engines().len(),
+        iterations: options.iterations,
+        warm_ups: options.warm_ups,
+        repeats: options.repeats.unwrap_or(options.iterations.max(10)),
+        seed: options.seed,
+    };
+    let gathered = gather(&mut launcher, &plan, &interrupt, progress)?;
+    Ok(report::build(
+        options,
+        &plan,
+        environment,
+        launcher.finish(),
+        gathered,
+        left_out,
+    ))
+}
+
+/// The engines that can mount the image. One that was asked for by name must; of the default list,
+/// one that cannot is left out, and said.
+fn present(
+    options: &LaunchOptions,
+    site: &Site,
+    points: &Path,
+    interrupt: &Interrupt,
+    progress: &mut dyn Progress,
+) -> Result<(Vec<Engine>, Vec<String>)> {
+    let (mut engines, mut left_out) = (Vec::new(), Vec::new());
+    for engine in &options.engines {
+        match try_out(engine, site, points, interrupt) {
+            Ok(()) => engines.push(engine.clone()),
+            Err(error) if options.engines_by_default && !interrupt.asked() => {
+                progress.line(&format!("left out: {error}"));
+                left_out.push(error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match engines.is_empty() {
+        true => Err(LabError::Usage(format!(
+            "no engine is left to measure: {}",
+            left_out.join("; ")
+        ))),
+        false => Ok((engines, left_out)),
+    }
+}
+
+fn try_out(engine: &Engine, site: &Site, points: &Path, interrupt: &Interrupt) -> Result<()> {
+    if let Some(missing) = missing(engine, site) {
+        return Err(missing);
+    }
+    let point = points.join("trial");
+    std::fs::create_dir_all(&point)
+        .map_err(|source| LabError::io("making the directory", &point, source))?;
+    engine.mount(site, &point, interrupt)?.unmount()
+}

@@ -1,0 +1,184 @@
+//! What `lab launch` is asked to do.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::engine::{Engine, Site};
+use crate::load::LoadChoice;
+use crate::{LabError, Result};
+
+/// One launch experiment.
+#[derive(Debug, Clone)]
+pub struct LaunchOptions {
+    /// The image to launch from.
+    pub image: PathBuf,
+    /// The `erofast` binary for the engines `erofast:...`.
+    pub erofast: PathBuf,
+    /// Who is compared; the first is what the others are compared with.
+    pub engines: Vec<Engine>,
+    /// The engines were not named by the user: those that are missing are left out and said.
+    pub engines_by_default: bool,
+    /// The program and its arguments; `{}` stands for the mount point.
+    pub command: Vec<OsString>,
+    /// Make the mount the program's root directory.
+    pub root: bool,
+    /// Launches per engine that count.
+    pub iterations: usize,
+    /// Launches per engine before them that do not.
+    pub warm_ups: usize,
+    /// How many spoilt launches may be repeated in all; by default as many as there are iterations.
+    pub repeats: Option<usize>,
+    /// What keeps the machine busy.
+    pub load: LoadChoice,
+    /// How long a launch may take.
+    pub timeout: Duration,
+    /// A directory on a disk for the load's file; by default /var/tmp.
+    pub scratch: Option<PathBuf>,
+    /// Keep the load's file for the next run.
+    pub keep_scratch: bool,
+    /// Of the order of launches.
+    pub seed: u64,
+    /// A launch is spoilt when programs that have nothing to do with it took more than this part of
+    /// all CPU time.
+    pub foreign_limit: f64,
+    /// The recorder's ring buffer for each CPU.
+    pub buffer_kib_per_cpu: usize,
+}
+
+impl Default for LaunchOptions {
+    fn default() -> Self {
+        LaunchOptions {
+            image: PathBuf::new(),
+            erofast: PathBuf::new(),
+            engines: Engine::default_list(),
+            engines_by_default: true,
+            command: Vec::new(),
+            root: false,
+            iterations: 50,
+            warm_ups: 1,
+            repeats: None,
+            load: LoadChoice::Fio,
+            timeout: Duration::from_secs(120),
+            scratch: None,
+            keep_scratch: false,
+            seed: 1,
+            foreign_limit: 0.1,
+            buffer_kib_per_cpu: 48 << 10,
+        }
+    }
+}
+
+impl LaunchOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        let wrong = |text: &str| Err(LabError::Usage(format!("lab launch: {text}")));
+        if self.command.is_empty() {
+            return wrong("no command given; write it after --, with {} for the mount point");
+        }
+        if self.iterations == 0 || self.engines.is_empty() {
+            return wrong("nothing to measure: at least one engine and one iteration are needed");
+        }
+        if !rustix::process::geteuid().is_root() {
+            return wrong("needs root, to record the scheduler and to mount");
+        }
+        Ok(())
+    }
+
+    pub(super) fn site(&self) -> Result<Site> {
+        let image = self
+            .image
+            .canonicalize()
+            .map_err(|source| LabError::io("opening", &self.image, source))?;
+        if !image.is_file() {
+            return Err(LabError::Usage(format!(
+                "{}: not a file; the lab measures image files",
+                image.display()
+            )));
+        }
+        Ok(Site {
+            image,
+            erofast: self.erofast.clone(),
+        })
+    }
+
+    pub(super) fn scratch(&self) -> PathBuf {
+        self.scratch
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("/var/tmp"))
+    }
+
+    /// The command with its mount point: `{}` anywhere in a word; below `--root` that is the root.
+    pub(super) fn command_at(&self, point: &Path) -> Vec<OsString> {
+        let stands_for = if self.root {
+            OsStr::new("")
+        } else {
+            point.as_os_str()
+        };
+        let command = self.command.iter().map(|word| fill(word, stands_for));
+        if !self.root {
+            return command.collect();
+        }
+        // chroot(8) goes on as the program itself: the same process, one exec more.
+        let chroot = [OsString::from("chroot"), point.as_os_str().to_owned()];
+        chroot.into_iter().chain(command).collect()
+    }
+}
+
+fn fill(word: &OsStr, point: &OsStr) -> OsString {
+    let mut filled = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some(place) = rest.windows(2).position(|pair| pair == b"{}") {
+        filled.extend_from_slice(&rest[..place]);
+        filled.extend_from_slice(point.as_bytes());
+        rest = &rest[place + 2..];
+        if point.is_empty() && !rest.starts_with(b"/") {
+            filled.push(b'/');
+        }
+    }
+    filled.extend_from_slice(rest);
+    OsString::from_vec(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(root: bool, words: &[&str]) -> LaunchOptions {
+        LaunchOptions {
+            root,
+            command: words.iter().map(OsString::from).collect(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn braces_stand_for_the_mount_point() {
+        let command =
+            options(false, &["{}/bin/tool", "--path={}:{}/x", "{"]).command_at(Path::new("/m"));
+        assert_eq!(command, ["/m/bin/tool", "--path=/m:/m/x", "{"]);
+    }
+
+    #[test]
+    fn below_the_root_they_stand_for_the_root() {
+        let command = options(true, &["{}/bin/tool", "{}"]).command_at(Path::new("/m"));
+        assert_eq!(command, ["chroot", "/m", "/bin/tool", "/"]);
+    }
+
+    #[test]
+    fn wrong_use_is_said_before_anything_starts() {
+        let error = options(false, &[]).check().unwrap_err().to_string();
+        assert!(error.starts_with("lab launch: no command given"), "{error}");
+        let nothing = LaunchOptions {
+            iterations: 0,
+            ..options(false, &["x"])
+        };
+        assert!(
+            nothing
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("nothing to measure")
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! The table that the patch printed: figures down, engines across, differences to the first.
+
+use std::fmt::Write;
+
+use super::explain::EXPLANATION;
+use super::report::{EngineReport, LaunchReport};
+use crate::statistics::{Comparison, Summary, Verdict};
+
+/// The rows of the patch.
+pub(crate) const ROWS: [(&str, fn(&Summary) -> f64); 5] = [
+    ("average", |s| s.average),
+    ("median", |s| s.median),
+    ("minimum", |s| s.minimum),
+    ("maximum", |s| s.maximum),
+    ("standard deviation", |s| s.stddev),
+];
+
+const LABEL: usize = 20;
+const FIGURE: usize = 11;
+const DIFFERENCE: usize = 11;
+
+/// One block of the table.
+struct Block {
+    title: &'static str,
+    summary: fn(&EngineReport) -> Option<Summary>,
+    comparison: fn(&EngineReport) -> Option<Comparison>,
+}
+
+const BLOCKS: [Block; 2] = [
+    Block {
+        title: "total scheduling latency per launch (us)",
+        summary: |engine| engine.sched_latency_us,
+        comparison: |engine| {
+            engine
+                .against_first
+                .as_ref()
+                .map(|against| against.sched_latency)
+        },
+    },
+    Block {
+        title: "launch time (us)",
+        summary: |engine| engine.launch_us,
+        comparison: |engine| engine.against_first.as_ref().map(|against| against.launch),
+    },
+];
+
+pub(super) fn render(report: &LaunchReport) -> String {
+    let mut out = String::new();
+    heading(&mut out, report);
+    for block in &BLOCKS {
+        out.push('\n');
+        render_block(&mut out, report, block);
+    }
+    out.push('\n');
+    parts(&mut out, report);
+    footing(&mut out, report);
+    let _ = write!(out, "\n{EXPLANATION}\n");
+    out
+}
+
+fn heading(out: &mut String, report: &LaunchReport) {
+    let _ = writeln!(
+        out,
+        "{} cold launches per engine, interleaved, load {}: {}",
+        report.iterations,
+        report.load,
+        report.command.join(" ")
+    );
+    let environment = &report.environment;
+    let _ = writeln!(
+        out,
+        "CPUs {}, Linux {}, {}",
+        environment.cpus,
+        environment.kernel.split(' ').next().unwrap_or_default(),
+        environment.date
+    );
+    if let Some(load) = &report.load_seen {
+        let _ = writeln!(
+            out,
+            "load: {}; {} (fio {:.1} % of the CPU time, CPUs busy {:.1} %, {} reads a second)",
+            load.profile,
+            if load.burned {
+                "it burned its share"
+            } else {
+                "IT DID NOT BURN ITS SHARE"
+            },
+            load.load_cpu_share * 100.0,
+            load.busy_cpu_share * 100.0,
+            load.reads_per_second
+        );
+    }
+}
+
+fn widths(engine: &EngineReport) -> usize {
+    engine.engine.len().max(FIGURE)
+}
+
+fn render_block(out: &mut String, report: &LaunchReport, block: &Block) {
+    let _ = writeln!(out, "{}", block.title);
+    row(
+        out,
+        "",
+        report,
+        |engine| engine.engine.clone(),
+        |_| "difference".into(),
+    );
+    for (label, figure) in ROWS {
+        let base = report
+            .engines
+            .first()
+            .and_then(block.summary)
+            .map(|summary| figure(&summary));
+        row(
+            out,
+            label,
+            report,
+            |engine| {
+                (block.summary)(engine)
+                    .map_or("-".into(), |summary| format!("{:.0}", figure(&summary)))
+            },
+            |engine| {
+                difference(
+                    base,
+                    (block.summary)(engine).map(|s| figure(&s)),
+                    (block.comparison)(engine),
+                )
+            },
+        );
+    }
+    row(
+        out,
+        "samples",
+        report,
+        |engine| engine.samples.len().to_string(),
+        |_| String::new(),
+    );
+    for engine in &report.engines {
+        if let Some(comparison) = (block.comparison)(engine) {
+            let _ = writeln!(out, "  {}: {}", engine.engine, verdict(&comparison));
+        }
+    }
+}
+
+/// A row: the first engine has no difference to itself.
+fn row(
+    out: &mut String,
+    label: &str,
+    report: &LaunchReport,
+    figure: impl Fn(&EngineReport) -> String,
+    difference: impl Fn(&EngineReport) -> String,
+) {
+    let mut line = format!("  {label:<LABEL$}");
+    for (number, engine) in report.engines.iter().enumerate() {
+        let _ = write!(line, " {:>width$}", figure(engine), width = widths(engine));
+        if number > 0 {
+            let _ = write!(line, " {:>DIFFERENCE$}", difference(engine));
+        }
+    }
+    let _ = writeln!(out, "{}", line.trim_end());
+}
+
+fn difference(base: Option<f64>, value: Option<f64>, comparison: Option<Comparison>) -> String {
+    let Some((base, value)) = base.zip(value).filter(|(base, _)| *base != 0.0) else {
+        return "-".into();
+    };
+    let percent = format!("{:+.2} %", (value / base - 1.0) * 100.0);
+    match comparison.map(|comparison| comparison.verdict) {
+        Some(Verdict::NoDifference) => format!("({percent})"),
+        _ => percent,
+    }
+}
+
+/// "lower: -80.89 % (99 % interval -85.1 to -74.0), p < 0.0001".
+pub(crate) fn verdict(comparison: &Comparison) -> String {
+    let word = match comparison.verdict {
+        Verdict::Lower => "lower",
+        Verdict::Higher => "higher",
+        Verdict::NoDifference => "no difference",
+    };
+    let mut text = word.to_owned();
+    if let Some((difference, interval)) = comparison
+        .difference_percent
+        .zip(comparison.interval_percent)
+    {
+        let _ = write!(
+            text,
+            ": average {difference:+.2} % (99 % interval {:+.1} to {:+.1})",
+            interval.low, interval.high
+        );
+    }
+    let chance = match comparison.p_value {
+        p if p < 0.0001 => "p < 0.0001".to_owned(),
+        p => format!("p = {p:.4}"),
+    };
+    format!("{text}, {chance}")
+}
+
+/// What the scheduling latency is made of, and what stands beside it.
+fn parts(out: &mut String, report: &LaunchReport) {
+    let _ = writeln!(out, "averages per launch (us)");
+    row(
+        out,
+        "",
+        report,
+        |engine| engine.engine.clone(),
+        |_| String::new(),
+    );
+    type Figure = fn(&EngineReport) -> Option<f64>;
+    let lines: [(&str, Figure); 4] = [
+        ("after wake-up", |e| Some(e.wakeup_us?.average)),
+        ("after preemption", |e| Some(e.preempted_us?.average)),
+        ("queue delay", |e| Some(e.queue_us?.average)),
+        ("wake-ups (number)", |e| {
+            Summary::of(&e.column(|sample| sample.wakeups as f64)).map(|summary| summary.average)
+        }),
+    ];
+    for (label, figure) in lines {
+        let text = |engine: &EngineReport| {
+            figure(engine).map_or("-".into(), |value| format!("{value:.0}"))
+        };
+        row(out, label, report, text, |_| String::new());
+    }
+}
+
+fn footing(out: &mut String, report: &LaunchReport) {
+    for engine in &report.engines {
+        if !engine.thrown_away.is_empty() {
+            let _ = writeln!(
+                out,
+                "{}: {} launches thrown away and repeated (first: {})",
+                engine.engine,
+                engine.thrown_away.len(),
+                engine.thrown_away[0]
+            );
+        }
+        let far = engine.outliers.sched_latency.len() + engine.outliers.launch.len();
+        if far > 0 {
+            let _ = writeln!(
+                out,
+                "{}: outliers, kept: {} by scheduling latency, {} by launch time",
+                engine.engine,
+                engine.outliers.sched_latency.len(),
+                engine.outliers.launch.len()
+            );
+        }
+        if engine.queue_source.starts_with('0') {
+            let _ = writeln!(
+                out,
+                "{}: queue delay {}",
+                engine.engine, engine.queue_source
+            );
+        }
+    }
+    for line in &report.left_out {
+        let _ = writeln!(out, "left out: {line}");
+    }
+    for line in &report.notices {
+        let _ = writeln!(out, "note: {line}");
+    }
+    for line in &report.not_valid_because {
+        let _ = writeln!(out, "NOT VALID: {line}");
+    }
+}

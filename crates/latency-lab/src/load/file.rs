@@ -1,0 +1,148 @@
+//! The file that the random reader of the load reads: really written, on a real disk.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::scratch::Scratch;
+use crate::statistics::Random;
+use crate::{Interrupt, LabError, Progress, Result};
+
+/// The profile of the blog: a 500 MB file.
+pub(super) const BYTES: u64 = 500 << 20;
+const PIECE: usize = 1 << 20;
+/// What stays free beside the file, so that nobody else's disk runs full for us.
+const SPARE: u64 = 64 << 20;
+/// f_type of tmpfs and ramfs, from linux/magic.h: no disk behind them, so no direct reads to wait for.
+const NO_DISK: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// The file, and the directory that goes with it when it is not to be kept.
+#[derive(Debug)]
+pub(super) struct LoadFile {
+    pub(super) path: PathBuf,
+    _scratch: Option<Scratch>,
+}
+
+/// Makes the file below `parent`, or takes the one that an earlier run kept there.
+pub(super) fn make(
+    parent: &Path,
+    keep: bool,
+    interrupt: &Interrupt,
+    progress: &mut dyn Progress,
+) -> Result<LoadFile> {
+    refuse_memory(parent)?;
+    let scratch = if keep {
+        None
+    } else {
+        Some(Scratch::new(parent)?)
+    };
+    let directory = scratch.as_ref().map_or(parent, Scratch::path);
+    let path = directory.join("erofast-lab-random-reads");
+    let file = LoadFile {
+        path,
+        _scratch: scratch,
+    };
+    if fs::metadata(&file.path).is_ok_and(|metadata| metadata.len() == BYTES) {
+        return Ok(file);
+    }
+    refuse_full(parent)?;
+    if let Err(reason) = write(&file.path, interrupt, progress) {
+        let _ = fs::remove_file(&file.path);
+        return Err(LabError::io(
+            "writing the 500 MiB file of the load,",
+            &file.path,
+            reason,
+        ));
+    }
+    Ok(file)
+}
+
+fn refuse_memory(parent: &Path) -> Result<()> {
+    let kind = rustix::fs::statfs(parent)
+        .map_err(|reason| LabError::io("looking at", parent, reason))?
+        .f_type as u64;
+    if NO_DISK.contains(&kind) {
+        return Err(LabError::Load(format!(
+            "{} lies in memory, and the random reader needs a disk; give another scratch directory",
+            parent.display()
+        )));
+    }
+    Ok(())
+}
+
+fn refuse_full(parent: &Path) -> Result<()> {
+    let room =
+        rustix::fs::statvfs(parent).map_err(|reason| LabError::io("looking at", parent, reason))?;
+    let free = room.f_bavail * room.f_frsize;
+    if free < BYTES + SPARE {
+        return Err(LabError::Load(format!(
+            "{} has {} MiB free, and the random reader's file needs {} MiB; give another scratch directory",
+            parent.display(),
+            free >> 20,
+            (BYTES + SPARE) >> 20
+        )));
+    }
+    Ok(())
+}
+
+/// Random bytes, so that no layer below can make them cheaper than a disk read.
+fn write(path: &Path, interrupt: &Interrupt, progress: &mut dyn Progress) -> io::Result<()> {
+    let pieces = BYTES / PIECE as u64;
+    progress.begin("writing the file of the load", pieces);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)?;
+    let mut random = Random::new(1);
+    let mut piece = vec![0u8; PIECE];
+    for done in 0..pieces {
+        if interrupt.asked() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+        }
+        piece
+            .chunks_exact_mut(8)
+            .for_each(|word| word.copy_from_slice(&random.bits().to_le_bytes()));
+        file.write_all(&piece)?;
+        progress.step(done + 1, "");
+    }
+    settle(&file)
+}
+
+/// On the disk and out of the page cache.
+fn settle(file: &File) -> io::Result<()> {
+    file.sync_all()?;
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    #[test]
+    fn a_full_disk_is_one_line() {
+        let reason = write(Path::new("/dev/full"), &Interrupt::never(), &mut Silent).unwrap_err();
+        assert_eq!(reason.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn memory_is_no_disk() {
+        let Err(error) = make(
+            Path::new("/dev/shm"),
+            false,
+            &Interrupt::never(),
+            &mut Silent,
+        ) else {
+            println!("skipped: /dev/shm is on a disk here");
+            return;
+        };
+        assert!(
+            error
+                .to_string()
+                .starts_with("load: /dev/shm lies in memory"),
+            "{error}"
+        );
+    }
+}

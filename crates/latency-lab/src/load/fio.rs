@@ -1,0 +1,190 @@
+//! The load profile of the blog: sorting burners and one direct random reader, by fio.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::burn::{LoadReport, Spent, Window, wanted};
+use super::file::{self, LoadFile};
+use crate::process::{Child, descendants, in_path};
+use crate::{Interrupt, LabError, Progress, Result};
+
+/// Eight jobs for two CPUs; other machines get as many for each of theirs.
+const JOBS_PER_CPU: usize = 4;
+/// fio sorts its first arrays and opens its file within seconds, even on a busy machine.
+const START: Duration = Duration::from_secs(60);
+/// Long enough for clock ticks of 10 ms to tell a share.
+const LOOK: Duration = Duration::from_millis(400);
+
+/// A running load; ended when dropped.
+#[derive(Debug)]
+pub struct Fio {
+    fio: Child,
+    jobs: Vec<u32>,
+    burners: usize,
+    cpus: usize,
+    spent: Spent,
+    _file: LoadFile,
+}
+
+impl Fio {
+    /// None if fio is there and can do what is asked, else the reason.
+    pub fn missing() -> Option<LabError> {
+        let Some(program) = in_path("fio") else {
+            return Some(LabError::Load(
+                "fio is not installed (Debian package: fio); or use --load none".into(),
+            ));
+        };
+        let help = Command::new(program)
+            .arg("--enghelp=cpuio")
+            .stdin(Stdio::null())
+            .output()
+            .ok();
+        let text = help
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+            .unwrap_or_default();
+        (!text.contains("cpumode")).then(|| {
+            LabError::Load(format!(
+                "{} is too old: its cpuio engine has no cpumode (qsort); fio 3.29 of Debian 12 and later have it",
+                version().unwrap_or_else(|| "this fio".into())
+            ))
+        })
+    }
+
+    /// Starts the load and waits until it really burns.
+    pub fn start(
+        scratch: &Path,
+        keep_file: bool,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<Fio> {
+        if let Some(missing) = Fio::missing() {
+            return Err(missing);
+        }
+        let file = file::make(scratch, keep_file, interrupt, progress)?;
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let burners = JOBS_PER_CPU * cpus;
+        let fio = Child::spawn(&mut command(&file.path, burners))?;
+        let mut load = Fio {
+            fio,
+            jobs: Vec::new(),
+            burners,
+            cpus,
+            spent: Spent::default(),
+            _file: file,
+        };
+        progress.begin("waiting until the load burns", 1);
+        load.wait_until_it_burns(interrupt)?;
+        progress.step(1, "");
+        Ok(load)
+    }
+
+    fn wait_until_it_burns(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let deadline = Instant::now() + START;
+        loop {
+            self.check()?;
+            if interrupt.asked() {
+                return Err(LabError::Load("interrupted".into()));
+            }
+            self.jobs = descendants(self.fio.id());
+            let before = self.window();
+            std::thread::sleep(LOOK);
+            let spent = before
+                .zip(self.window())
+                .map(|(before, now)| before.until(&now))
+                .unwrap_or_default();
+            if self.jobs.len() > self.burners
+                && spent.reads > 0
+                && spent.burned(wanted(self.burners, self.cpus))
+            {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let report = spent.report(self.burners, self.cpus);
+                return Err(LabError::Load(format!(
+                    "fio does not burn after {} s: {} of {} jobs, {:.0} % of the CPU time, {} reads a second",
+                    START.as_secs(),
+                    self.jobs.len(),
+                    self.burners + 1,
+                    report.load_cpu_share * 100.0,
+                    report.reads_per_second
+                )));
+            }
+        }
+    }
+
+    /// An error if fio has ended.
+    pub fn check(&mut self) -> Result<()> {
+        match self.fio.ended()? {
+            None => Ok(()),
+            Some(status) => Err(LabError::Load(format!(
+                "fio ended: {status}: {}",
+                self.fio.last_line()
+            ))),
+        }
+    }
+
+    /// All its processes.
+    pub fn processes(&self) -> Vec<u32> {
+        self.jobs.iter().copied().chain([self.fio.id()]).collect()
+    }
+
+    /// Where the counters stand.
+    pub fn window(&self) -> Option<Window> {
+        Window::now(&self.processes())
+    }
+
+    /// Counts the time since `window` as time in which the load should have burned.
+    pub fn count(&mut self, window: Option<Window>) {
+        if let Some((before, now)) = window.zip(self.window()) {
+            self.spent.add(before.until(&now));
+        }
+    }
+
+    /// What was burned in all windows that were counted.
+    pub fn report(&self) -> LoadReport {
+        self.spent.report(self.burners, self.cpus)
+    }
+}
+
+/// Its own words: "fio-3.33".
+pub(crate) fn version() -> Option<String> {
+    let output = Command::new(in_path("fio")?)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn command(file: &Path, burners: usize) -> Command {
+    let mut command = Command::new(in_path("fio").unwrap_or_else(|| PathBuf::from("fio")));
+    command.args([
+        "--output=/dev/null",
+        "--eta=never",
+        "--time_based",
+        "--runtime=86400",
+    ]);
+    command.args([
+        "--name=burn",
+        "--ioengine=cpuio",
+        "--cpuload=90",
+        "--cpumode=qsort",
+    ]);
+    command.arg(format!("--numjobs={burners}"));
+    command.args([
+        "--name=read",
+        "--ioengine=psync",
+        "--rw=randread",
+        "--bs=4k",
+        "--direct=1",
+    ]);
+    command.args([
+        "--numjobs=1".into(),
+        format!("--size={}", file::BYTES),
+        format!("--filename={}", file.display()),
+    ]);
+    // fio leaves state files in its directory when it is killed.
+    command.current_dir(file.parent().unwrap_or(Path::new("/")));
+    command
+}

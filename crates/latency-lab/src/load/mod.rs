@@ -1,0 +1,47 @@
+//! What keeps the machine busy while engines are measured, and whether it really did.
+
+mod burn;
+mod file;
+mod fio;
+
+pub use burn::{LoadReport, Window};
+pub use fio::Fio;
+pub(crate) use fio::version;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::LabError;
+
+/// Which load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LoadChoice {
+    /// fio: sorting burners on every CPU and a direct random reader.
+    #[default]
+    Fio,
+    /// Nothing but the launch itself.
+    None,
+}
+
+impl fmt::Display for LoadChoice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            LoadChoice::Fio => "fio",
+            LoadChoice::None => "none",
+        })
+    }
+}
+
+impl FromStr for LoadChoice {
+    type Err = LabError;
+
+    fn from_str(name: &str) -> Result<Self, LabError> {
+        match name {
+            "fio" => Ok(LoadChoice::Fio),
+            "none" => Ok(LoadChoice::None),
+            _ => Err(LabError::Usage(format!(
+                "load {name}: unknown; there are fio and none"
+            ))),
+        }
+    }
+}

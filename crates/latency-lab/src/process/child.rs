@@ -1,0 +1,269 @@
+//! A child in a process group of its own, so that Ctrl-C at the terminal reaches the lab alone and
+//! the lab ends its children in order. Its end is seen through a pidfd, its last words in a memfd.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+
+use super::facts::{descendants, started};
+use crate::{Interrupt, LabError, Result};
+
+/// How long a process may take to follow SIGTERM.
+const GRACE: Duration = Duration::from_secs(5);
+/// A pidfd is waited for in slices, so that a request to stop is seen soon.
+const SLICE: Duration = Duration::from_millis(200);
+
+/// A running or ended child.
+#[derive(Debug)]
+pub(crate) struct Child {
+    child: std::process::Child,
+    pidfd: OwnedFd,
+    words: File,
+    status: Option<ExitStatus>,
+}
+
+/// How waiting for a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The child ended.
+    Exited(ExitStatus),
+    /// It runs still.
+    TimedOut,
+    /// The user asked to stop.
+    Interrupted,
+}
+
+impl Child {
+    /// Starts `command` with no input, its output thrown away and its errors kept.
+    pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
+        let program = PathBuf::from(command.get_program());
+        let words =
+            words().map_err(|source| LabError::io("making a memfd for", &program, source))?;
+        let errors = words
+            .try_clone()
+            .map_err(|source| LabError::io("duplicating the memfd of", &program, source))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors)
+            .process_group(0)
+            .spawn()
+            .map_err(|source| LabError::io("starting", &program, source))?;
+        let pidfd = pidfd_open(pid_of(child.id()), PidfdFlags::empty())
+            .map_err(|source| LabError::io("watching", &program, source))?;
+        Ok(Child {
+            child,
+            pidfd,
+            words,
+            status: None,
+        })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end of the child, for `timeout`, or for a request to stop.
+    pub(crate) fn wait(&mut self, timeout: Duration, interrupt: &Interrupt) -> Result<End> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(End::Exited(status));
+            }
+            if interrupt.asked() {
+                return Ok(End::Interrupted);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(End::TimedOut);
+            }
+            self.nap(left.min(SLICE));
+        }
+    }
+
+    /// Sleeps until the child ends or the time is over; an interrupted sleep is no fault.
+    fn nap(&self, time: Duration) {
+        let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let timeout = Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        let _ = poll(&mut watched, Some(&timeout));
+    }
+
+    /// The status if the child has ended.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().map_err(|source| LabError::Io {
+                what: format!("waiting for process {}", self.id()),
+                source,
+            })?;
+        }
+        Ok(self.status)
+    }
+
+    /// The last line that is not empty of what it wrote to standard error.
+    pub(crate) fn last_line(&self) -> String {
+        let length = self.words.metadata().map_or(0, |metadata| metadata.len());
+        let kept = length.min(4096);
+        let mut tail = vec![0; kept as usize];
+        if self.words.read_exact_at(&mut tail, length - kept).is_err() {
+            return String::new();
+        }
+        String::from_utf8_lossy(&tail)
+            .lines()
+            .rev()
+            .map(str::trim)
+            .find(|line| !line.is_empty())
+            .unwrap_or("")
+            .into()
+    }
+
+    /// SIGTERM to the child and what it started, then SIGKILL to whoever is left. fio's jobs are in
+    /// sessions of their own, so the process group alone would miss them.
+    pub(crate) fn end(&mut self) {
+        let family: Vec<_> = descendants(self.id())
+            .into_iter()
+            .map(|pid| (pid, started(pid)))
+            .collect();
+        if !matches!(self.ended(), Ok(Some(_))) {
+            let _ = kill_process(pid_of(self.id()), Signal::TERM);
+            let _ = self.wait(GRACE, &Interrupt::never());
+        }
+        let _ = kill_process_group(pid_of(self.id()), Signal::KILL);
+        for (pid, start) in family {
+            // The start time tells a process from a later one with its number.
+            if start.is_some() && started(pid) == start {
+                let _ = kill_process(pid_of(pid), Signal::KILL);
+            }
+        }
+        let _ = self.wait(GRACE, &Interrupt::never());
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// "exit status 3" or "killed by signal 9".
+pub(crate) fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+impl End {
+    /// The same in words.
+    pub(crate) fn describe(self) -> String {
+        match self {
+            End::Exited(status) => describe(status),
+            End::TimedOut => "not finished in time".into(),
+            End::Interrupted => "interrupted".into(),
+        }
+    }
+}
+
+fn words() -> rustix::io::Result<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    rustix::fs::memfd_create("errors", flags).map(File::from)
+}
+
+/// A child's number is never zero.
+fn pid_of(number: u32) -> Pid {
+    Pid::from_raw(number as i32).unwrap_or(Pid::INIT)
+}
+
+/// Where in PATH a program is; sbin directories are looked at too, as a user's PATH often lacks them.
+pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    let mut places = std::env::split_paths(&path).chain(more);
+    places.find_map(|place| is_program(&place, program.as_ref()))
+}
+
+fn is_program(place: &Path, program: &OsStr) -> Option<PathBuf> {
+    let path = place.join(program);
+    rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).ok()?;
+    path.is_file().then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        Child::spawn(Command::new("sh").args(["-c", script])).unwrap()
+    }
+
+    #[test]
+    fn the_last_line_of_a_failure_is_kept() {
+        let mut child = shell("echo first >&2; echo '  the reason ' >&2; echo >&2; exit 3");
+        let end = child
+            .wait(Duration::from_secs(20), &Interrupt::never())
+            .unwrap();
+        assert_eq!(
+            (end.describe(), child.last_line()),
+            ("exit status 3".into(), "the reason".into())
+        );
+    }
+
+    #[test]
+    fn a_long_one_times_out_and_a_request_to_stop_ends_the_wait() {
+        let mut child = shell("exec sleep 100");
+        assert_eq!(
+            child
+                .wait(Duration::from_millis(10), &Interrupt::never())
+                .unwrap(),
+            End::TimedOut
+        );
+        let interrupt = Interrupt::never();
+        interrupt.ask();
+        assert_eq!(
+            child.wait(Duration::from_secs(20), &interrupt).unwrap(),
+            End::Interrupted
+        );
+        child.end();
+        assert_eq!(
+            describe(child.ended().unwrap().unwrap()),
+            "killed by signal 15"
+        );
+    }
+
+    #[test]
+    fn ending_a_child_ends_grandchildren_in_sessions_of_their_own() {
+        let mut child = shell("setsid sleep 1000 & wait");
+        let mut family = Vec::new();
+        while family.is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+            family = descendants(child.id());
+        }
+        child.end();
+        let alive = |pid: &u32| {
+            std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                .is_ok_and(|stat| !stat.contains(") Z"))
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while family.iter().any(alive) {
+            assert!(Instant::now() < deadline, "{family:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn programs_are_found_where_they_are() {
+        assert!(in_path("sh").is_some());
+        assert!(in_path("no-such-program-here").is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! What /proc says about processes and about the machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+/// From linux/sched.h: the flag of threads that belong to the kernel.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// Fields of /proc/PID/stat after the name, from field 3 (state) on.
+fn fields(path: &str) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(path).ok()?;
+    let after = stat.rsplit_once(')')?.1;
+    Some(after.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+/// Field `number` as proc(5) counts.
+fn field(path: &str, number: usize) -> Option<u64> {
+    fields(path)?.get(number - 3)?.parse().ok()
+}
+
+/// When a process started, in clock ticks since boot.
+pub(crate) fn started(pid: u32) -> Option<u64> {
+    field(&format!("/proc/{pid}/stat"), 22)
+}
+
+/// User and system time of a process with all its threads, in clock ticks.
+pub(crate) fn cpu_ticks(pid: u32) -> Option<u64> {
+    let path = format!("/proc/{pid}/stat");
+    Some(field(&path, 14)? + field(&path, 15)?)
+}
+
+fn numbers(directory: &str) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// The threads of a process.
+pub(crate) fn process_threads(pid: u32) -> Vec<u32> {
+    numbers(&format!("/proc/{pid}/task"))
+}
+
+/// Children, their children, and so on; without `root` itself.
+pub(crate) fn descendants(root: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u64)> = numbers("/proc")
+        .into_iter()
+        .filter_map(|pid| Some((pid, field(&format!("/proc/{pid}/stat"), 4)?)))
+        .collect();
+    let mut family = BTreeSet::from([u64::from(root)]);
+    loop {
+        let before = family.len();
+        let found: Vec<u64> = parents
+            .iter()
+            .filter(|(_, parent)| family.contains(parent))
+            .map(|&(pid, _)| u64::from(pid))
+            .collect();
+        family.extend(found);
+        if family.len() == before {
+            break;
+        }
+    }
+    family.remove(&u64::from(root));
+    family.into_iter().map(|pid| pid as u32).collect()
+}
+
+/// All threads that belong to the kernel.
+pub(crate) fn kernel_threads() -> Vec<u32> {
+    let is_kernel = |pid: &u32| {
+        field(&format!("/proc/{pid}/stat"), 9).is_some_and(|flags| flags & PF_KTHREAD != 0)
+    };
+    numbers("/proc").into_iter().filter(is_kernel).collect()
+}
+
+/// Time of all CPUs since boot, in clock ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Machine {
+    /// Neither idle nor waiting for a disk.
+    pub(crate) busy: u64,
+    /// All of it, without what a hypervisor took.
+    pub(crate) total: u64,
+    /// What a hypervisor took.
+    pub(crate) stolen: u64,
+}
+
+/// The machine's clock ticks up to now.
+pub(crate) fn machine_ticks() -> Option<Machine> {
+    parse_machine(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+fn parse_machine(stat: &str) -> Option<Machine> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line
+        .split_ascii_whitespace()
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    // user nice system idle iowait irq softirq steal; guest time is part of user time.
+    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
+        return None;
+    };
+    let busy = user + nice + system + irq + softirq;
+    Some(Machine {
+        busy,
+        total: busy + idle + iowait,
+        stolen: steal,
+    })
+}
+
+/// Clock ticks of /proc a second.
+pub(crate) fn ticks_per_second() -> f64 {
+    rustix::param::clock_ticks_per_second() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_busy_when_not_idle_and_not_waiting() {
+        let machine = parse_machine("cpu  10 20 30 400 50 6 7 8 9 0\ncpu0 1 2 3\n").unwrap();
+        assert_eq!(
+            machine,
+            Machine {
+                busy: 73,
+                total: 523,
+                stolen: 8
+            }
+        );
+        assert_eq!(parse_machine("intr 1"), None);
+    }
+
+    #[test]
+    fn this_process_has_a_start_threads_and_time() {
+        let me = std::process::id();
+        assert!(started(me).is_some() && cpu_ticks(me).is_some());
+        assert!(process_threads(me).contains(&me));
+        assert!(!kernel_threads().contains(&me));
+    }
+}

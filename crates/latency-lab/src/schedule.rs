@@ -1,0 +1,330 @@
+//! Who is measured when: engines interleaved in an order drawn anew for each round, warm-ups first,
+//! spoilt measurements repeated within a budget. No time and no process here.
+
+use crate::statistics::Random;
+use crate::{Interrupt, Progress, Result};
+
+/// Measures one engine once. The real ones mount and launch; the mock of the tests makes samples up.
+pub trait Executor {
+    /// What one measurement gives.
+    type Sample;
+    /// Measures engine number `engine`. An error ends the experiment.
+    fn measure(&mut self, engine: usize) -> Result<Outcome<Self::Sample>>;
+    /// The engine's name, for messages.
+    fn name(&self, engine: usize) -> String;
+}
+
+/// How a measurement went.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome<S> {
+    /// Counts.
+    Good(S),
+    /// Does not count, for the reason; the sample, where its figures are at least right (the
+    /// machine was busy with something else), may stand in when the budget is used up.
+    Spoilt(String, Option<S>),
+    /// The user asked to stop in the middle of it.
+    Interrupted,
+}
+
+/// How often, and in which order.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Number of engines.
+    pub engines: usize,
+    /// Measurements that count, per engine.
+    pub iterations: usize,
+    /// Measurements before them that do not, per engine.
+    pub warm_ups: usize,
+    /// How many spoilt measurements may be repeated in all.
+    pub repeats: usize,
+    /// Of the order.
+    pub seed: u64,
+}
+
+/// A measurement that counts, with where it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept<S> {
+    /// The round it belongs to, from 0.
+    pub iteration: usize,
+    /// Spoilt, but kept because the budget of repeats was used up: the run is not valid.
+    pub spoilt: Option<String>,
+    /// What was measured.
+    pub sample: S,
+}
+
+/// All that was measured.
+#[derive(Debug, Clone)]
+pub struct Gathered<S> {
+    /// Per engine.
+    pub kept: Vec<Vec<Kept<S>>>,
+    /// Per engine, the reasons of measurements that were thrown away.
+    pub thrown_away: Vec<Vec<String>>,
+    /// The user asked to stop before the end.
+    pub interrupted: bool,
+}
+
+impl<S> Gathered<S> {
+    /// Every engine has all its samples, and none of them is spoilt.
+    pub fn is_whole(&self, plan: &Plan) -> bool {
+        !self.interrupted
+            && self.kept.iter().all(|kept| {
+                kept.len() == plan.iterations && kept.iter().all(|k| k.spoilt.is_none())
+            })
+    }
+}
+
+/// Runs the plan. When the user asks to stop, hands out what there is.
+pub fn gather<X: Executor>(
+    executor: &mut X,
+    plan: &Plan,
+    interrupt: &Interrupt,
+    progress: &mut dyn Progress,
+) -> Result<Gathered<X::Sample>> {
+    let mut run = Run {
+        gathered: Gathered {
+            kept: (0..plan.engines).map(|_| Vec::new()).collect(),
+            thrown_away: vec![Vec::new(); plan.engines],
+            interrupted: false,
+        },
+        repeats_left: plan.repeats,
+        done: 0,
+    };
+    let mut order: Vec<usize> = (0..plan.engines).collect();
+    let mut random = Random::new(plan.seed);
+    progress.begin(
+        "measuring",
+        (plan.engines * (plan.iterations + plan.warm_ups)) as u64,
+    );
+    for round in 0..plan.warm_ups + plan.iterations {
+        random.shuffle(&mut order);
+        for &engine in &order {
+            run.one(
+                executor,
+                engine,
+                round.checked_sub(plan.warm_ups),
+                interrupt,
+                progress,
+            )?;
+            if run.gathered.interrupted {
+                return Ok(run.gathered);
+            }
+        }
+    }
+    Ok(run.gathered)
+}
+
+struct Run<S> {
+    gathered: Gathered<S>,
+    repeats_left: usize,
+    done: u64,
+}
+
+impl<S> Run<S> {
+    /// One place of the plan: measured until good, or until the budget is used up.
+    fn one<X: Executor<Sample = S>>(
+        &mut self,
+        executor: &mut X,
+        engine: usize,
+        iteration: Option<usize>,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<()> {
+        progress.step(self.done, &executor.name(engine));
+        loop {
+            if interrupt.asked() {
+                self.gathered.interrupted = true;
+                return Ok(());
+            }
+            let outcome = executor.measure(engine)?;
+            if self.settle(engine, iteration, outcome) {
+                self.done += 1;
+                progress.step(self.done, &executor.name(engine));
+                return Ok(());
+            }
+        }
+    }
+
+    /// True when the place needs no further measurement.
+    fn settle(&mut self, engine: usize, iteration: Option<usize>, outcome: Outcome<S>) -> bool {
+        let Some(iteration) = iteration else {
+            self.gathered.interrupted |= matches!(outcome, Outcome::Interrupted);
+            return true;
+        };
+        match outcome {
+            Outcome::Good(sample) => self.gathered.kept[engine].push(Kept {
+                iteration,
+                spoilt: None,
+                sample,
+            }),
+            Outcome::Interrupted => self.gathered.interrupted = true,
+            Outcome::Spoilt(reason, _) if self.repeats_left > 0 => {
+                self.repeats_left -= 1;
+                self.gathered.thrown_away[engine].push(reason);
+                return false;
+            }
+            Outcome::Spoilt(reason, Some(sample)) => {
+                self.gathered.kept[engine].push(Kept {
+                    iteration,
+                    spoilt: Some(reason),
+                    sample,
+                });
+            }
+            Outcome::Spoilt(reason, None) => self.gathered.thrown_away[engine].push(reason),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+    use crate::statistics::{Verdict, compare};
+
+    /// Hands out samples from a function and writes down who was asked.
+    struct Mock<F: FnMut(usize, usize) -> Outcome<f64>> {
+        asked: Vec<usize>,
+        answer: F,
+    }
+
+    impl<F: FnMut(usize, usize) -> Outcome<f64>> Executor for Mock<F> {
+        type Sample = f64;
+        fn measure(&mut self, engine: usize) -> Result<Outcome<f64>> {
+            self.asked.push(engine);
+            Ok((self.answer)(engine, self.asked.len()))
+        }
+        fn name(&self, engine: usize) -> String {
+            format!("mock {engine}")
+        }
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            engines: 3,
+            iterations: 20,
+            warm_ups: 1,
+            repeats: 5,
+            seed: 1,
+        }
+    }
+
+    fn run<F: FnMut(usize, usize) -> Outcome<f64>>(
+        plan: &Plan,
+        answer: F,
+    ) -> (Vec<usize>, Gathered<f64>) {
+        let mut mock = Mock {
+            asked: Vec::new(),
+            answer,
+        };
+        let gathered = gather(&mut mock, plan, &Interrupt::never(), &mut Silent).unwrap();
+        (mock.asked, gathered)
+    }
+
+    #[test]
+    fn every_round_asks_every_engine_once_and_no_engine_is_always_first() {
+        let (asked, gathered) = run(&plan(), |_, _| Outcome::Good(1.0));
+        for round in asked.chunks(3) {
+            let mut engines = round.to_vec();
+            engines.sort_unstable();
+            assert_eq!(engines, [0, 1, 2]);
+        }
+        assert!((0..3).all(|engine| asked.chunks(3).any(|round| round[0] == engine)));
+        assert!(gathered.is_whole(&plan()));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_order() {
+        assert_eq!(
+            run(&plan(), |_, _| Outcome::Good(1.0)).0,
+            run(&plan(), |_, _| Outcome::Good(2.0)).0
+        );
+        let other = Plan { seed: 2, ..plan() };
+        assert_ne!(
+            run(&plan(), |_, _| Outcome::Good(1.0)).0,
+            run(&other, |_, _| Outcome::Good(1.0)).0
+        );
+    }
+
+    #[test]
+    fn warm_ups_are_measured_and_not_counted() {
+        let (asked, gathered) = run(&plan(), |_, count| Outcome::Good(count as f64));
+        assert_eq!(asked.len(), 3 * 21);
+        assert!(gathered.kept.iter().flatten().all(|kept| kept.sample > 3.0));
+    }
+
+    #[test]
+    fn a_spoilt_measurement_is_thrown_away_counted_and_repeated() {
+        let (asked, gathered) = run(&plan(), |_, count| match count {
+            10 => Outcome::Spoilt("lost 7 events".into(), None),
+            _ => Outcome::Good(1.0),
+        });
+        assert_eq!(asked.len(), 3 * 21 + 1);
+        assert_eq!(
+            asked[9], asked[10],
+            "the same engine is measured again at once"
+        );
+        assert_eq!(gathered.thrown_away.concat(), ["lost 7 events"]);
+        assert!(gathered.is_whole(&plan()));
+    }
+
+    #[test]
+    fn repeats_end_and_what_is_kept_then_makes_the_run_invalid() {
+        let (asked, gathered) = run(&plan(), |_, _| Outcome::Spoilt("busy".into(), Some(1.0)));
+        assert_eq!(asked.len(), 3 * 21 + 5);
+        assert!(gathered.kept.iter().all(|kept| kept.len() == 20));
+        assert!(!gathered.is_whole(&plan()));
+        let (_, gathered) = run(&plan(), |_, _| Outcome::Spoilt("lost".into(), None));
+        assert!(
+            gathered.kept.iter().all(Vec::is_empty),
+            "figures known to be wrong are never kept"
+        );
+        assert!(!gathered.is_whole(&plan()));
+    }
+
+    #[test]
+    fn asking_to_stop_keeps_what_was_gathered() {
+        let interrupt = Interrupt::never();
+        let mut mock = Mock {
+            asked: Vec::new(),
+            answer: |_, count| {
+                if count == 12 {
+                    Outcome::Interrupted
+                } else {
+                    Outcome::Good(1.0)
+                }
+            },
+        };
+        let gathered = gather(&mut mock, &plan(), &interrupt, &mut Silent).unwrap();
+        assert!(gathered.interrupted && !gathered.is_whole(&plan()));
+        assert_eq!(gathered.kept.iter().map(Vec::len).sum::<usize>(), 8);
+        interrupt.ask();
+        assert_eq!(
+            gather(&mut mock, &plan(), &interrupt, &mut Silent)
+                .unwrap()
+                .kept
+                .concat()
+                .len(),
+            0
+        );
+    }
+
+    #[test]
+    fn a_drift_of_the_machine_hits_all_engines_alike() {
+        // Each measurement is slower than the one before it: interleaved, no engine gains.
+        let (_, gathered) = run(
+            &Plan {
+                iterations: 50,
+                ..plan()
+            },
+            |_, count| Outcome::Good(count as f64),
+        );
+        let side = |engine: usize| {
+            gathered.kept[engine]
+                .iter()
+                .map(|k| k.sample)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(compare(&side(0), &side(1)).verdict, Verdict::NoDifference);
+        assert_eq!(compare(&side(0), &side(2)).verdict, Verdict::NoDifference);
+    }
+}

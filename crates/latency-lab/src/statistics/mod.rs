@@ -1,0 +1,17 @@
+//! From samples to a statement: summaries, a rank test, a bootstrap interval, outliers.
+//!
+//! Nothing here reads a clock or a random device: the same samples give the same words.
+
+mod bootstrap;
+mod compare;
+mod outliers;
+mod random;
+mod rank;
+mod summary;
+
+pub use bootstrap::{Interval, difference_interval};
+pub use compare::{Comparison, LEVEL, Verdict, compare};
+pub use outliers::outliers;
+pub use random::Random;
+pub use rank::rank_test;
+pub use summary::{Summary, percentile};

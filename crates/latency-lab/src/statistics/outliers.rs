@@ -1,0 +1,44 @@
+//! Samples far from the rest. They are pointed at, never dropped.
+
+use super::summary::{percentile, sorted};
+
+/// Iglewicz and Hoaglin (1993): beyond 3.5 by the modified z-score a sample deserves a look.
+const FAR: f64 = 3.5;
+/// Makes the median absolute deviation comparable with a standard deviation of a bell.
+const BELL: f64 = 0.6745;
+
+/// Positions of the samples whose distance to the median is out of proportion.
+pub fn outliers(values: &[f64]) -> Vec<usize> {
+    let Some(median) = percentile(values, 50.0) else {
+        return Vec::new();
+    };
+    let distances: Vec<f64> = values.iter().map(|value| (value - median).abs()).collect();
+    let spread = percentile(&sorted(&distances), 50.0).unwrap_or(0.0);
+    if spread == 0.0 {
+        return Vec::new();
+    }
+    let far = |&(_, distance): &(usize, &f64)| BELL * distance / spread > FAR;
+    distances
+        .iter()
+        .enumerate()
+        .filter(far)
+        .map(|(place, _)| place)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lonely_sample_is_pointed_at() {
+        assert_eq!(outliers(&[10.0, 11.0, 9.0, 10.5, 9.5, 60.0, 10.2]), [5]);
+    }
+
+    #[test]
+    fn even_samples_have_none() {
+        assert!(outliers(&[1.0, 2.0, 3.0, 4.0, 5.0]).is_empty());
+        assert!(outliers(&[7.0; 9]).is_empty());
+        assert!(outliers(&[]).is_empty());
+    }
+}
