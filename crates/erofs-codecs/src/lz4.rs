@@ -1,13 +1,10 @@
 //! LZ4 blocks, by the C library.
 //!
 //! Both functions bound every read by the input and every write by the output, whatever the block
-//! says. LZ4 carries no checksum: garbage may decode to garbage.
-//!
-//! One kind of garbage needs care: a match at distance 0 copies the output onto itself. The
-//! library accepts it. In a whole block it yields zeros, but at the end of a partial output it
-//! would leave there what the memory held before, perhaps the content of another file.
+//! says. LZ4 carries no checksum: garbage may decode to garbage, but see [`prefix`].
 
 use crate::Reason;
+use std::ops::Range;
 
 /// A block that fills `output` exactly and of which `input` is all.
 pub(crate) fn whole(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
@@ -15,10 +12,35 @@ pub(crate) fn whole(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
 }
 
 /// The first bytes of a block. `input` may go on behind the block.
+///
+/// One kind of garbage needs care. A match at distance 0 copies the output onto itself, which the
+/// library accepts. In a whole block it yields zeros, but the last match of a partial output
+/// would leave there what the memory held before: perhaps the content of another file. Such a
+/// match reaches into the last 12 bytes of the output (the library treats those apart), so either
+/// it lies in the [`TAIL`], where marks are the only old bytes, or it leaves the marks at
+/// [`WATCHED`] standing. The tail allows for copies of up to 32 bytes that the library makes in
+/// one go before it knows how many it needs.
 pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
     let wanted = output.len();
-    // See above. The price is a few per cent of the decoding.
-    output.fill(0);
+    let tail = wanted.saturating_sub(TAIL);
+    output[tail..].fill(MARK);
+    decode_prefix(input, output)?;
+    if tail > 0 && output[tail..][WATCHED].iter().all(|&byte| byte == MARK) {
+        output.fill(MARK);
+        decode_prefix(input, output)?;
+    }
+    Ok(())
+}
+
+/// Any byte of which eight in a row are rare.
+const MARK: u8 = 0xa9;
+/// Bytes at the end of the output that are marked.
+const TAIL: usize = 128;
+/// Of those, the marks that are looked at afterwards.
+const WATCHED: Range<usize> = TAIL - 32..TAIL - 24;
+
+fn decode_prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
+    let wanted = output.len();
     filled(
         lzzzz::lz4::decompress_partial(input, output, wanted),
         wanted,

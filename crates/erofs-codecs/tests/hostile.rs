@@ -213,25 +213,56 @@ fn a_second_stream_behind_the_first_is_not_taken_for_its_rest() {
 
 #[test]
 fn lz4_matches_at_distance_zero_show_no_old_bytes() {
-    for literals in 1..15_u8 {
-        for match_length in (0..15).chain([15 + 254, 15 + 255 * 4, 15 + 255 * 40]) {
-            let mut input = vec![literals << 4 | match_length.min(15) as u8];
-            input.extend((0..literals).map(|i| b'a' + i));
-            input.extend([0, 0]);
-            if let Some(mut rest) = usize::checked_sub(match_length, 15) {
-                while rest >= 255 {
-                    input.push(255);
-                    rest -= 255;
-                }
-                input.push(rest as u8);
-            }
-            input.extend(b"\xc0twelve bytes");
-            let length = usize::from(literals) + match_length + 4 + 12;
-            for decoder in &mut decoders() {
-                for wanted in [length, length - 12, length - 13, length / 2] {
-                    decode_over_old_bytes(decoder, Codec::Lz4, &input, wanted.max(1));
+    for literals in [1, 2, 3, 8, 14, 15, 40, 200] {
+        for length in (4..80).chain([127, 128, 129, 269, 270, 1039, 9000]) {
+            for tail in [5, 12, 40] {
+                let mut input = lz4_sequence(literals, Some((0, length)));
+                input.extend(lz4_sequence(tail, None));
+                let whole = literals + length + tail;
+                for decoder in &mut decoders() {
+                    for wanted in whole.saturating_sub(60).max(1)..=whole {
+                        decode_over_old_bytes(decoder, Codec::Lz4, &input, wanted);
+                    }
                 }
             }
+        }
+    }
+}
+
+/// So many literals, then a match of (distance, length).
+fn lz4_sequence(literals: usize, copy: Option<(u16, usize)>) -> Vec<u8> {
+    let (distance, length) = copy.map_or((None, 0), |(d, l)| (Some(d), l - 4));
+    let mut bytes = vec![(literals.min(15) << 4 | length.min(15)) as u8];
+    bytes.extend(lz4_length(literals));
+    bytes.extend((0..literals).map(|i| b'a' + (i % 26) as u8));
+    bytes.extend(distance.map(u16::to_le_bytes).into_iter().flatten());
+    bytes.extend(lz4_length(length));
+    bytes
+}
+
+/// What follows the token for a length of 15 or more.
+fn lz4_length(length: usize) -> Vec<u8> {
+    let Some(rest) = length.checked_sub(15) else {
+        return vec![];
+    };
+    let mut bytes = vec![255; rest / 255];
+    bytes.push((rest % 255) as u8);
+    bytes
+}
+
+#[test]
+fn lz4_prefixes_of_marks_are_right() {
+    // The byte that `prefix` marks its output with, as honest content.
+    for length in [100, 127, 128, 129, 5000] {
+        let plain = vec![0xa9; length];
+        let stream = encode(Codec::Lz4, &plain);
+        let mut decoder = Decoder::new(Settings::default());
+        for wanted in 1..=length {
+            let (result, output) = fenced(wanted, |output| {
+                decoder.decode(Codec::Lz4, &stream, output, true)
+            });
+            assert_eq!(result, Ok(()));
+            assert_eq!(output, plain[..wanted]);
         }
     }
 }
