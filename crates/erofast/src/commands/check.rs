@@ -1,0 +1,395 @@
+//! `erofast check`: reads everything, lists each fault once.
+//!
+//! One thread walks the tree and cuts each file at its extents, so that no pcluster is decoded
+//! twice; the others read the parts. Holes are not read: a file may claim to be larger than
+//! anybody's patience.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{iter, thread};
+
+use erofs_engine::erofs_format::{ExtentKind, FileType, Inode, Nid};
+use erofs_engine::{Engine, ReadContext, WorkersMode};
+use serde::Serialize;
+
+use super::print_json;
+use crate::Outcome;
+use crate::cli::CheckArgs;
+use crate::text;
+use crate::tree::{self, Entry, Visit};
+
+/// Bytes read at once, unless one extent has more (12 MiB at most).
+const PART: u64 = 1 << 20;
+/// Parts that wait for a reader at most, for each reader.
+const AHEAD: usize = 16;
+
+/// What `check --json` prints.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    /// Regular files, hard links counted once.
+    files: u64,
+    /// Bytes of content that are right, holes included.
+    bytes: u64,
+    directories: u64,
+    symlinks: u64,
+    others: u64,
+    /// What cannot be read.
+    faults: Vec<Fault>,
+    /// What can be read and was never written by mkfs.erofs.
+    oddities: Vec<Fault>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Fault {
+    path: String,
+    nid: Nid,
+    error: String,
+}
+
+/// A range of a file for one of the readers.
+#[derive(Debug)]
+struct Part {
+    /// Place of the file in the walk: faults are listed in that order.
+    order: usize,
+    path: Arc<[u8]>,
+    inode: Arc<Inode>,
+    offset: u64,
+    length: u64,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
+    let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
+    let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let report = check(&engine, args.threads.unwrap_or(cpus).max(1))?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&report, engine.name());
+    }
+    Ok(if report.faults.is_empty() {
+        Outcome::Fine
+    } else {
+        Outcome::Faulty
+    })
+}
+
+fn check(engine: &Engine, readers: usize) -> anyhow::Result<Report> {
+    let (sender, receiver) = sync_channel(AHEAD * readers);
+    let receiver = Mutex::new(receiver);
+    let found = Found::default();
+    let walked = thread::scope(|scope| {
+        let threads: Vec<_> =
+            iter::repeat_with(|| scope.spawn(|| read_parts(engine, &receiver, &found)))
+                .take(readers)
+                .collect();
+        let mut walk = Walk::new(engine, sender, &found);
+        let walked = walk.run();
+        // Readers end when nobody can send any more.
+        let report = walk.report;
+        drop(walk.sender);
+        for thread in threads {
+            thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("a reader panicked"))?;
+        }
+        walked.map(|()| report)
+    });
+    let mut report = walked?;
+    report.bytes += *found.bytes();
+    report.faults = found.faults().values().flatten().cloned().collect();
+    Ok(report)
+}
+
+/// What all threads add to.
+#[derive(Debug, Default)]
+struct Found {
+    /// L. By place in the walk; of a file only the first fault, by offset.
+    faults: Mutex<BTreeMap<(usize, u64), Vec<Fault>>>,
+    /// L. Files with a fault: what is left of them is not read.
+    broken: Mutex<HashMap<usize, u64>>,
+    /// L. Bytes read without a fault.
+    bytes: Mutex<u64>,
+}
+
+impl Found {
+    fn faults(&self) -> MutexGuard<'_, BTreeMap<(usize, u64), Vec<Fault>>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, u64> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A fault of a name or a directory; there may be several in one place.
+    fn add(&self, order: usize, fault: Fault) {
+        self.faults().entry((order, 0)).or_default().push(fault);
+    }
+
+    /// A fault in a file's content: the one at the lowest offset stands for all.
+    fn add_content(&self, order: usize, offset: u64, fault: Fault) {
+        let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = |offset: u64| (order, offset.saturating_add(1));
+        match broken.get(&order) {
+            Some(&known) if known <= offset => return,
+            Some(&known) => {
+                self.faults().remove(&key(known));
+            }
+            None => {}
+        }
+        broken.insert(order, offset);
+        self.faults().insert(key(offset), vec![fault]);
+    }
+
+    fn is_broken(&self, order: usize) -> bool {
+        self.broken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains_key(&order)
+    }
+}
+
+fn fault(path: &[u8], nid: Nid, error: impl ToString) -> Fault {
+    Fault {
+        path: text::name(path),
+        nid,
+        error: error.to_string(),
+    }
+}
+
+/// A reader: takes parts until there are no more.
+fn read_parts(engine: &Engine, parts: &Mutex<Receiver<Part>>, found: &Found) {
+    let mut buffer = Vec::new();
+    loop {
+        let next = parts.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(part) = next else { return };
+        if found.is_broken(part.order) {
+            continue;
+        }
+        let length = part.length as usize;
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        let out = &mut buffer[..length];
+        match engine.read_at(&part.inode, part.offset, out, ReadContext::Worker) {
+            Ok(count) => *found.bytes() += count as u64,
+            Err(error) => {
+                found.add_content(
+                    part.order,
+                    part.offset,
+                    fault(&part.path, part.inode.nid, error),
+                );
+            }
+        }
+    }
+}
+
+/// The thread that walks the tree.
+struct Walk<'a> {
+    engine: &'a Engine,
+    sender: SyncSender<Part>,
+    found: &'a Found,
+    report: Report,
+    /// Names met for each inode that is no directory, against its link count.
+    links: HashMap<Nid, (u32, u32, Vec<u8>)>,
+    order: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn new(engine: &'a Engine, sender: SyncSender<Part>, found: &'a Found) -> Self {
+        Self {
+            engine,
+            sender,
+            found,
+            report: Report::default(),
+            links: HashMap::new(),
+            order: 0,
+        }
+    }
+
+    fn run(&mut self) -> anyhow::Result<()> {
+        let root = self.engine.inode(self.engine.root())?;
+        let engine = self.engine;
+        tree::walk(engine, &root, &mut |visit| {
+            self.order += 1;
+            match visit {
+                Visit::Entry(entry) => self.entry(entry)?,
+                Visit::Fault { path, nid, error } => {
+                    self.found.add(self.order, fault(&path, nid, error));
+                }
+            }
+            Ok(())
+        })?;
+        self.count_links();
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: Entry) -> anyhow::Result<()> {
+        let Entry {
+            path,
+            inode,
+            claimed_type,
+            first,
+        } = entry;
+        let file_type = inode.file_type();
+        if claimed_type != 0 && claimed_type != file_type as u8 {
+            let what = format!(
+                "its entry says type {claimed_type}, the inode {}",
+                file_type as u8
+            );
+            self.report.oddities.push(fault(&path, inode.nid, what));
+        }
+        if file_type != FileType::Directory {
+            let link = self.links.entry(inode.nid);
+            link.or_insert_with(|| (inode.nlink, 0, path.clone())).1 += 1;
+        }
+        if !first {
+            return Ok(());
+        }
+        if let Err(error) = self.engine.xattrs(&inode) {
+            self.found.add(self.order, fault(&path, inode.nid, error));
+        }
+        match file_type {
+            FileType::Regular => {
+                self.report.files += 1;
+                self.content(&path, &inode)?;
+            }
+            FileType::Directory => {
+                self.report.directories += 1;
+                self.lookups(&path, &inode);
+            }
+            FileType::Symlink => {
+                self.report.symlinks += 1;
+                if let Err(error) = self.engine.read_link(&inode) {
+                    self.found.add(self.order, fault(&path, inode.nid, error));
+                }
+            }
+            _ => self.report.others += 1,
+        }
+        Ok(())
+    }
+
+    /// Cuts a file into parts that begin and end with extents.
+    fn content(&mut self, path: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
+        let path: Arc<[u8]> = path.into();
+        let mut start = 0;
+        let mut end = 0;
+        while end < inode.size && !self.found.is_broken(self.order) {
+            let extent = match self.engine.image().map(inode, end) {
+                Ok(extent) => extent,
+                Err(error) => {
+                    self.send(&path, inode, start, end)?;
+                    let error = format!("{}: nid {}: {error}", self.engine.name(), inode.nid);
+                    self.found
+                        .add_content(self.order, end, fault(&path, inode.nid, error));
+                    return Ok(());
+                }
+            };
+            let extent_end = extent.end();
+            if matches!(extent.kind, ExtentKind::Hole) {
+                self.send(&path, inode, start, end)?;
+                self.report.bytes += extent_end - end;
+                start = extent_end;
+            } else if matches!(extent.kind, ExtentKind::Compressed(_)) {
+                if extent_end - start > PART {
+                    self.send(&path, inode, start, end)?;
+                    start = end;
+                }
+            } else {
+                // Plain bytes may be cut anywhere.
+                self.send(&path, inode, start, end)?;
+                start = end;
+                while extent_end - start > PART && !self.found.is_broken(self.order) {
+                    self.send(&path, inode, start, start + PART)?;
+                    start += PART;
+                }
+            }
+            end = extent_end;
+        }
+        self.send(&path, inode, start, end)
+    }
+
+    fn send(
+        &self,
+        path: &Arc<[u8]>,
+        inode: &Arc<Inode>,
+        start: u64,
+        end: u64,
+    ) -> anyhow::Result<()> {
+        if start >= end {
+            return Ok(());
+        }
+        let (path, inode, length) = (path.clone(), inode.clone(), end - start);
+        self.sender
+            .send(Part {
+                order: self.order,
+                path,
+                inode,
+                offset: start,
+                length,
+            })
+            .map_err(|_| anyhow::anyhow!("all readers are gone"))
+    }
+
+    /// Every name that is listed must be found.
+    fn lookups(&mut self, path: &[u8], inode: &Arc<Inode>) {
+        let mut names = Vec::new();
+        // What cannot be listed is reported by the walk.
+        let _ = self.engine.read_dir(inode, 0, &mut |name, nid, _, _| {
+            names.push((name.to_vec(), nid));
+            std::ops::ControlFlow::Continue(())
+        });
+        for (name, nid) in names {
+            let what = match self.engine.lookup(inode, &name) {
+                Ok(Some(found)) if found == nid => continue,
+                Ok(Some(found)) => format!("listed as nid {nid}, looked up as nid {found}"),
+                Ok(None) => "listed, but not found by its name: names out of order".to_owned(),
+                Err(error) => format!("listed, but not found by its name: {error}"),
+            };
+            self.report
+                .oddities
+                .push(fault(&tree::join(path, &name), nid, what));
+        }
+    }
+
+    fn count_links(&mut self) {
+        let mut wrong: Vec<_> = self
+            .links
+            .drain()
+            .filter(|(_, (nlink, names, _))| nlink != names)
+            .collect();
+        wrong.sort_by(|a, b| a.1.2.cmp(&b.1.2));
+        for (nid, (nlink, names, path)) in wrong {
+            let what = format!("link count {nlink}, but {names} name(s) in the tree");
+            self.report.oddities.push(fault(&path, nid, what));
+        }
+    }
+}
+
+fn print(report: &Report, name: &str) {
+    for fault in &report.faults {
+        println!("fault: {}: {}", shown(&fault.path), fault.error);
+    }
+    for oddity in &report.oddities {
+        println!("odd: {}: {}", shown(&oddity.path), oddity.error);
+    }
+    let Report {
+        files,
+        directories,
+        symlinks,
+        others,
+        ..
+    } = report;
+    println!(
+        "{name}: {files} files, {directories} directories, {symlinks} symlinks, {others} others, {} \
+         read: {} fault(s), {} oddity(ies)",
+        text::size(report.bytes),
+        report.faults.len(),
+        report.oddities.len()
+    );
+}
+
+fn shown(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
+}

@@ -1,0 +1,247 @@
+//! `erofast info`: what an image is made of.
+
+use std::collections::BTreeMap;
+
+use erofs_engine::erofs_format::{Coding, DataLayout, ExtentKind, FileType, Inode, Superblock};
+use erofs_engine::{Engine, WorkersMode};
+use serde::Serialize;
+
+use super::print_json;
+use crate::Outcome;
+use crate::cli::InfoArgs;
+use crate::text;
+use crate::tree::{self, Visit};
+
+/// What `info --json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    image: String,
+    volume_name: String,
+    uuid: String,
+    build_time: i64,
+    block_size: u32,
+    features: Vec<String>,
+    /// Codecs that the image declares.
+    codecs: Vec<String>,
+    /// Inodes as the superblock counts them.
+    inodes: u64,
+    root_nid: u64,
+    packed_nid: Option<u64>,
+    metabox_nid: Option<u64>,
+    extra_devices: u16,
+    /// Bytes of the image and its extra devices.
+    image_bytes: u64,
+    /// Bytes of all regular files, hard links counted once.
+    content_bytes: u64,
+    /// Stored per content bytes.
+    ratio: Option<f64>,
+    /// Distinct inodes in the tree.
+    types: BTreeMap<&'static str, u64>,
+    layouts: BTreeMap<&'static str, u64>,
+    /// What regular files are made of.
+    extents: BTreeMap<String, Extents>,
+    /// Files whose extents are not all sound, and entries out of reach: `check` names them.
+    unreadable: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Extents {
+    count: u64,
+    /// Bytes in the image; a pcluster that several extents share counts for each of them.
+    stored_bytes: u64,
+    /// Bytes of files.
+    bytes: u64,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
+    let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
+    let report = survey(&engine, args)?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&report);
+    }
+    Ok(Outcome::Fine)
+}
+
+fn survey(engine: &Engine, args: &InfoArgs) -> anyhow::Result<Report> {
+    let mut report = describe(engine, engine.image().superblock());
+    report.image_bytes = (0..=args.image.devices.len())
+        .filter_map(|index| engine.image().device(u16::try_from(index).ok()?).ok())
+        .map(|device| device.size())
+        .sum();
+    let root = engine.inode(engine.root())?;
+    tree::walk(engine, &root, &mut |visit| {
+        match visit {
+            Visit::Entry(entry) if entry.first => count(engine, &entry.inode, &mut report),
+            Visit::Entry(_) => {}
+            Visit::Fault { .. } => report.unreadable += 1,
+        }
+        Ok(())
+    })?;
+    if report.content_bytes > 0 {
+        report.ratio = Some(report.image_bytes as f64 / report.content_bytes as f64);
+    }
+    Ok(report)
+}
+
+fn describe(engine: &Engine, superblock: &Superblock) -> Report {
+    Report {
+        image: engine.name().to_owned(),
+        volume_name: text::name(&superblock.volume_name),
+        uuid: uuid(&superblock.uuid),
+        build_time: superblock
+            .epoch
+            .saturating_add(i64::from(superblock.build_time)),
+        block_size: superblock.block_size,
+        features: superblock.feature_names(),
+        codecs: superblock
+            .algorithms()
+            .map(|algorithm| algorithm.name().to_owned())
+            .collect(),
+        inodes: superblock.inos,
+        root_nid: superblock.root_nid,
+        packed_nid: superblock.packed_nid,
+        metabox_nid: superblock.metabox_nid,
+        extra_devices: superblock.extra_devices,
+        image_bytes: 0,
+        content_bytes: 0,
+        ratio: None,
+        types: BTreeMap::new(),
+        layouts: BTreeMap::new(),
+        extents: BTreeMap::new(),
+        unreadable: 0,
+    }
+}
+
+fn count(engine: &Engine, inode: &Inode, report: &mut Report) {
+    *report
+        .types
+        .entry(type_name(inode.file_type()))
+        .or_default() += 1;
+    if inode.size > 0 {
+        *report
+            .layouts
+            .entry(layout_name(inode.layout()))
+            .or_default() += 1;
+    }
+    if inode.file_type() == FileType::Regular && !count_extents(engine, inode, report) {
+        report.unreadable += 1;
+    }
+}
+
+/// Adds a file's extents; false if not all of them can be found.
+fn count_extents(engine: &Engine, inode: &Inode, report: &mut Report) -> bool {
+    let mut offset = 0;
+    while offset < inode.size {
+        let Ok(extent) = engine.image().map(inode, offset) else {
+            return false;
+        };
+        let (kind, stored) = match &extent.kind {
+            ExtentKind::Hole => ("hole", 0),
+            ExtentKind::Raw { .. } => ("plain", extent.length),
+            ExtentKind::Meta { .. } => ("inline", extent.length),
+            ExtentKind::Fragment { .. } => ("fragment", 0),
+            ExtentKind::Compressed(pcluster) => match pcluster.coding {
+                Coding::Compressed(algorithm) => (algorithm.name(), u64::from(pcluster.length)),
+                Coding::Shifted | Coding::Interlaced => ("stored", u64::from(pcluster.length)),
+            },
+        };
+        let sums = report.extents.entry(kind.to_owned()).or_default();
+        sums.count += 1;
+        sums.stored_bytes += stored;
+        sums.bytes += extent.length;
+        offset = extent.end();
+    }
+    report.content_bytes += inode.size;
+    true
+}
+
+fn print(report: &Report) {
+    let list = |names: &[String]| {
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        }
+    };
+    println!("image:       {}", report.image);
+    println!("label:       {}", report.volume_name);
+    println!("uuid:        {}", report.uuid);
+    println!("made:        {} UTC", text::time(report.build_time));
+    println!("block size:  {}", report.block_size);
+    println!("features:    {}", list(&report.features));
+    println!("codecs:      {}", list(&report.codecs));
+    println!("inodes:      {}", report.inodes);
+    println!("image:       {}", text::size(report.image_bytes));
+    match report.ratio {
+        Some(ratio) => {
+            println!(
+                "content:     {}, image {:.1} %",
+                text::size(report.content_bytes),
+                ratio * 100.0
+            );
+        }
+        None => println!("content:     {}", text::size(report.content_bytes)),
+    }
+    for (kind, count) in &report.types {
+        println!("  {kind:<20} {count:>10}");
+    }
+    println!("layouts:");
+    for (layout, count) in &report.layouts {
+        println!("  {layout:<20} {count:>10}");
+    }
+    println!("extents of files:");
+    for (
+        kind,
+        Extents {
+            count,
+            stored_bytes,
+            bytes,
+        },
+    ) in &report.extents
+    {
+        let (stored, whole) = (text::size(*stored_bytes), text::size(*bytes));
+        println!("  {kind:<20} {count:>10}   {stored:>12} for {whole:>12}");
+    }
+    if report.unreadable > 0 {
+        println!(
+            "{} entries cannot be read: see erofast check",
+            report.unreadable
+        );
+    }
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let mut text = String::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&index) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+fn type_name(file_type: FileType) -> &'static str {
+    match file_type {
+        FileType::Regular => "regular files",
+        FileType::Directory => "directories",
+        FileType::Symlink => "symlinks",
+        FileType::CharDevice => "character devices",
+        FileType::BlockDevice => "block devices",
+        FileType::Fifo => "fifos",
+        FileType::Socket => "sockets",
+    }
+}
+
+fn layout_name(layout: DataLayout) -> &'static str {
+    match layout {
+        DataLayout::FlatPlain => "flat plain",
+        DataLayout::FlatInline => "flat inline",
+        DataLayout::CompressedFull => "compressed full",
+        DataLayout::CompressedCompact => "compressed compact",
+        DataLayout::ChunkBased => "chunk based",
+    }
+}

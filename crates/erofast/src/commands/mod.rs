@@ -1,0 +1,20 @@
+//! One file a subcommand.
+
+pub mod cat;
+pub mod check;
+pub mod generate;
+pub mod info;
+pub mod ls;
+
+use std::io::{self, BufWriter, Write};
+
+use serde::Serialize;
+
+/// Prints a report as JSON, readable and on lines of its own.
+pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}

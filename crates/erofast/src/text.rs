@@ -1,0 +1,143 @@
+//! Image data as text for people: names, modes, times, sizes.
+
+use erofs_engine::erofs_format::{FileType, Inode};
+
+/// A name for a terminal: bytes that are no printable UTF-8 as `\xNN`, a backslash doubled.
+pub fn name(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                c if c.is_control() => {
+                    let mut buffer = [0; 4];
+                    escape(c.encode_utf8(&mut buffer).as_bytes(), &mut text);
+                }
+                c => text.push(c),
+            }
+        }
+        escape(chunk.invalid(), &mut text);
+    }
+    text
+}
+
+fn escape(bytes: &[u8], text: &mut String) {
+    for byte in bytes {
+        text.push_str(&format!("\\x{byte:02x}"));
+    }
+}
+
+/// Type and permissions as `ls -l` shows them.
+pub fn mode(inode: &Inode) -> String {
+    let kind = match inode.file_type() {
+        FileType::Regular => '-',
+        FileType::Directory => 'd',
+        FileType::CharDevice => 'c',
+        FileType::BlockDevice => 'b',
+        FileType::Fifo => 'p',
+        FileType::Socket => 's',
+        FileType::Symlink => 'l',
+    };
+    let mut text = String::from(kind);
+    // The special bit of each class takes the place of its x.
+    for (shift, special, set) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = inode.mode >> shift;
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (inode.mode & special != 0, bits & 1 != 0) {
+            (true, true) => set,
+            (true, false) => set.to_ascii_uppercase(),
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+/// One letter for a file type, as in manifests: f d l c b p s.
+pub fn type_letter(file_type: FileType) -> &'static str {
+    match file_type {
+        FileType::Regular => "f",
+        FileType::Directory => "d",
+        FileType::Symlink => "l",
+        FileType::CharDevice => "c",
+        FileType::BlockDevice => "b",
+        FileType::Fifo => "p",
+        FileType::Socket => "s",
+    }
+}
+
+/// Seconds since 1970 as `YYYY-MM-DD HH:MM:SS` in UTC, for any year.
+pub fn time(seconds: i64) -> String {
+    let days = seconds.div_euclid(86_400);
+    let rest = seconds.rem_euclid(86_400);
+    let (year, month, day) = civil(days);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+/// The proleptic Gregorian date of a day counted from 1970-01-01: eras of 400 years, in which
+/// years begin in March, so that the leap day is the last one.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let from_era_zero = days + 719_468;
+    let era = from_era_zero.div_euclid(146_097);
+    let day_of_era = from_era_zero.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// A count of bytes with a binary unit.
+pub fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "bytes" {
+                format!("{bytes} bytes")
+            } else {
+                format!("{value:.1} {unit}")
+            };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_bytes_stay_on_one_line() {
+        assert_eq!(name("grün".as_bytes()), "grün");
+        assert_eq!(name(b"a\nb\\\xff"), "a\\x0ab\\\\\\xff");
+    }
+
+    #[test]
+    fn times_before_1970_and_far_away_have_their_date() {
+        assert_eq!(time(0), "1970-01-01 00:00:00");
+        assert_eq!(time(-1), "1969-12-31 23:59:59");
+        assert_eq!(time(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(time(4_294_967_296), "2106-02-07 06:28:16");
+        assert_eq!(time(-2_208_988_800), "1900-01-01 00:00:00");
+    }
+
+    #[test]
+    fn sizes_have_the_unit_that_fits() {
+        assert_eq!(size(512), "512 bytes");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(3 << 40), "3.0 TiB");
+    }
+}
