@@ -77,27 +77,34 @@ impl<'a> Launch<'a> {
     }
 
     pub(super) fn sample(&self) -> Sample {
-        let mut sample = Sample {
-            launch_us: us(self.end_ns - self.start_ns),
-            ..Sample::default()
-        };
+        let (mut wakeups, mut wakeup_ns, mut preempted_ns) = (0, 0, 0);
         let mut threads = BTreeSet::new();
         for wait in self.report.waits.iter().filter(|wait| self.counts(wait)) {
             threads.insert(wait.pid);
             match wait.kind {
                 WaitKind::Wakeup => {
-                    sample.wakeups += 1;
-                    sample.wakeup_us += us(wait.length_ns());
+                    wakeups += 1;
+                    wakeup_ns += wait.length_ns();
                 }
-                WaitKind::Preempted => sample.preempted_us += us(wait.length_ns()),
+                WaitKind::Preempted => preempted_ns += wait.length_ns(),
             }
         }
-        sample.threads = threads.len() as u64;
-        sample.sched_latency_us = sample.wakeup_us + sample.preempted_us;
-        if self.in_kernel {
-            (sample.works, sample.queue_us) = self.kernel_queue();
+        let (works, queue_ns) = if self.in_kernel {
+            self.kernel_queue()
+        } else {
+            (0, 0)
+        };
+        Sample {
+            launch_us: us(self.end_ns - self.start_ns),
+            sched_latency_us: us(wakeup_ns + preempted_ns),
+            wakeup_us: us(wakeup_ns),
+            preempted_us: us(preempted_ns),
+            queue_us: us(queue_ns),
+            wakeups,
+            threads: threads.len() as u64,
+            works,
+            ..Sample::default()
         }
-        sample
     }
 
     fn counts(&self, wait: &Wait) -> bool {
@@ -113,16 +120,16 @@ impl<'a> Launch<'a> {
     }
 
     /// Work items that decompressed, and their total delay from queueing to start.
-    fn kernel_queue(&self) -> (u64, f64) {
+    fn kernel_queue(&self) -> (u64, u64) {
         let works = self.report.works.iter().filter(|work| {
             (self.start_ns..self.end_ns).contains(&work.start_ns)
                 && self.report.names.get(work.function).starts_with(DECOMPRESS)
         });
-        works.fold((0, 0.0), |(count, total), work| {
+        works.fold((0, 0), |(count, total), work| {
             let delay = work
                 .queued_ns
                 .map_or(0, |queued| work.start_ns.saturating_sub(queued));
-            (count + 1, total + us(delay))
+            (count + 1, total + delay)
         })
     }
 

@@ -1,0 +1,303 @@
+//! The launch experiment for real: root, tracefs and the kernel's EROFS are needed, and what lacks is
+//! said. No time is judged here, only that what was asked for was done, counted and undone.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use latency_lab::launch::{LaunchOptions, LaunchReport, run};
+use latency_lab::load::{Fio, LoadChoice};
+use latency_lab::{LabError, Progress, Silent};
+
+/// One experiment at a time: they look at the whole machine for what they left behind.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn image() -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images/lz4hc-16k.erofs");
+    assert!(
+        path.is_file(),
+        "the test image is missing: {}",
+        path.display()
+    );
+    path.canonicalize().unwrap()
+}
+
+fn skipped(why: &str) {
+    println!("skipped: {why}");
+}
+
+/// Root, and a recorder that starts.
+fn can_run() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        skipped("needs root");
+        return false;
+    }
+    match sched_trace::record::Recorder::start(&sched_trace::record::RecordOptions::default()) {
+        Ok(_) => true,
+        Err(error) => {
+            skipped(&error.to_string());
+            false
+        }
+    }
+}
+
+fn options(engines: &[&str], script: &str) -> LaunchOptions {
+    LaunchOptions {
+        image: image(),
+        erofast: "/no/such/erofast".into(),
+        engines: engines
+            .iter()
+            .map(|engine| engine.parse().unwrap())
+            .collect(),
+        engines_by_default: false,
+        command: ["sh", "-c", script, "{}"].map(OsString::from).to_vec(),
+        iterations: 2,
+        load: LoadChoice::None,
+        timeout: Duration::from_secs(60),
+        buffer_kib_per_cpu: 16 << 10,
+        // Tests share their machine with a build: judging strangers is not their matter.
+        foreign_limit: 1.0,
+        ..LaunchOptions::default()
+    }
+}
+
+fn nothing_is_left() {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains("erofast-lab-"), "{mounts}");
+    let loops = Command::new("losetup")
+        .arg("-a")
+        .output()
+        .map(|output| output.stdout)
+        .unwrap_or_default();
+    assert!(!String::from_utf8_lossy(&loops).contains("lz4hc-16k.erofs"));
+    let ours = format!("erofast-lab-{}-", std::process::id());
+    for place in ["/tmp", "/var/tmp"] {
+        let names = std::fs::read_dir(place)
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.file_name());
+        assert_eq!(
+            names
+                .filter(|name| name.to_string_lossy().starts_with(&ours))
+                .count(),
+            0
+        );
+    }
+    let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    assert_eq!(children, "", "children are left");
+}
+
+fn run_or_skip(options: &LaunchOptions) -> Option<LaunchReport> {
+    match run(options, &mut Silent) {
+        Err(error @ LabError::EngineMissing { .. }) => {
+            skipped(&error.to_string());
+            None
+        }
+        other => Some(other.unwrap()),
+    }
+}
+
+#[test]
+fn kernel_launches_are_counted_and_nothing_is_left() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    // find's own braces must not be taken for the mount point's.
+    let script = "cat $(find \"$0\" -type f) > /dev/null";
+    if !can_run() {
+        return;
+    }
+    let Some(report) = run_or_skip(&options(&["kernel-loop", "kernel"], script)) else {
+        return;
+    };
+    assert!(report.valid, "{:?}", report.not_valid_because);
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    for engine in json["engines"].as_array().unwrap() {
+        assert_eq!(engine["samples"].as_array().unwrap().len(), 2);
+        for field in [
+            "launch_us",
+            "sched_latency_us",
+            "wakeup_us",
+            "preempted_us",
+            "queue_us",
+            "wakeups",
+        ] {
+            assert!(engine["samples"][0][field].is_number(), "{field}");
+        }
+        for field in ["average", "median", "minimum", "maximum", "stddev"] {
+            assert!(
+                engine["sched_latency_us"][field].is_number()
+                    && engine["launch_us"][field].is_number()
+            );
+        }
+    }
+    let over_loop = &report.engines[0].samples[0];
+    assert!(
+        over_loop.works > 0 && over_loop.wakeups > 0,
+        "no decompression was seen: {over_loop:?}"
+    );
+    assert!(report.table().contains("standard deviation"));
+    nothing_is_left();
+}
+
+#[test]
+fn a_program_that_fails_is_quoted_and_nothing_is_left() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !can_run() {
+        return;
+    }
+    let error = match run(
+        &options(&["kernel-loop"], "echo the reason >&2; exit 7"),
+        &mut Silent,
+    ) {
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(&error.to_string()),
+        other => other.unwrap_err(),
+    };
+    assert_eq!(
+        error.to_string(),
+        "engine kernel-loop: sh: exit status 7: the reason"
+    );
+    nothing_is_left();
+}
+
+#[test]
+fn a_program_that_never_ends_is_ended() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !can_run() {
+        return;
+    }
+    let endless = LaunchOptions {
+        timeout: Duration::from_millis(200),
+        ..options(&["kernel-loop"], "sleep 1000")
+    };
+    let error = match run(&endless, &mut Silent) {
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(&error.to_string()),
+        other => other.unwrap_err(),
+    };
+    assert_eq!(
+        error.to_string(),
+        "engine kernel-loop: sh: not finished in time"
+    );
+    nothing_is_left();
+}
+
+#[test]
+fn a_daemon_that_is_killed_is_one_clear_line_and_nothing_is_left() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !can_run() {
+        return;
+    }
+    // The program ends the daemon of the mount it runs from, known by the mount point among its words.
+    let killer = "for p in /proc/[0-9]*; do \
+         if [ \"$(cat $p/comm)\" = erofsfuse ] && tr '\\0' '\\n' < $p/cmdline | grep -qx \"$0\"; then \
+         kill -9 ${p#/proc/}; while [ -e $p ] && ! grep -q ') Z' $p/stat; do :; done; fi; done 2>/dev/null; exit 0";
+    let error = match run(&options(&["erofsfuse"], killer), &mut Silent) {
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(&error.to_string()),
+        other => other.unwrap_err().to_string(),
+    };
+    assert!(
+        error.starts_with("engine erofsfuse: its process "),
+        "{error}"
+    );
+    assert!(error.contains("killed by signal 9"), "{error}");
+    nothing_is_left();
+}
+
+#[test]
+fn a_missing_engine_is_said_and_left_out_only_of_the_default_list() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !can_run() {
+        return;
+    }
+    let named = options(&["kernel-loop", "erofast:percpu"], "true");
+    let error = run(&named, &mut Silent).unwrap_err().to_string();
+    if error.starts_with("engine kernel-loop") {
+        return skipped(&error);
+    }
+    assert_eq!(
+        error,
+        "engine erofast:percpu: /no/such/erofast is not there"
+    );
+    let report = run(
+        &LaunchOptions {
+            engines_by_default: true,
+            ..named
+        },
+        &mut Silent,
+    )
+    .unwrap();
+    assert_eq!(
+        report.left_out,
+        ["engine erofast:percpu: /no/such/erofast is not there"]
+    );
+    assert_eq!(report.engines.len(), 1);
+    nothing_is_left();
+}
+
+/// Stops the run as Ctrl-C does once launches are being measured.
+struct CtrlC;
+
+impl Progress for CtrlC {
+    fn step(&mut self, done: u64, note: &str) {
+        if done == 3 && note == "kernel-loop" {
+            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGINT);
+        }
+    }
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_gathered_and_leaves_nothing() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !can_run() {
+        return;
+    }
+    let long = LaunchOptions {
+        iterations: 1000,
+        ..options(&["kernel-loop"], "true")
+    };
+    let report = match run(&long, &mut CtrlC) {
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(&error.to_string()),
+        other => other.unwrap(),
+    };
+    assert!(report.interrupted && !report.valid);
+    assert_eq!(report.engines[0].samples.len(), 2);
+    nothing_is_left();
+}
+
+#[test]
+fn the_load_burns_and_is_gone_afterwards() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !can_run() {
+        return;
+    }
+    if let Some(missing) = Fio::missing() {
+        return skipped(&missing.to_string());
+    }
+    let loaded = LaunchOptions {
+        load: LoadChoice::Fio,
+        ..options(&["kernel-loop"], "true")
+    };
+    match run_or_skip(&loaded) {
+        Some(report) => assert!(
+            report
+                .load_seen
+                .is_some_and(|load| load.load_cpu_share > 0.0)
+        ),
+        None => return,
+    }
+    nothing_is_left();
+}
