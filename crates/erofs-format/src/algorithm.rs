@@ -16,8 +16,12 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All of them, by number.
-    pub const ALL: [Algorithm; 4] =
-        [Algorithm::Lz4, Algorithm::Lzma, Algorithm::Deflate, Algorithm::Zstd];
+    pub const ALL: [Algorithm; 4] = [
+        Algorithm::Lz4,
+        Algorithm::Lzma,
+        Algorithm::Deflate,
+        Algorithm::Zstd,
+    ];
 
     /// The algorithm with that number, if the format has one.
     pub fn from_number(number: u8) -> Option<Algorithm> {

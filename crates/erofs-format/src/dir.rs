@@ -1,8 +1,19 @@
 //! Directories, read from their decoded content.
+//!
+//! A directory is a run of blocks, each with its entries in front (12 bytes each) and their names
+//! behind, in the order of the entries. The offset of the first name tells how many entries there
+//! are; a name ends where the next one begins, the last one with the block or at a NUL. Entries are
+//! sorted by name, over blocks too, so that a look-up needs few blocks. Facts: `erofs_dirent` of
+//! fs/erofs/erofs_fs.h, fs/erofs/namei.c and fs/erofs/dir.c.
 
-use std::ops::ControlFlow;
+mod block;
+mod list;
+mod lookup;
 
-use crate::{Error, Nid, ReadAt, Result};
+pub use list::{Item, read};
+pub use lookup::lookup;
+
+use crate::Nid;
 
 /// One entry of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,42 +24,8 @@ pub struct Dirent<'a> {
     pub nid: Nid,
     /// Type as in the entry (see [`crate::FileType`]); a hint, the inode decides. 0 is unknown.
     pub file_type: u8,
-    /// Where to go on behind this entry: an opaque cookie for [`read`], larger with every entry.
+    /// Where to go on behind this entry: an opaque cookie for [`read`], larger with every entry and
+    /// never larger than the directory's size, so that a larger one can stand for a `.` that is
+    /// supplied at the end.
     pub next: u64,
-}
-
-/// What [`read`] came across.
-#[derive(Debug)]
-pub enum Item<'a> {
-    /// An entry.
-    Entry(Dirent<'a>),
-    /// An entry or a whole block that is broken; the listing goes on behind it.
-    Broken {
-        /// What is wrong.
-        error: Error,
-        /// Cookie behind it.
-        next: u64,
-    },
-}
-
-/// Looks `name` up: `Some((nid, file_type))`, or `None` if there is no such entry.
-///
-/// `content` is the decoded content of the directory, exactly as long as its size.
-pub fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Nid, u8)>> {
-    let _ = (content, block_size, name);
-    todo!()
-}
-
-/// Calls `each` for what is in the directory from the cookie `position` (0: the beginning) on, in
-/// order, until it breaks or the directory ends.
-///
-/// `.` is not among the entries if [`crate::Inode::dot_omitted`]. An error is one of reading a block.
-pub fn read(
-    content: &dyn ReadAt,
-    block_size: u32,
-    position: u64,
-    each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
-) -> Result<()> {
-    let _ = (content, block_size, position, each);
-    todo!()
 }

@@ -34,6 +34,14 @@ pub enum Error {
         /// A description of each missing one: its slot, tag and size.
         missing: Vec<String>,
     },
+    /// More devices were given than the image has.
+    #[error("the image has {needed} extra device(s), {given} were given")]
+    TooManyDevices {
+        /// Extra devices of the image.
+        needed: usize,
+        /// Extra devices that were given.
+        given: usize,
+    },
     /// The image contradicts itself or points out of itself.
     #[error("corrupted: {what}")]
     Corrupted {
@@ -59,7 +67,7 @@ pub enum Error {
 pub enum ErrorClass {
     /// Not EROFS (EINVAL).
     NotErofs,
-    /// An unknown feature or a missing device (EOPNOTSUPP).
+    /// An unknown feature, or devices that do not fit (EOPNOTSUPP).
     Unsupported,
     /// EUCLEAN, which is what the kernel calls EFSCORRUPTED.
     Corrupted,
@@ -72,14 +80,18 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Error::NotErofs { .. } => ErrorClass::NotErofs,
-            Error::Unsupported { .. } | Error::MissingDevices { .. } => ErrorClass::Unsupported,
+            Error::Unsupported { .. }
+            | Error::MissingDevices { .. }
+            | Error::TooManyDevices { .. } => ErrorClass::Unsupported,
             Error::Corrupted { .. } => ErrorClass::Corrupted,
             Error::Io { .. } => ErrorClass::Io,
         }
     }
 
     pub(crate) fn unsupported(feature: impl Into<Cow<'static, str>>) -> Error {
-        Error::Unsupported { feature: feature.into() }
+        Error::Unsupported {
+            feature: feature.into(),
+        }
     }
 
     pub(crate) fn corrupted(what: impl Into<Cow<'static, str>>) -> Error {

@@ -87,16 +87,46 @@ pub enum Coding {
     Compressed(Algorithm),
     /// Uncompressed, first byte first.
     Shifted,
-    /// Uncompressed and rotated within each block: byte `k` of the extent is at
-    /// `(logical + k) mod block size` of the stored bytes, and wraps around there. See
-    /// [`interlaced_offset`].
+    /// Uncompressed and rotated, so that most bytes keep their place within a block: byte `k` of
+    /// the extent is at [`interlaced_offset`] of the stored bytes, which are whole blocks.
     Interlaced,
 }
 
-/// Where byte `k` of an interlaced extent is inside of its stored bytes.
+/// Where byte `k` of an interlaced extent is inside of its `length` stored bytes.
 ///
-/// Not rotated are files with `h_advise` bit 4 unset. A rotated pcluster holds at most as many bytes
-/// as it has stored; what would lie behind its end wraps to its beginning.
+/// The extent's bytes up to the next block boundary of the FILE stand at the end of the last stored
+/// block, all others follow from the beginning of the stored bytes
+/// (`z_erofs_transform_plain` of fs/erofs/decompressor.c).
 pub fn interlaced_offset(logical: u64, k: u64, block_size: u64, length: u64) -> u64 {
-    ((logical & (block_size - 1)) + k) % length
+    let head = block_size - logical % block_size;
+    if k < head {
+        length - head + k
+    } else {
+        k - head
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interlaced_bytes_keep_their_place_within_one_block() {
+        let at = |k| interlaced_offset(3 * 4096 + 100, k, 4096, 4096);
+        assert_eq!(
+            [at(0), at(1), at(3995), at(3996), at(4095)],
+            [100, 101, 4095, 0, 99]
+        );
+    }
+
+    #[test]
+    fn an_interlaced_extent_at_a_block_boundary_is_not_rotated() {
+        assert_eq!(interlaced_offset(8192, 77, 4096, 4096), 77);
+    }
+
+    #[test]
+    fn of_several_blocks_the_last_one_has_the_beginning() {
+        let at = |k| interlaced_offset(100, k, 512, 1024);
+        assert_eq!([at(0), at(411), at(412), at(1023)], [612, 1023, 0, 611]);
+    }
 }

@@ -2,19 +2,43 @@
 
 use std::sync::Arc;
 
-use crate::{Extent, Inode, Nid, ReadAt, Result, Superblock, Xattr};
+use crate::devices::{DeviceSlot, Devices};
+use crate::meta::Meta;
+use crate::xattr::LongPrefix;
+use crate::{
+    Error, Extent, FileType, Inode, NID_IN_METABOX, Nid, ReadAt, Result, Superblock, Xattr,
+};
 
 /// An opened image. Cloning is cheap: everything large is shared.
 ///
 /// An engine opens it in this order: [`Image::open`]; readers for [`Image::metabox_nid`] and
 /// [`Image::packed_nid`] made with clones of the image, given by [`Image::set_metabox`] and
 /// [`Image::set_packed`]; then [`Image::load_xattr_prefixes`] and [`Image::check_root`].
+///
+/// The metabox comes first: the packed inode may live in it. Mapping the metabox inode gives
+/// fragments only if the packed inode does not live in the metabox, and mapping the packed inode
+/// never gives fragments, so readers of the two cannot wait for each other in a circle.
 #[derive(Clone, Debug)]
 pub struct Image {
     superblock: Arc<Superblock>,
-    devices: Arc<[Arc<dyn ReadAt>]>,
-    metabox: Option<Arc<dyn ReadAt>>,
-    packed: Option<Arc<dyn ReadAt>>,
+    devices: Arc<Devices>,
+    metabox: Option<Holder>,
+    packed: Option<Holder>,
+    prefixes: Arc<[LongPrefix]>,
+}
+
+/// The decoded content of a special inode.
+#[derive(Clone, Debug)]
+struct Holder {
+    reader: Arc<dyn ReadAt>,
+    size: u64,
+}
+
+impl Holder {
+    fn new(reader: Arc<dyn ReadAt>) -> Holder {
+        let size = reader.size();
+        Holder { reader, size }
+    }
 }
 
 impl Image {
@@ -25,13 +49,38 @@ impl Image {
     /// the primary alone, an image of several devices is accepted if that one device holds all of
     /// them at their unified addresses.
     pub fn open(devices: Vec<Arc<dyn ReadAt>>) -> Result<Image> {
-        let _ = devices;
-        todo!()
+        let Some(primary) = devices.first() else {
+            return Err(Error::NotErofs {
+                reason: "no device was given".into(),
+            });
+        };
+        let meta = Meta {
+            reader: primary.as_ref(),
+            size: primary.size(),
+            name: "primary device",
+            metabox: false,
+        };
+        let superblock = Superblock::read(&meta)?;
+        let devices = Devices::new(devices, &superblock)?;
+        let image = Image {
+            superblock: Arc::new(superblock),
+            devices: Arc::new(devices),
+            metabox: None,
+            packed: None,
+            prefixes: Arc::default(),
+        };
+        image.check_special_inodes()?;
+        Ok(image)
     }
 
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// The extra devices that the image names, in the order of the device table.
+    pub fn device_slots(&self) -> &[DeviceSlot] {
+        &self.devices.slots
     }
 
     /// Nid of the metabox inode, which the engine must supply a reader for.
@@ -46,61 +95,143 @@ impl Image {
 
     /// Gives the decoded content of the metabox inode.
     pub fn set_metabox(&mut self, reader: Arc<dyn ReadAt>) {
-        self.metabox = Some(reader);
+        self.metabox = Some(Holder::new(reader));
     }
 
     /// Gives the decoded content of the packed inode: long xattr prefixes may live in it, and its
     /// size bounds fragments.
     pub fn set_packed(&mut self, reader: Arc<dyn ReadAt>) {
-        self.packed = Some(reader);
+        self.packed = Some(Holder::new(reader));
     }
 
     /// Loads the long xattr name prefixes, wherever they live. To be called once, when metabox and
     /// packed inode are set.
     pub fn load_xattr_prefixes(&mut self) -> Result<()> {
-        todo!()
+        self.prefixes = crate::xattr::read_prefixes(self)?.into();
+        Ok(())
     }
 
     /// Checks that the root is a directory: done by [`Image::open`] unless the root lives in the
     /// metabox, so an engine calls it once more after [`Image::set_metabox`].
     pub fn check_root(&self) -> Result<()> {
-        todo!()
+        let nid = self.superblock.root_nid;
+        let root = self.inode(nid)?;
+        if root.file_type() == FileType::Directory {
+            return Ok(());
+        }
+        Err(Error::corrupted(format!(
+            "the root, nid {nid:#x}, is a {:?}",
+            root.file_type()
+        )))
+    }
+
+    fn check_special_inodes(&self) -> Result<()> {
+        if let Some(nid) = self.metabox_nid() {
+            self.check_special(nid, "metabox")?;
+        }
+        if let Some(nid) = self.packed_nid().filter(|nid| nid & NID_IN_METABOX == 0) {
+            self.check_special(nid, "packed inode")?;
+        }
+        if self.superblock.root_nid & NID_IN_METABOX == 0 {
+            self.check_root()?;
+        }
+        Ok(())
+    }
+
+    fn check_special(&self, nid: Nid, name: &str) -> Result<()> {
+        let file_type = self.inode(nid)?.file_type();
+        if file_type == FileType::Regular {
+            return Ok(());
+        }
+        Err(Error::corrupted(format!(
+            "the {name}, nid {nid:#x}, is a {file_type:?}"
+        )))
     }
 
     /// Reads and checks an inode.
     pub fn inode(&self, nid: Nid) -> Result<Inode> {
-        let _ = nid;
-        todo!()
+        let in_metabox = nid & NID_IN_METABOX != 0;
+        let base = match in_metabox {
+            true => 0,
+            false => self.block_address(self.superblock.meta_block.into())?,
+        };
+        Inode::read(&self.meta(in_metabox)?, base, nid, &self.superblock)
     }
 
     /// The extent that contains byte `offset` of the inode; `offset` must be below its size. Small
     /// reads only, no allocation that depends on the image, every walk bounded.
+    ///
+    /// Plain and hole extents end where the device ends, so that what exists can be read of a file
+    /// that claims more than there is; mapping the rest is an error.
     pub fn map(&self, inode: &Inode, offset: u64) -> Result<Extent> {
-        let _ = (inode, offset);
-        todo!()
+        crate::map::map(self, inode, offset)
     }
 
     /// All xattrs of an inode, names whole. Attributes of unknown namespaces are left out.
     pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>> {
-        let _ = inode;
-        todo!()
+        crate::xattr::list(self, inode)
     }
 
     /// One xattr by its whole name.
     pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let _ = (inode, name);
-        todo!()
+        crate::xattr::get(self, inode, name)
     }
 
     /// A device: 0 is the primary one.
     pub fn device(&self, index: u16) -> Result<&Arc<dyn ReadAt>> {
-        let _ = index;
-        todo!()
+        self.devices.get(index)
     }
 
     /// Fills `buf` from metadata: bytes of the primary device, or of the decoded metabox.
     pub fn read_meta(&self, metabox: bool, buf: &mut [u8], offset: u64) -> Result<()> {
-        let _ = (metabox, buf, offset);
-        todo!()
+        self.meta(metabox)?.read(buf, offset)
+    }
+
+    pub(crate) fn meta(&self, metabox: bool) -> Result<Meta<'_>> {
+        if !metabox {
+            return Ok(self.devices.primary());
+        }
+        match &self.metabox {
+            Some(Holder { reader, size }) => Ok(Meta {
+                reader,
+                size: *size,
+                name: "metabox",
+                metabox: true,
+            }),
+            None if self.metabox_nid().is_some() => Err(Error::corrupted(
+                "metadata in the metabox is needed to read the metabox",
+            )),
+            None => Err(Error::corrupted(
+                "metadata in the metabox of an image without one",
+            )),
+        }
+    }
+
+    /// The metadata that holds the inode: what its map and its inline data are read from.
+    pub(crate) fn meta_of(&self, inode: &Inode) -> Result<Meta<'_>> {
+        self.meta(inode.in_metabox())
+    }
+
+    pub(crate) fn packed(&self) -> Option<(&dyn ReadAt, u64)> {
+        self.packed
+            .as_ref()
+            .map(|holder| (holder.reader.as_ref(), holder.size))
+    }
+
+    pub(crate) fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    pub(crate) fn prefixes(&self) -> &[LongPrefix] {
+        &self.prefixes
+    }
+
+    /// Byte address of a block.
+    pub(crate) fn block_address(&self, block: u64) -> Result<u64> {
+        block
+            .checked_mul(self.superblock.block_size.into())
+            .ok_or_else(|| {
+                Error::corrupted(format!("block address {block:#x} is no address at all"))
+            })
     }
 }

@@ -1,6 +1,11 @@
 //! Inodes.
 
-use crate::Nid;
+use std::sync::{Arc, OnceLock};
+
+use crate::map::ZMap;
+use crate::meta::{Meta, structure};
+use crate::raw::{RawInodeCompact, RawInodeExtended};
+use crate::{Error, NID_IN_METABOX, Nid, Result, Superblock};
 
 /// A decoded and checked inode.
 #[derive(Clone, Debug)]
@@ -13,7 +18,7 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Size in bytes; not backed by anything until mapped.
+    /// Size in bytes, at most `i64::MAX`; not backed by anything until mapped.
     pub size: u64,
     /// Hard links.
     pub nlink: u32,
@@ -25,15 +30,23 @@ pub struct Inode {
     pub rdev: DeviceNumber,
     /// Serial number for 32-bit stat, as on disk: for display only.
     pub ino: u32,
-    /// Blocks of storage, as `st_blocks`: in units of 512 bytes.
+    /// Storage, as `st_blocks`: in units of 512 bytes.
     pub blocks: u64,
     /// On-disk inode of 64 bytes (else 32).
     pub extended: bool,
-    /// A directory without a `.` entry (48-bit images); the reader of directories supplies it.
+    /// A directory without a `.` entry (48-bit images); whoever lists the directory supplies it.
     pub dot_omitted: bool,
     /// `i_xattr_icount`: 0 for no xattrs at all.
     pub xattr_icount: u16,
     layout: DataLayout,
+    /// Byte offset of the inode in what holds it: the primary device or the metabox.
+    pub(crate) position: u64,
+    /// `i_u`, for the layouts that read it.
+    pub(crate) union_bits: u32,
+    /// First block of a flat inode; none: no block at all, the data is a hole.
+    pub(crate) start_block: Option<u64>,
+    /// Where compressed data is, read from the map header at the first mapping.
+    pub(crate) zmap: Arc<OnceLock<ZMap>>,
 }
 
 /// How the data of an inode is laid out.
@@ -71,6 +84,22 @@ pub enum FileType {
     Symlink = 7,
 }
 
+impl FileType {
+    /// The type that the upper bits of a mode say.
+    pub fn from_mode(mode: u16) -> Option<FileType> {
+        Some(match mode >> 12 {
+            0o10 => FileType::Regular,
+            0o04 => FileType::Directory,
+            0o02 => FileType::CharDevice,
+            0o06 => FileType::BlockDevice,
+            0o01 => FileType::Fifo,
+            0o14 => FileType::Socket,
+            0o12 => FileType::Symlink,
+            _ => return None,
+        })
+    }
+}
+
 /// A device number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DeviceNumber {
@@ -80,10 +109,74 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
+impl DeviceNumber {
+    /// Takes apart the 32-bit form of Linux: minor bits 0-7, 12 bits of major, the rest of minor.
+    fn decode(bits: u32) -> DeviceNumber {
+        DeviceNumber {
+            major: (bits >> 8) & 0xfff,
+            minor: (bits & 0xff) | ((bits >> 12) & 0xf_ff00),
+        }
+    }
+}
+
+/// Bytes of an inode slot, which nids count in.
+const SLOT: u64 = 32;
+/// `i_format`: extended inode.
+const EXTENDED: u16 = 1;
+/// `i_format`: nlink of a compact inode is 1 and `i_nb` means something else; for directories:
+/// `.` is left out.
+const NLINK_1_OR_DOT_OMITTED: u16 = 1 << 4;
+/// `i_format`: all bits that have a meaning.
+const KNOWN_FORMAT: u16 = (1 << 5) - 1;
+/// The longest target that readlink can give back: a page with its final NUL.
+const MAX_SYMLINK: u64 = 4095;
+
+/// What both on-disk forms have, brought together.
+struct Fields {
+    format: u16,
+    xattr_icount: u16,
+    mode: u16,
+    /// High bits of a block address; absent where `i_nb` is the link count.
+    high: Option<u16>,
+    size: u64,
+    union_bits: u32,
+    ino: u32,
+    uid: u32,
+    gid: u32,
+    mtime: i64,
+    mtime_nsec: u32,
+    nlink: u32,
+}
+
 impl Inode {
+    /// Reads the inode `nid` out of `meta`, where nid 0 is at byte `base`.
+    pub(crate) fn read(
+        meta: &Meta<'_>,
+        base: u64,
+        nid: Nid,
+        superblock: &Superblock,
+    ) -> Result<Inode> {
+        let position = position(base, nid, meta)?;
+        let mut bytes = [0; size_of::<RawInodeExtended>()];
+        let there = (meta.size - position).min(bytes.len() as u64) as usize;
+        meta.read(&mut bytes[..there], position)?;
+        let format = u16::from_le_bytes([bytes[0], bytes[1]]);
+        let fields = match format & EXTENDED != 0 {
+            true => {
+                meta.check(position, bytes.len() as u64)?;
+                extended(&structure(&bytes))
+            }
+            false => compact(&structure(&bytes[..SLOT as usize]), superblock),
+        };
+        build(nid, position, fields, superblock)
+    }
+
     /// Its type.
     pub fn file_type(&self) -> FileType {
-        todo!()
+        match FileType::from_mode(self.mode) {
+            Some(file_type) => file_type,
+            None => unreachable!("mode {:o} was checked when the inode was read", self.mode),
+        }
     }
 
     /// How its data is laid out.
@@ -93,11 +186,213 @@ impl Inode {
 
     /// Its data is compressed (or a fragment).
     pub fn is_compressed(&self) -> bool {
-        matches!(self.layout, DataLayout::CompressedFull | DataLayout::CompressedCompact)
+        matches!(
+            self.layout,
+            DataLayout::CompressedFull | DataLayout::CompressedCompact
+        )
     }
 
     /// The inode lives inside of the metabox.
     pub fn in_metabox(&self) -> bool {
-        self.nid & crate::NID_IN_METABOX != 0
+        self.nid & NID_IN_METABOX != 0
+    }
+
+    /// Bytes of the inline xattrs behind the inode: a header of 12 bytes and 4 for each further count.
+    pub(crate) fn xattr_size(&self) -> u64 {
+        match self.xattr_icount {
+            0 => 0,
+            count => 12 + 4 * (u64::from(count) - 1),
+        }
+    }
+
+    /// Where the inline xattrs start.
+    pub(crate) fn xattr_position(&self) -> u64 {
+        self.position + if self.extended { 2 * SLOT } else { SLOT }
+    }
+
+    /// Where what follows inode and xattrs starts: inline data, chunk table or map header.
+    pub(crate) fn body(&self) -> u64 {
+        self.xattr_position() + self.xattr_size()
+    }
+}
+
+fn position(base: u64, nid: Nid, meta: &Meta<'_>) -> Result<u64> {
+    (nid & !NID_IN_METABOX)
+        .checked_mul(SLOT)
+        .and_then(|offset| offset.checked_add(base))
+        .filter(|position| meta.check(*position, SLOT).is_ok())
+        .ok_or_else(|| {
+            Error::corrupted(format!(
+                "nid {nid:#x} is beyond the end of the {} ({} bytes)",
+                meta.name, meta.size
+            ))
+        })
+}
+
+fn extended(raw: &RawInodeExtended) -> Fields {
+    Fields {
+        format: raw.format.get(),
+        xattr_icount: raw.xattr_icount.get(),
+        mode: raw.mode.get(),
+        high: Some(raw.nb.get()),
+        size: raw.size.get(),
+        union_bits: raw.u.get(),
+        ino: raw.ino.get(),
+        uid: raw.uid.get(),
+        gid: raw.gid.get(),
+        mtime: raw.mtime.get().cast_signed(),
+        mtime_nsec: raw.mtime_nsec.get(),
+        nlink: raw.nlink.get(),
+    }
+}
+
+fn compact(raw: &RawInodeCompact, superblock: &Superblock) -> Fields {
+    let directory = FileType::from_mode(raw.mode.get()) == Some(FileType::Directory);
+    let one_link = !directory && raw.format.get() & NLINK_1_OR_DOT_OMITTED != 0;
+    let nb = raw.nb.get();
+    Fields {
+        format: raw.format.get(),
+        xattr_icount: raw.xattr_icount.get(),
+        mode: raw.mode.get(),
+        high: one_link.then_some(nb),
+        size: raw.size.get().into(),
+        union_bits: raw.u.get(),
+        ino: raw.ino.get(),
+        uid: raw.uid.get().into(),
+        gid: raw.gid.get().into(),
+        // Seconds count from the epoch; older images have 0 there and mean the epoch itself.
+        mtime: superblock.epoch.wrapping_add(raw.mtime.get().into()),
+        mtime_nsec: superblock.fixed_nsec,
+        nlink: if one_link { 1 } else { nb.into() },
+    }
+}
+
+fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
+    if format & !KNOWN_FORMAT != 0 {
+        return Err(Error::unsupported(format!(
+            "i_format {format:#x} of nid {nid:#x}"
+        )));
+    }
+    Ok(match (format >> 1) & 7 {
+        0 => DataLayout::FlatPlain,
+        1 => DataLayout::CompressedFull,
+        2 => DataLayout::FlatInline,
+        3 => DataLayout::CompressedCompact,
+        4 => DataLayout::ChunkBased,
+        other => {
+            return Err(Error::unsupported(format!(
+                "data layout {other} of nid {nid:#x}"
+            )));
+        }
+    })
+}
+
+fn build(nid: Nid, position: u64, fields: Fields, superblock: &Superblock) -> Result<Inode> {
+    let layout = layout(fields.format, nid)?;
+    let Some(file_type) = FileType::from_mode(fields.mode) else {
+        return Err(Error::corrupted(format!(
+            "mode {:#o} of nid {nid:#x}",
+            fields.mode
+        )));
+    };
+    check_size(nid, file_type, fields.size)?;
+    let device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
+    let compressed = matches!(
+        layout,
+        DataLayout::CompressedFull | DataLayout::CompressedCompact
+    );
+    if layout == DataLayout::ChunkBased && has_data(file_type) {
+        crate::map::check_chunk_format(nid, fields.union_bits)?;
+    }
+    Ok(Inode {
+        nid,
+        mode: fields.mode,
+        uid: fields.uid,
+        gid: fields.gid,
+        size: fields.size,
+        nlink: fields.nlink,
+        mtime: fields.mtime,
+        mtime_nsec: fields.mtime_nsec,
+        rdev: if device {
+            DeviceNumber::decode(fields.union_bits)
+        } else {
+            DeviceNumber::default()
+        },
+        ino: fields.ino,
+        blocks: sectors(&fields, compressed, superblock),
+        extended: fields.format & EXTENDED != 0,
+        dot_omitted: file_type == FileType::Directory
+            && fields.format & NLINK_1_OR_DOT_OMITTED != 0,
+        xattr_icount: fields.xattr_icount,
+        layout,
+        position,
+        union_bits: fields.union_bits,
+        start_block: start_block(&fields),
+        zmap: Arc::default(),
+    })
+}
+
+/// Does content belong to files of that type?
+pub(crate) fn has_data(file_type: FileType) -> bool {
+    matches!(
+        file_type,
+        FileType::Regular | FileType::Directory | FileType::Symlink
+    )
+}
+
+fn check_size(nid: Nid, file_type: FileType, size: u64) -> Result<()> {
+    let limit = if file_type == FileType::Symlink {
+        MAX_SYMLINK
+    } else {
+        i64::MAX as u64
+    };
+    if size > limit {
+        return Err(Error::corrupted(format!(
+            "{file_type:?} nid {nid:#x} of {size} bytes, {limit} are possible"
+        )));
+    }
+    Ok(())
+}
+
+/// Compressed inodes count their blocks, for the others the size tells.
+fn sectors(fields: &Fields, compressed: bool, superblock: &Superblock) -> u64 {
+    let blocks = match compressed {
+        true => u64::from(fields.union_bits) | u64::from(fields.high.unwrap_or(0)) << 32,
+        false => fields.size.div_ceil(u64::from(superblock.block_size)),
+    };
+    blocks << (superblock.block_bits - 9)
+}
+
+/// All ones, in as many bits as the address has, mean no block.
+fn start_block(fields: &Fields) -> Option<u64> {
+    let (high, mask) = match fields.high {
+        Some(high) => (u64::from(high) << 32, (1 << 48) - 1),
+        None => (0, u64::from(u32::MAX)),
+    };
+    let block = u64::from(fields.union_bits) | high;
+    (block != mask).then_some(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_have_12_bits_of_major_and_20_of_minor() {
+        let decode = |bits| {
+            let number = DeviceNumber::decode(bits);
+            (number.major, number.minor)
+        };
+        assert_eq!(decode(0x0103), (1, 3));
+        assert_eq!(decode(0xffff_ffff), (0xfff, 0xf_ffff));
+        assert_eq!(decode(0x1000_0800), (8, 0x1_0000));
+    }
+
+    #[test]
+    fn modes_without_a_known_type_have_none() {
+        assert_eq!(FileType::from_mode(0o100644), Some(FileType::Regular));
+        assert_eq!(FileType::from_mode(0o120777), Some(FileType::Symlink));
+        assert_eq!(FileType::from_mode(0o644), None);
+        assert_eq!(FileType::from_mode(0o170000), None);
     }
 }

@@ -23,22 +23,30 @@
 #![forbid(unsafe_code)]
 
 mod algorithm;
+mod checksum;
+mod compression;
+mod devices;
 pub mod dir;
 mod error;
 mod extent;
 mod image;
 mod inode;
+mod map;
+mod meta;
+mod raw;
 mod read_at;
 mod superblock;
 mod xattr;
 
 pub use algorithm::Algorithm;
+pub use compression::{CompressionConfigs, DeflateConfig, Lz4Config, LzmaConfig, ZstdConfig};
+pub use devices::DeviceSlot;
 pub use error::{Error, ErrorClass, Result};
 pub use extent::{Coding, Extent, ExtentKind, Location, Pcluster, interlaced_offset};
 pub use image::Image;
 pub use inode::{DataLayout, DeviceNumber, FileType, Inode};
 pub use read_at::{ReadAt, Window};
-pub use superblock::{CompressionConfigs, DeflateConfig, Lz4Config, LzmaConfig, Superblock, ZstdConfig};
+pub use superblock::Superblock;
 pub use xattr::Xattr;
 
 /// Number of an inode: its position in 32-byte slots from the start of the metadata area. Bit 63

@@ -77,7 +77,11 @@ impl Window {
     /// The bytes of `inner` from `offset` to its end (nothing, if `offset` is beyond it).
     pub fn new(inner: Arc<dyn ReadAt>, offset: u64) -> Window {
         let size = inner.size().saturating_sub(offset);
-        Window { inner, offset, size }
+        Window {
+            inner,
+            offset,
+            size,
+        }
     }
 }
 

@@ -1,6 +1,10 @@
 //! The superblock.
 
-use crate::{Algorithm, Nid};
+use crate::checksum::crc32c;
+use crate::compression::{self, CompressionConfigs};
+use crate::meta::Meta;
+use crate::raw::{MAGIC, RawSuperblock, SUPER_OFFSET, compat, incompat};
+use crate::{Algorithm, Error, NID_IN_METABOX, Nid, Result};
 
 /// The superblock, checked. Addresses and counts are as on disk, 48-bit parts joined.
 #[derive(Clone, Debug)]
@@ -55,64 +59,272 @@ pub struct Superblock {
     pub compression: CompressionConfigs,
 }
 
-/// The algorithms of an image and their settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CompressionConfigs {
-    /// Bitmap of [`Algorithm::bit`].
-    pub available: u16,
-    /// LZ4.
-    pub lz4: Option<Lz4Config>,
-    /// MicroLZMA.
-    pub lzma: Option<LzmaConfig>,
-    /// DEFLATE.
-    pub deflate: Option<DeflateConfig>,
-    /// Zstandard.
-    pub zstd: Option<ZstdConfig>,
-}
+/// Smallest and largest block size that the format can express sensibly: the kernel's lower bound,
+/// and 64 KiB (its upper bound is the page size of the machine, which means nothing here).
+const BLOCK_BITS: std::ops::RangeInclusive<u8> = 9..=16;
 
-/// Settings of LZ4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lz4Config {
-    /// Largest distance of a match, in bytes: 65535 if the image does not say.
-    pub max_distance: u16,
-    /// Blocks of the largest pcluster.
-    pub max_pcluster_blocks: u16,
-}
-
-/// Settings of MicroLZMA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LzmaConfig {
-    /// Bytes of the dictionary, 4 KiB to 8 MiB.
-    pub dict_size: u32,
-}
-
-/// Settings of DEFLATE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeflateConfig {
-    /// Binary logarithm of the window, 8 to 15.
-    pub window_bits: u8,
-}
-
-/// Settings of Zstandard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZstdConfig {
-    /// Binary logarithm of the largest window, 10 to 20.
-    pub window_log: u8,
-}
+/// The kernel reads the superblock out of one 4 KiB page: what does not fit there is no superblock.
+const MAX_SUPERBLOCK: u32 = 4096 - SUPER_OFFSET as u32;
 
 impl Superblock {
+    /// Reads and checks the superblock at byte 1024 and the configurations behind it.
+    pub(crate) fn read(meta: &Meta<'_>) -> Result<Superblock> {
+        let raw = read_raw(meta)?;
+        check_shape(&raw)?;
+        verify_checksum(meta, &raw)?;
+        check_features(&raw)?;
+        let mut superblock = parse(&raw)?;
+        superblock.compression = compression::read(
+            meta,
+            superblock.has(incompat::COMPR_CFGS),
+            raw.algorithms_or_lz4_distance.get(),
+            SUPER_OFFSET + u64::from(superblock.size),
+            superblock.block_size,
+        )?;
+        Ok(superblock)
+    }
+
+    pub(crate) fn has(&self, incompat: u32) -> bool {
+        self.feature_incompat & incompat != 0
+    }
+
+    pub(crate) fn has_compat(&self, compat: u32) -> bool {
+        self.feature_compat & compat != 0
+    }
+
     /// The algorithms that pclusters of the image may use.
     pub fn algorithms(&self) -> impl Iterator<Item = Algorithm> + '_ {
-        Algorithm::ALL.into_iter().filter(|a| self.compression.available & a.bit() != 0)
+        Algorithm::ALL
+            .into_iter()
+            .filter(|a| self.compression.available & a.bit() != 0)
     }
 
     /// Compressed bytes stand at the END of their pcluster, zeros in front (`ZERO_PADDING`).
     pub fn zero_padding(&self) -> bool {
-        self.feature_incompat & 1 != 0
+        self.has(incompat::ZERO_PADDING)
     }
 
     /// Names of the features in use, known ones by name, others by number.
     pub fn feature_names(&self) -> Vec<String> {
-        todo!()
+        let mut names = bit_names(self.feature_compat, &compat::NAMES, "compat");
+        names.extend(bit_names(
+            self.feature_incompat,
+            &incompat::NAMES,
+            "incompat",
+        ));
+        names
+    }
+}
+
+fn bit_names(bits: u32, known: &[&str], kind: &str) -> Vec<String> {
+    (0..32)
+        .filter(|bit| bits & (1 << bit) != 0)
+        .map(|bit| match known.get(bit as usize) {
+            Some(name) => (*name).to_owned(),
+            None => format!("{kind}-bit-{bit}"),
+        })
+        .collect()
+}
+
+/// The first 128 bytes must be there; the extension slots only if the superblock says so.
+fn read_raw(meta: &Meta<'_>) -> Result<RawSuperblock> {
+    let mut bytes = [0; size_of::<RawSuperblock>()];
+    let base = 128;
+    if meta.size < SUPER_OFFSET + base as u64 {
+        let size = meta.size;
+        let reason = format!("{size} bytes are too few for a superblock at byte 1024").into();
+        return Err(Error::NotErofs { reason });
+    }
+    meta.read(&mut bytes[..base], SUPER_OFFSET)?;
+    let raw: RawSuperblock = crate::meta::structure(&bytes);
+    if raw.magic.get() != MAGIC {
+        let magic = raw.magic.get();
+        let reason = format!("magic {magic:#010x} at byte 1024 instead of {MAGIC:#010x}").into();
+        return Err(Error::NotErofs { reason });
+    }
+    if raw.sb_extslots == 0 {
+        return Ok(raw);
+    }
+    meta.read(&mut bytes[base..], SUPER_OFFSET + base as u64)?;
+    Ok(crate::meta::structure(&bytes))
+}
+
+fn check_shape(raw: &RawSuperblock) -> Result<()> {
+    if !BLOCK_BITS.contains(&raw.blkszbits) {
+        let bits = raw.blkszbits;
+        return Err(Error::unsupported(format!(
+            "block size of 2^{bits} bytes (2^9 to 2^16 are)"
+        )));
+    }
+    let size = superblock_size(raw);
+    if size > MAX_SUPERBLOCK {
+        return Err(Error::corrupted(format!(
+            "superblock of {size} bytes ({} extension slots), {MAX_SUPERBLOCK} are possible",
+            raw.sb_extslots
+        )));
+    }
+    Ok(())
+}
+
+fn superblock_size(raw: &RawSuperblock) -> u32 {
+    128 + u32::from(raw.sb_extslots) * 16
+}
+
+/// Bytes that the checksum covers: from the superblock to the end of its block, or one whole block
+/// where blocks are no larger than what precedes the superblock.
+fn checksummed_length(block_size: u32) -> u32 {
+    let before = SUPER_OFFSET as u32;
+    if block_size > before {
+        block_size - before
+    } else {
+        block_size
+    }
+}
+
+fn verify_checksum(meta: &Meta<'_>, raw: &RawSuperblock) -> Result<()> {
+    if raw.feature_compat.get() & compat::SB_CHKSUM == 0 {
+        return Ok(());
+    }
+    let mut left = checksummed_length(1 << raw.blkszbits) as usize;
+    let (mut crc, mut offset, mut buf) = (!0, SUPER_OFFSET, [0; 4096]);
+    while left > 0 {
+        let piece = left.min(buf.len());
+        meta.read(&mut buf[..piece], offset)?;
+        if offset == SUPER_OFFSET {
+            // The checksum counts as zero in its own sum.
+            buf[4..8].fill(0);
+        }
+        crc = crc32c(crc, &buf[..piece]);
+        (left, offset) = (left - piece, offset + piece as u64);
+    }
+    if crc == raw.checksum.get() {
+        return Ok(());
+    }
+    let stored = raw.checksum.get();
+    Err(Error::corrupted(format!(
+        "superblock checksum {crc:#010x}, stored is {stored:#010x}"
+    )))
+}
+
+fn check_features(raw: &RawSuperblock) -> Result<()> {
+    let unknown = raw.feature_incompat.get() & !incompat::ALL;
+    if unknown != 0 {
+        let bits: Vec<String> = (0..32)
+            .filter(|bit| unknown & (1 << bit) != 0)
+            .map(|bit| bit.to_string())
+            .collect();
+        return Err(Error::unsupported(format!(
+            "feature_incompat {unknown:#x} (bit {}), made for a newer reader",
+            bits.join(", ")
+        )));
+    }
+    // The kernel refuses it as well: no image has directory blocks other than blocks.
+    if raw.dirblkbits != 0 {
+        let bits = raw.dirblkbits;
+        return Err(Error::unsupported(format!(
+            "dirblkbits {bits} (directory block size)"
+        )));
+    }
+    Ok(())
+}
+
+fn parse(raw: &RawSuperblock) -> Result<Superblock> {
+    let incompat = raw.feature_incompat.get();
+    let compat = raw.feature_compat.get();
+    let wide = incompat & incompat::BIT48 != 0 && raw.rootnid_8b.get() != 0;
+    let high = raw.rootnid_2b_or_blocks_hi.get();
+    let devices = incompat & incompat::DEVICE_TABLE != 0;
+    let prefixes = incompat & incompat::XATTR_PREFIXES != 0;
+    let name = &raw.volume_name;
+    let name_len = name
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(name.len());
+    let packed = raw.packed_nid.get();
+    let fragments = incompat & incompat::FRAGMENTS != 0;
+    Ok(Superblock {
+        block_bits: raw.blkszbits,
+        block_size: 1 << raw.blkszbits,
+        feature_compat: compat,
+        feature_incompat: incompat,
+        size: superblock_size(raw),
+        root_nid: if wide {
+            raw.rootnid_8b.get()
+        } else {
+            u64::from(high)
+        },
+        // Fragments and dedupe share a bit: with dedupe alone there is no packed inode.
+        packed_nid: (fragments && packed != 0).then_some(packed),
+        metabox_nid: metabox_nid(raw)?,
+        inos: raw.inos.get(),
+        blocks: u64::from(raw.blocks_lo.get()) | if wide { u64::from(high) << 32 } else { 0 },
+        meta_block: raw.meta_blkaddr.get(),
+        xattr_block: raw.xattr_blkaddr.get(),
+        uuid: raw.uuid,
+        volume_name: name[..name_len].to_vec(),
+        epoch: raw.epoch.get().cast_signed(),
+        fixed_nsec: raw.fixed_nsec.get(),
+        build_time: raw.build_time.get(),
+        extra_devices: if devices { raw.extra_devices.get() } else { 0 },
+        device_slot: raw.devt_slotoff.get(),
+        xattr_prefix_count: if prefixes { raw.xattr_prefix_count } else { 0 },
+        xattr_prefix_start: raw.xattr_prefix_start.get(),
+        xattr_filter: compat & compat::XATTR_FILTER != 0 && raw.xattr_filter_reserved == 0,
+        ishare_xattr_prefix: ishare_prefix(raw)?,
+        compression: CompressionConfigs::default(),
+    })
+}
+
+fn metabox_nid(raw: &RawSuperblock) -> Result<Option<Nid>> {
+    if raw.feature_incompat.get() & incompat::METABOX == 0 {
+        return Ok(None);
+    }
+    if raw.sb_extslots == 0 {
+        return Err(Error::corrupted(
+            "metabox feature without the extension slot for its nid",
+        ));
+    }
+    let nid = raw.metabox_nid.get();
+    if nid & NID_IN_METABOX != 0 {
+        return Err(Error::corrupted(format!(
+            "the metabox (nid {nid:#x}) is inside of itself"
+        )));
+    }
+    Ok(Some(nid))
+}
+
+fn ishare_prefix(raw: &RawSuperblock) -> Result<Option<u8>> {
+    let both = raw.feature_compat.get() & compat::ISHARE_XATTRS != 0
+        && raw.feature_incompat.get() & incompat::XATTR_PREFIXES != 0;
+    if !both {
+        return Ok(None);
+    }
+    let (id, count) = (raw.ishare_xattr_prefix_id, raw.xattr_prefix_count);
+    if id >= count {
+        return Err(Error::corrupted(format!(
+            "digest xattr prefix {id} of {count} prefixes"
+        )));
+    }
+    Ok(Some(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_covers_the_rest_of_the_block_or_one_block() {
+        assert_eq!(checksummed_length(4096), 3072);
+        assert_eq!(checksummed_length(65536), 64512);
+        assert_eq!(checksummed_length(1024), 1024);
+        assert_eq!(checksummed_length(512), 512);
+    }
+
+    #[test]
+    fn unknown_bits_are_named_by_number() {
+        assert_eq!(
+            bit_names(0b101 | 1 << 30, &["a", "b"], "compat"),
+            ["a", "compat-bit-2", "compat-bit-30"]
+        );
     }
 }

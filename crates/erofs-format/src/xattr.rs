@@ -1,4 +1,15 @@
 //! Extended attributes.
+//!
+//! Behind the inode come a header with a name filter, the ids of shared attributes, and the
+//! attributes that belong to this inode alone. Names are stored without their namespace, which is a
+//! number, or with an index into a table of longer prefixes (`fs/erofs/erofs_fs.h`).
+
+use zerocopy::FromBytes;
+
+use crate::checksum::xxh32;
+use crate::meta::{Meta, structure};
+use crate::raw::{RawXattrEntry, RawXattrHeader, compat};
+use crate::{Error, Image, Inode, Result};
 
 /// One extended attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -7,4 +18,323 @@ pub struct Xattr {
     pub name: Vec<u8>,
     /// Value.
     pub value: Vec<u8>,
+}
+
+/// An entry of the table of long prefixes.
+#[derive(Clone, Debug)]
+pub(crate) struct LongPrefix {
+    namespace: u8,
+    infix: Vec<u8>,
+}
+
+/// Namespaces and their numbers. An ACL is a whole name: its stored name is empty.
+const NAMESPACES: [(u8, &[u8]); 5] = [
+    (1, b"user."),
+    (2, b"system.posix_acl_access"),
+    (3, b"system.posix_acl_default"),
+    (4, b"trusted."),
+    (6, b"security."),
+];
+
+/// Bit of a name index: the rest is an index of the long prefixes.
+const LONG_PREFIX: u8 = 0x80;
+/// `EROFS_XATTR_FILTER_SEED`; the namespace is added to it.
+const FILTER_SEED: u32 = 0x25bb_e08f;
+/// The longest infix, as long as the longest name.
+const MAX_INFIX: usize = 255;
+
+fn prefix_of(namespace: u8) -> Option<&'static [u8]> {
+    NAMESPACES
+        .iter()
+        .find(|(number, _)| *number == namespace)
+        .map(|(_, prefix)| *prefix)
+}
+
+/// Namespace of a whole name, and what is left of the name.
+fn split_name(name: &[u8]) -> Option<(u8, &[u8])> {
+    NAMESPACES.iter().find_map(|(number, prefix)| {
+        let rest = name.strip_prefix(*prefix)?;
+        (prefix.ends_with(b".") || rest.is_empty()).then_some((*number, rest))
+    })
+}
+
+/// A stored attribute. The name is in up to two pieces: infix of the long prefix, own name.
+struct Entry<'a> {
+    namespace: u8,
+    infix: &'a [u8],
+    name: &'a [u8],
+    value: &'a [u8],
+}
+
+impl Entry<'_> {
+    fn whole_name(&self) -> Option<Vec<u8>> {
+        Some([prefix_of(self.namespace)?, self.infix, self.name].concat())
+    }
+
+    fn is(&self, namespace: u8, rest: &[u8]) -> bool {
+        self.namespace == namespace
+            && rest
+                .strip_prefix(self.infix)
+                .is_some_and(|name| name == self.name)
+    }
+}
+
+/// All attributes of the inode whose namespace is known.
+pub(crate) fn list(image: &Image, inode: &Inode) -> Result<Vec<Xattr>> {
+    let mut found = Vec::new();
+    visit(image, inode, None, &mut |entry| {
+        if let Some(name) = entry.whole_name() {
+            found.push(Xattr {
+                name,
+                value: entry.value.to_vec(),
+            });
+        }
+        false
+    })?;
+    Ok(found)
+}
+
+/// The value of one attribute.
+pub(crate) fn get(image: &Image, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    let Some((namespace, rest)) = split_name(name) else {
+        return Ok(None);
+    };
+    let mut found = None;
+    let bit = 1 << (xxh32(rest, FILTER_SEED.wrapping_add(namespace.into())) & 31);
+    visit(image, inode, Some(bit), &mut |entry| {
+        let hit = entry.is(namespace, rest);
+        if hit {
+            found = Some(entry.value.to_vec());
+        }
+        hit
+    })?;
+    Ok(found)
+}
+
+/// Calls `each` for the inline attributes and then the shared ones until it says true. With a bit
+/// of the name filter, nothing is visited where the filter says that the name is not there.
+fn visit(
+    image: &Image,
+    inode: &Inode,
+    filter_bit: Option<u32>,
+    each: &mut dyn FnMut(&Entry<'_>) -> bool,
+) -> Result<()> {
+    let size = inode.xattr_size();
+    if size == 0 {
+        return Ok(());
+    }
+    let meta = image.meta_of(inode)?;
+    // At most 256 KiB, and checked against the image before anything is allocated.
+    meta.check(inode.xattr_position(), size)?;
+    let mut body = vec![0; size as usize];
+    meta.read(&mut body, inode.xattr_position())?;
+    let (header, rest) = body.split_at(size_of::<RawXattrHeader>());
+    let header: RawXattrHeader = structure(header);
+    let absent = filter_bit.is_some_and(|bit| header.name_filter.get() & bit != 0);
+    if image.superblock().xattr_filter && absent {
+        return Ok(());
+    }
+    let ids = usize::from(header.shared_count) * 4;
+    let Some((ids, entries)) = rest.split_at_checked(ids) else {
+        let (nid, count) = (inode.nid, header.shared_count);
+        return Err(Error::corrupted(format!(
+            "{count} shared xattrs of nid {nid:#x} in {size} bytes"
+        )));
+    };
+    if visit_inline(image, inode, entries, each)? {
+        return Ok(());
+    }
+    visit_shared(image, ids, each)
+}
+
+fn visit_inline(
+    image: &Image,
+    inode: &Inode,
+    mut entries: &[u8],
+    each: &mut dyn FnMut(&Entry<'_>) -> bool,
+) -> Result<bool> {
+    while !entries.is_empty() {
+        let Ok((raw, rest)) = RawXattrEntry::read_from_prefix(entries) else {
+            break;
+        };
+        let (entry_size, value_size) =
+            (usize::from(raw.name_len), usize::from(raw.value_size.get()));
+        let payload = entry_size + value_size;
+        let Some(payload) = rest.get(..payload) else {
+            let (nid, left) = (inode.nid, rest.len());
+            return Err(Error::corrupted(format!(
+                "xattr of nid {nid:#x} with {payload} bytes of name and value, {left} are left"
+            )));
+        };
+        if offer(image, &raw, payload, each) {
+            return Ok(true);
+        }
+        // Entries are padded to 4 bytes; the last one's padding may be cut off.
+        let step = (size_of::<RawXattrEntry>() + payload.len()).next_multiple_of(4);
+        entries = entries.get(step..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+/// Ids count in 4 bytes from the block of shared attributes.
+fn visit_shared(image: &Image, ids: &[u8], each: &mut dyn FnMut(&Entry<'_>) -> bool) -> Result<()> {
+    let superblock = image.superblock();
+    let base = image.block_address(superblock.xattr_block.into())?;
+    let in_metabox = superblock.has_compat(compat::SHARED_EA_IN_METABOX);
+    for id in ids.chunks_exact(4) {
+        let meta = image.meta(in_metabox)?;
+        let id = u32::from_le_bytes([id[0], id[1], id[2], id[3]]);
+        // Neither 2^48 nor 2^34 can overflow the sum.
+        let offset = base + u64::from(id) * 4;
+        if visit_one_shared(image, &meta, offset, each)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn visit_one_shared(
+    image: &Image,
+    meta: &Meta<'_>,
+    offset: u64,
+    each: &mut dyn FnMut(&Entry<'_>) -> bool,
+) -> Result<bool> {
+    let raw: RawXattrEntry = meta.get(offset)?;
+    let payload_at = offset + size_of::<RawXattrEntry>() as u64;
+    let length = usize::from(raw.name_len) + usize::from(raw.value_size.get());
+    meta.check(payload_at, length as u64)?;
+    let mut payload = vec![0; length];
+    meta.read(&mut payload, payload_at)?;
+    Ok(offer(image, &raw, &payload, each))
+}
+
+/// Gives the entry to `each`. A long prefix that is not in the table makes it an unknown one, which
+/// is passed over, as the kernel does.
+fn offer(
+    image: &Image,
+    raw: &RawXattrEntry,
+    payload: &[u8],
+    each: &mut dyn FnMut(&Entry<'_>) -> bool,
+) -> bool {
+    let (name, value) = payload.split_at(raw.name_len.into());
+    let index = raw.name_index;
+    if index & LONG_PREFIX == 0 {
+        return each(&Entry {
+            namespace: index,
+            infix: b"",
+            name,
+            value,
+        });
+    }
+    match image.prefixes().get(usize::from(index & !LONG_PREFIX)) {
+        Some(LongPrefix { namespace, infix }) => each(&Entry {
+            namespace: *namespace,
+            infix,
+            name,
+            value,
+        }),
+        None => false,
+    }
+}
+
+/// Reads the table of long prefixes: records of a 16-bit length, a namespace and an infix, each
+/// aligned to 4. It lies in the metabox if there is one, else in the packed inode if there is one,
+/// unless the image says that it is plain.
+pub(crate) fn read_prefixes(image: &Image) -> Result<Vec<LongPrefix>> {
+    let superblock = image.superblock();
+    let count = superblock.xattr_prefix_count;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let meta = prefix_holder(image)?;
+    let mut offset = u64::from(superblock.xattr_prefix_start) * 4;
+    let mut prefixes = Vec::new();
+    for _ in 0..count {
+        let (prefix, next) = read_prefix(&meta, offset)?;
+        prefixes.push(prefix);
+        offset = next;
+    }
+    Ok(prefixes)
+}
+
+fn prefix_holder(image: &Image) -> Result<Meta<'_>> {
+    let plain = image.superblock().has_compat(compat::PLAIN_XATTR_PFX);
+    if plain || (image.metabox_nid().is_none() && image.packed_nid().is_none()) {
+        return image.meta(false);
+    }
+    if image.metabox_nid().is_some() {
+        return image.meta(true);
+    }
+    match image.packed() {
+        Some((reader, size)) => Ok(Meta {
+            reader,
+            size,
+            name: "packed inode",
+            metabox: false,
+        }),
+        None => Err(Error::corrupted(
+            "xattr prefixes are needed to read the packed inode",
+        )),
+    }
+}
+
+fn read_prefix(meta: &Meta<'_>, offset: u64) -> Result<(LongPrefix, u64)> {
+    let offset = offset.next_multiple_of(4);
+    let mut length = [0; 2];
+    meta.read(&mut length, offset)?;
+    let length = usize::from(u16::from_le_bytes(length));
+    if !(1..=1 + MAX_INFIX).contains(&length) {
+        return Err(Error::corrupted(format!(
+            "xattr prefix of {length} bytes at {offset:#x} of the {}",
+            meta.name
+        )));
+    }
+    let mut record = [0; 1 + MAX_INFIX];
+    let record = &mut record[..length];
+    meta.read(record, offset + 2)?;
+    let prefix = LongPrefix {
+        namespace: record[0],
+        infix: record[1..].to_vec(),
+    };
+    Ok((prefix, offset + 2 + length as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_split_at_their_namespace() {
+        assert_eq!(split_name(b"user.a.b"), Some((1, &b"a.b"[..])));
+        assert_eq!(split_name(b"system.posix_acl_access"), Some((2, &b""[..])));
+        assert_eq!(split_name(b"system.posix_acl_access2"), None);
+        assert_eq!(split_name(b"trusted.x"), Some((4, &b"x"[..])));
+        assert_eq!(split_name(b"lustre.x"), None);
+        assert_eq!(split_name(b""), None);
+    }
+
+    #[test]
+    fn a_name_in_two_pieces_is_compared_as_one() {
+        let entry = Entry {
+            namespace: 4,
+            infix: b"overlay.",
+            name: b"opaque",
+            value: b"y",
+        };
+        assert!(entry.is(4, b"overlay.opaque"));
+        assert!(!entry.is(1, b"overlay.opaque"));
+        assert!(!entry.is(4, b"overlay.opaqu"));
+        assert_eq!(entry.whole_name().unwrap(), b"trusted.overlay.opaque");
+    }
+
+    #[test]
+    fn attributes_of_unknown_namespaces_have_no_name() {
+        let entry = Entry {
+            namespace: 5,
+            infix: b"",
+            name: b"x",
+            value: b"",
+        };
+        assert_eq!(entry.whole_name(), None);
+    }
 }

@@ -1,0 +1,292 @@
+//! Settings of the compression algorithms, kept behind the superblock.
+//!
+//! With `COMPR_CFGS` there is one record for each algorithm of the bitmap, in the order of its bits:
+//! a 16-bit length and so many bytes, each record aligned to 4 (`fs/erofs/erofs_fs.h`,
+//! `z_erofs_*_cfgs`). Without it the image can hold LZ4 only, and the superblock has its distance.
+
+use crate::meta::Meta;
+use crate::{Algorithm, Error, Result};
+
+/// The algorithms of an image and their settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompressionConfigs {
+    /// Bitmap of [`Algorithm::bit`].
+    pub available: u16,
+    /// LZ4.
+    pub lz4: Option<Lz4Config>,
+    /// MicroLZMA.
+    pub lzma: Option<LzmaConfig>,
+    /// DEFLATE.
+    pub deflate: Option<DeflateConfig>,
+    /// Zstandard.
+    pub zstd: Option<ZstdConfig>,
+}
+
+/// Settings of LZ4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lz4Config {
+    /// Largest distance of a match, in bytes: 65535 if the image does not say.
+    pub max_distance: u16,
+    /// Blocks of the largest pcluster.
+    pub max_pcluster_blocks: u16,
+}
+
+/// Settings of MicroLZMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LzmaConfig {
+    /// Bytes of the dictionary, 4 KiB to 8 MiB.
+    pub dict_size: u32,
+}
+
+/// Settings of DEFLATE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeflateConfig {
+    /// Binary logarithm of the window, 8 to 15.
+    pub window_bits: u8,
+}
+
+/// Settings of Zstandard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZstdConfig {
+    /// Binary logarithm of the largest window, 10 to 20.
+    pub window_log: u8,
+}
+
+/// Largest stored size of a pcluster (`Z_EROFS_PCLUSTER_MAX_SIZE`).
+pub(crate) const MAX_PCLUSTER: u64 = 1 << 20;
+/// Largest decoded size of a pcluster (`Z_EROFS_PCLUSTER_MAX_DSIZE`).
+pub(crate) const MAX_DECODED: u64 = 12 << 20;
+/// `Z_EROFS_LZMA_MAX_DICT_SIZE`.
+const MAX_LZMA_DICT: u32 = 8 << 20;
+const MIN_LZMA_DICT: u32 = 4096;
+/// The largest distance an LZ4 match can have.
+const MAX_LZ4_DISTANCE: u16 = 65535;
+/// The longest record this reader has use for; what is longer has fields of a later time.
+const RECORD: usize = 16;
+
+pub(crate) fn read(
+    meta: &Meta<'_>,
+    configs: bool,
+    algorithms_or_distance: u16,
+    start: u64,
+    block_size: u32,
+) -> Result<CompressionConfigs> {
+    if !configs {
+        let lz4 = Lz4Config {
+            max_distance: distance(algorithms_or_distance),
+            max_pcluster_blocks: 1,
+        };
+        let available = Algorithm::Lz4.bit();
+        return Ok(CompressionConfigs {
+            available,
+            lz4: Some(lz4),
+            ..Default::default()
+        });
+    }
+    let available = algorithms_or_distance;
+    let unknown = available & !Algorithm::ALL.iter().fold(0, |bits, a| bits | a.bit());
+    if unknown != 0 {
+        return Err(Error::unsupported(format!(
+            "compression algorithms {unknown:#x} (bitmap)"
+        )));
+    }
+    let mut parsed = CompressionConfigs {
+        available,
+        ..Default::default()
+    };
+    let mut offset = start;
+    for algorithm in Algorithm::ALL {
+        if available & algorithm.bit() != 0 {
+            let (record, length, next) = read_record(meta, offset)?;
+            parse_record(&mut parsed, algorithm, &record[..length], block_size)?;
+            offset = next;
+        }
+    }
+    Ok(parsed)
+}
+
+fn distance(stored: u16) -> u16 {
+    if stored == 0 {
+        MAX_LZ4_DISTANCE
+    } else {
+        stored
+    }
+}
+
+/// The record at `offset` (rounded up to 4): its bytes, how many of them count, where it ends.
+fn read_record(meta: &Meta<'_>, offset: u64) -> Result<([u8; RECORD], usize, u64)> {
+    let offset = offset.next_multiple_of(4);
+    let mut length = [0; 2];
+    meta.read(&mut length, offset)?;
+    // A length of 0 stands for 65536, as everywhere the kernel reads such records.
+    let length = match u16::from_le_bytes(length) {
+        0 => 65536,
+        length => u64::from(length),
+    };
+    let mut record = [0; RECORD];
+    let kept = length.min(RECORD as u64) as usize;
+    meta.read(&mut record[..kept], offset + 2)?;
+    Ok((record, kept, offset + 2 + length))
+}
+
+fn parse_record(
+    parsed: &mut CompressionConfigs,
+    algorithm: Algorithm,
+    record: &[u8],
+    block_size: u32,
+) -> Result<()> {
+    let needed = match algorithm {
+        Algorithm::Lz4 | Algorithm::Lzma => 14,
+        Algorithm::Deflate | Algorithm::Zstd => 6,
+    };
+    if record.len() < needed {
+        let length = record.len();
+        return Err(Error::corrupted(format!(
+            "configuration of {algorithm} has {length} bytes, {needed} are needed"
+        )));
+    }
+    match algorithm {
+        Algorithm::Lz4 => parsed.lz4 = Some(parse_lz4(record, block_size)?),
+        Algorithm::Lzma => parsed.lzma = Some(parse_lzma(record)?),
+        Algorithm::Deflate => parsed.deflate = Some(parse_deflate(record)?),
+        Algorithm::Zstd => parsed.zstd = Some(parse_zstd(record)?),
+    }
+    Ok(())
+}
+
+fn u16_at(record: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([record[at], record[at + 1]])
+}
+
+fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
+    // 0 is reserved and counts as 1.
+    let blocks = u16_at(record, 2).max(1);
+    if u64::from(blocks) * u64::from(block_size) > MAX_PCLUSTER {
+        return Err(Error::corrupted(format!(
+            "lz4 pclusters of {blocks} blocks of {block_size} bytes, 1 MiB is the limit"
+        )));
+    }
+    Ok(Lz4Config {
+        max_distance: distance(u16_at(record, 0)),
+        max_pcluster_blocks: blocks,
+    })
+}
+
+fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
+    let dict_size = u32::from_le_bytes([record[0], record[1], record[2], record[3]]);
+    let format = u16_at(record, 4);
+    if format != 0 {
+        return Err(Error::unsupported(format!("lzma format {format}")));
+    }
+    // 0 leaves the size to the reader: the largest one always suffices.
+    let dict_size = if dict_size == 0 {
+        MAX_LZMA_DICT
+    } else {
+        dict_size
+    };
+    if !(MIN_LZMA_DICT..=MAX_LZMA_DICT).contains(&dict_size) {
+        return Err(Error::unsupported(format!(
+            "lzma dictionary of {dict_size} bytes"
+        )));
+    }
+    Ok(LzmaConfig { dict_size })
+}
+
+fn parse_deflate(record: &[u8]) -> Result<DeflateConfig> {
+    let window_bits = record[0];
+    if window_bits > 15 {
+        return Err(Error::unsupported(format!(
+            "deflate window of 2^{window_bits} bytes"
+        )));
+    }
+    Ok(DeflateConfig {
+        window_bits: window_bits.max(8),
+    })
+}
+
+fn parse_zstd(record: &[u8]) -> Result<ZstdConfig> {
+    let (format, log) = (record[0], record[1]);
+    if format != 0 {
+        return Err(Error::unsupported(format!("zstd format {format}")));
+    }
+    if log > 10 {
+        return Err(Error::unsupported(format!(
+            "zstd window of 2^{} bytes",
+            u32::from(log) + 10
+        )));
+    }
+    Ok(ZstdConfig {
+        window_log: log + 10,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(bytes: &[u8], configs: bool, bits: u16) -> Result<CompressionConfigs> {
+        let bytes = bytes.to_vec();
+        let meta = Meta {
+            reader: &bytes,
+            size: bytes.len() as u64,
+            name: "test",
+            metabox: false,
+        };
+        read(&meta, configs, bits, 0, 4096)
+    }
+
+    #[test]
+    fn an_image_without_configurations_is_lz4_only() {
+        let parsed = parse(&[], false, 0).unwrap();
+        assert_eq!(parsed.available, 1);
+        assert_eq!(
+            parsed.lz4,
+            Some(Lz4Config {
+                max_distance: 65535,
+                max_pcluster_blocks: 1
+            })
+        );
+        assert_eq!(
+            parse(&[], false, 4096).unwrap().lz4.unwrap().max_distance,
+            4096
+        );
+    }
+
+    #[test]
+    fn records_follow_each_other_in_the_order_of_the_bitmap() {
+        let mut bytes = vec![14, 0, 0, 0x80, 16, 0];
+        bytes.resize(16, 0);
+        bytes.extend([6, 0, 15, 0, 0, 0, 0, 0]);
+        bytes.extend([6, 0, 0, 7, 0, 0, 0, 0]);
+        let parsed = parse(&bytes, true, 0b1101).unwrap();
+        assert_eq!(
+            parsed.lz4,
+            Some(Lz4Config {
+                max_distance: 0x8000,
+                max_pcluster_blocks: 16
+            })
+        );
+        assert_eq!(parsed.deflate, Some(DeflateConfig { window_bits: 15 }));
+        assert_eq!(parsed.zstd, Some(ZstdConfig { window_log: 17 }));
+        assert_eq!(parsed.lzma, None);
+    }
+
+    #[test]
+    fn settings_that_no_decoder_can_meet_are_refused() {
+        let zstd = |format, log| parse(&[6, 0, format, log, 0, 0, 0, 0], true, 0b1000);
+        assert!(matches!(zstd(0, 11), Err(Error::Unsupported { .. })));
+        assert!(matches!(zstd(1, 0), Err(Error::Unsupported { .. })));
+        assert!(matches!(
+            parse(&[], true, 0x80),
+            Err(Error::Unsupported { .. })
+        ));
+        assert!(matches!(
+            parse(&[5, 0, 0, 0, 0, 0, 0], true, 8),
+            Err(Error::Corrupted { .. })
+        ));
+        assert!(matches!(
+            parse(&[6, 0, 0], true, 8),
+            Err(Error::Corrupted { .. })
+        ));
+    }
+}

@@ -1,0 +1,331 @@
+//! The devices of an image and the addresses on them.
+//!
+//! An address may name a device (chunk indexes do) or be one of the unified address space, where
+//! each extra device has a place (`uniaddr`) and everything else is the primary device. All devices
+//! may also be one: then only the primary is given and holds the others at their unified addresses
+//! (what the kernel calls a flat device).
+
+use std::sync::Arc;
+
+use crate::meta::Meta;
+use crate::raw::{RawDeviceSlot, incompat};
+use crate::{Error, ReadAt, Result, Superblock};
+
+/// An extra device, as the device table describes it.
+#[derive(Clone, Debug)]
+pub struct DeviceSlot {
+    /// What the maker of the image called it: a digest, a name, or nothing.
+    pub tag: Vec<u8>,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Its first block in the unified address space; 0: it is not there.
+    pub unified_block: u64,
+}
+
+/// The opened devices, primary first, with sizes that are asked for once only.
+#[derive(Debug)]
+pub(crate) struct Devices {
+    devices: Vec<(Arc<dyn ReadAt>, u64)>,
+    pub slots: Vec<DeviceSlot>,
+    /// One device holds all.
+    flat: bool,
+    block_bits: u8,
+}
+
+/// A place on a device, and how many bytes there are from it to the end of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub device: u16,
+    pub physical: u64,
+    pub available: u64,
+}
+
+/// Bytes of a slot of the table; `devt_slotoff` counts in them too.
+const SLOT: u64 = size_of::<RawDeviceSlot>() as u64;
+
+impl Devices {
+    pub fn new(devices: Vec<Arc<dyn ReadAt>>, superblock: &Superblock) -> Result<Devices> {
+        let devices: Vec<_> = devices
+            .into_iter()
+            .map(|d| {
+                let size = d.size();
+                (d, size)
+            })
+            .collect();
+        let mut all = Devices {
+            devices,
+            slots: Vec::new(),
+            flat: false,
+            block_bits: superblock.block_bits,
+        };
+        if superblock.has(incompat::DEVICE_TABLE) {
+            all.slots = read_table(&all.primary(), superblock)?;
+        }
+        all.check_count()?;
+        Ok(all)
+    }
+
+    pub fn primary(&self) -> Meta<'_> {
+        let (reader, size) = &self.devices[0];
+        Meta {
+            reader,
+            size: *size,
+            name: "primary device",
+            metabox: false,
+        }
+    }
+
+    pub fn get(&self, index: u16) -> Result<&Arc<dyn ReadAt>> {
+        let count = self.devices.len();
+        match self.devices.get(usize::from(index)) {
+            Some((device, _)) => Ok(device),
+            None => Err(Error::corrupted(format!("device {index} of {count}"))),
+        }
+    }
+
+    /// As many as the table says, or the primary alone where it holds the others as well.
+    fn check_count(&mut self) -> Result<()> {
+        let (given, needed) = (self.devices.len() - 1, self.slots.len());
+        if given > needed {
+            return Err(Error::TooManyDevices { needed, given });
+        }
+        if given == 0 && needed > 0 && self.slots.iter().all(|slot| self.primary_holds(slot)) {
+            self.flat = true;
+            return Ok(());
+        }
+        if given == needed {
+            return Ok(());
+        }
+        let missing = (given..needed)
+            .map(|i| describe(i, &self.slots[i]))
+            .collect();
+        Err(Error::MissingDevices {
+            needed: needed as u16,
+            given,
+            missing,
+        })
+    }
+
+    fn primary_holds(&self, slot: &DeviceSlot) -> bool {
+        let end = slot
+            .unified_block
+            .checked_add(slot.blocks)
+            .and_then(|end| self.bytes(end));
+        slot.unified_block != 0 && end.is_some_and(|end| end <= self.devices[0].1)
+    }
+
+    fn bytes(&self, blocks: u64) -> Option<u64> {
+        blocks.checked_mul(1 << self.block_bits)
+    }
+
+    /// Resolves an address. `device` 0 means the unified address space.
+    pub fn resolve(&self, device: u16, address: u64) -> Result<Place> {
+        let (device, physical) = match device {
+            0 if self.flat => (0, address),
+            0 => self.unified(address),
+            _ => self.named(device, address)?,
+        };
+        let size = match self.devices.get(usize::from(device)) {
+            Some((_, size)) => *size,
+            None => return Err(Error::corrupted(format!("device {device} is not there"))),
+        };
+        match size.checked_sub(physical) {
+            None | Some(0) => Err(Error::corrupted(format!(
+                "address {physical:#x} is beyond the end of device {device} ({size} bytes)"
+            ))),
+            Some(available) => Ok(Place {
+                device,
+                physical,
+                available,
+            }),
+        }
+    }
+
+    /// Resolves a range that must be wholly on one device.
+    pub fn resolve_range(&self, device: u16, address: u64, length: u64) -> Result<Place> {
+        let place = self.resolve(device, address)?;
+        if place.available >= length {
+            return Ok(place);
+        }
+        Err(Error::corrupted(format!(
+            "{length} bytes at {:#x} are cut off after {} by the end of device {}",
+            place.physical, place.available, place.device
+        )))
+    }
+
+    fn unified(&self, address: u64) -> (u16, u64) {
+        for (slot, number) in self.slots.iter().zip(1u16..) {
+            let Some(start) = self.bytes(slot.unified_block) else {
+                continue;
+            };
+            let end = self
+                .bytes(slot.blocks)
+                .and_then(|length| start.checked_add(length));
+            let inside = address >= start && end.is_none_or(|end| address < end);
+            if start != 0 && inside {
+                return (number, address - start);
+            }
+        }
+        (0, address)
+    }
+
+    fn named(&self, device: u16, address: u64) -> Result<(u16, u64)> {
+        let Some(slot) = self.slots.get(usize::from(device) - 1) else {
+            let count = self.slots.len();
+            return Err(Error::corrupted(format!(
+                "device {device} of {count} extra devices"
+            )));
+        };
+        if !self.flat {
+            return Ok((device, address));
+        }
+        let start = self
+            .bytes(slot.unified_block)
+            .and_then(|start| start.checked_add(address));
+        match start {
+            Some(address) => Ok((0, address)),
+            None => Err(Error::corrupted(format!(
+                "address {address:#x} of device {device}"
+            ))),
+        }
+    }
+
+    /// Chunk indexes keep a device in as many bits as the count of devices needs; others are not
+    /// defined and masked out (`device_id_mask` of the kernel).
+    pub fn id_mask(&self) -> u16 {
+        let count = self.slots.len() + 1;
+        count.next_power_of_two().wrapping_sub(1) as u16
+    }
+}
+
+fn read_table(meta: &Meta<'_>, superblock: &Superblock) -> Result<Vec<DeviceSlot>> {
+    let count = u64::from(superblock.extra_devices);
+    let start = u64::from(superblock.device_slot) * SLOT;
+    // Refused before anything is allocated for it.
+    meta.check(start, count * SLOT)?;
+    (0..count)
+        .map(|i| Ok(parse_slot(&meta.get(start + i * SLOT)?)))
+        .collect()
+}
+
+fn parse_slot(raw: &RawDeviceSlot) -> DeviceSlot {
+    let length = raw
+        .tag
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(raw.tag.len());
+    DeviceSlot {
+        tag: raw.tag[..length].to_vec(),
+        blocks: u64::from(raw.blocks_lo.get()) | u64::from(raw.blocks_hi.get()) << 32,
+        unified_block: u64::from(raw.uniaddr_lo.get()) | u64::from(raw.uniaddr_hi.get()) << 32,
+    }
+}
+
+fn describe(index: usize, slot: &DeviceSlot) -> String {
+    let tag = match slot.tag.is_empty() {
+        true => "without a tag".to_owned(),
+        false => format!("\"{}\"", slot.tag.escape_ascii()),
+    };
+    format!("device {} {tag} of {} blocks", index + 1, slot.blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn devices(sizes: &[usize], slots: &[(u64, u64)]) -> Devices {
+        let devices = sizes
+            .iter()
+            .map(|&size| (Arc::new(vec![0u8; size]) as Arc<dyn ReadAt>, size as u64))
+            .collect();
+        let slots = slots
+            .iter()
+            .map(|&(unified_block, blocks)| DeviceSlot {
+                tag: vec![],
+                blocks,
+                unified_block,
+            })
+            .collect();
+        Devices {
+            devices,
+            slots,
+            flat: false,
+            block_bits: 9,
+        }
+    }
+
+    #[test]
+    fn an_address_of_the_unified_space_finds_its_device() {
+        let mut all = devices(&[1024, 1024], &[(2, 2)]);
+        all.check_count().unwrap();
+        assert_eq!(
+            all.resolve(0, 1000).unwrap(),
+            Place {
+                device: 0,
+                physical: 1000,
+                available: 24
+            }
+        );
+        assert_eq!(
+            all.resolve(0, 1024).unwrap(),
+            Place {
+                device: 1,
+                physical: 0,
+                available: 1024
+            }
+        );
+        assert_eq!(
+            all.resolve(1, 1000).unwrap(),
+            Place {
+                device: 1,
+                physical: 1000,
+                available: 24
+            }
+        );
+        assert!(all.resolve(2, 0).is_err());
+        assert!(all.resolve(0, 2048).is_err());
+    }
+
+    #[test]
+    fn one_device_may_hold_all_of_them() {
+        let mut all = devices(&[2048], &[(2, 2)]);
+        all.check_count().unwrap();
+        assert_eq!(all.resolve(1, 8).unwrap().physical, 1032);
+        assert_eq!(all.resolve(0, 1024).unwrap().device, 0);
+    }
+
+    #[test]
+    fn missing_and_needless_devices_are_refused() {
+        let error = devices(&[1024], &[(2, 2)]).check_count().unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("device 1 without a tag of 2 blocks"),
+            "{error}"
+        );
+        let error = devices(&[1024, 5], &[]).check_count().unwrap_err();
+        assert!(matches!(
+            error,
+            Error::TooManyDevices {
+                needed: 0,
+                given: 1
+            }
+        ));
+    }
+
+    #[test]
+    fn a_range_must_end_on_its_device() {
+        let mut all = devices(&[1024], &[]);
+        all.check_count().unwrap();
+        assert!(all.resolve_range(0, 512, 512).is_ok());
+        assert!(all.resolve_range(0, 512, 513).is_err());
+        assert!(all.resolve_range(0, u64::MAX, 1).is_err());
+    }
+
+    #[test]
+    fn the_mask_of_device_ids_follows_from_their_count() {
+        assert_eq!(devices(&[1], &[]).id_mask(), 0);
+        assert_eq!(devices(&[1], &[(1, 1)]).id_mask(), 1);
+        assert_eq!(devices(&[1], &[(1, 1), (2, 1)]).id_mask(), 3);
+    }
+}

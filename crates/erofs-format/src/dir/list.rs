@@ -1,0 +1,175 @@
+//! Listing a directory.
+
+use std::ops::ControlFlow;
+
+use crate::{Error, ReadAt, Result};
+
+use super::Dirent;
+use super::block::{Block, ENTRY, load};
+
+/// What [`read`] came across.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// An entry.
+    Entry(Dirent<'a>),
+    /// An entry or a whole block that is broken; the listing goes on behind it.
+    Broken {
+        /// What is wrong.
+        error: Error,
+        /// Cookie behind it.
+        next: u64,
+    },
+}
+
+/// So many broken blocks without a good one between them end a listing: what claims to be a huge
+/// directory and is none would be walked for ever.
+const MAX_BROKEN: u32 = 64;
+
+/// Calls `each` for what is in the directory from the cookie `position` (0: the beginning) on, in
+/// order, until it breaks or the directory ends.
+///
+/// `content` is the decoded content of the directory, exactly as long as its size. `.` is not among
+/// the entries if [`crate::Inode::dot_omitted`]. An error is one of reading a block, or of too many
+/// broken blocks in a row.
+pub fn read(
+    content: &dyn ReadAt,
+    block_size: u32,
+    position: u64,
+    each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let size = content.size();
+    let block_size = u64::from(block_size);
+    let mut buf = vec![0; size.min(block_size) as usize];
+    let mut start = position / block_size * block_size;
+    // A cookie from elsewhere may point between entries.
+    let mut first = ((position - start) as usize).div_ceil(ENTRY);
+    let mut broken = 0;
+    while start < size {
+        let end = start.saturating_add(block_size).min(size);
+        let bytes = load(content, size, start, &mut buf)?;
+        let flow = match Block::parse(bytes, start) {
+            Ok(block) => {
+                broken = 0;
+                entries(&block, start, end, first, each)
+            }
+            Err(error) if broken == MAX_BROKEN => return Err(error),
+            Err(error) => {
+                broken += 1;
+                each(Item::Broken { error, next: end })
+            }
+        };
+        if flow.is_break() {
+            return Ok(());
+        }
+        (start, first) = (end, 0);
+    }
+    Ok(())
+}
+
+/// The entries of the block at `start`, from `first` on.
+fn entries(
+    block: &Block<'_>,
+    start: u64,
+    end: u64,
+    first: usize,
+    each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    for index in first..block.count {
+        let next = match index + 1 < block.count {
+            true => start + ((index + 1) * ENTRY) as u64,
+            false => end,
+        };
+        each(match block.entry(index) {
+            Ok(entry) => Item::Entry(Dirent {
+                name: entry.name,
+                nid: entry.nid,
+                file_type: entry.file_type,
+                next,
+            }),
+            Err(error) => Item::Broken { error, next },
+        })?;
+    }
+    ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::tests::block_of;
+    use super::*;
+
+    /// Names (or "!" for what is broken) with their cookies, at most `limit` of them.
+    fn listed(content: &Vec<u8>, position: u64, limit: usize) -> Vec<(String, u64)> {
+        let mut found = Vec::new();
+        read(content, 512, position, &mut |item| {
+            found.push(match item {
+                Item::Entry(entry) => (String::from_utf8_lossy(entry.name).into(), entry.next),
+                Item::Broken { next, .. } => ("!".into(), next),
+            });
+            if found.len() == limit {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+        .unwrap();
+        found
+    }
+
+    fn two_blocks() -> Vec<u8> {
+        let mut content = block_of(&[b"a", b"b", b"c"], 1, 512);
+        content.extend(block_of(&[b"d", b"e"], 4, 26));
+        content
+    }
+
+    #[test]
+    fn a_listing_goes_on_at_every_cookie() {
+        let content = two_blocks();
+        let all = listed(&content, 0, 99);
+        let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c", "d", "e"]);
+        assert_eq!(all.last().unwrap().1, content.len() as u64);
+        for (index, (_, cookie)) in all.iter().enumerate() {
+            assert_eq!(listed(&content, *cookie, 99), all[index + 1..]);
+            assert_eq!(listed(&content, 0, index + 1), all[..=index]);
+        }
+        assert!(listed(&content, 1 << 60, 99).is_empty());
+    }
+
+    #[test]
+    fn a_broken_entry_leaves_the_others_listed() {
+        let mut content = two_blocks();
+        content[12 * 3 + 1] = b'/';
+        let names: Vec<_> = listed(&content, 0, 99)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(names, ["a", "!", "c", "d", "e"]);
+    }
+
+    #[test]
+    fn a_broken_block_leaves_the_others_listed() {
+        let mut content = two_blocks();
+        content[8] = 13;
+        let names: Vec<_> = listed(&content, 0, 99)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(names, ["!", "d", "e"]);
+    }
+
+    #[test]
+    fn nothing_but_broken_blocks_ends_the_listing() {
+        let mut count = 0;
+        let result = read(&vec![0; 512 * 1000], 512, 0, &mut |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+        assert!(result.is_err());
+        assert_eq!(count, MAX_BROKEN);
+    }
+
+    #[test]
+    fn an_empty_directory_has_no_entries() {
+        assert!(listed(&Vec::new(), 0, 99).is_empty());
+    }
+}

@@ -1,0 +1,237 @@
+//! Looking a name up.
+//!
+//! Two binary searches: over the blocks, by the first name of each, then within a block. Where the
+//! order that they rely on turns out to be broken, every entry is compared instead: such a
+//! directory stays usable, only slower.
+
+use std::cmp::Ordering;
+
+use crate::{Error, Nid, ReadAt, Result};
+
+use super::block::{Block, Entry, load};
+
+/// What a search by order says.
+enum Outcome {
+    Found(Nid, u8),
+    Absent,
+    /// The order is broken: it says nothing.
+    Disorder,
+}
+
+/// Looks `name` up: `Some((nid, file_type))`, or `None` if there is no such entry.
+///
+/// `content` is the decoded content of the directory, exactly as long as its size.
+pub fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Nid, u8)>> {
+    let size = content.size();
+    let mut directory = Directory {
+        content,
+        size,
+        block_size: block_size.into(),
+        buf: vec![0; size.min(block_size.into()) as usize],
+    };
+    match directory.search(name)? {
+        Outcome::Found(nid, file_type) => Ok(Some((nid, file_type))),
+        Outcome::Absent => Ok(None),
+        Outcome::Disorder => directory.scan(name),
+    }
+}
+
+struct Directory<'a> {
+    content: &'a dyn ReadAt,
+    size: u64,
+    block_size: u64,
+    buf: Vec<u8>,
+}
+
+/// A full comparison of a directory reads so many blocks at most: more than any real directory has
+/// (4 GiB of blocks of 4 KiB), less than what a hole claims.
+const MAX_SCAN: u64 = 1 << 20;
+/// As for listings, so many broken blocks in a row end it.
+const MAX_BROKEN: u32 = 64;
+
+impl Directory<'_> {
+    fn load(&mut self, number: u64) -> Result<Result<Block<'_>, Error>> {
+        let start = number * self.block_size;
+        let bytes = load(self.content, self.size, start, &mut self.buf)?;
+        Ok(Block::parse(bytes, start))
+    }
+
+    /// Finds the last block whose first name is not behind `name`, and searches it.
+    fn search(&mut self, name: &[u8]) -> Result<Outcome> {
+        let (mut low, mut high) = (0, self.size.div_ceil(self.block_size));
+        let mut loaded = None;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let Ok(block) = self.load(middle)? else {
+                return Ok(Outcome::Disorder);
+            };
+            loaded = Some(middle);
+            let Ok(first) = block.entry(0) else {
+                return Ok(Outcome::Disorder);
+            };
+            match first.name.cmp(name) {
+                Ordering::Equal => return Ok(Outcome::Found(first.nid, first.file_type)),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+        }
+        let Some(candidate) = low.checked_sub(1) else {
+            return self.order_of_first(loaded);
+        };
+        // Most often it is the block that was read last.
+        let block = match loaded == Some(candidate) {
+            true => Block::parse(self.bytes_of(candidate), candidate * self.block_size),
+            false => self.load(candidate)?,
+        };
+        Ok(block.map_or(Outcome::Disorder, |block| search_block(&block, name)))
+    }
+
+    /// `name` is before the first name of all, unless the first block is out of order.
+    fn order_of_first(&mut self, loaded: Option<u64>) -> Result<Outcome> {
+        match loaded {
+            None => Ok(Outcome::Absent),
+            Some(number) => {
+                let block = Block::parse(self.bytes_of(number), number * self.block_size);
+                let ordered = block.is_ok_and(|block| is_ordered(&block));
+                Ok(if ordered {
+                    Outcome::Absent
+                } else {
+                    Outcome::Disorder
+                })
+            }
+        }
+    }
+
+    /// The bytes of the block that is in the buffer.
+    fn bytes_of(&self, number: u64) -> &[u8] {
+        let length = (self.size - number * self.block_size).min(self.block_size);
+        &self.buf[..length as usize]
+    }
+
+    /// Compares every entry that has a name.
+    fn scan(&mut self, name: &[u8]) -> Result<Option<(Nid, u8)>> {
+        let blocks = self.size.div_ceil(self.block_size);
+        let mut broken = 0;
+        for number in 0..blocks.min(MAX_SCAN) {
+            match self.load(number)? {
+                Ok(block) => {
+                    broken = 0;
+                    if let Some(entry) = scan_block(&block, name) {
+                        return Ok(Some((entry.nid, entry.file_type)));
+                    }
+                }
+                Err(error) if broken == MAX_BROKEN => return Err(error),
+                Err(_) => broken += 1,
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn scan_block<'a>(block: &Block<'a>, name: &[u8]) -> Option<Entry<'a>> {
+    (0..block.count)
+        .filter_map(|index| block.entry(index).ok())
+        .find(|entry| entry.name == name)
+}
+
+/// Are all names there and ascending? Costs about as much as reading the block did, and only where
+/// a name was not found.
+fn is_ordered(block: &Block<'_>) -> bool {
+    let mut before: &[u8] = b"";
+    (0..block.count).all(|index| match block.entry(index) {
+        Ok(entry) => std::mem::replace(&mut before, entry.name) < entry.name,
+        Err(_) => false,
+    })
+}
+
+fn search_block(block: &Block<'_>, name: &[u8]) -> Outcome {
+    let (mut low, mut high) = (0, block.count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let Ok(entry) = block.entry(middle) else {
+            return Outcome::Disorder;
+        };
+        match entry.name.cmp(name) {
+            Ordering::Equal => return Outcome::Found(entry.nid, entry.file_type),
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+        }
+    }
+    if is_ordered(block) {
+        Outcome::Absent
+    } else {
+        Outcome::Disorder
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::tests::block_of;
+    use super::*;
+
+    fn nid(content: &Vec<u8>, name: &str) -> Option<u64> {
+        lookup(content, 128, name.as_bytes())
+            .unwrap()
+            .map(|(nid, _)| nid)
+    }
+
+    /// Blocks of 128 bytes with up to 4 of the names each.
+    fn directory(names: &[String]) -> Vec<u8> {
+        let mut content = Vec::new();
+        for (index, names) in names.chunks(4).enumerate() {
+            let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+            content.extend(block_of(&names, index as u64 * 4, 128));
+        }
+        content
+    }
+
+    #[test]
+    fn every_name_is_found_and_no_other() {
+        for count in [0, 1, 2, 4, 5, 8, 9, 63, 257] {
+            let names: Vec<String> = (0..count).map(|i| format!("n{i:04}")).collect();
+            let content = directory(&names);
+            for (index, name) in names.iter().enumerate() {
+                assert_eq!(nid(&content, name), Some(index as u64), "{count} {name}");
+                assert_eq!(nid(&content, &format!("{name}x")), None);
+            }
+            assert_eq!(nid(&content, "a"), None);
+            assert_eq!(nid(&content, "z"), None);
+            assert_eq!(nid(&content, ""), None);
+        }
+    }
+
+    #[test]
+    fn names_out_of_order_are_found_all_the_same() {
+        let mut names: Vec<String> = (0..40).map(|i| format!("n{i:04}")).collect();
+        names.swap(0, 1);
+        names.swap(10, 11);
+        let content = directory(&names);
+        for (index, name) in names.iter().enumerate() {
+            assert_eq!(nid(&content, name), Some(index as u64), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_broken_block_does_not_hide_the_names_of_others() {
+        let names: Vec<String> = (0..40).map(|i| format!("n{i:04}")).collect();
+        let mut content = directory(&names);
+        content[5 * 128 + 8] = 13;
+        for (index, name) in names.iter().enumerate() {
+            let expected = (index / 4 != 5).then_some(index as u64);
+            assert_eq!(nid(&content, name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_broken_entry_does_not_hide_its_neighbours() {
+        let names: Vec<String> = (0..4).map(|i| format!("n{i:04}")).collect();
+        for broken in 0..4 {
+            let mut content = directory(&names);
+            content[48 + broken * 5] = b'/';
+            for (index, name) in names.iter().enumerate() {
+                let expected = (index != broken).then_some(index as u64);
+                assert_eq!(nid(&content, name), expected, "{broken} {name}");
+            }
+        }
+    }
+}

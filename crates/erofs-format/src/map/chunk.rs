@@ -1,0 +1,153 @@
+//! Chunk-based inodes: a table of block addresses, one for each chunk of equal size.
+//!
+//! Facts: `EROFS_CHUNK_FORMAT_*` of fs/erofs/erofs_fs.h, `erofs_map_blocks` of fs/erofs/data.c.
+
+use crate::meta::{Window, structure};
+use crate::raw::RawChunkIndex;
+use crate::{Error, Extent, ExtentKind, Image, Inode, Nid, Result};
+
+/// Bits of the chunk format: binary logarithm of blocks in a chunk.
+const BLOCK_BITS: u32 = 0x1f;
+/// 8-byte indexes instead of a map of 4-byte addresses.
+const INDEXES: u32 = 0x20;
+/// Addresses in indexes have 48 bits.
+const WIDE: u32 = 0x40;
+const KNOWN: u32 = 0x7f;
+/// The other half of the union is reserved.
+const FORMAT: u32 = 0xffff;
+
+/// How many chunks one extent joins at most, so that a call has a bound.
+const JOIN: u64 = 256;
+
+/// Refuses formats with unknown bits.
+pub(crate) fn check_format(nid: Nid, union_bits: u32) -> Result<()> {
+    let format = union_bits & FORMAT;
+    if format & !KNOWN != 0 {
+        return Err(Error::unsupported(format!(
+            "chunk format {format:#x} of nid {nid:#x}"
+        )));
+    }
+    Ok(())
+}
+
+/// The chunk table of an inode.
+struct Table<'a> {
+    window: Window<'a>,
+    start: u64,
+    indexes: bool,
+    wide: bool,
+    device_mask: u16,
+}
+
+/// Where a chunk is: nowhere, or at a block of a device (0: of the unified space).
+type Chunk = Option<(u16, u64)>;
+
+impl Table<'_> {
+    fn chunk(&mut self, number: u64) -> Result<Chunk> {
+        let entry_size = if self.indexes { 8 } else { 4 };
+        let offset = number
+            .checked_mul(entry_size)
+            .and_then(|offset| offset.checked_add(self.start));
+        let Some(offset) = offset else {
+            return Err(Error::corrupted(format!("chunk {number} has no index")));
+        };
+        let bytes = self.window.get(offset, entry_size as usize)?;
+        if self.indexes {
+            let raw = structure(bytes);
+            return Ok(self.parse(&raw));
+        }
+        let block = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        Ok((block != u32::MAX).then_some((0, block.into())))
+    }
+
+    fn parse(&self, raw: &RawChunkIndex) -> Chunk {
+        let mask = if self.wide {
+            (1 << 48) - 1
+        } else {
+            u64::from(u32::MAX)
+        };
+        let high = u64::from(raw.startblk_hi.get()) << 32;
+        let block = (high | u64::from(raw.startblk_lo.get())) & mask;
+        (block != mask).then_some((raw.device_id.get() & self.device_mask, block))
+    }
+}
+
+pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
+    let format = inode.union_bits & FORMAT;
+    let indexes = format & INDEXES != 0;
+    let chunk_bits = u32::from(image.superblock().block_bits) + (format & BLOCK_BITS);
+    let mut table = Table {
+        window: Window::new(image.meta_of(inode)?),
+        start: inode.body().next_multiple_of(if indexes { 8 } else { 4 }),
+        indexes,
+        wide: format & WIDE != 0,
+        device_mask: image.devices().id_mask(),
+    };
+    let number = offset >> chunk_bits;
+    let chunk = table.chunk(number)?;
+    let chunk_blocks = 1u64 << (format & BLOCK_BITS);
+    let last = (inode.size - 1) >> chunk_bits;
+    let joined = join(&mut table, number, chunk, chunk_blocks, last);
+    let logical = number << chunk_bits;
+    // 2^9 chunks of up to 2^47 bytes; the file's size is below 2^63.
+    let length = ((joined << chunk_bits) as u128).min((inode.size - logical) as u128) as u64;
+    match chunk {
+        None => Ok(Extent {
+            logical,
+            length,
+            kind: ExtentKind::Hole,
+        }),
+        Some((device, block)) => {
+            let address = image.block_address(block)?;
+            let place = image.devices().resolve(device, address)?;
+            let length = length.min(place.available);
+            if offset - logical >= length {
+                return Err(Error::corrupted(format!(
+                    "byte {offset} of nid {:#x} is beyond the end of device {}: its chunk starts \
+                     at {:#x}, {} bytes before the end",
+                    inode.nid, place.device, place.physical, place.available
+                )));
+            }
+            let kind = ExtentKind::Raw {
+                device: place.device,
+                physical: place.physical,
+            };
+            Ok(Extent {
+                logical,
+                length,
+                kind,
+            })
+        }
+    }
+}
+
+/// How many chunks from `number` on follow each other on their device (or are holes all). Chunks
+/// whose index cannot be read are left to whoever asks for them.
+fn join(table: &mut Table<'_>, number: u64, first: Chunk, chunk_blocks: u64, last: u64) -> u64 {
+    let mut count = 1;
+    while count < JOIN && number + count <= last {
+        let expected =
+            first.map(|(device, block)| (device, block.wrapping_add(count * chunk_blocks)));
+        match table.chunk(number + count) {
+            Ok(chunk) if chunk == expected => count += 1,
+            _ => break,
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_with_unknown_bits_are_refused() {
+        assert!(check_format(1, 0x7f).is_ok());
+        // The reserved half is not looked at.
+        assert!(check_format(1, 0x5_0020).is_ok());
+        assert!(matches!(
+            check_format(1, 0x80),
+            Err(Error::Unsupported { .. })
+        ));
+    }
+}

@@ -1,0 +1,214 @@
+//! Packed entries, in packs of 2 entries and 8 bytes or 16 entries and 32 bytes.
+//!
+//! A pack is its entries, bit after bit from the lowest, and 4 bytes with the block before the first
+//! pcluster that begins in it: heads find their block by counting. An entry is a type above its
+//! value: `clusterofs` for heads, the distance back for non-heads, the distance forward for a
+//! non-head that is the last one of its pack. Facts: `z_erofs_load_compact_lcluster` of
+//! fs/erofs/zmap.c.
+
+use crate::meta::Window;
+use crate::{Error, Inode, Result};
+
+use super::zheader::{BIG_PCLUSTER_1, COMPACTED_2B};
+use super::zindex::{BLOCK_COUNT, Index, Kind, Lcluster};
+
+/// Lclusters of packs with 16 bits an entry: 2 bits of type and up to 14 of value.
+const MAX_BITS: u8 = 14;
+/// Lclusters of packs with 14 bits an entry.
+const MAX_BITS_2B: u8 = 12;
+/// Values have room for a distance with its flag even if lclusters are small.
+const MIN_VALUE_BITS: u8 = 12;
+
+/// Which pack an entry is in.
+#[derive(Debug, PartialEq, Eq)]
+struct Pack {
+    /// Where it starts.
+    start: u64,
+    /// Entries in it: 2 or 16.
+    entries: u32,
+    /// Which of them is meant.
+    slot: u32,
+}
+
+impl Pack {
+    fn bytes(&self) -> usize {
+        if self.entries == 2 { 8 } else { 32 }
+    }
+}
+
+/// The packs of 32 bytes are aligned; 8-byte packs fill up what is before them and behind them.
+fn locate(index: &Index, total: u64, lcn: u64) -> Pack {
+    let before = ((32 - index.start % 32) / 4) & 7;
+    let large = match index.advise & COMPACTED_2B != 0 && before < total {
+        true => (total - before) / 16 * 16,
+        false => 0,
+    };
+    let behind = before + large;
+    let (position, entries) = if lcn < before {
+        (index.start + lcn * 4, 2)
+    } else if lcn < behind {
+        (index.start + before * 4 + (lcn - before) * 2, 16)
+    } else {
+        (index.start + before * 4 + large * 2 + (lcn - behind) * 4, 2)
+    };
+    let (bytes, amortized) = if entries == 2 { (8, 4) } else { (32, 2) };
+    let start = position / bytes * bytes;
+    Pack {
+        start,
+        entries,
+        slot: ((position - start) / amortized) as u32,
+    }
+}
+
+pub(super) fn load(
+    inode: &Inode,
+    index: &Index,
+    window: &mut Window<'_>,
+    lcn: u64,
+) -> Result<Lcluster> {
+    let bits = index.lcluster_bits;
+    let total = ((inode.size - 1) >> bits) + 1;
+    let pack = locate(index, total, lcn);
+    if bits > MAX_BITS || (pack.entries == 16 && bits > MAX_BITS_2B) {
+        return Err(Error::unsupported(format!(
+            "compact index with lclusters of 2^{bits} bytes in nid {:#x}",
+            inode.nid
+        )));
+    }
+    let decoder = Decoder {
+        bytes: window.get(pack.start, pack.bytes())?,
+        entries: pack.entries,
+        value_bits: bits.max(MIN_VALUE_BITS).into(),
+        big: index.advise & BIG_PCLUSTER_1 != 0,
+    };
+    let index_end = pack.start + pack.bytes() as u64;
+    decoder.lcluster(pack.slot, index_end).map_err(|wrong| {
+        Error::corrupted(format!("{wrong} at lcluster {lcn} of nid {:#x}", inode.nid))
+    })
+}
+
+/// One pack.
+struct Decoder<'a> {
+    bytes: &'a [u8],
+    entries: u32,
+    value_bits: u32,
+    /// Pclusters may have more than one block.
+    big: bool,
+}
+
+impl Decoder<'_> {
+    /// Type and value of an entry.
+    fn entry(&self, slot: u32) -> (Kind, u32) {
+        let entry_bits = (self.bytes.len() as u32 - 4) * 8 / self.entries;
+        let at = slot * entry_bits;
+        let byte = (at / 8) as usize;
+        // The block address behind the entries makes these four bytes always there.
+        let word = self.word(byte) >> (at % 8);
+        (
+            Kind::from_bits(word >> self.value_bits),
+            word & ((1 << self.value_bits) - 1),
+        )
+    }
+
+    fn word(&self, at: usize) -> u32 {
+        let bytes = &self.bytes[at..at + 4];
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    fn lcluster(&self, slot: u32, index_end: u64) -> Result<Lcluster, &'static str> {
+        let (kind, value) = self.entry(slot);
+        let mut lcluster = Lcluster {
+            kind,
+            clusterofs: value.into(),
+            block: 0,
+            partial: false,
+            back: 0,
+            forward: 0,
+            stored_blocks: 0,
+            index_end,
+        };
+        if kind != Kind::NonHead {
+            lcluster.block = self.block(slot)?;
+            return Ok(lcluster);
+        }
+        lcluster.forward = self.forward(slot);
+        if value & BLOCK_COUNT != 0 {
+            if !self.big {
+                return Err("block count without big pclusters");
+            }
+            lcluster.stored_blocks = (value & !BLOCK_COUNT).into();
+            lcluster.back = 1;
+        } else if slot + 1 < self.entries {
+            lcluster.back = value.into();
+        } else {
+            lcluster.back = self.back_of_last(slot);
+        }
+        Ok(lcluster)
+    }
+
+    /// The last entry of a pack leads forward; its way back follows from the one before.
+    fn back_of_last(&self, slot: u32) -> u64 {
+        match self.entry(slot - 1) {
+            (Kind::NonHead, value) if value & BLOCK_COUNT != 0 => 2,
+            (Kind::NonHead, value) => u64::from(value) + 1,
+            _ => 1,
+        }
+    }
+
+    /// Non-heads up to the next head of the pack, or on from the last entry's distance.
+    fn forward(&self, slot: u32) -> u64 {
+        let mut distance = 0;
+        for slot in slot..self.entries {
+            let (kind, value) = self.entry(slot);
+            if kind != Kind::NonHead {
+                return distance;
+            }
+            distance += 1;
+            if slot + 1 == self.entries && value & BLOCK_COUNT == 0 {
+                distance += u64::from(value).saturating_sub(1);
+            }
+        }
+        distance
+    }
+
+    /// Block of the head at `slot`: the pack's address, and the blocks of pclusters before it.
+    fn block(&self, slot: u32) -> Result<u64, &'static str> {
+        let base = u64::from(self.word(self.bytes.len() - 4));
+        let blocks = if self.big {
+            self.big_blocks(slot)?
+        } else {
+            1 + self.heads(slot)
+        };
+        Ok(base + blocks)
+    }
+
+    fn heads(&self, slot: u32) -> u64 {
+        (0..slot)
+            .filter(|&slot| self.entry(slot).0 != Kind::NonHead)
+            .count() as u64
+    }
+
+    /// A head stands for one block unless the entry behind it has a count; a count whose head is in
+    /// the pack before belongs to this pack.
+    fn big_blocks(&self, slot: u32) -> Result<u64, &'static str> {
+        let mut blocks = 0;
+        let mut slot = slot;
+        while slot > 0 {
+            slot -= 1;
+            match self.entry(slot) {
+                (Kind::NonHead, value) if value & BLOCK_COUNT != 0 => {
+                    blocks += u64::from(value & !BLOCK_COUNT);
+                    slot = slot.saturating_sub(1);
+                }
+                // The entry right behind a head has to have the count.
+                (Kind::NonHead, 0 | 1) => {
+                    return Err("non-head without a block count behind a head");
+                }
+                // On to the entry behind the head, if it is in this pack.
+                (Kind::NonHead, value) => slot = (slot + 2).saturating_sub(value),
+                _ => blocks += 1,
+            }
+        }
+        Ok(blocks)
+    }
+}

@@ -1,0 +1,281 @@
+//! Encoded extents: one record for each extent instead of an index of lclusters.
+//!
+//! Records have 4, 8, 16 or 32 bytes and hold as much of this as fits: stored length and format,
+//! physical address (low, high), logical start (low, high). The small ones leave out the logical
+//! start: all extents but the last have the same length, which the lcluster size tells. The
+//! smallest leave out the address as well: extents follow each other on the device, from an address
+//! of 8 bytes in front of the records. Facts: `z_erofs_extent` of fs/erofs/erofs_fs.h,
+//! `z_erofs_map_blocks_ext` of fs/erofs/zmap.c.
+
+use std::sync::RwLock;
+
+use crate::meta::{Meta, Window};
+use crate::{Coding, Error, Extent, ExtentKind, Image, Inode, Result};
+
+use super::zheader::{FRAGMENT_PCLUSTER, INTERLACED_PCLUSTER};
+use super::{Candidate, algorithm, compressed, fragment, plain};
+
+/// Bits of a stored length that are a length (`Z_EROFS_EXTENT_PLEN_MASK`).
+const LENGTH: u32 = (1 << 21) - 1;
+/// `Z_EROFS_EXTENT_PLEN_PARTIAL`.
+const PARTIAL: u32 = 1 << 27;
+/// Above it: 0 for uncompressed, else the algorithm's number and 1.
+const FORMAT_SHIFT: u32 = 28;
+
+/// After how many records of 4 bytes an address is remembered.
+const CHECKPOINT: u64 = 1024;
+
+/// The records of an inode, as its header describes them.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    start: u64,
+    record: u64,
+    interlaced: bool,
+    fragment: bool,
+    lcluster_bits: u8,
+    /// Records there are; records of 4 and 8 bytes are counted by the file's size instead.
+    count: u64,
+    /// For records of 4 bytes: where extents 0, 1024, 2048... start, as far as someone went.
+    /// Without it every look-up would add up all the lengths before.
+    checkpoints: RwLock<Vec<u64>>,
+}
+
+/// A record, brought to one form, and what the search found out.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// Stored length with its flags.
+    stored: u32,
+    physical: u64,
+    logical: u64,
+    /// Where the next one begins; the file's size at the last.
+    end: u64,
+    last: bool,
+}
+
+impl Extents {
+    pub fn new(header_end: u64, advise: u16, lcluster_bits: u8, count: u64) -> Extents {
+        let record = 4 << ((advise >> 1) & 3);
+        Extents {
+            start: header_end.next_multiple_of(record),
+            record,
+            interlaced: advise & INTERLACED_PCLUSTER != 0,
+            fragment: advise & FRAGMENT_PCLUSTER != 0,
+            lcluster_bits,
+            count,
+            checkpoints: RwLock::default(),
+        }
+    }
+
+    fn find(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
+        match self.record {
+            4 => self.contiguous(inode, meta, offset),
+            8 => self.constant(inode, meta, offset),
+            _ => self.search(inode, meta, offset),
+        }
+    }
+
+    /// Extent `number` of those with constant length; address still unknown.
+    fn numbered(&self, inode: &Inode, number: u64, stored: u32) -> Record {
+        let logical = number << self.lcluster_bits;
+        // Below 2^63 + 2^31.
+        let end = (number + 1) << self.lcluster_bits;
+        let (last, end) = (end >= inode.size, end.min(inode.size));
+        Record {
+            stored,
+            physical: 0,
+            logical,
+            end,
+            last,
+        }
+    }
+
+    /// Records of 8 bytes.
+    fn constant(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
+        let number = offset >> self.lcluster_bits;
+        let mut bytes = [0; 8];
+        meta.read(&mut bytes, self.start + number * 8)?;
+        let record = self.numbered(inode, number, word(&bytes, 0));
+        Ok(Record {
+            physical: word(&bytes, 4).into(),
+            ..record
+        })
+    }
+
+    /// Records of 4 bytes, behind the address of the first extent.
+    fn contiguous(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
+        let records = self.start + 8;
+        let number = offset >> self.lcluster_bits;
+        // The walk adds up lengths of records that exist, or does not start.
+        meta.check(records, (number + 1).saturating_mul(4))?;
+        let mut window = Window::new(meta);
+        let (mut at, mut physical) = self.nearest_checkpoint(&mut window, number)?;
+        loop {
+            let stored = word(window.get(records + at * 4, 4)?, 0);
+            if at == number {
+                return Ok(Record {
+                    physical,
+                    ..self.numbered(inode, number, stored)
+                });
+            }
+            let next = physical.checked_add((stored & LENGTH).into());
+            physical = next.ok_or_else(|| {
+                Error::corrupted(format!(
+                    "extent {at} of nid {:#x} has no address",
+                    inode.nid
+                ))
+            })?;
+            at += 1;
+            if at % CHECKPOINT == 0 {
+                self.remember(at / CHECKPOINT, physical);
+            }
+        }
+    }
+
+    fn nearest_checkpoint(&self, window: &mut Window<'_>, number: u64) -> Result<(u64, u64)> {
+        let known = self
+            .checkpoints
+            .read()
+            .unwrap_or_else(|poison| poison.into_inner());
+        let nearest = (number / CHECKPOINT).min((known.len() as u64).saturating_sub(1));
+        if let Some(physical) = known.get(nearest as usize) {
+            return Ok((nearest * CHECKPOINT, *physical));
+        }
+        drop(known);
+        let bytes = window.get(self.start, 8)?;
+        let physical = u64::from(word(bytes, 0)) | u64::from(word(bytes, 4)) << 32;
+        self.remember(0, physical);
+        Ok((0, physical))
+    }
+
+    /// Keeps the list without gaps; who comes second finds it done.
+    fn remember(&self, checkpoint: u64, physical: u64) {
+        let mut known = self
+            .checkpoints
+            .write()
+            .unwrap_or_else(|poison| poison.into_inner());
+        if known.len() as u64 == checkpoint {
+            known.push(physical);
+        }
+    }
+
+    /// Records of 16 and 32 bytes, ascending by logical start: the last that begins at or before
+    /// `offset`, or a hole if even the first begins behind it.
+    fn search(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
+        let size = self.count.checked_mul(self.record);
+        meta.check(self.start, size.unwrap_or(u64::MAX))?;
+        let mut window = Window::new(meta);
+        let (mut low, mut high) = (0, self.count);
+        let mut found: Option<Record> = None;
+        let mut end = inode.size;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let record =
+                self.parse(window.get(self.start + middle * self.record, self.record as usize)?);
+            let floor = found.as_ref().map_or(0, |record| record.logical);
+            if record.logical < floor || (record.logical > end && record.logical > offset) {
+                return Err(Error::corrupted(format!(
+                    "extent {middle} of nid {:#x} begins at {}, out of order",
+                    inode.nid, record.logical
+                )));
+            }
+            if record.logical > offset {
+                (high, end) = (middle, record.logical);
+            } else {
+                (low, found) = (middle + 1, Some(record));
+            }
+        }
+        Ok(match found {
+            Some(record) => Record {
+                end,
+                last: low >= self.count,
+                ..record
+            },
+            // A hole up to the first extent.
+            None => Record {
+                stored: 0,
+                physical: 0,
+                logical: 0,
+                end,
+                last: false,
+            },
+        })
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Record {
+        let high = if self.record > 16 {
+            u64::from(word(bytes, 16)) << 32
+        } else {
+            0
+        };
+        Record {
+            stored: word(bytes, 0),
+            physical: u64::from(word(bytes, 4)) | u64::from(word(bytes, 8)) << 32,
+            logical: u64::from(word(bytes, 12)) | high,
+            end: 0,
+            last: false,
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+pub(super) fn map(image: &Image, inode: &Inode, extents: &Extents, offset: u64) -> Result<Extent> {
+    let record = extents.find(inode, image.meta_of(inode)?, offset)?;
+    let Record {
+        stored,
+        physical,
+        logical,
+        end,
+        last,
+    } = record;
+    if last && extents.fragment {
+        // The address has the upper half, where the record has one.
+        let high = if extents.record > 4 {
+            physical << 32
+        } else {
+            0
+        };
+        return fragment(image, inode, logical, u64::from(stored) | high);
+    }
+    let length = stored & LENGTH;
+    if length == 0 {
+        return Ok(Extent {
+            logical,
+            length: end - logical,
+            kind: ExtentKind::Hole,
+        });
+    }
+    compressed(
+        image,
+        inode,
+        &Candidate {
+            logical,
+            decoded_end: end,
+            physical,
+            length: length.into(),
+            coding: coding(image, inode, extents, stored, physical)?,
+            partial: stored & PARTIAL != 0,
+            inline: false,
+        },
+    )
+}
+
+fn coding(
+    image: &Image,
+    inode: &Inode,
+    extents: &Extents,
+    stored: u32,
+    physical: u64,
+) -> Result<Coding> {
+    match (stored >> FORMAT_SHIFT) as u8 {
+        0 => Ok(plain(
+            image,
+            extents.interlaced,
+            physical,
+            (stored & LENGTH).into(),
+        )),
+        format => algorithm(inode, format - 1),
+    }
+}

@@ -1,0 +1,148 @@
+//! The header of the map of a compressed inode, and what it decides.
+//!
+//! Facts: `z_erofs_map_header` and `Z_EROFS_ADVISE_*` of fs/erofs/erofs_fs.h, and
+//! `z_erofs_fill_inode` of fs/erofs/zmap.c.
+
+use crate::raw::{RawMapHeader, incompat};
+use crate::{DataLayout, Error, Extent, Image, Inode, Result};
+
+use super::zextents::Extents;
+use super::zindex::{Index, Tail};
+use super::{fragment, zextents, zindex};
+
+/// `h_advise` of compact indexes: there are packs with 2 bytes an entry.
+pub(super) const COMPACTED_2B: u16 = 1 << 0;
+/// `h_advise` of full indexes: no index but encoded extents.
+const EXTENTS: u16 = 1 << 0;
+/// Pclusters of HEAD1 may have more than one block.
+pub(super) const BIG_PCLUSTER_1: u16 = 1 << 1;
+/// The same of HEAD2 and plain ones.
+pub(super) const BIG_PCLUSTER_2: u16 = 1 << 2;
+/// The last pcluster is behind the index.
+const INLINE_PCLUSTER: u16 = 1 << 3;
+/// Plain pclusters are rotated in their block.
+pub(super) const INTERLACED_PCLUSTER: u16 = 1 << 4;
+/// The last extent is in the packed inode.
+pub(super) const FRAGMENT_PCLUSTER: u16 = 1 << 5;
+/// Bit 7 of `h_clusterbits`: the whole file is in the packed inode.
+const WHOLE_FRAGMENT: u8 = 1 << 7;
+/// Bits of `h_clusterbits`: lclusters are larger than blocks by so many bits.
+const LCLUSTER_BITS: u8 = 0xf;
+
+/// Where the data of a compressed inode is, as far as its header tells.
+#[derive(Debug)]
+pub(crate) enum ZMap {
+    /// All of it is in the packed inode from that byte on.
+    Fragment(u64),
+    /// In encoded extents.
+    Extents(Extents),
+    /// In pclusters found by an index of lclusters.
+    Index(Index),
+}
+
+pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
+    let zmap = match inode.zmap.get() {
+        Some(zmap) => zmap,
+        None => {
+            let zmap = read(image, inode)?;
+            // Someone else may have been first, with the same result.
+            inode.zmap.get_or_init(|| zmap)
+        }
+    };
+    match zmap {
+        ZMap::Fragment(start) => fragment(image, inode, 0, *start),
+        ZMap::Extents(extents) => zextents::map(image, inode, extents, offset),
+        ZMap::Index(index) => zindex::map(image, inode, index, offset),
+    }
+}
+
+fn read(image: &Image, inode: &Inode) -> Result<ZMap> {
+    let position = inode.body().next_multiple_of(8);
+    let raw: RawMapHeader = image.meta_of(inode)?.get(position)?;
+    let advise = raw.advise.get();
+    let full = inode.layout() == DataLayout::CompressedFull;
+    // Tested before everything else: no count of extents is that high.
+    if raw.cluster_bits & WHOLE_FRAGMENT != 0 {
+        return Ok(ZMap::Fragment(fragment_start(&raw)));
+    }
+    let lcluster_bits = image.superblock().block_bits + (raw.cluster_bits & LCLUSTER_BITS);
+    let header_end = position + size_of::<RawMapHeader>() as u64;
+    if full && advise & EXTENTS != 0 {
+        let high = u16::from_le_bytes([raw.algorithms, raw.cluster_bits]);
+        let count = u64::from(raw.first.get()) | u64::from(high) << 32;
+        return Ok(ZMap::Extents(Extents::new(
+            header_end,
+            advise,
+            lcluster_bits,
+            count,
+        )));
+    }
+    check_big_pclusters(image, inode, advise, full)?;
+    let mut index = Index {
+        full,
+        // Full indexes leave 8 bytes free behind the header.
+        start: header_end + if full { 8 } else { 0 },
+        lcluster_bits,
+        advise,
+        algorithms: [raw.algorithms & 0xf, raw.algorithms >> 4],
+        tail: Tail::None,
+    };
+    index.tail = find_tail(image, inode, &index, raw.first.get())?;
+    Ok(ZMap::Index(index))
+}
+
+/// All 64 bits of the header but the topmost.
+fn fragment_start(raw: &RawMapHeader) -> u64 {
+    u64::from(raw.first.get())
+        | u64::from(raw.advise.get()) << 32
+        | u64::from(raw.algorithms) << 48
+        | u64::from(raw.cluster_bits & !WHOLE_FRAGMENT) << 56
+}
+
+fn check_big_pclusters(image: &Image, inode: &Inode, advise: u16, full: bool) -> Result<()> {
+    let (one, two) = (advise & BIG_PCLUSTER_1 != 0, advise & BIG_PCLUSTER_2 != 0);
+    let nid = inode.nid;
+    if (one || two) && !image.superblock().has(incompat::COMPR_CFGS) {
+        return Err(Error::corrupted(format!(
+            "big pclusters in nid {nid:#x} of an image without that feature"
+        )));
+    }
+    if !full && one != two {
+        return Err(Error::corrupted(format!(
+            "compact index of nid {nid:#x} with big pclusters for one kind of heads only"
+        )));
+    }
+    Ok(())
+}
+
+/// The extent that holds the last byte may be behind the index or in the packed inode.
+fn find_tail(image: &Image, inode: &Inode, index: &Index, first: u32) -> Result<Tail> {
+    let length = first >> 16;
+    let in_fragment = index.advise & FRAGMENT_PCLUSTER != 0;
+    let inline = index.advise & INLINE_PCLUSTER != 0 && length != 0;
+    if !in_fragment && !inline {
+        return Ok(Tail::None);
+    }
+    let last = zindex::find(image, inode, index, inode.size - 1)?;
+    if in_fragment {
+        // With full indexes the unused block address of the head has the upper half.
+        let high = if index.full { last.head.block << 32 } else { 0 };
+        return Ok(Tail::Fragment {
+            head: last.lcn,
+            offset: u64::from(first) | high,
+        });
+    }
+    let physical = last.index_end;
+    let block_size = u64::from(image.superblock().block_size);
+    if physical % block_size + u64::from(length) > block_size {
+        return Err(Error::corrupted(format!(
+            "tail packing of nid {:#x}, {length} bytes at {physical:#x}, crosses its block",
+            inode.nid
+        )));
+    }
+    Ok(Tail::Inline {
+        head: last.lcn,
+        physical,
+        length,
+    })
+}

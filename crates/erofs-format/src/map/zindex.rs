@@ -1,0 +1,289 @@
+//! The search in an index of lclusters.
+//!
+//! Every lcluster has an entry: the head of a pcluster that begins in it (at most one does), or a
+//! non-head with its distances to the heads before and behind. A pcluster's data begins at
+//! `clusterofs` of its head's lcluster and ends where the next one begins. Facts:
+//! `z_erofs_map_blocks_fo` and its helpers in fs/erofs/zmap.c.
+
+use crate::compression::MAX_DECODED;
+use crate::meta::Window;
+use crate::{Coding, Error, Extent, Image, Inode, Result};
+
+use super::zheader::{BIG_PCLUSTER_1, BIG_PCLUSTER_2, INTERLACED_PCLUSTER};
+use super::{Candidate, algorithm, compressed, fragment, plain, zcompact, zfull};
+
+/// The index of an inode, as its header describes it.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// Entries of 8 bytes, else packed ones.
+    pub full: bool,
+    /// Where the entries start.
+    pub start: u64,
+    pub lcluster_bits: u8,
+    /// `h_advise`.
+    pub advise: u16,
+    /// Of HEAD1 and HEAD2.
+    pub algorithms: [u8; 2],
+    pub tail: Tail,
+}
+
+/// The extent with the file's last byte, if it is not a pcluster in blocks; known by its head.
+#[derive(Debug)]
+pub(crate) enum Tail {
+    None,
+    Inline {
+        head: u64,
+        physical: u64,
+        length: u32,
+    },
+    Fragment {
+        head: u64,
+        offset: u64,
+    },
+}
+
+/// Types of lclusters, as numbered on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    Head1,
+    NonHead,
+    Head2,
+}
+
+impl Kind {
+    pub fn from_bits(bits: u32) -> Kind {
+        [Kind::Plain, Kind::Head1, Kind::NonHead, Kind::Head2][(bits & 3) as usize]
+    }
+}
+
+/// An entry of either index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lcluster {
+    pub kind: Kind,
+    /// Heads: where the pcluster's data begins in the lcluster; below the lcluster's size.
+    pub clusterofs: u64,
+    /// Heads: first block of the pcluster.
+    pub block: u64,
+    /// Heads: the stream holds more than this file has of it.
+    pub partial: bool,
+    /// Non-heads: distance to the head before.
+    pub back: u64,
+    /// Non-heads: distance to the next head, 0 where an old mkfs did not know.
+    pub forward: u64,
+    /// Non-heads right behind a head: blocks of the pcluster, 0 if it does not say.
+    pub stored_blocks: u64,
+    /// First byte behind the entry, or behind the pack that it is in.
+    pub index_end: u64,
+}
+
+/// `Z_EROFS_LI_D0_CBLKCNT`: the distance is a count of blocks instead.
+pub(super) const BLOCK_COUNT: u32 = 1 << 11;
+
+/// How many steps back to a head are believed. A distance is at most 2047, so this suffices for a
+/// fragment of 50 GB of the smallest lclusters; pclusters end at 12 MiB.
+const MAX_STEPS: u32 = 1 << 16;
+
+/// The head of the extent that contains a byte.
+pub(super) struct Found {
+    pub lcn: u64,
+    pub head: Lcluster,
+    /// Where its data begins in the file.
+    pub logical: u64,
+    /// `index_end` of the lcluster that was asked for.
+    pub index_end: u64,
+}
+
+fn load(inode: &Inode, index: &Index, window: &mut Window<'_>, lcn: u64) -> Result<Lcluster> {
+    let lcluster = match index.full {
+        true => zfull::load(index, window, lcn),
+        false => zcompact::load(inode, index, window, lcn),
+    }?;
+    if lcluster.kind != Kind::NonHead && lcluster.clusterofs >> index.lcluster_bits != 0 {
+        return Err(Error::corrupted(format!(
+            "lcluster {lcn} of nid {:#x} begins at {} of its {} bytes",
+            inode.nid,
+            lcluster.clusterofs,
+            1u64 << index.lcluster_bits
+        )));
+    }
+    Ok(lcluster)
+}
+
+/// Finds the head of the extent that contains byte `offset`.
+pub(super) fn find(image: &Image, inode: &Inode, index: &Index, offset: u64) -> Result<Found> {
+    find_in(
+        inode,
+        index,
+        &mut Window::new(image.meta_of(inode)?),
+        offset,
+    )
+}
+
+fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -> Result<Found> {
+    let bits = index.lcluster_bits;
+    let mut lcn = offset >> bits;
+    let mut lcluster = load(inode, index, window, lcn)?;
+    let index_end = lcluster.index_end;
+    let mut back = match lcluster.kind {
+        Kind::NonHead => lcluster.back,
+        _ if offset & ((1 << bits) - 1) >= lcluster.clusterofs => 0,
+        _ => 1,
+    };
+    for _ in 0..MAX_STEPS {
+        if back == 0 && lcluster.kind != Kind::NonHead {
+            let logical = (lcn << bits) | lcluster.clusterofs;
+            return Ok(Found {
+                lcn,
+                head: lcluster,
+                logical,
+                index_end,
+            });
+        }
+        if back == 0 || back > lcn {
+            return Err(Error::corrupted(format!(
+                "lcluster {lcn} of nid {:#x} has its head {back} lclusters before",
+                inode.nid
+            )));
+        }
+        lcn -= back;
+        lcluster = load(inode, index, window, lcn)?;
+        back = if lcluster.kind == Kind::NonHead {
+            lcluster.back.max(1)
+        } else {
+            0
+        };
+    }
+    Err(Error::corrupted(format!(
+        "no head before byte {offset} of nid {:#x} within {MAX_STEPS} steps",
+        inode.nid
+    )))
+}
+
+pub(super) fn map(image: &Image, inode: &Inode, index: &Index, offset: u64) -> Result<Extent> {
+    // The tail may be everything: then no lcluster is the file's own.
+    if let Tail::Fragment { head: 0, offset } = index.tail {
+        return fragment(image, inode, 0, offset);
+    }
+    let mut window = Window::new(image.meta_of(inode)?);
+    let found = find_in(inode, index, &mut window, offset)?;
+    match index.tail {
+        Tail::Fragment { head, offset } if head == found.lcn => {
+            return fragment(image, inode, found.logical, offset);
+        }
+        Tail::Inline {
+            head,
+            physical,
+            length,
+        } if head == found.lcn => {
+            let length = u64::from(length);
+            let coding = coding(image, inode, index, &found.head, physical, length)?;
+            return compressed(
+                image,
+                inode,
+                &Candidate {
+                    logical: found.logical,
+                    decoded_end: inode.size,
+                    physical,
+                    length,
+                    coding,
+                    partial: found.head.partial,
+                    inline: true,
+                },
+            );
+        }
+        _ => {}
+    }
+    let blocks = stored_blocks(inode, index, &mut window, &found)?;
+    let decoded_end = decoded_end(inode, index, &mut window, &found)?;
+    let physical = image.block_address(found.head.block)?;
+    let length = blocks * u64::from(image.superblock().block_size);
+    let coding = coding(image, inode, index, &found.head, physical, length)?;
+    compressed(
+        image,
+        inode,
+        &Candidate {
+            logical: found.logical,
+            decoded_end,
+            physical,
+            length,
+            coding,
+            partial: found.head.partial,
+            inline: false,
+        },
+    )
+}
+
+fn coding(
+    image: &Image,
+    inode: &Inode,
+    index: &Index,
+    head: &Lcluster,
+    physical: u64,
+    length: u64,
+) -> Result<Coding> {
+    match head.kind {
+        Kind::Head1 => algorithm(inode, index.algorithms[0]),
+        Kind::Head2 => algorithm(inode, index.algorithms[1]),
+        Kind::Plain | Kind::NonHead => Ok(plain(
+            image,
+            index.advise & INTERLACED_PCLUSTER != 0,
+            physical,
+            length,
+        )),
+    }
+}
+
+/// Blocks of the pcluster: said by the first non-head behind the head, where pclusters may be big.
+fn stored_blocks(
+    inode: &Inode,
+    index: &Index,
+    window: &mut Window<'_>,
+    found: &Found,
+) -> Result<u64> {
+    let big = match found.head.kind {
+        Kind::Head1 => BIG_PCLUSTER_1,
+        _ => BIG_PCLUSTER_2,
+    };
+    let next = found.lcn + 1;
+    if index.advise & big == 0 || next << index.lcluster_bits >= inode.size {
+        return Ok(1);
+    }
+    let lcluster = load(inode, index, window, next)?;
+    if lcluster.kind != Kind::NonHead {
+        return Ok(1);
+    }
+    if lcluster.back != 1 {
+        return Err(Error::corrupted(format!(
+            "lcluster {next} of nid {:#x}, behind a head, has its head {} lclusters before",
+            inode.nid, lcluster.back
+        )));
+    }
+    Ok(lcluster.stored_blocks.max(1))
+}
+
+/// Where the next head's data begins, or the end of the file.
+fn decoded_end(
+    inode: &Inode,
+    index: &Index,
+    window: &mut Window<'_>,
+    found: &Found,
+) -> Result<u64> {
+    let bits = index.lcluster_bits;
+    let mut lcn = found.lcn + 1;
+    loop {
+        let start = lcn << bits;
+        if start >= inode.size {
+            return Ok(inode.size);
+        }
+        // An extent that long is refused; this bounds the walk.
+        if start - found.logical > MAX_DECODED {
+            return Ok(start);
+        }
+        let lcluster = load(inode, index, window, lcn)?;
+        if lcluster.kind != Kind::NonHead {
+            return Ok(start + lcluster.clusterofs);
+        }
+        lcn += lcluster.forward.max(1);
+    }
+}

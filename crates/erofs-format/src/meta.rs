@@ -1,0 +1,129 @@
+//! Reads of metadata, checked against the size of what holds it.
+
+use zerocopy::FromBytes;
+
+use crate::{Error, ReadAt, Result};
+
+/// A holder of metadata: the primary device, or the decoded metabox.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meta<'a> {
+    pub reader: &'a dyn ReadAt,
+    pub size: u64,
+    /// For error messages.
+    pub name: &'static str,
+    pub metabox: bool,
+}
+
+impl Meta<'_> {
+    /// Fills `buf`. Bytes beyond the end are the image's fault, everything else the reader's.
+    pub fn read(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.check(offset, buf.len() as u64)?;
+        read(self.reader, self.name, buf, offset)
+    }
+
+    /// Is the whole range there?
+    pub fn check(&self, offset: u64, length: u64) -> Result<()> {
+        if offset
+            .checked_add(length)
+            .is_some_and(|end| end <= self.size)
+        {
+            return Ok(());
+        }
+        Err(Error::corrupted(format!(
+            "metadata of {length} bytes at {offset:#x} is beyond the end of the {} ({} bytes)",
+            self.name, self.size
+        )))
+    }
+
+    /// Reads one on-disk structure.
+    pub fn get<T: FromBytes>(&self, offset: u64) -> Result<T> {
+        // Larger than any structure of the format.
+        let mut buf = [0; 256];
+        let bytes = &mut buf[..size_of::<T>()];
+        self.read(bytes, offset)?;
+        Ok(structure(bytes))
+    }
+}
+
+/// Reads, naming the place in the error.
+pub(crate) fn read(
+    reader: &dyn ReadAt,
+    device: &'static str,
+    buf: &mut [u8],
+    offset: u64,
+) -> Result<()> {
+    let length = buf.len();
+    reader
+        .read_exact_at(buf, offset)
+        .map_err(|source| Error::Io {
+            device,
+            offset,
+            length,
+            source,
+        })
+}
+
+/// A structure of exactly these bytes. The length is the caller's constant.
+pub(crate) fn structure<T: FromBytes>(bytes: &[u8]) -> T {
+    match T::read_from_bytes(bytes) {
+        Ok(value) => value,
+        Err(_) => unreachable!(
+            "{} bytes for a structure of {}",
+            bytes.len(),
+            size_of::<T>()
+        ),
+    }
+}
+
+/// Bytes of a [`Window`]: 64 full indexes, and no aligned pack or record straddles it.
+const WINDOW: usize = 512;
+
+/// A small piece of metadata kept on the stack, so that neighbouring index entries cost one read.
+pub(crate) struct Window<'a> {
+    meta: Meta<'a>,
+    start: u64,
+    len: usize,
+    bytes: [u8; WINDOW],
+}
+
+impl<'a> Window<'a> {
+    pub fn new(meta: Meta<'a>) -> Self {
+        Window {
+            meta,
+            start: 0,
+            len: 0,
+            bytes: [0; WINDOW],
+        }
+    }
+
+    /// `length` bytes at `offset`. Index entries are aligned to their own size, so they never
+    /// straddle two windows.
+    pub fn get(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
+        let inside = offset >= self.start && offset - self.start + length as u64 <= self.len as u64;
+        if !inside {
+            self.fill(offset, length)?;
+        }
+        let at = (offset - self.start) as usize;
+        Ok(&self.bytes[at..at + length])
+    }
+
+    fn fill(&mut self, offset: u64, length: usize) -> Result<()> {
+        self.meta.check(offset, length as u64)?;
+        let aligned = offset & !(WINDOW as u64 - 1);
+        let start = if offset - aligned + length as u64 <= WINDOW as u64 {
+            aligned
+        } else {
+            offset
+        };
+        let len = (self.meta.size - start).min(WINDOW as u64) as usize;
+        self.len = 0;
+        self.meta.read(&mut self.bytes[..len], start)?;
+        (self.start, self.len) = (start, len);
+        Ok(())
+    }
+
+    /// One on-disk structure.
+    pub fn structure<T: FromBytes>(&mut self, offset: u64) -> Result<T> {
+        Ok(structure(self.get(offset, size_of::<T>())?))
+    }
+}
