@@ -11,16 +11,56 @@
 //! workers.shutdown();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! * Jobs of one worker run in the order they were queued, one after another. There is no
+//!   stealing and no balancing: who queues chooses the CPU ([`Workers::idle_worker`] helps).
+//! * Every CPU that is online and in the process's cpuset has a worker `NAME/N`. One that cannot
+//!   be made leaves its slot empty, and the unbound pool (`NAME/uN`) takes what it would have got.
+//! * [`Priority::High`] is SCHED_FIFO 1, where refused nice -20, where refused normal;
+//!   [`Workers::notices`] says what and why.
+//! * CPUs come and go and the cpuset changes: workers follow, and no queued job is lost.
+//! * A worker can watch a [`Source`] besides its queue: a request that arrives there is served
+//!   with one wake-up.
 #![forbid(unsafe_code)]
 
+mod context;
+mod counters;
+mod cpulist;
+mod cpus;
+mod door;
 mod error;
+mod event_waker;
+mod faults;
+mod histogram;
+#[cfg(all(test, loom))]
+mod models;
+mod notices;
 mod options;
+mod parker;
+mod priority;
+mod queue;
+mod refusal;
+mod report;
+mod slot;
 mod source;
+mod spawn;
 mod stats;
+mod sync;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod topology;
+mod uevent;
+mod unbound;
+mod watcher;
+mod worker;
 mod workers;
 
+pub use context::WorkerContext;
+pub use cpus::{Cpus, SystemCpus};
 pub use error::Error;
+pub use event_waker::EventWaker;
 pub use options::{Mode, Priority, WorkerOptions};
 pub use source::{Door, MakeSource, Source, SourceState, Waker};
 pub use stats::{Policy, Summary, WorkerStats};
-pub use workers::{Job, WorkerContext, Workers, serve};
+pub use worker::{Job, serve};
+pub use workers::Workers;

@@ -1,79 +1,346 @@
-//! The set of workers.
+//! The set of workers: the start-up ladder, its mirror, and the front door.
+//!
+//! Start-up: 1. slots for all possible CPUs, empty. 2. the unbound pool. 3. pinned workers for the
+//! usable CPUs. 4. the watcher of hotplug, 5. which begins with another look at the CPUs, since an
+//! event before its registration was missed. A rung that fails takes down those below it.
+//!
+//! Shut-down, so that no job is lost:
+//! 1. Only the first caller goes on; another one waits for it, or, on a worker, returns at once.
+//! 2. The watcher ends: from here on nobody makes or ends workers.
+//! 3. The slots are emptied and the pinned workers' queues closed; they run what is queued, drop
+//!    their sources and are joined. What their jobs queue meanwhile goes to the unbound pool.
+//! 4. The unbound pool's queue is closed; its threads run what is queued and are joined. What
+//!    their jobs queue meanwhile, and all that comes later, runs on the thread that queues it.
 
-use std::sync::Arc;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::{Error, MakeSource, Priority, WorkerOptions, WorkerStats};
+use crate::counters::now_ns;
+use crate::door::message;
+use crate::faults::Faults;
+use crate::notices::Notices;
+use crate::priority::{self, Wanted};
+use crate::report;
+use crate::spawn::{Running, Spawner};
+use crate::topology::Topology;
+use crate::unbound::UnboundPool;
+use crate::watcher::Watcher;
+use crate::worker::{Attach, Job, Queued, Worker, current};
+use crate::{
+    Cpus, Error, MakeSource, Mode, Priority, SystemCpus, WorkerContext, WorkerOptions, WorkerStats,
+};
 
-/// One piece of work. It gets told where it runs.
-pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;
-
-/// Where and when a job runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WorkerContext {
-    /// The CPU this worker is pinned to; `None` on a thread of the unbound pool.
-    pub cpu: Option<usize>,
-    /// CLOCK_MONOTONIC when the job was queued, ns.
-    pub queued_ns: u64,
-    /// CLOCK_MONOTONIC when the job started, ns.
-    pub started_ns: u64,
+/// All workers of one pool. Dropping the last `Arc` shuts them down.
+///
+/// Field tags: I = set when made; A = atomic; P = under its own lock; else see the type.
+pub struct Workers {
+    /// I.
+    mode: Mode,
+    /// I: what normal priority means here.
+    base_nice: i32,
+    /// I.
+    faults: Faults,
+    topology: Arc<Topology>,
+    unbound: UnboundPool,
+    /// I: None in `Mode::Unbound`.
+    watcher: Option<Watcher>,
+    notices: Arc<Notices>,
+    /// A: where the search for an idle worker begins, so that the first CPUs are not always asked
+    /// first.
+    next_idle: AtomicUsize,
+    /// A: shutdown has begun.
+    ending: AtomicBool,
+    /// P: held while it lasts.
+    ended: Mutex<()>,
 }
 
-/// All workers of one pool.
-#[derive(Debug)]
-pub struct Workers {}
+/// Pools that live now, by mode, priority and name.
+static SHARED: Mutex<Vec<(SharedKey, Weak<Workers>)>> = Mutex::new(Vec::new());
+
+type SharedKey = (Mode, Priority, String);
 
 impl Workers {
-    /// Makes the unbound pool, the pinned workers and the watcher of hotplug.
-    pub fn start(_options: WorkerOptions) -> Result<Arc<Workers>, Error> {
-        todo!()
+    /// Makes the unbound pool, the pinned workers and the watcher of hotplug. A worker that cannot
+    /// be made and a priority that is refused are notices, not errors.
+    pub fn start(options: WorkerOptions) -> Result<Arc<Workers>, Error> {
+        let cpus = SystemCpus::new().map_err(Error::Cpus)?;
+        Workers::start_on(options, Arc::new(cpus))
     }
-    /// The one pool of this process for these options: made by the first caller, while others
-    /// wait; ends with the last `Arc`.
-    pub fn shared(_options: WorkerOptions) -> Result<Arc<Workers>, Error> {
-        todo!()
+
+    /// The same on other CPUs than the machine's, for tests.
+    pub fn start_on(options: WorkerOptions, cpus: Arc<dyn Cpus>) -> Result<Arc<Workers>, Error> {
+        Workers::build(options, cpus, Faults::default())
     }
+
+    /// The one pool of this process for this mode, priority and name: made by the first caller,
+    /// while others wait; it ends with its last `Arc`. A failure leaves nothing behind, and the
+    /// next caller tries again.
+    pub fn shared(options: WorkerOptions) -> Result<Arc<Workers>, Error> {
+        let mut pools = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|(_, pool)| pool.strong_count() > 0);
+        let key = (options.mode, options.priority, options.name.clone());
+        let found = pools.iter().find(|(other, _)| *other == key);
+        if let Some(workers) = found.and_then(|(_, pool)| pool.upgrade()) {
+            return Ok(workers);
+        }
+        let workers = Workers::start(options)?;
+        pools.push((key, Arc::downgrade(&workers)));
+        Ok(workers)
+    }
+
+    pub(crate) fn build(
+        options: WorkerOptions,
+        cpus: Arc<dyn Cpus>,
+        faults: Faults,
+    ) -> Result<Arc<Workers>, Error> {
+        let notices = Arc::new(Notices::default());
+        let base_nice = priority::nice_of(priority::own_tid()).unwrap_or(0);
+        let (pinned, unbound) = wanted(options.mode, options.priority);
+        let spawner = || Spawner {
+            cpus: Arc::clone(&cpus),
+            faults: faults.clone(),
+        };
+        let possible = cpus.possible().map_err(Error::Cpus)?;
+        let name = options.name.clone();
+        let topology = Topology::new(name, possible, pinned, spawner(), notices.clone())?;
+        let topology = Arc::new(topology);
+        let usable = cpus.usable().map_err(Error::Cpus)?.len();
+        let threads = options.unbound_threads.unwrap_or(usable);
+        // From here on the parts end themselves where a later rung fails: see Drop.
+        let mut workers = Workers {
+            mode: options.mode,
+            base_nice,
+            unbound: UnboundPool::start(&options.name, threads, unbound, &spawner(), &notices)?,
+            faults: faults.clone(),
+            topology: Arc::clone(&topology),
+            watcher: None,
+            notices,
+            next_idle: AtomicUsize::new(0),
+            ending: AtomicBool::new(false),
+            ended: Mutex::new(()),
+        };
+        if options.mode == Mode::PerCpu {
+            topology.reconcile()?;
+            cpus.notices()
+                .into_iter()
+                .for_each(|line| workers.notices.add(line));
+            let watcher = Watcher::start(topology, cpus, options.rescan_interval, &faults);
+            workers.watcher = Some(watcher.map_err(Error::Hotplug)?);
+        }
+        Ok(Arc::new(workers))
+    }
+
     /// Queues a job at the worker of `cpu`, or at the unbound pool (`None`, or an empty slot).
-    /// Never blocks, never loses a job: after shutdown it runs on the caller's thread.
-    pub fn queue(&self, _cpu: Option<usize>, _job: Job) {
-        todo!()
+    /// Never waits for a job and never loses one: after shutdown it runs on the caller's thread.
+    pub fn queue(&self, cpu: Option<usize>, job: Job) {
+        let queued = Queued {
+            job,
+            queued_ns: now_ns(),
+        };
+        let rejected = match cpu {
+            // Decided and queued while the worker stays published.
+            Some(cpu) => self.topology.read(cpu, |worker| match worker {
+                Some(running) => running.worker.push(queued).err(),
+                None => Some(queued),
+            }),
+            None => Some(queued),
+        };
+        let rejected = rejected.and_then(|queued| self.unbound.push(queued).err());
+        if let Some(queued) = rejected {
+            self.run_here(queued);
+        }
     }
-    /// The worker that the calling thread is, if it is one.
+
+    fn run_here(&self, queued: Queued) {
+        let (queued_ns, started_ns) = (queued.queued_ns, now_ns());
+        let context = WorkerContext {
+            cpu: None,
+            queued_ns,
+            started_ns,
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (queued.job)(&context))) {
+            self.notices.add(format!(
+                "a job after shutdown panicked: {}",
+                message(&*panic)
+            ));
+        }
+    }
+
+    /// The worker that the calling thread is, if it is one, of whatever pool. The times are those
+    /// of the job it runs, 0 while it serves its source.
     pub fn current() -> Option<WorkerContext> {
-        todo!()
+        current()
     }
-    /// A CPU whose worker sleeps and has nothing queued, other than `not`.
-    pub fn idle_worker(&self, _not: Option<usize>) -> Option<usize> {
-        todo!()
+
+    /// A CPU whose worker sleeps and has nothing queued, other than `not`. A hint: it may be busy
+    /// a moment later.
+    pub fn idle_worker(&self, not: Option<usize>) -> Option<usize> {
+        let possible = self.topology.possible();
+        let first = self.next_idle.fetch_add(1, Ordering::Relaxed);
+        let mut cpus = (0..possible).map(|step| (first % possible + step) % possible);
+        cpus.find(|&cpu| Some(cpu) != not && self.is_idle(cpu))
     }
+
+    /// True while the worker of that CPU sleeps and has nothing queued.
+    pub fn is_idle(&self, cpu: usize) -> bool {
+        self.topology.read(cpu, |worker| {
+            worker.is_some_and(|w| w.worker.parker.is_idle())
+        })
+    }
+
     /// CPUs that have a worker now.
     pub fn cpus(&self) -> Vec<usize> {
-        todo!()
+        self.topology
+            .workers()
+            .iter()
+            .filter_map(|running| running.worker.cpu)
+            .collect()
     }
+
+    /// How the pool was started.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// One entry for each CPU that has or had a worker, then one for each unbound thread.
     pub fn stats(&self) -> Vec<WorkerStats> {
-        todo!()
+        report::stats(&self.topology, &self.unbound)
     }
-    /// Lines to show the user: what was refused, what panicked.
+
+    /// Lines to show the user: what was refused, what panicked. Each once.
     pub fn notices(&self) -> Vec<String> {
-        todo!()
+        self.notices.lines()
     }
-    /// Gives every pinned worker (the unbound ones where there is none) a source, on its own
-    /// thread; workers that come later get theirs when they start. Returns how many have one now.
-    pub fn attach(&self, _make: Arc<MakeSource>) -> Result<usize, Error> {
-        todo!()
+
+    /// Gives every pinned worker a source, made on its own thread; workers that come with hotplug
+    /// get theirs when they start. In `Mode::Unbound`, and where no pinned worker exists, the
+    /// unbound threads get one each. A second call replaces the sources of the first.
+    ///
+    /// Waits for all of them (a busy worker answers after its job) and returns how many have one;
+    /// those that failed are in `notices()`.
+    pub fn attach(&self, make: Arc<MakeSource>) -> Result<usize, Error> {
+        if current().is_some() {
+            return Err(Error::OnWorker);
+        }
+        let (sender, replies) = channel();
+        let mut asked = Vec::new();
+        let mut tell = |worker: &Worker| {
+            let letter = Attach {
+                make: Arc::clone(&make),
+                reply: Some(sender.clone()),
+            };
+            if worker.post(letter) {
+                asked.push(worker.name.clone());
+            }
+        };
+        self.topology.attach(&make, &mut tell)?;
+        if self.topology.workers().is_empty() {
+            self.unbound
+                .threads
+                .iter()
+                .for_each(|running| tell(&running.worker));
+        }
+        drop(sender);
+        let (mut open, mut refused) = (0, None);
+        for reply in replies {
+            match reply {
+                Ok(()) => open += 1,
+                Err(error) => {
+                    self.notices.add(format!("a worker has no source: {error}"));
+                    refused = refused.or(Some(error));
+                }
+            }
+        }
+        match refused {
+            Some(source) if open == 0 => Err(Error::Attach {
+                workers: asked.len(),
+                source,
+            }),
+            None if open == 0 => Err(Error::ShutDown),
+            _ => Ok(open),
+        }
     }
-    /// Changes the priority of the worker of `cpu`, or of all of them (`None`), now and for those to come.
-    pub fn set_priority(&self, _cpu: Option<usize>, _priority: Priority) -> Result<(), Error> {
-        todo!()
+
+    /// Changes the priority of the worker of `cpu`, or of all workers (`None`; in `Mode::Unbound`
+    /// the unbound threads), now and for those that come later. Tells the first refusal; the
+    /// thread then has the next best priority that is allowed.
+    pub fn set_priority(&self, cpu: Option<usize>, priority: Priority) -> Result<(), Error> {
+        let wanted = match priority {
+            Priority::High => Wanted::RealTime,
+            Priority::Normal => Wanted::Normal {
+                nice: self.base_nice,
+            },
+        };
+        let pinned = self.topology.want(cpu, wanted);
+        if let (Some(cpu), true) = (cpu, pinned.is_empty()) {
+            return Err(Error::NoWorker { cpu });
+        }
+        let unbound = self
+            .unbound
+            .threads
+            .iter()
+            .filter(|_| self.mode == Mode::Unbound);
+        let mut result = Ok(());
+        for running in pinned.iter().map(|running| &**running).chain(unbound) {
+            let applied = self.apply(running, wanted);
+            result = result.and(applied);
+        }
+        result
     }
-    /// Lets everything that is queued finish, then ends all threads.
+
+    fn apply(&self, running: &Running, wanted: Wanted) -> Result<(), Error> {
+        let (name, tid) = (running.worker.name.clone(), running.tid);
+        priority::apply(tid, wanted, &self.faults).map_err(|reason| Error::Priority {
+            name,
+            tid,
+            reason,
+        })
+    }
+
+    /// Lets everything that is queued finish, then ends all threads and returns. Called on one of
+    /// the workers it ends all others and lets that one finish alone.
     pub fn shutdown(&self) {
-        todo!()
+        let first = !self.ending.swap(true, Ordering::AcqRel);
+        if !first && current().is_some() {
+            return;
+        }
+        let _ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if !first {
+            return;
+        }
+        if let Some(watcher) = &self.watcher {
+            watcher.end();
+        }
+        self.topology.end();
+        self.unbound.end();
     }
 }
 
-/// Counts `work` as one request served by the worker that calls this, which does not pass for idle
-/// meanwhile. On other threads it only runs `work`.
-pub fn serve<R>(_work: impl FnOnce() -> R) -> R {
-    todo!()
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers")
+            .field("mode", &self.mode)
+            .field("cpus", &self.cpus())
+            .field("unbound_threads", &self.unbound.threads.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// For pinned and for unbound threads. Behind pinned real-time workers the unbound pool is what
+/// the kernel's is, first among the ordinary (WQ_HIGHPRI).
+fn wanted(mode: Mode, priority: Priority) -> (Wanted, Wanted) {
+    match (mode, priority) {
+        (_, Priority::Normal) => (Wanted::Untouched, Wanted::Untouched),
+        (Mode::PerCpu, Priority::High) => (Wanted::RealTime, Wanted::First),
+        (Mode::Unbound, Priority::High) => (Wanted::RealTime, Wanted::RealTime),
+    }
 }

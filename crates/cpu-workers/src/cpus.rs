@@ -1,0 +1,183 @@
+//! Which CPUs there are and which may be used: the machine's, or a test's.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+
+use crate::uevent::CpuEvents;
+use crate::{EventWaker, Waker, cpulist};
+
+/// The CPUs that workers are made for. [`SystemCpus`] is the real one.
+pub trait Cpus: Send + Sync + Debug {
+    /// How many slots are needed: the highest possible CPU number plus one.
+    fn possible(&self) -> io::Result<usize>;
+    /// CPUs that are online and that the calling thread, which is pinned to none, may run on.
+    fn usable(&self) -> io::Result<BTreeSet<usize>>;
+    /// Pins a thread to one CPU.
+    fn pin(&self, tid: i32, cpu: usize) -> io::Result<()>;
+    /// True while the thread is pinned to that CPU and no other.
+    fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool>;
+    /// Sleeps until the answer of `usable` may have changed, `interrupt` was called, or `timeout`
+    /// is over.
+    fn wait(&self, timeout: Duration);
+    /// Ends `wait`, or the next one.
+    fn interrupt(&self);
+    /// Lines to show the user, such as events that cannot be received.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The machine's CPUs: sysfs, the affinity of the process, and the kernel's uevents.
+#[derive(Debug)]
+pub struct SystemCpus {
+    events: io::Result<CpuEvents>,
+    interrupt: EventWaker,
+}
+
+impl SystemCpus {
+    /// Starts to listen. Where the kernel's events cannot be received, changes are found at the
+    /// end of each `wait` instead.
+    pub fn new() -> io::Result<Self> {
+        Ok(SystemCpus {
+            events: CpuEvents::listen(),
+            interrupt: EventWaker::new()?,
+        })
+    }
+}
+
+impl Cpus for SystemCpus {
+    fn possible(&self) -> io::Result<usize> {
+        let listed = read_list("/sys/devices/system/cpu/possible");
+        let last = listed.as_ref().and_then(BTreeSet::last).copied();
+        // Without sysfs the affinity is all there is to know.
+        match last.or_else(|| affinity(None).ok()?.last().copied()) {
+            Some(last) => Ok((last + 1).min(CpuSet::MAX_CPU)),
+            None => Err(io::Error::other(
+                "neither sysfs nor the affinity names a CPU",
+            )),
+        }
+    }
+
+    fn usable(&self) -> io::Result<BTreeSet<usize>> {
+        let allowed = affinity(None)?;
+        Ok(match read_list("/sys/devices/system/cpu/online") {
+            Some(online) => allowed.intersection(&online).copied().collect(),
+            None => allowed,
+        })
+    }
+
+    fn pin(&self, tid: i32, cpu: usize) -> io::Result<()> {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        Ok(sched_setaffinity(Pid::from_raw(tid), &set)?)
+    }
+
+    fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool> {
+        Ok(affinity(Pid::from_raw(tid))?.into_iter().eq([cpu]))
+    }
+
+    fn wait(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        while !self.wait_once(deadline.saturating_duration_since(Instant::now())) {}
+        self.interrupt.drain();
+    }
+
+    fn interrupt(&self) {
+        self.interrupt.wake();
+    }
+
+    fn notices(&self) -> Vec<String> {
+        match &self.events {
+            Ok(_) => Vec::new(),
+            Err(error) => vec![format!(
+                "CPU hotplug events cannot be received ({error}); the online CPUs are looked at \
+                 at intervals instead"
+            )],
+        }
+    }
+}
+
+impl SystemCpus {
+    /// False where something came that is of no interest and the wait has to go on.
+    fn wait_once(&self, timeout: Duration) -> bool {
+        let mut polled = vec![PollFd::new(&self.interrupt, PollFlags::IN)];
+        if let Ok(events) = &self.events {
+            polled.push(PollFd::new(events, PollFlags::IN));
+        }
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(0) => return true,
+            Ok(_) if !polled[0].revents().is_empty() => return true,
+            Ok(_) => {}
+            // A signal; the deadline holds.
+            Err(rustix::io::Errno::INTR) => return false,
+            Err(_) => return true,
+        }
+        self.events.as_ref().is_ok_and(CpuEvents::drain)
+    }
+}
+
+/// CPUs that a thread may run on, those that are offline left out by the kernel.
+fn affinity(thread: Option<Pid>) -> io::Result<BTreeSet<usize>> {
+    let set = sched_getaffinity(thread)?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
+        .collect())
+}
+
+fn read_list(path: &str) -> Option<BTreeSet<usize>> {
+    cpulist::parse(&fs::read_to_string(path).ok()?)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_usable_cpus_among_the_possible_ones() {
+        let cpus = SystemCpus::new().unwrap();
+        let usable = cpus.usable().unwrap();
+        assert!(!usable.is_empty());
+        assert!(usable.iter().all(|&cpu| cpu < cpus.possible().unwrap()));
+    }
+
+    #[test]
+    fn a_pinned_thread_says_so() {
+        std::thread::spawn(|| {
+            let cpus = SystemCpus::new().unwrap();
+            let cpu = *cpus.usable().unwrap().last().unwrap();
+            let tid = rustix::thread::gettid().as_raw_nonzero().get();
+            cpus.pin(tid, cpu).unwrap();
+            assert!(cpus.is_pinned(tid, cpu).unwrap());
+            assert_eq!(cpus.usable().unwrap(), BTreeSet::from([cpu]));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn an_interrupt_before_the_wait_ends_it() {
+        let cpus = SystemCpus::new().unwrap();
+        cpus.interrupt();
+        cpus.wait(Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn a_cpu_that_no_machine_has_cannot_be_pinned_to() {
+        let cpus = SystemCpus::new().unwrap();
+        assert!(cpus.pin(0, CpuSet::MAX_CPU).is_err());
+        assert!(cpus.pin(0, CpuSet::MAX_CPU - 1).is_err());
+    }
+}

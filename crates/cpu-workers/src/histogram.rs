@@ -1,0 +1,139 @@
+//! A distribution of times that costs three additions to feed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Summary;
+
+/// Each power of two is cut in 16, so a bucket is at most 1/16 wide.
+const SUB_BITS: u32 = 4;
+const SUB: usize = 1 << SUB_BITS;
+/// 2^41 ns are 36 minutes; longer ones share the last bucket.
+const TOP_BIT: u32 = 40;
+const BUCKETS: usize = (TOP_BIT - SUB_BITS + 2) as usize * SUB;
+
+/// All fields A: added to with relaxed atomics by the worker, read by who asks. A reader may see
+/// a value in one field and not yet in another.
+#[derive(Debug)]
+pub(crate) struct Histogram {
+    counts: [AtomicU64; BUCKETS],
+    total: AtomicU64,
+    max: AtomicU64,
+}
+
+impl Histogram {
+    pub(crate) fn new() -> Self {
+        Histogram {
+            counts: [const { AtomicU64::new(0) }; BUCKETS],
+            total: AtomicU64::new(0),
+            max: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn record(&self, ns: u64) {
+        self.counts[bucket(ns)].fetch_add(1, Ordering::Relaxed);
+        self.total.fetch_add(ns, Ordering::Relaxed);
+        self.max.fetch_max(ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        let counts: Vec<u64> = self
+            .counts
+            .iter()
+            .map(|n| n.load(Ordering::Relaxed))
+            .collect();
+        let count = counts.iter().sum();
+        let max_ns = self.max.load(Ordering::Relaxed);
+        let percentile = |per_mille: u64| {
+            let wanted = (u128::from(count) * u128::from(per_mille)).div_ceil(1000) as u64;
+            let mut seen = 0;
+            let found = counts.iter().position(|count| {
+                seen += count;
+                seen >= wanted && seen > 0
+            });
+            found.map_or(0, |bucket| upper_bound(bucket).min(max_ns))
+        };
+        Summary {
+            count,
+            total_ns: self.total.load(Ordering::Relaxed),
+            max_ns,
+            p50_ns: percentile(500),
+            p90_ns: percentile(900),
+            p99_ns: percentile(990),
+            p999_ns: percentile(999),
+        }
+    }
+}
+
+/// Values below 16 have their own bucket; above, the highest bit and the four bits behind it.
+fn bucket(ns: u64) -> usize {
+    if ns < SUB as u64 {
+        return ns as usize;
+    }
+    let top = 63 - ns.leading_zeros();
+    if top > TOP_BIT {
+        return BUCKETS - 1;
+    }
+    let sub = (ns >> (top - SUB_BITS)) as usize & (SUB - 1);
+    (top - SUB_BITS + 1) as usize * SUB + sub
+}
+
+/// The largest value of a bucket.
+fn upper_bound(bucket: usize) -> u64 {
+    if bucket == BUCKETS - 1 {
+        return u64::MAX;
+    }
+    if bucket < SUB {
+        return bucket as u64;
+    }
+    let shift = (bucket / SUB - 1) as u32;
+    (((SUB + bucket % SUB) as u64 + 1) << shift) - 1
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bucket_ends_where_the_next_begins() {
+        for index in 0..BUCKETS - 1 {
+            assert_eq!(bucket(upper_bound(index)), index);
+            assert_eq!(bucket(upper_bound(index) + 1), index + 1);
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn percentiles_are_at_most_a_sixteenth_too_high() {
+        let histogram = Histogram::new();
+        (1..=10_000).for_each(|ns| histogram.record(ns));
+        let summary = histogram.summary();
+        for (told, exact) in [
+            (summary.p50_ns, 5_000),
+            (summary.p90_ns, 9_000),
+            (summary.p99_ns, 9_900),
+            (summary.p999_ns, 9_990),
+        ] {
+            assert!(
+                told >= exact && told <= exact + exact / 16,
+                "{told} for {exact}"
+            );
+        }
+        assert_eq!(
+            (summary.count, summary.max_ns, summary.average_ns()),
+            (10_000, 10_000, 5_000)
+        );
+    }
+
+    #[test]
+    fn nothing_recorded_is_all_zero() {
+        assert_eq!(Histogram::new().summary(), Summary::default());
+        assert_eq!(Summary::default().average_ns(), 0);
+    }
+
+    #[test]
+    fn half_an_hour_and_more_is_told_by_the_maximum() {
+        let histogram = Histogram::new();
+        histogram.record(u64::MAX / 2);
+        assert_eq!(histogram.summary().p50_ns, u64::MAX / 2);
+    }
+}

@@ -1,0 +1,178 @@
+//! Models under loom: every interleaving of two or three threads over the real queue, parking and
+//! slots, with one or two jobs each.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p cpu-workers --release --lib loom_`
+//!
+//! A lost wake-up shows as a deadlock, which loom reports; a lost or doubled job as a wrong count.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use loom::thread;
+
+use crate::Waker;
+use crate::parker::Parker;
+use crate::queue::{JobQueue, Taken};
+use crate::slot::Slot;
+
+type Queue = Arc<JobQueue<usize>>;
+
+/// What the loop of a worker does, without doors: takes until the queue is closed and empty.
+fn work(queue: &Queue, me: &Arc<Parker>) -> usize {
+    let mut sum = 0;
+    loop {
+        match queue.take(me) {
+            Taken::Item(item) => sum += item,
+            Taken::Idle => {
+                me.park();
+                queue.leave_idle(me);
+            }
+            Taken::Closed => return sum,
+        }
+    }
+}
+
+fn start(queue: &Queue) -> thread::JoinHandle<usize> {
+    let queue = Arc::clone(queue);
+    let me = Parker::new();
+    thread::spawn(move || work(&queue, &me))
+}
+
+#[test]
+fn loom_two_who_queue_and_one_who_sleeps_lose_nothing() {
+    loom::model(|| {
+        let queue = Queue::new(JobQueue::new());
+        let worker = start(&queue);
+        let other = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.push(1).map(drop))
+        };
+        assert!(queue.push(10).is_ok());
+        assert_eq!(other.join().unwrap(), Ok(()));
+        queue.close();
+        assert_eq!(worker.join().unwrap(), 11);
+    });
+}
+
+#[test]
+fn loom_shutdown_of_a_shared_queue_runs_what_is_queued_and_ends_both() {
+    // Three threads with two sleeps each: bounded as tokio bounds its own.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let queue = Queue::new(JobQueue::new());
+        let workers = [start(&queue), start(&queue)];
+        assert!(queue.push(1).is_ok());
+        assert!(queue.push(10).is_ok());
+        queue.close();
+        let sum: usize = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .sum();
+        assert_eq!(sum, 11);
+    });
+}
+
+#[test]
+fn loom_a_push_against_the_close_is_run_or_handed_back() {
+    loom::model(|| {
+        let queue = Queue::new(JobQueue::new());
+        let worker = start(&queue);
+        let late = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.push(1).err().unwrap_or(0))
+        };
+        queue.close();
+        assert_eq!(late.join().unwrap() + worker.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn loom_offline_against_queueing_loses_no_job() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::empty());
+        let queue = Queue::new(JobQueue::new());
+        let worker = start(&queue);
+        assert!(slot.publish(Arc::new(queue)).is_ok());
+        let queueing = {
+            let slot = Arc::clone(&slot);
+            // A slot that is empty leaves the job to the fallback.
+            thread::spawn(move || {
+                slot.read(|queue: Option<&Arc<Queue>>| match queue {
+                    // Inside of the read section the queue cannot be closed yet.
+                    Some(queue) => queue.push(1).map(|_| 0).expect("closed while published"),
+                    None => 1,
+                })
+            })
+        };
+        let queue = slot.unpublish().expect("published above");
+        queue.close();
+        assert_eq!(worker.join().unwrap() + queueing.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn loom_of_two_who_publish_one_wins_and_the_other_gets_its_worker_back() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::empty());
+        let other = {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || slot.publish(Arc::new(1)).is_ok())
+        };
+        let mine = slot.publish(Arc::new(2)).is_ok();
+        assert!(mine != other.join().unwrap());
+        assert!(slot.unpublish().is_some());
+    });
+}
+
+/// A door that sleeps until its flag is set, as one with an eventfd does.
+struct Bell {
+    rung: AtomicBool,
+    sleeper: Arc<Parker>,
+}
+
+impl Waker for Bell {
+    fn wake(&self) {
+        self.rung.store(true, Ordering::SeqCst);
+        self.sleeper.unpark();
+    }
+}
+
+#[test]
+fn loom_a_door_put_in_place_of_the_sleep_misses_no_job() {
+    loom::model(|| {
+        let queue = Queue::new(JobQueue::new());
+        let worker = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || behind_a_door(&queue))
+        };
+        assert!(queue.push(1).is_ok());
+        queue.close();
+        assert_eq!(worker.join().unwrap(), 1);
+    });
+}
+
+/// Sleeps once without and then with a door.
+fn behind_a_door(queue: &Queue) -> usize {
+    let me = Parker::new();
+    let bell = Arc::new(Bell {
+        rung: AtomicBool::new(false),
+        sleeper: Parker::new(),
+    });
+    let sum = AtomicUsize::new(0);
+    me.set_waker(Some(bell.clone()));
+    loop {
+        match queue.take(&me) {
+            Taken::Item(item) => {
+                sum.fetch_add(item, Ordering::SeqCst);
+            }
+            Taken::Idle => {
+                while !bell.rung.swap(false, Ordering::SeqCst) {
+                    bell.sleeper.park();
+                }
+                queue.leave_idle(&me);
+            }
+            Taken::Closed => return sum.load(Ordering::SeqCst),
+        }
+    }
+}

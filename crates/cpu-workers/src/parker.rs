@@ -1,0 +1,85 @@
+//! How one thread sleeps and is woken: on a token, or behind the door it watches.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::Waker;
+use crate::sync::{AtomicBool, Condvar, Mutex, lock};
+
+/// Field tags: A = atomic; P = under its own lock, for a few instructions.
+pub(crate) struct Parker {
+    /// P: a wake-up that nobody has slept through yet. Sticky, so none is lost between the look
+    /// at the queue and the sleep.
+    token: Mutex<bool>,
+    condvar: Condvar,
+    /// P: set and cleared by the owner while it is awake; used by anybody who wakes it.
+    waker: Mutex<Option<Arc<dyn Waker>>>,
+    /// A: registered as idle at its queue. Written under the queue's lock.
+    idle: AtomicBool,
+    /// A: serving a request behind its door, whatever `idle` says. Written by the owner.
+    serving: AtomicBool,
+}
+
+impl Parker {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Parker {
+            token: Mutex::new(false),
+            condvar: Condvar::new(),
+            waker: Mutex::new(None),
+            idle: AtomicBool::new(false),
+            serving: AtomicBool::new(false),
+        })
+    }
+
+    /// Sleeps until there is a token, and takes it. The owner's only.
+    pub(crate) fn park(&self) {
+        let mut token = lock(&self.token);
+        while !*token {
+            token = self
+                .condvar
+                .wait(token)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        *token = false;
+    }
+
+    /// Ends the sleep of the owner, or its next one. Any thread's.
+    pub(crate) fn unpark(&self) {
+        let waker = lock(&self.waker).clone();
+        match waker {
+            Some(waker) => waker.wake(),
+            None => {
+                *lock(&self.token) = true;
+                self.condvar.notify_one();
+            }
+        }
+    }
+
+    /// From now on the owner sleeps behind a door that `waker` opens (or, with None, no longer).
+    ///
+    /// A wake-up on its way through the old way is not missed: whoever sent it has put its work
+    /// where the owner looks before its next sleep, and the owner is awake now.
+    pub(crate) fn set_waker(&self, waker: Option<Arc<dyn Waker>>) {
+        *lock(&self.waker) = waker;
+    }
+
+    pub(crate) fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Ordering::Release);
+    }
+
+    pub(crate) fn set_serving(&self, serving: bool) -> bool {
+        self.serving.swap(serving, Ordering::AcqRel)
+    }
+
+    /// Asleep with nothing to do. Only a hint: it may be over when the caller reads it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Acquire) && !self.serving.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Parker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Parker(idle: {})", self.is_idle())
+    }
+}

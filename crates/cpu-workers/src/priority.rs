@@ -1,0 +1,100 @@
+//! Setting the priority of a thread: real-time, else nice -20, else as it is.
+
+use std::io;
+
+use rustix::process::{Pid, getpriority_process, setpriority_process};
+use sys::sched;
+
+use crate::faults::{FailPoint, Faults};
+use crate::{Policy, refusal};
+
+/// The lowest real-time priority, as the kernel's own workers have (sched_set_fifo_low): before
+/// every ordinary thread, behind every other real-time one.
+const FIFO_LOW: u8 = 1;
+
+/// The first among ordinary threads, as work queues marked WQ_HIGHPRI have.
+const NICE_HIGH: i32 = -20;
+
+/// What a thread shall have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// Leave it as it was made.
+    Untouched,
+    /// The ordinary policy and this nice value.
+    Normal { nice: i32 },
+    /// Nice -20.
+    First,
+    /// SCHED_FIFO 1, else nice -20.
+    RealTime,
+}
+
+/// Sets it, as near as it is allowed. An error is the line that says what was refused, what is
+/// there instead, and what to do.
+pub(crate) fn apply(tid: i32, wanted: Wanted, faults: &Faults) -> Result<(), String> {
+    match wanted {
+        Wanted::Untouched => Ok(()),
+        Wanted::Normal { nice } => {
+            let ordinary = sched::set_policy(tid, sched::Policy::Other);
+            let result = ordinary.and_then(|()| set_nice(tid, nice, faults));
+            result.map_err(|error| format!("normal priority refused: {error}"))
+        }
+        Wanted::First => match set_first(tid, faults) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(format!(
+                "nice -20 refused ({error}): needs root, CAP_SYS_NICE or RLIMIT_NICE 40; running \
+                 at normal priority"
+            )),
+        },
+        Wanted::RealTime => real_time(tid, faults),
+    }
+}
+
+fn real_time(tid: i32, faults: &Faults) -> Result<(), String> {
+    let fifo = faults.check(FailPoint::RealTime);
+    let Err(error) = fifo.and_then(|()| sched::set_policy(tid, sched::Policy::Fifo(FIFO_LOW)))
+    else {
+        return Ok(());
+    };
+    let reason = refusal::explain(&error);
+    let instead = match set_first(tid, faults) {
+        Ok(()) => "at nice -20",
+        Err(_) => "at normal priority (nice -20 is refused too)",
+    };
+    Err(format!(
+        "real-time priority refused: {reason}; running {instead}"
+    ))
+}
+
+fn set_first(tid: i32, faults: &Faults) -> io::Result<()> {
+    // A thread that was real-time must not stay so when it is asked to be merely first.
+    if matches!(sched::policy(tid)?, sched::Policy::Fifo(_)) {
+        sched::set_policy(tid, sched::Policy::Other)?;
+    }
+    set_nice(tid, NICE_HIGH, faults)
+}
+
+fn set_nice(tid: i32, nice: i32, faults: &Faults) -> io::Result<()> {
+    faults.check(FailPoint::Nice)?;
+    // Linux takes a thread's id here and means this thread alone.
+    Ok(setpriority_process(Pid::from_raw(tid), nice)?)
+}
+
+/// What the kernel says the thread has.
+pub(crate) fn current(tid: i32) -> Option<Policy> {
+    match sched::policy(tid).ok()? {
+        sched::Policy::Fifo(priority) => Some(Policy::Fifo(priority)),
+        _ => Some(Policy::Other {
+            nice: nice_of(tid)? as i8,
+        }),
+    }
+}
+
+/// -20 to 19.
+pub(crate) fn nice_of(tid: i32) -> Option<i32> {
+    getpriority_process(Pid::from_raw(tid)).ok()
+}
+
+/// The calling thread.
+pub(crate) fn own_tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}

@@ -1,0 +1,146 @@
+//! The queue of one worker, or of the unbound pool: first in, first out, without a bound.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::parker::Parker;
+use crate::sync::{Mutex, lock};
+
+/// A mutex is enough: it is held for a few instructions, by the worker and by who queues.
+///
+/// Promise, held by the models in `models.rs`: an item that `push` accepted is returned by `take`
+/// exactly once, before `take` says `Closed`.
+#[derive(Debug)]
+pub(crate) struct JobQueue<T> {
+    state: Mutex<State<T>>,
+}
+
+/// All of it L: under the lock above.
+#[derive(Debug)]
+struct State<T> {
+    items: VecDeque<T>,
+    /// Who sleeps and has not been told of an item yet; the last to fall asleep is the first to
+    /// be woken, since its caches are the warmest.
+    idle: Vec<Arc<Parker>>,
+    closed: bool,
+}
+
+/// What a worker finds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken<T> {
+    Item(T),
+    /// Nothing; the caller is registered as idle and has to sleep, then call `leave_idle`.
+    Idle,
+    /// Nothing, and nothing will come.
+    Closed,
+}
+
+impl<T> JobQueue<T> {
+    pub(crate) fn new() -> Self {
+        let (items, idle) = (VecDeque::new(), Vec::new());
+        JobQueue {
+            state: Mutex::new(State {
+                items,
+                idle,
+                closed: false,
+            }),
+        }
+    }
+
+    /// Appends an item and wakes one worker if one is idle: Ok tells whether. A closed queue hands
+    /// the item back.
+    pub(crate) fn push(&self, item: T) -> Result<bool, T> {
+        let sleeper = {
+            let mut state = lock(&self.state);
+            if state.closed {
+                return Err(item);
+            }
+            state.items.push_back(item);
+            let sleeper = state.idle.pop();
+            if let Some(parker) = &sleeper {
+                parker.set_idle(false);
+            }
+            sleeper
+        };
+        // The wake-up is a system call: not under the lock.
+        if let Some(parker) = &sleeper {
+            parker.unpark();
+        }
+        Ok(sleeper.is_some())
+    }
+
+    /// The oldest item. Without one the caller is registered as idle, under the same lock: no
+    /// push can slip in between.
+    pub(crate) fn take(&self, me: &Arc<Parker>) -> Taken<T> {
+        let mut state = lock(&self.state);
+        if let Some(item) = state.items.pop_front() {
+            return Taken::Item(item);
+        }
+        if state.closed {
+            return Taken::Closed;
+        }
+        state.idle.push(Arc::clone(me));
+        me.set_idle(true);
+        Taken::Idle
+    }
+
+    /// After a sleep, whatever ended it.
+    pub(crate) fn leave_idle(&self, me: &Arc<Parker>) {
+        let mut state = lock(&self.state);
+        me.set_idle(false);
+        state.idle.retain(|other| !Arc::ptr_eq(other, me));
+    }
+
+    /// Accepts nothing more. What is queued will still be taken; who sleeps learns of it.
+    pub(crate) fn close(&self) {
+        let sleepers = {
+            let mut state = lock(&self.state);
+            state.closed = true;
+            std::mem::take(&mut state.idle)
+        };
+        sleepers.iter().for_each(|parker| parker.unpark());
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.state).items.len()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_in_first_out() {
+        let (queue, me) = (JobQueue::new(), Parker::new());
+        (1..=3).for_each(|item| assert_eq!(queue.push(item), Ok(false)));
+        assert_eq!(queue.len(), 3);
+        let taken: Vec<_> = (0..3).map(|_| queue.take(&me)).collect();
+        assert_eq!(taken, [Taken::Item(1), Taken::Item(2), Taken::Item(3)]);
+    }
+
+    #[test]
+    fn only_an_idle_worker_is_woken_and_only_once() {
+        let (queue, me) = (JobQueue::new(), Parker::new());
+        assert_eq!(queue.push(1), Ok(false), "nobody sleeps");
+        assert_eq!(queue.take(&me), Taken::Item(1));
+        assert_eq!(queue.take(&me), Taken::Idle);
+        assert!(me.is_idle());
+        assert_eq!(queue.push(2), Ok(true));
+        assert!(!me.is_idle(), "it has work now");
+        assert_eq!(queue.push(3), Ok(false), "it knows already");
+        me.park();
+        queue.leave_idle(&me);
+        assert_eq!(queue.take(&me), Taken::Item(2));
+    }
+
+    #[test]
+    fn a_closed_queue_is_emptied_first_and_accepts_nothing() {
+        let (queue, me) = (JobQueue::new(), Parker::new());
+        assert_eq!(queue.push(1), Ok(false));
+        queue.close();
+        assert_eq!(queue.push(2), Err(2));
+        assert_eq!(queue.take(&me), Taken::Item(1));
+        assert_eq!(queue.take(&me), Taken::Closed);
+    }
+}

@@ -1,0 +1,74 @@
+//! The place of one CPU's worker.
+
+use std::sync::Arc;
+
+use crate::sync::RwLock;
+
+/// Empty while the CPU is offline or its worker could not be made.
+///
+/// Whoever queues does so inside of `read`, so `unpublish` returns only when nobody is about to
+/// use the worker any more, and what was queued is in its queue.
+#[derive(Debug)]
+pub(crate) struct Slot<W> {
+    worker: RwLock<Option<Arc<W>>>,
+}
+
+impl<W> Slot<W> {
+    pub(crate) fn empty() -> Self {
+        Slot {
+            worker: RwLock::new(None),
+        }
+    }
+
+    /// Runs `f` with the worker; it stays published until `f` has returned.
+    pub(crate) fn read<R>(&self, f: impl FnOnce(Option<&Arc<W>>) -> R) -> R {
+        let worker = self
+            .worker
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        f(worker.as_ref())
+    }
+
+    /// The worker; it may be unpublished and ended while the caller holds it.
+    pub(crate) fn get(&self) -> Option<Arc<W>> {
+        self.read(|worker| worker.cloned())
+    }
+
+    /// Fills the slot; hands the worker back where it is taken.
+    pub(crate) fn publish(&self, worker: Arc<W>) -> Result<(), Arc<W>> {
+        let mut slot = self
+            .worker
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        match *slot {
+            Some(_) => Err(worker),
+            None => {
+                *slot = Some(worker);
+                Ok(())
+            }
+        }
+    }
+
+    /// Empties the slot, after all who are inside of `read` have left.
+    pub(crate) fn unpublish(&self) -> Option<Arc<W>> {
+        self.worker
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .take()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_slot_hands_the_second_worker_back() {
+        let slot = Slot::empty();
+        assert!(slot.publish(Arc::new(1)).is_ok());
+        assert_eq!(slot.publish(Arc::new(2)), Err(Arc::new(2)));
+        assert_eq!(slot.unpublish(), Some(Arc::new(1)));
+        assert_eq!(slot.unpublish(), None);
+        assert!(slot.publish(Arc::new(3)).is_ok());
+    }
+}

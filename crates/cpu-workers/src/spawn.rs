@@ -1,0 +1,126 @@
+//! Making a worker's thread: nothing half made is ever seen from outside.
+
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::Cpus;
+use crate::faults::{FailPoint, Faults};
+use crate::priority::{self, Wanted};
+use crate::worker::Worker;
+
+/// A worker that runs.
+pub(crate) struct Running {
+    pub(crate) worker: Arc<Worker>,
+    /// I.
+    pub(crate) tid: i32,
+    /// P: taken by whoever joins.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What every thread is made with.
+pub(crate) struct Spawner {
+    pub(crate) cpus: Arc<dyn Cpus>,
+    pub(crate) faults: Faults,
+}
+
+impl Spawner {
+    /// Returns once the thread is named, pinned, has its priority and is about to look at its
+    /// queue; or once it has ended because one of them failed. A refused priority is no failure.
+    pub(crate) fn spawn(&self, worker: Worker, wanted: Wanted) -> io::Result<Running> {
+        self.faults.check(match worker.cpu {
+            Some(cpu) => FailPoint::WorkerThread(cpu),
+            None => FailPoint::UnboundThread(number(&worker.name)),
+        })?;
+        let worker = Arc::new(worker);
+        let (ready, outcome) = channel();
+        let body = {
+            let (worker, cpus) = (Arc::clone(&worker), Arc::clone(&self.cpus));
+            let faults = self.faults.clone();
+            move || {
+                if settle(&worker, &*cpus, wanted, &faults, ready) {
+                    worker.run();
+                }
+            }
+        };
+        let thread = thread::Builder::new()
+            .name(worker.name.clone())
+            .spawn(body)?;
+        let tid = match outcome.recv() {
+            Ok(Ok(tid)) => tid,
+            Ok(Err(error)) => return Err(joined(thread, error)),
+            Err(_) => {
+                return Err(joined(
+                    thread,
+                    io::Error::other("the thread died at its start"),
+                ));
+            }
+        };
+        Ok(Running {
+            worker,
+            tid,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+}
+
+fn joined(thread: JoinHandle<()>, error: io::Error) -> io::Error {
+    // Its own panic, if it had one, is less telling than the error.
+    let _ = thread.join();
+    error
+}
+
+/// On the new thread: pin, then the priority (after the creation, as the kernel's workers do).
+fn settle(
+    worker: &Worker,
+    cpus: &dyn Cpus,
+    wanted: Wanted,
+    faults: &Faults,
+    ready: Sender<io::Result<i32>>,
+) -> bool {
+    let tid = priority::own_tid();
+    if let Some(cpu) = worker.cpu {
+        let pinned = faults
+            .check(FailPoint::Pin(cpu))
+            .and_then(|()| cpus.pin(tid, cpu));
+        if let Err(error) = pinned {
+            let _ = ready.send(Err(error));
+            return false;
+        }
+    }
+    if let Err(line) = priority::apply(tid, wanted, faults) {
+        worker.notices.add(line);
+    }
+    ready.send(Ok(tid)).is_ok()
+}
+
+/// The N of `NAME/uN`.
+fn number(name: &str) -> usize {
+    let digits = name.rsplit('u').next().unwrap_or_default();
+    digits.parse().unwrap_or_default()
+}
+
+impl Running {
+    /// Waits for the end of the thread. The thread itself may call this; it then goes on to its
+    /// end alone.
+    pub(crate) fn join(&self) {
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+        {
+            // Panics are caught inside; there is nothing to learn from the result.
+            let _ = thread.join();
+        }
+    }
+
+    /// Steps 2 to 5 of the end of a worker (see `worker.rs`).
+    pub(crate) fn end(&self) {
+        self.worker.queue.close();
+        self.join();
+    }
+}

@@ -1,0 +1,125 @@
+//! CPUs that come and go as a test says, on any machine and without privileges.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::faults::Faults;
+use crate::{Cpus, Mode, WorkerOptions, Workers};
+
+/// Longer than any test needs; only a hang waits for it.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(super) struct FakeCpus {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    possible: usize,
+    usable: BTreeSet<usize>,
+    pins: BTreeMap<i32, usize>,
+    interrupted: bool,
+}
+
+impl FakeCpus {
+    pub(super) fn new(possible: usize, usable: impl IntoIterator<Item = usize>) -> Arc<Self> {
+        let state = State {
+            possible,
+            usable: usable.into_iter().collect(),
+            ..State::default()
+        };
+        Arc::new(FakeCpus {
+            state: Mutex::new(state),
+            ..FakeCpus::default()
+        })
+    }
+
+    /// From now on these are usable, and an event says so.
+    pub(super) fn set(&self, usable: impl IntoIterator<Item = usize>) {
+        self.state.lock().unwrap().usable = usable.into_iter().collect();
+        self.interrupt();
+    }
+
+    /// What an offline CPU does to a thread's affinity, without anybody noticing.
+    pub(super) fn unpin_all(&self) {
+        self.state.lock().unwrap().pins.clear();
+        self.interrupt();
+    }
+
+    pub(super) fn pins(&self) -> BTreeMap<i32, usize> {
+        self.state.lock().unwrap().pins.clone()
+    }
+}
+
+impl Cpus for FakeCpus {
+    fn possible(&self) -> io::Result<usize> {
+        Ok(self.state.lock().unwrap().possible)
+    }
+
+    fn usable(&self) -> io::Result<BTreeSet<usize>> {
+        Ok(self.state.lock().unwrap().usable.clone())
+    }
+
+    fn pin(&self, tid: i32, cpu: usize) -> io::Result<()> {
+        self.state.lock().unwrap().pins.insert(tid, cpu);
+        Ok(())
+    }
+
+    fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool> {
+        Ok(self.state.lock().unwrap().pins.get(&tid) == Some(&cpu))
+    }
+
+    fn wait(&self, timeout: Duration) {
+        let state = self.state.lock().unwrap();
+        let waiting = |state: &mut State| !state.interrupted;
+        let (mut state, _) = self
+            .changed
+            .wait_timeout_while(state, timeout, waiting)
+            .unwrap();
+        state.interrupted = false;
+    }
+
+    fn interrupt(&self) {
+        self.state.lock().unwrap().interrupted = true;
+        self.changed.notify_all();
+    }
+}
+
+pub(super) fn options(mode: Mode) -> WorkerOptions {
+    WorkerOptions {
+        mode,
+        unbound_threads: Some(2),
+        ..WorkerOptions::default()
+    }
+}
+
+pub(super) fn start(mode: Mode, cpus: &Arc<FakeCpus>) -> Arc<Workers> {
+    Workers::build(options(mode), cpus.clone(), Faults::default()).unwrap()
+}
+
+/// Queues a job and returns where it ran, once it has.
+pub(super) fn where_it_runs(workers: &Workers, cpu: Option<usize>) -> Option<usize> {
+    let (sender, receiver) = channel();
+    workers.queue(
+        cpu,
+        Box::new(move |context| sender.send(context.cpu).unwrap()),
+    );
+    wait(&receiver)
+}
+
+pub(super) fn wait<T>(receiver: &Receiver<T>) -> T {
+    receiver.recv_timeout(PATIENCE).expect("nothing came")
+}
+
+pub(super) fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,116 @@
+//! Each rung of start-up fails once: what is left, and that the next try works.
+
+use std::sync::Arc;
+
+use super::fake::{FakeCpus, options, until, where_it_runs};
+use crate::faults::{FailPoint, Faults};
+use crate::{Error, Mode, Priority, WorkerOptions, Workers};
+
+fn start_with(points: &[FailPoint]) -> (Result<Arc<Workers>, Error>, Arc<FakeCpus>, Faults) {
+    let faults = Faults::at(points.iter().copied());
+    let cpus = FakeCpus::new(2, 0..2);
+    let options = WorkerOptions {
+        priority: Priority::High,
+        ..options(Mode::PerCpu)
+    };
+    (
+        Workers::build(options, cpus.clone(), faults.clone()),
+        cpus,
+        faults,
+    )
+}
+
+/// Threads of this process by name, to see what a failed start left behind.
+fn threads_called(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let comms =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    comms.filter(|comm| comm.starts_with(name)).count()
+}
+
+#[test]
+fn without_memory_for_the_slots_there_is_nothing() {
+    let (result, ..) = start_with(&[FailPoint::SlotTable]);
+    assert!(matches!(result, Err(Error::SlotTable { cpus: 2 })));
+}
+
+#[test]
+fn without_a_single_unbound_thread_there_is_nothing() {
+    let (result, ..) = start_with(&[FailPoint::UnboundThread(0), FailPoint::UnboundThread(1)]);
+    assert!(matches!(result, Err(Error::UnboundPool { threads: 2, .. })));
+}
+
+#[test]
+fn one_unbound_thread_is_enough_and_the_other_is_told() {
+    let (result, ..) = start_with(&[FailPoint::UnboundThread(0)]);
+    let workers = result.unwrap();
+    assert_eq!(where_it_runs(&workers, None), None);
+    assert!(
+        workers
+            .notices()
+            .iter()
+            .any(|line| line.contains("1 of 2 unbound threads"))
+    );
+}
+
+#[test]
+fn a_worker_that_cannot_be_made_or_pinned_leaves_an_empty_slot_until_it_can() {
+    for point in [FailPoint::WorkerThread(1), FailPoint::Pin(1)] {
+        let (result, cpus, faults) = start_with(&[point]);
+        let workers = result.unwrap();
+        assert_eq!(workers.cpus(), [0]);
+        assert_eq!(where_it_runs(&workers, Some(1)), None);
+        assert!(
+            workers
+                .notices()
+                .iter()
+                .any(|line| line.contains("no worker for CPU 1"))
+        );
+        faults.clear();
+        cpus.set(0..2);
+        until("the next look makes it", || workers.cpus() == [0, 1]);
+    }
+}
+
+#[test]
+fn without_any_pinned_worker_the_unbound_pool_serves_all() {
+    let (result, ..) = start_with(&[FailPoint::WorkerThread(0), FailPoint::WorkerThread(1)]);
+    let workers = result.unwrap();
+    assert_eq!(workers.cpus(), []);
+    assert_eq!(where_it_runs(&workers, Some(0)), None);
+}
+
+#[test]
+fn a_failed_late_rung_takes_down_what_stood_and_the_next_try_works() {
+    for point in [FailPoint::Cpus, FailPoint::Watcher] {
+        let faults = Faults::at([point]);
+        let mut options = options(Mode::PerCpu);
+        options.name = format!("rung{}", point == FailPoint::Cpus);
+        let name = options.name.clone();
+        let cpus = FakeCpus::new(2, 0..2);
+        let result = Workers::build(options.clone(), cpus.clone(), faults.clone());
+        match point {
+            FailPoint::Cpus => assert!(matches!(result, Err(Error::Cpus(_)))),
+            _ => assert!(matches!(result, Err(Error::Hotplug(_)))),
+        }
+        // A joined thread may stay in /proc for a moment.
+        until("no thread is left", || threads_called(&name) == 0);
+        faults.clear();
+        let workers = Workers::build(options, cpus, faults).unwrap();
+        assert_eq!(workers.cpus(), [0, 1]);
+        assert_eq!(threads_called(&name), 4);
+    }
+}
+
+#[test]
+fn a_refused_real_time_priority_is_one_line_and_not_an_error() {
+    let (result, ..) = start_with(&[FailPoint::RealTime, FailPoint::Nice]);
+    let workers = result.unwrap();
+    assert_eq!(where_it_runs(&workers, Some(0)), Some(0));
+    let notices = workers.notices();
+    let line = notices
+        .iter()
+        .find(|line| line.contains("real-time"))
+        .unwrap();
+    assert!(line.contains("running at normal priority"), "{line}");
+}

@@ -1,0 +1,119 @@
+//! Real-time where it is allowed, and the truth where it is not.
+
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+use super::fake::{FakeCpus, options, start};
+use crate::{Error, Mode, Policy, Priority, WorkerOptions, Workers};
+
+fn high(mode: Mode) -> WorkerOptions {
+    WorkerOptions {
+        priority: Priority::High,
+        ..options(mode)
+    }
+}
+
+fn policies(workers: &Workers, pinned: bool) -> Vec<Policy> {
+    let stats = workers
+        .stats()
+        .into_iter()
+        .filter(|stats| stats.cpu.is_some() == pinned);
+    stats.map(|stats| stats.policy.unwrap()).collect()
+}
+
+/// Runs `f` on a thread that may not raise priorities; what it starts inherits that.
+fn without_privilege(f: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sets = capabilities(None).unwrap();
+            sets.effective -= CapabilitySet::SYS_NICE;
+            sets.permitted -= CapabilitySet::SYS_NICE;
+            set_capabilities(None, sets).unwrap();
+            f();
+        });
+    });
+}
+
+#[test]
+fn high_is_fifo_1_and_the_pool_behind_it_nice_minus_20() {
+    let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(2, 0..2)).unwrap();
+    if let Some(line) = workers
+        .notices()
+        .iter()
+        .find(|line| line.contains("refused"))
+    {
+        println!("skipped: {line}");
+        return;
+    }
+    assert_eq!(policies(&workers, true), [Policy::Fifo(1); 2]);
+    assert_eq!(policies(&workers, false), [Policy::Other { nice: -20 }; 2]);
+    let unbound = Workers::start_on(high(Mode::Unbound), FakeCpus::new(2, 0..2)).unwrap();
+    assert_eq!(policies(&unbound, false), [Policy::Fifo(1); 2]);
+}
+
+#[test]
+fn normal_leaves_the_policy_untouched() {
+    let workers = start(Mode::PerCpu, &FakeCpus::new(2, 0..2));
+    assert!(
+        policies(&workers, true)
+            .iter()
+            .all(|policy| policy.to_string() == "other")
+    );
+    assert!(workers.notices().is_empty());
+}
+
+#[test]
+fn a_refusal_names_the_privilege_and_what_runs_instead() {
+    without_privilege(|| {
+        let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(2, 0..2)).unwrap();
+        if policies(&workers, true)[0] == Policy::Fifo(1) {
+            println!("skipped: RLIMIT_RTPRIO allows real-time without CAP_SYS_NICE here");
+            return;
+        }
+        let notices = workers.notices();
+        let lines: Vec<_> = notices
+            .iter()
+            .filter(|line| line.contains("real-time"))
+            .collect();
+        assert_eq!(lines.len(), 1, "one line for all workers: {notices:?}");
+        assert!(
+            lines[0].contains("CAP_SYS_NICE") || lines[0].contains("cgroup"),
+            "{}",
+            lines[0]
+        );
+        assert!(lines[0].contains("running at"), "{}", lines[0]);
+    });
+}
+
+#[test]
+fn priority_changes_while_it_runs_for_one_and_for_all() {
+    let cpus = FakeCpus::new(3, 0..2);
+    let workers = start(Mode::PerCpu, &cpus);
+    if let Err(error) = workers.set_priority(Some(1), Priority::High) {
+        println!("skipped: {error}");
+        return;
+    }
+    assert_eq!(policies(&workers, true)[1], Policy::Fifo(1));
+    assert_ne!(policies(&workers, true)[0], Policy::Fifo(1));
+    workers.set_priority(None, Priority::High).unwrap();
+    assert_eq!(policies(&workers, true), [Policy::Fifo(1); 2]);
+    cpus.set(0..3);
+    super::fake::until("a third", || workers.cpus().len() == 3);
+    assert_eq!(
+        policies(&workers, true)[2],
+        Policy::Fifo(1),
+        "those to come as well"
+    );
+    workers.set_priority(None, Priority::Normal).unwrap();
+    assert!(
+        policies(&workers, true)
+            .iter()
+            .all(|policy| matches!(policy, Policy::Other { .. }))
+    );
+}
+
+#[test]
+fn a_cpu_without_worker_is_an_error_that_names_it() {
+    let workers = start(Mode::PerCpu, &FakeCpus::new(2, [0]));
+    let error = workers.set_priority(Some(1), Priority::Normal);
+    assert!(matches!(error, Err(Error::NoWorker { cpu: 1 })));
+}

@@ -1,0 +1,245 @@
+//! The pinned workers, following the CPUs as they come and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::counters::Counters;
+use crate::faults::FailPoint;
+use crate::notices::Notices;
+use crate::priority::Wanted;
+use crate::queue::JobQueue;
+use crate::slot::Slot;
+use crate::spawn::{Running, Spawner};
+use crate::worker::{Attach, Worker};
+use crate::{Error, MakeSource};
+
+/// Field tags: I = set when made; S = the slot's own lock; T = under `plan`, which is never held
+/// while a thread is joined or a job runs.
+pub(crate) struct Topology {
+    /// I.
+    name: String,
+    /// I: one for each possible CPU. Each S.
+    slots: Vec<CpuSlot>,
+    /// I.
+    spawner: Spawner,
+    /// I.
+    notices: Arc<Notices>,
+    /// T.
+    plan: Mutex<Plan>,
+}
+
+struct CpuSlot {
+    worker: Slot<Running>,
+    /// Made with the CPU's first worker and kept: the counters go on when it returns.
+    counters: OnceLock<Arc<Counters>>,
+}
+
+/// What workers that come later get.
+struct Plan {
+    ended: bool,
+    source: Option<Arc<MakeSource>>,
+    wanted: Wanted,
+    /// Where a CPU was given its own priority.
+    wanted_for: BTreeMap<usize, Wanted>,
+}
+
+impl Topology {
+    /// All slots, all empty.
+    pub(crate) fn new(
+        name: String,
+        possible: usize,
+        wanted: Wanted,
+        spawner: Spawner,
+        notices: Arc<Notices>,
+    ) -> Result<Self, Error> {
+        let mut slots = Vec::new();
+        let room = spawner.faults.check(FailPoint::SlotTable).is_ok()
+            && slots.try_reserve_exact(possible).is_ok();
+        if !room {
+            return Err(Error::SlotTable { cpus: possible });
+        }
+        slots.resize_with(possible, CpuSlot::empty);
+        let wanted_for = BTreeMap::new();
+        let plan = Mutex::new(Plan {
+            ended: false,
+            source: None,
+            wanted,
+            wanted_for,
+        });
+        Ok(Topology {
+            name,
+            slots,
+            spawner,
+            notices,
+            plan,
+        })
+    }
+
+    /// Makes, ends and re-pins workers until they are those of the usable CPUs.
+    pub(crate) fn reconcile(&self) -> Result<(), Error> {
+        self.spawner
+            .faults
+            .check(FailPoint::Cpus)
+            .map_err(Error::Cpus)?;
+        let usable = self.spawner.cpus.usable().map_err(Error::Cpus)?;
+        let retired = self.follow(&usable);
+        // Joined without the lock: a job that runs long holds up nobody but us.
+        retired.iter().for_each(|worker| worker.end());
+        Ok(())
+    }
+
+    fn follow(&self, usable: &BTreeSet<usize>) -> Vec<Arc<Running>> {
+        let plan = self.plan();
+        let mut retired = Vec::new();
+        if plan.ended {
+            return retired;
+        }
+        for (cpu, slot) in self.slots.iter().enumerate() {
+            let worker = slot.worker.get();
+            match (worker, usable.contains(&cpu)) {
+                (None, true) => self.create(cpu, &plan),
+                (Some(worker), true) => self.keep_pinned(cpu, &worker),
+                (Some(_), false) => retired.extend(slot.worker.unpublish()),
+                (None, false) => {}
+            }
+        }
+        retired
+    }
+
+    /// Makes a worker, then publishes it. Where that fails the slot stays empty, the unbound pool
+    /// serves the CPU, and the next look at the CPUs tries again.
+    fn create(&self, cpu: usize, plan: &Plan) {
+        let slot = &self.slots[cpu];
+        let counters = slot.counters.get_or_init(|| Arc::new(Counters::new()));
+        let name = format!("{}/{cpu}", self.name);
+        let (queue, counters) = (Arc::new(JobQueue::new()), Arc::clone(counters));
+        let worker = Worker::new(name, Some(cpu), queue, counters, Arc::clone(&self.notices));
+        let wanted = plan.wanted_for.get(&cpu).copied().unwrap_or(plan.wanted);
+        match self.spawner.spawn(worker, wanted) {
+            Ok(running) => {
+                if let Some(make) = &plan.source {
+                    running.worker.post(Attach {
+                        make: Arc::clone(make),
+                        reply: None,
+                    });
+                }
+                // The plan's lock makes us the only publisher; should that ever change, the
+                // second worker ends again.
+                if let Err(surplus) = slot.worker.publish(Arc::new(running)) {
+                    surplus.end();
+                }
+            }
+            Err(error) => self.notices.add(format!(
+                "{}/{cpu}: no worker for CPU {cpu} ({error}); the unbound pool serves it",
+                self.name
+            )),
+        }
+    }
+
+    /// A CPU that went and returned between two looks, and a change of the cpuset, take the pin
+    /// away for good.
+    fn keep_pinned(&self, cpu: usize, worker: &Running) {
+        let cpus = &self.spawner.cpus;
+        if cpus.is_pinned(worker.tid, cpu).unwrap_or(true) {
+            return;
+        }
+        if let Err(error) = cpus.pin(worker.tid, cpu) {
+            self.notices.add(format!(
+                "{}: cannot be pinned again: {error}",
+                worker.worker.name
+            ));
+        }
+    }
+
+    /// Empties all slots for good, waits for all jobs, ends all threads.
+    pub(crate) fn end(&self) {
+        self.plan().ended = true;
+        let workers: Vec<_> = self
+            .slots
+            .iter()
+            .filter_map(|s| s.worker.unpublish())
+            .collect();
+        // All of them first: they drain side by side.
+        workers
+            .iter()
+            .for_each(|worker| worker.worker.queue.close());
+        workers.iter().for_each(|worker| worker.join());
+    }
+
+    /// Runs `f` with the worker of a CPU, which stays published meanwhile.
+    pub(crate) fn read<R>(&self, cpu: usize, f: impl FnOnce(Option<&Arc<Running>>) -> R) -> R {
+        match self.slots.get(cpu) {
+            Some(slot) => slot.worker.read(f),
+            None => f(None),
+        }
+    }
+
+    /// The workers there are now.
+    pub(crate) fn workers(&self) -> Vec<Arc<Running>> {
+        let each = |slot: &CpuSlot| slot.worker.get();
+        self.slots.iter().filter_map(each).collect()
+    }
+
+    pub(crate) fn possible(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Every CPU that has or had a worker.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (usize, &Arc<Counters>)> {
+        let counted = |(cpu, slot): (usize, &'_ CpuSlot)| slot.counters.get().map(|_| cpu);
+        let counted = self.slots.iter().enumerate().filter_map(counted);
+        counted.filter_map(|cpu| Some((cpu, self.slots[cpu].counters.get()?)))
+    }
+
+    pub(crate) fn worker_name(&self, cpu: usize) -> String {
+        format!("{}/{cpu}", self.name)
+    }
+
+    /// Posts the source to all workers, now and to come; `tell` makes each one's letter.
+    pub(crate) fn attach(
+        &self,
+        make: &Arc<MakeSource>,
+        tell: &mut dyn FnMut(&Worker),
+    ) -> Result<(), Error> {
+        let mut plan = self.plan();
+        if plan.ended {
+            return Err(Error::ShutDown);
+        }
+        plan.source = Some(Arc::clone(make));
+        self.workers()
+            .iter()
+            .for_each(|running| tell(&running.worker));
+        Ok(())
+    }
+
+    /// Remembers the priority for workers to come and returns those it is for now.
+    pub(crate) fn want(&self, cpu: Option<usize>, wanted: Wanted) -> Vec<Arc<Running>> {
+        let mut plan = self.plan();
+        match cpu {
+            Some(cpu) => {
+                plan.wanted_for.insert(cpu, wanted);
+                self.read(cpu, |worker| worker.cloned())
+                    .into_iter()
+                    .collect()
+            }
+            None => {
+                plan.wanted_for.clear();
+                plan.wanted = wanted;
+                self.workers()
+            }
+        }
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CpuSlot {
+    fn empty() -> Self {
+        CpuSlot {
+            worker: Slot::empty(),
+            counters: OnceLock::new(),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The thread that follows hotplug and the cpuset.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::Cpus;
+use crate::faults::{FailPoint, Faults};
+use crate::topology::Topology;
+
+/// Not called as the workers are: traces match those by name.
+const NAME: &str = "cpu_hotplug";
+
+/// Field tags: I = set when made; A = atomic; P = under its own lock.
+pub(crate) struct Watcher {
+    /// I.
+    cpus: Arc<dyn Cpus>,
+    /// A.
+    stop: Arc<AtomicBool>,
+    /// P.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Watcher {
+    pub(crate) fn start(
+        topology: Arc<Topology>,
+        cpus: Arc<dyn Cpus>,
+        interval: Duration,
+        faults: &Faults,
+    ) -> io::Result<Self> {
+        faults.check(FailPoint::Watcher)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let body = {
+            let (cpus, stop) = (Arc::clone(&cpus), Arc::clone(&stop));
+            move || {
+                while !stop.load(Ordering::Acquire) {
+                    // A failed look leaves all as it is; the next one comes soon enough.
+                    let _ = topology.reconcile();
+                    cpus.wait(interval);
+                }
+            }
+        };
+        let thread = thread::Builder::new().name(NAME.into()).spawn(body)?;
+        Ok(Watcher {
+            cpus,
+            stop,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Ends the thread; afterwards nobody makes or ends workers any more.
+    pub(crate) fn end(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.cpus.interrupt();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}

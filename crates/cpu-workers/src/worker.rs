@@ -1,0 +1,247 @@
+//! One worker: its thread's loop, and what others may do with it.
+//!
+//! How a worker ends, so that no job is lost:
+//! 1. Its slot is emptied; that waits for those who are about to queue (`Slot::unpublish`).
+//! 2. Its queue is closed; the close wakes it. A push from here on hands the job back, and the
+//!    job goes to the unbound pool.
+//! 3. The worker takes what is queued, in order, and runs it.
+//! 4. The queue says `Closed`: the worker closes its mailbox, drops its source, and returns.
+//! 5. Its thread is joined.
+
+use std::cell::RefCell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::counters::{Counters, count, now_ns};
+use crate::door::{Door, Waited, message};
+use crate::notices::Notices;
+use crate::parker::Parker;
+use crate::queue::{JobQueue, Taken};
+use crate::{MakeSource, WorkerContext};
+
+/// One piece of work. It is told where and when it runs.
+pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;
+
+/// A worker with both a queue and a door looks at the door after so many jobs in a row at the
+/// latest, so that neither starves.
+const JOBS_IN_A_ROW: u32 = 8;
+
+pub(crate) struct Queued {
+    pub(crate) job: Job,
+    pub(crate) queued_ns: u64,
+}
+
+/// What a worker's thread and its owners share.
+///
+/// Field tags: I = set when made; A = atomic; P = under its own lock, for a few instructions.
+pub(crate) struct Worker {
+    /// I.
+    pub(crate) name: String,
+    /// I: None for a thread of the unbound pool.
+    pub(crate) cpu: Option<usize>,
+    /// I: the one queue of a pinned worker; all threads of the unbound pool share theirs.
+    pub(crate) queue: Arc<JobQueue<Queued>>,
+    /// See its own tags.
+    pub(crate) parker: Arc<Parker>,
+    /// A; of the CPU, so they outlive this worker.
+    pub(crate) counters: Arc<Counters>,
+    /// I.
+    pub(crate) notices: Arc<Notices>,
+    /// P: sources to open; None when the worker has ended.
+    mailbox: Mutex<Option<Vec<Attach>>>,
+}
+
+/// A source to open, and whom to tell.
+pub(crate) struct Attach {
+    pub(crate) make: Arc<MakeSource>,
+    pub(crate) reply: Option<Sender<io::Result<()>>>,
+}
+
+thread_local! {
+    /// The worker this thread is, and the job it runs.
+    static CURRENT: RefCell<Option<(Arc<Worker>, WorkerContext)>> = const { RefCell::new(None) };
+}
+
+/// The worker that the calling thread is.
+pub(crate) fn current() -> Option<WorkerContext> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|(_, context)| *context))
+}
+
+/// Counts `work` as one request served by the worker that calls this: its run time is told by
+/// `stats()`, and the worker does not pass for idle meanwhile. On other threads it only runs
+/// `work`. For sources.
+pub fn serve<R>(work: impl FnOnce() -> R) -> R {
+    let worker = CURRENT.with_borrow(|current| current.as_ref().map(|(worker, _)| worker.clone()));
+    let Some(worker) = worker else {
+        return work();
+    };
+    let outer = worker.parker.set_serving(true);
+    let started = now_ns();
+    let result = work();
+    worker.counters.run.record(now_ns().saturating_sub(started));
+    count(&worker.counters.served);
+    worker.parker.set_serving(outer);
+    result
+}
+
+impl Worker {
+    pub(crate) fn new(
+        name: String,
+        cpu: Option<usize>,
+        queue: Arc<JobQueue<Queued>>,
+        counters: Arc<Counters>,
+        notices: Arc<Notices>,
+    ) -> Self {
+        let (parker, mailbox) = (Parker::new(), Mutex::new(Some(Vec::new())));
+        Worker {
+            name,
+            cpu,
+            queue,
+            parker,
+            counters,
+            notices,
+            mailbox,
+        }
+    }
+
+    /// Queues for this worker alone; a closed queue hands the work back.
+    pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
+        if self.queue.push(queued)? {
+            count(&self.counters.wakeups);
+        }
+        Ok(())
+    }
+
+    /// Asks the worker to open a source; false where it has ended.
+    pub(crate) fn post(&self, attach: Attach) -> bool {
+        let mut mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(letters) = mailbox.as_mut() else {
+            return false;
+        };
+        letters.push(attach);
+        drop(mailbox);
+        self.parker.unpark();
+        true
+    }
+
+    /// The thread's body.
+    pub(crate) fn run(self: &Arc<Self>) {
+        self.set_current(0, 0);
+        let mut door = None;
+        let mut in_a_row = 0;
+        loop {
+            self.open_doors(&mut door);
+            match self.queue.take(&self.parker) {
+                Taken::Item(queued) => {
+                    self.run_job(queued);
+                    in_a_row += 1;
+                    if in_a_row >= JOBS_IN_A_ROW {
+                        in_a_row = 0;
+                        self.pass(&mut door, Door::look);
+                    }
+                }
+                Taken::Idle => {
+                    in_a_row = 0;
+                    match door {
+                        Some(_) => self.pass(&mut door, Door::wait),
+                        None => self.parker.park(),
+                    }
+                    self.queue.leave_idle(&self.parker);
+                }
+                Taken::Closed => break,
+            }
+        }
+        // Whoever waits for a reply sees its sender dropped.
+        *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.parker.set_waker(None);
+        drop(door);
+        CURRENT.set(None);
+    }
+
+    fn run_job(self: &Arc<Self>, queued: Queued) {
+        let started_ns = now_ns();
+        let context = self.set_current(queued.queued_ns, started_ns);
+        let result = catch_unwind(AssertUnwindSafe(|| (queued.job)(&context)));
+        let finished_ns = now_ns();
+        self.counters
+            .queue_delay
+            .record(started_ns.saturating_sub(queued.queued_ns));
+        self.counters
+            .run
+            .record(finished_ns.saturating_sub(started_ns));
+        count(&self.counters.done);
+        self.set_current(0, 0);
+        if let Err(panic) = result {
+            self.report_panic("a job", &message(&*panic));
+        }
+    }
+
+    fn set_current(self: &Arc<Self>, queued_ns: u64, started_ns: u64) -> WorkerContext {
+        let context = WorkerContext {
+            cpu: self.cpu,
+            queued_ns,
+            started_ns,
+        };
+        CURRENT.with_borrow_mut(|current| match current {
+            Some((_, now)) => *now = context,
+            None => *current = Some((Arc::clone(self), context)),
+        });
+        context
+    }
+
+    /// Opens what was posted. A new source takes the place of an older one.
+    fn open_doors(&self, door: &mut Option<Door>) {
+        let letters = match self
+            .mailbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+        {
+            Some(letters) if !letters.is_empty() => std::mem::take(letters),
+            _ => return,
+        };
+        for letter in letters {
+            let result = Door::open(&letter.make, self.cpu).map(|opened| {
+                opened.connect(&self.parker);
+                *door = Some(opened);
+            });
+            match (letter.reply, result) {
+                // Nobody who has gone away needs to know.
+                (Some(reply), result) => drop(reply.send(result)),
+                (None, Ok(())) => {}
+                (None, Err(error)) => {
+                    self.notices
+                        .add(format!("{}: no source: {error}", self.name));
+                }
+            }
+        }
+    }
+
+    fn pass(&self, door: &mut Option<Door>, how: fn(&mut Door, &Parker) -> Waited) {
+        let Some(open) = door else { return };
+        let keep = match how(open, &self.parker) {
+            Waited::Continue => true,
+            Waited::Closed => false,
+            Waited::Panicked(message) => {
+                self.report_panic("its source", &message);
+                true
+            }
+            Waited::Broken(message) => {
+                self.report_panic("its source, now given up,", &message);
+                false
+            }
+        };
+        if !keep {
+            self.parker.set_waker(None);
+            *door = None;
+        }
+    }
+
+    fn report_panic(&self, who: &str, message: &str) {
+        count(&self.counters.panics);
+        self.notices
+            .add(format!("{}: {who} panicked: {message}", self.name));
+    }
+}
