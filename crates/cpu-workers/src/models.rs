@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use loom::sync::Mutex;
 use loom::thread;
 
 use crate::Waker;
@@ -125,54 +125,68 @@ fn loom_of_two_who_publish_one_wins_and_the_other_gets_its_worker_back() {
     });
 }
 
-/// A door that sleeps until its flag is set, as one with an eventfd does.
+/// A door that sleeps until it is rung, as one with an eventfd does: the kernel counts under a
+/// lock, and sleeping ends at once where the count is not zero.
 struct Bell {
-    rung: AtomicBool,
+    rung: Mutex<bool>,
     sleeper: Arc<Parker>,
+}
+
+impl Bell {
+    fn wait(&self) {
+        while !std::mem::take(&mut *self.rung.lock().unwrap()) {
+            self.sleeper.park();
+        }
+    }
 }
 
 impl Waker for Bell {
     fn wake(&self) {
-        self.rung.store(true, Ordering::SeqCst);
+        *self.rung.lock().unwrap() = true;
         self.sleeper.unpark();
     }
 }
 
 #[test]
-fn loom_a_door_put_in_place_of_the_sleep_misses_no_job() {
-    loom::model(|| {
+fn loom_a_door_put_in_place_of_the_sleep_and_taken_away_misses_no_job() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
         let queue = Queue::new(JobQueue::new());
         let worker = {
             let queue = Arc::clone(&queue);
             thread::spawn(move || behind_a_door(&queue))
         };
         assert!(queue.push(1).is_ok());
+        assert!(queue.push(10).is_ok());
         queue.close();
-        assert_eq!(worker.join().unwrap(), 1);
+        assert_eq!(worker.join().unwrap(), 11);
     });
 }
 
-/// Sleeps once without and then with a door.
+/// Sleeps behind a door first; after that has been left for the first time, without one.
 fn behind_a_door(queue: &Queue) -> usize {
     let me = Parker::new();
     let bell = Arc::new(Bell {
-        rung: AtomicBool::new(false),
+        rung: Mutex::new(false),
         sleeper: Parker::new(),
     });
-    let sum = AtomicUsize::new(0);
+    let (mut sum, mut door) = (0, true);
     me.set_waker(Some(bell.clone()));
     loop {
         match queue.take(&me) {
-            Taken::Item(item) => {
-                sum.fetch_add(item, Ordering::SeqCst);
-            }
+            Taken::Item(item) => sum += item,
             Taken::Idle => {
-                while !bell.rung.swap(false, Ordering::SeqCst) {
-                    bell.sleeper.park();
+                if door {
+                    bell.wait();
+                    me.set_waker(None);
+                    door = false;
+                } else {
+                    me.park();
                 }
                 queue.leave_idle(&me);
             }
-            Taken::Closed => return sum.load(Ordering::SeqCst),
+            Taken::Closed => return sum,
         }
     }
 }

@@ -24,7 +24,12 @@ fn a_cpu_that_goes_leaves_its_queue_to_its_worker_and_the_rest_to_the_pool() {
     let workers = start(Mode::PerCpu, &cpus);
     let (gate, ran) = (Arc::new(Barrier::new(2)), channel());
     let (inner, first) = (Arc::clone(&gate), ran.0.clone());
-    workers.queue(Some(1), Box::new(move |_| drop(inner.wait())));
+    workers.queue(
+        Some(1),
+        Box::new(move |_| {
+            inner.wait();
+        }),
+    );
     workers.queue(
         Some(1),
         Box::new(move |context| first.send(context.cpu).unwrap()),
@@ -80,7 +85,9 @@ fn cycles_under_fire_lose_no_job() {
                 let mut queued = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let done = Arc::clone(done);
-                    let job = move |_: &_| drop(done.fetch_add(1, Ordering::Relaxed));
+                    let job = move |_: &_| {
+                        done.fetch_add(1, Ordering::Relaxed);
+                    };
                     workers.queue(Some(cpu), Box::new(job));
                     queued += 1;
                     if queued % 64 == 0 {

@@ -52,7 +52,9 @@ fn shutdown_runs_all_that_is_queued_and_what_that_queues() {
         let (done, inner) = (Arc::clone(&done), Arc::downgrade(&workers));
         let job = move |_: &_| {
             done.fetch_add(1, Ordering::Relaxed);
-            let second = move |_: &_| drop(done.fetch_add(1, Ordering::Relaxed));
+            let second = move |_: &_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            };
             inner
                 .upgrade()
                 .expect("held by the test")
@@ -152,7 +154,12 @@ fn delays_and_run_times_are_counted_per_job() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
     let gate = Arc::new(Barrier::new(2));
     let inner = Arc::clone(&gate);
-    workers.queue(Some(0), Box::new(move |_| drop(inner.wait())));
+    workers.queue(
+        Some(0),
+        Box::new(move |_| {
+            inner.wait();
+        }),
+    );
     (0..9).for_each(|_| workers.queue(Some(0), Box::new(|_| ())));
     until("nine wait", || workers.stats()[0].queued == 9);
     gate.wait();
