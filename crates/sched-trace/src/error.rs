@@ -40,7 +40,7 @@ pub enum Error {
         found: String,
     },
     /// The file is of a known format and broken, or lacks what is needed.
-    #[error("{path}: broken {format} trace at byte {offset}: {reason}")]
+    #[error("{path}: broken {format} trace near byte {offset}: {reason}")]
     Broken {
         /// The trace file.
         path: PathBuf,
@@ -71,3 +71,41 @@ pub enum Error {
 
 /// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong in a file whose path the reader does not know.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Io(io::Error),
+    Broken {
+        format: &'static str,
+        offset: u64,
+        reason: String,
+    },
+    TooBig(usize),
+}
+
+impl Fault {
+    pub fn at(self, path: &std::path::Path) -> Error {
+        let path = path.to_path_buf();
+        match self {
+            Self::Io(source) => Error::Io { path, source },
+            Self::Broken {
+                format,
+                offset,
+                reason,
+            } => Error::Broken {
+                path,
+                format,
+                offset,
+                reason,
+            },
+            Self::TooBig(limit) => Error::TooBig { path, limit },
+        }
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

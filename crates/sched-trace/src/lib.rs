@@ -1,6 +1,7 @@
 //! Record and read scheduler traces: who waited, how long, and behind whom.
 //!
 //! * [`record`] records live through tracefs.
+//! * [`open`] reads a trace file of any format known here; [`perfetto`] writes one.
 //! * [`latency`] pairs wake-ups and preemptions with the switches that ended them.
 //! * [`stats`] sums up.
 #![forbid(unsafe_code)]
@@ -11,6 +12,8 @@ mod event;
 mod ftrace;
 pub mod latency;
 mod names;
+pub mod perfetto;
+mod read;
 pub mod record;
 pub mod stats;
 mod trace;
@@ -19,19 +22,5 @@ pub use comm::Comm;
 pub use error::{Error, Result};
 pub use event::{Event, Kind, TaskState, UNKNOWN_PID};
 pub use names::{Name, Names};
+pub use read::{ReadOptions, open};
 pub use trace::{Slice, Thread, Trace};
-
-/// How to read a trace file.
-#[derive(Clone, Debug)]
-pub struct ReadOptions {
-    /// The most events to keep in memory (72 bytes each); a bigger trace is an error.
-    pub max_events: usize,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self {
-            max_events: 40_000_000,
-        }
-    }
-}

@@ -7,6 +7,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Name(u32);
 
+impl Name {
+    /// Its place among the strings of its trace.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The strings of one trace, each stored once, so that events stay small and `Copy`.
 #[derive(Clone, Debug, Default)]
 pub struct Names {

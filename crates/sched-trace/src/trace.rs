@@ -19,6 +19,8 @@ pub struct Trace {
     pub slices: Vec<Slice>,
     /// The clock of the time stamps, as the kernel calls it ("mono").
     pub clock: String,
+    /// The kernel's release (`uname -r`), where known.
+    pub kernel: String,
     /// How far CLOCK_BOOTTIME, Perfetto's clock, is ahead of `clock` when that is "mono".
     pub boot_offset_ns: u64,
     /// Lines for the person who reads the figures: what could not be told, and why.

@@ -120,7 +120,7 @@ mod tests {
     fn page(commit_flags: u64, words: &[u32]) -> Vec<u8> {
         let mut page = Vec::new();
         page.extend(1_000u64.to_le_bytes());
-        page.extend((commit_flags | words.len() as u64 * 4).to_le_bytes());
+        page.extend((commit_flags | (words.len() as u64 * 4)).to_le_bytes());
         page.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         page.resize(4096, 0);
         page

@@ -152,6 +152,8 @@ impl Recorder {
     fn read(&self, pages: &[Pages], lost: u64) -> Trace {
         let mut trace = Trace::new(&self.clock);
         trace.boot_offset_ns = boot_offset_ns();
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        trace.kernel = release.trim().into();
         let mut decoder = Decoder::new(&self.formats);
         let mut flagged = 0;
         for pages in pages {
