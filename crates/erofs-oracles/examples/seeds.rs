@@ -1,0 +1,151 @@
+//! Writes the seeds of the fuzz targets: `cargo run -p erofs-oracles --example seeds -- FOLDER`.
+//!
+//! They come from the test images at `../shared/images`: small images whole, and out of all
+//! images the directories and the pclusters. Each is named for the image that it came from.
+#![forbid(unsafe_code)]
+
+use erofs_codecs::Codec;
+use erofs_format::{Coding, ExtentKind, FileType, Image, Inode, ReadAt};
+use erofs_oracles::content::{Budget, Content, codec_of, open_whole};
+use erofs_oracles::{codec_input, directory_input};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// Larger images make a fuzzer slow.
+const LARGEST_IMAGE: u64 = 128 << 10;
+const LARGEST_DIRECTORY: u64 = 16 << 10;
+const LARGEST_STREAM: u32 = 16 << 10;
+/// Seeds of a kind out of one image.
+const EACH: usize = 6;
+
+fn main() -> io::Result<()> {
+    let folder = PathBuf::from(std::env::args_os().nth(1).expect("usage: seeds FOLDER"));
+    for (name, _) in erofs_oracles::TARGETS {
+        fs::create_dir_all(folder.join(name))?;
+    }
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images");
+    let found = [images.clone(), images.join("bad")].map(|at| fs::read_dir(at).into_iter());
+    let mut count = 0;
+    for entry in found.into_iter().flatten().flatten().flatten() {
+        let path = entry.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "erofs")
+        {
+            seeds_of(&path, &folder)?;
+            count += 1;
+        }
+    }
+    match count {
+        0 => println!("no images at {}: starting from nothing", images.display()),
+        _ => println!("seeds from {count} images"),
+    }
+    Ok(())
+}
+
+fn seeds_of(path: &Path, folder: &Path) -> io::Result<()> {
+    let name = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let data = fs::read(path)?;
+    if data.len() as u64 <= LARGEST_IMAGE {
+        for target in ["opening", "extents", "xattrs", "walk"] {
+            fs::write(folder.join(target).join(&name), &data)?;
+        }
+    }
+    let budget = Budget::new();
+    let Ok(image) = open_whole(&data, &budget) else {
+        return Ok(());
+    };
+    let mut seeds = Seeds {
+        folder,
+        name,
+        image,
+        directories: 0,
+        streams: [0; 4],
+    };
+    for nid in 0..data.len() as u64 / 32 {
+        if let Ok(inode) = seeds.image.inode(nid) {
+            seeds.directory(&inode)?;
+            seeds.streams(&inode)?;
+        }
+    }
+    Ok(())
+}
+
+struct Seeds<'a> {
+    folder: &'a Path,
+    name: String,
+    image: Image,
+    directories: usize,
+    streams: [usize; 4],
+}
+
+impl Seeds<'_> {
+    fn directory(&mut self, inode: &Inode) -> io::Result<()> {
+        let wanted = FileType::from_mode(inode.mode) == Some(FileType::Directory)
+            && (1..=LARGEST_DIRECTORY).contains(&inode.size)
+            && self.directories < EACH;
+        if !wanted {
+            return Ok(());
+        }
+        let mut bytes = vec![0; inode.size as usize];
+        let content = Content::new(&self.image, inode.clone(), &Budget::new());
+        if content.read_exact_at(&mut bytes, 0).is_err() {
+            return Ok(());
+        }
+        self.directories += 1;
+        let seed = directory_input(self.image.superblock().block_size, &bytes);
+        let name = format!("{}-{:x}", self.name, inode.nid);
+        fs::write(self.folder.join("directory").join(name), seed)
+    }
+
+    fn streams(&mut self, inode: &Inode) -> io::Result<()> {
+        let mut offset = 0;
+        for _ in 0..EACH {
+            let Ok(extent) = self.image.map(inode, offset) else {
+                return Ok(());
+            };
+            offset = extent.end();
+            self.stream(&extent.kind, inode.nid, extent.logical)?;
+            if offset >= inode.size {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, kind: &ExtentKind, nid: u64, logical: u64) -> io::Result<()> {
+        let ExtentKind::Compressed(pcluster) = kind else {
+            return Ok(());
+        };
+        let Coding::Compressed(algorithm) = pcluster.coding else {
+            return Ok(());
+        };
+        let codec = codec_of(algorithm);
+        let index = Codec::ALL
+            .iter()
+            .position(|&c| c == codec)
+            .expect("all codecs are there");
+        let Ok(length) = u16::try_from(pcluster.decoded_length) else {
+            return Ok(());
+        };
+        let unwanted = pcluster.length > LARGEST_STREAM || pcluster.location.metabox;
+        if unwanted || self.streams[index] >= EACH {
+            return Ok(());
+        }
+        self.streams[index] += 1;
+        let mut stored = vec![0; pcluster.length as usize];
+        let device = self
+            .image
+            .device(pcluster.location.device)
+            .map_err(io::Error::other)?;
+        device.read_exact_at(&mut stored, pcluster.location.physical)?;
+        let padded = self.image.superblock().zero_padding();
+        let seed = codec_input(&stored, length, pcluster.partial, padded);
+        let name = format!("{}-{nid:x}-{logical:x}", self.name);
+        fs::write(self.folder.join(codec.name()).join(name), seed)
+    }
+}

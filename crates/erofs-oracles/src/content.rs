@@ -1,0 +1,277 @@
+//! The content of an inode, decoded extent by extent, within a budget.
+
+use erofs_codecs::{Codec, Decoder, Settings};
+use erofs_format::{
+    Algorithm, Coding, Error, Extent, ExtentKind, Image, Inode, Pcluster, ReadAt, interlaced_offset,
+};
+use std::io;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that an oracle decodes for one input, at most.
+const DECODED: u64 = 16 << 20;
+/// Calls that it makes.
+const CALLS: u64 = 20_000;
+/// Extents are never longer; the engine relies on it for its memory.
+const LONGEST_EXTENT: u64 = 12 << 20;
+/// Nor is what they are decoded from.
+const LONGEST_PCLUSTER: u32 = 1 << 20;
+
+/// What an oracle may still do with one input: it keeps the fuzzer fast, not the reader honest.
+#[derive(Debug)]
+pub struct Budget {
+    bytes: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl Budget {
+    /// All of it.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Budget {
+            bytes: AtomicU64::new(DECODED),
+            calls: AtomicU64::new(CALLS),
+        })
+    }
+
+    /// Whether one more call that yields so many bytes is in it.
+    pub fn spend(&self, bytes: u64) -> bool {
+        take(&self.calls, 1) && take(&self.bytes, bytes)
+    }
+}
+
+fn take(left: &AtomicU64, amount: u64) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+        left.checked_sub(amount)
+    })
+    .is_ok()
+}
+
+/// Opens an image of fuzzed bytes: its checksum is not looked at (a fuzzer cannot make one), and
+/// where it wants extra devices it gets itself.
+pub fn open(data: &[u8]) -> Result<Image, Error> {
+    let mut bytes = data.to_vec();
+    // The checksum feature is bit 0 of the compatible features, 8 bytes into the superblock.
+    if let Some(features) = bytes.get_mut(1024 + 8) {
+        *features &= !1;
+    }
+    let device: Arc<dyn ReadAt> = Arc::new(bytes);
+    match Image::open(vec![device.clone()]) {
+        Err(Error::MissingDevices { needed, .. }) if needed <= 4 => {
+            Image::open(vec![device; 1 + usize::from(needed)])
+        }
+        result => result,
+    }
+}
+
+/// As [`open`], with the metabox and the packed inode, as an engine supplies them.
+pub fn open_whole(data: &[u8], budget: &Arc<Budget>) -> Result<Image, Error> {
+    let mut image = open(data)?;
+    if let Some(nid) = image.metabox_nid() {
+        let content = Content::new(&image, image.inode(nid)?, budget);
+        image.set_metabox(Arc::new(content));
+    }
+    if let Some(nid) = image.packed_nid() {
+        let content = Content::new(&image, image.inode(nid)?, budget);
+        image.set_packed(Arc::new(content));
+    }
+    image.load_xattr_prefixes()?;
+    Ok(image)
+}
+
+/// The content of an inode.
+#[derive(Debug)]
+pub struct Content {
+    image: Image,
+    inode: Inode,
+    budget: Arc<Budget>,
+    last: Mutex<Option<(Extent, Vec<u8>)>>,
+}
+
+impl Content {
+    /// Nothing is read yet.
+    pub fn new(image: &Image, inode: Inode, budget: &Arc<Budget>) -> Self {
+        Content {
+            image: image.clone(),
+            inode,
+            budget: budget.clone(),
+            last: Mutex::new(None),
+        }
+    }
+
+    fn read_piece(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut last = self.last.lock().map_err(|_| io::ErrorKind::Other)?;
+        let hit = last
+            .as_ref()
+            .is_some_and(|(e, _)| (e.logical..e.end()).contains(&offset));
+        if !hit {
+            let extent = self
+                .image
+                .map(&self.inode, offset)
+                .map_err(io::Error::other)?;
+            check_extent(&extent, offset, self.inode.size);
+            if !self.budget.spend(extent.length.min(LONGEST_EXTENT)) {
+                return Err(io::Error::other("the oracle's budget is spent"));
+            }
+            if !matches!(extent.kind, ExtentKind::Compressed(_)) {
+                return self.read_plain(&extent, buf, offset);
+            }
+            let bytes = self.decode(&extent)?;
+            *last = Some((extent, bytes));
+        }
+        let Some((extent, bytes)) = last.as_ref() else {
+            return Err(io::ErrorKind::Other.into());
+        };
+        let rest = &bytes[(offset - extent.logical) as usize..extent.length as usize];
+        let count = rest.len().min(buf.len());
+        buf[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    /// Everything but pclusters.
+    fn read_plain(&self, extent: &Extent, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let skip = offset - extent.logical;
+        let count = buf
+            .len()
+            .min(usize::try_from(extent.length - skip).unwrap_or(usize::MAX));
+        let buf = &mut buf[..count];
+        match extent.kind {
+            ExtentKind::Hole => buf.fill(0),
+            ExtentKind::Raw { device, physical } => {
+                let device = self.image.device(device).map_err(io::Error::other)?;
+                device.read_exact_at(buf, physical + skip)?;
+            }
+            ExtentKind::Meta { metabox, physical } => {
+                self.image
+                    .read_meta(metabox, buf, physical + skip)
+                    .map_err(io::Error::other)?;
+            }
+            ExtentKind::Fragment { offset } => self.read_packed(buf, offset + skip)?,
+            ExtentKind::Compressed(_) => unreachable!("decoded by the caller"),
+        }
+        Ok(count)
+    }
+
+    fn read_packed(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let nid = self.image.packed_nid().ok_or(io::ErrorKind::NotFound)?;
+        let packed = self.image.inode(nid).map_err(io::Error::other)?;
+        if self.inode.nid == packed.nid {
+            return Err(io::Error::other("a fragment of the packed inode in itself"));
+        }
+        Content::new(&self.image, packed, &self.budget).read_exact_at(buf, offset)
+    }
+
+    fn decode(&self, extent: &Extent) -> io::Result<Vec<u8>> {
+        let ExtentKind::Compressed(pcluster) = &extent.kind else {
+            unreachable!("plain extents are read in place")
+        };
+        let stored = self.stored(pcluster)?;
+        let block_size = u64::from(self.image.superblock().block_size);
+        let mut output = vec![0; pcluster.decoded_length as usize];
+        match pcluster.coding {
+            Coding::Compressed(algorithm) => self
+                .decoder()
+                .decode(codec_of(algorithm), &stored, &mut output, pcluster.partial)
+                .map_err(io::Error::other)?,
+            Coding::Shifted => {
+                let plain = stored
+                    .get(..output.len())
+                    .ok_or(io::ErrorKind::UnexpectedEof)?;
+                output.copy_from_slice(plain);
+            }
+            Coding::Interlaced => {
+                for (k, byte) in (0..).zip(&mut output) {
+                    let length = u64::from(pcluster.length);
+                    let at = interlaced_offset(extent.logical, k, block_size, length);
+                    *byte = *stored
+                        .get(at as usize)
+                        .ok_or(io::ErrorKind::UnexpectedEof)?;
+                }
+            }
+        }
+        Ok(output)
+    }
+
+    fn stored(&self, pcluster: &Pcluster) -> io::Result<Vec<u8>> {
+        let mut stored = vec![0; pcluster.length as usize];
+        let place = pcluster.location;
+        if place.metabox {
+            self.image
+                .read_meta(true, &mut stored, place.physical)
+                .map_err(io::Error::other)?;
+        } else {
+            let device = self.image.device(place.device).map_err(io::Error::other)?;
+            device.read_exact_at(&mut stored, place.physical)?;
+        }
+        Ok(stored)
+    }
+
+    fn decoder(&self) -> Decoder {
+        let superblock = self.image.superblock();
+        let most = Settings::default();
+        let lzma = superblock.compression.lzma.map(|config| config.dict_size);
+        let zstd = superblock
+            .compression
+            .zstd
+            .map(|config| config.window_log.into());
+        Decoder::new(Settings {
+            block_size: superblock.block_size,
+            lz4_zero_padding: superblock.zero_padding(),
+            lzma_dictionary: lzma.unwrap_or(most.lzma_dictionary),
+            zstd_window_log: zstd.unwrap_or(most.zstd_window_log),
+        })
+    }
+}
+
+impl ReadAt for Content {
+    fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buf.is_empty() {
+            if offset >= self.inode.size {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let count = self.read_piece(buf, offset)?;
+            buf = &mut buf[count..];
+            offset += count as u64;
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> u64 {
+        self.inode.size
+    }
+}
+
+/// What [`Extent`] promises, whatever the image says.
+pub(crate) fn check_extent(extent: &Extent, offset: u64, size: u64) {
+    assert!(extent.length > 0, "empty {extent:?}");
+    let end = extent
+        .logical
+        .checked_add(extent.length)
+        .expect("an extent ends");
+    assert!(
+        (extent.logical..end).contains(&offset),
+        "{offset} is not in {extent:?}"
+    );
+    assert!(
+        end <= size,
+        "{extent:?} reaches beyond the file of {size} bytes"
+    );
+    if let ExtentKind::Compressed(pcluster) = &extent.kind {
+        assert!(
+            pcluster.length <= LONGEST_PCLUSTER && pcluster.length > 0,
+            "{extent:?}"
+        );
+        assert!(pcluster.decoded_length <= LONGEST_EXTENT, "{extent:?}");
+        assert!(pcluster.decoded_length >= extent.length, "{extent:?}");
+    }
+}
+
+/// The codec of an algorithm.
+pub fn codec_of(algorithm: Algorithm) -> Codec {
+    match algorithm {
+        Algorithm::Lz4 => Codec::Lz4,
+        Algorithm::Lzma => Codec::Lzma,
+        Algorithm::Deflate => Codec::Deflate,
+        Algorithm::Zstd => Codec::Zstd,
+    }
+}

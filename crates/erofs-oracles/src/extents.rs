@@ -1,0 +1,95 @@
+//! Extent maps.
+
+use crate::content::{Budget, check_extent, open_whole};
+use crate::opening::one_line;
+use erofs_format::{Extent, ExtentKind, Image, Inode};
+
+/// Inode slots that are tried, from the start of the metadata.
+const SLOTS: u64 = 3000;
+/// Extents of an inode that are walked.
+const STEPS: usize = 64;
+
+/// For every inode in the first slots, whether a directory names it or not: an extent contains
+/// the asked offset, is not empty, stays inside of the file, is the same from wherever inside of
+/// it one asks, and is within the limits that the engine's memory relies on. Plain bytes lie
+/// inside of their device.
+pub fn extents(data: &[u8]) {
+    let budget = Budget::new();
+    let Ok(image) = open_whole(data, &budget) else {
+        return;
+    };
+    for nid in 0..SLOTS.min(data.len() as u64 / 32) {
+        if let Ok(inode) = image.inode(nid) {
+            check(&image, &inode);
+        }
+        if !budget.spend(0) {
+            return;
+        }
+    }
+}
+
+/// The map of one inode: from its start, and at a few places.
+pub(crate) fn check(image: &Image, inode: &Inode) {
+    let mut offset = 0;
+    for _ in 0..STEPS {
+        match offset < inode.size {
+            true => offset = check_at(image, inode, offset).unwrap_or(u64::MAX),
+            false => break,
+        }
+    }
+    for offset in [inode.size / 2, inode.size.saturating_sub(1), 4096, 65535] {
+        if offset < inode.size {
+            check_at(image, inode, offset);
+        }
+    }
+}
+
+/// The end of the extent at `offset`, if there is one.
+fn check_at(image: &Image, inode: &Inode, offset: u64) -> Option<u64> {
+    let extent = match image.map(inode, offset) {
+        Ok(extent) => extent,
+        Err(error) => {
+            one_line(&error.to_string());
+            return None;
+        }
+    };
+    check_extent(&extent, offset, inode.size);
+    check_place(image, &extent);
+    if let ExtentKind::Compressed(_) = extent.kind {
+        for inside in [
+            extent.logical,
+            extent.logical + extent.length / 2,
+            extent.end() - 1,
+        ] {
+            let again = image.map(inode, inside);
+            assert_eq!(
+                again.ok().as_ref(),
+                Some(&extent),
+                "nid {:#x} at {inside}",
+                inode.nid
+            );
+        }
+    }
+    Some(extent.end())
+}
+
+fn check_place(image: &Image, extent: &Extent) {
+    let (device, physical, length) = match &extent.kind {
+        ExtentKind::Raw { device, physical } => (*device, *physical, extent.length),
+        ExtentKind::Compressed(pcluster) if !pcluster.location.metabox => (
+            pcluster.location.device,
+            pcluster.location.physical,
+            u64::from(pcluster.length),
+        ),
+        _ => return,
+    };
+    let size = image
+        .device(device)
+        .expect("a mapped device is there")
+        .size();
+    let end = physical.checked_add(length);
+    assert!(
+        end.is_some_and(|end| end <= size),
+        "{extent:?} outside of {size} bytes"
+    );
+}

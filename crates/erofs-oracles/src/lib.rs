@@ -1,0 +1,39 @@
+//! What must hold for any image and any stream, however hostile: the oracles of the fuzz targets.
+//!
+//! Each function takes the bytes that a fuzzer made up and panics when a promise is broken. Errors
+//! are fine. Hangs and memory are the fuzzer's to notice (`fuzz/run` sets the limits); the work of
+//! an oracle itself is bounded by [`Budget`](content::Budget). The fuzz targets and the test that
+//! replays old findings call the same functions.
+#![forbid(unsafe_code)]
+
+mod codec;
+pub mod content;
+mod directory;
+mod extents;
+mod lz4_reference;
+mod opening;
+mod walk;
+mod xattrs;
+
+pub use codec::{codec_input, deflate, lz4, lzma, zstd};
+pub use directory::{directory, directory_input};
+pub use extents::extents;
+pub use opening::opening;
+pub use walk::walk;
+pub use xattrs::xattrs;
+
+/// A fuzz target: its name, which is also its folder of findings, and its oracle.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 9] = [
+    ("opening", opening),
+    ("directory", directory),
+    ("extents", extents),
+    ("xattrs", xattrs),
+    ("lz4", lz4),
+    ("lzma", lzma),
+    ("deflate", deflate),
+    ("zstd", zstd),
+    ("walk", walk),
+];

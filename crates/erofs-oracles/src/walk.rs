@@ -1,0 +1,77 @@
+//! A whole walk of an image.
+
+use crate::content::{Budget, Content, open_whole};
+use crate::{directory, extents, xattrs};
+use erofs_format::dir::{self, Item};
+use erofs_format::{FileType, Image, Inode, Nid, ReadAt};
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Inodes that are visited.
+const VISITED: usize = 400;
+/// Bytes of each file that are read: from its start, and before its end.
+const SAMPLE: u64 = 40_000;
+
+/// From the root down every inode can be visited once; on each of them hold the promises of
+/// directories, extent maps and attributes; content reads or gives an error; and the same bytes
+/// come from two reads of different sizes.
+pub fn walk(data: &[u8]) {
+    let budget = Budget::new();
+    let Ok(image) = open_whole(data, &budget) else {
+        return;
+    };
+    let mut waiting = vec![image.superblock().root_nid];
+    let mut seen = HashSet::new();
+    while let Some(nid) = waiting.pop() {
+        if seen.len() == VISITED || !seen.insert(nid) || !budget.spend(0) {
+            continue;
+        }
+        if let Ok(inode) = image.inode(nid) {
+            visit(&image, inode, &budget, &mut waiting);
+        }
+    }
+}
+
+fn visit(image: &Image, inode: Inode, budget: &Arc<Budget>, waiting: &mut Vec<Nid>) {
+    xattrs::check(image, &inode);
+    extents::check(image, &inode);
+    let is_directory = FileType::from_mode(inode.mode) == Some(FileType::Directory);
+    let content = Content::new(image, inode, budget);
+    if !is_directory {
+        return read_twice(&content);
+    }
+    let block_size = image.superblock().block_size;
+    // What the budget cuts short cannot be compared with itself: small directories only.
+    if content.size() <= SAMPLE {
+        let mut bytes = vec![0; content.size() as usize];
+        if content.read_exact_at(&mut bytes, 0).is_ok() {
+            directory::check(&bytes, block_size);
+        }
+    }
+    let _ = dir::read(&content, block_size, 0, &mut |item| {
+        if let Item::Entry(entry) = item {
+            waiting.push(entry.nid);
+        }
+        match waiting.len() < VISITED * 4 {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+}
+
+fn read_twice(content: &Content) {
+    for start in [0, content.size().saturating_sub(SAMPLE)] {
+        let length = (content.size() - start).min(SAMPLE) as usize;
+        let mut whole = vec![0; length];
+        if content.read_exact_at(&mut whole, start).is_err() {
+            continue;
+        }
+        let mut piece = vec![0; length.div_ceil(3)];
+        let middle = start + length as u64 / 3;
+        piece.truncate((start + length as u64 - middle) as usize);
+        if content.read_exact_at(&mut piece, middle).is_ok() {
+            assert_eq!(piece[..], whole[length / 3..][..piece.len()], "at {middle}");
+        }
+    }
+}
