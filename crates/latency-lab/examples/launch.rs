@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Ok(report) => {
             print!("{}", report.table());
             let _ = std::fs::write("launch.json", report.to_json());
+            let _ = std::fs::write("launch.html", report.to_html());
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -19,6 +19,7 @@ mod scratch;
 
 pub mod engine;
 pub mod environment;
+pub mod html;
 pub mod launch;
 pub mod load;
 pub mod schedule;

@@ -18,7 +18,8 @@ mod table;
 
 pub use explain::EXPLANATION;
 pub use options::LaunchOptions;
-pub use report::{Against, EngineReport, LaunchReport, Sample};
+pub use report::{Against, EngineReport, LaunchReport, Outliers, Sample};
+pub(crate) use table::{ROWS, verdict};
 
 use std::path::Path;
 

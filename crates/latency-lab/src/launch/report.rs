@@ -125,6 +125,11 @@ impl LaunchReport {
         table::render(self)
     }
 
+    /// One HTML file that needs no network: the table beside the published one, distributions, all samples.
+    pub fn to_html(&self) -> String {
+        crate::html::launch_page(self)
+    }
+
     /// The JSON of the contract, readable.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()

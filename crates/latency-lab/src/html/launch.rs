@@ -1,0 +1,391 @@
+//! The page of a launch experiment.
+
+use std::fmt::Write;
+
+use super::chart::{Series, cdf, over_the_run, strip};
+use super::{escape, page, time};
+use crate::launch::{EXPLANATION, EngineReport, LaunchReport, ROWS, Sample, verdict};
+use crate::statistics::{Comparison, Summary, Verdict};
+
+/// The table of "erofs: add per-cpu threads for decompression as an option" (Dhavale, Gao, 2023):
+/// total scheduling latency per cold app launch, 50 launches, work queue and per-CPU threads, and the
+/// difference in per cent as printed there (it gives none for the deviation; that one is computed).
+const PUBLISHED: [(f64, f64, f64); 5] = [
+    (15253.0, 2914.0, -80.89),
+    (14001.0, 2912.0, -79.20),
+    (3117.0, 1027.0, -67.05),
+    (30170.0, 3805.0, -87.39),
+    (7166.0, 359.0, -94.99),
+];
+
+/// One measured quantity of a launch.
+struct Quantity {
+    title: &'static str,
+    summary: fn(&EngineReport) -> Option<Summary>,
+    comparison: fn(&EngineReport) -> Option<Comparison>,
+    value: fn(&Sample) -> f64,
+    published: bool,
+}
+
+const QUANTITIES: [Quantity; 2] = [
+    Quantity {
+        title: "Total scheduling latency per launch",
+        summary: |engine| engine.sched_latency_us,
+        comparison: |engine| {
+            engine
+                .against_first
+                .as_ref()
+                .map(|against| against.sched_latency)
+        },
+        value: |sample| sample.sched_latency_us,
+        published: true,
+    },
+    Quantity {
+        title: "Launch time",
+        summary: |engine| engine.launch_us,
+        comparison: |engine| engine.against_first.as_ref().map(|against| against.launch),
+        value: |sample| sample.launch_us,
+        published: false,
+    },
+];
+
+/// The whole page; it needs no network.
+pub fn launch_page(report: &LaunchReport) -> String {
+    let mut body = heading(report);
+    for quantity in &QUANTITIES {
+        let _ = writeln!(body, "<h2>{}</h2>", quantity.title);
+        body += &table(report, quantity);
+        body += &verdicts(report, quantity);
+        body += &charts(report, quantity);
+    }
+    body += &parts(report);
+    let _ = writeln!(
+        body,
+        "<h2>What each number means</h2>\n<pre>{}</pre>",
+        escape(EXPLANATION)
+    );
+    let _ = writeln!(
+        body,
+        "<h2>How to repeat it</h2>\n<pre>{}</pre>",
+        escape(&repeat(report))
+    );
+    let _ = writeln!(
+        body,
+        "<h2>Where it ran</h2>\n{}",
+        page::environment(&report.environment)
+    );
+    body += &samples(report);
+    page::page(
+        "Cold launches, engine against engine",
+        &body,
+        &report.to_json(),
+    )
+}
+
+fn heading(report: &LaunchReport) -> String {
+    let mut out = format!(
+        "<h1>Cold launches, engine against engine</h1>\n<p class=\"soft\">{} launches per engine of <code>{}</code>, \
+         interleaved, load {}, {}</p>\n",
+        report.iterations,
+        escape(&report.command.join(" ")),
+        escape(&report.load),
+        escape(&report.environment.date)
+    );
+    match report.valid {
+        true => {
+            out += "<p class=\"good\">Valid: nothing lost, nothing spoilt among the launches that count.</p>\n"
+        }
+        false => {
+            let why = escape(&report.not_valid_because.join("; "));
+            let _ = writeln!(out, "<p class=\"bad\">Not valid: {why}.</p>");
+        }
+    }
+    if let Some(load) = &report.load_seen {
+        let _ = writeln!(
+            out,
+            "<p>Load: {}. {} fio had {:.1} % of the CPU time, the CPUs were busy for {:.1} %, with {} random reads a second.</p>",
+            escape(&load.profile),
+            if load.burned {
+                "It burned its share."
+            } else {
+                "<span class=\"bad\">It did not burn its share.</span>"
+            },
+            load.load_cpu_share * 100.0,
+            load.busy_cpu_share * 100.0,
+            load.reads_per_second
+        );
+    }
+    let _ = writeln!(out, "<p>Cold: {}.</p>", escape(report.cold));
+    for line in report
+        .left_out
+        .iter()
+        .map(|line| format!("left out: {line}"))
+        .chain(report.notices.iter().cloned())
+    {
+        let _ = writeln!(out, "<p class=\"soft\">{}</p>", escape(&line));
+    }
+    out
+}
+
+fn key(number: usize) -> String {
+    format!("<span class=\"key s{}\"></span>", number % 6)
+}
+
+fn table(report: &LaunchReport, quantity: &Quantity) -> String {
+    let mut out = String::from("<div class=\"scroll\"><table>\n<thead><tr><th></th>");
+    for (number, engine) in report.engines.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<th scope=\"col\">{}{}</th>",
+            key(number),
+            escape(&engine.engine)
+        );
+        if number > 0 {
+            out += "<th scope=\"col\">difference</th>";
+        }
+    }
+    if quantity.published {
+        out += "<th class=\"published\" scope=\"col\">published:<br>work queue</th>\
+                <th class=\"published\" scope=\"col\">published:<br>per-CPU threads</th>\
+                <th class=\"published\" scope=\"col\">difference</th>";
+    }
+    out += "</tr></thead>\n<tbody>\n";
+    for ((label, figure), published) in ROWS.into_iter().zip(PUBLISHED) {
+        let _ = write!(out, "<tr><th scope=\"row\">{label}</th>");
+        let base = report
+            .engines
+            .first()
+            .and_then(quantity.summary)
+            .map(|summary| figure(&summary));
+        for (number, engine) in report.engines.iter().enumerate() {
+            let value = (quantity.summary)(engine).map(|summary| figure(&summary));
+            let _ = write!(out, "<td>{}</td>", value.map_or("-".into(), time));
+            if number > 0 {
+                out += &difference(base, value, (quantity.comparison)(engine));
+            }
+        }
+        if quantity.published {
+            let _ = write!(
+                out,
+                "<td class=\"published\">{}</td><td class=\"published\">{}</td><td class=\"published\">{:+.2} %</td>",
+                time(published.0),
+                time(published.1),
+                published.2
+            );
+        }
+        out += "</tr>\n";
+    }
+    out + &counts(report, quantity.published) + "</tbody></table></div>\n"
+}
+
+fn counts(report: &LaunchReport, published: bool) -> String {
+    let mut out = String::from("<tr><th scope=\"row\">samples</th>");
+    for (number, engine) in report.engines.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<td>{}</td>{}",
+            engine.samples.len(),
+            if number > 0 { "<td></td>" } else { "" }
+        );
+    }
+    if published {
+        out += "<td class=\"published\">50</td><td class=\"published\">50</td><td class=\"published\"></td>";
+    }
+    out + "</tr>\n"
+}
+
+fn difference(base: Option<f64>, value: Option<f64>, comparison: Option<Comparison>) -> String {
+    let Some((base, value)) = base.zip(value).filter(|(base, _)| *base != 0.0) else {
+        return "<td>-</td>".into();
+    };
+    let percent = format!("{:+.2} %", (value / base - 1.0) * 100.0);
+    match comparison.map(|comparison| comparison.verdict) {
+        Some(Verdict::NoDifference) | None => format!("<td class=\"faint\">({percent})</td>"),
+        Some(_) => format!("<td>{percent}</td>"),
+    }
+}
+
+fn verdicts(report: &LaunchReport, quantity: &Quantity) -> String {
+    let mut out = String::new();
+    for engine in &report.engines {
+        let Some(comparison) = (quantity.comparison)(engine) else {
+            continue;
+        };
+        let class = match comparison.verdict {
+            Verdict::Lower => "good",
+            Verdict::Higher => "bad",
+            Verdict::NoDifference => "faint",
+        };
+        let _ = writeln!(
+            out,
+            "<p>{} against {}: <span class=\"{class}\">{}</span></p>",
+            escape(&engine.engine),
+            escape(&report.engines[0].engine),
+            escape(&verdict(&comparison))
+        );
+    }
+    out
+}
+
+fn charts(report: &LaunchReport, quantity: &Quantity) -> String {
+    let columns: Vec<Vec<f64>> = report
+        .engines
+        .iter()
+        .map(|engine| engine.column(quantity.value))
+        .collect();
+    let series: Vec<Series<'_>> = report
+        .engines
+        .iter()
+        .zip(&columns)
+        .map(|(engine, values)| Series {
+            name: &engine.engine,
+            values,
+        })
+        .collect();
+    let mut out = String::from("<p class=\"legend\">");
+    for (number, engine) in report.engines.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<span>{}{}</span>",
+            key(number),
+            escape(&engine.engine)
+        );
+    }
+    out += "</p>\n<div class=\"charts\">\n";
+    for (title, chart) in [
+        ("Part of launches at or below", cdf(&series, quantity.title)),
+        (
+            "Every sample, with the median",
+            strip(&series, quantity.title),
+        ),
+        (
+            "In the order of the run",
+            over_the_run(&series, quantity.title),
+        ),
+    ] {
+        let _ = writeln!(out, "<figure><h3>{title}</h3>\n{chart}</figure>");
+    }
+    out + "</div>\n"
+}
+
+/// What the scheduling latency is made of.
+fn parts(report: &LaunchReport) -> String {
+    let mut out = String::from(
+        "<h2>What it is made of</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>average per launch</th>\
+         <th>after wake-up</th><th>after preemption</th><th>queue delay</th><th>wake-ups</th><th>thrown away</th><th>outliers kept</th></tr></thead>\n<tbody>\n",
+    );
+    for (number, engine) in report.engines.iter().enumerate() {
+        let average =
+            |summary: &Option<Summary>| summary.map_or("-".into(), |summary| time(summary.average));
+        let wakeups = Summary::of(&engine.column(|sample| sample.wakeups as f64));
+        let _ = writeln!(
+            out,
+            "<tr><th scope=\"row\">{}{}</th><td>{}</td><td>{}</td><td>{}</td><td>{:.0}</td><td>{}</td><td>{} + {}</td></tr>",
+            key(number),
+            escape(&engine.engine),
+            average(&engine.wakeup_us),
+            average(&engine.preempted_us),
+            average(&engine.queue_us),
+            wakeups.map_or(0.0, |summary| summary.average),
+            engine.thrown_away.len(),
+            engine.outliers.sched_latency.len(),
+            engine.outliers.launch.len()
+        );
+    }
+    out += "</tbody></table></div>\n";
+    for engine in &report.engines {
+        let _ = writeln!(
+            out,
+            "<p class=\"soft\">queue delay of {}: {}</p>",
+            escape(&engine.engine),
+            escape(&engine.queue_source)
+        );
+    }
+    out
+}
+
+/// The command line of this run.
+fn repeat(report: &LaunchReport) -> String {
+    let mut words = vec![
+        "erofast lab launch".to_owned(),
+        quote(&report.environment.image.path),
+    ];
+    words.extend(
+        report
+            .engines
+            .iter()
+            .map(|engine| format!("--engine {}", quote(&engine.engine))),
+    );
+    words.push(format!(
+        "--iterations {} --load {} --seed {}",
+        report.iterations, report.load, report.seed
+    ));
+    if report.root {
+        words.push("--root".into());
+    }
+    words.push("--".into());
+    words.extend(report.command.iter().map(|word| quote(word)));
+    words.join(" ")
+}
+
+/// For a shell.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%{}".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+fn samples(report: &LaunchReport) -> String {
+    let mut out = String::from("<h2>All samples</h2>\n");
+    for engine in &report.engines {
+        let _ = writeln!(
+            out,
+            "<details><summary>{} ({})</summary>\n<div class=\"scroll\"><table><thead><tr><th>round</th><th>launch</th>\
+             <th>scheduling latency</th><th>after wake-up</th><th>after preemption</th><th>queue delay</th><th>wake-ups</th></tr></thead><tbody>",
+            escape(&engine.engine),
+            engine.samples.len()
+        );
+        for sample in &engine.samples {
+            let _ = writeln!(
+                out,
+                "<tr><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                sample.iteration + 1,
+                if sample.spoilt.is_some() {
+                    " (spoilt)"
+                } else {
+                    ""
+                },
+                time(sample.launch_us),
+                time(sample.sched_latency_us),
+                time(sample.wakeup_us),
+                time(sample.preempted_us),
+                time(sample.queue_us),
+                sample.wakeups
+            );
+        }
+        out += "</tbody></table></div></details>\n";
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_differences_fit_the_published_figures() {
+        for (queue, threads, percent) in PUBLISHED {
+            let computed = (threads / queue - 1.0) * 100.0;
+            assert!((computed - percent).abs() < 0.011, "{percent}: {computed}");
+        }
+    }
+
+    #[test]
+    fn words_for_a_shell_are_quoted_when_they_must_be() {
+        assert_eq!(quote("{}/bin/tool"), "{}/bin/tool");
+        assert_eq!(quote("it's $HOME"), "'it'\\''s $HOME'");
+        assert_eq!(quote(""), "''");
+    }
+}
