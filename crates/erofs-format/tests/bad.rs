@@ -1,0 +1,186 @@
+//! Every malformed image: it is refused, or what can be reached in it is an error or a result, and
+//! never a panic or a walk without end. Errors of files come from their metadata only: what a
+//! decoder would notice is up to the engine.
+
+mod common;
+
+use common::*;
+use erofs_format::{ErrorClass, ExtentKind, Image};
+use serde_json::Value;
+
+fn cases() -> Vec<Value> {
+    let text = std::fs::read_to_string(images().join("bad/manifest.jsonl")).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn open_bad(case: &Value) -> (String, Result<Image, erofs_format::Error>) {
+    let name = case["image"].as_str().unwrap().to_owned();
+    let image = Image::open(vec![read_file(&format!("bad/{name}"))]);
+    (name, image)
+}
+
+/// What a decoder finds, not the map.
+const LEFT_TO_THE_DECODER: [&str; 5] = [
+    "lz4-garbage.erofs",
+    "lzma-garbage.erofs",
+    "deflate-garbage.erofs",
+    "zstd-garbage.erofs",
+    // The size of the packed inode is known to whoever decodes it.
+    "fragment-off-far.erofs",
+];
+
+#[test]
+fn what_must_be_rejected_is_rejected() {
+    let mut count = 0;
+    for case in cases() {
+        let (name, image) = open_bad(&case);
+        match (case["expect"].as_str().unwrap(), image) {
+            ("reject", Ok(_)) => panic!("{name} was opened: {}", case["what"]),
+            ("reject", Err(error)) => {
+                count += 1;
+                assert_ne!(error.class(), ErrorClass::Io, "{name}: {error}");
+                println!("{name}: {error}");
+            }
+            (_, Ok(_)) => {}
+            (_, Err(error)) => panic!("{name} was refused: {error}"),
+        }
+    }
+    assert_eq!(count, 12, "images to reject");
+}
+
+/// Reads all that is reachable; the errors by path.
+fn read_everything(image: &mut Image) -> Vec<(Vec<u8>, String)> {
+    supply_special(image);
+    let walk = walk(image);
+    let mut errors: Vec<(Vec<u8>, String)> = walk.broken.into_iter().collect();
+    for (path, inode) in walk.inodes {
+        let inode = match inode {
+            Ok(inode) => inode,
+            Err(error) => {
+                errors.push((path, error));
+                continue;
+            }
+        };
+        if let Err(error) = image.xattrs(&inode) {
+            errors.push((path.clone(), error.to_string()));
+        }
+        if let Err(error) = image.xattr(&inode, b"user.a") {
+            errors.push((path.clone(), error.to_string()));
+        }
+        if let Err(error) = map_wholly(image, &inode) {
+            errors.push((path, error));
+        }
+    }
+    errors
+}
+
+fn map_wholly(image: &Image, inode: &erofs_format::Inode) -> Result<(), String> {
+    use erofs_format::FileType::{Directory, Regular, Symlink};
+    let mut at = 0;
+    let mut count = 0;
+    while at < inode.size && matches!(inode.file_type(), Regular | Directory | Symlink) {
+        let extent = image.map(inode, at).map_err(|error| error.to_string())?;
+        assert!(extent.logical <= at && at < extent.end() && extent.end() <= inode.size);
+        if let ExtentKind::Compressed(pcluster) = &extent.kind {
+            assert!(pcluster.length <= 1 << 20 && pcluster.decoded_length <= 12 << 20);
+            assert!(pcluster.decoded_length >= extent.length);
+        }
+        (at, count) = (extent.end(), count + 1);
+        assert!(count < 1_000_000, "too many extents");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_opened_gives_results_or_errors_and_the_rest_stays_intact() {
+    let mut unexpected = Vec::new();
+    for case in cases().iter().filter(|case| case["expect"] != "reject") {
+        let (name, image) = open_bad(case);
+        let errors = read_everything(&mut image.unwrap());
+        let paths: Vec<&str> = case["paths"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|path| path.as_str().unwrap())
+            .collect();
+        for (path, error) in &errors {
+            println!("{name}: /{}: {error}", path.escape_ascii());
+            let expected = paths.iter().any(|expected| {
+                path == expected.as_bytes()
+                    || path.starts_with(format!("{expected}/").as_bytes())
+                    || expected.is_empty()
+            });
+            let needs_decoder = error == "needs a decoder";
+            if !expected && !needs_decoder {
+                unexpected.push(format!("{name}: /{}: {error}", path.escape_ascii()));
+            }
+        }
+        if case["expect"] == "error" && !LEFT_TO_THE_DECODER.contains(&name.as_str()) {
+            for path in paths {
+                if !errors.iter().any(|(found, _)| found == path.as_bytes()) {
+                    unexpected.push(format!("{name}: /{path} gives no error ({})", case["what"]));
+                }
+            }
+        }
+    }
+    assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
+}
+
+/// Deterministic noise.
+fn next(state: &mut u64) -> u64 {
+    *state = state
+        .wrapping_mul(6364136223846793005)
+        .wrapping_add(1442695040888963407);
+    *state >> 33
+}
+
+/// Images with all features, small.
+const SEEDS: [&str; 8] = [
+    "blobdev",
+    "lcluster-16k-bigpcluster",
+    "lz4-48bit-64k",
+    "zstd-48bit-unaligned",
+    "deflate-window512",
+    "multidev-merge",
+    "zstd-b1024",
+    "lz4-full-index-64k",
+];
+
+#[test]
+fn images_with_random_bytes_changed_never_panic() {
+    let mut state = 20231123;
+    let mut opened = 0;
+    for listed in listed()
+        .iter()
+        .filter(|listed| SEEDS.contains(&listed.name.as_str()))
+    {
+        let good = std::fs::read(images().join(format!("{}.erofs", listed.name))).unwrap();
+        let extra: Vec<_> = listed
+            .extra_devices
+            .iter()
+            .map(|name| read_file(name))
+            .collect();
+        for _ in 0..40 {
+            let mut bad = good.clone();
+            // Without its checksum the superblock may be changed too.
+            bad[1032] &= !1;
+            for _ in 0..1 + next(&mut state) % 40 {
+                let at = match next(&mut state) % 3 {
+                    0 => 1028 + next(&mut state) as usize % 140,
+                    _ => 1024 + next(&mut state) as usize % (bad.len() - 1024).min(16384),
+                };
+                bad[at] = next(&mut state) as u8;
+            }
+            let mut devices: Vec<std::sync::Arc<dyn erofs_format::ReadAt>> =
+                vec![std::sync::Arc::new(bad)];
+            devices.extend(extra.iter().cloned());
+            if let Ok(mut image) = Image::open(devices) {
+                opened += 1;
+                read_everything(&mut image);
+            }
+        }
+    }
+    assert!(opened > 20, "{opened} images were opened");
+}
