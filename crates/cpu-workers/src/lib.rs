@@ -23,6 +23,7 @@
 //!   with one wake-up.
 #![forbid(unsafe_code)]
 
+mod contention;
 mod context;
 mod counters;
 mod cpulist;
@@ -55,11 +56,15 @@ mod watcher;
 mod worker;
 mod workers;
 
+pub use contention::{Contention, ContentionOptions};
 pub use context::WorkerContext;
 pub use cpus::{Cpus, SystemCpus};
 pub use error::Error;
 pub use event_waker::EventWaker;
 pub use options::{Mode, Priority, WorkerOptions};
+/// Lends a closure of the caller's stack to jobs, for the length of one call.
+pub use sys::lend::{Lent, lend};
+
 pub use source::{Door, MakeSource, Source, SourceState, Waker};
 pub use stats::{Policy, Summary, WorkerStats};
 pub use worker::{Job, serve};

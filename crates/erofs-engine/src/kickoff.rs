@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use cpu_workers::{Lent, Workers, lend};
+use cpu_workers::{Lent, Mode, Workers, lend};
 
 use crate::Error;
 use crate::options::SyncDecompress;
@@ -161,22 +161,25 @@ fn plan<'s, 'p, 'a>(
     }
 }
 
-/// CPUs whose workers are idle, as many as the work feeds.
-fn helpers(workers: &Workers, cost: u64, runs: usize) -> Vec<usize> {
-    let most = runs.min(usize::try_from(cost / WORTH_SHARING).unwrap_or(usize::MAX));
-    if most < 2 {
-        return Vec::new();
+/// Workers that could help now, as many as the work feeds: those of other CPUs that are idle. The
+/// threads of an unbound pool have no CPU, and the first one that is free takes the job.
+fn helpers(workers: &Workers, cost: u64, runs: usize) -> Vec<Option<usize>> {
+    let feeds = runs.min(usize::try_from(cost / WORTH_SHARING).unwrap_or(usize::MAX));
+    let Some(most) = feeds.checked_sub(1).filter(|&most| most > 0) else { return Vec::new() };
+    if workers.mode() == Mode::Unbound {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        return vec![None; most.min(cpus - 1)];
     }
-    workers.idle_workers(Some(rustix::thread::sched_getcpu()), most - 1)
+    let here = rustix::thread::sched_getcpu();
+    let idle = workers.cpus().into_iter().filter(|&cpu| cpu != here && workers.is_idle(cpu));
+    idle.take(most).map(Some).collect()
 }
 
-fn help(workers: &Workers, cpu: usize, lent: Lent) {
-    workers.queue(
-        Some(cpu),
-        Box::new(move |_| {
-            lent.join();
-        }),
-    );
+fn help(workers: &Workers, cpu: Option<usize>, lent: Lent) {
+    let job = move |_: &_| {
+        lent.join();
+    };
+    workers.queue(cpu, Box::new(job));
 }
 
 #[cfg(test)]

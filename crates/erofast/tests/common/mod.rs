@@ -1,0 +1,108 @@
+//! Test images, their manifests, and comparing one with the other through the engine.
+#![allow(dead_code)] // each test binary uses its part
+
+pub mod manifest;
+pub mod verify;
+
+use std::path::{Path, PathBuf};
+
+use erofs_engine::{EngineOptions, Offset};
+
+/// Where the images are: the shared set beside the checkout, and the small one in it.
+pub fn image_sets() -> Vec<PathBuf> {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let shared = crate_root.join("../../../shared/images");
+    let mut sets = vec![crate_root.join("tests/fixtures")];
+    if shared.is_dir() {
+        sets.push(shared);
+    } else {
+        println!("skipped: ../shared/images is not there; only the committed fixtures are tested");
+    }
+    sets
+}
+
+/// The shared set's malformed images, if they are there.
+pub fn bad_images() -> Option<PathBuf> {
+    let bad = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images/bad");
+    if !bad.is_dir() {
+        println!("skipped: ../shared/images/bad is not there");
+        return None;
+    }
+    Some(bad)
+}
+
+/// A good image.
+#[derive(Clone, Debug)]
+pub struct TestImage {
+    pub name: String,
+    pub path: PathBuf,
+    pub devices: Vec<PathBuf>,
+    pub offset: u64,
+    pub manifest: PathBuf,
+}
+
+impl TestImage {
+    pub fn options(&self) -> EngineOptions {
+        EngineOptions {
+            offset: Offset::Bytes(self.offset),
+            devices: self.devices.clone(),
+            ..EngineOptions::default()
+        }
+    }
+
+    /// `--offset` and `--device` as the command takes them.
+    pub fn arguments(&self) -> Vec<String> {
+        let devices = self
+            .devices
+            .iter()
+            .flat_map(|d| ["--device".into(), d.display().to_string()]);
+        ["--offset".to_owned(), self.offset.to_string()]
+            .into_iter()
+            .chain(devices)
+            .collect()
+    }
+
+    /// The same as mount options.
+    pub fn mount_options(&self) -> String {
+        let devices = self
+            .devices
+            .iter()
+            .map(|d| format!(",device={}", d.display()));
+        format!("offset={}{}", self.offset, devices.collect::<String>())
+    }
+}
+
+/// All good images of a set, as its `manifest.tsv` lists them.
+pub fn good_images(set: &Path) -> Vec<TestImage> {
+    let table = std::fs::read_to_string(set.join("manifest.tsv")).expect("manifest.tsv");
+    let images: Vec<_> = table
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let mut columns = line.split('\t');
+            let mut column = || columns.next().expect("a column").to_owned();
+            let (name, _bytes, devices, offset) = (column(), column(), column(), column());
+            TestImage {
+                path: set.join(format!("{name}.erofs")),
+                manifest: set.join(format!("{name}.jsonl")),
+                devices: devices
+                    .split(',')
+                    .filter(|device| *device != "-")
+                    .map(|device| set.join(device))
+                    .collect(),
+                offset: offset.parse().expect("an offset"),
+                name,
+            }
+        })
+        .collect();
+    assert!(!images.is_empty(), "{} lists no images", set.display());
+    images
+}
+
+/// All good images of all sets.
+pub fn all_good_images() -> Vec<TestImage> {
+    image_sets()
+        .iter()
+        .flat_map(|set| good_images(set))
+        .collect()
+}

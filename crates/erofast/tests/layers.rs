@@ -1,0 +1,124 @@
+//! The dependency directions of the workspace: the arrows below are the only allowed ones.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Crate, and the crates of the workspace it may use.
+const ARROWS: &[(&str, &[&str])] = &[
+    (
+        "erofast",
+        &["erofs-fuse", "latency-lab", "erofs-engine", "sched-trace"],
+    ),
+    (
+        "erofs-fuse",
+        &["erofs-engine", "fuse-transport", "cpu-workers", "sys"],
+    ),
+    (
+        "erofs-engine",
+        &["erofs-format", "erofs-codecs", "cpu-workers", "page-pool"],
+    ),
+    ("latency-lab", &["sched-trace"]),
+    ("fuse-transport", &["sys"]),
+    ("cpu-workers", &["sys"]),
+    ("page-pool", &["sys"]),
+    ("sched-trace", &["sys"]),
+    // liblzma's MicroLZMA decoder has no safe binding; ours is in sys.
+    ("erofs-codecs", &["sys"]),
+    ("erofs-format", &[]),
+    ("sys", &[]),
+    // For the fuzz targets and the tests that replay their findings.
+    (
+        "erofs-oracles",
+        &["erofs-format", "erofs-codecs", "erofs-engine"],
+    ),
+];
+
+/// Crates that may contain unsafe code.
+const UNSAFE: &[&str] = &["sys", "fuse-transport"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("workspace root")
+}
+
+/// The crates of the workspace and what each uses of the others, dev-dependencies left out: a
+/// test may look wherever it likes.
+fn workspace() -> BTreeMap<String, Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--locked",
+            "--offline",
+            "--format-version=1",
+        ])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let name = |value: &serde_json::Value| value["name"].as_str().expect("a name").to_owned();
+    packages
+        .iter()
+        .map(|package| {
+            let dependencies = package["dependencies"].as_array().expect("dependencies");
+            let ours = dependencies
+                .iter()
+                .filter(|dependency| !dependency["path"].is_null() && dependency["kind"] != "dev");
+            (name(package), ours.map(name).collect())
+        })
+        .collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let allowed: BTreeMap<_, _> = ARROWS.iter().copied().collect();
+    for (from, uses) in workspace() {
+        let arrows = allowed.get(from.as_str());
+        let arrows = arrows.unwrap_or_else(|| panic!("{from} has no entry in ARROWS"));
+        for to in uses {
+            assert!(
+                arrows.contains(&to.as_str()),
+                "{from} must not depend on {to}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_allowed_arrows_have_no_circle() {
+    let mut ranked: Vec<&str> = Vec::new();
+    while ranked.len() < ARROWS.len() {
+        let next = ARROWS.iter().find(|(name, uses)| {
+            !ranked.contains(name) && uses.iter().all(|used| ranked.contains(used))
+        });
+        ranked.push(next.expect("what is left is a circle").0);
+    }
+}
+
+#[test]
+fn unsafe_code_is_forbidden_outside_of_its_crates() {
+    for name in workspace()
+        .keys()
+        .filter(|name| !UNSAFE.contains(&name.as_str()))
+    {
+        let sources = root().join("crates").join(name).join("src");
+        let roots = ["lib.rs", "main.rs"].map(|file| sources.join(file));
+        for file in roots.iter().filter(|file| file.exists()) {
+            let text = std::fs::read_to_string(file).expect("readable");
+            assert!(
+                text.contains("#![forbid(unsafe_code)]"),
+                "{} lacks it",
+                file.display()
+            );
+        }
+    }
+}
