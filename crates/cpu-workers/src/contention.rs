@@ -1,0 +1,195 @@
+//! Tells when the CPUs are contended: for workers that are real-time only while that helps.
+//!
+//! The kernel's pressure stall information says how long runnable threads waited for a CPU. A
+//! trigger on it wakes nobody while the machine is quiet.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::{EventWaker, Waker};
+
+const PRESSURE: &str = "/proc/pressure/cpu";
+
+/// Without CAP_SYS_RESOURCE the kernel takes windows of multiples of two seconds only.
+const ORDINARY_WINDOW: Duration = Duration::from_secs(2);
+
+/// What counts as contended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ContentionOptions {
+    /// Contended: in a window of this length (500 ms to 10 s) ...
+    pub window: Duration,
+    /// ... some thread waited for a CPU for this long in sum.
+    pub stalled: Duration,
+    /// Quiet again: for this long no window was contended. Longer than a window, or it flutters.
+    pub calm: Duration,
+}
+
+impl Default for ContentionOptions {
+    /// A tenth of the time stalled tells a load from the odd collision; half a second is the
+    /// shortest window there is.
+    fn default() -> Self {
+        ContentionOptions {
+            window: Duration::from_millis(500),
+            stalled: Duration::from_millis(50),
+            calm: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Watches until it is dropped.
+#[derive(Debug)]
+pub struct Contention {
+    stop: Arc<AtomicBool>,
+    waker: Arc<EventWaker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Contention {
+    /// Calls `changed` with true when the CPUs become contended and with false when they are
+    /// quiet again, on a thread of its own. The beginning counts as quiet.
+    pub fn watch(
+        options: ContentionOptions,
+        changed: impl FnMut(bool) + Send + 'static,
+    ) -> io::Result<Self> {
+        let trigger = trigger(options)?;
+        let (stop, waker) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(EventWaker::new()?),
+        );
+        let body = {
+            let (stop, waker) = (Arc::clone(&stop), Arc::clone(&waker));
+            move || follow(&trigger, options.calm, &waker, &stop, changed)
+        };
+        let thread = thread::Builder::new()
+            .name("cpu_contention".into())
+            .spawn(body)?;
+        Ok(Contention {
+            stop,
+            waker,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Contention {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake();
+        let thread = self.thread.take();
+        // `changed` itself may be what drops us.
+        if let Some(thread) = thread.filter(|own| own.thread().id() != thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// With the window wished for, else with the one that needs no privilege.
+fn trigger(options: ContentionOptions) -> io::Result<File> {
+    let wished = register(options.stalled, options.window);
+    wished.or_else(|error| {
+        if options.window == ORDINARY_WINDOW {
+            return Err(error);
+        }
+        let factor = ORDINARY_WINDOW.as_secs_f64() / options.window.as_secs_f64();
+        register(options.stalled.mul_f64(factor), ORDINARY_WINDOW)
+    })
+}
+
+fn register(stalled: Duration, window: Duration) -> io::Result<File> {
+    let mut file = OpenOptions::new().read(true).write(true).open(PRESSURE)?;
+    let line = format!("some {} {}\0", stalled.as_micros(), window.as_micros());
+    file.write_all(line.as_bytes())?;
+    Ok(file)
+}
+
+fn follow(
+    trigger: &File,
+    calm: Duration,
+    waker: &EventWaker,
+    stop: &AtomicBool,
+    mut changed: impl FnMut(bool),
+) {
+    let calm = Timespec {
+        tv_sec: calm.as_secs() as i64,
+        tv_nsec: calm.subsec_nanos().into(),
+    };
+    let mut contended = false;
+    while !stop.load(Ordering::Acquire) {
+        let mut polled = [
+            PollFd::new(trigger, PollFlags::PRI),
+            PollFd::new(waker, PollFlags::IN),
+        ];
+        // A quiet machine sleeps without a timeout.
+        let result = poll(&mut polled, contended.then_some(&calm));
+        let now = match result {
+            Ok(0) => false,
+            Ok(_) if polled[0].revents().contains(PollFlags::PRI) => true,
+            // The trigger is gone: nothing will ever be told again.
+            Ok(_) if polled[0].revents().contains(PollFlags::ERR) => false,
+            _ => contended,
+        };
+        let broken = polled[0].revents().contains(PollFlags::ERR);
+        if now != contended {
+            contended = now;
+            changed(contended);
+        }
+        if broken {
+            return;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_load_is_told() {
+        let (sender, receiver) = channel();
+        let options = ContentionOptions {
+            stalled: Duration::from_millis(5),
+            calm: Duration::from_millis(100),
+            ..ContentionOptions::default()
+        };
+        let watch =
+            match Contention::watch(options, move |now| sender.send(now).unwrap_or_default()) {
+                Ok(watch) => watch,
+                Err(error) => {
+                    println!("skipped: no pressure trigger on {PRESSURE}: {error}");
+                    return;
+                }
+            };
+        let stop = AtomicBool::new(false);
+        let spin = || {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        let threads = thread::available_parallelism().map_or(2, usize::from) * 2;
+        let told = thread::scope(|scope| {
+            (0..threads).for_each(|_| drop(scope.spawn(spin)));
+            let told = receiver.recv_timeout(Duration::from_secs(30));
+            stop.store(true, Ordering::Relaxed);
+            told
+        });
+        assert_eq!(told, Ok(true), "twice as many threads as CPUs");
+        // Quiet is told only where the machine is quiet, which a test cannot promise.
+        drop(watch);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_the_kernel() {
+        let options = ContentionOptions {
+            stalled: Duration::ZERO,
+            ..Default::default()
+        };
+        assert!(Contention::watch(options, |_| ()).is_err());
+    }
+}
