@@ -1,0 +1,174 @@
+//! A small filesystem in memory, and the daemon that serves it.
+
+use std::ffi::CString;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use fuse_transport::{
+    Attr, Caller, Channel, Config, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek,
+    Session, Statfs,
+};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::MountFlags;
+
+pub const BIG: u64 = 8 << 20;
+pub const MANY: u64 = 500;
+
+/// Content of the file "big", and of "shared".
+pub fn big_byte(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9e37_79b9) >> 13) as u8
+}
+
+const HELLO: u64 = 2;
+const BIG_NODE: u64 = 3;
+const LINK: u64 = 4;
+const DIRECTORY: u64 = 5;
+const SHARED: u64 = 6;
+const STUCK: u64 = 7;
+const FIRST_OF_MANY: u64 = 100;
+
+const ROOT: [(&str, u64); 6] = [
+    ("hello", HELLO),
+    ("big", BIG_NODE),
+    ("link", LINK),
+    ("directory", DIRECTORY),
+    ("shared", SHARED),
+    ("stuck", STUCK),
+];
+
+struct Memory {
+    big: Arc<Vec<u8>>,
+}
+
+impl Memory {
+    fn attr(node: u64) -> Result<Attr, Errno> {
+        let (mode, size) = match node {
+            1 | DIRECTORY => (0o040_755, 0),
+            HELLO => (0o100_644, 12),
+            BIG_NODE | SHARED | STUCK => (0o100_644, BIG),
+            LINK => (0o120_777, 5),
+            FIRST_OF_MANY.. if node < FIRST_OF_MANY + MANY => (0o100_600, 0),
+            _ => return Err(Errno::NOENT),
+        };
+        Ok(Attr { ino: node, size, mode, nlink: 1, mtime: 1_700_000_000, ..Attr::default() })
+    }
+
+    fn entries(node: u64) -> Vec<(String, u64)> {
+        let dots = [".", ".."].map(|name| (name.to_owned(), 1));
+        let rest: Vec<_> = match node {
+            1 => ROOT.iter().map(|(name, node)| (name.to_string(), *node)).collect(),
+            _ => (0..MANY).map(|n| (format!("entry-{n:03}"), FIRST_OF_MANY + n)).collect(),
+        };
+        dots.into_iter().chain(rest).collect()
+    }
+}
+
+impl Filesystem for Memory {
+    fn lookup(&self, _: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
+        let wanted = String::from_utf8_lossy(name);
+        let found = Self::entries(parent).into_iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, node)| Ok(Found { node, attr: Self::attr(node)? })).transpose()
+    }
+
+    fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Errno> {
+        Self::attr(node)
+    }
+
+    fn read_link(&self, _: Caller, _: u64) -> Result<Vec<u8>, Errno> {
+        Ok(b"hello".to_vec())
+    }
+
+    fn read(&self, _: Caller, node: u64, offset: u64, reply: &mut ReadReply<'_>) -> Result<(), Errno> {
+        if node == STUCK {
+            thread::sleep(Duration::from_secs(3600));
+        }
+        let content: &[u8] = if node == HELLO { b"hello, file\n" } else { &self.big };
+        let begin = (offset as usize).min(content.len());
+        let end = (begin + reply.room()).min(content.len());
+        if node == SHARED {
+            // In three pieces, the middle one copied.
+            let (a, b) = (begin + (end - begin) / 3, begin + (end - begin) / 2);
+            reply.share(self.big.clone(), begin..a);
+            reply.spare()[..b - a].copy_from_slice(&content[a..b]);
+            reply.advance(b - a);
+            reply.share(self.big.clone(), b..end);
+            return Ok(());
+        }
+        reply.spare()[..end - begin].copy_from_slice(&content[begin..end]);
+        reply.advance(end - begin);
+        Ok(())
+    }
+
+    fn read_directory(
+        &self,
+        _: Caller,
+        node: u64,
+        position: u64,
+        reply: &mut DirectoryReply<'_, '_>,
+    ) -> Result<(), Errno> {
+        for (place, (name, node)) in Self::entries(node).iter().enumerate().skip(position as usize) {
+            let attr = Self::attr(*node)?;
+            let entry = Entry {
+                name: name.as_bytes(),
+                ino: *node,
+                kind: (attr.mode >> 12) as u8,
+                next: place as u64 + 1,
+            };
+            if !reply.add(&entry, Some(&Found { node: *node, attr })) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn xattr(&self, _: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        Ok((node == HELLO && name == b"user.color").then(|| b"green".to_vec()))
+    }
+
+    fn xattr_names(&self, _: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
+        Ok(if node == HELLO { vec![b"user.color".to_vec()] } else { vec![] })
+    }
+
+    fn statfs(&self) -> Result<Statfs, Errno> {
+        Ok(Statfs { blocks: 1234, frsize: 4096, bsize: 4096, files: 99, namelen: 255, ..Statfs::default() })
+    }
+
+    fn seek(&self, _: Caller, _: u64, offset: u64, what: Seek) -> Result<u64, Errno> {
+        // The first megabyte of every file is a hole.
+        Ok(if what == Seek::Data { offset.max(1 << 20) } else { offset })
+    }
+}
+
+/// Mounts on `mountpoint`, serves, says so, and ends with the mount. Prints the counters.
+pub fn daemon(mountpoint: &Path, io_uring: bool) {
+    let device =
+        rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
+    let data = CString::new(data).unwrap();
+    rustix::mount::mount("memory", mountpoint, "fuse.memory", MountFlags::RDONLY, data.as_c_str())
+        .unwrap();
+    let big = Arc::new((0..BIG).map(big_byte).collect());
+    let config = Config { io_uring, ..Config::default() };
+    let session = Session::start(device, Arc::new(Memory { big }), &config).unwrap();
+    let threads: Vec<_> = open_channels(&session).into_iter().map(|open| thread::spawn(open)).collect();
+    println!("ready");
+    std::io::stdout().flush().unwrap();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    println!("{}", serde_json::to_string(&session.statistics()).unwrap());
+}
+
+type Serve = Box<dyn FnOnce() + Send>;
+
+fn open_channels(session: &Arc<Session>) -> Vec<Serve> {
+    let serve = |open: fn(&Arc<Session>) -> std::io::Result<Channel>| -> Serve {
+        let session = Arc::clone(session);
+        Box::new(move || open(&session).unwrap().run())
+    };
+    (0..2).map(|_| serve(Session::device_channel)).collect()
+}

@@ -1,0 +1,245 @@
+//! The transport under a real mount. Needs root and `/dev/fuse`; says so when it has to skip.
+//!
+//! The daemon is a process of its own, so that it can be killed: this test program again, with the
+//! mount point in its environment.
+
+mod memory;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::mount::{UnmountFlags, unmount};
+
+const DAEMON: &str = "FUSE_TRANSPORT_TEST_DAEMON";
+
+/// Far more than anything here takes; reached only when something hangs.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Not a test by itself: what the daemon's process runs.
+#[test]
+fn daemon() {
+    if let Some(mountpoint) = std::env::var_os(DAEMON) {
+        memory::daemon(Path::new(&mountpoint), false);
+    }
+}
+
+struct Mount {
+    daemon: Child,
+    output: BufReader<ChildStdout>,
+    mountpoint: PathBuf,
+}
+
+impl Mount {
+    /// `None`, with the reason printed, where mounts cannot be made.
+    fn start(name: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: mounting needs root");
+            return None;
+        }
+        if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
+            println!("skipped: /dev/fuse: {error}");
+            return None;
+        }
+        let mountpoint = std::env::temp_dir().join(format!("fuse-transport-{name}-{}", std::process::id()));
+        fs::create_dir_all(&mountpoint).unwrap();
+        let mut daemon = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "daemon", "--nocapture"])
+            .env(DAEMON, &mountpoint)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(daemon.stdout.take().unwrap());
+        let mut mount = Mount { daemon, output, mountpoint };
+        assert!(mount.lines().any(|line| line.ends_with("ready")), "the daemon did not get ready");
+        Some(mount)
+    }
+
+    fn lines(&mut self) -> impl Iterator<Item = String> {
+        (&mut self.output).lines().map_while(Result::ok)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.mountpoint.join(name)
+    }
+
+    /// Unmounts, and returns the counters that the daemon prints at its end.
+    fn end(mut self) -> serde_json::Value {
+        unmount(&self.mountpoint, UnmountFlags::empty()).unwrap();
+        let counters = self.lines().find(|line| line.starts_with('{')).unwrap();
+        assert!(self.daemon.wait().unwrap().success());
+        serde_json::from_str(&counters).unwrap()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = unmount(&self.mountpoint, UnmountFlags::DETACH);
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        let _ = fs::remove_dir(&self.mountpoint);
+    }
+}
+
+fn assert_big(bytes: &[u8], offset: u64) {
+    let wrong = bytes.iter().zip(offset..).find(|(byte, at)| **byte != memory::big_byte(*at));
+    assert_eq!(wrong, None, "first wrong byte of the {} from {offset} on", bytes.len());
+}
+
+#[test]
+fn what_programs_ask_is_answered() {
+    let Some(mount) = Mount::start("asks") else { return };
+    assert_eq!(fs::read(mount.path("hello")).unwrap(), b"hello, file\n");
+    assert_eq!(fs::read_link(mount.path("link")).unwrap(), Path::new("hello"));
+    assert_eq!(fs::read(mount.path("link")).unwrap(), b"hello, file\n");
+    assert_eq!(fs::metadata(mount.path("missing")).unwrap_err().kind(), ErrorKind::NotFound);
+    let meta = fs::metadata(mount.path("big")).unwrap();
+    assert_eq!((meta.size(), meta.mtime(), meta.mode()), (memory::BIG, 1_700_000_000, 0o100_644));
+    let mut value = [0; 64];
+    let length = rustix::fs::getxattr(mount.path("hello"), "user.color", &mut value[..]).unwrap();
+    assert_eq!(&value[..length], b"green");
+    let length = rustix::fs::listxattr(mount.path("hello"), &mut value[..]).unwrap();
+    assert_eq!(&value[..length], b"user.color\0");
+    let missing = rustix::fs::getxattr(mount.path("hello"), "user.none", &mut value[..]);
+    assert_eq!(missing, Err(rustix::io::Errno::NODATA));
+    let statfs = rustix::fs::statvfs(&mount.mountpoint).unwrap();
+    assert_eq!((statfs.f_blocks, statfs.f_files, statfs.f_namemax), (1234, 99, 255));
+    let counters = mount.end();
+    assert!(counters["by_kind"]["open"].as_u64() <= Some(1), "OPEN is asked once at most: {counters}");
+}
+
+#[test]
+fn directories_are_whole_with_and_without_attributes() {
+    let Some(mount) = Mount::start("directories") else { return };
+    for _ in 0..2 {
+        let names: Vec<_> = fs::read_dir(mount.path("directory"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let wanted: Vec<_> = (0..memory::MANY).map(|n| format!("entry-{n:03}")).collect();
+        assert_eq!(names, wanted);
+        for entry in fs::read_dir(mount.path("directory")).unwrap() {
+            assert_eq!(entry.unwrap().metadata().unwrap().mode(), 0o100_600);
+        }
+    }
+    // What was read once is kept.
+    let counters = mount.end();
+    let reads = counters["by_kind"]["readdir"].as_u64().unwrap_or(0)
+        + counters["by_kind"]["readdirplus"].as_u64().unwrap_or(0);
+    assert!(reads < 40, "{counters}");
+}
+
+#[test]
+fn nothing_can_be_written() {
+    let Some(mount) = Mount::start("writes") else { return };
+    for error in [
+        File::create(mount.path("new")).unwrap_err(),
+        fs::remove_file(mount.path("hello")).unwrap_err(),
+        fs::create_dir(mount.path("new")).unwrap_err(),
+        File::options().write(true).open(mount.path("hello")).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+}
+
+#[test]
+fn big_files_are_read_whole_in_pieces_and_from_shared_memory() {
+    let Some(mount) = Mount::start("big") else { return };
+    for name in ["big", "shared"] {
+        let bytes = fs::read(mount.path(name)).unwrap();
+        assert_eq!(bytes.len() as u64, memory::BIG);
+        assert_big(&bytes, 0);
+        let file = File::open(mount.path(name)).unwrap();
+        let mut bytes = [0; 5000];
+        assert_eq!(file.read_at(&mut bytes, memory::BIG - 4000).unwrap(), 4000);
+        assert_big(&bytes[..4000], memory::BIG - 4000);
+    }
+}
+
+#[test]
+fn holes_are_found() {
+    let Some(mount) = Mount::start("holes") else { return };
+    let file = File::open(mount.path("big")).unwrap();
+    assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(5)), Ok(1 << 20));
+    assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(5)), Ok(5));
+    let mut file = file;
+    assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), memory::BIG);
+}
+
+#[test]
+fn many_readers_get_the_right_bytes() {
+    let Some(mount) = Mount::start("readers") else { return };
+    thread::scope(|scope| {
+        for reader in 0..16u64 {
+            let path = mount.path(if reader % 2 == 0 { "big" } else { "shared" });
+            scope.spawn(move || {
+                let file = File::open(path).unwrap();
+                let mut bytes = vec![0; 70_000];
+                for turn in 0..40u64 {
+                    let offset = (reader * 40 + turn) * 7919 % (memory::BIG - 70_000);
+                    file.read_exact_at(&mut bytes, offset).unwrap();
+                    assert_big(&bytes, offset);
+                }
+            });
+        }
+    });
+    let counters = mount.end();
+    assert_eq!(counters["by_transport"]["dev_fuse"], counters["requests"]);
+}
+
+/// Starts readers that wait for bytes that never come; the receiver gets each one's outcome.
+fn stuck_readers(mount: &Mount, count: usize) -> mpsc::Receiver<std::io::Result<usize>> {
+    let (sender, outcomes) = mpsc::channel();
+    for _ in 0..count {
+        let (sender, path) = (sender.clone(), mount.path("stuck"));
+        thread::spawn(move || {
+            let mut bytes = [0; 100];
+            let outcome = File::open(path).and_then(|mut file| file.read(&mut bytes));
+            let _ = sender.send(outcome);
+        });
+    }
+    // Long enough for most to be waiting; those that come later fail as well.
+    thread::sleep(Duration::from_millis(200));
+    outcomes
+}
+
+fn assert_all_fail(outcomes: &mpsc::Receiver<std::io::Result<usize>>, count: usize) {
+    for _ in 0..count {
+        let outcome = outcomes.recv_timeout(LONG).expect("a reader hangs");
+        assert!(outcome.is_err(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn readers_of_a_killed_daemon_get_errors_and_the_mount_can_be_taken_away() {
+    let Some(mut mount) = Mount::start("killed") else { return };
+    let outcomes = stuck_readers(&mount, 16);
+    mount.daemon.kill().unwrap();
+    assert_all_fail(&outcomes, 16);
+    let after = fs::read(mount.path("hello")).unwrap_err();
+    assert_eq!(after.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()));
+    unmount(&mount.mountpoint, UnmountFlags::empty()).unwrap();
+    assert!(fs::read_dir(&mount.mountpoint).unwrap().next().is_none());
+}
+
+#[test]
+fn a_forced_abort_ends_readers_and_daemon() {
+    let Some(mount) = Mount::start("aborted") else { return };
+    let number = rustix::fs::minor(fs::metadata(&mount.mountpoint).unwrap().dev());
+    let abort = format!("/sys/fs/fuse/connections/{number}/abort");
+    if !Path::new(&abort).exists() {
+        println!("skipped: {abort} is missing (mount -t fusectl none /sys/fs/fuse/connections)");
+        return;
+    }
+    // The daemon's threads are not stuck in this one: it must end by itself.
+    assert_eq!(fs::read(mount.path("hello")).unwrap(), b"hello, file\n");
+    fs::write(&abort, "1").unwrap();
+    assert!(fs::read(mount.path("directory/entry-001")).is_err());
+    let counters = mount.end();
+    assert!(counters["requests"].as_u64() > Some(0));
+}
