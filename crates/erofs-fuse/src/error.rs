@@ -1,0 +1,79 @@
+//! Why something could not be done, in one line.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::options::OptionError;
+
+/// Why a mount could not be made, ended or looked at.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The image cannot be opened.
+    #[error(transparent)]
+    Engine(#[from] erofs_engine::Error),
+    /// The `-o` options.
+    #[error(transparent)]
+    Options(#[from] OptionError),
+    /// The handshake with the kernel.
+    #[error("{mountpoint}: {source}")]
+    Session {
+        /// Where.
+        mountpoint: PathBuf,
+        /// Why.
+        source: fuse_transport::Error,
+    },
+    /// The worker threads cannot serve.
+    #[error("cannot serve from the worker threads: {0}")]
+    Workers(#[from] erofs_engine::cpu_workers::Error),
+    /// The mount point cannot be used.
+    #[error("{mountpoint}: {why}")]
+    Mountpoint {
+        /// Where.
+        mountpoint: PathBuf,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// `/dev/fuse` cannot be opened.
+    #[error("/dev/fuse: {0}; FUSE is needed (modprobe fuse, or pass the device into the container)")]
+    NoFuse(#[source] io::Error),
+    /// Not root, and no helper.
+    #[error("mounting without root needs fusermount3, which was not found: install the package fuse3")]
+    NoFusermount,
+    /// fusermount3 refused.
+    #[error("{mountpoint}: fusermount3: {message}")]
+    Fusermount {
+        /// Where.
+        mountpoint: PathBuf,
+        /// What it printed.
+        message: String,
+    },
+    /// FUSE over io_uring was demanded and cannot be had.
+    #[error("io_uring=on: {0}")]
+    IoUring(String),
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// How it failed.
+        source: io::Error,
+    },
+    /// The daemon could not mount; its own line.
+    #[error("{0}")]
+    Daemon(String),
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
+        move |errno| Self::Io { what: what.into(), source: errno.into() }
+    }
+
+    pub(crate) fn std_io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { what: what.into(), source }
+    }
+
+    pub(crate) fn mountpoint(mountpoint: &std::path::Path, why: impl Into<String>) -> Self {
+        Self::Mountpoint { mountpoint: mountpoint.to_owned(), why: why.into() }
+    }
+}

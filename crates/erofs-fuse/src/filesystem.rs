@@ -1,0 +1,222 @@
+//! An EROFS image as a FUSE filesystem.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+
+use erofs_engine::erofs_format::{ExtentKind, FileType, Inode, Nid};
+use erofs_engine::{Engine, ReadContext};
+use fuse_transport::{
+    Attr, Caller, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Statfs,
+};
+
+use crate::nodes::Nodes;
+use crate::stat::STAT_XATTR;
+
+/// Position in a directory behind a "." that the image leaves out. Positions in images are byte
+/// offsets, which stay far below.
+const BEHIND_DOT: u64 = 1 << 62;
+
+/// Extents that one SEEK_DATA or SEEK_HOLE looks at: 4 GiB of 64 KiB chunks. Beyond, everything
+/// counts as data, which is always allowed.
+const SEEK_STEPS: usize = 1 << 16;
+
+/// Makes the live counters.
+pub(crate) type Report = Box<dyn Fn() -> serde_json::Value + Send + Sync>;
+
+/// The filesystem of one mount.
+pub(crate) struct Image {
+    engine: Arc<Engine>,
+    nodes: Nodes,
+    context: ReadContext,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    /// Set when the session exists, which the report tells about.
+    report: OnceLock<Report>,
+}
+
+impl Image {
+    pub(crate) fn new(engine: Arc<Engine>, root: Nid, context: ReadContext) -> Self {
+        let (nodes, report) = (Nodes::new(root), OnceLock::new());
+        Self { engine, nodes, context, uid: None, gid: None, report }
+    }
+
+    pub(crate) fn owned_by(self, uid: Option<u32>, gid: Option<u32>) -> Self {
+        Self { uid, gid, ..self }
+    }
+
+    pub(crate) fn set_report(&self, report: Report) {
+        // Set once; a second report would be a mistake without consequences.
+        let _ = self.report.set(report);
+    }
+
+    fn inode(&self, node: u64) -> Result<Arc<Inode>, Errno> {
+        let nid = self.nodes.nid(node).ok_or(Errno::STALE)?;
+        self.engine.inode(nid).map_err(|error| tell(&error))
+    }
+
+    fn found(&self, nid: Nid) -> Result<Found, Errno> {
+        let node = self.nodes.node(nid).ok_or(Errno::from_raw_os_error(erofs_engine::errno::EUCLEAN))?;
+        let inode = self.engine.inode(nid).map_err(|error| tell(&error))?;
+        Ok(Found { node, attr: self.attr(&inode) })
+    }
+
+    fn attr(&self, inode: &Inode) -> Attr {
+        let seconds = inode.mtime.cast_unsigned();
+        Attr {
+            ino: inode.nid,
+            size: inode.size,
+            blocks: inode.blocks,
+            atime: seconds,
+            mtime: seconds,
+            ctime: seconds,
+            atimensec: inode.mtime_nsec,
+            mtimensec: inode.mtime_nsec,
+            ctimensec: inode.mtime_nsec,
+            mode: inode.mode.into(),
+            nlink: inode.nlink,
+            uid: self.uid.unwrap_or(inode.uid),
+            gid: self.gid.unwrap_or(inode.gid),
+            rdev: Attr::device(inode.rdev.major, inode.rdev.minor),
+            blksize: self.engine.image().superblock().block_size,
+            flags: 0,
+        }
+    }
+
+    /// Adds one entry; false when the reply is full.
+    fn list(&self, reply: &mut DirectoryReply<'_, '_>, name: &[u8], nid: Nid, kind: u8, next: u64) -> bool {
+        let entry = Entry { name, ino: nid, kind: directory_type(kind), next };
+        let dots = matches!(name, b"." | b"..");
+        // An inode that cannot be read shall not hide its neighbours: its name is listed alone.
+        let found = if reply.wants_attributes() && !dots { self.found(nid).ok() } else { None };
+        reply.add(&entry, found.as_ref())
+    }
+}
+
+impl Filesystem for Image {
+    fn lookup(&self, _: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
+        let parent = self.inode(parent)?;
+        if name == b"." {
+            return self.found(parent.nid).map(Some);
+        }
+        match self.engine.lookup(&parent, name).map_err(|error| tell(&error))? {
+            Some(nid) => self.found(nid).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Errno> {
+        Ok(self.attr(&*self.inode(node)?))
+    }
+
+    fn read_link(&self, _: Caller, node: u64) -> Result<Vec<u8>, Errno> {
+        self.engine.read_link(&self.inode(node)?).map_err(|error| tell(&error))
+    }
+
+    fn read(&self, _: Caller, node: u64, offset: u64, reply: &mut ReadReply<'_>) -> Result<(), Errno> {
+        let inode = self.inode(node)?;
+        let read = self.engine.read_at(&inode, offset, reply.spare(), self.context);
+        reply.advance(read.map_err(|error| tell(&error))?);
+        Ok(())
+    }
+
+    fn read_directory(
+        &self,
+        _: Caller,
+        node: u64,
+        position: u64,
+        reply: &mut DirectoryReply<'_, '_>,
+    ) -> Result<(), Errno> {
+        let directory = self.inode(node)?;
+        let mut position = position;
+        if directory.dot_omitted && position == 0 {
+            let kind = FileType::Directory as u8;
+            if !self.list(reply, b".", directory.nid, kind, BEHIND_DOT) {
+                return Ok(());
+            }
+        }
+        if position == BEHIND_DOT {
+            position = 0;
+        }
+        let mut each = |name: &[u8], nid, kind, next| match self.list(reply, name, nid, kind, next) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        };
+        self.engine.read_dir(&directory, position, &mut each).map_err(|error| tell(&error))
+    }
+
+    fn xattr(&self, _: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        if name == STAT_XATTR.as_bytes() && node == fuse_transport::wire::ROOT_NODE {
+            return Ok(self.report.get().map(|report| report().to_string().into_bytes()));
+        }
+        let inode = self.inode(node)?;
+        if inode.xattr_icount == 0 {
+            return Ok(None);
+        }
+        self.engine.xattr(&inode, name).map_err(|error| tell(&error))
+    }
+
+    fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
+        let all = self.engine.xattrs(&*self.inode(node)?).map_err(|error| tell(&error))?;
+        // The kernel guards the values of trusted.*; their names are for root, too.
+        let hidden = |name: &[u8]| caller.uid != 0 && name.starts_with(b"trusted.");
+        Ok(all.into_iter().map(|xattr| xattr.name).filter(|name| !hidden(name)).collect())
+    }
+
+    fn statfs(&self) -> Result<Statfs, Errno> {
+        let superblock = self.engine.image().superblock();
+        Ok(Statfs {
+            blocks: superblock.blocks,
+            files: superblock.inos,
+            bsize: superblock.block_size,
+            frsize: superblock.block_size,
+            namelen: 255,
+            ..Statfs::default()
+        })
+    }
+
+    fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Errno> {
+        let inode = self.inode(node)?;
+        if offset >= inode.size {
+            return Err(Errno::NXIO);
+        }
+        let mut at = offset;
+        for _ in 0..SEEK_STEPS {
+            let extent = self.engine.image().map(&inode, at).map_err(|_| Errno::IO)?;
+            if matches!(extent.kind, ExtentKind::Hole) == (what == Seek::Hole) {
+                return Ok(at);
+            }
+            at = extent.logical.saturating_add(extent.length).max(at + 1);
+            if at >= inode.size {
+                return if what == Seek::Hole { Ok(inode.size) } else { Err(Errno::NXIO) };
+            }
+        }
+        Ok(if what == Seek::Hole { inode.size } else { at })
+    }
+}
+
+/// The errno of an error. What is wrong with the image is said once here, in full: the program that
+/// reads gets nothing but the number.
+fn tell(error: &erofs_engine::Error) -> Errno {
+    let errno = error.errno();
+    if matches!(errno, erofs_engine::errno::EIO | erofs_engine::errno::EUCLEAN) {
+        eprintln!("erofast: {error}");
+    }
+    Errno::from_raw_os_error(errno)
+}
+
+/// `DT_REG` and so on, for a type as EROFS numbers it.
+fn directory_type(file_type: u8) -> u8 {
+    // FT_REG_FILE, FT_DIR, FT_CHRDEV, FT_BLKDEV, FT_FIFO, FT_SOCK, FT_SYMLINK begin at 1.
+    *[0, 8, 4, 2, 6, 1, 12, 10].get(usize::from(file_type)).unwrap_or(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::directory_type;
+
+    #[test]
+    fn file_types_take_the_numbers_of_readdir() {
+        assert_eq!((1..=7).map(directory_type).collect::<Vec<_>>(), [8, 4, 2, 6, 1, 12, 10]);
+        assert_eq!((directory_type(0), directory_type(99)), (0, 0));
+    }
+}

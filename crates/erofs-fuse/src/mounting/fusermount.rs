@@ -1,0 +1,147 @@
+//! fusermount3, the set-user-ID helper that mounts for users. It opens `/dev/fuse`, mounts, and
+//! hands the descriptor back over a socket.
+
+use std::ffi::OsString;
+use std::io::{self, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::mount::MountFlags;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+    recvmsg, socketpair,
+};
+
+use super::{Mounted, Wish};
+use crate::Error;
+use crate::options::escape;
+
+const PROGRAM: &str = "fusermount3";
+
+pub(super) fn mount(wish: Wish<'_>) -> Result<Mounted, Error> {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(Error::io("socketpair"))?;
+    let mut helper = Command::new(PROGRAM)
+        .arg("-o")
+        .arg(options(&wish))
+        .arg("--")
+        .arg(&wish.mountpoint)
+        // The socket is its standard input: no descriptor leaks into other programs.
+        .env("_FUSE_COMMFD", "0")
+        .env_remove(crate::daemon::MARK)
+        .stdin(theirs)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(not_started)?;
+    let device = receive(&ours);
+    let Some(device) = device.map_err(Error::std_io("answer of fusermount3"))? else {
+        return Err(refused(&wish.mountpoint, helper));
+    };
+    let keeper = if wish.options.auto_unmount {
+        // It lives on, and unmounts when our end of the socket closes.
+        drop(helper.stderr.take());
+        Some(ours)
+    } else {
+        let _ = helper.wait();
+        None
+    };
+    Ok(Mounted { device, mountpoint: wish.mountpoint, _keeper: keeper, direct: false })
+}
+
+pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error> {
+    let helper = Command::new(PROGRAM)
+        .args(arguments)
+        .arg("--")
+        .arg(mountpoint)
+        .env_remove(crate::daemon::MARK)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(not_started)?;
+    if helper.status.success() {
+        return Ok(());
+    }
+    let message = one_line(&helper.stderr);
+    if message.contains("busy") {
+        return Err(Error::mountpoint(mountpoint, super::busy(mountpoint)));
+    }
+    Err(Error::Fusermount { mountpoint: mountpoint.to_owned(), message })
+}
+
+fn options(wish: &Wish<'_>) -> OsString {
+    let mut list = OsString::from("ro,subtype=erofast,fsname=");
+    list.push(escape(&wish.source));
+    list.push(format!(",max_read={}", wish.max_read));
+    let flags = wish.options.flags;
+    let switches = [
+        (wish.checks, ",default_permissions"),
+        (wish.options.allow_other || wish.options.allow_root, ",allow_other"),
+        (wish.options.auto_unmount, ",auto_unmount"),
+        (flags.contains(MountFlags::NOEXEC), ",noexec"),
+        (flags.contains(MountFlags::NODEV), ",nodev"),
+        (flags.contains(MountFlags::NOSUID), ",nosuid"),
+        (flags.contains(MountFlags::NOATIME), ",noatime"),
+    ];
+    for (on, text) in switches {
+        if on {
+            list.push(text);
+        }
+    }
+    list
+}
+
+/// The descriptor it sends; `None` when it ends without one.
+fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0; 1];
+    rustix::io::retry_on_intr(|| {
+        recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            return Ok(descriptors.next());
+        }
+    }
+    Ok(None)
+}
+
+fn refused(mountpoint: &Path, mut helper: Child) -> Error {
+    let mut output = Vec::new();
+    if let Some(mut stderr) = helper.stderr.take() {
+        let _ = stderr.read_to_end(&mut output);
+    }
+    let _ = helper.wait();
+    Error::Fusermount { mountpoint: mountpoint.to_owned(), message: one_line(&output) }
+}
+
+fn not_started(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::NoFusermount,
+        _ => Error::std_io(PROGRAM)(error),
+    }
+}
+
+/// What it printed, on one line, without its own name in front.
+fn one_line(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    let lines = text.lines().map(|line| line.trim_start_matches("fusermount3: ").trim());
+    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    if line.is_empty() { "failed without saying why".to_owned() } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn what_the_helper_prints_becomes_one_line() {
+        assert_eq!(one_line(b"fusermount3: mount failed: No\nfusermount3: sorry\n"), "mount failed: No; sorry");
+        assert_eq!(one_line(b"\n"), "failed without saying why");
+    }
+}

@@ -1,0 +1,233 @@
+//! The `-o` options: one table of what is known, one structure of what was asked for.
+
+mod known;
+mod size;
+mod split;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use erofs_engine::{EngineOptions, Hipri, WorkersMode};
+use rustix::mount::MountFlags;
+
+pub use known::{KNOWN, KnownOption};
+pub(crate) use split::escape;
+
+/// What is wrong with the options.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// Nobody knows it.
+    #[error("unknown mount option '{name}'; known: {}", known::names())]
+    Unknown {
+        /// As it was given.
+        name: String,
+    },
+    /// Its value cannot be used.
+    #[error("{0}")]
+    Value(String),
+}
+
+impl OptionError {
+    fn value(name: &str, value: &str, must: &str) -> Self {
+        Self::Value(format!("{name}={value}: must be {must}"))
+    }
+}
+
+/// Whether requests come over io_uring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoUring {
+    /// Where the kernel has it enabled.
+    #[default]
+    Auto,
+    /// Enabled when it is not, or an error that says why it cannot be.
+    On,
+    /// Never.
+    Off,
+}
+
+/// The options of one mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// For the engine.
+    pub engine: EngineOptions,
+    /// Transport.
+    pub io_uring: IoUring,
+    /// Directory of the image that becomes the root of the mount.
+    pub subdir: Option<PathBuf>,
+    /// Unmount after this long without use.
+    pub timeout: Option<Duration>,
+    /// Other users may use the mount.
+    pub allow_other: bool,
+    /// Root may use the mount of a user.
+    pub allow_root: bool,
+    /// The kernel checks permissions (always, when others may use the mount).
+    pub default_permissions: bool,
+    /// The kernel enforces POSIX ACLs, wherever it checks permissions.
+    pub acl: bool,
+    /// Unmounted when the daemon dies.
+    pub auto_unmount: bool,
+    /// Owner of everything.
+    pub uid: Option<u32>,
+    /// Group of everything.
+    pub gid: Option<u32>,
+    /// Name of the source in `/proc/mounts`, instead of the image's path.
+    pub fsname: Option<OsString>,
+    /// `nodev`, `nosuid` and the like.
+    pub(crate) flags: MountFlags,
+    /// As they were given, for the daemon that is started with them again.
+    pub(crate) given: Vec<OsString>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            engine: EngineOptions::default(),
+            io_uring: IoUring::default(),
+            subdir: None,
+            timeout: None,
+            allow_other: false,
+            allow_root: false,
+            default_permissions: false,
+            acl: true,
+            auto_unmount: false,
+            uid: None,
+            gid: None,
+            fsname: None,
+            flags: MountFlags::RDONLY,
+            given: Vec::new(),
+        }
+    }
+}
+
+impl MountOptions {
+    /// Reads the arguments of all `-o`: comma-separated lists in which a backslash takes the
+    /// special meaning from a comma or a backslash. Later ones win; `device` adds up.
+    pub fn parse<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
+        let mut options = Self::default();
+        for list in lists {
+            for one in split::split(list.as_ref()) {
+                options.set(&one)?;
+            }
+            options.given.push(list.as_ref().to_owned());
+        }
+        Ok(options)
+    }
+
+    /// Takes one `name` or `name=value`.
+    fn set(&mut self, one: &OsStr) -> Result<(), OptionError> {
+        let bytes = one.as_bytes();
+        let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+            Some(at) => (&bytes[..at], Some(OsStr::from_bytes(&bytes[at + 1..]))),
+            None => (bytes, None),
+        };
+        let name = String::from_utf8_lossy(name);
+        let known = self.switch(&name, value.is_some()) || match value {
+            Some(value) => self.assign(&name, value)?,
+            None => self.flag(&name),
+        };
+        if known || known::is_tolerated(&name) {
+            return Ok(());
+        }
+        Err(OptionError::Unknown { name: one.to_string_lossy().into_owned() })
+    }
+
+    /// Options without a value; false for one that is not known.
+    fn switch(&mut self, name: &str, has_value: bool) -> bool {
+        if has_value {
+            return false;
+        }
+        match name {
+            "hipri" => self.engine.hipri = Hipri::On,
+            "nohipri" => self.engine.hipri = Hipri::Off,
+            "prefill" => self.engine.prefill = true,
+            "allow_other" => self.allow_other = true,
+            "allow_root" => self.allow_root = true,
+            "default_permissions" => self.default_permissions = true,
+            "auto_unmount" => self.auto_unmount = true,
+            "acl" => self.acl = true,
+            "noacl" => self.acl = false,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Options with a value; false for one that is not known.
+    fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, OptionError> {
+        let text = value.to_string_lossy();
+        match name {
+            "workers" => self.engine.workers = worded(&text)?,
+            "hipri" => self.engine.hipri = worded(&text)?,
+            "sync_decompress" => self.engine.sync_decompress = worded(&text)?,
+            "offset" => self.engine.offset = worded(&text)?,
+            "reserved_pages" | "global_pool_size" => {
+                self.engine.reserved_pages = number(name, &text)?;
+            }
+            "cache" => {
+                self.engine.cache_bytes = size::parse(&text)
+                    .ok_or_else(|| OptionError::value(name, &text, "bytes, or a number with K, M or G"))?;
+            }
+            "io_uring" => self.io_uring = io_uring(&text)?,
+            "device" => self.engine.devices.push(PathBuf::from(value)),
+            "subdir" => self.subdir = Some(PathBuf::from(value)),
+            "timeout" => self.timeout = Some(Duration::from_secs(number(name, &text)?)),
+            "uid" => self.uid = Some(number(name, &text)?),
+            "gid" => self.gid = Some(number(name, &text)?),
+            "fsname" => self.fsname = Some(value.to_owned()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Options of every filesystem that become flags of mount(2).
+    fn flag(&mut self, name: &str) -> bool {
+        let (flag, on) = match name {
+            "nodev" => (MountFlags::NODEV, true),
+            "dev" => (MountFlags::NODEV, false),
+            "nosuid" => (MountFlags::NOSUID, true),
+            "suid" => (MountFlags::NOSUID, false),
+            "noexec" => (MountFlags::NOEXEC, true),
+            "exec" => (MountFlags::NOEXEC, false),
+            "noatime" => (MountFlags::NOATIME, true),
+            "nodiratime" => (MountFlags::NODIRATIME, true),
+            "relatime" => (MountFlags::RELATIME, true),
+            _ => return false,
+        };
+        self.flags.set(flag, on);
+        true
+    }
+
+    /// Whether the kernel checks permissions by mode and owner. Root mounts for everyone, so there
+    /// it always does, as it would for a mount of its own.
+    pub(crate) fn kernel_checks(&self, root: bool) -> bool {
+        self.default_permissions || self.allow_other || self.allow_root || root
+    }
+
+    /// Whether requests are served by the threads of the worker pool.
+    pub(crate) fn served_by_workers(&self) -> bool {
+        self.engine.workers != WorkersMode::Inline
+    }
+}
+
+fn worded<T: FromStr<Err = String>>(text: &str) -> Result<T, OptionError> {
+    text.parse().map_err(OptionError::Value)
+}
+
+fn number<T: FromStr>(name: &str, text: &str) -> Result<T, OptionError> {
+    text.parse().map_err(|_| OptionError::value(name, text, "a number"))
+}
+
+fn io_uring(text: &str) -> Result<IoUring, OptionError> {
+    match text {
+        "auto" => Ok(IoUring::Auto),
+        "on" => Ok(IoUring::On),
+        "off" => Ok(IoUring::Off),
+        _ => Err(OptionError::value("io_uring", text, "auto, on or off")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! What is known, for messages, help pages and tests: the parser and this table are held together
+//! by a test.
+
+/// One option of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnownOption {
+    /// As a user writes it; what follows `=` is a placeholder.
+    pub usage: &'static str,
+    /// One line.
+    pub meaning: &'static str,
+}
+
+const fn option(usage: &'static str, meaning: &'static str) -> KnownOption {
+    KnownOption { usage, meaning }
+}
+
+/// The options that mean something here.
+pub const KNOWN: &[KnownOption] = &[
+    option("workers=percpu|unbound|inline", "who serves and decompresses (percpu)"),
+    option("hipri", "workers run SCHED_FIFO 1 where the system lets them"),
+    option("nohipri", "workers run at normal priority"),
+    option("hipri=auto|on|off", "auto: real-time only while the CPU is contended (auto)"),
+    option("reserved_pages=N", "pages of 4 KiB kept ready for buffers (0)"),
+    option("global_pool_size=N", "another name of reserved_pages"),
+    option("prefill", "fill the page pool when mounting, not from released pages"),
+    option("sync_decompress=auto|on|off", "whether the reading thread decompresses itself (auto)"),
+    option("io_uring=auto|on|off", "take requests over io_uring (auto: where the kernel has it enabled)"),
+    option("cache=BYTES", "decoded data kept for repeated reads; K, M and G are understood (8M)"),
+    option("offset=N|auto", "where the image begins in its file (0)"),
+    option("device=PATH", "an extra device of the image; repeat in the order of its device table"),
+    option("subdir=PATH", "mount this directory of the image instead of its root"),
+    option("timeout=SECONDS", "unmount after this long without use"),
+    option("allow_other", "all users may use the mount"),
+    option("allow_root", "root may use the mount too"),
+    option("default_permissions", "the kernel checks permissions (always when root or others may use it)"),
+    option("acl", "the kernel enforces POSIX ACLs where it checks permissions (default)"),
+    option("noacl", "POSIX ACLs are not enforced"),
+    option("auto_unmount", "unmount even when the daemon is killed"),
+    option("uid=N", "owner of everything"),
+    option("gid=N", "group of everything"),
+    option("fsname=NAME", "source shown in /proc/mounts (the image's path)"),
+    option("ro", "always so"),
+    option("nodev", "no device nodes"),
+    option("nosuid", "no set-user-ID programs"),
+    option("noexec", "no programs"),
+    option("noatime", "access times never change anyway"),
+];
+
+/// Options of mount(8), fstab and systemd that mean nothing here and are taken without a word.
+/// `rw` is among them: mount(8) passes it on whenever `ro` was not asked for.
+const TOLERATED: &[&str] = &[
+    "ro", "rw", "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner",
+    "group", "async", "sync", "dirsync", "silent", "loud", "atime", "diratime", "norelatime",
+    "strictatime", "nostrictatime", "lazytime", "nolazytime", "iversion", "noiversion", "mand",
+    "nomand", "symfollow", "nosymfollow", "user_xattr", "nouser_xattr", "uhelper", "helper",
+    "comment", "subtype", "",
+];
+
+pub(super) fn is_tolerated(name: &str) -> bool {
+    TOLERATED.contains(&name) || name.starts_with("x-") || name.starts_with("X-")
+}
+
+/// All of the table on one line.
+pub(super) fn names() -> String {
+    let usages: Vec<&str> = KNOWN.iter().map(|option| option.usage).collect();
+    usages.join(", ")
+}

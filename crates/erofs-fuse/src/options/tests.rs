@@ -1,0 +1,95 @@
+use erofs_engine::{Offset, SyncDecompress};
+
+use super::*;
+
+fn parse(list: &str) -> MountOptions {
+    MountOptions::parse(&[list]).unwrap()
+}
+
+fn refusal(list: &str) -> String {
+    MountOptions::parse(&[list]).unwrap_err().to_string()
+}
+
+#[test]
+fn the_options_of_the_contract_are_understood() {
+    let options = parse(
+        "workers=unbound,hipri,reserved_pages=64,sync_decompress=off,io_uring=on,cache=16M,\
+         offset=8192,device=/a,device=/b,allow_other,subdir=usr/bin,timeout=30,uid=7,gid=8",
+    );
+    assert_eq!(options.engine.workers, WorkersMode::Unbound);
+    assert_eq!(options.engine.hipri, Hipri::On);
+    assert_eq!(options.engine.reserved_pages, 64);
+    assert_eq!(options.engine.sync_decompress, SyncDecompress::Off);
+    assert_eq!(options.io_uring, IoUring::On);
+    assert_eq!(options.engine.cache_bytes, 16 << 20);
+    assert_eq!(options.engine.offset, Offset::Bytes(8192));
+    assert_eq!(options.engine.devices, [PathBuf::from("/a"), PathBuf::from("/b")]);
+    assert_eq!(options.subdir, Some(PathBuf::from("usr/bin")));
+    assert_eq!(options.timeout, Some(Duration::from_secs(30)));
+    assert!(options.allow_other);
+    assert_eq!((options.uid, options.gid), (Some(7), Some(8)));
+}
+
+#[test]
+fn the_later_of_two_wins_and_lists_add_up() {
+    let options = MountOptions::parse(&["hipri,cache=1K", "nohipri,global_pool_size=16"]).unwrap();
+    assert_eq!(options.engine.hipri, Hipri::Off);
+    assert_eq!((options.engine.cache_bytes, options.engine.reserved_pages), (1024, 16));
+    assert_eq!(parse("hipri,hipri=auto,offset=auto").engine.hipri, Hipri::Auto);
+}
+
+#[test]
+fn generic_options_of_fstab_are_tolerated() {
+    let options = parse(
+        "rw,nofail,_netdev,noauto,x-systemd.automount,x-gvfs-hide,uhelper=udisks2,user,defaults,\
+         nodev,nosuid,noexec,noatime,comment=whatever,X-mount.mkdir,",
+    );
+    let wanted = MountFlags::RDONLY
+        | MountFlags::NODEV
+        | MountFlags::NOSUID
+        | MountFlags::NOEXEC
+        | MountFlags::NOATIME;
+    assert_eq!(options.flags, wanted);
+    assert_eq!(parse("nosuid,suid").flags, MountFlags::RDONLY);
+}
+
+#[test]
+fn an_unknown_option_is_named_and_the_known_ones_are_listed() {
+    let message = refusal("ro,wrokers=percpu");
+    assert!(message.starts_with("unknown mount option 'wrokers=percpu'; known: "), "{message}");
+    assert!(message.contains("workers=percpu|unbound|inline"), "{message}");
+    assert!(!message.contains('\n'));
+}
+
+#[test]
+fn a_switch_takes_no_value_and_a_setting_needs_one() {
+    assert!(refusal("allow_other=1").starts_with("unknown mount option 'allow_other=1'"));
+    assert!(refusal("workers").starts_with("unknown mount option 'workers'"));
+}
+
+#[test]
+fn a_bad_value_says_what_it_must_be() {
+    assert_eq!(refusal("reserved_pages=many"), "reserved_pages=many: must be a number");
+    assert_eq!(refusal("io_uring=yes"), "io_uring=yes: must be auto, on or off");
+    assert_eq!(refusal("cache=1T"), "cache=1T: must be bytes, or a number with K, M or G");
+    assert_eq!(refusal("workers=all"), "workers=all: must be percpu, unbound or inline");
+}
+
+#[test]
+fn everything_in_the_table_is_understood() {
+    for known in KNOWN {
+        let example = known.usage.replace("percpu|", "").replace("auto|", "").replace("on|", "");
+        let example = example.replace("N|auto", "1").replace("=N", "=1").replace("BYTES", "1M");
+        let example = example.replace("SECONDS", "1").replace("unbound|", "");
+        if let Err(error) = MountOptions::parse(&[&example]) {
+            panic!("{example}: {error}");
+        }
+    }
+}
+
+#[test]
+fn root_and_shared_mounts_have_their_permissions_checked_by_the_kernel() {
+    assert!(!parse("").kernel_checks(false));
+    assert!(parse("").kernel_checks(true));
+    assert!(parse("allow_other").kernel_checks(false));
+}

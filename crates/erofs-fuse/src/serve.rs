@@ -1,0 +1,221 @@
+//! One mount from opening the image to the end.
+//!
+//! Up: signals, image, mount, handshake, serving threads, read-ahead, ready.
+//! Down, whatever ends it: the mount leaves the tree, the threads end, the image closes. If a rung
+//! fails, those below it are taken back by their owners; the mount by [`Unmount`].
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use erofs_engine::erofs_format::{FileType, Nid};
+use erofs_engine::{Engine, ReadContext};
+use fuse_transport::{Config, Session};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::filesystem::Image;
+use crate::mounting::{self, Mounted};
+use crate::options::MountOptions;
+use crate::stat::Reporter;
+use crate::{Error, MountRequest, door, notify, readahead};
+
+/// How long programs that still use a mount which was told to end may go on.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Serves an image until the mount is gone. `notice` gets lines for the user; `ready` is called
+/// when programs can use the mount.
+pub(crate) fn foreground(
+    request: &MountRequest,
+    notice: &mut dyn FnMut(&str),
+    ready: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    // Before any thread exists: they inherit the mask, and only this one is told.
+    let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
+    let engine = Engine::open(&request.image, &request.options.engine)?;
+    for line in engine.notices() {
+        notice(line);
+    }
+    let served = serve(&engine, request, &signals, ready);
+    // The workers hold channels, which hold the filesystem, which holds the engine.
+    if let Some(workers) = engine.workers() {
+        workers.shutdown();
+    }
+    served
+}
+
+fn serve(
+    engine: &Arc<Engine>,
+    request: &MountRequest,
+    signals: &OwnedFd,
+    ready: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let options = &request.options;
+    let root = find_root(engine, options)?;
+    let context = match options.served_by_workers() {
+        true => ReadContext::Worker,
+        false => ReadContext::Reader { readahead: false },
+    };
+    let image = Image::new(Arc::clone(engine), root, context).owned_by(options.uid, options.gid);
+    let image = Arc::new(image);
+    let config = config(options);
+    let max_read = usize::from(config.max_pages) * 4096;
+    let mut unmount = Unmount(Some(mounting::mount(request, max_read)?));
+    let mounted = unmount.get();
+    let device = mounted.device.try_clone().map_err(Error::std_io("dup of /dev/fuse"))?;
+    let session = Session::start(device, image.clone(), &config)
+        .map_err(|source| Error::Session { mountpoint: mounted.mountpoint.clone(), source })?;
+    let reporter = Reporter::new(engine, &session, request);
+    image.set_report(Box::new(move || reporter.report()));
+    start_threads(engine, &session, options)?;
+    readahead::raise(&mounted.mountpoint);
+    ready()?;
+    notify::ready();
+    let end = wait_for_end(&session, signals, mounted, options.timeout)?;
+    if end == End::Gone {
+        unmount.0 = None;
+    }
+    Ok(())
+}
+
+fn config(options: &MountOptions) -> Config {
+    let root = rustix::process::geteuid().is_root();
+    Config { acl: options.acl && options.kernel_checks(root), ..Config::default() }
+}
+
+fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error> {
+    let Some(subdir) = &options.subdir else { return Ok(engine.root()) };
+    let path = std::os::unix::ffi::OsStrExt::as_bytes(subdir.as_os_str());
+    let inode = engine.resolve(path, true)?;
+    match inode.file_type() {
+        FileType::Directory => Ok(inode.nid),
+        _ => Err(Error::mountpoint(subdir, "subdir: not a directory of the image")),
+    }
+}
+
+fn start_threads(engine: &Engine, session: &Arc<Session>, options: &MountOptions) -> Result<(), Error> {
+    let open: door::OpenChannel = |session, _| session.device_channel();
+    match engine.workers() {
+        Some(workers) if options.served_by_workers() => door::attach(workers, session, open).map(drop),
+        _ => door::start_readers(session, open),
+    }
+}
+
+/// Unmounts when dropped with a mount in it.
+struct Unmount(Option<Mounted>);
+
+impl Unmount {
+    fn get(&self) -> &Mounted {
+        self.0.as_ref().unwrap_or_else(|| unreachable!("a mount was put in and not taken yet"))
+    }
+}
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        if let Some(mounted) = &self.0 {
+            // Nothing can be done about a failure, and the kernel ends the rest with the process.
+            let _ = mounted.detach();
+        }
+    }
+}
+
+/// How a mount ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// Unmounted or aborted by someone.
+    Gone,
+    /// A signal came, and programs still use it.
+    Told,
+}
+
+/// Sleeps until the mount is gone, a signal came, or it was idle for `timeout`.
+fn wait_for_end(
+    session: &Arc<Session>,
+    signals: &OwnedFd,
+    mounted: &Mounted,
+    timeout: Option<Duration>,
+) -> Result<End, Error> {
+    let mut idle = timeout.map(|limit| Idle::new(limit, session));
+    loop {
+        let turn = idle.as_mut().map(Idle::next_look);
+        if sleep(session, Some(signals), turn)? == Woken::Signal {
+            mounted.detach()?;
+            return match sleep(session, None, Some(GRACE))? {
+                Woken::Gone => Ok(End::Gone),
+                _ => Ok(End::Told),
+            };
+        }
+        if session.ended() || is_gone(session) {
+            return Ok(End::Gone);
+        }
+        if idle.as_mut().is_some_and(Idle::is_over) {
+            // In use after all: look again after another while.
+            let _ = mounted.expire();
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Woken {
+    Gone,
+    Signal,
+    Time,
+}
+
+fn is_gone(session: &Arc<Session>) -> bool {
+    matches!(sleep(session, None, Some(Duration::ZERO)), Ok(Woken::Gone))
+}
+
+/// The device is watched for nothing, and so reports only that the mount is gone.
+fn sleep(session: &Arc<Session>, signals: Option<&OwnedFd>, limit: Option<Duration>) -> Result<Woken, Error> {
+    let mut watched = vec![PollFd::new(&**session, PollFlags::empty())];
+    watched.extend(signals.map(|signals| PollFd::new(signals, PollFlags::IN)));
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    loop {
+        match poll(&mut watched, limit.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Error::io("poll")(errno)),
+            Ok(_) => break,
+        }
+    }
+    Ok(match watched.iter().position(|fd| !fd.revents().is_empty()) {
+        Some(0) => Woken::Gone,
+        Some(_) => Woken::Signal,
+        None => Woken::Time,
+    })
+}
+
+/// Watches for a mount that nobody asks anything. Programs may still have it open and be served
+/// from the kernel's caches; unmounting then fails, and is tried again after another while.
+struct Idle {
+    limit: Duration,
+    session: Weak<Session>,
+    requests: u64,
+    since: Instant,
+}
+
+impl Idle {
+    fn new(limit: Duration, session: &Arc<Session>) -> Self {
+        let session = Arc::downgrade(session);
+        Self { limit, session, requests: 0, since: Instant::now() }
+    }
+
+    fn next_look(&mut self) -> Duration {
+        self.limit.saturating_sub(self.since.elapsed()).max(Duration::from_millis(100))
+    }
+
+    fn is_over(&mut self) -> bool {
+        let requests = self.session.upgrade().map_or(0, |session| session.statistics().requests);
+        if requests != self.requests {
+            (self.requests, self.since) = (requests, Instant::now());
+            return false;
+        }
+        let over = self.since.elapsed() >= self.limit;
+        if over {
+            self.since = Instant::now();
+        }
+        over
+    }
+}

@@ -1,0 +1,124 @@
+//! `erofast stat`: live counters, read through a hidden extended attribute of the mount's root, so
+//! that they need no socket and follow the mount's own permissions.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use erofs_engine::Engine;
+use erofs_engine::cpu_workers::{Summary, WorkerStats};
+use fuse_transport::Session;
+use rustix::io::Errno;
+use serde_json::{Value, json};
+
+use crate::{Error, MountRequest};
+
+/// The attribute; never listed.
+pub const STAT_XATTR: &str = "user.erofast.stat";
+
+/// The kernel's limit for a value.
+const LARGEST_VALUE: usize = 64 << 10;
+
+/// The live counters of a mount.
+///
+/// # Errors
+/// One line: it is no erofast mount, may not be read, or its daemon is dead.
+pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
+    let mut value = vec![0; LARGEST_VALUE];
+    let length = rustix::fs::getxattr(mountpoint, STAT_XATTR, &mut value[..])
+        .map_err(|errno| Error::mountpoint(mountpoint, why(errno)))?;
+    serde_json::from_slice(&value[..length])
+        .map_err(|error| Error::mountpoint(mountpoint, format!("its counters cannot be read: {error}")))
+}
+
+fn why(errno: Errno) -> String {
+    match errno {
+        Errno::NODATA | Errno::OPNOTSUPP => "is not the mount point of an erofast mount".to_owned(),
+        Errno::NOTCONN => "its daemon is dead: erofast umount it".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Makes the counters, on the side of the daemon.
+pub(crate) struct Reporter {
+    // The filesystem holds the reporter, and is held by the session: weak, or none would ever end.
+    engine: Weak<Engine>,
+    session: Weak<Session>,
+    image: PathBuf,
+    mountpoint: PathBuf,
+}
+
+impl Reporter {
+    pub(crate) fn new(engine: &Arc<Engine>, session: &Arc<Session>, request: &MountRequest) -> Self {
+        Self {
+            engine: Arc::downgrade(engine),
+            session: Arc::downgrade(session),
+            image: request.image.clone(),
+            mountpoint: request.mountpoint.clone(),
+        }
+    }
+
+    pub(crate) fn report(&self) -> Value {
+        let (Some(engine), Some(session)) = (self.engine.upgrade(), self.session.upgrade()) else {
+            return json!({});
+        };
+        let fuse = session.statistics();
+        let engine_stats = engine.stats();
+        let transport = if session.protocol().io_uring { "io_uring" } else { "dev_fuse" };
+        let workers = engine.workers().map(|workers| workers.stats()).unwrap_or_default();
+        json!({
+            "image": self.image.to_string_lossy(),
+            "mountpoint": self.mountpoint.to_string_lossy(),
+            "pid": std::process::id(),
+            "transport": transport,
+            "protocol": session.protocol(),
+            "requests": fuse.requests,
+            "same_cpu": fuse.same_cpu,
+            "workers": workers.iter().map(worker).collect::<Vec<_>>(),
+            "pool": pool(&engine),
+            "cache": engine_stats.cache,
+            "engine": engine_stats,
+            "fuse": fuse,
+            "notices": engine.notices(),
+        })
+    }
+}
+
+/// `done` counts requests served at the door and jobs from the queue together.
+fn worker(stats: &WorkerStats) -> Value {
+    json!({
+        "cpu": stats.cpu,
+        "name": stats.name,
+        "tid": stats.tid,
+        "policy": stats.policy.map(|policy| policy.to_string()),
+        "done": stats.done + stats.served,
+        "jobs": stats.done,
+        "served": stats.served,
+        "queued": stats.queued,
+        "idle": stats.idle,
+        "panics": stats.panics,
+        "wakeups": stats.wakeups,
+        "queue_delay": summary(&stats.queue_delay),
+        "run": summary(&stats.run),
+    })
+}
+
+fn summary(times: &Summary) -> Value {
+    json!({
+        "count": times.count, "total_ns": times.total_ns, "average_ns": times.average_ns(),
+        "max_ns": times.max_ns, "p50_ns": times.p50_ns, "p90_ns": times.p90_ns,
+        "p99_ns": times.p99_ns, "p999_ns": times.p999_ns,
+    })
+}
+
+fn pool(engine: &Engine) -> Value {
+    let pool = engine.pool_stats();
+    json!({
+        "reserved_pages": pool.reserved_pages, "free_pages": pool.free_pages,
+        "ready_pages": pool.ready_pages, "locked": pool.locked,
+        "hits": pool.hits, "misses": pool.misses, "local_hits": pool.local_hits,
+        "hit_pages": pool.hit_pages, "missed_pages": pool.missed_pages,
+        "refused": pool.refused, "failed": pool.failed,
+        "in_use_pages": pool.in_use_pages, "peak_in_use_pages": pool.peak_in_use_pages,
+        "in_use_p95_pages": pool.in_use_p95_pages, "request_p95_pages": pool.request_p95_pages,
+    })
+}
