@@ -3,9 +3,11 @@
 //! * [`record`] records live through tracefs.
 //! * [`open`] reads a trace file of any format known here; [`perfetto`] writes one.
 //! * [`latency`] pairs wake-ups and preemptions with the switches that ended them.
+//! * [`blame`] tells behind whom a thread waited.
 //! * [`stats`] sums up.
 #![forbid(unsafe_code)]
 
+pub mod blame;
 mod comm;
 mod error;
 mod event;

@@ -5,3 +5,4 @@ pub(crate) mod format;
 pub(crate) mod page;
 pub(crate) mod symbols;
 pub(crate) mod threads;
+pub(crate) mod tracing_data;

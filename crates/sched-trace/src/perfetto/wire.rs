@@ -28,7 +28,6 @@ impl<'a> Value<'a> {
             Self::Bytes(bytes) => bytes,
         }
     }
-
 }
 
 /// Why a message cannot be read.

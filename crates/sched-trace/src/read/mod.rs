@@ -1,8 +1,15 @@
 //! Trace files of several tools, told apart by how they begin.
 
 pub(crate) mod inflate;
+mod perf;
+mod text;
+mod trace_dat;
+
+#[cfg(test)]
+mod tests;
 
 use crate::error::Fault;
+use crate::ftrace::tracing_data;
 use crate::{Error, Result, Trace, perfetto};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
@@ -46,6 +53,9 @@ impl Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Perfetto,
+    Perf,
+    TraceDat,
+    Text,
 }
 
 /// Reads a trace file, whatever its format.
@@ -66,15 +76,26 @@ pub fn open(path: &Path, options: &ReadOptions) -> Result<Trace> {
     let file = BufReader::with_capacity(1 << 20, file);
     let trace = match format {
         Format::Perfetto => perfetto::read(file, limit),
+        Format::Perf => perf::read(file, limit),
+        Format::TraceDat => trace_dat::read(file, limit),
+        Format::Text => text::read(file, limit),
     };
     trace.map_err(|fault| fault.at(path))
 }
 
 fn detect(head: &[u8]) -> Option<Format> {
-    if head.first() == Some(&0x0a) && !is_text(head) {
-        return Some(Format::Perfetto);
+    if head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP") {
+        Some(Format::Perf)
+    } else if head.starts_with(tracing_data::MAGIC) {
+        Some(Format::TraceDat)
+    } else if !head.is_empty() && is_text(head) {
+        Some(Format::Text)
+    } else if head.first() == Some(&0x0a) {
+        // The first field of a Perfetto trace is a packet; the byte is a line feed as well.
+        Some(Format::Perfetto)
+    } else {
+        None
     }
-    None
 }
 
 /// Printable from end to end, as ftrace's text is.

@@ -173,7 +173,7 @@ impl Drop for Instance {
 }
 
 /// Overwritten, dropped, and failed events of a `stats` file.
-fn lost_of(stats: &str) -> u64 {
+pub(crate) fn lost_of(stats: &str) -> u64 {
     let values = stats.lines().filter_map(|line| line.split_once(':'));
     let lost = values
         .filter(|(name, _)| matches!(name.trim(), "overrun" | "commit overrun" | "dropped events"));

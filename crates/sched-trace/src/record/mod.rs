@@ -21,6 +21,8 @@ mod pipes;
 mod tracefs;
 
 #[cfg(test)]
+mod second_opinion;
+#[cfg(test)]
 mod tests;
 
 use crate::ftrace::decode::Decoder;
@@ -28,6 +30,7 @@ use crate::ftrace::format::{EventFormat, PageLayout};
 use crate::ftrace::{page, threads};
 use crate::{Error, Result, Thread, Trace};
 use instance::Instance;
+pub(crate) use instance::lost_of;
 use pipes::{Drainer, Pages, Pipes};
 use std::io::BufReader;
 use std::process::{Command, ExitStatus};

@@ -1,0 +1,162 @@
+//! A trace of a million events: written, read back, analysed. Prints times and memory; the promise
+//! is 1.5 s and 300 MB for reading and analysing.
+
+use sched_trace::blame::{Timeline, blame};
+use sched_trace::latency::{Filter, GroupBy, analyse};
+use sched_trace::{Comm, Event, Kind, ReadOptions, TaskState, Trace, open, perfetto};
+use std::time::Instant;
+
+const EVENTS: u64 = 1_000_000;
+
+fn main() {
+    // The reader is measured in a process of its own, so that building the trace does not count.
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, flag, file] = arguments.as_slice()
+        && flag == "--measure"
+    {
+        return measure(file);
+    }
+    let path = std::env::temp_dir().join(format!("million-{}.pftrace", std::process::id()));
+    let trace = synthetic();
+    let start = Instant::now();
+    perfetto::save(&trace, &path).expect("the temporary directory is writable");
+    let size = std::fs::metadata(&path).expect("it was just written").len();
+    println!("write:   {:?}, {} MB", start.elapsed(), size >> 20);
+    drop(trace);
+    let program = std::env::current_exe().expect("a path to this program");
+    let status = std::process::Command::new(program)
+        .arg("--measure")
+        .arg(&path)
+        .status();
+    std::fs::remove_file(&path).expect("it is ours");
+    assert!(status.is_ok_and(|status| status.success()));
+}
+
+fn measure(file: &str) {
+    let start = Instant::now();
+    let trace = open(file.as_ref(), &ReadOptions::default()).expect("it was just written");
+    let read = start.elapsed();
+    let report = analyse(&trace);
+    let analysed = start.elapsed();
+    let json = report.to_json();
+    let groups = report.group(GroupBy::Comm, &Filter::default());
+    let total = start.elapsed();
+    let blame = blame(&Timeline::new(&trace), &report, &Filter::default());
+    let with_blame = start.elapsed();
+    println!("read:    {read:?} for {} events", trace.events.len());
+    println!(
+        "analyse: {:?} for {} waits",
+        analysed - read,
+        report.waits.len()
+    );
+    println!(
+        "report:  {:?}, {} names, {} tasks",
+        total - analysed,
+        groups.len(),
+        json["tasks"].as_array().map_or(0, Vec::len)
+    );
+    println!(
+        "total:   {total:?} (promise: 1.5 s); {with_blame:?} with blame on {} blockers",
+        blame.behind.len()
+    );
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap_or("VmHWM: unknown");
+    println!(
+        "memory:  {} (promise: 300 MB)",
+        peak.trim_start_matches("VmHWM:").trim()
+    );
+}
+
+/// Eight CPUs, 200 threads: wake-ups, switches, and every tenth a kworker with its item.
+fn synthetic() -> Trace {
+    let mut trace = Trace::new("mono");
+    let function = trace.intern("z_erofs_decompressqueue_work");
+    let queue = Some(trace.intern("erofs_worker"));
+    let comm = |pid: i32| Comm::new(format!("worker/{pid}").as_bytes());
+    let mut running = [0i32; 8];
+    let (mut time_ns, mut next) = (1_000_000_000u64, 1i32);
+    let mut random = 12345u64;
+    while (trace.events.len() as u64) < EVENTS {
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        let cpu = (random >> 33) as usize % running.len();
+        let waker = running[cpu];
+        next = next % 200 + 1;
+        if running.contains(&next) {
+            continue;
+        }
+        let (pid, prio, target_cpu) = (next, 120, cpu as u32);
+        let mut add = |pid, kind| {
+            time_ns += 500 + (random >> 50);
+            trace.events.push(Event {
+                time_ns,
+                cpu: cpu as u32,
+                pid,
+                kind,
+            });
+        };
+        let work = u64::from(next as u32);
+        let is_kworker = next % 10 == 0;
+        if is_kworker {
+            add(
+                waker,
+                Kind::WorkQueued {
+                    work,
+                    function,
+                    queue,
+                    cpu: target_cpu,
+                },
+            );
+        }
+        add(
+            waker,
+            Kind::Waking {
+                pid,
+                comm: comm(pid),
+                prio,
+                target_cpu,
+            },
+        );
+        add(
+            waker,
+            Kind::Wakeup {
+                pid,
+                comm: comm(pid),
+                prio,
+                target_cpu,
+            },
+        );
+        add(
+            waker,
+            Kind::Switch {
+                prev_pid: waker,
+                prev_comm: comm(waker),
+                prev_prio: 120,
+                prev_state: if waker == 0 {
+                    TaskState::RUNNABLE
+                } else {
+                    TaskState::SLEEPING
+                },
+                next_pid: pid,
+                next_comm: comm(pid),
+                next_prio: prio,
+            },
+        );
+        if is_kworker {
+            add(pid, Kind::WorkStart { work, function });
+            add(
+                pid,
+                Kind::WorkEnd {
+                    work,
+                    function: Some(function),
+                },
+            );
+        }
+        running[cpu] = next;
+    }
+    trace
+}

@@ -1,0 +1,170 @@
+//! perf.data, as `perf sched record` writes it.
+//!
+//! The file's own structure is read by linux-perf-data; the samples' raw data are ftrace records,
+//! whose layout the file carries in its TRACING_DATA section.
+
+use super::Limit;
+use crate::error::Fault;
+use crate::ftrace::decode::Decoder;
+use crate::ftrace::threads;
+use crate::ftrace::tracing_data::{Source, TracingData};
+use crate::{Comm, Thread, Trace};
+use linux_perf_data::linux_perf_event_reader::{EventRecord, RawEventRecord, RecordType};
+use linux_perf_data::{Feature, PerfFileReader, PerfFileRecord};
+use std::io::{Cursor, Read, Seek, SeekFrom};
+
+const FORMAT: &str = "perf.data";
+
+/// A perf.data that was written to a pipe has a header of only this size.
+const PIPE_HEADER: u64 = 16;
+
+/// `PERF_RECORD_LOST_SAMPLES`.
+const LOST_SAMPLES: u32 = 13;
+
+/// Reads a whole trace.
+pub(super) fn read(mut file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
+    check_sections(&mut file)?;
+    let PerfFileReader {
+        mut perf_file,
+        mut record_iter,
+    } = PerfFileReader::parse_file(file).map_err(|error| fault(&error))?;
+    let tracing = perf_file
+        .feature_section_data(Feature::TRACING_DATA)
+        .ok_or_else(|| broken("it has no tracepoints (record with `perf sched record`)"))?;
+    let mut description = TracingData::default();
+    let mut source = Source::new(Cursor::new(tracing), FORMAT);
+    source.opening()?;
+    description.read(&mut source)?;
+
+    let mut trace = Trace::new("perf");
+    trace.kernel = perf_file
+        .os_release()
+        .ok()
+        .flatten()
+        .unwrap_or_default()
+        .to_string();
+    let mut decoder = Decoder::new(&description.formats);
+    while let Some(record) = record_iter
+        .next_record(&mut perf_file)
+        .map_err(|e| fault(&e))?
+    {
+        if let PerfFileRecord::EventRecord { record, .. } = record {
+            event(&mut trace, &mut decoder, &record)?;
+            limit.check(trace.events.len())?;
+        }
+    }
+    if trace.events.is_empty() {
+        return Err(broken(
+            "it has no scheduler events (record with `perf sched record`)",
+        ));
+    }
+    trace.sort();
+    decoder.finish(&mut trace, Some(&mut description.kallsyms.as_slice()));
+    threads::name_threads(&mut trace);
+    Ok(trace)
+}
+
+fn event(
+    trace: &mut Trace,
+    decoder: &mut Decoder,
+    record: &RawEventRecord<'_>,
+) -> Result<(), Fault> {
+    if record.record_type == RecordType(LOST_SAMPLES) {
+        trace.lost_events += record
+            .data
+            .as_slice()
+            .first_chunk()
+            .map_or(1, |b| u64::from_le_bytes(*b));
+        return Ok(());
+    }
+    match record.parse() {
+        Ok(EventRecord::Sample(sample)) => {
+            let (Some(time), Some(raw)) = (sample.timestamp, sample.raw) else {
+                return Ok(());
+            };
+            let cpu = sample.cpu.unwrap_or_default();
+            decoder.record(trace, time, cpu, &raw.as_slice());
+            Ok(())
+        }
+        Ok(EventRecord::Lost(lost)) => {
+            trace.lost_events += lost.count;
+            Ok(())
+        }
+        Ok(EventRecord::Comm(comm)) => {
+            let thread = Thread {
+                comm: Comm::new(&comm.name.as_slice()),
+                tgid: comm.pid,
+            };
+            trace.threads.insert(comm.tid, thread);
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(broken(&format!("a record that cannot be read: {error}"))),
+    }
+}
+
+/// Compares the header's sections with the file's size before anything is allocated by them.
+fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
+    let size = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
+    let mut source = Source::new(&mut *file, FORMAT);
+    if &source.array("the magic")? != b"PERFILE2" {
+        return Err(source.broken("it is of a big-endian machine, which is not read"));
+    }
+    if source.u64("the header")? == PIPE_HEADER {
+        return Err(source.broken("it was written to a pipe; record with -o FILE instead"));
+    }
+    source.u64("the header")?;
+    let mut data_end = 0;
+    for (index, name) in ["attributes", "data", "event types"]
+        .into_iter()
+        .enumerate()
+    {
+        let end = section(&mut source, name, size)?;
+        if index == 1 {
+            data_end = end;
+        }
+    }
+    let features: u32 = source
+        .array::<32>("the features")?
+        .iter()
+        .map(|b| b.count_ones())
+        .sum();
+    if data_end == 0 {
+        return Err(source.broken("its data was never finished: was perf killed?"));
+    }
+    file.seek(SeekFrom::Start(data_end))?;
+    let mut source = Source {
+        inner: &mut *file,
+        format: FORMAT,
+        offset: data_end,
+    };
+    for _ in 0..features {
+        section(&mut source, "a feature", size)?;
+    }
+    file.rewind()?;
+    Ok(())
+}
+
+/// Where a section ends; an error if that is beyond the end of the file.
+fn section<R: Read>(source: &mut Source<R>, name: &str, file: u64) -> Result<u64, Fault> {
+    let (offset, length) = (source.u64(name)?, source.u64(name)?);
+    match offset.checked_add(length) {
+        Some(end) if end <= file => Ok(end),
+        _ => Err(source.broken(format!(
+            "{name} of {length} bytes at {offset}, file of {file}"
+        ))),
+    }
+}
+
+fn broken(reason: &str) -> Fault {
+    Fault::Broken {
+        format: FORMAT,
+        offset: 0,
+        reason: reason.into(),
+    }
+}
+
+fn fault(error: &linux_perf_data::Error) -> Fault {
+    broken(&error.to_string())
+}

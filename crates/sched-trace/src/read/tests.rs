@@ -1,0 +1,59 @@
+//! Promises of the readers about files that are not what they should be.
+
+use super::*;
+use std::path::PathBuf;
+
+/// What `open` says of a file with this content.
+fn opened(name: &str, content: &[u8]) -> Result<Trace> {
+    let path: PathBuf =
+        std::env::temp_dir().join(format!("sched-trace-{}-{name}", std::process::id()));
+    std::fs::write(&path, content).unwrap();
+    let result = open(&path, &ReadOptions::default());
+    std::fs::remove_file(&path).unwrap();
+    result
+}
+
+fn line(name: &str, content: &[u8]) -> String {
+    let line = opened(name, content).unwrap_err().to_string();
+    assert!(!line.contains('\n'), "{line}");
+    assert!(line.contains(name), "the file is named: {line}");
+    line
+}
+
+#[test]
+fn wrong_files_are_one_clear_line() {
+    assert!(line("empty", b"").contains("it is empty"));
+    assert!(line("gzip", b"\x1f\x8b\x08\0\0\0").contains("gzip"));
+    assert!(line("elf", b"\x7fELF\x02\x01\x01").contains("\\x7fELF"));
+    assert!(line("prose", b"To be or not to be\n").contains("no scheduler events"));
+    assert!(line("feeds", b"\n\n\n").contains("no scheduler events"));
+}
+
+#[test]
+fn cut_headers_are_one_clear_line() {
+    line("perf", b"PERFILE2");
+    line("perf-be", &[b"2ELIFREP".as_slice(), &[0; 96]].concat());
+    line(
+        "perf-pipe",
+        &[b"PERFILE2".as_slice(), &16u64.to_le_bytes()].concat(),
+    );
+    let mut huge = [b"PERFILE2".as_slice(), &104u64.to_le_bytes()].concat();
+    huge.resize(104, 0xff);
+    line("perf-huge", &huge);
+    line("dat", tracing_data::MAGIC);
+    let opening = [tracing_data::MAGIC.as_slice(), b"6\0\0\x08\0\x10\0\0"].concat();
+    line("dat6", &opening);
+    let unknown = [tracing_data::MAGIC.as_slice(), b"9\0\0\x08\0\x10\0\0"].concat();
+    assert!(line("dat9", &unknown).contains("version 9"));
+}
+
+#[test]
+fn a_missing_file_is_one_clear_line() {
+    let error = open(Path::new("/nonexistent/trace"), &ReadOptions::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("/nonexistent/trace: No such file"),
+        "{error}"
+    );
+}

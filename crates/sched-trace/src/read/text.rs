@@ -1,0 +1,379 @@
+//! The text of tracefs's `trace` and `trace_pipe`.
+//!
+//! A line is `COMM-PID [CPU] FLAGS SECONDS: EVENT: FIELDS`. Names may hold spaces, dashes and
+//! brackets, so everything is found from its surroundings.
+
+use super::Limit;
+use crate::error::Fault;
+use crate::ftrace::threads;
+use crate::{Comm, Event, Kind, TaskState, Trace};
+use std::io::{BufRead, Read};
+
+const FORMAT: &str = "ftrace text";
+
+/// The longest line that is believed.
+const LINE: u64 = 1 << 16;
+
+/// Reads a whole trace.
+pub(super) fn read(mut file: impl BufRead, limit: Limit) -> Result<Trace, Fault> {
+    let mut trace = Trace::new("");
+    let (mut line, mut offset, mut garbled) = (Vec::new(), 0u64, 0u64);
+    loop {
+        line.clear();
+        let got = file.by_ref().take(LINE).read_until(b'\n', &mut line)? as u64;
+        if got == 0 {
+            break;
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end();
+        match text.strip_prefix('#') {
+            Some(comment) => trace.lost_events += overwritten(comment),
+            None if text.contains("[LOST ") => trace.lost_events += lost(text),
+            None => match event(&mut trace, text) {
+                Some(event) => trace.events.push(event),
+                // Lines of other events are fine, lines of ours that cannot be read are not.
+                None => garbled += u64::from(is_ours(text)),
+            },
+        }
+        offset += got;
+        limit.check(trace.events.len())?;
+    }
+    let broken = |reason: String| Fault::Broken {
+        format: FORMAT,
+        offset,
+        reason,
+    };
+    if garbled > 0 {
+        return Err(broken(format!(
+            "{garbled} lines of scheduler events cannot be read"
+        )));
+    }
+    if trace.events.is_empty() {
+        return Err(broken("it has no scheduler events (sched_switch)".into()));
+    }
+    trace.sort();
+    threads::name_threads(&mut trace);
+    Ok(trace)
+}
+
+/// `entries-in-buffer/entries-written: 130/150`: what was overwritten.
+fn overwritten(comment: &str) -> u64 {
+    let Some((_, numbers)) = comment.split_once("entries-in-buffer/entries-written:") else {
+        return 0;
+    };
+    let Some((kept, rest)) = numbers.split_once('/') else {
+        return 0;
+    };
+    let number = |text: &str| text.split_whitespace().next()?.parse::<u64>().ok();
+    match (number(kept), number(rest)) {
+        (Some(kept), Some(written)) => written.saturating_sub(kept),
+        _ => 0,
+    }
+}
+
+/// `CPU:1 [LOST 123 EVENTS]`.
+fn lost(text: &str) -> u64 {
+    between(text, "[LOST ", " EVENTS")
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1)
+}
+
+const OURS: [&str; 6] = [
+    ": sched_switch: ",
+    ": sched_waking: ",
+    ": sched_wakeup: ",
+    ": sched_wakeup_new: ",
+    ": workqueue_queue_work: ",
+    ": workqueue_execute_start: ",
+];
+
+fn is_ours(text: &str) -> bool {
+    OURS.iter().any(|name| text.contains(name))
+}
+
+/// An event of a kind that is read.
+fn event(trace: &mut Trace, line: &str) -> Option<Event> {
+    let head = head(line)?;
+    let kind = kind(trace, head.event, head.fields)?;
+    Some(Event {
+        time_ns: head.time_ns,
+        cpu: head.cpu,
+        pid: head.pid,
+        kind,
+    })
+}
+
+struct Head<'a> {
+    pid: i32,
+    cpu: u32,
+    time_ns: u64,
+    event: &'a str,
+    fields: &'a str,
+}
+
+fn head(line: &str) -> Option<Head<'_>> {
+    // The CPU is the first bracketed number that a time follows.
+    line.match_indices('[').find_map(|(at, _)| {
+        let (task, rest) = line.split_at(at);
+        let (cpu, rest) = rest[1..].split_once(']')?;
+        let cpu = cpu.parse().ok()?;
+        let (before, rest) = rest.split_once(": ")?;
+        let time_ns = seconds(before.split_whitespace().next_back()?)?;
+        let (event, fields) = rest
+            .split_once(": ")
+            .unwrap_or((rest.trim_end_matches(':'), ""));
+        Some(Head {
+            pid: pid(task)?,
+            cpu,
+            time_ns,
+            event,
+            fields,
+        })
+    })
+}
+
+/// The number behind the last dash; a process in parentheses may stand behind it.
+fn pid(task: &str) -> Option<i32> {
+    let task = task.trim_end();
+    let task = match task.rfind('(') {
+        Some(at) if task.ends_with(')') => task[..at].trim_end(),
+        _ => task,
+    };
+    task.rsplit('-').next()?.parse().ok()
+}
+
+/// `1234.567891` in nanoseconds; a plain number is one of a clock that counts otherwise.
+fn seconds(text: &str) -> Option<u64> {
+    let Some((whole, part)) = text.split_once('.') else {
+        return text.parse().ok();
+    };
+    if part.is_empty() || part.len() > 9 {
+        return None;
+    }
+    let fraction: u64 = part.parse().ok()?;
+    let scale = 10u64.pow(9 - part.len() as u32);
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction * scale)
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let start = text.find(before)? + before.len();
+    let end = start + text[start..].find(after)?;
+    Some(&text[start..end])
+}
+
+/// The value of `key=`, up to the next space or comma.
+fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let mut at = 0;
+    loop {
+        let start = at + text[at..].find(key)?;
+        let rest = &text[start + key.len()..];
+        if start == 0 || text.as_bytes()[start - 1] == b' ' {
+            return rest.split([' ', ',']).next();
+        }
+        at = start + key.len();
+    }
+}
+
+fn int<T: std::str::FromStr>(text: &str, key: &str) -> Option<T> {
+    value(text, key)?.parse().ok()
+}
+
+/// An address, printed with or without its prefix.
+fn address(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+}
+
+fn kind(trace: &mut Trace, event: &str, fields: &str) -> Option<Kind> {
+    // Fields behind a name are looked for behind it, since a name may look like a field.
+    let after = |name: &str| fields.find(name).map(|at| &fields[at..]);
+    Some(match event {
+        "sched_switch" => {
+            let (prev, next) = fields.split_once(" ==> ")?;
+            let prev_tail = &prev[prev.rfind(" prev_pid=")?..];
+            let next_tail = &next[next.rfind(" next_pid=")?..];
+            Kind::Switch {
+                prev_comm: between(prev, "prev_comm=", " prev_pid=")?.into(),
+                prev_pid: int(prev_tail, "prev_pid=")?,
+                prev_prio: int(prev_tail, "prev_prio=")?,
+                prev_state: TaskState::from_text(value(prev_tail, "prev_state=")?),
+                next_comm: between(next, "next_comm=", " next_pid=")?.into(),
+                next_pid: int(next_tail, "next_pid=")?,
+                next_prio: int(next_tail, "next_prio=")?,
+            }
+        }
+        "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
+            let tail = after(" pid=")?;
+            let comm: Comm = between(fields, "comm=", " pid=")?.into();
+            let (pid, prio) = (int(tail, "pid=")?, int(tail, "prio=")?);
+            let target_cpu = int(tail, "target_cpu=")?;
+            match event {
+                "sched_waking" => Kind::Waking {
+                    pid,
+                    comm,
+                    prio,
+                    target_cpu,
+                },
+                "sched_wakeup" => Kind::Wakeup {
+                    pid,
+                    comm,
+                    prio,
+                    target_cpu,
+                },
+                _ => Kind::WakeupNew {
+                    pid,
+                    comm,
+                    prio,
+                    target_cpu,
+                },
+            }
+        }
+        "sched_migrate_task" => {
+            let tail = after(" pid=")?;
+            Kind::Migrate {
+                comm: between(fields, "comm=", " pid=")?.into(),
+                pid: int(tail, "pid=")?,
+                prio: int(tail, "prio=")?,
+                from_cpu: int(tail, "orig_cpu=")?,
+                to_cpu: int(tail, "dest_cpu=")?,
+            }
+        }
+        "workqueue_queue_work" => {
+            // A work queue's address names nothing; old kernels print that.
+            let queue = between(fields, "workqueue=", " req_cpu=")?;
+            let queue = (address(queue).is_none() || queue.len() < 8).then_some(queue);
+            Kind::WorkQueued {
+                work: address(value(fields, "struct=")?)?,
+                function: trace.names.intern(value(fields, "function=")?),
+                queue: queue.map(|queue| trace.names.intern(queue)),
+                cpu: int::<i64>(fields, "cpu=")? as u32,
+            }
+        }
+        "workqueue_execute_start" | "sched_kthread_work_execute_start" => {
+            let (work, function) = execute(fields)?;
+            let function = trace.names.intern(function?);
+            if event.starts_with("work") {
+                Kind::WorkStart { work, function }
+            } else {
+                Kind::KthreadWorkStart { work, function }
+            }
+        }
+        "workqueue_execute_end" | "sched_kthread_work_execute_end" => {
+            let (work, function) = execute(fields)?;
+            let function = function.map(|function| trace.names.intern(function));
+            if event.starts_with("work") {
+                Kind::WorkEnd { work, function }
+            } else {
+                Kind::KthreadWorkEnd { work, function }
+            }
+        }
+        "sched_kthread_work_queue_work" => Kind::KthreadWorkQueued {
+            work: address(value(fields, "struct=")?)?,
+            function: trace.names.intern(value(fields, "function=")?),
+            worker: address(value(fields, "worker=")?)?,
+        },
+        "sched_process_fork" => {
+            let (parent, child) = fields.split_at(fields.find(" child_comm=")?);
+            Kind::Fork {
+                parent_comm: between(parent, "comm=", " pid=")?.into(),
+                parent_pid: int(&parent[parent.rfind(" pid=")?..], "pid=")?,
+                child_comm: between(child, "child_comm=", " child_pid=")?.into(),
+                child_pid: int(&child[child.rfind(" child_pid=")?..], "child_pid=")?,
+            }
+        }
+        "sched_process_exec" => Kind::Exec {
+            filename: trace.names.intern(between(fields, "filename=", " pid=")?),
+            pid: int(after(" pid=")?, "pid=")?,
+            old_pid: int(fields, "old_pid=")?,
+        },
+        "sched_process_exit" => Kind::Exit {
+            comm: between(fields, "comm=", " pid=")?.into(),
+            pid: int(after(" pid=")?, "pid=")?,
+            prio: int(fields, "prio=")?,
+        },
+        "task_rename" => Kind::Rename {
+            pid: int(fields, "pid=")?,
+            comm: between(fields, "newcomm=", " oom_score_adj=")?.into(),
+        },
+        _ => return None,
+    })
+}
+
+/// `work struct 00000000abcdef: function NAME`; older kernels end after the address.
+fn execute(fields: &str) -> Option<(u64, Option<&str>)> {
+    let rest = fields.strip_prefix("work struct ")?;
+    match rest.split_once(": function ") {
+        Some((work, function)) => Some((address(work)?, Some(function.split(' ').next()?))),
+        None => Some((address(rest.trim())?, None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::analyse;
+
+    const SAMPLE: &str = "\
+# tracer: nop
+#
+# entries-in-buffer/entries-written: 7/9   #P:2
+#
+#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+#              | |         |   |||||     |         |
+     my [1] prog-77      [000] d..2.  100.000100: workqueue_queue_work: work struct=00000000deadbeef function=do_it workqueue=my wq req_cpu=8192 cpu=0
+     my [1] prog-77      ( 70) [000] d..2.  100.000101: sched_waking: comm=kworker/0:1 pid=9 prio=120 target_cpu=000
+ my [1] prog-77      [000] d..2.  100.000110: sched_switch: prev_comm=my [1] prog prev_pid=77 prev_prio=120 prev_state=R+ ==> next_comm=kworker/0:1 next_pid=9 next_prio=120
+     kworker/0:1-9       [000] ...1.  100.000111: workqueue_execute_start: work struct 00000000deadbeef: function do_it
+     kworker/0:1-9       [000] ...1.  100.000115: workqueue_execute_end: work struct 00000000deadbeef: function do_it
+CPU:1 [LOST 4 EVENTS]
+     kworker/0:1-9       [000] d..2.  100.000120: sched_switch: prev_comm=kworker/0:1 prev_pid=9 prev_prio=120 prev_state=I ==> next_comm=my [1] prog next_pid=77 next_prio=120
+          <idle>-0       [001] d..1.  100.000130: some_other_event: whatever
+";
+
+    fn parse(text: &str) -> Result<Trace, Fault> {
+        read(text.as_bytes(), Limit::of(100))
+    }
+
+    #[test]
+    fn names_with_spaces_and_brackets_are_read() {
+        let trace = parse(SAMPLE).unwrap();
+        assert_eq!(trace.events.len(), 6);
+        assert_eq!(trace.lost_events, 2 + 4);
+        let report = analyse(&trace);
+        let waits: Vec<_> = report
+            .waits
+            .iter()
+            .map(|w| (w.pid, w.length_ns()))
+            .collect();
+        assert_eq!(waits, [(9, 9_000), (77, 10_000)]);
+        let group = &report.workqueues(&Default::default())[0];
+        assert_eq!(report.names.get(group.workqueue.unwrap()), "my wq");
+        assert_eq!(report.names.get(group.function), "do_it");
+        assert_eq!(group.queue_delay.total_us, 11.0);
+    }
+
+    #[test]
+    fn text_without_events_or_with_cut_ones_is_an_error() {
+        assert!(parse("# tracer: nop\n#\n").is_err());
+        let cut = &SAMPLE[..SAMPLE.find("next_pid=9").unwrap()];
+        assert!(parse(cut).is_err());
+    }
+
+    #[test]
+    fn any_cut_never_panics() {
+        for end in 0..SAMPLE.len() {
+            let _ = parse(&SAMPLE[..end]);
+        }
+    }
+
+    #[test]
+    fn times_of_any_precision_become_nanoseconds() {
+        assert_eq!(seconds("1.5"), Some(1_500_000_000));
+        assert_eq!(seconds("12.000000001"), Some(12_000_000_001));
+        assert_eq!(seconds("77"), Some(77));
+        assert_eq!(seconds("1.x"), None);
+    }
+}

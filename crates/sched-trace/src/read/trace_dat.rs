@@ -1,0 +1,404 @@
+//! trace.dat, as trace-cmd writes it, versions 6 and 7 (trace-cmd.dat.v6(5), trace-cmd.dat.v7(5)).
+
+use super::{Limit, inflate};
+use crate::error::Fault;
+use crate::ftrace::decode::Decoder;
+use crate::ftrace::format::PageLayout;
+use crate::ftrace::tracing_data::{Source, TracingData};
+use crate::ftrace::{page, threads};
+use crate::record::lost_of;
+use crate::{Comm, Trace};
+use std::io::{Cursor, Read, Seek, SeekFrom};
+
+const FORMAT: &str = "trace.dat";
+
+/// Where the pages of one CPU lie.
+#[derive(Clone, Copy, Debug)]
+struct CpuData {
+    cpu: u32,
+    offset: u64,
+    size: u64,
+}
+
+/// What the options told.
+#[derive(Default)]
+struct Options {
+    clock: String,
+    kernel: String,
+    lost: u64,
+    /// Multiplier and shift from TSC ticks to nanoseconds.
+    tsc: Option<(u32, u32)>,
+    /// Version 7: offsets of sections by option id, and the buffer to read.
+    sections: Vec<(u16, u64)>,
+    buffer: Option<Buffer>,
+    next: u64,
+}
+
+struct Buffer {
+    section: u64,
+    page: usize,
+    cpus: Vec<CpuData>,
+}
+
+// Option ids, which version 7 uses for sections as well.
+const DONE: u16 = 0;
+const CPUSTAT: u16 = 2;
+const BUFFER: u16 = 3;
+const TRACECLOCK: u16 = 4;
+const UNAME: u16 = 5;
+const TSC2NSEC: u16 = 14;
+const HEADER_INFO: u16 = 16;
+const FTRACE_EVENTS: u16 = 17;
+const EVENT_FORMATS: u16 = 18;
+const KALLSYMS: u16 = 19;
+const CMDLINES: u16 = 21;
+
+/// Section flag: compressed.
+const COMPRESSED: u16 = 1;
+
+/// Reads a whole trace.
+pub(super) fn read(file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
+    let mut source = Source::new(file, FORMAT);
+    let opening = source.opening()?;
+    match opening.version.as_str() {
+        "6" => version6(source, opening.page, limit),
+        "7" => version7(source, limit),
+        other => Err(source.broken(format!("version {other} is not read; 6 and 7 are"))),
+    }
+}
+
+fn version6<R: Read + Seek>(
+    mut source: Source<R>,
+    page: usize,
+    limit: Limit,
+) -> Result<Trace, Fault> {
+    let mut description = TracingData::default();
+    description.read(&mut source)?;
+    let size = source.u64("the command lines")?;
+    let cmdlines = source.bytes(size, "the command lines")?;
+    let cpus = source.u32("the number of CPUs")?;
+    if cpus > 1 << 16 {
+        return Err(source.broken(format!("{cpus} CPUs")));
+    }
+    let mut options = Options::default();
+    let mut kind = source.array::<10>("the kind of trace")?;
+    if kind.starts_with(b"options") {
+        while option(&mut source, &mut options, false)? {}
+        kind = source.array("the kind of trace")?;
+    }
+    if !kind.starts_with(b"flyrecord") {
+        return Err(source.broken("it holds no events of the ring buffer (a latency trace?)"));
+    }
+    let mut data = Vec::new();
+    for cpu in 0..cpus {
+        let offset = source.u64("a CPU's data")?;
+        data.push(CpuData {
+            cpu,
+            offset,
+            size: source.u64("a CPU's data")?,
+        });
+    }
+    let buffer = Buffer {
+        section: 0,
+        page,
+        cpus: data,
+    };
+    events(
+        source,
+        &description,
+        &cmdlines,
+        &options,
+        &buffer,
+        None,
+        limit,
+    )
+}
+
+fn version7<R: Read + Seek>(mut source: Source<R>, limit: Limit) -> Result<Trace, Fault> {
+    let algorithm = source.string("the compression")?;
+    source.string("the compression's version")?;
+    let mut options = Options {
+        next: source.u64("the options' place")?,
+        ..Options::default()
+    };
+    let mut rounds = 0;
+    while options.next != 0 {
+        rounds += 1;
+        if rounds > 1000 {
+            return Err(source.broken("options without an end"));
+        }
+        let bytes = section(&mut source, options.next, DONE, &algorithm)?;
+        options.next = 0;
+        let mut list = Source::new(Cursor::new(bytes), FORMAT);
+        while option(&mut list, &mut options, true)? {}
+    }
+    let mut description = TracingData::default();
+    let mut cmdlines = Vec::new();
+    for (id, offset) in std::mem::take(&mut options.sections) {
+        let bytes = section(&mut source, offset, id, &algorithm)?;
+        let mut part = Source::new(Cursor::new(bytes), FORMAT);
+        match id {
+            HEADER_INFO => description.header_info(&mut part)?,
+            FTRACE_EVENTS => description.ftrace_formats(&mut part)?,
+            EVENT_FORMATS => description.event_formats(&mut part)?,
+            KALLSYMS => description.kallsyms(&mut part)?,
+            _ => {
+                let size = part.u64("the command lines")?;
+                cmdlines = part.bytes(size, "the command lines")?;
+            }
+        }
+    }
+    let Some(buffer) = options.buffer.take() else {
+        return Err(source.broken("it holds no events of the ring buffer"));
+    };
+    let (flags, _) = section_head(&mut source, buffer.section, BUFFER)?;
+    let algorithm = (flags & COMPRESSED != 0).then_some(algorithm.as_str());
+    events(
+        source,
+        &description,
+        &cmdlines,
+        &options,
+        &buffer,
+        algorithm,
+        limit,
+    )
+}
+
+/// Reads one option; false after the last one. Version 7 has offsets in places where 6 has none.
+fn option<R: Read>(
+    source: &mut Source<R>,
+    options: &mut Options,
+    sections: bool,
+) -> Result<bool, Fault> {
+    let id = source.u16("an option")?;
+    if id == DONE && !sections {
+        return Ok(false);
+    }
+    let size = source.u32("an option")?;
+    let bytes = source.bytes(u64::from(size), "an option")?;
+    let text = || {
+        String::from_utf8_lossy(&bytes)
+            .trim_end_matches('\0')
+            .to_string()
+    };
+    let mut inner = Source::new(Cursor::new(&bytes), FORMAT);
+    match id {
+        DONE => {
+            options.next = inner.u64("the next options")?;
+            return Ok(false);
+        }
+        CPUSTAT => options.lost += lost_of(&text()),
+        TRACECLOCK => options.clock = chosen(&text()),
+        UNAME => options.kernel = text().split(' ').nth(2).unwrap_or_default().into(),
+        TSC2NSEC => options.tsc = Some((inner.u32("TSC2NSEC")?, inner.u32("TSC2NSEC")?)),
+        BUFFER if sections => {
+            let buffer = buffer(&mut inner, options)?;
+            // The top instance comes first; another one's events may be the same again.
+            if buffer.cpus.iter().any(|cpu| cpu.size > 0) && options.buffer.is_none() {
+                options.buffer = Some(buffer);
+            }
+        }
+        HEADER_INFO | FTRACE_EVENTS | EVENT_FORMATS | KALLSYMS | CMDLINES if sections => {
+            options.sections.push((id, inner.u64("a section's place")?));
+        }
+        _ => {}
+    }
+    Ok(true)
+}
+
+fn buffer<R: Read>(source: &mut Source<R>, options: &mut Options) -> Result<Buffer, Fault> {
+    let section = source.u64("a buffer's place")?;
+    source.string("a buffer's name")?;
+    let clock = source.string("a buffer's clock")?;
+    if !clock.is_empty() {
+        options.clock = clock;
+    }
+    let page = source.u32("a buffer's page size")? as usize;
+    let mut cpus = Vec::new();
+    for _ in 0..source.u32("a buffer's CPUs")? {
+        let cpu = source.u32("a CPU's data")?;
+        let offset = source.u64("a CPU's data")?;
+        cpus.push(CpuData {
+            cpu,
+            offset,
+            size: source.u64("a CPU's data")?,
+        });
+    }
+    Ok(Buffer {
+        section,
+        page,
+        cpus,
+    })
+}
+
+/// The clock in brackets of a `trace_clock` file, or the only word.
+fn chosen(clocks: &str) -> String {
+    let bracketed = clocks
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'));
+    bracketed.map_or(clocks, |(clock, _)| clock).trim().into()
+}
+
+/// Flags and size of the section at `offset`.
+fn section_head<R: Read + Seek>(
+    source: &mut Source<R>,
+    offset: u64,
+    id: u16,
+) -> Result<(u16, u64), Fault> {
+    source.inner.seek(SeekFrom::Start(offset))?;
+    source.offset = offset;
+    let found = source.u16("a section")?;
+    if found != id {
+        return Err(source.broken(format!("section {found} where {id} should be")));
+    }
+    let flags = source.u16("a section")?;
+    source.u32("a section")?;
+    Ok((flags, source.u64("a section")?))
+}
+
+/// The content of a section.
+fn section<R: Read + Seek>(
+    source: &mut Source<R>,
+    offset: u64,
+    id: u16,
+    algorithm: &str,
+) -> Result<Vec<u8>, Fault> {
+    let (flags, size) = section_head(source, offset, id)?;
+    if flags & COMPRESSED == 0 {
+        return source.bytes(size, "a section");
+    }
+    chunk(source, algorithm)
+}
+
+/// A compressed piece: its size, its size when unpacked, its bytes.
+fn chunk<R: Read>(source: &mut Source<R>, algorithm: &str) -> Result<Vec<u8>, Fault> {
+    let packed = source.u32("a compressed piece")?;
+    let unpacked = source.u32("a compressed piece")?;
+    let bytes = source.bytes(u64::from(packed), "a compressed piece")?;
+    let out = match algorithm {
+        "zlib" => inflate::deflate(&bytes),
+        "zstd" => inflate::zstd(&bytes),
+        other => return Err(source.broken(format!("compression {other} is not read"))),
+    };
+    match out {
+        Some(out) if out.len() == unpacked as usize => Ok(out),
+        _ => Err(source.broken(format!("a {algorithm} piece that cannot be unpacked"))),
+    }
+}
+
+/// Decodes the pages of all CPUs.
+fn events<R: Read + Seek>(
+    mut source: Source<R>,
+    description: &TracingData,
+    cmdlines: &[u8],
+    options: &Options,
+    buffer: &Buffer,
+    algorithm: Option<&str>,
+    limit: Limit,
+) -> Result<Trace, Fault> {
+    let layout = PageLayout {
+        page: buffer.page,
+        ..description.layout.unwrap_or(PageLayout::USUAL)
+    };
+    if layout.page <= layout.data {
+        return Err(source.broken(format!("pages of {} bytes", layout.page)));
+    }
+    let clock = if options.clock.is_empty() {
+        "local"
+    } else {
+        &options.clock
+    };
+    let mut pages = Pages {
+        trace: Trace::new(clock),
+        decoder: Decoder::new(&description.formats),
+        layout,
+        tsc: options.tsc.filter(|_| clock == "x86-tsc"),
+        flagged: 0,
+        limit,
+    };
+    for cpu in buffer.cpus.iter().filter(|cpu| cpu.size > 0) {
+        source.inner.seek(SeekFrom::Start(cpu.offset))?;
+        source.offset = cpu.offset;
+        match algorithm {
+            Some(algorithm) => {
+                for _ in 0..source.u32("a CPU's data")? {
+                    let bytes = chunk(&mut source, algorithm)?;
+                    pages.read(&source, cpu.cpu, &bytes)?;
+                }
+            }
+            None => {
+                for _ in 0..cpu.size / layout.page as u64 {
+                    let bytes = source.bytes(layout.page as u64, "a page of events")?;
+                    pages.read(&source, cpu.cpu, &bytes)?;
+                }
+            }
+        }
+    }
+    let Pages {
+        mut trace,
+        decoder,
+        flagged,
+        ..
+    } = pages;
+    if trace.events.is_empty() {
+        return Err(source.broken("it has no scheduler events (record with -e sched)"));
+    }
+    trace.lost_events = options.lost.max(flagged);
+    trace.kernel = options.kernel.clone();
+    trace.sort();
+    decoder.finish(&mut trace, Some(&mut &description.kallsyms[..]));
+    name_from(&mut trace, cmdlines);
+    threads::name_threads(&mut trace);
+    Ok(trace)
+}
+
+/// What is needed to decode pages.
+struct Pages {
+    trace: Trace,
+    decoder: Decoder,
+    layout: PageLayout,
+    tsc: Option<(u32, u32)>,
+    flagged: u64,
+    limit: Limit,
+}
+
+impl Pages {
+    fn read<R: Read>(&mut self, source: &Source<R>, cpu: u32, bytes: &[u8]) -> Result<(), Fault> {
+        let (trace, decoder, tsc) = (&mut self.trace, &mut self.decoder, self.tsc);
+        for page in bytes.chunks_exact(self.layout.page) {
+            let read = page::records(page, &self.layout, |time, record| {
+                decoder.record(trace, nanoseconds(time, tsc), cpu, record);
+            });
+            match read {
+                Ok(summary) => self.flagged += summary.lost,
+                Err(reason) => return Err(source.broken(format!("CPU {cpu}: {reason}"))),
+            }
+        }
+        self.limit.check(trace.events.len())
+    }
+}
+
+fn nanoseconds(time: u64, tsc: Option<(u32, u32)>) -> u64 {
+    match tsc {
+        Some((multiplier, shift)) if shift < 64 => {
+            ((u128::from(time) * u128::from(multiplier)) >> shift) as u64
+        }
+        _ => time,
+    }
+}
+
+/// Lines of `PID NAME`.
+fn name_from(trace: &mut Trace, cmdlines: &[u8]) {
+    for line in cmdlines.split(|&b| b == b'\n') {
+        let Some(space) = line.iter().position(|&b| b == b' ') else {
+            continue;
+        };
+        let (pid, comm) = line.split_at(space);
+        if let Some(pid) = std::str::from_utf8(pid)
+            .ok()
+            .and_then(|pid| pid.parse().ok())
+        {
+            trace.threads.entry(pid).or_default().comm = Comm::new(&comm[1..]);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The same buffer read twice: as binary pages by the crate, and as text by the few lines below,
+//! which share nothing with it. Counts must be equal and averages within one per cent.
+
+use super::*;
+use std::collections::HashMap;
+
+/// Waits after wake-ups by thread: count and sum in microseconds. Deliberately simple-minded: a
+/// thread is asleep, woken or running, and only `sched_waking` and `sched_switch` are looked at.
+fn opinion(text: &str) -> HashMap<i32, (u64, f64)> {
+    let (mut asleep, mut woken) = (HashMap::new(), HashMap::new());
+    let mut waits: HashMap<i32, (u64, f64)> = HashMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |key: &str| -> i32 {
+            words
+                .iter()
+                .find_map(|w| w.strip_prefix(key))
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0)
+        };
+        let Some(at) = words
+            .iter()
+            .position(|w| w.starts_with("sched_") && w.ends_with(':'))
+        else {
+            continue;
+        };
+        let time: f64 = words[at - 1].trim_end_matches(':').parse().unwrap();
+        match words[at] {
+            "sched_waking:" => {
+                let pid = number("pid=");
+                if asleep.remove(&pid).is_some() {
+                    woken.insert(pid, time);
+                }
+            }
+            "sched_switch:" => {
+                let (prev, next) = (number("prev_pid="), number("next_pid="));
+                let runnable = words.iter().any(|w| w.starts_with("prev_state=R"));
+                if !runnable {
+                    asleep.insert(prev, time);
+                }
+                if let Some(since) = woken.remove(&next) {
+                    let entry = waits.entry(next).or_default();
+                    *entry = (entry.0 + 1, entry.1 + (time - since) * 1e6);
+                }
+            }
+            _ => {}
+        }
+    }
+    waits
+}
+
+#[test]
+fn a_second_parser_of_the_same_buffer_agrees() {
+    let options = RecordOptions {
+        drain: Drain::AtStop,
+        ..RecordOptions::default()
+    };
+    let recorder = match Recorder::start(&options) {
+        Ok(recorder) => recorder,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(ping_pong)).collect();
+    let pids: Vec<i32> = threads
+        .into_iter()
+        .flat_map(|t| t.join().unwrap())
+        .collect();
+    recorder.instance.switch(false).unwrap();
+    let text = std::fs::read_to_string(recorder.instance.dir().join("trace")).unwrap();
+    let trace = recorder.stop().unwrap();
+    assert_eq!(trace.lost_events, 0);
+
+    let report = crate::latency::analyse(&trace);
+    let ours = report.group(crate::latency::GroupBy::Task, &Default::default());
+    let theirs = opinion(&text);
+    let mut compared = 0;
+    for pid in pids {
+        let summary = ours
+            .iter()
+            .find(|group| group.pid == pid)
+            .map(|g| g.wakeup)
+            .unwrap();
+        let (count, total) = theirs[&pid];
+        // The first wake-up of a new thread is a sched_wakeup_new, which the other one leaves out,
+        // and so may be one that raced with the thread's going to sleep.
+        assert!(
+            summary.count.abs_diff(count) <= 3,
+            "{pid}: {} and {count}",
+            summary.count
+        );
+        let (a, b) = (
+            summary.median_us.max(summary.average_us),
+            total / count as f64,
+        );
+        println!(
+            "thread {pid}: {} waits of {a:.3} us, {count} of {b:.3} us",
+            summary.count
+        );
+        compared += count;
+    }
+    assert!(compared > 1000, "{compared} waits");
+}
+
+/// Two threads that wake each other a few hundred times; returns their ids.
+fn ping_pong() -> Vec<i32> {
+    use std::sync::mpsc::channel;
+    let (to, from) = channel::<()>();
+    let (back, answer) = channel::<()>();
+    let me = || i32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+    let other = std::thread::spawn(move || {
+        for () in from {
+            back.send(()).unwrap();
+        }
+        me()
+    });
+    for _ in 0..300 {
+        to.send(()).unwrap();
+        answer.recv().unwrap();
+    }
+    drop(to);
+    vec![me(), other.join().unwrap()]
+}
