@@ -85,3 +85,37 @@ fn reason_of(code: zstd_safe::ErrorCode) -> Reason {
         _ => Reason::Corrupted,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_context_stays_below_what_the_crate_states() {
+        let plain: Vec<u8> = (0..3 << 20_u32)
+            .map(|i: u32| (i.wrapping_mul(i) >> 9) as u8)
+            .collect();
+        let mut encoder = zstd_safe::CCtx::create();
+        let window = zstd_safe::CParameter::WindowLog(ZSTD_WINDOW_LOG_MAX);
+        encoder.set_parameter(window).expect("a window of 1 MiB");
+        let mut frame = Vec::with_capacity(zstd_safe::compress_bound(plain.len()));
+        encoder.compress2(&mut frame, &plain).expect("encodes");
+
+        let mut zstd = Zstd::new(ZSTD_WINDOW_LOG_MAX).expect("a context");
+        let mut output = vec![0; plain.len()];
+        zstd.whole(&frame, &mut output).expect("decodes");
+        assert!(
+            zstd.0.sizeof() < 170_000,
+            "{} bytes for whole frames",
+            zstd.0.sizeof()
+        );
+        zstd.prefix(&frame, &mut output[..2 << 20])
+            .expect("decodes");
+        assert_eq!(output, plain);
+        assert!(
+            zstd.0.sizeof() < 1_600_000,
+            "{} bytes for prefixes",
+            zstd.0.sizeof()
+        );
+    }
+}
