@@ -19,8 +19,13 @@
 //! * [`Priority::High`] is SCHED_FIFO 1, where refused nice -20, where refused normal;
 //!   [`Workers::notices`] says what and why.
 //! * CPUs come and go and the cpuset changes: workers follow, and no queued job is lost.
+//! * [`Contention`] tells when real-time priority is worth having ([`Workers::set_priority`]).
 //! * A worker can watch a [`Source`] besides its queue: a request that arrives there is served
 //!   with one wake-up.
+//!
+//! The queue, the parking and the slots are modelled under loom:
+//! `RUSTFLAGS="--cfg loom" cargo test -p cpu-workers --release --lib loom_`. One test takes CPU 1
+//! of the machine offline for a moment, as root and only with `EROFAST_TEST_HOTPLUG=1`.
 #![forbid(unsafe_code)]
 
 mod contention;

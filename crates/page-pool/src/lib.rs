@@ -17,6 +17,10 @@
 //! ```
 //!
 //! One thread's request puts a [`RequestPages`] in front of it.
+//!
+//! No two buffers can share a byte: they are runs of `sys::memory`, which are split and joined but
+//! never copied. The counting is modelled under loom:
+//! `RUSTFLAGS="--cfg loom" cargo test -p page-pool --release --lib loom_`.
 #![forbid(unsafe_code)]
 
 mod buffer;

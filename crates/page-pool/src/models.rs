@@ -1,6 +1,6 @@
 //! Models of the pool under loom: every interleaving of two threads.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p page-pool --release loom_`
+//! `RUSTFLAGS="--cfg loom" cargo test -p page-pool --release --lib loom_`
 
 use loom::thread;
 
