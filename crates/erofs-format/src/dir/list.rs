@@ -38,6 +38,10 @@ pub fn read(
     each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
     let size = content.size();
+    if position >= size {
+        // The cookie of the end, which may lie in the middle of a short last block.
+        return Ok(());
+    }
     let block_size = u64::from(block_size);
     let mut buf = vec![0; size.min(block_size) as usize];
     let mut start = position / block_size * block_size;
@@ -133,6 +137,17 @@ mod tests {
             assert_eq!(listed(&content, 0, index + 1), all[..=index]);
         }
         assert!(listed(&content, 1 << 60, 99).is_empty());
+    }
+
+    #[test]
+    fn a_short_last_block_that_is_broken_is_listed_once() {
+        let mut content = two_blocks();
+        // The first name offset of the second block counts no entries.
+        content[512 + 8] = 13;
+        let all = listed(&content, 0, 99);
+        let end = content.len() as u64;
+        assert_eq!(all.last(), Some(&("!".to_owned(), end)));
+        assert!(listed(&content, end, 99).is_empty());
     }
 
     #[test]
