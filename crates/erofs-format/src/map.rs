@@ -12,6 +12,9 @@ mod zfull;
 mod zheader;
 mod zindex;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use chunk::check_format as check_chunk_format;
 pub(crate) use zheader::ZMap;
 

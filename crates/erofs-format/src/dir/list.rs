@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     /// Names (or "!" for what is broken) with their cookies, at most `limit` of them.
-    fn listed(content: &Vec<u8>, position: u64, limit: usize) -> Vec<(String, u64)> {
+    fn listed(content: &dyn ReadAt, position: u64, limit: usize) -> Vec<(String, u64)> {
         let mut found = Vec::new();
         read(content, 512, position, &mut |item| {
             found.push(match item {

@@ -169,7 +169,7 @@ mod tests {
     use super::super::block::tests::block_of;
     use super::*;
 
-    fn nid(content: &Vec<u8>, name: &str) -> Option<u64> {
+    fn nid(content: &dyn ReadAt, name: &str) -> Option<u64> {
         lookup(content, 128, name.as_bytes())
             .unwrap()
             .map(|(nid, _)| nid)

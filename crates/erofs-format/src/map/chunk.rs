@@ -89,8 +89,8 @@ pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     let last = (inode.size - 1) >> chunk_bits;
     let joined = join(&mut table, number, chunk, chunk_blocks, last);
     let logical = number << chunk_bits;
-    // 2^9 chunks of up to 2^47 bytes; the file's size is below 2^63.
-    let length = ((joined << chunk_bits) as u128).min((inode.size - logical) as u128) as u64;
+    // At most 2^8 chunks of 2^47 bytes.
+    let length = (joined << chunk_bits).min(inode.size - logical);
     match chunk {
         None => Ok(Extent {
             logical,

@@ -212,3 +212,161 @@ impl Decoder<'_> {
         Ok(blocks)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::zindex::Tail;
+    use super::*;
+
+    fn index(start: u64, advise: u16) -> Index {
+        Index {
+            full: false,
+            start,
+            lcluster_bits: 12,
+            advise,
+            algorithms: [0, 0],
+            tail: Tail::None,
+        }
+    }
+
+    /// A pack of 32 bytes with these types and values.
+    fn pack(entries: [(u32, u32); 16], block: u32) -> Vec<u8> {
+        let mut bytes = vec![0u8; 32];
+        for (slot, (kind, value)) in entries.into_iter().enumerate() {
+            let word = u64::from(kind << 12 | value) << (slot * 14 % 8);
+            for (byte, bits) in bytes[slot * 14 / 8..]
+                .iter_mut()
+                .zip(word.to_le_bytes())
+                .take(3)
+            {
+                *byte |= bits;
+            }
+        }
+        bytes[28..].copy_from_slice(&block.to_le_bytes());
+        bytes
+    }
+
+    fn decoder(bytes: &[u8], big: bool) -> Decoder<'_> {
+        Decoder {
+            bytes,
+            entries: 16,
+            value_bits: 12,
+            big,
+        }
+    }
+
+    #[test]
+    fn large_packs_are_aligned_and_small_ones_fill_up() {
+        // 8 bytes behind an alignment of 32: six small entries up to it.
+        let index = index(1000, COMPACTED_2B);
+        let at = |lcn| locate(&index, 6 + 32 + 3, lcn);
+        assert_eq!(
+            at(0),
+            Pack {
+                start: 1000,
+                entries: 2,
+                slot: 0
+            }
+        );
+        assert_eq!(
+            at(5),
+            Pack {
+                start: 1016,
+                entries: 2,
+                slot: 1
+            }
+        );
+        assert_eq!(
+            at(6),
+            Pack {
+                start: 1024,
+                entries: 16,
+                slot: 0
+            }
+        );
+        assert_eq!(
+            at(37),
+            Pack {
+                start: 1056,
+                entries: 16,
+                slot: 15
+            }
+        );
+        assert_eq!(
+            at(38),
+            Pack {
+                start: 1088,
+                entries: 2,
+                slot: 0
+            }
+        );
+        assert_eq!(
+            at(40),
+            Pack {
+                start: 1096,
+                entries: 2,
+                slot: 0
+            }
+        );
+    }
+
+    #[test]
+    fn without_large_packs_all_are_small() {
+        let index = index(1000, 0);
+        assert_eq!(
+            locate(&index, 100, 99),
+            Pack {
+                start: 1392,
+                entries: 2,
+                slot: 1
+            }
+        );
+    }
+
+    #[test]
+    fn heads_find_their_block_by_counting() {
+        let mut entries = [(1, 7); 16];
+        entries[1] = (2, 1);
+        entries[2] = (2, 2);
+        entries[15] = (2, 3);
+        let bytes = pack(entries, 100);
+        let load = |slot| decoder(&bytes, false).lcluster(slot, 0).unwrap();
+        assert_eq!(
+            [load(0).block, load(3).block, load(4).block],
+            [101, 102, 103]
+        );
+        assert_eq!((load(1).back, load(1).forward), (1, 2));
+        assert_eq!((load(2).back, load(2).forward), (2, 1));
+        // The last one leads forward; it is one behind a head.
+        assert_eq!((load(15).back, load(15).forward), (1, 3));
+    }
+
+    #[test]
+    fn counts_of_big_pclusters_move_the_heads_behind_them() {
+        let mut entries = [(1, 0); 16];
+        // A count whose head is in the pack before, then a head with 5 blocks and 4 lclusters.
+        entries[0] = (2, 0x803);
+        entries[2] = (2, 0x805);
+        entries[3] = (2, 2);
+        entries[4] = (2, 3);
+        let bytes = pack(entries, 100);
+        let load = |slot| decoder(&bytes, true).lcluster(slot, 0).unwrap();
+        assert_eq!(
+            [load(1).block, load(5).block, load(6).block],
+            [103, 108, 109]
+        );
+        assert_eq!(
+            (load(2).stored_blocks, load(2).back, load(2).forward),
+            (5, 1, 3)
+        );
+        assert!(decoder(&bytes, false).lcluster(2, 0).is_err());
+    }
+
+    #[test]
+    fn a_non_head_right_behind_a_head_needs_its_count() {
+        let mut entries = [(1, 0); 16];
+        entries[1] = (2, 1);
+        let bytes = pack(entries, 100);
+        assert!(decoder(&bytes, true).lcluster(5, 0).is_err());
+    }
+}
