@@ -1,17 +1,19 @@
 //! The `erofast` command.
 #![forbid(unsafe_code)]
 
+mod bar;
 mod cli;
 mod commands;
 mod text;
 mod tree;
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, HelperArgs, LabCommand, TraceCommand};
 
 /// How a command ended when nothing stood in its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +25,13 @@ pub enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Info(args) => commands::info::run(&args),
-        Command::Ls(args) => commands::ls::run(&args),
-        Command::Cat(args) => commands::cat::run(&args),
-        Command::Check(args) => commands::check::run(&args),
-        Command::Completions(args) => commands::generate::completions(&args),
-        Command::Man(args) => commands::generate::man(&args),
+    if let Some(status) = erofs_fuse::run_if_daemon() {
+        return status;
+    }
+    let result = if is_mount_helper() {
+        commands::mount::helper(&HelperArgs::parse())
+    } else {
+        run(Cli::parse().command)
     };
     match result {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
@@ -40,6 +42,30 @@ fn main() -> ExitCode {
             eprintln!("erofast: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Whether mount(8) calls, which knows a filesystem's helper by its name.
+fn is_mount_helper() -> bool {
+    let name = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&name).file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b"mount.")
+}
+
+fn run(command: Command) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Mount(args) => commands::mount::run(&args),
+        Command::Umount(args) => commands::mount::umount(&args),
+        Command::Stat(args) => commands::stat::run(&args),
+        Command::Info(args) => commands::info::run(&args),
+        Command::Ls(args) => commands::ls::run(&args),
+        Command::Cat(args) => commands::cat::run(&args),
+        Command::Check(args) => commands::check::run(&args),
+        Command::Trace(TraceCommand::Record(args)) => commands::trace::record(&args),
+        Command::Trace(TraceCommand::Latency(args)) => commands::trace::latency(&args),
+        Command::Lab(LabCommand::Launch(args)) => commands::lab::launch(&args),
+        Command::Completions(args) => commands::generate::completions(&args),
+        Command::Man(args) => commands::generate::man(&args),
     }
 }
 

@@ -23,13 +23,19 @@ struct Case {
 fn cases() -> Option<(PathBuf, Vec<Case>)> {
     let bad = bad_images()?;
     let text = std::fs::read_to_string(bad.join("manifest.jsonl")).expect("manifest.jsonl");
-    let cases = text.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
+    let cases = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a case"))
+        .collect();
     Some((bad, cases))
 }
 
 /// What is wrong with how the engine takes a malformed image.
 fn complaints(case: &Case, image: &Path, mini: &Path) -> Vec<String> {
-    let engine = match (Engine::open(image, &EngineOptions::default()), case.expect.as_str()) {
+    let engine = match (
+        Engine::open(image, &EngineOptions::default()),
+        case.expect.as_str(),
+    ) {
         (Err(_), "reject") => return Vec::new(),
         (Err(_), "survive") if case.paths.iter().any(String::is_empty) => return Vec::new(),
         (Ok(_), "reject") => return vec!["opens".to_owned()],
@@ -39,7 +45,10 @@ fn complaints(case: &Case, image: &Path, mini: &Path) -> Vec<String> {
     let skip: Vec<&str> = case.paths.iter().map(String::as_str).collect();
     let mut found = verify::differences(&engine, &manifest::read(mini), &skip);
     if case.expect == "error" {
-        let silent = case.paths.iter().filter(|path| read_whole(&engine, path).is_ok());
+        let silent = case
+            .paths
+            .iter()
+            .filter(|path| read_whole(&engine, path).is_ok());
         found.extend(silent.map(|path| format!("{path}: no error")));
     }
     found
@@ -51,9 +60,9 @@ fn read_whole(engine: &Arc<Engine>, path: &str) -> Result<(), Error> {
     engine.xattrs(&inode)?;
     match inode.file_type() {
         FileType::Symlink => engine.read_link(&inode).map(drop),
-        FileType::Directory => {
-            engine.read_dir(&inode, 0, &mut |_, _, _, _| std::ops::ControlFlow::Continue(()))
-        }
+        FileType::Directory => engine.read_dir(&inode, 0, &mut |_, _, _, _| {
+            std::ops::ControlFlow::Continue(())
+        }),
         _ => {
             let mut buffer = vec![0; 1 << 20];
             let mut offset = 0;
@@ -76,7 +85,12 @@ fn malformed_images_give_their_outcome() {
     let mut report = Vec::new();
     for case in &cases {
         let found = complaints(case, &bad.join(&case.image), &mini);
-        report.extend(found.iter().take(5).map(|c| format!("{} ({}): {c}", case.image, case.expect)));
+        report.extend(
+            found
+                .iter()
+                .take(5)
+                .map(|c| format!("{} ({}): {c}", case.image, case.expect)),
+        );
     }
     println!("{} malformed images", cases.len());
     assert!(report.is_empty(), "{}", report.join("\n"));

@@ -4,7 +4,11 @@ pub mod cat;
 pub mod check;
 pub mod generate;
 pub mod info;
+pub mod lab;
 pub mod ls;
+pub mod mount;
+pub mod stat;
+pub mod trace;
 
 use std::io::{self, BufWriter, Write};
 

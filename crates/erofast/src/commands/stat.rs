@@ -1,0 +1,40 @@
+//! `erofast stat`: the live counters of a mount.
+
+use serde_json::Value;
+
+use super::print_json;
+use crate::Outcome;
+use crate::cli::StatArgs;
+
+/// Runs the subcommand.
+pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
+    let counters = erofs_fuse::stat(&args.mountpoint)?;
+    if args.json {
+        print_json(&counters)?;
+    } else {
+        print(&counters, 0);
+    }
+    Ok(Outcome::Fine)
+}
+
+/// Objects as indented names; what stands in a list, one entry after another.
+fn print(value: &Value, depth: usize) {
+    let indent = "  ".repeat(depth);
+    let Value::Object(fields) = value else { return };
+    for (name, field) in fields {
+        match field {
+            Value::Object(_) => {
+                println!("{indent}{name}:");
+                print(field, depth + 1);
+            }
+            Value::Array(entries) if entries.iter().any(Value::is_object) => {
+                for (index, entry) in entries.iter().enumerate() {
+                    println!("{indent}{name} {index}:");
+                    print(entry, depth + 1);
+                }
+            }
+            Value::String(text) => println!("{indent}{name}: {text}"),
+            other => println!("{indent}{name}: {other}"),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `erofast trace record` and `erofast trace latency`.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use latency_lab::Interrupt;
+use regex::Regex;
+use sched_trace::latency::{self, Filter, Group, GroupBy, Report, WaitKind};
+use sched_trace::record::{self, RecordOptions, Recorder};
+use sched_trace::stats::Summary;
+use sched_trace::{ReadOptions, Trace, perfetto};
+
+use super::print_json;
+use crate::Outcome;
+use crate::cli::{By, TraceLatencyArgs, TraceRecordArgs};
+
+/// How often a recording without a command looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// `erofast trace record`
+pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
+    let options = RecordOptions {
+        buffer_kib_per_cpu: args.buffer,
+        ..RecordOptions::default()
+    };
+    // From here on Ctrl-C ends the recording, not this program: what was recorded is written.
+    let interrupt = Interrupt::watch()?;
+    let (trace, outcome) = match args.command.split_first() {
+        Some((program, arguments)) => {
+            let (status, trace) = record::command(Command::new(program).args(arguments), &options)?;
+            if !status.success() {
+                eprintln!("erofast: {} ended with {status}", program.to_string_lossy());
+            }
+            (
+                trace,
+                if status.success() {
+                    Outcome::Fine
+                } else {
+                    Outcome::Faulty
+                },
+            )
+        }
+        None => {
+            let recorder = Recorder::start(&options)?;
+            eprintln!("erofast: recording; Ctrl-C ends it");
+            while !interrupt.asked() {
+                std::thread::sleep(LOOK);
+            }
+            (recorder.stop()?, Outcome::Fine)
+        }
+    };
+    perfetto::save(&trace, &args.output)?;
+    summarize(&trace, args);
+    Ok(outcome)
+}
+
+fn summarize(trace: &Trace, args: &TraceRecordArgs) {
+    let lost = match trace.lost_events {
+        0 => String::new(),
+        lost => format!("; {lost} events were lost: a larger --buffer may keep them"),
+    };
+    eprintln!(
+        "erofast: {} events in {}{lost}",
+        trace.events.len(),
+        args.output.display()
+    );
+}
+
+/// `erofast trace latency`
+pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
+    let trace = sched_trace::open(&args.file, &ReadOptions::default())?;
+    let report = latency::analyse(&trace);
+    let pattern = args.matching.as_deref().map(Regex::new).transpose();
+    let pattern = pattern.with_context(|| "--match: not a regular expression")?;
+    let matches = |name: &str| {
+        pattern
+            .as_ref()
+            .is_none_or(|pattern| pattern.is_match(name))
+    };
+    let filter = Filter {
+        name: pattern.is_some().then_some(&matches),
+        ..Filter::default()
+    };
+    if args.json {
+        print_json(&report.to_json_filtered(&filter))?;
+    } else {
+        print(&report, &filter, args);
+    }
+    if !report.is_valid() {
+        bail!(
+            "{}: {} events were lost while recording: the figures are not valid",
+            args.file.display(),
+            report.lost_events
+        );
+    }
+    Ok(Outcome::Fine)
+}
+
+fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) {
+    println!("Scheduling latency: from when a thread could run to when it ran, in microseconds.");
+    println!("After a wake-up and after a preemption are counted apart.\n");
+    header();
+    let by = match args.by {
+        By::Task => GroupBy::Task,
+        By::Comm => GroupBy::Comm,
+        By::Workqueue => GroupBy::Workqueue,
+    };
+    for group in report.group(by, filter) {
+        row(
+            &name(report, &group, args.by),
+            &group.wakeup,
+            &group.preempted,
+        );
+    }
+    let works = report.workqueues(filter);
+    if args.by == By::Workqueue && !works.is_empty() {
+        println!("\nQueue delay (from queueing a work item to its start), apart from the above:\n");
+        header();
+        for work in works {
+            let queue = work.workqueue.map_or("?", |name| report.names.get(name));
+            let name = format!("{queue} {}", report.names.get(work.function));
+            row(&name, &work.queue_delay, &Summary::default());
+        }
+    }
+    worst(report, filter, args.worst);
+    println!(
+        "\n{} events; {} waits at the edges of the trace left out; {} events lost",
+        report.events, report.dropped_at_edges, report.lost_events
+    );
+}
+
+fn name(report: &Report, group: &Group, by: By) -> String {
+    let text = |name: Option<_>| name.map_or("?", |name| report.names.get(name));
+    match by {
+        By::Task => format!("{}:{}", group.comm, group.pid),
+        By::Comm if group.threads > 1 => format!("{} ({} threads)", group.comm, group.threads),
+        By::Comm => group.comm.to_string(),
+        By::Workqueue => format!("{} {}", text(group.workqueue), text(group.function)),
+    }
+}
+
+fn header() {
+    println!(
+        "{:<44} {:>8} {:>11} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>11}",
+        "",
+        "count",
+        "total",
+        "average",
+        "median",
+        "minimum",
+        "maximum",
+        "stddev",
+        "p99",
+        "preempt",
+        "total"
+    );
+}
+
+fn row(name: &str, wakeup: &Summary, preempted: &Summary) {
+    println!(
+        "{:<44} {:>8} {:>11.1} {:>9.1} {:>9.1} {:>8.1} {:>9.1} {:>9.1} {:>9.1} {:>8} {:>11.1}",
+        name,
+        wakeup.count,
+        wakeup.total_us,
+        wakeup.average_us,
+        wakeup.median_us,
+        wakeup.minimum_us,
+        wakeup.maximum_us,
+        wakeup.stddev_us,
+        wakeup.p99_us,
+        preempted.count,
+        preempted.total_us
+    );
+}
+
+fn worst(report: &Report, filter: &Filter<'_>, count: usize) {
+    let waits = report.worst(count, filter);
+    if waits.is_empty() {
+        return;
+    }
+    println!("\nWorst waits:");
+    for wait in waits {
+        let kind = match wait.kind {
+            WaitKind::Wakeup => "wake-up",
+            WaitKind::Preempted => "preemption",
+        };
+        let (seconds, length) = (wait.start_ns as f64 / 1e9, wait.length_ns() as f64 / 1e3);
+        let who = format!("{}:{}", wait.comm, wait.pid);
+        println!(
+            "  {length:>10.1} us after a {kind}, from {seconds:.6} s on CPU {}: {who}",
+            wait.cpu
+        );
+    }
+}
