@@ -84,11 +84,13 @@ impl<T> JobQueue<T> {
         Taken::Idle
     }
 
-    /// After a sleep, whatever ended it.
-    pub(crate) fn leave_idle(&self, me: &Arc<Parker>) {
+    /// After a sleep, whatever ended it. True where it was a push or the close.
+    pub(crate) fn leave_idle(&self, me: &Arc<Parker>) -> bool {
         let mut state = lock(&self.state);
         me.set_idle(false);
+        let registered = state.idle.len();
         state.idle.retain(|other| !Arc::ptr_eq(other, me));
+        state.idle.len() == registered
     }
 
     /// Accepts nothing more. What is queued will still be taken; who sleeps learns of it.
@@ -130,8 +132,17 @@ mod tests {
         assert!(!me.is_idle(), "it has work now");
         assert_eq!(queue.push(3), Ok(false), "it knows already");
         me.park();
-        queue.leave_idle(&me);
+        assert!(queue.leave_idle(&me));
         assert_eq!(queue.take(&me), Taken::Item(2));
+    }
+
+    #[test]
+    fn a_sleep_that_ends_by_itself_is_no_wake_up() {
+        let (queue, me) = (JobQueue::<u8>::new(), Parker::new());
+        assert_eq!(queue.take(&me), Taken::Idle);
+        assert!(!queue.leave_idle(&me));
+        assert!(!me.is_idle());
+        assert_eq!(queue.push(1), Ok(false), "it is awake");
     }
 
     #[test]

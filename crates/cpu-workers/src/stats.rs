@@ -71,7 +71,7 @@ pub struct WorkerStats {
     pub served: u64,
     /// Jobs and sources that panicked.
     pub panics: u64,
-    /// Times it was woken by a queued job.
+    /// Times a queued job found it asleep and woke it.
     pub wakeups: u64,
     /// From queueing to start, per job.
     pub queue_delay: Summary,

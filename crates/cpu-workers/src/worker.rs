@@ -108,10 +108,7 @@ impl Worker {
 
     /// Queues for this worker alone; a closed queue hands the work back.
     pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
-        if self.queue.push(queued)? {
-            count(&self.counters.wakeups);
-        }
-        Ok(())
+        self.queue.push(queued).map(drop)
     }
 
     /// Asks the worker to open a source; false where it has ended.
@@ -148,7 +145,9 @@ impl Worker {
                         Some(_) => self.pass(&mut door, Door::wait),
                         None => self.parker.park(),
                     }
-                    self.queue.leave_idle(&self.parker);
+                    if self.queue.leave_idle(&self.parker) {
+                        count(&self.counters.wakeups);
+                    }
                 }
                 Taken::Closed => break,
             }
