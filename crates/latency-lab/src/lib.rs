@@ -4,6 +4,7 @@
 //! measured and ended in the same way, in an order that favours none of them.
 //!
 //! * [`launch`]: cold launches of a real program out of each engine's mount
+//! * [`read`]: throughput and latency of reading
 //! * [`engine`]: what can be mounted, and how
 //! * [`load`]: what keeps the machine busy meanwhile
 //! * [`schedule`]: who is measured when; knows no time and no processes, so it is tested with a mock
@@ -22,6 +23,7 @@ pub mod environment;
 pub mod html;
 pub mod launch;
 pub mod load;
+pub mod read;
 pub mod schedule;
 pub mod statistics;
 

@@ -1,13 +1,17 @@
 //! What can be mounted: the kernel's EROFS in two ways, erofsfuse, and erofast with any options.
 
 mod daemon;
+mod image;
 mod kernel;
 mod mounted;
 mod name;
+mod present;
 mod probe;
 
+pub(crate) use image::{chill, warm};
 pub use mounted::Mounted;
 pub use name::Engine;
+pub(crate) use present::present;
 pub use probe::missing;
 
 use std::path::{Path, PathBuf};

@@ -4,12 +4,12 @@
 use std::fmt::Write;
 
 use super::axis::Axis;
-use super::{escape, time};
+use super::{escape, tick, time};
 
 /// Drawing units; the page scales them. Narrow enough that text stays readable on a telephone.
 const WIDTH: f64 = 480.0;
-const LEFT: f64 = 40.0;
-const RIGHT: f64 = 14.0;
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = 24.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
 
@@ -45,14 +45,20 @@ impl Canvas {
     /// Vertical lines with their values below.
     fn time_ticks(&mut self, title: &str) {
         let floor = self.floor();
-        for tick in self.x.ticks() {
-            let x = along(self.x.place(tick));
+        for (number, value) in self.x.ticks().into_iter().enumerate() {
+            let x = along(self.x.place(value));
+            // Zeros sit at the low end of a logarithmic axis.
+            let least = if number == 0 && self.x.is_logarithmic() {
+                "≤ "
+            } else {
+                ""
+            };
             let _ = writeln!(
                 self.svg,
                 "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor}\"/>\
-                 <text class=\"tick\" x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+                 <text class=\"tick\" x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{least}{}</text>",
                 floor + 16.0,
-                time(tick)
+                tick(value)
             );
         }
         let scale = if self.x.is_logarithmic() {
@@ -187,8 +193,8 @@ pub(super) fn over_the_run(series: &[Series<'_>], title: &str) -> String {
     let mut canvas = Canvas::new(230.0, &format!("{title} in the order of the run"), values);
     let floor = canvas.floor();
     let up = |place: f64| floor - place * (floor - TOP);
-    for tick in values.ticks() {
-        canvas.side_tick(up(values.place(tick)), &time(tick).replace(' ', "\u{a0}"));
+    for value in values.ticks() {
+        canvas.side_tick(up(values.place(value)), &tick(value));
     }
     canvas.axis_title("launch number");
     for (number, one) in series.iter().enumerate() {

@@ -34,6 +34,16 @@ pub(crate) fn time(us: f64) -> String {
     }
 }
 
+/// The same on an axis, where values are round: no digits that say nothing.
+pub(crate) fn tick(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us >= 1e6 => (us / 1e6, "s"),
+        us if us >= 1e3 => (us / 1e3, "ms"),
+        us => (us, "µs"),
+    };
+    format!("{} {unit}", (value * 1e6).round() / 1e6)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

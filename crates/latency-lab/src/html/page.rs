@@ -17,7 +17,7 @@ body { margin: 0 auto; max-width: 66rem; padding: 1.2rem 1rem 3rem; background: 
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; }
 h3 { font-size: 1rem; margin: 0 0 .4rem; } p { margin: .4rem 0; } .soft { color: var(--soft); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
-th, td { padding: .28rem .7rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
+th, td { padding: .28rem .55rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; } thead th { font-weight: 600; vertical-align: bottom; }
 .words th, .words td { text-align: left; white-space: normal; vertical-align: top; }
 .words th { white-space: nowrap; font-weight: 600; color: var(--soft); }
@@ -30,7 +30,7 @@ svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .tick { fil
 .line { fill: none; stroke-width: 2; } .dot { fill-opacity: .75; stroke: none; }
 .s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); } .s5 { --c: var(--s5); }
 .line { stroke: var(--c); } .dot { fill: var(--c); } .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: var(--c); margin-right: .4em; }
-.legend span { margin-right: 1.2rem; white-space: nowrap; } pre { background: var(--panel); padding: .7rem .9rem; overflow-x: auto; font-size: .88rem; }
+.legend > span { display: inline-block; margin-right: 1.2rem; white-space: nowrap; } pre { background: var(--panel); padding: .7rem .9rem; overflow-x: auto; font-size: .88rem; }
 details { margin: .5rem 0; } summary { cursor: pointer; }
 @media (max-width: 32rem) { body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
 ";

@@ -1,8 +1,7 @@
 //! One cold launch: fresh mount, recorder on, the program from start to end, recorder off, unmount.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,15 +12,12 @@ use sched_trace::record::{Drain, RecordOptions, Recorder, now_ns};
 use super::attribute::{Foreign, Launch, Threads};
 use super::options::LaunchOptions;
 use super::report::Sample;
-use crate::engine::{Engine, Mounted, Site};
+use crate::engine::{Engine, Mounted, Site, warm};
 use crate::load::{Fio, LoadReport};
 use crate::process::{Child, End, in_path, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome};
 use crate::{Interrupt, LabError, Result};
 
-/// Images up to this size are read whole before each mount; of bigger ones the kernel is told that
-/// they will be needed.
-const READ_WHOLE: u64 = 256 << 20;
 /// Less foreign CPU time than this spoils no launch, however short it is.
 const FOREIGN_FLOOR_US: f64 = 20_000.0;
 
@@ -261,19 +257,6 @@ impl Drop for Hurry {
     }
 }
 
-/// The image into the page cache.
-fn warm(image: &Path) -> Result<()> {
-    let fault = |source| LabError::io("reading", image, source);
-    let mut file = File::open(image).map_err(fault)?;
-    if file.metadata().map_err(fault)?.len() > READ_WHOLE {
-        let advice = rustix::fs::Advice::WillNeed;
-        return rustix::fs::fadvise(&file, 0, None, advice).map_err(|reason| fault(reason.into()));
-    }
-    let mut piece = vec![0; 1 << 20];
-    while file.read(&mut piece).map_err(fault)? > 0 {}
-    Ok(())
-}
-
 /// `erofast stat` of the mount: total queue delay in microseconds, however the workers share it.
 fn queue_total(erofast: &Path, point: &Path) -> Option<f64> {
     let erofast = in_path(erofast.to_str()?).unwrap_or_else(|| erofast.to_owned());
@@ -286,16 +269,15 @@ fn queue_total(erofast: &Path, point: &Path) -> Option<f64> {
     queue_delay(&serde_json::from_slice(&output.stdout).ok()?)
 }
 
+/// The sum over its workers; requests that a worker takes itself never stand in a queue.
 fn queue_delay(stat: &serde_json::Value) -> Option<f64> {
-    let total = |value: &serde_json::Value| {
-        value
-            .get("queue_delay_total_us")
-            .and_then(serde_json::Value::as_f64)
-    };
-    total(stat).or_else(|| {
-        let workers = stat.get("workers")?.as_array()?;
-        workers.iter().map(total).sum::<Option<f64>>()
-    })
+    let workers = stat.get("workers")?.as_array()?;
+    let total = |worker: &serde_json::Value| worker.pointer("/queue_delay/total_ns")?.as_f64();
+    workers
+        .iter()
+        .map(total)
+        .sum::<Option<f64>>()
+        .map(|total| total / 1000.0)
 }
 
 fn recorder_fault(error: sched_trace::Error) -> LabError {
@@ -307,13 +289,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queue_delay_of_a_mount_is_its_total_or_that_of_its_workers() {
-        let stat = serde_json::json!({"workers": [{"queue_delay_total_us": 3.5}, {"queue_delay_total_us": 1.0}]});
+    fn the_queue_delay_of_a_mount_is_that_of_its_workers() {
+        let worker = |ns: u64| serde_json::json!({"queue_delay": {"total_ns": ns}});
+        let stat = serde_json::json!({"workers": [worker(3500), worker(1000)]});
         assert_eq!(queue_delay(&stat), Some(4.5));
-        assert_eq!(
-            queue_delay(&serde_json::json!({"queue_delay_total_us": 2.0, "workers": []})),
-            Some(2.0)
-        );
+        assert_eq!(queue_delay(&serde_json::json!({"workers": []})), Some(0.0));
         assert_eq!(
             queue_delay(&serde_json::json!({"workers": [{"cpu": 0}]})),
             None

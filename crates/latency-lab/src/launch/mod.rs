@@ -21,14 +21,12 @@ pub use options::LaunchOptions;
 pub use report::{Against, EngineReport, LaunchReport, Outliers, Sample};
 pub(crate) use table::{ROWS, verdict};
 
-use std::path::Path;
-
-use crate::engine::{Engine, Site, missing};
+use crate::engine::present;
 use crate::environment::Environment;
 use crate::load::{Fio, LoadChoice};
 use crate::schedule::{Plan, gather};
 use crate::scratch::Scratch;
-use crate::{Interrupt, LabError, Progress, Result};
+use crate::{Interrupt, Progress, Result};
 use executor::Launcher;
 
 /// Runs the experiment.
@@ -37,7 +35,8 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     let interrupt = Interrupt::watch()?;
     let site = options.site()?;
     let points = Scratch::new(&std::env::temp_dir())?;
-    let (engines, left_out) = present(options, &site, points.path(), &interrupt, progress)?;
+    let asked = (&options.engines[..], options.engines_by_default);
+    let (engines, left_out) = present(asked, &site, points.path(), &interrupt, progress)?;
     let environment = Environment::capture(&site.image, &site.erofast)?;
     let load = match options.load {
         LoadChoice::None => None,
@@ -65,43 +64,4 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
         gathered,
         left_out,
     ))
-}
-
-/// The engines that can mount the image. One that was asked for by name must; of the default list,
-/// one that cannot is left out, and said.
-fn present(
-    options: &LaunchOptions,
-    site: &Site,
-    points: &Path,
-    interrupt: &Interrupt,
-    progress: &mut dyn Progress,
-) -> Result<(Vec<Engine>, Vec<String>)> {
-    let (mut engines, mut left_out) = (Vec::new(), Vec::new());
-    for engine in &options.engines {
-        match try_out(engine, site, points, interrupt) {
-            Ok(()) => engines.push(engine.clone()),
-            Err(error) if options.engines_by_default && !interrupt.asked() => {
-                progress.line(&format!("left out: {error}"));
-                left_out.push(error.to_string());
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    match engines.is_empty() {
-        true => Err(LabError::Usage(format!(
-            "no engine is left to measure: {}",
-            left_out.join("; ")
-        ))),
-        false => Ok((engines, left_out)),
-    }
-}
-
-fn try_out(engine: &Engine, site: &Site, points: &Path, interrupt: &Interrupt) -> Result<()> {
-    if let Some(missing) = missing(engine, site) {
-        return Err(missing);
-    }
-    let point = points.join("trial");
-    std::fs::create_dir_all(&point)
-        .map_err(|source| LabError::io("making the directory", &point, source))?;
-    engine.mount(site, &point, interrupt)?.unmount()
 }

@@ -75,6 +75,24 @@ pub(crate) fn kernel_threads() -> Vec<u32> {
     numbers("/proc").into_iter().filter(is_kernel).collect()
 }
 
+/// Clock ticks of every program, with those of its children that it waited for; without kernel
+/// threads and without the ones `but`. A program that ends moves its ticks to its parent: none is lost.
+pub(crate) fn all_ticks(but: &[u32]) -> u64 {
+    let ticks = |pid: u32| {
+        let fields = fields(&format!("/proc/{pid}/stat"))?;
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        if number(9)? & PF_KTHREAD != 0 {
+            return None;
+        }
+        Some(number(14)? + number(15)? + number(16)? + number(17)?)
+    };
+    numbers("/proc")
+        .into_iter()
+        .filter(|pid| !but.contains(pid))
+        .filter_map(ticks)
+        .sum()
+}
+
 /// Time of all CPUs since boot, in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Machine {

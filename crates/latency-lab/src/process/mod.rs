@@ -2,9 +2,11 @@
 
 mod child;
 mod facts;
+mod others;
 
 pub(crate) use child::{Child, End, in_path};
 pub(crate) use facts::{
     Machine, cpu_ticks, descendants, kernel_threads, machine_ticks, process_threads,
     ticks_per_second,
 };
+pub(crate) use others::Others;

@@ -1,0 +1,111 @@
+//! What is measured: a test, of an engine, with the image in one state.
+
+use serde::Serialize;
+
+use crate::engine::Engine;
+
+/// One way of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Test {
+    /// Readers go through neighbouring parts of the biggest files.
+    Sequential {
+        /// Threads.
+        readers: usize,
+    },
+    /// Jobs read blocks at places drawn anew, each place once.
+    Random {
+        /// Bytes of a read.
+        block: usize,
+        /// Threads.
+        jobs: usize,
+    },
+    /// All files of the tree, one after another.
+    Tree,
+    /// All entries of the tree with their attributes, no contents.
+    Metadata,
+}
+
+impl Test {
+    /// Bytes asked for in one read of the sequential tests and the tree.
+    pub const SEQUENTIAL_BLOCK: usize = 128 << 10;
+
+    /// The tests of the design.
+    pub fn all() -> Vec<Test> {
+        let mut tests: Vec<Test> = [1, 2, 4].map(|readers| Test::Sequential { readers }).into();
+        for block in [4 << 10, 64 << 10] {
+            tests.extend([1, 4].map(|jobs| Test::Random { block, jobs }));
+        }
+        tests.extend([Test::Tree, Test::Metadata]);
+        tests
+    }
+
+    /// The contract's word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Test::Sequential { .. } => "seq",
+            Test::Random { .. } => "rand",
+            Test::Tree => "tree",
+            Test::Metadata => "meta",
+        }
+    }
+
+    /// Threads that read.
+    pub fn readers(&self) -> usize {
+        match *self {
+            Test::Sequential { readers } => readers,
+            Test::Random { jobs, .. } => jobs,
+            Test::Tree | Test::Metadata => 1,
+        }
+    }
+
+    /// Bytes of one read; 0 where nothing is read.
+    pub fn block(&self) -> usize {
+        match *self {
+            Test::Random { block, .. } => block,
+            Test::Metadata => 0,
+            Test::Sequential { .. } | Test::Tree => Test::SEQUENTIAL_BLOCK,
+        }
+    }
+
+    /// Of the samples.
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Test::Sequential { .. } => "MB/s",
+            Test::Random { .. } => "ops/s",
+            Test::Tree | Test::Metadata => "s",
+        }
+    }
+
+    /// For a person.
+    pub fn title(&self) -> String {
+        match *self {
+            Test::Sequential { readers: 1 } => "sequential, 1 reader".into(),
+            Test::Sequential { readers } => format!("sequential, {readers} readers"),
+            Test::Random { block, jobs: 1 } => format!("random {} KiB, 1 job", block >> 10),
+            Test::Random { block, jobs } => format!("random {} KiB, {jobs} jobs", block >> 10),
+            Test::Tree => "whole tree".into(),
+            Test::Metadata => "metadata walk".into(),
+        }
+    }
+}
+
+/// Where the image's bytes are when the test begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageState {
+    /// In the page cache.
+    Warm,
+    /// On the disk.
+    Cold,
+}
+
+/// One thing to measure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// Who.
+    pub engine: Engine,
+    /// What.
+    pub test: Test,
+    /// With the image where.
+    pub image: ImageState,
+}

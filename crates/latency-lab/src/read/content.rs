@@ -1,0 +1,186 @@
+//! What there is to read: the biggest files for throughput, the tree for everything.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::cell::Test;
+
+/// Reads that are compared between engines before measuring, at most.
+const COMPARED: u64 = 64 << 20;
+
+/// A part of a file, by its path below the mount point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) path: PathBuf,
+    pub(super) start: u64,
+    pub(super) length: u64,
+}
+
+/// The biggest files, as far as `limit` bytes go.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Content {
+    pub(super) parts: Vec<Part>,
+}
+
+impl Content {
+    pub(super) fn find(point: &Path, limit: u64) -> io::Result<Content> {
+        let mut files = Vec::new();
+        walk(point, &mut |path, metadata| {
+            if metadata.is_file() && metadata.len() > 0 {
+                files.push((
+                    metadata.len(),
+                    path.strip_prefix(point).unwrap_or(path).to_owned(),
+                ));
+            }
+            Ok(())
+        })?;
+        files.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        let mut left = limit;
+        let mut parts = Vec::new();
+        for (size, path) in files {
+            let length = size.min(left);
+            if length > 0 {
+                parts.push(Part {
+                    path,
+                    start: 0,
+                    length,
+                });
+            }
+            left -= length;
+        }
+        Ok(Content { parts })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.length).sum()
+    }
+
+    /// Neighbouring shares of about equal size, cut at blocks so that no reader reads another's block.
+    pub(super) fn shares(&self, readers: usize) -> Vec<Vec<Part>> {
+        let block = Test::SEQUENTIAL_BLOCK as u64;
+        let share = self
+            .bytes()
+            .div_ceil(readers as u64)
+            .next_multiple_of(block);
+        let mut shares = vec![Vec::new(); readers];
+        let (mut reader, mut room) = (0, share);
+        for part in &self.parts {
+            let mut rest = part.clone();
+            while rest.length > 0 {
+                if room == 0 && reader + 1 < readers {
+                    (reader, room) = (reader + 1, share);
+                }
+                let last = reader + 1 == readers;
+                let length = if last {
+                    rest.length
+                } else {
+                    rest.length.min(room)
+                };
+                shares[reader].push(Part {
+                    length,
+                    ..rest.clone()
+                });
+                room = room.saturating_sub(length);
+                rest.start += length;
+                rest.length -= length;
+            }
+        }
+        shares
+    }
+
+    /// Hash of the first bytes, for comparing engines.
+    pub(super) fn hash(&self, point: &Path) -> io::Result<Vec<u8>> {
+        let mut hash = Sha256::new();
+        let mut left = COMPARED;
+        for part in &self.parts {
+            let mut file =
+                io::Read::take(File::open(point.join(&part.path))?, left.min(part.length));
+            left -= io::copy(&mut file, &mut hash)?;
+        }
+        Ok(hash.finalize().to_vec())
+    }
+}
+
+/// Every entry below `directory` with its own attributes; links are not followed.
+pub(super) fn walk(
+    directory: &Path,
+    each: &mut dyn FnMut(&Path, &fs::Metadata) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory)? {
+            let path = entry?.path();
+            let metadata = fs::symlink_metadata(&path)?;
+            each(&path, &metadata)?;
+            if metadata.is_dir() {
+                waiting.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(sizes: &[u64]) -> Content {
+        let part = |(number, &length): (usize, &u64)| Part {
+            path: format!("f{number}").into(),
+            start: 0,
+            length,
+        };
+        Content {
+            parts: sizes.iter().enumerate().map(part).collect(),
+        }
+    }
+
+    #[test]
+    fn shares_hold_every_byte_once() {
+        let content = content(&[1_000_000, 300_001, 7]);
+        for readers in [1, 2, 4, 16] {
+            let shares = content.shares(readers);
+            assert_eq!(shares.len(), readers);
+            let mut parts: Vec<Part> = shares.concat();
+            parts.sort_by(|a, b| a.path.cmp(&b.path).then(a.start.cmp(&b.start)));
+            let mut end = (PathBuf::new(), 0);
+            for part in parts {
+                let begin = if part.path == end.0 { end.1 } else { 0 };
+                assert_eq!(part.start, begin);
+                end = (part.path, part.start + part.length);
+            }
+            assert_eq!(
+                shares.concat().iter().map(|part| part.length).sum::<u64>(),
+                1_300_008
+            );
+        }
+    }
+
+    #[test]
+    fn shares_of_one_file_are_neighbours_and_even() {
+        let shares = content(&[1 << 20]).shares(4);
+        let starts: Vec<u64> = shares.iter().map(|share| share[0].start).collect();
+        assert_eq!(starts, [0, 256 << 10, 512 << 10, 768 << 10]);
+    }
+
+    #[test]
+    fn the_biggest_files_come_first_up_to_the_limit() {
+        let directory =
+            std::env::temp_dir().join(format!("erofast-lab-content-{}", std::process::id()));
+        fs::create_dir_all(directory.join("sub")).unwrap();
+        fs::write(directory.join("small"), [1; 10]).unwrap();
+        fs::write(directory.join("sub/big"), [2; 100]).unwrap();
+        let content = Content::find(&directory, 105).unwrap();
+        let hash = content.hash(&directory).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(content.parts.len(), 2);
+        assert_eq!(
+            (content.parts[0].path.as_path(), content.parts[0].length),
+            (Path::new("sub/big"), 100)
+        );
+        assert_eq!((content.bytes(), hash.len()), (105, 32));
+    }
+}

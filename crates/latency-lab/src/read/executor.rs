@@ -1,0 +1,158 @@
+//! One sample: the image warmed or chilled, a fresh mount, the readers, unmount.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::ReadOptions;
+use super::cell::{Cell, ImageState};
+use super::content::Content;
+use super::job::{Measured, measure};
+use crate::engine::{Engine, Mounted, Site, chill, warm};
+use crate::process::{Others, ticks_per_second};
+use crate::schedule::{Executor, Outcome};
+use crate::{Interrupt, LabError, Progress, Result};
+
+/// Shorter foreign activity than this cannot be told from the grain of the clock.
+const GRAIN_SECONDS: f64 = 0.05;
+
+pub(super) struct Bench<'a> {
+    options: &'a ReadOptions,
+    site: &'a Site,
+    engines: Vec<Engine>,
+    cells: Vec<Cell>,
+    point: PathBuf,
+    content: Content,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(
+        options: &'a ReadOptions,
+        site: &'a Site,
+        engines: Vec<Engine>,
+        points: &Path,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self> {
+        let point = points.join("mount");
+        fs::create_dir_all(&point)
+            .map_err(|source| LabError::io("making the directory", &point, source))?;
+        let mut cells = Vec::new();
+        for &image in &options.states {
+            for &test in &options.tests {
+                cells.extend(engines.iter().map(|engine| Cell {
+                    engine: engine.clone(),
+                    test,
+                    image,
+                }));
+            }
+        }
+        let content = Content::default();
+        Ok(Bench {
+            options,
+            site,
+            engines,
+            cells,
+            point,
+            content,
+            interrupt,
+        })
+    }
+
+    pub(super) fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// Finds what there is to read, and holds every engine to the bytes of the first.
+    pub(super) fn compare_bytes(&mut self, progress: &mut dyn Progress) -> Result<()> {
+        progress.begin("comparing what the engines read", self.engines.len() as u64);
+        let mut first: Option<Vec<u8>> = None;
+        for (number, engine) in self.engines.iter().enumerate() {
+            let mut mounted = engine.mount(self.site, &self.point, self.interrupt)?;
+            if first.is_none() {
+                self.content = read(
+                    engine,
+                    Content::find(&self.point, self.options.sequential_bytes),
+                    &mut mounted,
+                )?;
+            }
+            let hash = read(engine, self.content.hash(&self.point), &mut mounted)?;
+            mounted.unmount()?;
+            if first.get_or_insert_with(|| hash.clone()) != &hash {
+                let text = format!(
+                    "engine {engine}: reads other bytes than {} from this image",
+                    self.engines[0]
+                );
+                return Err(LabError::Usage(text));
+            }
+            progress.step(number as u64 + 1, &engine.to_string());
+        }
+        match self.content.parts.is_empty() {
+            true => Err(LabError::Usage(
+                "lab read: the image has no file with content".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn sample(&self, cell: &Cell) -> Result<Outcome<Measured>> {
+        match cell.image {
+            ImageState::Warm => warm(&self.site.image)?,
+            ImageState::Cold => chill(&self.site.image)?,
+        }
+        let mut mounted = cell.engine.mount(self.site, &self.point, self.interrupt)?;
+        if cell.image == ImageState::Cold {
+            // Mounting read the superblock and its neighbours.
+            chill(&self.site.image)?;
+        }
+        let others = Others::now(mounted.daemon());
+        let reads = self.options.random_reads;
+        let measured = measure(
+            cell.test,
+            &self.content,
+            &self.point,
+            reads,
+            self.options.seed,
+        );
+        let measured = read(&cell.engine, measured, &mut mounted)?;
+        let foreign = others.spent() as f64 / ticks_per_second();
+        mounted.unmount()?;
+        Ok(self.judge(measured, foreign))
+    }
+
+    fn judge(&self, measured: Measured, foreign: f64) -> Outcome<Measured> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        let share = foreign / (measured.seconds * cpus).max(1e-9);
+        if foreign > GRAIN_SECONDS && share > self.options.foreign_limit {
+            let reason = format!("other programs took {:.0} % of the CPU time", share * 100.0);
+            return Outcome::Spoilt(reason, Some(measured));
+        }
+        Outcome::Good(measured)
+    }
+}
+
+impl Executor for Bench<'_> {
+    type Sample = Measured;
+
+    fn measure(&mut self, cell: usize) -> Result<Outcome<Measured>> {
+        match self.sample(&self.cells[cell]) {
+            Err(_) if self.interrupt.asked() => Ok(Outcome::Interrupted),
+            other => other,
+        }
+    }
+
+    fn name(&self, cell: usize) -> String {
+        let cell = &self.cells[cell];
+        format!("{}, {}", cell.engine, cell.test.title())
+    }
+}
+
+/// A failed read is the daemon's end, if it has ended.
+fn read<T>(engine: &Engine, result: std::io::Result<T>, mounted: &mut Mounted) -> Result<T> {
+    result.map_err(|source| match mounted.check() {
+        Err(died) => died,
+        Ok(()) => LabError::Io {
+            what: format!("engine {engine}: reading"),
+            source,
+        },
+    })
+}

@@ -1,0 +1,244 @@
+//! The readers themselves.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use rustix::fs::{Advice, fadvise};
+
+use super::cell::Test;
+use super::content::{Content, Part, walk};
+use crate::statistics::{Random, percentile};
+
+/// What one run of a test gave, in the unit of the test.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Measured {
+    pub(super) value: f64,
+    /// Latency of single reads; random tests only.
+    pub(super) p99_us: Option<f64>,
+    pub(super) seconds: f64,
+}
+
+/// Runs a test on what is mounted at `point`.
+pub(super) fn measure(
+    test: Test,
+    content: &Content,
+    point: &Path,
+    random_reads: usize,
+    seed: u64,
+) -> io::Result<Measured> {
+    match test {
+        Test::Sequential { readers } => sequential(content, point, readers),
+        Test::Random { block, jobs } => random(
+            places(content, block, random_reads, seed),
+            content,
+            point,
+            block,
+            jobs,
+        ),
+        Test::Tree => timed(|| tree(point)),
+        Test::Metadata => timed(|| walk(point, &mut |_, _| Ok(()))),
+    }
+}
+
+fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<Measured> {
+    let start = Instant::now();
+    work()?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Measured {
+        value: seconds,
+        p99_us: None,
+        seconds,
+    })
+}
+
+/// Runs `work` once for each of `shares`, all at once; the clock starts when all are ready and stops
+/// when the last is done.
+fn together<S: Sync, R: Send>(
+    shares: &[S],
+    work: impl Fn(&S) -> io::Result<R> + Sync,
+) -> io::Result<(f64, Vec<R>)> {
+    let barrier = Barrier::new(shares.len() + 1);
+    thread::scope(|scope| {
+        let readers: Vec<_> = shares
+            .iter()
+            .map(|share| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    work(share)
+                })
+            })
+            .collect();
+        barrier.wait();
+        let start = Instant::now();
+        let results: Vec<thread::Result<io::Result<R>>> = readers
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
+        let seconds = start.elapsed().as_secs_f64();
+        let results = results
+            .into_iter()
+            .map(|result| result.unwrap_or_else(|_| Err(io::Error::other("a reader panicked"))));
+        Ok((seconds, results.collect::<io::Result<Vec<R>>>()?))
+    })
+}
+
+fn sequential(content: &Content, point: &Path, readers: usize) -> io::Result<Measured> {
+    let shares = content.shares(readers);
+    let (seconds, _) = together(&shares, |share| {
+        share.iter().try_for_each(|part| read_part(point, part))
+    })?;
+    Ok(Measured {
+        value: content.bytes() as f64 / 1e6 / seconds,
+        p99_us: None,
+        seconds,
+    })
+}
+
+fn read_part(point: &Path, part: &Part) -> io::Result<()> {
+    let file = File::open(point.join(&part.path))?;
+    let mut buffer = vec![0; Test::SEQUENTIAL_BLOCK];
+    let (mut offset, end) = (part.start, part.start + part.length);
+    while offset < end {
+        let want = (end - offset).min(buffer.len() as u64) as usize;
+        match file.read_at(&mut buffer[..want], offset)? {
+            0 => {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "a file is shorter than it says",
+                ));
+            }
+            count => offset += count as u64,
+        }
+    }
+    Ok(())
+}
+
+/// Number of the part and offset in it, each block at most once, in an order of no pattern.
+fn places(content: &Content, block: usize, most: usize, seed: u64) -> Vec<(usize, u64)> {
+    let block = block as u64;
+    let blocks = |(number, part): (usize, &Part)| {
+        (0..part.length / block)
+            .map(move |place| (number, place * block))
+            .collect::<Vec<_>>()
+    };
+    let mut places: Vec<_> = content.parts.iter().enumerate().flat_map(blocks).collect();
+    Random::new(seed).shuffle(&mut places);
+    places.truncate(most);
+    places
+}
+
+fn random(
+    places: Vec<(usize, u64)>,
+    content: &Content,
+    point: &Path,
+    block: usize,
+    jobs: usize,
+) -> io::Result<Measured> {
+    if places.is_empty() {
+        return Err(io::Error::other(format!(
+            "no file of the image has {block} bytes to read at random"
+        )));
+    }
+    let used = places.iter().map(|place| place.0).max().unwrap_or(0) + 1;
+    let files: Vec<File> = content.parts[..used]
+        .iter()
+        .map(|part| File::open(point.join(&part.path)))
+        .collect::<io::Result<_>>()?;
+    for file in &files {
+        // As fio does for random reads: no read-ahead for the whole file.
+        fadvise(file, 0, None, Advice::Random)?;
+    }
+    let shares: Vec<&[(usize, u64)]> = places.chunks(places.len().div_ceil(jobs)).collect();
+    let (seconds, latencies) = together(&shares, |share| read_places(share, &files, block))?;
+    let latencies = latencies.concat();
+    Ok(Measured {
+        value: latencies.len() as f64 / seconds,
+        p99_us: percentile(&latencies, 99.0),
+        seconds,
+    })
+}
+
+fn read_places(places: &[(usize, u64)], files: &[File], block: usize) -> io::Result<Vec<f64>> {
+    let mut buffer = vec![0; block];
+    let mut latencies = Vec::with_capacity(places.len());
+    for &(file, offset) in places {
+        let start = Instant::now();
+        files[file].read_exact_at(&mut buffer, offset)?;
+        latencies.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(latencies)
+}
+
+fn tree(point: &Path) -> io::Result<()> {
+    walk(point, &mut |path, metadata| {
+        if !metadata.is_file() {
+            return Ok(());
+        }
+        read_part(
+            point,
+            &Part {
+                path: path.to_owned(),
+                start: 0,
+                length: metadata.len(),
+            },
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content() -> Content {
+        let part = |name: &str, length| Part {
+            path: name.into(),
+            start: 0,
+            length,
+        };
+        Content {
+            parts: vec![part("a", 100 << 10), part("b", 9000)],
+        }
+    }
+
+    #[test]
+    fn random_places_are_whole_blocks_and_never_the_same() {
+        let mut all = places(&content(), 4096, usize::MAX, 3);
+        assert_eq!(all.len(), 25 + 2);
+        assert_ne!(all, places(&content(), 4096, usize::MAX, 4));
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 27);
+        assert_eq!(places(&content(), 4096, 5, 3).len(), 5);
+    }
+
+    #[test]
+    fn every_test_reads_a_directory() {
+        let directory =
+            std::env::temp_dir().join(format!("erofast-lab-job-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("a"), vec![1; 100 << 10]).unwrap();
+        std::fs::write(directory.join("b"), vec![1; 9000]).unwrap();
+        let results: Vec<_> = Test::all()
+            .into_iter()
+            .map(|test| measure(test, &content(), &directory, 100, 1))
+            .collect();
+        let short = content().parts[0].clone();
+        let too_long = read_part(
+            &directory,
+            &Part {
+                length: 200 << 10,
+                ..short
+            },
+        );
+        std::fs::remove_dir_all(&directory).unwrap();
+        for (test, result) in Test::all().into_iter().zip(results) {
+            assert!(result.unwrap().value > 0.0, "{test:?}");
+        }
+        assert_eq!(too_long.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,217 @@
+//! The report of a read experiment: the contract's JSON and a table.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::cell::{Cell, ImageState};
+use super::job::Measured;
+use crate::environment::Environment;
+use crate::schedule::{Gathered, Kept, Plan};
+use crate::statistics::{Comparison, Summary, Verdict, compare, percentile};
+
+/// One test of one engine.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReadResult {
+    /// As it was asked for.
+    pub engine: String,
+    /// "seq", "rand", "tree" or "meta".
+    pub test: &'static str,
+    /// For a person.
+    pub title: String,
+    /// Threads that read.
+    pub readers: usize,
+    /// Bytes of one read.
+    pub block: usize,
+    /// Where the image was.
+    pub image: ImageState,
+    /// Of the samples: "MB/s" and "ops/s" are better when larger, "s" when smaller.
+    pub unit: &'static str,
+    /// In the order of the run.
+    pub samples: Vec<f64>,
+    /// None without samples.
+    pub median: Option<f64>,
+    /// Smallest sample.
+    pub minimum: Option<f64>,
+    /// Largest sample.
+    pub maximum: Option<f64>,
+    /// Median of the samples' 99th percentiles of single reads; random tests only.
+    pub p99_us: Option<f64>,
+    /// Against the first engine; none for the first.
+    pub against_first: Option<Comparison>,
+    /// Samples thrown away and measured again.
+    pub thrown_away: usize,
+    /// Samples among these that were spoilt and could not be repeated any more.
+    pub spoilt: usize,
+}
+
+/// What `lab read` hands out.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReadReport {
+    /// Samples of each test that were asked for.
+    pub iterations: usize,
+    /// Whether the figures may be relied on.
+    pub valid: bool,
+    /// The user stopped the run.
+    pub interrupted: bool,
+    /// Where this ran.
+    pub environment: Environment,
+    /// Engines of the default list that this machine does not have.
+    pub left_out: Vec<String>,
+    /// Every test of every engine.
+    pub results: Vec<ReadResult>,
+}
+
+pub(super) fn build(
+    plan: &Plan,
+    environment: Environment,
+    cells: &[Cell],
+    gathered: Gathered<Measured>,
+    left_out: Vec<String>,
+) -> ReadReport {
+    let valid = gathered.is_whole(plan);
+    let mut results: Vec<ReadResult> = Vec::new();
+    for ((cell, kept), thrown) in cells.iter().zip(&gathered.kept).zip(&gathered.thrown_away) {
+        let twin = results.iter().find(|result| {
+            (result.test, result.readers, result.block, result.image)
+                == (
+                    cell.test.word(),
+                    cell.test.readers(),
+                    cell.test.block(),
+                    cell.image,
+                )
+        });
+        let result = result(cell, kept, thrown.len(), twin);
+        results.push(result);
+    }
+    ReadReport {
+        iterations: plan.iterations,
+        valid,
+        interrupted: gathered.interrupted,
+        environment,
+        left_out,
+        results,
+    }
+}
+
+fn result(
+    cell: &Cell,
+    kept: &[Kept<Measured>],
+    thrown_away: usize,
+    first: Option<&ReadResult>,
+) -> ReadResult {
+    let samples: Vec<f64> = kept.iter().map(|kept| kept.sample.value).collect();
+    let tails: Vec<f64> = kept.iter().filter_map(|kept| kept.sample.p99_us).collect();
+    let summary = Summary::of(&samples);
+    ReadResult {
+        engine: cell.engine.to_string(),
+        test: cell.test.word(),
+        title: cell.test.title(),
+        readers: cell.test.readers(),
+        block: cell.test.block(),
+        image: cell.image,
+        unit: cell.test.unit(),
+        median: summary.map(|summary| summary.median),
+        minimum: summary.map(|summary| summary.minimum),
+        maximum: summary.map(|summary| summary.maximum),
+        p99_us: percentile(&tails, 50.0),
+        against_first: first.map(|first| compare(&first.samples, &samples)),
+        thrown_away,
+        spoilt: kept.iter().filter(|kept| kept.spoilt.is_some()).count(),
+        samples,
+    }
+}
+
+impl ReadReport {
+    /// The JSON of the contract, readable.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// Medians with their ranges, engines across.
+    pub fn table(&self) -> String {
+        let mut out = format!(
+            "{} samples of each test, interleaved, a fresh mount for each; median (smallest to largest)\n\
+             CPUs {}, Linux {}, {}\n",
+            self.iterations,
+            self.environment.cpus,
+            self.environment
+                .kernel
+                .split(' ')
+                .next()
+                .unwrap_or_default(),
+            self.environment.date
+        );
+        for (image, title) in [
+            (ImageState::Warm, "image warm"),
+            (ImageState::Cold, "image cold"),
+        ] {
+            let results: Vec<&ReadResult> = self
+                .results
+                .iter()
+                .filter(|result| result.image == image)
+                .collect();
+            if !results.is_empty() {
+                let _ = writeln!(out, "\n{title}");
+                rows(&mut out, &results);
+            }
+        }
+        for line in &self.left_out {
+            let _ = writeln!(out, "left out: {line}");
+        }
+        let spoilt: usize = self.results.iter().map(|result| result.spoilt).sum();
+        if !self.valid {
+            let why = if self.interrupted {
+                "interrupted".into()
+            } else {
+                format!("{spoilt} samples were spoilt")
+            };
+            let _ = writeln!(out, "NOT VALID: {why}");
+        }
+        out + "\nMB/s and ops/s: more is better; s: less is better. A percentage in brackets is not carried by the\n\
+               samples (rank test and bootstrap interval, 1 in 100). p99: 99 of 100 single reads took less.\n"
+    }
+}
+
+fn rows(out: &mut String, results: &[&ReadResult]) {
+    let mut title = "";
+    for result in results {
+        if result.title != title {
+            title = &result.title;
+            let _ = writeln!(out, "  {title} ({})", result.unit);
+        }
+        let figure =
+            |value: Option<f64>| value.map_or("-".into(), |value| figure(value, result.unit));
+        let mut line = format!(
+            "    {:<28} {:>9} ({} to {})",
+            result.engine,
+            figure(result.median),
+            figure(result.minimum),
+            figure(result.maximum)
+        );
+        if let Some(p99) = result.p99_us {
+            let _ = write!(line, "  p99 {p99:.0} us");
+        }
+        if let Some(comparison) = result.against_first {
+            let _ = write!(line, "  {}", difference(&comparison));
+        }
+        let _ = writeln!(out, "{line}");
+    }
+}
+
+fn difference(comparison: &Comparison) -> String {
+    let Some(percent) = comparison.difference_percent else {
+        return "-".into();
+    };
+    match comparison.verdict {
+        Verdict::NoDifference => format!("({percent:+.1} %, no difference)"),
+        _ => format!("{percent:+.1} %"),
+    }
+}
+
+fn figure(value: f64, unit: &str) -> String {
+    match unit {
+        "s" => format!("{value:.3}"),
+        _ => format!("{value:.0}"),
+    }
+}
