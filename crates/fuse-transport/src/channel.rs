@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::device::DeviceChannel;
+use crate::ring::RingChannel;
 use crate::waker::Waker;
 
 /// Why [`Channel::wait`] returned.
@@ -35,6 +36,7 @@ pub struct Channel(Kind);
 
 enum Kind {
     Device(DeviceChannel),
+    Ring(Box<RingChannel>),
 }
 
 impl Channel {
@@ -42,6 +44,7 @@ impl Channel {
     pub fn wait(&mut self) -> Ready {
         match &mut self.0 {
             Kind::Device(channel) => channel.wait(),
+            Kind::Ring(channel) => channel.wait(),
         }
     }
 
@@ -49,6 +52,7 @@ impl Channel {
     pub fn serve(&mut self) -> State {
         match &mut self.0 {
             Kind::Device(channel) => channel.serve(),
+            Kind::Ring(channel) => channel.serve(),
         }
     }
 
@@ -56,6 +60,7 @@ impl Channel {
     pub fn waker(&self) -> Arc<Waker> {
         match &self.0 {
             Kind::Device(channel) => Arc::clone(channel.waker()),
+            Kind::Ring(channel) => Arc::clone(channel.waker()),
         }
     }
 
@@ -77,11 +82,18 @@ impl From<DeviceChannel> for Channel {
     }
 }
 
+impl From<RingChannel> for Channel {
+    fn from(channel: RingChannel) -> Self {
+        Self(Kind::Ring(Box::new(channel)))
+    }
+}
+
 impl AsFd for Channel {
-    /// Readable when [`Channel::wait`] would not sleep.
+    /// Readable when [`Channel::wait`] may not sleep.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.0 {
             Kind::Device(channel) => channel.as_fd(),
+            Kind::Ring(channel) => channel.as_fd(),
         }
     }
 }

@@ -80,7 +80,12 @@ impl Counters {
     }
 
     pub(crate) fn add(&self, record: &Record) {
-        add(record.opcode.map_or(&self.unknown, |kind| &self.kinds[kind.index()]), 1);
+        add(
+            record
+                .opcode
+                .map_or(&self.unknown, |kind| &self.kinds[kind.index()]),
+            1,
+        );
         add(&self.errors, u64::from(record.error));
         let place = match record.queue {
             None => &self.cpu_unknown,
@@ -170,7 +175,10 @@ impl Statistics {
         if unknown > 0 {
             by_kind.insert("unknown", unknown);
         }
-        let by_transport = ByTransport { dev_fuse: through(false), io_uring: through(true) };
+        let by_transport = ByTransport {
+            dev_fuse: through(false),
+            io_uring: through(true),
+        };
         Self {
             requests: by_transport.dev_fuse + by_transport.io_uring,
             by_kind,
@@ -193,7 +201,9 @@ fn total(set: &Counters) -> u64 {
 
 fn kinds<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> BTreeMap<&'static str, u64> {
     let times = |kind: &Opcode| -> u64 {
-        sets.clone().map(|set| set.kinds[kind.index()].load(Relaxed)).sum()
+        sets.clone()
+            .map(|set| set.kinds[kind.index()].load(Relaxed))
+            .sum()
     };
     let all = Opcode::ALL.iter().map(|kind| (kind.label(), times(kind)));
     all.filter(|(_, times)| *times > 0).collect()
@@ -202,7 +212,10 @@ fn kinds<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> BTreeMap<&'sta
 fn cpus<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> Vec<u64> {
     let times = |cpu: usize| -> u64 { sets.clone().map(|set| set.cpus[cpu].load(Relaxed)).sum() };
     let mut all: Vec<u64> = (0..CPUS).map(times).collect();
-    let used = all.iter().rposition(|times| *times > 0).map_or(0, |last| last + 1);
+    let used = all
+        .iter()
+        .rposition(|times| *times > 0)
+        .map_or(0, |last| last + 1);
     all.truncate(used);
     all
 }
@@ -212,7 +225,14 @@ mod tests {
     use super::*;
 
     fn record(opcode: Opcode, queue: Option<u16>) -> Record {
-        Record { opcode: Some(opcode), error: false, reply_bytes: 4096, queue, cpu: 1, run_ns: 5000 }
+        Record {
+            opcode: Some(opcode),
+            error: false,
+            reply_bytes: 4096,
+            queue,
+            cpu: 1,
+            run_ns: 5000,
+        }
     }
 
     #[test]
@@ -224,15 +244,30 @@ mod tests {
         let sums = Statistics::gather([&ring, &device].into_iter());
         assert_eq!(sums.requests, 3);
         assert_eq!((sums.same_cpu, sums.other_cpu, sums.cpu_unknown), (1, 1, 1));
-        assert_eq!(sums.by_transport, ByTransport { dev_fuse: 1, io_uring: 2 });
+        assert_eq!(
+            sums.by_transport,
+            ByTransport {
+                dev_fuse: 1,
+                io_uring: 2
+            }
+        );
         assert_eq!(sums.by_kind, BTreeMap::from([("lookup", 1), ("read", 2)]));
         assert_eq!((sums.by_cpu, sums.bytes_read), (vec![0, 3], 8192));
         assert_eq!(sums.run_ns.buckets, [(12, 3)]);
-        assert_eq!(sums.read_bytes, Histogram { count: 2, buckets: vec![(12, 2)] });
+        assert_eq!(
+            sums.read_bytes,
+            Histogram {
+                count: 2,
+                buckets: vec![(12, 2)]
+            }
+        );
     }
 
     #[test]
     fn extremes_have_a_bucket() {
-        assert_eq!((bucket(0), bucket(1), bucket(u64::MAX)), (0, 0, BUCKETS - 1));
+        assert_eq!(
+            (bucket(0), bucket(1), bucket(u64::MAX)),
+            (0, 0, BUCKETS - 1)
+        );
     }
 }

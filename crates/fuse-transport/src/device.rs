@@ -63,7 +63,10 @@ impl DeviceChannel {
     /// Sleeps in epoll. After a request this is called again before the next read: it costs the
     /// same as the read that finds nothing, and other threads get their turn.
     pub(crate) fn wait(&mut self) -> Ready {
-        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let none = epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        };
         let mut events = [none; 2];
         let count = match epoll::wait(&self.epoll, &mut events[..], None) {
             Ok(count) => count,
@@ -74,7 +77,11 @@ impl DeviceChannel {
         if is(WAKER) {
             self.waker.clear();
         }
-        if is(DEVICE) { Ready::Request } else { Ready::Woken }
+        if is(DEVICE) {
+            Ready::Request
+        } else {
+            Ready::Woken
+        }
     }
 
     /// Takes one request, if another thread was not faster, and answers it.
@@ -87,10 +94,20 @@ impl DeviceChannel {
             Err(_) => return self.end(),
         };
         let clock = Clock::start();
-        let Self { request, reply, pieces, session, .. } = self;
+        let Self {
+            request,
+            reply,
+            pieces,
+            session,
+            ..
+        } = self;
         let mut reply = Reply::new(reply.bytes_mut(), Some(pieces));
         let (header, opcode, answer) = match Request::from_device(&request.bytes()[..length]) {
-            Ok(r) => (r.header, r.opcode, answer(session.filesystem(), &r, &mut reply)),
+            Ok(r) => (
+                r.header,
+                r.opcode,
+                answer(session.filesystem(), &r, &mut reply),
+            ),
             Err(Some(header)) => (header, None, Answer::Error(Errno::INVAL)),
             Err(None) => return self.end(),
         };
@@ -100,7 +117,14 @@ impl DeviceChannel {
         self.pieces.clear();
         let error = matches!(answer, Answer::Error(_));
         let (cpu, run_ns) = (clock.cpu(), clock.ns());
-        self.counters.add(&Record { opcode, error, reply_bytes, queue: None, cpu, run_ns });
+        self.counters.add(&Record {
+            opcode,
+            error,
+            reply_bytes,
+            queue: None,
+            cpu,
+            run_ns,
+        });
         match sent {
             // NOENT: the program that asked is gone.
             Ok(()) | Err(Errno::NOENT) => State::Served,
@@ -122,13 +146,21 @@ impl DeviceChannel {
 
     fn refuse(&self, to: &InHeader, errno: Errno) -> Result<(), Errno> {
         let len = size_of::<OutHeader>() as u32;
-        let header = OutHeader { len, error: -errno.raw_os_error(), unique: to.unique };
+        let header = OutHeader {
+            len,
+            error: -errno.raw_os_error(),
+            unique: to.unique,
+        };
         self.write(&[IoSlice::new(header.as_bytes())])
     }
 
     fn reply(&self, to: &InHeader, reply: &Finished) -> Result<(), Errno> {
         let len = (size_of::<OutHeader>() + reply.length) as u32;
-        let header = OutHeader { len, error: 0, unique: to.unique };
+        let header = OutHeader {
+            len,
+            error: 0,
+            unique: to.unique,
+        };
         let own = self.reply.bytes();
         let tail = IoSlice::new(&own[reply.tail.clone()]);
         if self.pieces.is_empty() {
@@ -170,7 +202,9 @@ impl AsFd for DeviceChannel {
 fn own_descriptor(session: &Session) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let cloned = rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(io::Error::from);
-    match cloned.and_then(|fd| sys::fuse_device::clone_into(session.as_fd(), fd.as_fd()).map(|()| fd)) {
+    match cloned
+        .and_then(|fd| sys::fuse_device::clone_into(session.as_fd(), fd.as_fd()).map(|()| fd))
+    {
         Ok(fd) => Ok(fd),
         Err(_) => Ok(rustix::io::fcntl_dupfd_cloexec(session, 0)?),
     }

@@ -34,7 +34,9 @@ pub(crate) fn answer(
     request: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
-    let Some(opcode) = request.opcode else { return Answer::Error(Errno::NOSYS) };
+    let Some(opcode) = request.opcode else {
+        return Answer::Error(Errno::NOSYS);
+    };
     match opcode.treatment() {
         Treatment::Unsupported => Answer::Error(Errno::NOSYS),
         Treatment::ReadOnly => Answer::Error(Errno::ROFS),
@@ -55,7 +57,9 @@ fn serve_safely(
     reply: &mut Reply<'_>,
 ) -> Answer {
     // The reply is given up after a panic, so nothing sees it half made.
-    match catch_unwind(AssertUnwindSafe(|| serve(filesystem, opcode, request, reply))) {
+    match catch_unwind(AssertUnwindSafe(|| {
+        serve(filesystem, opcode, request, reply)
+    })) {
         Ok(Ok(())) => Answer::Reply,
         Ok(Err(errno)) => Answer::Error(errno),
         Err(_) => Answer::Error(Errno::IO),
@@ -77,12 +81,23 @@ fn serve(
         }
         Opcode::Getattr => {
             let attr = filesystem.attributes(caller, node)?;
-            put(reply, &AttrOut { attr_valid: FOREVER, attr, ..AttrOut::default() })
+            put(
+                reply,
+                &AttrOut {
+                    attr_valid: FOREVER,
+                    attr,
+                    ..AttrOut::default()
+                },
+            )
         }
         Opcode::Readlink => {
             let target = filesystem.read_link(caller, node)?;
             let fits = target.len() <= LONGEST_LINK && reply.push(&target);
-            if fits { Ok(()) } else { Err(Errno::NAMETOOLONG) }
+            if fits {
+                Ok(())
+            } else {
+                Err(Errno::NAMETOOLONG)
+            }
         }
         Opcode::Read => {
             let read = sized(request, reply)?;
@@ -95,7 +110,9 @@ fn serve(
         }
         Opcode::Getxattr => {
             let wanted = request.fixed::<XattrIn>()?.size;
-            let value = filesystem.xattr(caller, node, request.name()?)?.ok_or(Errno::NODATA)?;
+            let value = filesystem
+                .xattr(caller, node, request.name()?)?
+                .ok_or(Errno::NODATA)?;
             put_value(reply, wanted, &value)
         }
         Opcode::Listxattr => {
@@ -107,7 +124,12 @@ fn serve(
         Opcode::Lseek => {
             let seek = request.fixed::<LseekIn>()?;
             let what = seek_for(seek.whence)?;
-            put(reply, &LseekOut { offset: filesystem.seek(caller, node, seek.offset, what)? })
+            put(
+                reply,
+                &LseekOut {
+                    offset: filesystem.seek(caller, node, seek.offset, what)?,
+                },
+            )
         }
         // A second INIT; the first is the handshake.
         _ => Err(Errno::INVAL),
@@ -115,7 +137,11 @@ fn serve(
 }
 
 fn put(reply: &mut Reply<'_>, value: &(impl IntoBytes + zerocopy::Immutable)) -> Result<(), Errno> {
-    if reply.push(value.as_bytes()) { Ok(()) } else { Err(Errno::INVAL) }
+    if reply.push(value.as_bytes()) {
+        Ok(())
+    } else {
+        Err(Errno::INVAL)
+    }
 }
 
 /// The fixed part of a reading request, with the reply limited to what it asks for.
@@ -130,14 +156,23 @@ fn sized(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<ReadIn, Errno> 
 /// The value, or its length when `wanted` is 0, or ERANGE when it is longer than `wanted`.
 fn put_value(reply: &mut Reply<'_>, wanted: u32, value: &[u8]) -> Result<(), Errno> {
     if wanted == 0 {
-        return put(reply, &SizeOut { size: value.len() as u32, padding: 0 });
+        return put(
+            reply,
+            &SizeOut {
+                size: value.len() as u32,
+                padding: 0,
+            },
+        );
     }
     let fits = value.len() <= wanted as usize && reply.push(value);
     if fits { Ok(()) } else { Err(Errno::RANGE) }
 }
 
 fn ended_by_zeros(names: &[Vec<u8>]) -> Vec<u8> {
-    names.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
+    names
+        .iter()
+        .flat_map(|name| name.iter().copied().chain([0]))
+        .collect()
 }
 
 fn seek_for(whence: u32) -> Result<Seek, Errno> {
@@ -158,9 +193,14 @@ fn forget(filesystem: &dyn Filesystem, opcode: Opcode, request: &Request<'_>) {
             }
         }
         Opcode::BatchForget => {
-            let count = request.fixed::<BatchForgetIn>().map_or(0, |batch| batch.count);
+            let count = request
+                .fixed::<BatchForgetIn>()
+                .map_or(0, |batch| batch.count);
             let all = request.rest.chunks_exact(size_of::<ForgetOne>());
-            for one in all.take(count as usize).filter_map(|b| ForgetOne::read_from_bytes(b).ok()) {
+            for one in all
+                .take(count as usize)
+                .filter_map(|b| ForgetOne::read_from_bytes(b).ok())
+            {
                 filesystem.forget(one.nodeid, one.nlookup);
             }
         }

@@ -18,7 +18,11 @@ pub struct Caller {
 
 impl From<&InHeader> for Caller {
     fn from(header: &InHeader) -> Self {
-        Self { uid: header.uid, gid: header.gid, pid: header.pid }
+        Self {
+            uid: header.uid,
+            gid: header.gid,
+            pid: header.pid,
+        }
     }
 }
 

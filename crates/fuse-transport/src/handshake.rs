@@ -23,7 +23,12 @@ impl Default for Config {
     fn default() -> Self {
         // 64 megabytes of read-ahead in flight: enough for a dozen streaming readers, and the
         // kernel cuts it for users without privileges.
-        Self { max_pages: 256, max_background: 64, acl: false, io_uring: false }
+        Self {
+            max_pages: 256,
+            max_background: 64,
+            acl: false,
+            io_uring: false,
+        }
     }
 }
 
@@ -73,7 +78,11 @@ const FEW_PAGES: u16 = 32;
 
 /// Answers the kernel's INIT.
 pub(crate) fn negotiate(init: &InitIn, config: &Config) -> (InitOut, Verdict) {
-    let mut out = InitOut { major: MAJOR, minor: MINOR_NEWEST, ..InitOut::default() };
+    let mut out = InitOut {
+        major: MAJOR,
+        minor: MINOR_NEWEST,
+        ..InitOut::default()
+    };
     if init.major > MAJOR {
         return (out, Verdict::Again);
     }
@@ -90,7 +99,11 @@ pub(crate) fn negotiate(init: &InitIn, config: &Config) -> (InitOut, Verdict) {
     // The least that the kernel accepts: nothing is ever written, and the read buffer stays small.
     out.max_write = 4096;
     out.time_gran = 1;
-    out.max_pages = if taken.has(InitFlags::MAX_PAGES) { config.max_pages } else { FEW_PAGES };
+    out.max_pages = if taken.has(InitFlags::MAX_PAGES) {
+        config.max_pages
+    } else {
+        FEW_PAGES
+    };
     (out, Verdict::Agreed(agreed(&out, taken)))
 }
 
@@ -105,7 +118,9 @@ fn agreed(out: &InitOut, taken: InitFlags) -> Protocol {
 }
 
 fn wished(config: &Config) -> InitFlags {
-    let always = ALWAYS.into_iter().fold(InitFlags::default(), |all, one| all | one);
+    let always = ALWAYS
+        .into_iter()
+        .fold(InitFlags::default(), |all, one| all | one);
     let when = |wish, flag| if wish { flag } else { InitFlags::default() };
     always
         | when(config.acl, InitFlags::POSIX_ACL)
@@ -117,33 +132,62 @@ mod tests {
     use super::*;
 
     fn offer(minor: u32) -> InitIn {
-        InitIn { major: 7, minor, flags: u32::MAX, flags2: u32::MAX, ..InitIn::default() }
+        InitIn {
+            major: 7,
+            minor,
+            flags: u32::MAX,
+            flags2: u32::MAX,
+            ..InitIn::default()
+        }
     }
 
     #[test]
     fn the_older_minor_version_is_spoken() {
         assert_eq!(negotiate(&offer(38), &Config::default()).0.minor, 38);
-        assert_eq!(negotiate(&offer(99), &Config::default()).0.minor, MINOR_NEWEST);
+        assert_eq!(
+            negotiate(&offer(99), &Config::default()).0.minor,
+            MINOR_NEWEST
+        );
     }
 
     #[test]
     fn a_kernel_before_5_4_is_too_old_and_a_newer_major_asks_again() {
         assert_eq!(negotiate(&offer(30), &Config::default()).1, Verdict::TooOld);
-        let newer = InitIn { major: 8, ..offer(0) };
+        let newer = InitIn {
+            major: 8,
+            ..offer(0)
+        };
         assert_eq!(negotiate(&newer, &Config::default()).1, Verdict::Again);
     }
 
     #[test]
     fn only_what_is_offered_and_wished_for_is_taken() {
         let (out, verdict) = negotiate(&offer(45), &Config::default());
-        let Verdict::Agreed(protocol) = verdict else { panic!("{verdict:?}") };
+        let Verdict::Agreed(protocol) = verdict else {
+            panic!("{verdict:?}")
+        };
         assert!(!protocol.io_uring && !protocol.acl);
         assert_eq!((out.max_pages, protocol.max_request), (256, 1 << 20));
-        let config = Config { acl: true, io_uring: true, ..Config::default() };
-        let Verdict::Agreed(protocol) = negotiate(&offer(45), &config).1 else { panic!() };
+        let config = Config {
+            acl: true,
+            io_uring: true,
+            ..Config::default()
+        };
+        let Verdict::Agreed(protocol) = negotiate(&offer(45), &config).1 else {
+            panic!()
+        };
         assert!(protocol.io_uring && protocol.acl);
-        let nothing = InitIn { flags: 0, flags2: 0, ..offer(45) };
-        let (out, Verdict::Agreed(protocol)) = negotiate(&nothing, &config) else { panic!() };
-        assert_eq!((out.flags, out.flags2, protocol.max_request), (0, 0, 32 * 4096));
+        let nothing = InitIn {
+            flags: 0,
+            flags2: 0,
+            ..offer(45)
+        };
+        let (out, Verdict::Agreed(protocol)) = negotiate(&nothing, &config) else {
+            panic!()
+        };
+        assert_eq!(
+            (out.flags, out.flags2, protocol.max_request),
+            (0, 0, 32 * 4096)
+        );
     }
 }

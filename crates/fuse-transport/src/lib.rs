@@ -22,9 +22,14 @@ mod filesystem;
 mod handshake;
 mod reply;
 mod request;
+mod ring;
 mod session;
 mod waker;
 pub mod wire;
+
+/// Whether this process may use io_uring at all: to be asked before it is agreed on with the kernel,
+/// which lets every request wait for the rings.
+pub use sys::fuse_ring::probe as probe_io_uring;
 
 pub use channel::{Channel, Ready, State};
 pub use counters::{Histogram, Statistics};

@@ -37,7 +37,14 @@ impl<'b> Reply<'b> {
     /// `pieces` must be empty; `None` where the transport sends one buffer only.
     pub(crate) fn new(buffer: &'b mut [u8], pieces: Option<&'b mut Vec<Piece>>) -> Self {
         let limit = buffer.len();
-        Self { buffer, limit, own: 0, mark: 0, total: 0, pieces }
+        Self {
+            buffer,
+            limit,
+            own: 0,
+            mark: 0,
+            total: 0,
+            pieces,
+        }
     }
 
     /// Lets it grow to `limit` bytes and no more; false when the buffer has less.
@@ -89,7 +96,10 @@ impl<'b> Reply<'b> {
 
     /// Ends it: its length, and the bytes of the buffer that are in no piece.
     pub(crate) fn finish(self) -> Finished {
-        Finished { length: self.total, tail: self.mark..self.own }
+        Finished {
+            length: self.total,
+            tail: self.mark..self.own,
+        }
     }
 }
 
@@ -152,7 +162,10 @@ impl<'r> ReadReply<'r> {
     /// # Panics
     /// When `range` is not inside of the bytes; the program that asked then gets EIO.
     pub fn share(&mut self, owner: Shared, range: Range<usize>) {
-        assert!(range.end <= (*owner).as_ref().len(), "shared range {range:?} is out of bounds");
+        assert!(
+            range.end <= (*owner).as_ref().len(),
+            "shared range {range:?} is out of bounds"
+        );
         self.reply.share(owner, range);
     }
 }
@@ -220,7 +233,9 @@ impl<'r, 'b> DirectoryReply<'r, 'b> {
 
 impl fmt::Debug for DirectoryReply<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DirectoryReply").field("plus", &self.plus).finish_non_exhaustive()
+        f.debug_struct("DirectoryReply")
+            .field("plus", &self.plus)
+            .finish_non_exhaustive()
     }
 }
 
@@ -277,13 +292,21 @@ mod tests {
         let mut buffer = [0; 64];
         let mut reply = Reply::new(&mut buffer, None);
         let mut list = DirectoryReply::new(&mut reply, false);
-        let entry = Entry { name: b"abc", ino: 7, kind: 8, next: 1 };
+        let entry = Entry {
+            name: b"abc",
+            ino: 7,
+            kind: 8,
+            next: 1,
+        };
         assert!(list.add(&entry, None));
         assert!(list.add(&entry, None));
         assert!(!list.add(&entry, None));
         assert_eq!(reply.finish().length, 64);
         let dirent = Dirent::read_from_bytes(&buffer[32..56]).unwrap();
-        assert_eq!((dirent.ino, dirent.off, dirent.namelen, dirent.kind), (7, 1, 3, 8));
+        assert_eq!(
+            (dirent.ino, dirent.off, dirent.namelen, dirent.kind),
+            (7, 1, 3, 8)
+        );
         assert_eq!(&buffer[56..], b"abc\0\0\0\0\0");
     }
 
@@ -292,9 +315,31 @@ mod tests {
         let mut buffer = [0xff; 512];
         let mut reply = Reply::new(&mut buffer, None);
         let mut list = DirectoryReply::new(&mut reply, true);
-        let found = Found { node: 9, attr: crate::wire::Attr { ino: 7, ..Default::default() } };
-        assert!(list.add(&Entry { name: b"..", ino: 1, kind: 4, next: 1 }, None));
-        assert!(list.add(&Entry { name: b"abc", ino: 7, kind: 8, next: 2 }, Some(&found)));
+        let found = Found {
+            node: 9,
+            attr: crate::wire::Attr {
+                ino: 7,
+                ..Default::default()
+            },
+        };
+        assert!(list.add(
+            &Entry {
+                name: b"..",
+                ino: 1,
+                kind: 4,
+                next: 1
+            },
+            None
+        ));
+        assert!(list.add(
+            &Entry {
+                name: b"abc",
+                ino: 7,
+                kind: 8,
+                next: 2
+            },
+            Some(&found)
+        ));
         let first = EntryOut::read_from_bytes(&buffer[..128]).unwrap();
         let second = EntryOut::read_from_bytes(&buffer[160..288]).unwrap();
         assert_eq!((first.nodeid, second.nodeid, second.attr.ino), (0, 9, 7));

@@ -27,7 +27,12 @@ impl<'a> Request<'a> {
         let opcode = Opcode::from_number(header.opcode);
         let fixed_size = fixed_size(opcode, body.len()).ok_or(Some(header))?;
         let (fixed, rest) = body.split_at(fixed_size);
-        Ok(Self { header, opcode, fixed, rest })
+        Ok(Self {
+            header,
+            opcode,
+            fixed,
+            rest,
+        })
     }
 
     /// From a ring entry, which keeps the parts apart.
@@ -38,12 +43,19 @@ impl<'a> Request<'a> {
     ) -> Result<Self, Option<InHeader>> {
         let opcode = Opcode::from_number(header.opcode);
         let fixed_size = fixed_size(opcode, fixed.len()).ok_or(Some(header))?;
-        Ok(Self { header, opcode, fixed: &fixed[..fixed_size], rest: payload })
+        Ok(Self {
+            header,
+            opcode,
+            fixed: &fixed[..fixed_size],
+            rest: payload,
+        })
     }
 
     /// The fixed part as a structure.
     pub(crate) fn fixed<T: FromBytes>(&self) -> Result<T, Errno> {
-        T::read_from_prefix(self.fixed).map(|(part, _)| part).map_err(|_| Errno::INVAL)
+        T::read_from_prefix(self.fixed)
+            .map(|(part, _)| part)
+            .map_err(|_| Errno::INVAL)
     }
 
     /// The name that follows: not empty, ended by a zero byte, the only one.
@@ -72,29 +84,44 @@ mod tests {
     use crate::wire::ReadIn;
 
     fn bytes(opcode: u32, body: &[u8]) -> Vec<u8> {
-        let header =
-            InHeader { len: 40 + body.len() as u32, opcode, unique: 5, nodeid: 1, ..Default::default() };
+        let header = InHeader {
+            len: 40 + body.len() as u32,
+            opcode,
+            unique: 5,
+            nodeid: 1,
+            ..Default::default()
+        };
         [header.as_bytes(), body].concat()
     }
 
     #[test]
     fn a_look_up_carries_a_name() {
         let request = bytes(1, b"etc\0");
-        assert_eq!(Request::from_device(&request).unwrap().name(), Ok(&b"etc"[..]));
+        assert_eq!(
+            Request::from_device(&request).unwrap().name(),
+            Ok(&b"etc"[..])
+        );
     }
 
     #[test]
     fn names_that_are_empty_unended_or_hold_a_zero_are_refused() {
         for body in [&b""[..], b"\0", b"etc", b"a\0b\0"] {
             let request = bytes(1, body);
-            assert_eq!(Request::from_device(&request).unwrap().name(), Err(Errno::INVAL), "{body:?}");
+            assert_eq!(
+                Request::from_device(&request).unwrap().name(),
+                Err(Errno::INVAL),
+                "{body:?}"
+            );
         }
     }
 
     #[test]
     fn a_fixed_part_that_is_cut_short_is_refused_with_the_header_known() {
         let request = bytes(15, &ReadIn::default().as_bytes()[..39]);
-        assert_eq!(Request::from_device(&request).unwrap_err().unwrap().unique, 5);
+        assert_eq!(
+            Request::from_device(&request).unwrap_err().unwrap().unique,
+            5
+        );
     }
 
     #[test]
@@ -113,8 +140,14 @@ mod tests {
 
     #[test]
     fn a_ring_keeps_the_parts_apart() {
-        let header = InHeader { opcode: 22, ..Default::default() };
+        let header = InHeader {
+            opcode: 22,
+            ..Default::default()
+        };
         let request = Request::from_ring(header, &[9; 128], b"user.a\0").unwrap();
-        assert_eq!((request.fixed.len(), request.name()), (8, Ok(&b"user.a"[..])));
+        assert_eq!(
+            (request.fixed.len(), request.name()),
+            (8, Ok(&b"user.a"[..]))
+        );
     }
 }

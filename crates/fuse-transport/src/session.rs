@@ -16,6 +16,7 @@ use crate::device::DeviceChannel;
 use crate::filesystem::Filesystem;
 use crate::handshake::{Config, Protocol, Verdict, negotiate};
 use crate::request::Request;
+use crate::ring::RingChannel;
 use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader};
 
 /// Why a session could not begin.
@@ -23,7 +24,9 @@ use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHe
 #[non_exhaustive]
 pub enum Error {
     /// The kernel's protocol is too old.
-    #[error("the kernel speaks FUSE {major}.{minor}, at least 7.{MINOR_OLDEST} (Linux 5.4) is needed")]
+    #[error(
+        "the kernel speaks FUSE {major}.{minor}, at least 7.{MINOR_OLDEST} (Linux 5.4) is needed"
+    )]
     TooOld {
         /// Its major version.
         major: u32,
@@ -54,7 +57,10 @@ pub enum Error {
 
 impl Error {
     fn io(what: &'static str) -> impl FnOnce(Errno) -> Self {
-        move |errno| Self::Io { what, source: errno.into() }
+        move |errno| Self::Io {
+            what,
+            source: errno.into(),
+        }
     }
 }
 
@@ -67,6 +73,8 @@ pub struct Session {
     /// Grows with channels, which are few and live long.
     counters: Mutex<Vec<Arc<Counters>>>,
     ended: AtomicBool,
+    /// The keeper's ring is open.
+    ring: AtomicBool,
 }
 
 impl Session {
@@ -82,8 +90,14 @@ impl Session {
         // From here on, channels sleep in epoll, where they can also be woken.
         rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)
             .map_err(Error::io("fcntl of /dev/fuse"))?;
-        let (counters, ended) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Arc::new(Self { device, filesystem, protocol, counters, ended }))
+        Ok(Arc::new(Self {
+            device,
+            filesystem,
+            protocol,
+            counters: Mutex::default(),
+            ended: AtomicBool::new(false),
+            ring: AtomicBool::new(false),
+        }))
     }
 
     /// What was agreed.
@@ -96,9 +110,51 @@ impl Session {
         DeviceChannel::open(self).map(Channel::from)
     }
 
+    /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only
+    /// the thread that opened it can use it. Open the keeper's before.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or EOPNOTSUPP when io_uring was not agreed on.
+    pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
+        self.check_ring()?;
+        RingChannel::open(self, cpu).map(Channel::from)
+    }
+
+    /// The channel that stands in for every CPU, for the calling thread. When it is open, requests
+    /// come over io_uring; until then all of them wait, if io_uring was agreed on. FORGET and
+    /// INTERRUPT keep coming from the device, for which one
+    /// [`device_channel`](Self::device_channel) must be served beside it.
+    ///
+    /// # Errors
+    /// As for [`cpu_channel`](Self::cpu_channel). Where the kernel refused an entry, it goes on over
+    /// the device.
+    pub fn keeper_channel(self: &Arc<Self>) -> io::Result<Channel> {
+        self.check_ring()?;
+        let channel = RingChannel::open_keeper(self)?;
+        self.ring.store(true, Ordering::Release);
+        Ok(Channel::from(channel))
+    }
+
+    fn check_ring(&self) -> io::Result<()> {
+        if self.protocol.io_uring {
+            Ok(())
+        } else {
+            Err(Errno::OPNOTSUPP.into())
+        }
+    }
+
+    /// Whether requests come over io_uring.
+    pub fn uses_ring(&self) -> bool {
+        self.ring.load(Ordering::Acquire)
+    }
+
     /// Sums over all channels, also those that have ended.
     pub fn statistics(&self) -> Statistics {
-        let sets = self.counters.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let sets = self
+            .counters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         Statistics::gather(sets.iter().map(|set| &**set))
     }
 
@@ -117,7 +173,10 @@ impl Session {
 
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
         let set = Arc::new(Counters::new(ring));
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&set));
+        self.counters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::clone(&set));
         set
     }
 }
@@ -131,7 +190,9 @@ impl AsFd for Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("protocol", &self.protocol).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("protocol", &self.protocol)
+            .finish_non_exhaustive()
     }
 }
 
@@ -144,7 +205,10 @@ fn shake_hands(device: &OwnedFd, config: &Config) -> Result<Protocol, Error> {
         if verdict == Verdict::TooOld {
             // EPROTO ends the mount; every other program's access fails at once.
             send(device, &header, -Errno::PROTO.raw_os_error(), &[])?;
-            return Err(Error::TooOld { major: init.major, minor: init.minor });
+            return Err(Error::TooOld {
+                major: init.major,
+                minor: init.minor,
+            });
         }
         send(device, &header, 0, out.as_bytes())?;
         if let Verdict::Agreed(protocol) = verdict {
@@ -164,18 +228,29 @@ fn read_first(device: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Error> {
 }
 
 fn parse_init(bytes: &[u8]) -> Result<(InHeader, InitIn), Error> {
-    let request = Request::from_device(bytes)
-        .map_err(|header| Error::NotInit { opcode: header.map_or(0, |h| h.opcode) })?;
-    let other = Error::NotInit { opcode: request.header.opcode };
+    let request = Request::from_device(bytes).map_err(|header| Error::NotInit {
+        opcode: header.map_or(0, |h| h.opcode),
+    })?;
+    let other = Error::NotInit {
+        opcode: request.header.opcode,
+    };
     if request.opcode != Some(Opcode::Init) {
         return Err(other);
     }
-    InitIn::parse(request.fixed).map(|init| (request.header, init)).ok_or(other)
+    InitIn::parse(request.fixed)
+        .map(|init| (request.header, init))
+        .ok_or(other)
 }
 
 fn send(device: &OwnedFd, to: &InHeader, error: i32, body: &[u8]) -> Result<(), Error> {
     let len = (size_of::<OutHeader>() + body.len()) as u32;
-    let header = OutHeader { len, error, unique: to.unique };
+    let header = OutHeader {
+        len,
+        error,
+        unique: to.unique,
+    };
     let slices = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
-    rustix::io::writev(device, &slices).map(drop).map_err(Error::io("reply to INIT on /dev/fuse"))
+    rustix::io::writev(device, &slices)
+        .map(drop)
+        .map_err(Error::io("reply to INIT on /dev/fuse"))
 }

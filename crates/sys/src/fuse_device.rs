@@ -12,5 +12,9 @@ pub fn clone_into(session: BorrowedFd<'_>, fresh: BorrowedFd<'_>) -> io::Result<
     // SAFETY: the kernel reads four bytes from `number`, which outlives the call; both descriptors
     // are open for as long as they are borrowed.
     let outcome = unsafe { libc::ioctl(fresh.as_raw_fd(), CLONE as _, &raw const number) };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -4,6 +4,8 @@
 #![allow(unsafe_code)]
 
 pub mod fuse_device;
+#[cfg(feature = "fuse-ring")]
+pub mod fuse_ring;
 pub mod fuse_signals;
 pub mod lend;
 pub mod memory;

@@ -95,7 +95,11 @@ impl InitIn {
     /// All features offered.
     pub fn features(&self) -> InitFlags {
         let low = InitFlags(u64::from(self.flags));
-        if low.has(InitFlags::INIT_EXT) { low | InitFlags(u64::from(self.flags2) << 32) } else { low }
+        if low.has(InitFlags::INIT_EXT) {
+            low | InitFlags(u64::from(self.flags2) << 32)
+        } else {
+            low
+        }
     }
 }
 
@@ -137,7 +141,13 @@ mod tests {
 
     #[test]
     fn an_old_kernel_sends_sixteen_bytes_and_offers_nothing_above_bit_31() {
-        let init = InitIn { major: 7, minor: 31, flags: 1 << 30, flags2: 7, ..Default::default() };
+        let init = InitIn {
+            major: 7,
+            minor: 31,
+            flags: 1 << 30,
+            flags2: 7,
+            ..Default::default()
+        };
         let old = InitIn::parse(&init.as_bytes()[..16]).unwrap();
         assert_eq!(old.features(), InitFlags::INIT_EXT);
         assert!(InitIn::parse(&init.as_bytes()[..15]).is_none());
@@ -145,7 +155,10 @@ mod tests {
 
     #[test]
     fn the_upper_half_counts_only_when_the_kernel_says_so() {
-        let mut init = InitIn { flags2: 1 << 9, ..Default::default() };
+        let mut init = InitIn {
+            flags2: 1 << 9,
+            ..Default::default()
+        };
         assert!(!init.features().has(InitFlags::OVER_IO_URING));
         init.flags = 1 << 30;
         assert!(init.features().has(InitFlags::OVER_IO_URING));

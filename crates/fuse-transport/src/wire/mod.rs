@@ -7,6 +7,7 @@ mod init;
 mod opcode;
 mod reply;
 mod request;
+mod ring;
 
 pub use init::{InitFlags, InitIn, InitOut};
 pub use opcode::{Opcode, Treatment};
@@ -14,6 +15,7 @@ pub use reply::{Attr, AttrOut, Dirent, EntryOut, LseekOut, OutHeader, SizeOut, S
 pub use request::{
     BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, LseekIn, ReadIn, XattrIn,
 };
+pub use ring::{RingEntry, RingHeader};
 
 /// The node of the root directory.
 pub const ROOT_NODE: u64 = 1;

@@ -141,7 +141,12 @@ mod tests {
 
     #[test]
     fn what_would_write_is_refused_as_read_only() {
-        for opcode in [Opcode::Write, Opcode::Create, Opcode::Setattr, Opcode::Tmpfile] {
+        for opcode in [
+            Opcode::Write,
+            Opcode::Create,
+            Opcode::Setattr,
+            Opcode::Tmpfile,
+        ] {
             assert_eq!(opcode.treatment(), Treatment::ReadOnly);
         }
     }

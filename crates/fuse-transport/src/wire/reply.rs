@@ -18,7 +18,9 @@ pub struct OutHeader {
 
 /// Attributes of a node.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
 pub struct Attr {
     /// Inode number that programs see.
     pub ino: u64,
@@ -78,12 +80,21 @@ pub struct EntryOut {
 impl EntryOut {
     /// A name that leads to `node`, for good.
     pub fn found(node: u64, attr: Attr) -> Self {
-        Self { nodeid: node, entry_valid: FOREVER, attr_valid: FOREVER, attr, ..Self::default() }
+        Self {
+            nodeid: node,
+            entry_valid: FOREVER,
+            attr_valid: FOREVER,
+            attr,
+            ..Self::default()
+        }
     }
 
     /// A name that leads nowhere, for good: node 0 with a time makes the kernel remember it.
     pub fn absent() -> Self {
-        Self { entry_valid: FOREVER, ..Self::default() }
+        Self {
+            entry_valid: FOREVER,
+            ..Self::default()
+        }
     }
 }
 

@@ -2,12 +2,6 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Command: here is an entry, give it a request when there is one.
-pub const REGISTER: u32 = 1;
-
-/// Command: the entry holds a reply; take it, and give it the next request.
-pub const COMMIT_AND_FETCH: u32 = 2;
-
 /// Sizes of one entry's message.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -36,20 +30,5 @@ pub struct RingHeader {
     pub entry: RingEntry,
 }
 
-/// The command's own bytes in a 128-byte submission entry.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
-pub struct RingCommand {
-    /// Nothing yet.
-    pub flags: u64,
-    /// [`RingEntry::commit_id`]; 0 for REGISTER.
-    pub commit_id: u64,
-    /// The queue: a CPU's number.
-    pub queue: u16,
-    /// Nothing.
-    pub padding: [u8; 6],
-}
-
 const _: () = assert!(size_of::<RingEntry>() == 32);
-const _: () = assert!(size_of::<RingHeader>() == 288);
-const _: () = assert!(size_of::<RingCommand>() == 24);
+const _: () = assert!(size_of::<RingHeader>() == sys::fuse_ring::HEADER_BYTES);

@@ -1,19 +1,20 @@
 //! A small filesystem in memory, and the daemon that serves it.
 
 use std::ffi::CString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::Arc;
-use std::thread;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fuse_transport::{
-    Attr, Caller, Channel, Config, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek,
-    Session, Statfs,
+    Attr, Caller, Channel, Config, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply,
+    Seek, Session, Statfs,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 pub const BIG: u64 = 8 << 20;
 pub const MANY: u64 = 500;
@@ -54,14 +55,26 @@ impl Memory {
             FIRST_OF_MANY.. if node < FIRST_OF_MANY + MANY => (0o100_600, 0),
             _ => return Err(Errno::NOENT),
         };
-        Ok(Attr { ino: node, size, mode, nlink: 1, mtime: 1_700_000_000, ..Attr::default() })
+        Ok(Attr {
+            ino: node,
+            size,
+            mode,
+            nlink: 1,
+            mtime: 1_700_000_000,
+            ..Attr::default()
+        })
     }
 
     fn entries(node: u64) -> Vec<(String, u64)> {
         let dots = [".", ".."].map(|name| (name.to_owned(), 1));
         let rest: Vec<_> = match node {
-            1 => ROOT.iter().map(|(name, node)| (name.to_string(), *node)).collect(),
-            _ => (0..MANY).map(|n| (format!("entry-{n:03}"), FIRST_OF_MANY + n)).collect(),
+            1 => ROOT
+                .iter()
+                .map(|(name, node)| (name.to_string(), *node))
+                .collect(),
+            _ => (0..MANY)
+                .map(|n| (format!("entry-{n:03}"), FIRST_OF_MANY + n))
+                .collect(),
         };
         dots.into_iter().chain(rest).collect()
     }
@@ -70,8 +83,17 @@ impl Memory {
 impl Filesystem for Memory {
     fn lookup(&self, _: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
         let wanted = String::from_utf8_lossy(name);
-        let found = Self::entries(parent).into_iter().find(|(name, _)| *name == wanted);
-        found.map(|(_, node)| Ok(Found { node, attr: Self::attr(node)? })).transpose()
+        let found = Self::entries(parent)
+            .into_iter()
+            .find(|(name, _)| *name == wanted);
+        found
+            .map(|(_, node)| {
+                Ok(Found {
+                    node,
+                    attr: Self::attr(node)?,
+                })
+            })
+            .transpose()
     }
 
     fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Errno> {
@@ -82,11 +104,21 @@ impl Filesystem for Memory {
         Ok(b"hello".to_vec())
     }
 
-    fn read(&self, _: Caller, node: u64, offset: u64, reply: &mut ReadReply<'_>) -> Result<(), Errno> {
+    fn read(
+        &self,
+        _: Caller,
+        node: u64,
+        offset: u64,
+        reply: &mut ReadReply<'_>,
+    ) -> Result<(), Errno> {
         if node == STUCK {
             thread::sleep(Duration::from_secs(3600));
         }
-        let content: &[u8] = if node == HELLO { b"hello, file\n" } else { &self.big };
+        let content: &[u8] = if node == HELLO {
+            b"hello, file\n"
+        } else {
+            &self.big
+        };
         let begin = (offset as usize).min(content.len());
         let end = (begin + reply.room()).min(content.len());
         if node == SHARED {
@@ -110,7 +142,11 @@ impl Filesystem for Memory {
         position: u64,
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Errno> {
-        for (place, (name, node)) in Self::entries(node).iter().enumerate().skip(position as usize) {
+        for (place, (name, node)) in Self::entries(node)
+            .iter()
+            .enumerate()
+            .skip(position as usize)
+        {
             let attr = Self::attr(*node)?;
             let entry = Entry {
                 name: name.as_bytes(),
@@ -130,16 +166,31 @@ impl Filesystem for Memory {
     }
 
     fn xattr_names(&self, _: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
-        Ok(if node == HELLO { vec![b"user.color".to_vec()] } else { vec![] })
+        Ok(if node == HELLO {
+            vec![b"user.color".to_vec()]
+        } else {
+            vec![]
+        })
     }
 
     fn statfs(&self) -> Result<Statfs, Errno> {
-        Ok(Statfs { blocks: 1234, frsize: 4096, bsize: 4096, files: 99, namelen: 255, ..Statfs::default() })
+        Ok(Statfs {
+            blocks: 1234,
+            frsize: 4096,
+            bsize: 4096,
+            files: 99,
+            namelen: 255,
+            ..Statfs::default()
+        })
     }
 
     fn seek(&self, _: Caller, _: u64, offset: u64, what: Seek) -> Result<u64, Errno> {
         // The first megabyte of every file is a hole.
-        Ok(if what == Seek::Data { offset.max(1 << 20) } else { offset })
+        Ok(if what == Seek::Data {
+            offset.max(1 << 20)
+        } else {
+            offset
+        })
     }
 }
 
@@ -147,14 +198,28 @@ impl Filesystem for Memory {
 pub fn daemon(mountpoint: &Path, io_uring: bool) {
     let device =
         rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
-    let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
+    let data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other",
+        device.as_raw_fd()
+    );
     let data = CString::new(data).unwrap();
-    rustix::mount::mount("memory", mountpoint, "fuse.memory", MountFlags::RDONLY, data.as_c_str())
-        .unwrap();
+    rustix::mount::mount(
+        "memory",
+        mountpoint,
+        "fuse.memory",
+        MountFlags::RDONLY,
+        data.as_c_str(),
+    )
+    .unwrap();
     let big = Arc::new((0..BIG).map(big_byte).collect());
-    let config = Config { io_uring, ..Config::default() };
+    let config = Config {
+        io_uring,
+        ..Config::default()
+    };
     let session = Session::start(device, Arc::new(Memory { big }), &config).unwrap();
-    let threads: Vec<_> = open_channels(&session).into_iter().map(|open| thread::spawn(open)).collect();
+    let keeper = start_keeper(&session);
+    let others = (0..2).map(|cpu| start_server(&session, cpu));
+    let threads: Vec<_> = keeper.into_iter().chain(others).collect();
     println!("ready");
     std::io::stdout().flush().unwrap();
     for thread in threads {
@@ -163,12 +228,46 @@ pub fn daemon(mountpoint: &Path, io_uring: bool) {
     println!("{}", serde_json::to_string(&session.statistics()).unwrap());
 }
 
-type Serve = Box<dyn FnOnce() + Send>;
+type Opened = mpsc::Receiver<()>;
 
-fn open_channels(session: &Arc<Session>) -> Vec<Serve> {
-    let serve = |open: fn(&Arc<Session>) -> std::io::Result<Channel>| -> Serve {
-        let session = Arc::clone(session);
-        Box::new(move || open(&session).unwrap().run())
-    };
-    (0..2).map(|_| serve(Session::device_channel)).collect()
+/// With io_uring: the threads for all CPUs together and for what the device still brings.
+fn start_keeper(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
+    if !session.protocol().io_uring {
+        return Vec::new();
+    }
+    vec![
+        start(session, Session::keeper_channel),
+        start(session, Session::device_channel),
+    ]
+}
+
+/// One pinned thread.
+fn start_server(session: &Arc<Session>, cpu: usize) -> JoinHandle<()> {
+    start(session, move |session| {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        // A machine with one CPU serves all the same.
+        let _ = sched_setaffinity(None, &only);
+        if session.protocol().io_uring {
+            session.cpu_channel(cpu)
+        } else {
+            session.device_channel()
+        }
+    })
+}
+
+/// Returns when the channel is open.
+fn start(
+    session: &Arc<Session>,
+    open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
+) -> JoinHandle<()> {
+    let (sender, opened): (_, Opened) = mpsc::channel();
+    let session = Arc::clone(session);
+    let thread = thread::spawn(move || {
+        let channel = open(&session).unwrap();
+        sender.send(()).unwrap();
+        channel.run();
+    });
+    opened.recv().unwrap();
+    thread
 }

@@ -1,0 +1,237 @@
+//! The channel over a ring: requests of one CPU's queue, or of all queues, without `/dev/fuse`.
+//!
+//! The kernel puts a request into the queue of the CPU that asks. Two kinds of channels serve:
+//!
+//! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was given
+//!   back last, so these are used as long as one is free;
+//! * the keeper's, with one entry in the queue of **every possible** CPU. It makes the rings
+//!   complete, without which the kernel would let every request wait; it takes what a busy CPU's
+//!   entries cannot; and it stands in for CPUs whose thread has not come yet or has gone, so that no
+//!   queue is ever without anyone.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use sys::fuse_ring::{Event, FuseRing};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::channel::{Clock, Ready, State};
+use crate::counters::{Counters, Record};
+use crate::dispatch::{Answer, answer};
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::session::Session;
+use crate::waker::Waker;
+use crate::wire::{InHeader, MIN_READ_BUFFER, OutHeader, RingHeader};
+
+/// Entries of a CPU's own thread. It serves one request at a time; the others wait in its ring,
+/// copied already. More would keep requests from the keeper, which serves on idle CPUs.
+const ENTRIES: usize = 4;
+
+/// Rounds of serving what is left before a ring closes, should it never become quiet.
+const LAST_ROUNDS: usize = 1000;
+
+/// One thread's ring.
+pub(crate) struct RingChannel {
+    session: Arc<Session>,
+    ring: FuseRing,
+    waker: Arc<Waker>,
+    /// The request that `wait` found.
+    next: Option<usize>,
+    /// Names and values of the request: the reply needs the room they came in.
+    rest: Vec<u8>,
+    counters: Arc<Counters>,
+}
+
+impl RingChannel {
+    /// The ring of one CPU, for the thread pinned there.
+    pub(crate) fn open(session: &Arc<Session>, cpu: usize) -> io::Result<Self> {
+        let queue = u16::try_from(cpu).map_err(|_| io::Error::from(Errno::RANGE))?;
+        Self::with_queues(session, &[(queue, ENTRIES)])
+    }
+
+    /// The keeper's ring.
+    pub(crate) fn open_keeper(session: &Arc<Session>) -> io::Result<Self> {
+        let queues: Vec<_> = (0..possible_cpus()?).map(|queue| (queue, 1)).collect();
+        Self::with_queues(session, &queues)
+    }
+
+    fn with_queues(session: &Arc<Session>, queues: &[(u16, usize)]) -> io::Result<Self> {
+        let waker = Arc::new(Waker::new()?);
+        let device = session.as_fd().try_clone_to_owned()?;
+        let waking = waker.as_fd().try_clone_to_owned()?;
+        let payload = session.protocol().max_request.max(MIN_READ_BUFFER);
+        let ring = FuseRing::new(device, waking, queues, payload)?;
+        let (session, counters) = (Arc::clone(session), session.new_counters(true));
+        Ok(Self {
+            session,
+            ring,
+            waker,
+            next: None,
+            rest: Vec::new(),
+            counters,
+        })
+    }
+
+    pub(crate) fn waker(&self) -> &Arc<Waker> {
+        &self.waker
+    }
+
+    /// Hands in the reply made before and sleeps for the next request: one system call.
+    pub(crate) fn wait(&mut self) -> Ready {
+        if self.ring.wait().is_err() {
+            return self.end();
+        }
+        loop {
+            match self.ring.next_event() {
+                None => return Ready::Woken,
+                Some(Event::Woken) => {
+                    self.waker.clear();
+                    self.ring.watch_waker();
+                    return Ready::Woken;
+                }
+                Some(Event::Request(number)) => {
+                    self.next = Some(number);
+                    return Ready::Request;
+                }
+                Some(Event::Lost(..)) if self.ring.is_alive() => {}
+                Some(Event::Lost(..)) => return self.end(),
+            }
+        }
+    }
+
+    /// Answers the request that `wait` found.
+    pub(crate) fn serve(&mut self) -> State {
+        match self.next.take() {
+            Some(number) => self.serve_entry(number),
+            None => return State::Nothing,
+        }
+        State::Served
+    }
+
+    fn serve_entry(&mut self, number: usize) {
+        let clock = Clock::start();
+        let queue = self.ring.queue(number);
+        let (bytes, payload) = self.ring.message(number);
+        let Ok(header) = RingHeader::mut_from_bytes(bytes) else {
+            unreachable!("the header has its size and begins on a page")
+        };
+        let to = InHeader::read_from_prefix(&header.in_out)
+            .map_or_else(|_| InHeader::default(), |(h, _)| h);
+        let length = (header.entry.payload_size as usize).min(payload.len());
+        self.rest.clear();
+        // What would write is refused unread; no name is longer than this.
+        self.rest
+            .extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
+        let mut reply = Reply::new(payload, None);
+        let (opcode, answer) = match Request::from_ring(to, &header.fixed, &self.rest) {
+            Ok(request) => (
+                request.opcode,
+                answer(self.session.filesystem(), &request, &mut reply),
+            ),
+            Err(_) => (None, Answer::Error(Errno::INVAL)),
+        };
+        let reply_bytes = reply.finish().length;
+        let (error, sent) = match answer {
+            Answer::Error(errno) => (-errno.raw_os_error(), 0),
+            // Requests without an answer come over the device; a ring always wants one.
+            Answer::Silent => (0, 0),
+            Answer::Reply => (0, reply_bytes),
+        };
+        let out = OutHeader {
+            len: (size_of::<OutHeader>() + sent) as u32,
+            error,
+            unique: to.unique,
+        };
+        header.in_out[..size_of::<OutHeader>()].copy_from_slice(out.as_bytes());
+        header.entry.payload_size = sent as u32;
+        let commit_id = header.entry.commit_id;
+        self.ring.commit(number, commit_id);
+        let (cpu, run_ns) = (clock.cpu(), clock.ns());
+        let queue = Some(queue);
+        self.counters.add(&Record {
+            opcode,
+            error: error != 0,
+            reply_bytes: sent,
+            queue,
+            cpu,
+            run_ns,
+        });
+    }
+
+    fn end(&self) -> Ready {
+        self.session.end();
+        Ready::Closed
+    }
+
+    /// Serves what the ring holds. A thread ends before its mount only when its CPU went offline;
+    /// nothing new comes to this queue then, but a request may be under way.
+    fn finish(&mut self) {
+        for _ in 0..LAST_ROUNDS {
+            if self.ring.poll().is_err() {
+                return;
+            }
+            let mut served = false;
+            while let Some(event) = self.ring.next_event() {
+                if let Event::Request(number) = event {
+                    self.serve_entry(number);
+                    served = true;
+                }
+            }
+            if !served {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for RingChannel {
+    fn drop(&mut self) {
+        if let Some(number) = self.next.take() {
+            self.serve_entry(number);
+        }
+        if !self.session.ended() {
+            self.finish();
+        }
+    }
+}
+
+impl AsFd for RingChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}
+
+/// The kernel wants a queue for each CPU that could ever be there.
+fn possible_cpus() -> io::Result<u16> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    count_cpus(&list).ok_or_else(|| io::Error::other(format!("possible CPUs: {:?}", list.trim())))
+}
+
+/// CPUs in a list like `0-3,8-11`.
+fn count_cpus(list: &str) -> Option<u16> {
+    let mut count = 0u16;
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        count = count.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
+    }
+    Some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count_cpus;
+
+    #[test]
+    fn possible_cpus_are_counted_from_ranges() {
+        assert_eq!(count_cpus("0-1\n"), Some(2));
+        assert_eq!(count_cpus("0"), Some(1));
+        assert_eq!(count_cpus("0-3,8-11,64\n"), Some(9));
+        for nonsense in ["", "3-1", "a", "0-70000"] {
+            assert_eq!(count_cpus(nonsense), None, "{nonsense}");
+        }
+    }
+}
