@@ -48,5 +48,10 @@ fn run(arguments: &[OsString]) -> Result<(), Error> {
     };
     let options = MountOptions::parse(&lists)?;
     let (image, mountpoint) = (image.into(), mountpoint.into());
-    erofs_fuse::mount(&MountRequest { image, mountpoint, options, foreground })
+    erofs_fuse::mount(&MountRequest {
+        image,
+        mountpoint,
+        options,
+        foreground,
+    })
 }

@@ -28,7 +28,11 @@ const READY: &[u8] = b"ready\n";
 /// Starts the daemon and waits until it serves, or says why it does not.
 pub(crate) fn start(request: &MountRequest) -> Result<(), Error> {
     let mut daemon = Command::new("/proc/self/exe")
-        .arg0(std::env::args_os().next().unwrap_or_else(|| "erofast".into()))
+        .arg0(
+            std::env::args_os()
+                .next()
+                .unwrap_or_else(|| "erofast".into()),
+        )
         .args(arguments(request))
         .env(MARK, "1")
         .stdin(Stdio::null())
@@ -43,9 +47,15 @@ pub(crate) fn start(request: &MountRequest) -> Result<(), Error> {
     if outcome == READY {
         return Ok(());
     }
-    let status = daemon.wait().map_err(Error::std_io("cannot wait for the daemon"))?;
+    let status = daemon
+        .wait()
+        .map_err(Error::std_io("cannot wait for the daemon"))?;
     let line = String::from_utf8_lossy(&outcome).trim().to_owned();
-    Err(Error::Daemon(if line.is_empty() { format!("the daemon died: {status}") } else { line }))
+    Err(Error::Daemon(if line.is_empty() {
+        format!("the daemon died: {status}")
+    } else {
+        line
+    }))
 }
 
 fn arguments(request: &MountRequest) -> Vec<OsString> {
@@ -53,7 +63,11 @@ fn arguments(request: &MountRequest) -> Vec<OsString> {
     for list in &request.options.given {
         arguments.extend(["-o".into(), list.clone()]);
     }
-    arguments.extend(["--".into(), request.image.clone().into(), request.mountpoint.clone().into()]);
+    arguments.extend([
+        "--".into(),
+        request.image.clone().into(),
+        request.mountpoint.clone().into(),
+    ]);
     arguments
 }
 
@@ -76,7 +90,9 @@ pub fn run_if_daemon() -> Option<ExitCode> {
 /// Reads what [`arguments`] made.
 fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
     let mut lists = Vec::new();
-    let mut rest = arguments.strip_prefix(&["mount".into(), "-f".into()]).unwrap_or_default();
+    let mut rest = arguments
+        .strip_prefix(&["mount".into(), "-f".into()])
+        .unwrap_or_default();
     while let [flag, list, after @ ..] = rest
         && flag == OsStr::new("-o")
     {
@@ -90,12 +106,18 @@ fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
             options: MountOptions::parse(&lists)?,
             foreground: true,
         }),
-        _ => Err(Error::Daemon(format!("{MARK} is set, but this is not the command line of a daemon"))),
+        _ => Err(Error::Daemon(format!(
+            "{MARK} is set, but this is not the command line of a daemon"
+        ))),
     }
 }
 
 fn run(request: &MountRequest) -> Result<(), Error> {
-    serve::foreground(request, &mut |notice| eprintln!("erofast: {notice}"), &mut detach)
+    serve::foreground(
+        request,
+        &mut |notice| eprintln!("erofast: {notice}"),
+        &mut detach,
+    )
 }
 
 /// Leaves the terminal, the directory and the parent behind.
@@ -106,7 +128,9 @@ fn detach() -> Result<(), Error> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null"))?;
     let mut pipe = std::io::stdout();
-    pipe.write_all(READY).and_then(|()| pipe.flush()).map_err(Error::std_io("answer to the parent"))?;
+    pipe.write_all(READY)
+        .and_then(|()| pipe.flush())
+        .map_err(Error::std_io("answer to the parent"))?;
     rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stdout(&null).map_err(Error::io("/dev/null"))
@@ -125,15 +149,25 @@ mod tests {
             foreground: false,
         };
         let parsed = parse(&arguments(&request)).unwrap();
-        assert_eq!((parsed.image, parsed.mountpoint), (request.image, request.mountpoint));
+        assert_eq!(
+            (parsed.image, parsed.mountpoint),
+            (request.image, request.mountpoint)
+        );
         assert_eq!(parsed.options.engine.cache_bytes, 1 << 20);
-        assert_eq!(parsed.options.engine.devices, request.options.engine.devices);
+        assert_eq!(
+            parsed.options.engine.devices,
+            request.options.engine.devices
+        );
         assert!(parsed.foreground);
     }
 
     #[test]
     fn any_other_command_line_is_refused() {
-        for line in [&["mount", "-f", "image"][..], &[], &["mount", "-f", "-o", "ro"]] {
+        for line in [
+            &["mount", "-f", "image"][..],
+            &[],
+            &["mount", "-f", "-o", "ro"],
+        ] {
             let line: Vec<OsString> = line.iter().map(OsString::from).collect();
             assert!(parse(&line).is_err());
         }

@@ -1,7 +1,7 @@
 //! The door: FUSE requests taken by the threads that decompress.
 
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 
 use erofs_engine::cpu_workers::{self, Door, Source, SourceState, Waker, Workers};
@@ -37,12 +37,18 @@ impl Waker for FuseWaker {
 }
 
 /// Gives every worker a channel of its own. Returns how many serve now.
-pub(crate) fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Result<usize, Error> {
+pub(crate) fn attach(
+    workers: &Workers,
+    session: &Arc<Session>,
+    open: OpenChannel,
+) -> Result<usize, Error> {
     // The workers keep this closure for CPUs that come later; a mount that is gone must not live on
     // in it.
     let session: Weak<Session> = Arc::downgrade(session);
     let make = move |cpu| -> io::Result<Door> {
-        let session = session.upgrade().ok_or_else(|| io::Error::other("the mount is gone"))?;
+        let session = session
+            .upgrade()
+            .ok_or_else(|| io::Error::other("the mount is gone"))?;
         let channel = open(&session, cpu)?;
         let waker = Arc::new(FuseWaker(channel.waker()));
         Ok((Box::new(FuseSource(channel)), waker))
@@ -54,11 +60,42 @@ pub(crate) fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChanne
 pub(crate) fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
     let count = thread::available_parallelism().map_or(1, usize::from);
     for number in 0..count {
-        let channel = open(session, None).map_err(Error::std_io("channel to /dev/fuse"))?;
-        thread::Builder::new()
-            .name(format!("erofs_reader/{number}"))
-            .spawn(move || channel.run())
-            .map_err(Error::std_io("thread"))?;
+        spawn(&format!("erofs_reader/{number}"), session, move |session| {
+            open(session, None)
+        })?;
     }
     Ok(())
+}
+
+/// Starts a thread that opens its own channel (a ring can only be used by who opened it) and serves
+/// until the mount is gone. Returns when the channel is open.
+pub(crate) fn spawn(
+    name: &str,
+    session: &Arc<Session>,
+    open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
+) -> Result<(), Error> {
+    let (sender, opened) = mpsc::channel();
+    let session = Arc::clone(session);
+    let serve = move || {
+        let channel = open(&session);
+        drop(session);
+        // The other side waits for exactly this.
+        match channel {
+            Ok(channel) => {
+                let _ = sender.send(Ok(()));
+                channel.run();
+            }
+            Err(error) => {
+                let _ = sender.send(Err(error));
+            }
+        }
+    };
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(serve)
+        .map_err(Error::std_io(name))?;
+    let outcome = opened
+        .recv()
+        .unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
+    outcome.map_err(Error::std_io(format!("{name}: cannot open its channel")))
 }

@@ -35,10 +35,14 @@ pub enum Error {
         why: String,
     },
     /// `/dev/fuse` cannot be opened.
-    #[error("/dev/fuse: {0}; FUSE is needed (modprobe fuse, or pass the device into the container)")]
+    #[error(
+        "/dev/fuse: {0}; FUSE is needed (modprobe fuse, or pass the device into the container)"
+    )]
     NoFuse(#[source] io::Error),
     /// Not root, and no helper.
-    #[error("mounting without root needs fusermount3, which was not found: install the package fuse3")]
+    #[error(
+        "mounting without root needs fusermount3, which was not found: install the package fuse3"
+    )]
     NoFusermount,
     /// fusermount3 refused.
     #[error("{mountpoint}: fusermount3: {message}")]
@@ -48,8 +52,8 @@ pub enum Error {
         /// What it printed.
         message: String,
     },
-    /// FUSE over io_uring was demanded and cannot be had.
-    #[error("io_uring=on: {0}")]
+    /// FUSE over io_uring cannot be had.
+    #[error("FUSE over io_uring: {0}")]
     IoUring(String),
     /// A system call failed.
     #[error("{what}: {source}")]
@@ -66,14 +70,23 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
-        move |errno| Self::Io { what: what.into(), source: errno.into() }
+        move |errno| Self::Io {
+            what: what.into(),
+            source: errno.into(),
+        }
     }
 
     pub(crate) fn std_io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { what: what.into(), source }
+        move |source| Self::Io {
+            what: what.into(),
+            source,
+        }
     }
 
     pub(crate) fn mountpoint(mountpoint: &std::path::Path, why: impl Into<String>) -> Self {
-        Self::Mountpoint { mountpoint: mountpoint.to_owned(), why: why.into() }
+        Self::Mountpoint {
+            mountpoint: mountpoint.to_owned(),
+            why: why.into(),
+        }
     }
 }

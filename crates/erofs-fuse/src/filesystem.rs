@@ -37,7 +37,14 @@ pub(crate) struct Image {
 impl Image {
     pub(crate) fn new(engine: Arc<Engine>, root: Nid, context: ReadContext) -> Self {
         let (nodes, report) = (Nodes::new(root), OnceLock::new());
-        Self { engine, nodes, context, uid: None, gid: None, report }
+        Self {
+            engine,
+            nodes,
+            context,
+            uid: None,
+            gid: None,
+            report,
+        }
     }
 
     pub(crate) fn owned_by(self, uid: Option<u32>, gid: Option<u32>) -> Self {
@@ -55,9 +62,15 @@ impl Image {
     }
 
     fn found(&self, nid: Nid) -> Result<Found, Errno> {
-        let node = self.nodes.node(nid).ok_or(Errno::from_raw_os_error(erofs_engine::errno::EUCLEAN))?;
+        let node = self
+            .nodes
+            .node(nid)
+            .ok_or(Errno::from_raw_os_error(erofs_engine::errno::EUCLEAN))?;
         let inode = self.engine.inode(nid).map_err(|error| tell(&error))?;
-        Ok(Found { node, attr: self.attr(&inode) })
+        Ok(Found {
+            node,
+            attr: self.attr(&inode),
+        })
     }
 
     fn attr(&self, inode: &Inode) -> Attr {
@@ -83,11 +96,27 @@ impl Image {
     }
 
     /// Adds one entry; false when the reply is full.
-    fn list(&self, reply: &mut DirectoryReply<'_, '_>, name: &[u8], nid: Nid, kind: u8, next: u64) -> bool {
-        let entry = Entry { name, ino: nid, kind: directory_type(kind), next };
+    fn list(
+        &self,
+        reply: &mut DirectoryReply<'_, '_>,
+        name: &[u8],
+        nid: Nid,
+        kind: u8,
+        next: u64,
+    ) -> bool {
+        let entry = Entry {
+            name,
+            ino: nid,
+            kind: directory_type(kind),
+            next,
+        };
         let dots = matches!(name, b"." | b"..");
         // An inode that cannot be read shall not hide its neighbours: its name is listed alone.
-        let found = if reply.wants_attributes() && !dots { self.found(nid).ok() } else { None };
+        let found = if reply.wants_attributes() && !dots {
+            self.found(nid).ok()
+        } else {
+            None
+        };
         reply.add(&entry, found.as_ref())
     }
 }
@@ -98,7 +127,11 @@ impl Filesystem for Image {
         if name == b"." {
             return self.found(parent.nid).map(Some);
         }
-        match self.engine.lookup(&parent, name).map_err(|error| tell(&error))? {
+        match self
+            .engine
+            .lookup(&parent, name)
+            .map_err(|error| tell(&error))?
+        {
             Some(nid) => self.found(nid).map(Some),
             None => Ok(None),
         }
@@ -109,12 +142,22 @@ impl Filesystem for Image {
     }
 
     fn read_link(&self, _: Caller, node: u64) -> Result<Vec<u8>, Errno> {
-        self.engine.read_link(&self.inode(node)?).map_err(|error| tell(&error))
+        self.engine
+            .read_link(&self.inode(node)?)
+            .map_err(|error| tell(&error))
     }
 
-    fn read(&self, _: Caller, node: u64, offset: u64, reply: &mut ReadReply<'_>) -> Result<(), Errno> {
+    fn read(
+        &self,
+        _: Caller,
+        node: u64,
+        offset: u64,
+        reply: &mut ReadReply<'_>,
+    ) -> Result<(), Errno> {
         let inode = self.inode(node)?;
-        let read = self.engine.read_at(&inode, offset, reply.spare(), self.context);
+        let read = self
+            .engine
+            .read_at(&inode, offset, reply.spare(), self.context);
         reply.advance(read.map_err(|error| tell(&error))?);
         Ok(())
     }
@@ -137,29 +180,44 @@ impl Filesystem for Image {
         if position == BEHIND_DOT {
             position = 0;
         }
-        let mut each = |name: &[u8], nid, kind, next| match self.list(reply, name, nid, kind, next) {
+        let mut each = |name: &[u8], nid, kind, next| match self.list(reply, name, nid, kind, next)
+        {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         };
-        self.engine.read_dir(&directory, position, &mut each).map_err(|error| tell(&error))
+        self.engine
+            .read_dir(&directory, position, &mut each)
+            .map_err(|error| tell(&error))
     }
 
     fn xattr(&self, _: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         if name == STAT_XATTR.as_bytes() && node == fuse_transport::wire::ROOT_NODE {
-            return Ok(self.report.get().map(|report| report().to_string().into_bytes()));
+            return Ok(self
+                .report
+                .get()
+                .map(|report| report().to_string().into_bytes()));
         }
         let inode = self.inode(node)?;
         if inode.xattr_icount == 0 {
             return Ok(None);
         }
-        self.engine.xattr(&inode, name).map_err(|error| tell(&error))
+        self.engine
+            .xattr(&inode, name)
+            .map_err(|error| tell(&error))
     }
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
-        let all = self.engine.xattrs(&*self.inode(node)?).map_err(|error| tell(&error))?;
+        let all = self
+            .engine
+            .xattrs(&*self.inode(node)?)
+            .map_err(|error| tell(&error))?;
         // The kernel guards the values of trusted.*; their names are for root, too.
         let hidden = |name: &[u8]| caller.uid != 0 && name.starts_with(b"trusted.");
-        Ok(all.into_iter().map(|xattr| xattr.name).filter(|name| !hidden(name)).collect())
+        Ok(all
+            .into_iter()
+            .map(|xattr| xattr.name)
+            .filter(|name| !hidden(name))
+            .collect())
     }
 
     fn statfs(&self) -> Result<Statfs, Errno> {
@@ -187,7 +245,11 @@ impl Filesystem for Image {
             }
             at = extent.logical.saturating_add(extent.length).max(at + 1);
             if at >= inode.size {
-                return if what == Seek::Hole { Ok(inode.size) } else { Err(Errno::NXIO) };
+                return if what == Seek::Hole {
+                    Ok(inode.size)
+                } else {
+                    Err(Errno::NXIO)
+                };
             }
         }
         Ok(if what == Seek::Hole { inode.size } else { at })
@@ -198,7 +260,10 @@ impl Filesystem for Image {
 /// reads gets nothing but the number.
 fn tell(error: &erofs_engine::Error) -> Errno {
     let errno = error.errno();
-    if matches!(errno, erofs_engine::errno::EIO | erofs_engine::errno::EUCLEAN) {
+    if matches!(
+        errno,
+        erofs_engine::errno::EIO | erofs_engine::errno::EUCLEAN
+    ) {
         eprintln!("erofast: {error}");
     }
     Errno::from_raw_os_error(errno)
@@ -207,7 +272,9 @@ fn tell(error: &erofs_engine::Error) -> Errno {
 /// `DT_REG` and so on, for a type as EROFS numbers it.
 fn directory_type(file_type: u8) -> u8 {
     // FT_REG_FILE, FT_DIR, FT_CHRDEV, FT_BLKDEV, FT_FIFO, FT_SOCK, FT_SYMLINK begin at 1.
-    *[0, 8, 4, 2, 6, 1, 12, 10].get(usize::from(file_type)).unwrap_or(&0)
+    *[0, 8, 4, 2, 6, 1, 12, 10]
+        .get(usize::from(file_type))
+        .unwrap_or(&0)
 }
 
 #[cfg(test)]
@@ -216,7 +283,10 @@ mod tests {
 
     #[test]
     fn file_types_take_the_numbers_of_readdir() {
-        assert_eq!((1..=7).map(directory_type).collect::<Vec<_>>(), [8, 4, 2, 6, 1, 12, 10]);
+        assert_eq!(
+            (1..=7).map(directory_type).collect::<Vec<_>>(),
+            [8, 4, 2, 6, 1, 12, 10]
+        );
         assert_eq!((directory_type(0), directory_type(99)), (0, 0));
     }
 }

@@ -16,6 +16,7 @@ mod options;
 mod readahead;
 mod serve;
 mod stat;
+mod uring;
 
 use std::path::Path;
 
@@ -50,7 +51,11 @@ pub struct MountRequest {
 /// One line that says what is wrong. Nothing is left mounted and no process behind.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     if request.foreground {
-        return serve::foreground(request, &mut |notice| eprintln!("erofast: {notice}"), &mut || Ok(()));
+        return serve::foreground(
+            request,
+            &mut |notice| eprintln!("erofast: {notice}"),
+            &mut || Ok(()),
+        );
     }
     daemon::start(request)
 }

@@ -44,7 +44,8 @@ impl Mounted {
             return fusermount::unmount(&self.mountpoint, arguments);
         }
         let what = || format!("umount {}", self.mountpoint.display());
-        rustix::mount::unmount(&self.mountpoint, flags | UnmountFlags::NOFOLLOW).map_err(Error::io(what()))
+        rustix::mount::unmount(&self.mountpoint, flags | UnmountFlags::NOFOLLOW)
+            .map_err(Error::io(what()))
     }
 }
 
@@ -64,7 +65,10 @@ pub(crate) fn mount(request: &MountRequest, max_read: usize) -> Result<Mounted, 
     let root = rustix::process::geteuid().is_root();
     let wish = Wish {
         mountpoint: usable_mountpoint(&request.mountpoint)?,
-        source: options.fsname.clone().unwrap_or_else(|| source(&request.image)),
+        source: options
+            .fsname
+            .clone()
+            .unwrap_or_else(|| source(&request.image)),
         options,
         checks: options.kernel_checks(root),
         max_read,
@@ -75,7 +79,9 @@ pub(crate) fn mount(request: &MountRequest, max_read: usize) -> Result<Mounted, 
     }
     match direct::mount(&wish) {
         // Root of a user namespace that does not own the mount namespace.
-        Err(Error::Io { source, .. }) if source.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+        Err(Error::Io { source, .. })
+            if source.raw_os_error() == Some(Errno::PERM.raw_os_error()) =>
+        {
             fusermount::mount(wish)
         }
         other => other,
@@ -83,7 +89,9 @@ pub(crate) fn mount(request: &MountRequest, max_read: usize) -> Result<Mounted, 
 }
 
 fn source(image: &Path) -> OsString {
-    std::fs::canonicalize(image).unwrap_or_else(|_| image.to_owned()).into_os_string()
+    std::fs::canonicalize(image)
+        .unwrap_or_else(|_| image.to_owned())
+        .into_os_string()
 }
 
 fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
@@ -115,21 +123,38 @@ pub fn umount(path: &Path) -> Result<(), Error> {
     match find(&place)? {
         None => return Err(Error::mountpoint(path, "is not a mount point")),
         Some(entry) if entry.fstype != FSTYPE => {
-            return Err(Error::mountpoint(path, format!("is a mount of type {}, not of erofast", entry.fstype)));
+            return Err(Error::mountpoint(
+                path,
+                format!("is a mount of type {}, not of erofast", entry.fstype),
+            ));
         }
         Some(_) => {}
     }
     if !rustix::process::geteuid().is_root() {
-        return fusermount::unmount(&place, &["-u"]);
+        let lazily: &[&str] = if crate::is_dead_mount(path) {
+            &["-u", "-z"]
+        } else {
+            &["-u"]
+        };
+        return fusermount::unmount(&place, lazily);
     }
-    rustix::mount::unmount(&place, UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
+    // A dead mount can be busy only with programs that get errors from it.
+    let how = if crate::is_dead_mount(path) {
+        UnmountFlags::DETACH
+    } else {
+        UnmountFlags::empty()
+    };
+    rustix::mount::unmount(&place, how | UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
         Errno::BUSY => Error::mountpoint(path, busy(&place)),
         other => Error::mountpoint(path, other.to_string()),
     })
 }
 
 fn busy(place: &Path) -> String {
-    format!("is busy: programs have files open or are in it (fuser -m {} lists them)", place.display())
+    format!(
+        "is busy: programs have files open or are in it (fuser -m {} lists them)",
+        place.display()
+    )
 }
 
 /// The absolute path of a mount point, whose last part cannot be looked at when its daemon is dead.

@@ -22,12 +22,20 @@ impl Nodes {
 
     /// The node of an inode; `None` for one that has none.
     pub(crate) fn node(self, nid: Nid) -> Option<u64> {
-        if nid == self.root { Some(ROOT_NODE) } else { nid.checked_add(SHIFT) }
+        if nid == self.root {
+            Some(ROOT_NODE)
+        } else {
+            nid.checked_add(SHIFT)
+        }
     }
 
     /// The inode of a node; `None` for node 0.
     pub(crate) fn nid(self, node: u64) -> Option<Nid> {
-        if node == ROOT_NODE { Some(self.root) } else { node.checked_sub(SHIFT) }
+        if node == ROOT_NODE {
+            Some(self.root)
+        } else {
+            node.checked_sub(SHIFT)
+        }
     }
 }
 
@@ -38,7 +46,18 @@ mod tests {
     #[test]
     fn every_nid_comes_back_as_itself() {
         let nodes = Nodes::new(36);
-        for nid in [0, 1, 2, 35, 36, 37, 1 << 32, 1 << 63, (1 << 63) | 1, u64::MAX - 2] {
+        for nid in [
+            0,
+            1,
+            2,
+            35,
+            36,
+            37,
+            1 << 32,
+            1 << 63,
+            (1 << 63) | 1,
+            u64::MAX - 2,
+        ] {
             let node = nodes.node(nid).unwrap();
             assert_ne!(node, 0);
             assert_eq!(nodes.nid(node), Some(nid));

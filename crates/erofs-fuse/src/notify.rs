@@ -7,11 +7,15 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Sends `READY=1` where a service manager asked for it. Whether it arrives is the manager's
 /// business: a mount without one is none the worse.
 pub(crate) fn ready() {
-    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
     let address = match name.as_bytes() {
         [b'@', abstract_name @ ..] => SocketAddr::from_abstract_name(abstract_name),
         _ => SocketAddr::from_pathname(&name),
     };
-    let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) else { return };
+    let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) else {
+        return;
+    };
     let _ = socket.send_to_addr(b"READY=1", &address);
 }

@@ -125,14 +125,17 @@ impl MountOptions {
             None => (bytes, None),
         };
         let name = String::from_utf8_lossy(name);
-        let known = self.switch(&name, value.is_some()) || match value {
-            Some(value) => self.assign(&name, value)?,
-            None => self.flag(&name),
-        };
+        let known = self.switch(&name, value.is_some())
+            || match value {
+                Some(value) => self.assign(&name, value)?,
+                None => self.flag(&name),
+            };
         if known || known::is_tolerated(&name) {
             return Ok(());
         }
-        Err(OptionError::Unknown { name: one.to_string_lossy().into_owned() })
+        Err(OptionError::Unknown {
+            name: one.to_string_lossy().into_owned(),
+        })
     }
 
     /// Options without a value; false for one that is not known.
@@ -167,8 +170,9 @@ impl MountOptions {
                 self.engine.reserved_pages = number(name, &text)?;
             }
             "cache" => {
-                self.engine.cache_bytes = size::parse(&text)
-                    .ok_or_else(|| OptionError::value(name, &text, "bytes, or a number with K, M or G"))?;
+                self.engine.cache_bytes = size::parse(&text).ok_or_else(|| {
+                    OptionError::value(name, &text, "bytes, or a number with K, M or G")
+                })?;
             }
             "io_uring" => self.io_uring = io_uring(&text)?,
             "device" => self.engine.devices.push(PathBuf::from(value)),
@@ -217,7 +221,8 @@ fn worded<T: FromStr<Err = String>>(text: &str) -> Result<T, OptionError> {
 }
 
 fn number<T: FromStr>(name: &str, text: &str) -> Result<T, OptionError> {
-    text.parse().map_err(|_| OptionError::value(name, text, "a number"))
+    text.parse()
+        .map_err(|_| OptionError::value(name, text, "a number"))
 }
 
 fn io_uring(text: &str) -> Result<IoUring, OptionError> {

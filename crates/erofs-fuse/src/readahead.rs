@@ -15,7 +15,9 @@ pub const READ_AHEAD_KB: u32 = 1024;
 /// works as before with smaller requests.
 pub(crate) fn raise(mountpoint: &Path) {
     // From the table, not by stat(2): that would ask the mount, which must be served first.
-    let Ok(Some(entry)) = mounting::find(mountpoint) else { return };
+    let Ok(Some(entry)) = mounting::find(mountpoint) else {
+        return;
+    };
     let knob = format!("/sys/class/bdi/{}/read_ahead_kb", entry.device);
     let _ = std::fs::write(knob, READ_AHEAD_KB.to_string());
 }

@@ -17,7 +17,7 @@ use crate::filesystem::Image;
 use crate::mounting::{self, Mounted};
 use crate::options::MountOptions;
 use crate::stat::Reporter;
-use crate::{Error, MountRequest, door, notify, readahead};
+use crate::{Error, MountRequest, door, notify, readahead, uring};
 
 /// How long programs that still use a mount which was told to end may go on.
 const GRACE: Duration = Duration::from_secs(2);
@@ -57,13 +57,22 @@ fn serve(
     };
     let image = Image::new(Arc::clone(engine), root, context).owned_by(options.uid, options.gid);
     let image = Arc::new(image);
-    let config = config(options);
+    let wish = uring::Wish::new(options)?;
+    let config = config(options, wish.wanted);
     let max_read = usize::from(config.max_pages) * 4096;
     let mut unmount = Unmount(Some(mounting::mount(request, max_read)?));
     let mounted = unmount.get();
-    let device = mounted.device.try_clone().map_err(Error::std_io("dup of /dev/fuse"))?;
-    let session = Session::start(device, image.clone(), &config)
-        .map_err(|source| Error::Session { mountpoint: mounted.mountpoint.clone(), source })?;
+    let device = mounted
+        .device
+        .try_clone()
+        .map_err(Error::std_io("dup of /dev/fuse"))?;
+    let session =
+        Session::start(device, image.clone(), &config).map_err(|source| Error::Session {
+            mountpoint: mounted.mountpoint.clone(),
+            source,
+        })?;
+    wish.check(&session)?;
+    drop(wish);
     let reporter = Reporter::new(engine, &session, request);
     image.set_report(Box::new(move || reporter.report()));
     start_threads(engine, &session, options)?;
@@ -77,25 +86,44 @@ fn serve(
     Ok(())
 }
 
-fn config(options: &MountOptions) -> Config {
+fn config(options: &MountOptions, io_uring: bool) -> Config {
     let root = rustix::process::geteuid().is_root();
-    Config { acl: options.acl && options.kernel_checks(root), ..Config::default() }
+    Config {
+        acl: options.acl && options.kernel_checks(root),
+        io_uring,
+        ..Config::default()
+    }
 }
 
 fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error> {
-    let Some(subdir) = &options.subdir else { return Ok(engine.root()) };
+    let Some(subdir) = &options.subdir else {
+        return Ok(engine.root());
+    };
     let path = std::os::unix::ffi::OsStrExt::as_bytes(subdir.as_os_str());
     let inode = engine.resolve(path, true)?;
     match inode.file_type() {
         FileType::Directory => Ok(inode.nid),
-        _ => Err(Error::mountpoint(subdir, "subdir: not a directory of the image")),
+        _ => Err(Error::mountpoint(
+            subdir,
+            "subdir: not a directory of the image",
+        )),
     }
 }
 
-fn start_threads(engine: &Engine, session: &Arc<Session>, options: &MountOptions) -> Result<(), Error> {
-    let open: door::OpenChannel = |session, _| session.device_channel();
+fn start_threads(
+    engine: &Engine,
+    session: &Arc<Session>,
+    options: &MountOptions,
+) -> Result<(), Error> {
+    let mut open: door::OpenChannel = |session, _| session.device_channel();
+    if session.protocol().io_uring {
+        uring::start_helpers(session)?;
+        open = uring::channel;
+    }
     match engine.workers() {
-        Some(workers) if options.served_by_workers() => door::attach(workers, session, open).map(drop),
+        Some(workers) if options.served_by_workers() => {
+            door::attach(workers, session, open).map(drop)
+        }
         _ => door::start_readers(session, open),
     }
 }
@@ -105,7 +133,9 @@ struct Unmount(Option<Mounted>);
 
 impl Unmount {
     fn get(&self) -> &Mounted {
-        self.0.as_ref().unwrap_or_else(|| unreachable!("a mount was put in and not taken yet"))
+        self.0
+            .as_ref()
+            .unwrap_or_else(|| unreachable!("a mount was put in and not taken yet"))
     }
 }
 
@@ -166,7 +196,11 @@ fn is_gone(session: &Arc<Session>) -> bool {
 }
 
 /// The device is watched for nothing, and so reports only that the mount is gone.
-fn sleep(session: &Arc<Session>, signals: Option<&OwnedFd>, limit: Option<Duration>) -> Result<Woken, Error> {
+fn sleep(
+    session: &Arc<Session>,
+    signals: Option<&OwnedFd>,
+    limit: Option<Duration>,
+) -> Result<Woken, Error> {
     let mut watched = vec![PollFd::new(&**session, PollFlags::empty())];
     watched.extend(signals.map(|signals| PollFd::new(signals, PollFlags::IN)));
     let limit = limit.map(|limit| Timespec {
@@ -180,11 +214,13 @@ fn sleep(session: &Arc<Session>, signals: Option<&OwnedFd>, limit: Option<Durati
             Ok(_) => break,
         }
     }
-    Ok(match watched.iter().position(|fd| !fd.revents().is_empty()) {
-        Some(0) => Woken::Gone,
-        Some(_) => Woken::Signal,
-        None => Woken::Time,
-    })
+    Ok(
+        match watched.iter().position(|fd| !fd.revents().is_empty()) {
+            Some(0) => Woken::Gone,
+            Some(_) => Woken::Signal,
+            None => Woken::Time,
+        },
+    )
 }
 
 /// Watches for a mount that nobody asks anything. Programs may still have it open and be served
@@ -199,15 +235,25 @@ struct Idle {
 impl Idle {
     fn new(limit: Duration, session: &Arc<Session>) -> Self {
         let session = Arc::downgrade(session);
-        Self { limit, session, requests: 0, since: Instant::now() }
+        Self {
+            limit,
+            session,
+            requests: 0,
+            since: Instant::now(),
+        }
     }
 
     fn next_look(&mut self) -> Duration {
-        self.limit.saturating_sub(self.since.elapsed()).max(Duration::from_millis(100))
+        self.limit
+            .saturating_sub(self.since.elapsed())
+            .max(Duration::from_millis(100))
     }
 
     fn is_over(&mut self) -> bool {
-        let requests = self.session.upgrade().map_or(0, |session| session.statistics().requests);
+        let requests = self
+            .session
+            .upgrade()
+            .map_or(0, |session| session.statistics().requests);
         if requests != self.requests {
             (self.requests, self.since) = (requests, Instant::now());
             return false;

@@ -26,8 +26,9 @@ pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     let mut value = vec![0; LARGEST_VALUE];
     let length = rustix::fs::getxattr(mountpoint, STAT_XATTR, &mut value[..])
         .map_err(|errno| Error::mountpoint(mountpoint, why(errno)))?;
-    serde_json::from_slice(&value[..length])
-        .map_err(|error| Error::mountpoint(mountpoint, format!("its counters cannot be read: {error}")))
+    serde_json::from_slice(&value[..length]).map_err(|error| {
+        Error::mountpoint(mountpoint, format!("its counters cannot be read: {error}"))
+    })
 }
 
 fn why(errno: Errno) -> String {
@@ -48,7 +49,11 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    pub(crate) fn new(engine: &Arc<Engine>, session: &Arc<Session>, request: &MountRequest) -> Self {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        session: &Arc<Session>,
+        request: &MountRequest,
+    ) -> Self {
         Self {
             engine: Arc::downgrade(engine),
             session: Arc::downgrade(session),
@@ -63,8 +68,15 @@ impl Reporter {
         };
         let fuse = session.statistics();
         let engine_stats = engine.stats();
-        let transport = if session.protocol().io_uring { "io_uring" } else { "dev_fuse" };
-        let workers = engine.workers().map(|workers| workers.stats()).unwrap_or_default();
+        let transport = if session.uses_ring() {
+            "io_uring"
+        } else {
+            "dev_fuse"
+        };
+        let workers = engine
+            .workers()
+            .map(|workers| workers.stats())
+            .unwrap_or_default();
         json!({
             "image": self.image.to_string_lossy(),
             "mountpoint": self.mountpoint.to_string_lossy(),

@@ -15,11 +15,26 @@ pub(super) fn mount(wish: &Wish<'_>) -> Result<Mounted, Error> {
         .map_err(|_| Error::mountpoint(&wish.mountpoint, "the image's path holds a zero byte"))?;
     let data = CString::new(data(wish, &device))
         .map_err(|_| Error::mountpoint(&wish.mountpoint, "an option holds a zero byte"))?;
-    let what = format!("mount {} on {}", wish.source.display(), wish.mountpoint.display());
-    rustix::mount::mount(source.as_c_str(), &wish.mountpoint, FSTYPE, wish.options.flags, data.as_c_str())
-        .map_err(Error::io(what))?;
+    let what = format!(
+        "mount {} on {}",
+        wish.source.display(),
+        wish.mountpoint.display()
+    );
+    rustix::mount::mount(
+        source.as_c_str(),
+        &wish.mountpoint,
+        FSTYPE,
+        wish.options.flags,
+        data.as_c_str(),
+    )
+    .map_err(Error::io(what))?;
     let mountpoint = wish.mountpoint.clone();
-    Ok(Mounted { device, mountpoint, _keeper: None, direct: true })
+    Ok(Mounted {
+        device,
+        mountpoint,
+        _keeper: None,
+        direct: true,
+    })
 }
 
 fn open_device() -> Result<OwnedFd, Error> {
@@ -29,7 +44,10 @@ fn open_device() -> Result<OwnedFd, Error> {
 
 /// The kernel's own options: see Documentation/filesystems/fuse.rst.
 fn data(wish: &Wish<'_>, device: &OwnedFd) -> String {
-    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let (uid, gid) = (
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
     let mut data = format!(
         "fd={},rootmode=40000,user_id={uid},group_id={gid},max_read={}",
         device.as_raw_fd(),

@@ -21,9 +21,13 @@ use crate::options::escape;
 const PROGRAM: &str = "fusermount3";
 
 pub(super) fn mount(wish: Wish<'_>) -> Result<Mounted, Error> {
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-            .map_err(Error::io("socketpair"))?;
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(Error::io("socketpair"))?;
     let mut helper = Command::new(PROGRAM)
         .arg("-o")
         .arg(options(&wish))
@@ -49,7 +53,12 @@ pub(super) fn mount(wish: Wish<'_>) -> Result<Mounted, Error> {
         let _ = helper.wait();
         None
     };
-    Ok(Mounted { device, mountpoint: wish.mountpoint, _keeper: keeper, direct: false })
+    Ok(Mounted {
+        device,
+        mountpoint: wish.mountpoint,
+        _keeper: keeper,
+        direct: false,
+    })
 }
 
 pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error> {
@@ -70,7 +79,10 @@ pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error
     if message.contains("busy") {
         return Err(Error::mountpoint(mountpoint, super::busy(mountpoint)));
     }
-    Err(Error::Fusermount { mountpoint: mountpoint.to_owned(), message })
+    Err(Error::Fusermount {
+        mountpoint: mountpoint.to_owned(),
+        message,
+    })
 }
 
 fn options(wish: &Wish<'_>) -> OsString {
@@ -80,7 +92,10 @@ fn options(wish: &Wish<'_>) -> OsString {
     let flags = wish.options.flags;
     let switches = [
         (wish.checks, ",default_permissions"),
-        (wish.options.allow_other || wish.options.allow_root, ",allow_other"),
+        (
+            wish.options.allow_other || wish.options.allow_root,
+            ",allow_other",
+        ),
         (wish.options.auto_unmount, ",auto_unmount"),
         (flags.contains(MountFlags::NOEXEC), ",noexec"),
         (flags.contains(MountFlags::NODEV), ",nodev"),
@@ -101,7 +116,12 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
     rustix::io::retry_on_intr(|| {
-        recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
     })?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
@@ -117,7 +137,10 @@ fn refused(mountpoint: &Path, mut helper: Child) -> Error {
         let _ = stderr.read_to_end(&mut output);
     }
     let _ = helper.wait();
-    Error::Fusermount { mountpoint: mountpoint.to_owned(), message: one_line(&output) }
+    Error::Fusermount {
+        mountpoint: mountpoint.to_owned(),
+        message: one_line(&output),
+    }
 }
 
 fn not_started(error: io::Error) -> Error {
@@ -130,9 +153,18 @@ fn not_started(error: io::Error) -> Error {
 /// What it printed, on one line, without its own name in front.
 fn one_line(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
-    let lines = text.lines().map(|line| line.trim_start_matches("fusermount3: ").trim());
-    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-    if line.is_empty() { "failed without saying why".to_owned() } else { line }
+    let lines = text
+        .lines()
+        .map(|line| line.trim_start_matches("fusermount3: ").trim());
+    let line = lines
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ");
+    if line.is_empty() {
+        "failed without saying why".to_owned()
+    } else {
+        line
+    }
 }
 
 #[cfg(test)]
@@ -141,7 +173,10 @@ mod tests {
 
     #[test]
     fn what_the_helper_prints_becomes_one_line() {
-        assert_eq!(one_line(b"fusermount3: mount failed: No\nfusermount3: sorry\n"), "mount failed: No; sorry");
+        assert_eq!(
+            one_line(b"fusermount3: mount failed: No\nfusermount3: sorry\n"),
+            "mount failed: No; sorry"
+        );
         assert_eq!(one_line(b"\n"), "failed without saying why");
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn find(place: &Path) -> Result<Option<Entry>, Error> {
     const TABLE: &str = "/proc/self/mountinfo";
     let table = std::fs::read(TABLE).map_err(Error::std_io(TABLE))?;
     let entries = table.split(|byte| *byte == b'\n').filter_map(parse);
-    Ok(entries.filter(|entry| entry.mountpoint == place).last())
+    Ok(entries.filter(|entry| entry.mountpoint == place).next_back())
 }
 
 /// Fields: id, parent, device, root, mount point, options, optional ones, "-", type, source, more.
@@ -31,7 +31,11 @@ fn parse(line: &[u8]) -> Option<Entry> {
     let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
     let mountpoint = PathBuf::from(unescape(fields.nth(1)?));
     let fstype = fields.skip_while(|field| field != b"-").nth(1)?;
-    Some(Entry { device, mountpoint, fstype: String::from_utf8_lossy(fstype).into_owned() })
+    Some(Entry {
+        device,
+        mountpoint,
+        fstype: String::from_utf8_lossy(fstype).into_owned(),
+    })
 }
 
 /// Blanks and backslashes are written as three octal digits.
@@ -39,7 +43,10 @@ fn unescape(field: &[u8]) -> OsString {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, after @ ..] = rest {
-        let octal = (*first == b'\\').then(|| after.get(..3)).flatten().and_then(octal);
+        let octal = (*first == b'\\')
+            .then(|| after.get(..3))
+            .flatten()
+            .and_then(octal);
         plain.push(octal.unwrap_or(*first));
         rest = if octal.is_some() { &after[3..] } else { after };
     }
@@ -58,9 +65,13 @@ mod tests {
     #[test]
     fn a_line_gives_device_place_and_type_whatever_optional_fields_there_are() {
         for optional in ["", "shared:7 ", "shared:7 master:1 "] {
-            let line = format!(r"36 35 0:45 / /a\040b ro,nodev {optional}- fuse.erofast /i rw,fd=3");
+            let line =
+                format!(r"36 35 0:45 / /a\040b ro,nodev {optional}- fuse.erofast /i rw,fd=3");
             let entry = parse(line.as_bytes()).unwrap();
-            assert_eq!((entry.device.as_str(), entry.fstype.as_str()), ("0:45", "fuse.erofast"));
+            assert_eq!(
+                (entry.device.as_str(), entry.fstype.as_str()),
+                ("0:45", "fuse.erofast")
+            );
             assert_eq!(entry.mountpoint, Path::new("/a b"));
         }
     }

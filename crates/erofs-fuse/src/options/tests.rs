@@ -23,7 +23,10 @@ fn the_options_of_the_contract_are_understood() {
     assert_eq!(options.io_uring, IoUring::On);
     assert_eq!(options.engine.cache_bytes, 16 << 20);
     assert_eq!(options.engine.offset, Offset::Bytes(8192));
-    assert_eq!(options.engine.devices, [PathBuf::from("/a"), PathBuf::from("/b")]);
+    assert_eq!(
+        options.engine.devices,
+        [PathBuf::from("/a"), PathBuf::from("/b")]
+    );
     assert_eq!(options.subdir, Some(PathBuf::from("usr/bin")));
     assert_eq!(options.timeout, Some(Duration::from_secs(30)));
     assert!(options.allow_other);
@@ -34,8 +37,14 @@ fn the_options_of_the_contract_are_understood() {
 fn the_later_of_two_wins_and_lists_add_up() {
     let options = MountOptions::parse(&["hipri,cache=1K", "nohipri,global_pool_size=16"]).unwrap();
     assert_eq!(options.engine.hipri, Hipri::Off);
-    assert_eq!((options.engine.cache_bytes, options.engine.reserved_pages), (1024, 16));
-    assert_eq!(parse("hipri,hipri=auto,offset=auto").engine.hipri, Hipri::Auto);
+    assert_eq!(
+        (options.engine.cache_bytes, options.engine.reserved_pages),
+        (1024, 16)
+    );
+    assert_eq!(
+        parse("hipri,hipri=auto,offset=auto").engine.hipri,
+        Hipri::Auto
+    );
 }
 
 #[test]
@@ -56,8 +65,14 @@ fn generic_options_of_fstab_are_tolerated() {
 #[test]
 fn an_unknown_option_is_named_and_the_known_ones_are_listed() {
     let message = refusal("ro,wrokers=percpu");
-    assert!(message.starts_with("unknown mount option 'wrokers=percpu'; known: "), "{message}");
-    assert!(message.contains("workers=percpu|unbound|inline"), "{message}");
+    assert!(
+        message.starts_with("unknown mount option 'wrokers=percpu'; known: "),
+        "{message}"
+    );
+    assert!(
+        message.contains("workers=percpu|unbound|inline"),
+        "{message}"
+    );
     assert!(!message.contains('\n'));
 }
 
@@ -69,17 +84,36 @@ fn a_switch_takes_no_value_and_a_setting_needs_one() {
 
 #[test]
 fn a_bad_value_says_what_it_must_be() {
-    assert_eq!(refusal("reserved_pages=many"), "reserved_pages=many: must be a number");
-    assert_eq!(refusal("io_uring=yes"), "io_uring=yes: must be auto, on or off");
-    assert_eq!(refusal("cache=1T"), "cache=1T: must be bytes, or a number with K, M or G");
-    assert_eq!(refusal("workers=all"), "workers=all: must be percpu, unbound or inline");
+    assert_eq!(
+        refusal("reserved_pages=many"),
+        "reserved_pages=many: must be a number"
+    );
+    assert_eq!(
+        refusal("io_uring=yes"),
+        "io_uring=yes: must be auto, on or off"
+    );
+    assert_eq!(
+        refusal("cache=1T"),
+        "cache=1T: must be bytes, or a number with K, M or G"
+    );
+    assert_eq!(
+        refusal("workers=all"),
+        "workers=all: must be percpu, unbound or inline"
+    );
 }
 
 #[test]
 fn everything_in_the_table_is_understood() {
     for known in KNOWN {
-        let example = known.usage.replace("percpu|", "").replace("auto|", "").replace("on|", "");
-        let example = example.replace("N|auto", "1").replace("=N", "=1").replace("BYTES", "1M");
+        let example = known
+            .usage
+            .replace("percpu|", "")
+            .replace("auto|", "")
+            .replace("on|", "");
+        let example = example
+            .replace("N|auto", "1")
+            .replace("=N", "=1")
+            .replace("BYTES", "1M");
         let example = example.replace("SECONDS", "1").replace("unbound|", "");
         if let Err(error) = MountOptions::parse(&[&example]) {
             panic!("{example}: {error}");
