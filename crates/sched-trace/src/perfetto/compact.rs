@@ -36,8 +36,8 @@ fn switches(trace: &mut Trace, cpu: u32, columns: &Columns, comms: &[Comm]) -> R
         return Err(Cut);
     }
     let mut time_ns = 0u64;
-    for row in 0..rows {
-        time_ns = time_ns.wrapping_add(columns[1][row]);
+    for (row, &delta) in columns[1].iter().enumerate() {
+        time_ns = time_ns.wrapping_add(delta);
         let kind = Kind::Switch {
             prev_pid: UNKNOWN_PID,
             prev_comm: Comm::default(),
@@ -66,8 +66,8 @@ fn wakings(trace: &mut Trace, cpu: u32, columns: &Columns, comms: &[Comm]) -> Re
         return Err(Cut);
     }
     let mut time_ns = 0u64;
-    for row in 0..rows {
-        time_ns = time_ns.wrapping_add(columns[7][row]);
+    for (row, &delta) in columns[7].iter().enumerate() {
+        time_ns = time_ns.wrapping_add(delta);
         let kind = Kind::Waking {
             pid: columns[8][row] as i32,
             target_cpu: columns[9][row] as u32,

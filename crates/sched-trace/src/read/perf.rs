@@ -12,6 +12,7 @@ use crate::{Comm, Thread, Trace};
 use linux_perf_data::linux_perf_event_reader::{EventRecord, RawEventRecord, RecordType};
 use linux_perf_data::{Feature, PerfFileReader, PerfFileRecord};
 use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::panic::AssertUnwindSafe;
 
 const FORMAT: &str = "perf.data";
 
@@ -22,7 +23,16 @@ const PIPE_HEADER: u64 = 16;
 const LOST_SAMPLES: u32 = 13;
 
 /// Reads a whole trace.
-pub(super) fn read(mut file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
+///
+/// The library asserts things that a damaged file can break. Records that are not needed are never
+/// given to it, and what is left of such assertions becomes an error here.
+pub(super) fn read(file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
+    let guarded = AssertUnwindSafe(|| read_file(file, limit));
+    std::panic::catch_unwind(guarded)
+        .unwrap_or_else(|_| Err(broken("a record that contradicts itself")))
+}
+
+fn read_file(mut file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
     check_sections(&mut file)?;
     let PerfFileReader {
         mut perf_file,
@@ -75,6 +85,10 @@ fn event(
             .as_slice()
             .first_chunk()
             .map_or(1, |b| u64::from_le_bytes(*b));
+        return Ok(());
+    }
+    let needed = [RecordType::SAMPLE, RecordType::LOST, RecordType::COMM];
+    if !needed.contains(&record.record_type) {
         return Ok(());
     }
     match record.parse() {

@@ -5,6 +5,11 @@
 //! and events, open the CPUs' binary buffers, start the thread that empties them, switch tracing
 //! on. Dropping the recorder goes the same way down, in reverse.
 //!
+//! What it costs: about 0.35 us of CPU time for each event in the thread that causes it (measured as
+//! the system time of `perf bench sched pipe` with and without, 5.5 events an operation, Linux 6.18,
+//! on a busy machine), and about 0.8 us afterwards to decode it and write it in Perfetto's format.
+//! Ten thousand switches a second with their wake-ups are about one per cent of one CPU.
+//!
 //! ```no_run
 //! # fn main() -> sched_trace::Result<()> {
 //! use sched_trace::{latency, record::{RecordOptions, Recorder}};

@@ -43,6 +43,19 @@ fn wakeups(trace: &Trace, name: &str) -> Vec<u64> {
         .collect()
 }
 
+fn wakings(trace: &Trace, name: &str) -> usize {
+    let own = |kind| matches!(kind, Kind::Waking { comm, .. } if comm == Comm::from(name));
+    trace.events.iter().filter(|event| own(event.kind)).count()
+}
+
+fn preemptions(trace: &Trace, name: &str) -> usize {
+    let own = |kind| {
+        matches!(kind, Kind::Switch { prev_comm, prev_state, .. }
+            if prev_comm == Comm::from(name) && prev_state.is_runnable())
+    };
+    trace.events.iter().filter(|event| own(event.kind)).count()
+}
+
 #[test]
 fn every_sleep_of_a_thread_gives_one_wait() {
     for drain in [Drain::AtStop, Drain::Stream] {
@@ -59,10 +72,15 @@ fn every_sleep_of_a_thread_gives_one_wait() {
         let trace = recorder.stop().unwrap();
         assert_eq!(trace.lost_events, 0, "{:?}", trace.notices);
         let waits = wakeups(&trace, "st-sleeper");
-        // Once more for its creation; locks of the allocator may add a few.
+        let woken = wakings(&trace, "st-sleeper");
+        assert!(woken >= SLEEPS, "{drain:?}: {woken} wake-ups");
+        // A busy machine preempts it on its way to sleep now and then: its timer then finds it
+        // runnable, which is no wait. Its creation is one more, if it has its name by then.
+        let preempted = preemptions(&trace, "st-sleeper");
+        let expected = woken.saturating_sub(preempted)..=woken + 1;
         assert!(
-            (SLEEPS..=SLEEPS + 5).contains(&waits.len()),
-            "{drain:?}: {} waits",
+            expected.contains(&waits.len()),
+            "{drain:?}: {} of {expected:?}",
             waits.len()
         );
         let report = analyse(&trace);
