@@ -18,7 +18,7 @@ use std::process::{Command, ExitCode, Stdio};
 use rustix::fs::{Mode, OFlags};
 
 use crate::options::MountOptions;
-use crate::{Error, MountRequest, serve};
+use crate::{Error, MountRequest, serve, watch};
 
 /// In the environment of the daemon.
 pub(crate) const MARK: &str = "EROFAST_DAEMON";
@@ -27,12 +27,7 @@ const READY: &[u8] = b"ready\n";
 
 /// Starts the daemon and waits until it serves, or says why it does not.
 pub(crate) fn start(request: &MountRequest) -> Result<(), Error> {
-    let mut daemon = Command::new("/proc/self/exe")
-        .arg0(
-            std::env::args_os()
-                .next()
-                .unwrap_or_else(|| "erofast".into()),
-        )
+    let mut daemon = this_command()
         .args(arguments(request))
         .env(MARK, "1")
         .stdin(Stdio::null())
@@ -58,6 +53,15 @@ pub(crate) fn start(request: &MountRequest) -> Result<(), Error> {
     }))
 }
 
+/// This program again: by its own path, which names the process, or by the kernel's link when that
+/// path is gone.
+pub(crate) fn this_command() -> Command {
+    let here = std::env::current_exe().ok().filter(|path| path.exists());
+    let mut command = Command::new(here.unwrap_or_else(|| "/proc/self/exe".into()));
+    command.arg0(std::env::args_os().next().unwrap_or_else(|| "erofast".into()));
+    command
+}
+
 fn arguments(request: &MountRequest) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["mount".into(), "-f".into()];
     for list in &request.options.given {
@@ -74,9 +78,12 @@ fn arguments(request: &MountRequest) -> Vec<OsString> {
 /// The life of the daemon; `None` in a process that is not one. Call it first of all in `main`, and
 /// end with its result.
 pub fn run_if_daemon() -> Option<ExitCode> {
-    std::env::var_os(MARK)?;
+    let mark = std::env::var_os(MARK)?;
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let outcome = parse(&arguments).and_then(|request| run(&request));
+    let outcome = match mark == watch::WATCH {
+        true => watch::run(&arguments),
+        false => parse(&arguments).and_then(|request| run(&request)),
+    };
     Some(match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

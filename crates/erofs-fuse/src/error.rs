@@ -35,9 +35,7 @@ pub enum Error {
         why: String,
     },
     /// `/dev/fuse` cannot be opened.
-    #[error(
-        "/dev/fuse: {0}; FUSE is needed (modprobe fuse, or pass the device into the container)"
-    )]
+    #[error("/dev/fuse: {0}; {}", hint(.0))]
     NoFuse(#[source] io::Error),
     /// Not root, and no helper.
     #[error(
@@ -88,5 +86,13 @@ impl Error {
             mountpoint: mountpoint.to_owned(),
             why: why.into(),
         }
+    }
+}
+
+/// What to do about `/dev/fuse`.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "everyone should be able to read and write it (mode 666)",
+        _ => "FUSE is needed: modprobe fuse, or pass the device into the container",
     }
 }

@@ -17,6 +17,7 @@ mod readahead;
 mod serve;
 mod stat;
 mod uring;
+mod watch;
 
 use std::path::Path;
 
@@ -60,7 +61,8 @@ pub fn mount(request: &MountRequest) -> Result<(), Error> {
     daemon::start(request)
 }
 
-/// Whether `path` names something that a daemon which died left behind: every use of it fails.
+/// Whether `path` leads to a mount whose daemon died. Attributes and directories may still come out
+/// of the kernel's memory; the sizes of the filesystem never do.
 pub(crate) fn is_dead_mount(path: &Path) -> bool {
-    matches!(rustix::fs::stat(path), Err(rustix::io::Errno::NOTCONN))
+    matches!(rustix::fs::statfs(path), Err(rustix::io::Errno::NOTCONN))
 }

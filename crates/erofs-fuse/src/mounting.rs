@@ -23,8 +23,6 @@ pub(crate) struct Mounted {
     pub(crate) device: OwnedFd,
     /// Where, with nothing relative and no symbolic links.
     pub(crate) mountpoint: PathBuf,
-    /// With `auto_unmount`: fusermount3 unmounts when this closes.
-    _keeper: Option<OwnedFd>,
     direct: bool,
 }
 
@@ -73,8 +71,7 @@ pub(crate) fn mount(request: &MountRequest, max_read: usize) -> Result<Mounted, 
         checks: options.kernel_checks(root),
         max_read,
     };
-    // Only fusermount3 stays behind to unmount after a daemon that was killed.
-    if !root || options.auto_unmount {
+    if !root {
         return fusermount::mount(wish);
     }
     match direct::mount(&wish) {

@@ -17,7 +17,7 @@ use crate::filesystem::Image;
 use crate::mounting::{self, Mounted};
 use crate::options::MountOptions;
 use crate::stat::Reporter;
-use crate::{Error, MountRequest, door, notify, readahead, uring};
+use crate::{Error, MountRequest, door, notify, readahead, uring, watch};
 
 /// How long programs that still use a mount which was told to end may go on.
 const GRACE: Duration = Duration::from_secs(2);
@@ -62,6 +62,7 @@ fn serve(
     let max_read = usize::from(config.max_pages) * 4096;
     let mut unmount = Unmount(Some(mounting::mount(request, max_read)?));
     let mounted = unmount.get();
+    let watcher = options.auto_unmount.then(|| watch::start(mounted)).transpose()?;
     let device = mounted
         .device
         .try_clone()
@@ -83,6 +84,7 @@ fn serve(
     if end == End::Gone {
         unmount.0 = None;
     }
+    drop(watcher);
     Ok(())
 }
 

@@ -32,7 +32,6 @@ pub(super) fn mount(wish: &Wish<'_>) -> Result<Mounted, Error> {
     Ok(Mounted {
         device,
         mountpoint,
-        _keeper: None,
         direct: true,
     })
 }

@@ -45,20 +45,8 @@ pub(super) fn mount(wish: Wish<'_>) -> Result<Mounted, Error> {
     let Some(device) = device.map_err(Error::std_io("answer of fusermount3"))? else {
         return Err(refused(&wish.mountpoint, helper));
     };
-    let keeper = if wish.options.auto_unmount {
-        // It lives on, and unmounts when our end of the socket closes.
-        drop(helper.stderr.take());
-        Some(ours)
-    } else {
-        let _ = helper.wait();
-        None
-    };
-    Ok(Mounted {
-        device,
-        mountpoint: wish.mountpoint,
-        _keeper: keeper,
-        direct: false,
-    })
+    let _ = helper.wait();
+    Ok(Mounted { device, mountpoint: wish.mountpoint, direct: false })
 }
 
 pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error> {
@@ -96,7 +84,6 @@ fn options(wish: &Wish<'_>) -> OsString {
             wish.options.allow_other || wish.options.allow_root,
             ",allow_other",
         ),
-        (wish.options.auto_unmount, ",auto_unmount"),
         (flags.contains(MountFlags::NOEXEC), ",noexec"),
         (flags.contains(MountFlags::NODEV), ",nodev"),
         (flags.contains(MountFlags::NOSUID), ",nosuid"),
