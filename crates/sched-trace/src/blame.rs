@@ -3,7 +3,7 @@
 use crate::latency::{Filter, Report, Wait};
 use crate::{Comm, Kind, Trace, UNKNOWN_PID};
 use serde::{Serialize, Serializer};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A real-time waiter that stands behind normal threads for longer than this was throttled:
 /// otherwise it would have preempted them.
@@ -15,7 +15,7 @@ const REALTIME: i32 = 100;
 /// Who ran on each CPU, and when.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    cpus: Vec<Vec<Run>>,
+    cpus: BTreeMap<u32, Vec<Run>>,
     /// The CPUs each thread ran on.
     seen_on: HashMap<i32, HashSet<u32>>,
 }
@@ -135,21 +135,22 @@ impl Timeline {
             }
         }
         let end = trace.span().map_or(0, |(_, last)| last);
-        for run in timeline.cpus.iter_mut().filter_map(|runs| runs.last_mut()) {
+        for run in timeline
+            .cpus
+            .values_mut()
+            .filter_map(|runs| runs.last_mut())
+        {
             run.end_ns = end.max(run.start_ns);
         }
         timeline
     }
 
     fn switch(&mut self, cpu: u32, run: Run) {
-        let index = cpu as usize;
-        if self.cpus.len() <= index {
-            self.cpus.resize_with(index + 1, Vec::new);
-        }
-        if let Some(before) = self.cpus[index].last_mut() {
+        let runs = self.cpus.entry(cpu).or_default();
+        if let Some(before) = runs.last_mut() {
             before.end_ns = run.start_ns;
         }
-        self.cpus[index].push(run);
+        runs.push(run);
         if run.pid > 0 {
             self.seen_on.entry(run.pid).or_default().insert(cpu);
         }
@@ -157,7 +158,7 @@ impl Timeline {
 
     /// The runs on a CPU that touch `start..end`, cut to it.
     pub fn runs(&self, cpu: u32, start: u64, end: u64) -> impl Iterator<Item = Run> {
-        let runs = self.cpus.get(cpu as usize).map_or(&[][..], |runs| runs);
+        let runs = self.cpus.get(&cpu).map_or(&[][..], |runs| runs);
         let first = runs.partition_point(|run| run.end_ns <= start);
         runs[first..]
             .iter()
@@ -200,9 +201,11 @@ impl Timeline {
     }
 
     fn idle_elsewhere(&self, wait: &Wait) -> u64 {
-        let others =
-            (0..self.cpus.len() as u32).filter(|&cpu| cpu != wait.cpu && cpu != wait.queued_cpu);
-        let idle = |cpu| -> u64 {
+        let others = self
+            .cpus
+            .keys()
+            .filter(|&&cpu| cpu != wait.cpu && cpu != wait.queued_cpu);
+        let idle = |&cpu: &u32| -> u64 {
             let runs = self.runs(cpu, wait.start_ns, wait.end_ns);
             runs.filter(|run| run.pid == 0)
                 .map(|run| run.end_ns - run.start_ns)

@@ -1,13 +1,19 @@
-//! Names and processes of the threads that a trace mentions.
+//! Names of the threads that a trace mentions.
 
-use crate::{Comm, Kind, Thread, Trace};
-use std::collections::BTreeMap;
+use crate::{Comm, Kind, Trace};
+use std::collections::HashMap;
 
 /// Fills [`Trace::threads`] with the last name each thread of the events had; keeps what is there.
 pub(crate) fn name_threads(trace: &mut Trace) {
-    let mut threads = std::mem::take(&mut trace.threads);
+    let mut comms: HashMap<i32, Comm> = HashMap::new();
+    let mut name = |pid: i32, comm: Comm| {
+        if pid > 0 && !comm.is_empty() {
+            comms.insert(pid, comm);
+        }
+    };
     for event in &trace.events {
         match event.kind {
+            // Who leaves a CPU was named when it came, or renamed itself meanwhile.
             Kind::Switch {
                 prev_pid,
                 prev_comm,
@@ -15,29 +21,22 @@ pub(crate) fn name_threads(trace: &mut Trace) {
                 next_comm,
                 ..
             } => {
-                name(&mut threads, prev_pid, prev_comm);
-                name(&mut threads, next_pid, next_comm);
+                name(prev_pid, prev_comm);
+                name(next_pid, next_comm);
             }
             Kind::Waking { pid, comm, .. }
-            | Kind::Wakeup { pid, comm, .. }
             | Kind::WakeupNew { pid, comm, .. }
             | Kind::Exit { pid, comm, .. }
-            | Kind::Rename { pid, comm } => name(&mut threads, pid, comm),
+            | Kind::Rename { pid, comm } => name(pid, comm),
             Kind::Fork {
                 child_pid,
                 child_comm,
                 ..
-            } => {
-                name(&mut threads, child_pid, child_comm);
-            }
+            } => name(child_pid, child_comm),
             _ => {}
         }
     }
-    trace.threads = threads;
-}
-
-fn name(threads: &mut BTreeMap<i32, Thread>, pid: i32, comm: Comm) {
-    if pid > 0 && !comm.is_empty() {
-        threads.entry(pid).or_default().comm = comm;
+    for (pid, comm) in comms {
+        trace.threads.entry(pid).or_default().comm = comm;
     }
 }

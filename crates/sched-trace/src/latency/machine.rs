@@ -9,7 +9,7 @@
 use super::report::{Report, Wait, WaitKind, WorkRun};
 use super::works::{Works, worker_name};
 use crate::{Comm, Event, Kind, Name, Names, Trace, UNKNOWN_PID};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Reads the whole trace.
 pub(super) fn run(trace: &Trace) -> Report {
@@ -62,8 +62,8 @@ struct Task {
 #[derive(Default)]
 struct Machine {
     tasks: HashMap<i32, Task>,
-    /// The thread on each CPU.
-    current: Vec<i32>,
+    /// The thread on each CPU. A map, because a damaged trace may name any number as a CPU.
+    current: BTreeMap<u32, i32>,
     waits: Vec<Wait>,
     works: Works,
     names: Names,
@@ -150,10 +150,7 @@ impl Machine {
         if prev_pid != UNKNOWN_PID {
             return prev_pid;
         }
-        self.current
-            .get(cpu as usize)
-            .copied()
-            .unwrap_or(UNKNOWN_PID)
+        self.current.get(&cpu).copied().unwrap_or(UNKNOWN_PID)
     }
 
     /// The thread that wrote the event.
@@ -258,11 +255,7 @@ impl Machine {
 
     /// `pid` runs from here on.
     fn enter(&mut self, pid: i32, event: &Event) {
-        let cpu = event.cpu as usize;
-        if self.current.len() <= cpu {
-            self.current.resize(cpu + 1, UNKNOWN_PID);
-        }
-        self.current[cpu] = pid;
+        self.current.insert(event.cpu, pid);
         if pid <= 0 {
             return;
         }

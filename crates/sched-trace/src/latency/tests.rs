@@ -199,6 +199,18 @@ fn idle_never_waits() {
 }
 
 #[test]
+fn a_damaged_cpu_number_costs_no_memory() {
+    let mut script = Script::new();
+    script
+        .waking(0, u32::MAX, 1, 7)
+        .switch(5, u32::MAX, 1, SLEEPS, 7);
+    let report = script.analyse();
+    assert_eq!(lengths(&report, WaitKind::Wakeup), [(7, 5)]);
+    let timeline = crate::blame::Timeline::new(&script.0);
+    assert_eq!(timeline.behind(&report.waits[0]).unknown_ns, 5_000);
+}
+
+#[test]
 fn a_reused_pid_is_another_thread() {
     let mut script = Script::new();
     script

@@ -91,15 +91,19 @@ fn edges(lane: &[&Slice], uuid: u64, offset: u64) -> Vec<TracePacket> {
     let mut open: Vec<u64> = Vec::new();
     for slice in lane {
         while let Some(end) = open.pop_if(|end| *end <= slice.start_ns) {
-            packets.push(edge(uuid, None, end + offset));
+            packets.push(edge(uuid, None, end.saturating_add(offset)));
         }
-        packets.push(edge(uuid, Some(&slice.name), slice.start_ns + offset));
+        packets.push(edge(
+            uuid,
+            Some(&slice.name),
+            slice.start_ns.saturating_add(offset),
+        ));
         open.push(slice.end_ns.max(slice.start_ns));
     }
     packets.extend(
         open.into_iter()
             .rev()
-            .map(|end| edge(uuid, None, end + offset)),
+            .map(|end| edge(uuid, None, end.saturating_add(offset))),
     );
     packets
 }

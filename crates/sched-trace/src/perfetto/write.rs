@@ -94,7 +94,7 @@ impl<W: Write> Packets<'_, W> {
             clock_id: Some(clock_id),
             timestamp: Some(timestamp),
         };
-        let mut clocks = vec![clock(proto::BOOTTIME, first + self.offset)];
+        let mut clocks = vec![clock(proto::BOOTTIME, first.saturating_add(self.offset))];
         if trace.clock == "mono" {
             clocks.push(clock(proto::MONOTONIC, first));
         }
@@ -187,7 +187,7 @@ impl<W: Write> Packets<'_, W> {
 
     fn event(&self, trace: &Trace, event: &Event) -> FtraceEvent {
         FtraceEvent {
-            timestamp: Some(event.time_ns + self.offset),
+            timestamp: Some(event.time_ns.saturating_add(self.offset)),
             pid: (event.pid != UNKNOWN_PID).then_some(event.pid as u32),
             event: Some(kind(trace, &event.kind)),
         }
