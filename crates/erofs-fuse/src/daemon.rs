@@ -58,7 +58,11 @@ pub(crate) fn start(request: &MountRequest) -> Result<(), Error> {
 pub(crate) fn this_command() -> Command {
     let here = std::env::current_exe().ok().filter(|path| path.exists());
     let mut command = Command::new(here.unwrap_or_else(|| "/proc/self/exe".into()));
-    command.arg0(std::env::args_os().next().unwrap_or_else(|| "erofast".into()));
+    command.arg0(
+        std::env::args_os()
+            .next()
+            .unwrap_or_else(|| "erofast".into()),
+    );
     command
 }
 

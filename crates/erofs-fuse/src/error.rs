@@ -35,8 +35,11 @@ pub enum Error {
         why: String,
     },
     /// `/dev/fuse` cannot be opened.
-    #[error("/dev/fuse: {0}; {}", hint(.0))]
-    NoFuse(#[source] io::Error),
+    #[error("/dev/fuse: {source}; {}", hint(source))]
+    NoFuse {
+        /// Why.
+        source: io::Error,
+    },
     /// Not root, and no helper.
     #[error(
         "mounting without root needs fusermount3, which was not found: install the package fuse3"
@@ -92,7 +95,9 @@ impl Error {
 /// What to do about `/dev/fuse`.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "everyone should be able to read and write it (mode 666)",
+        io::ErrorKind::PermissionDenied => {
+            "everyone should be able to read and write it (mode 666)"
+        }
         _ => "FUSE is needed: modprobe fuse, or pass the device into the container",
     }
 }

@@ -9,6 +9,8 @@ use fuse_transport::{
     Attr, Caller, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Statfs,
 };
 
+use fuse_transport::wire::FOREVER;
+
 use crate::nodes::Nodes;
 use crate::stat::STAT_XATTR;
 
@@ -30,6 +32,8 @@ pub(crate) struct Image {
     context: ReadContext,
     uid: Option<u32>,
     gid: Option<u32>,
+    /// With `allow_root`: the only user beside root that may use the mount.
+    user: Option<u32>,
     /// Set when the session exists, which the report tells about.
     report: OnceLock<Report>,
 }
@@ -43,12 +47,26 @@ impl Image {
             context,
             uid: None,
             gid: None,
+            user: None,
             report,
         }
     }
 
     pub(crate) fn owned_by(self, uid: Option<u32>, gid: Option<u32>) -> Self {
         Self { uid, gid, ..self }
+    }
+
+    /// Root and `user` alone may use the mount. The kernel knows no such rule, so it has to ask every
+    /// time.
+    pub(crate) fn only_for(self, user: Option<u32>) -> Self {
+        Self { user, ..self }
+    }
+
+    fn admit(&self, caller: Caller) -> Result<(), Errno> {
+        match self.user {
+            Some(user) if caller.uid != user && caller.uid != 0 => Err(Errno::ACCESS),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn set_report(&self, report: Report) {
@@ -122,7 +140,12 @@ impl Image {
 }
 
 impl Filesystem for Image {
-    fn lookup(&self, _: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
+    fn lasting(&self) -> u64 {
+        if self.user.is_some() { 0 } else { FOREVER }
+    }
+
+    fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
+        self.admit(caller)?;
         let parent = self.inode(parent)?;
         if name == b"." {
             return self.found(parent.nid).map(Some);
@@ -137,7 +160,8 @@ impl Filesystem for Image {
         }
     }
 
-    fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Errno> {
+    fn attributes(&self, caller: Caller, node: u64) -> Result<Attr, Errno> {
+        self.admit(caller)?;
         Ok(self.attr(&*self.inode(node)?))
     }
 

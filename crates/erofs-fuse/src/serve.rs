@@ -56,13 +56,19 @@ fn serve(
         false => ReadContext::Reader { readahead: false },
     };
     let image = Image::new(Arc::clone(engine), root, context).owned_by(options.uid, options.gid);
+    let user =
+        (options.allow_root && !options.allow_other).then(|| rustix::process::getuid().as_raw());
+    let image = image.only_for(user);
     let image = Arc::new(image);
     let wish = uring::Wish::new(options)?;
     let config = config(options, wish.wanted);
     let max_read = usize::from(config.max_pages) * 4096;
     let mut unmount = Unmount(Some(mounting::mount(request, max_read)?));
     let mounted = unmount.get();
-    let watcher = options.auto_unmount.then(|| watch::start(mounted)).transpose()?;
+    let watcher = options
+        .auto_unmount
+        .then(|| watch::start(mounted))
+        .transpose()?;
     let device = mounted
         .device
         .try_clone()

@@ -39,7 +39,9 @@ pub(crate) fn start(mounted: &Mounted) -> Result<Child, Error> {
 
 /// The life of the watcher.
 pub(crate) fn run(arguments: &[OsString]) -> Result<(), Error> {
-    let [_, device, mountpoint] = arguments else { return Ok(()) };
+    let [_, device, mountpoint] = arguments else {
+        return Ok(());
+    };
     // A signal to the daemon's group is not for us, and the mount point is not ours to hold.
     let _ = rustix::process::setsid();
     rustix::process::chdir("/").map_err(Error::io("chdir /"))?;

@@ -9,8 +9,8 @@ use crate::filesystem::{Caller, Filesystem, Seek};
 use crate::reply::{DirectoryReply, ReadReply, Reply};
 use crate::request::Request;
 use crate::wire::{
-    AttrOut, BatchForgetIn, EntryOut, FOREVER, ForgetIn, ForgetOne, LseekIn, LseekOut, Opcode,
-    ReadIn, SizeOut, Treatment, XattrIn,
+    AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, LseekIn, LseekOut, Opcode, ReadIn,
+    SizeOut, Treatment, XattrIn,
 };
 
 /// Longest target of a symbolic link that the kernel takes.
@@ -73,10 +73,14 @@ fn serve(
     reply: &mut Reply<'_>,
 ) -> Result<(), Errno> {
     let (caller, node) = (Caller::from(&request.header), request.header.nodeid);
+    let lasting = filesystem.lasting();
     match opcode {
         Opcode::Lookup => {
             let found = filesystem.lookup(caller, node, request.name()?)?;
-            let entry = found.map_or_else(EntryOut::absent, |f| EntryOut::found(f.node, f.attr));
+            let entry = found.map_or_else(
+                || EntryOut::absent(lasting),
+                |f| EntryOut::found(f.node, f.attr, lasting),
+            );
             put(reply, &entry)
         }
         Opcode::Getattr => {
@@ -84,7 +88,7 @@ fn serve(
             put(
                 reply,
                 &AttrOut {
-                    attr_valid: FOREVER,
+                    attr_valid: lasting,
                     attr,
                     ..AttrOut::default()
                 },
@@ -105,7 +109,8 @@ fn serve(
         }
         Opcode::Readdir | Opcode::Readdirplus => {
             let read = sized(request, reply)?;
-            let mut list = DirectoryReply::new(reply, opcode == Opcode::Readdirplus);
+            let plus = (opcode == Opcode::Readdirplus).then_some(lasting);
+            let mut list = DirectoryReply::new(reply, plus);
             filesystem.read_directory(caller, node, read.offset, &mut list)
         }
         Opcode::Getxattr => {

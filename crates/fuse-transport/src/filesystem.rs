@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use crate::reply::{DirectoryReply, ReadReply};
-use crate::wire::{Attr, InHeader, StatfsOut};
+use crate::wire::{Attr, FOREVER, InHeader, StatfsOut};
 
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,11 +44,17 @@ pub enum Seek {
     Hole,
 }
 
-/// A read-only filesystem whose content never changes: what it answers is cached for good.
+/// A read-only filesystem whose content never changes.
 ///
 /// Nodes are the filesystem's own numbers; 1 is the root, 0 is no node. The calls come from many
 /// threads at once. An error is answered to the program that asked; a panic becomes EIO.
 pub trait Filesystem: Send + Sync {
+    /// Seconds for which the kernel may use names and attributes without asking: for good, since
+    /// nothing changes. 0 where every access must be seen.
+    fn lasting(&self) -> u64 {
+        FOREVER
+    }
+
     /// The node that `name` leads to in the directory `parent`; `None` when there is no such name.
     /// With NFS export also "." (of any node) and "..".
     fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno>;

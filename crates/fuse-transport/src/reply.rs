@@ -192,31 +192,34 @@ pub struct Entry<'n> {
 /// The answer to a reading of a directory.
 pub struct DirectoryReply<'r, 'b> {
     reply: &'r mut Reply<'b>,
-    plus: bool,
+    /// Attributes are wanted, and last this many seconds.
+    plus: Option<u64>,
 }
 
 impl<'r, 'b> DirectoryReply<'r, 'b> {
-    pub(crate) fn new(reply: &'r mut Reply<'b>, plus: bool) -> Self {
+    pub(crate) fn new(reply: &'r mut Reply<'b>, plus: Option<u64>) -> Self {
         Self { reply, plus }
     }
 
     /// Whether attributes are wanted with each entry.
     pub fn wants_attributes(&self) -> bool {
-        self.plus
+        self.plus.is_some()
     }
 
     /// Adds an entry; false when it does not fit, and the call shall end. `found` is used when
     /// [`wants_attributes`](Self::wants_attributes); give `None` for "." and "..", and where the
     /// attributes cannot be had: the program then asks for that name alone.
     pub fn add(&mut self, entry: &Entry<'_>, found: Option<&Found>) -> bool {
-        let head = if self.plus { size_of::<EntryOut>() } else { 0 };
+        let head = self.plus.map_or(0, |_| size_of::<EntryOut>());
         let named = head + size_of::<Dirent>() + entry.name.len();
         let length = padded(named);
         if length > self.reply.room() {
             return false;
         }
-        if self.plus {
-            let entry = found.map_or_else(EntryOut::default, |f| EntryOut::found(f.node, f.attr));
+        if let Some(seconds) = self.plus {
+            let entry = found.map_or_else(EntryOut::default, |f| {
+                EntryOut::found(f.node, f.attr, seconds)
+            });
             self.reply.push(entry.as_bytes());
         }
         let dirent = Dirent {
@@ -291,7 +294,7 @@ mod tests {
     fn entries_are_padded_to_eight_bytes_and_end_where_the_room_does() {
         let mut buffer = [0; 64];
         let mut reply = Reply::new(&mut buffer, None);
-        let mut list = DirectoryReply::new(&mut reply, false);
+        let mut list = DirectoryReply::new(&mut reply, None);
         let entry = Entry {
             name: b"abc",
             ino: 7,
@@ -314,7 +317,7 @@ mod tests {
     fn attributes_come_before_the_entry_and_none_mean_node_0() {
         let mut buffer = [0xff; 512];
         let mut reply = Reply::new(&mut buffer, None);
-        let mut list = DirectoryReply::new(&mut reply, true);
+        let mut list = DirectoryReply::new(&mut reply, Some(7));
         let found = Found {
             node: 9,
             attr: crate::wire::Attr {

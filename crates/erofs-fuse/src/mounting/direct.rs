@@ -37,8 +37,11 @@ pub(super) fn mount(wish: &Wish<'_>) -> Result<Mounted, Error> {
 }
 
 fn open_device() -> Result<OwnedFd, Error> {
-    rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|errno| Error::NoFuse(errno.into()))
+    rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+        Error::NoFuse {
+            source: errno.into(),
+        }
+    })
 }
 
 /// The kernel's own options: see Documentation/filesystems/fuse.rst.

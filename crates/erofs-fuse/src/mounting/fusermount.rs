@@ -46,7 +46,11 @@ pub(super) fn mount(wish: Wish<'_>) -> Result<Mounted, Error> {
         return Err(refused(&wish.mountpoint, helper));
     };
     let _ = helper.wait();
-    Ok(Mounted { device, mountpoint: wish.mountpoint, direct: false })
+    Ok(Mounted {
+        device,
+        mountpoint: wish.mountpoint,
+        direct: false,
+    })
 }
 
 pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 use super::*;
 use crate::filesystem::Found;
 use crate::reply::Entry;
-use crate::wire::{Attr, InHeader, StatfsOut};
+use crate::wire::{Attr, FOREVER, InHeader, StatfsOut};
 
 /// One directory (1) with one file "file" (2) that holds "content".
 #[derive(Default)]

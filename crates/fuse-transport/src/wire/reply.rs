@@ -2,8 +2,6 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::FOREVER;
-
 /// Before every reply.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -78,21 +76,21 @@ pub struct EntryOut {
 }
 
 impl EntryOut {
-    /// A name that leads to `node`, for good.
-    pub fn found(node: u64, attr: Attr) -> Self {
+    /// A name that leads to `node`, for this many seconds.
+    pub fn found(node: u64, attr: Attr, seconds: u64) -> Self {
         Self {
             nodeid: node,
-            entry_valid: FOREVER,
-            attr_valid: FOREVER,
+            entry_valid: seconds,
+            attr_valid: seconds,
             attr,
             ..Self::default()
         }
     }
 
-    /// A name that leads nowhere, for good: node 0 with a time makes the kernel remember it.
-    pub fn absent() -> Self {
+    /// A name that leads nowhere: node 0 with a time makes the kernel remember it.
+    pub fn absent(seconds: u64) -> Self {
         Self {
-            entry_valid: FOREVER,
+            entry_valid: seconds,
             ..Self::default()
         }
     }
@@ -187,7 +185,7 @@ mod tests {
 
     #[test]
     fn an_absent_name_is_remembered() {
-        let entry = EntryOut::absent();
+        let entry = EntryOut::absent(9);
         assert_eq!(entry.nodeid, 0);
         assert!(entry.entry_valid > 0);
     }
