@@ -1,0 +1,59 @@
+//! Where a test mounts; nothing is left of it afterwards.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::mount::{UnmountFlags, unmount};
+
+/// A directory of its own.
+pub struct Place {
+    pub path: PathBuf,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("erofs-fuse-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self { path }
+    }
+
+    /// The line of `/proc/mounts` for what is mounted here.
+    pub fn mount_line(&self) -> Option<String> {
+        let table = fs::read_to_string("/proc/mounts").unwrap();
+        let here = format!(" {} ", self.path.display());
+        table
+            .lines()
+            .find(|line| line.contains(&here))
+            .map(str::to_owned)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = unmount(&self.path, UnmountFlags::DETACH);
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// A test image.
+pub fn image(name: &str) -> PathBuf {
+    images().join(format!("{name}.erofs"))
+}
+
+/// The directory of the test images.
+pub fn images() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images")
+}
+
+/// Whether a process has ended (it may still wait for its parent to notice).
+pub fn is_gone(pid: rustix::process::Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    status
+        .is_ok_and(|status| !status.contains(") Z"))
+        .then_some(())
+        .is_none()
+}
