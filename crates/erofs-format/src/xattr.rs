@@ -67,8 +67,12 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
+    /// The name, if it is one that can be asked for: a known namespace, nothing behind the name of
+    /// an ACL, and no NUL, which in the list of a system call would end it and begin another.
     fn whole_name(&self) -> Option<Vec<u8>> {
-        Some([prefix_of(self.namespace)?, self.infix, self.name].concat())
+        let name = [prefix_of(self.namespace)?, self.infix, self.name].concat();
+        let (namespace, _) = split_name(&name)?;
+        (namespace == self.namespace && !name.contains(&0)).then_some(name)
     }
 
     fn is(&self, namespace: u8, rest: &[u8]) -> bool {
@@ -311,6 +315,24 @@ mod tests {
         assert_eq!(split_name(b"trusted.x"), Some((4, &b"x"[..])));
         assert_eq!(split_name(b"lustre.x"), None);
         assert_eq!(split_name(b""), None);
+    }
+
+    #[test]
+    fn names_that_nobody_can_ask_for_are_not_listed() {
+        let listed = |namespace, name| {
+            let (infix, value) = (&b""[..], &b"v"[..]);
+            Entry {
+                namespace,
+                infix,
+                name,
+                value,
+            }
+            .whole_name()
+            .is_some()
+        };
+        assert!(listed(1, b"a") && listed(2, b"") && listed(3, b""));
+        assert!(!listed(2, b"more") && !listed(3, b"\0") && !listed(5, b"a"));
+        assert!(!listed(1, b"a\0security.capability"));
     }
 
     #[test]
