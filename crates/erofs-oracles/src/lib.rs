@@ -17,7 +17,7 @@ mod xattrs;
 
 pub use codec::{codec_input, deflate, lz4, lzma, zstd};
 pub use directory::{directory, directory_input};
-pub use extents::extents;
+pub use extents::{extents, extents_of_sound_image};
 pub use opening::opening;
 pub use walk::walk;
 pub use xattrs::xattrs;

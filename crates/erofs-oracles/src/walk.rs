@@ -35,7 +35,7 @@ pub fn walk(data: &[u8]) {
 
 fn visit(image: &Image, inode: Inode, budget: &Arc<Budget>, waiting: &mut Vec<Nid>) {
     xattrs::check(image, &inode);
-    extents::check(image, &inode);
+    extents::check(image, &inode, false);
     let is_directory = FileType::from_mode(inode.mode) == Some(FileType::Directory);
     let content = Content::new(image, inode, budget);
     if !is_directory {
