@@ -5,6 +5,7 @@
 //!
 //! * [`launch`]: cold launches of a real program out of each engine's mount
 //! * [`read`]: throughput and latency of reading
+//! * [`hotplug`]: reading while a CPU goes away and comes back
 //! * [`engine`]: what can be mounted, and how
 //! * [`load`]: what keeps the machine busy meanwhile
 //! * [`schedule`]: who is measured when; knows no time and no processes, so it is tested with a mock
@@ -20,6 +21,7 @@ mod scratch;
 
 pub mod engine;
 pub mod environment;
+pub mod hotplug;
 pub mod html;
 pub mod launch;
 pub mod load;

@@ -18,6 +18,7 @@ mod table;
 
 pub use explain::EXPLANATION;
 pub use options::LaunchOptions;
+pub(crate) use options::command_at;
 pub use report::{Against, EngineReport, LaunchReport, Outliers, Sample};
 pub(crate) use table::{ROWS, verdict};
 

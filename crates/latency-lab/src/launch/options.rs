@@ -108,21 +108,25 @@ impl LaunchOptions {
             .unwrap_or_else(|| PathBuf::from("/var/tmp"))
     }
 
-    /// The command with its mount point: `{}` anywhere in a word; below `--root` that is the root.
     pub(super) fn command_at(&self, point: &Path) -> Vec<OsString> {
-        let stands_for = if self.root {
-            OsStr::new("")
-        } else {
-            point.as_os_str()
-        };
-        let command = self.command.iter().map(|word| fill(word, stands_for));
-        if !self.root {
-            return command.collect();
-        }
-        // chroot(8) goes on as the program itself: the same process, one exec more.
-        let chroot = [OsString::from("chroot"), point.as_os_str().to_owned()];
-        chroot.into_iter().chain(command).collect()
+        command_at(&self.command, self.root, point)
     }
+}
+
+/// The command with its mount point: `{}` anywhere in a word; below `root` that is the root.
+pub(crate) fn command_at(command: &[OsString], root: bool, point: &Path) -> Vec<OsString> {
+    let stands_for = if root {
+        OsStr::new("")
+    } else {
+        point.as_os_str()
+    };
+    let command = command.iter().map(|word| fill(word, stands_for));
+    if !root {
+        return command.collect();
+    }
+    // chroot(8) goes on as the program itself: the same process, one exec more.
+    let chroot = [OsString::from("chroot"), point.as_os_str().to_owned()];
+    chroot.into_iter().chain(command).collect()
 }
 
 fn fill(word: &OsStr, point: &OsStr) -> OsString {

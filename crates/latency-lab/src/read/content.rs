@@ -13,20 +13,20 @@ const COMPARED: u64 = 64 << 20;
 
 /// A part of a file, by its path below the mount point.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) path: PathBuf,
-    pub(super) start: u64,
-    pub(super) length: u64,
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    pub(crate) start: u64,
+    pub(crate) length: u64,
 }
 
 /// The biggest files, as far as `limit` bytes go.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Content {
-    pub(super) parts: Vec<Part>,
+pub(crate) struct Content {
+    pub(crate) parts: Vec<Part>,
 }
 
 impl Content {
-    pub(super) fn find(point: &Path, limit: u64) -> io::Result<Content> {
+    pub(crate) fn find(point: &Path, limit: u64) -> io::Result<Content> {
         let mut files = Vec::new();
         walk(point, &mut |path, metadata| {
             if metadata.is_file() && metadata.len() > 0 {
@@ -54,12 +54,12 @@ impl Content {
         Ok(Content { parts })
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.length).sum()
     }
 
     /// Neighbouring shares of about equal size, cut at blocks so that no reader reads another's block.
-    pub(super) fn shares(&self, readers: usize) -> Vec<Vec<Part>> {
+    pub(crate) fn shares(&self, readers: usize) -> Vec<Vec<Part>> {
         let block = Test::SEQUENTIAL_BLOCK as u64;
         let share = self
             .bytes()
@@ -92,7 +92,7 @@ impl Content {
     }
 
     /// Hash of the first bytes, for comparing engines.
-    pub(super) fn hash(&self, point: &Path) -> io::Result<Vec<u8>> {
+    pub(crate) fn hash(&self, point: &Path) -> io::Result<Vec<u8>> {
         let mut hash = Sha256::new();
         let mut left = COMPARED;
         for part in &self.parts {
@@ -105,7 +105,7 @@ impl Content {
 }
 
 /// Every entry below `directory` with its own attributes; links are not followed.
-pub(super) fn walk(
+pub(crate) fn walk(
     directory: &Path,
     each: &mut dyn FnMut(&Path, &fs::Metadata) -> io::Result<()>,
 ) -> io::Result<()> {

@@ -11,6 +11,7 @@ mod job;
 mod report;
 
 pub use cell::{Cell, ImageState, Test};
+pub(crate) use content::{Content, Part};
 pub use report::{ReadReport, ReadResult};
 
 use std::path::PathBuf;

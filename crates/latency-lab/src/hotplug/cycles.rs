@@ -1,0 +1,176 @@
+//! Offline, a while, online, pinned again: over and over.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::HotplugOptions;
+use super::cpu::{Cpu, is_pinned};
+use super::readers::{Readers, Reference};
+use crate::engine::{Mounted, Site};
+use crate::launch::command_at;
+use crate::load::Fio;
+use crate::process::{Child, End};
+use crate::statistics::Random;
+use crate::{Interrupt, LabError, Progress, Result};
+
+/// The daemon hears of a CPU by an event; under load it may take its time to act on it.
+const PIN: Duration = Duration::from_secs(5);
+/// The CPU stays away, and then stays, for up to this long.
+const STAY_MS: usize = 80;
+
+/// What the cycles gave.
+#[derive(Debug, Default)]
+pub(super) struct Cycled {
+    pub(super) cycles: usize,
+    pub(super) offline_us: Vec<f64>,
+    pub(super) online_us: Vec<f64>,
+    pub(super) pin_us: Vec<f64>,
+    /// Cycles after which the worker was not pinned again; none where the engine has no such worker.
+    pub(super) not_pinned: Option<usize>,
+    pub(super) launches: u64,
+    pub(super) requests: u64,
+    pub(super) lost: u64,
+    pub(super) wrong_bytes: u64,
+    pub(super) slowest_us: f64,
+    pub(super) first_fault: Option<String>,
+    pub(super) interrupted: bool,
+}
+
+pub(super) struct Experiment<'a> {
+    pub(super) options: &'a HotplugOptions,
+    pub(super) site: &'a Site,
+    pub(super) points: &'a Path,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+impl Experiment<'_> {
+    pub(super) fn run(
+        &self,
+        cpu: &mut Cpu,
+        reference: &Reference,
+        mut load: Option<&mut Fio>,
+        progress: &mut dyn Progress,
+    ) -> Result<Cycled> {
+        let point = self.points.join("mount");
+        fs::create_dir_all(&point)
+            .map_err(|source| LabError::io("making the directory", &point, source))?;
+        let mut mounted = self
+            .options
+            .engine
+            .mount(self.site, &point, self.interrupt)?;
+        let readers = Readers::start(self.options.readers, &point, reference, self.options.seed)
+            .map_err(|source| LabError::io("opening files of", &point, source))?;
+        let window = load.as_ref().and_then(|load| load.window());
+        let counts = readers.counts.clone();
+        let mut cycled = Cycled::default();
+        let ended = self.cycles(cpu, &mut mounted, &mut cycled, progress);
+        if let Some(load) = &mut load {
+            load.count(window);
+        }
+        let hanging = readers.stop(self.options.patience);
+        ended?;
+        mounted.check()?;
+        cycled.requests = counts.requests.load(Ordering::Relaxed) + hanging;
+        cycled.lost += counts.failed.load(Ordering::Relaxed) + hanging;
+        cycled.wrong_bytes = counts.wrong_bytes.load(Ordering::Relaxed);
+        cycled.slowest_us = counts.slowest_ns.load(Ordering::Relaxed) as f64 / 1000.0;
+        let fault = counts
+            .first_fault
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .take();
+        cycled.first_fault = cycled.first_fault.or(fault);
+        // A reader that hangs keeps the mount busy; then it is detached, and that is no news any more.
+        let unmounted = mounted.unmount();
+        if hanging == 0 {
+            unmounted.map(|()| cycled)
+        } else {
+            Ok(cycled)
+        }
+    }
+
+    fn cycles(
+        &self,
+        cpu: &mut Cpu,
+        mounted: &mut Mounted,
+        cycled: &mut Cycled,
+        progress: &mut dyn Progress,
+    ) -> Result<()> {
+        let mut random = Random::new(self.options.seed);
+        let mut stay = || std::thread::sleep(Duration::from_millis(random.below(STAY_MS) as u64));
+        progress.begin("taking a CPU away and back", self.options.cycles as u64);
+        for cycle in 0..self.options.cycles {
+            if self.interrupt.asked() {
+                cycled.interrupted = true;
+                break;
+            }
+            let start = Instant::now();
+            cpu.set(false)?;
+            cycled.offline_us.push(us(start.elapsed()));
+            stay();
+            self.launch(mounted, cycled)?;
+            let start = Instant::now();
+            cpu.set(true)?;
+            cycled.online_us.push(us(start.elapsed()));
+            self.wait_for_pin(cpu, mounted, cycled);
+            mounted.check()?;
+            stay();
+            cycled.cycles = cycle + 1;
+            progress.step(cycle as u64 + 1, "");
+        }
+        Ok(())
+    }
+
+    /// The program from the mount, while the CPU is away.
+    fn launch(&self, mounted: &Mounted, cycled: &mut Cycled) -> Result<()> {
+        if self.options.command.is_empty() {
+            return Ok(());
+        }
+        let words = command_at(&self.options.command, false, mounted.point());
+        let mut child = Child::spawn(Command::new(&words[0]).args(&words[1..]).current_dir("/"))?;
+        cycled.launches += 1;
+        match child.wait(self.options.patience, self.interrupt)? {
+            End::Exited(status) if status.success() => (),
+            End::Interrupted => (),
+            end => {
+                cycled.lost += 1;
+                let text = format!(
+                    "{}: {} {}",
+                    words[0].to_string_lossy(),
+                    end.describe(),
+                    child.last_line()
+                );
+                cycled.first_fault.get_or_insert(text);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_pin(&self, cpu: &Cpu, mounted: &Mounted, cycled: &mut Cycled) {
+        let Some(daemon) = mounted.daemon() else {
+            return;
+        };
+        let start = Instant::now();
+        let mut seen = is_pinned(daemon, cpu.number());
+        while seen != Some(true) && start.elapsed() < PIN {
+            // The thread may be gone while its CPU is: it counts only from the first time it was seen.
+            if seen.is_none() && cycled.not_pinned.is_none() && start.elapsed() > PIN / 5 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            seen = is_pinned(daemon, cpu.number());
+        }
+        let failed = usize::from(seen != Some(true));
+        *cycled.not_pinned.get_or_insert(0) += failed;
+        if failed == 0 {
+            cycled.pin_us.push(us(start.elapsed()));
+        }
+    }
+}
+
+fn us(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round()
+}

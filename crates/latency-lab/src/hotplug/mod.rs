@@ -1,0 +1,126 @@
+//! A CPU goes away and comes back while readers read: no request may be lost, no byte may be wrong,
+//! none may take long, and the worker of that CPU must be pinned to it again.
+//!
+//! Every read is made to reach the engine: its range is dropped from the page cache first. Its bytes
+//! are compared with those of the kernel's own EROFS where there is one, else with what the same
+//! mount gave before the first cycle.
+
+mod cpu;
+mod cycles;
+mod readers;
+mod report;
+
+pub use report::HotplugReport;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::engine::{Engine, Site, missing};
+use crate::environment::Environment;
+use crate::load::{Fio, LoadChoice};
+use crate::scratch::Scratch;
+use crate::{Interrupt, LabError, Progress, Result};
+
+/// One hotplug experiment.
+#[derive(Debug, Clone)]
+pub struct HotplugOptions {
+    /// The image to read.
+    pub image: PathBuf,
+    /// The `erofast` binary for the engines `erofast:...`.
+    pub erofast: PathBuf,
+    /// Who serves.
+    pub engine: Engine,
+    /// How often the CPU goes and comes back.
+    pub cycles: usize,
+    /// Which CPU; by default the last one that can.
+    pub cpu: Option<u32>,
+    /// Threads that read all the while.
+    pub readers: usize,
+    /// A program launched while the CPU is away, with `{}` for the mount point; may be empty.
+    pub command: Vec<OsString>,
+    /// What keeps the machine busy.
+    pub load: LoadChoice,
+    /// A directory on a disk for the load's file; by default /var/tmp.
+    pub scratch: Option<PathBuf>,
+    /// Keep the load's file for the next run.
+    pub keep_scratch: bool,
+    /// A request that takes longer is lost.
+    pub patience: Duration,
+    /// Of the reads.
+    pub seed: u64,
+}
+
+impl Default for HotplugOptions {
+    fn default() -> Self {
+        HotplugOptions {
+            image: PathBuf::new(),
+            erofast: PathBuf::new(),
+            engine: Engine::Erofast {
+                options: "percpu,hipri".into(),
+            },
+            cycles: 200,
+            cpu: None,
+            readers: 4,
+            command: Vec::new(),
+            load: LoadChoice::Fio,
+            scratch: None,
+            keep_scratch: false,
+            patience: Duration::from_secs(10),
+            seed: 1,
+        }
+    }
+}
+
+/// Runs the experiment.
+pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<HotplugReport> {
+    if options.cycles == 0 || options.readers == 0 {
+        return Err(LabError::Usage(
+            "lab hotplug: at least one cycle and one reader are needed".into(),
+        ));
+    }
+    let interrupt = Interrupt::watch()?;
+    let image = options
+        .image
+        .canonicalize()
+        .map_err(|source| LabError::io("opening", &options.image, source))?;
+    let site = Site {
+        image,
+        erofast: options.erofast.clone(),
+    };
+    if let Some(missing) = missing(&options.engine, &site) {
+        return Err(missing);
+    }
+    let mut cpu = cpu::Cpu::find(options.cpu)?;
+    let points = Scratch::new(&std::env::temp_dir())?;
+    let environment = Environment::capture(&site.image, &site.erofast)?;
+    let reference = readers::Reference::load(&site, &options.engine, points.path(), &interrupt)?;
+    let mut load = match options.load {
+        LoadChoice::None => None,
+        LoadChoice::Fio => {
+            let scratch = options.scratch.clone().unwrap_or_else(|| "/var/tmp".into());
+            Some(Fio::start(
+                &scratch,
+                options.keep_scratch,
+                &interrupt,
+                progress,
+            )?)
+        }
+    };
+    let experiment = cycles::Experiment {
+        options,
+        site: &site,
+        points: points.path(),
+        interrupt: &interrupt,
+    };
+    let gathered = experiment.run(&mut cpu, &reference, load.as_mut(), progress)?;
+    let burned = load.as_ref().map(Fio::report);
+    Ok(report::build(
+        options,
+        environment,
+        &cpu,
+        reference.source(),
+        burned,
+        gathered,
+    ))
+}

@@ -1,0 +1,137 @@
+//! The report of a hotplug experiment: the contract's JSON, with more beside it.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::HotplugOptions;
+use super::cpu::Cpu;
+use super::cycles::Cycled;
+use crate::environment::Environment;
+use crate::load::LoadReport;
+use crate::statistics::Summary;
+
+/// What `lab hotplug` hands out.
+#[derive(Debug, Clone, Serialize)]
+pub struct HotplugReport {
+    /// Cycles that were gone through.
+    pub cycles: usize,
+    /// Reads that were asked for.
+    pub requests: u64,
+    /// Reads that failed or never came back, and launches that failed.
+    pub lost: u64,
+    /// Of all reads together.
+    pub wrong_bytes: u64,
+    /// The slowest read.
+    pub slowest_us: f64,
+    /// The worker of the CPU was pinned to it again after every cycle; none where the engine has no
+    /// thread of that name.
+    pub repinned: Option<bool>,
+    /// All cycles were gone through and nothing was lost, wrong or left unpinned.
+    pub valid: bool,
+    /// The user stopped the run.
+    pub interrupted: bool,
+    /// The first thing that went wrong.
+    pub first_fault: Option<String>,
+    /// Who served.
+    pub engine: String,
+    /// Which CPU went.
+    pub cpu: u32,
+    /// The engine that told what the bytes are.
+    pub reference: String,
+    /// Threads that read.
+    pub readers: usize,
+    /// Launches while the CPU was away.
+    pub launches: u64,
+    /// How long the kernel took to take the CPU away.
+    pub offline_us: Option<Summary>,
+    /// How long it took to bring it back.
+    pub online_us: Option<Summary>,
+    /// From then until the worker was pinned to it.
+    pub pin_us: Option<Summary>,
+    /// Whether the load really burned its share.
+    pub load_seen: Option<LoadReport>,
+    /// Where this ran.
+    pub environment: Environment,
+}
+
+pub(super) fn build(
+    options: &HotplugOptions,
+    environment: Environment,
+    cpu: &Cpu,
+    reference: &str,
+    load_seen: Option<LoadReport>,
+    cycled: Cycled,
+) -> HotplugReport {
+    let repinned = cycled.not_pinned.map(|count| count == 0);
+    let clean = cycled.lost == 0 && cycled.wrong_bytes == 0 && repinned != Some(false);
+    HotplugReport {
+        valid: clean && cycled.cycles == options.cycles,
+        cycles: cycled.cycles,
+        requests: cycled.requests,
+        lost: cycled.lost,
+        wrong_bytes: cycled.wrong_bytes,
+        slowest_us: cycled.slowest_us,
+        repinned,
+        interrupted: cycled.interrupted,
+        first_fault: cycled.first_fault,
+        engine: options.engine.to_string(),
+        cpu: cpu.number(),
+        reference: reference.into(),
+        readers: options.readers,
+        launches: cycled.launches,
+        offline_us: Summary::of(&cycled.offline_us),
+        online_us: Summary::of(&cycled.online_us),
+        pin_us: Summary::of(&cycled.pin_us),
+        load_seen,
+        environment,
+    }
+}
+
+impl HotplugReport {
+    /// The JSON of the contract, readable.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// For a person.
+    pub fn table(&self) -> String {
+        let mut out = format!(
+            "{}: CPU {} went and came back {} times while {} threads read\n",
+            self.engine, self.cpu, self.cycles, self.readers
+        );
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(out, "  {name:<28} {value}");
+        };
+        line("requests", self.requests.to_string());
+        line("launches meanwhile", self.launches.to_string());
+        line("lost", self.lost.to_string());
+        line(
+            "wrong bytes",
+            format!("{} (compared with {})", self.wrong_bytes, self.reference),
+        );
+        line("slowest request", format!("{:.0} us", self.slowest_us));
+        line(
+            "worker pinned again",
+            match self.repinned {
+                Some(true) => "after every cycle".into(),
+                Some(false) => "NOT after every cycle".into(),
+                None => "this engine has no thread erofs_worker/N".into(),
+            },
+        );
+        for (name, summary) in [
+            ("going offline", self.offline_us),
+            ("coming online", self.online_us),
+            ("until pinned", self.pin_us),
+        ] {
+            let text = summary.map_or("-".into(), |s| {
+                format!("median {:.0} us, maximum {:.0} us", s.median, s.maximum)
+            });
+            line(name, text);
+        }
+        if let Some(fault) = &self.first_fault {
+            line("first fault", fault.clone());
+        }
+        out
+    }
+}
