@@ -238,8 +238,17 @@ fn a_signal_unmounts_and_ends() {
     soon("the end of the daemon", || place::is_gone(pid));
 }
 
+/// Twenty times; `EROFS_FUSE_SOAK=500` makes it a soak test.
 fn a_killed_daemon_leaves_nobody_waiting() {
-    for options in ["io_uring=off", "io_uring=on"].iter().cycle().take(6) {
+    let cycles = std::env::var("EROFS_FUSE_SOAK")
+        .ok()
+        .and_then(|count| count.parse().ok());
+    let mut slowest = Duration::ZERO;
+    for options in ["io_uring=off", "io_uring=on"]
+        .iter()
+        .cycle()
+        .take(cycles.unwrap_or(20))
+    {
         let place = Place::new();
         match mount(&request(&image("kitchen-sink"), &place, options)) {
             Err(error) if *options == "io_uring=on" => {
@@ -248,22 +257,31 @@ fn a_killed_daemon_leaves_nobody_waiting() {
             }
             outcome => outcome.unwrap(),
         }
-        let pid = pid_of(&place);
-        let (sender, outcomes) = mpsc::channel();
-        for _ in 0..16 {
-            let (sender, path) = (sender.clone(), place.path.clone());
-            thread::spawn(move || sender.send(read_until_it_fails(&path)));
-        }
-        thread::sleep(Duration::from_millis(50));
-        kill(pid, rustix::process::Signal::KILL);
-        for _ in 0..16 {
-            outcomes.recv_timeout(LONG).expect("a reader hangs");
-        }
-        soon("the end of the daemon", || place::is_gone(pid));
+        slowest = slowest.max(kill_under_readers(&place));
         umount(&place.path).unwrap();
         mount(&request(&image("kitchen-sink"), &place, "io_uring=off")).unwrap();
         assert!(fs::read_dir(&place.path).unwrap().count() > 0);
     }
+    println!("the last reader had its error after at most {slowest:?}");
+}
+
+/// Returns how long it took until the last of sixteen readers had its error.
+fn kill_under_readers(place: &Place) -> Duration {
+    let pid = pid_of(place);
+    let (sender, outcomes) = mpsc::channel();
+    for _ in 0..16 {
+        let (sender, path) = (sender.clone(), place.path.clone());
+        thread::spawn(move || sender.send(read_until_it_fails(&path)));
+    }
+    thread::sleep(Duration::from_millis(50));
+    let begin = Instant::now();
+    kill(pid, rustix::process::Signal::KILL);
+    for _ in 0..16 {
+        outcomes.recv_timeout(LONG).expect("a reader hangs");
+    }
+    let took = begin.elapsed();
+    soon("the end of the daemon", || place::is_gone(pid));
+    took
 }
 
 /// Reads all files again and again, without what the kernel keeps of them.

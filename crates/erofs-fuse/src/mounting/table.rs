@@ -21,10 +21,8 @@ pub(crate) struct Entry {
 pub(crate) fn find(place: &Path) -> Result<Option<Entry>, Error> {
     const TABLE: &str = "/proc/self/mountinfo";
     let table = std::fs::read(TABLE).map_err(Error::std_io(TABLE))?;
-    let entries = table.split(|byte| *byte == b'\n').filter_map(parse);
-    Ok(entries
-        .filter(|entry| entry.mountpoint == place)
-        .next_back())
+    let mut entries = table.split(|byte| *byte == b'\n').filter_map(parse);
+    Ok(entries.rfind(|entry| entry.mountpoint == place))
 }
 
 /// Fields: id, parent, device, root, mount point, options, optional ones, "-", type, source, more.
