@@ -4,12 +4,12 @@
 //! `z_erofs_decompressqueue_work`, and the `erofs_worker/N` kthreads where the kernel has them. A
 //! daemon's are all threads of its process, the ones that started during the launch included.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
 use sched_trace::{Kind, Trace};
 
-use super::report::Sample;
+use super::report::{Sample, ThreadWaits};
 
 /// The work function of fs/erofs, for work queues; its kthread twin has the same beginning.
 const DECOMPRESS: &str = "z_erofs_decompressqueue";
@@ -78,9 +78,9 @@ impl<'a> Launch<'a> {
 
     pub(super) fn sample(&self) -> Sample {
         let (mut wakeups, mut wakeup_ns, mut preempted_ns) = (0, 0, 0);
-        let mut threads = BTreeSet::new();
+        let mut threads: BTreeMap<i32, ThreadWaits> = BTreeMap::new();
         for wait in self.report.waits.iter().filter(|wait| self.counts(wait)) {
-            threads.insert(wait.pid);
+            threads.entry(wait.pid).or_default().add(wait);
             match wait.kind {
                 WaitKind::Wakeup => {
                     wakeups += 1;
@@ -102,6 +102,7 @@ impl<'a> Launch<'a> {
             queue_us: us(queue_ns),
             wakeups,
             threads: threads.len() as u64,
+            by_thread: threads.into_values().collect(),
             works,
             ..Sample::default()
         }
@@ -162,6 +163,16 @@ impl<'a> Launch<'a> {
             most: most.map(|(name, _)| name.clone()).unwrap_or_default(),
             total_us: us(by_name.values().sum()),
         }
+    }
+}
+
+impl ThreadWaits {
+    fn add(&mut self, wait: &Wait) {
+        self.comm = wait.comm.to_string();
+        self.priority = wait.prio;
+        self.wakeups += u64::from(wait.kind == WaitKind::Wakeup);
+        self.total_us += us(wait.length_ns());
+        self.longest_us = self.longest_us.max(us(wait.length_ns()));
     }
 }
 

@@ -19,7 +19,7 @@ mod table;
 pub use explain::EXPLANATION;
 pub use options::LaunchOptions;
 pub(crate) use options::command_at;
-pub use report::{Against, EngineReport, LaunchReport, Outliers, Sample};
+pub use report::{Against, EngineReport, LaunchReport, Outliers, Sample, ThreadWaits};
 pub(crate) use table::{ROWS, verdict};
 
 use crate::engine::present;

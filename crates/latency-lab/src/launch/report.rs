@@ -1,5 +1,7 @@
 //! The report of a launch experiment: the contract's JSON, with more fields beside it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::executor::Finished;
@@ -28,6 +30,8 @@ pub struct Sample {
     pub wakeups: u64,
     /// How many such threads waited at least once.
     pub threads: u64,
+    /// Whose waits they were.
+    pub by_thread: Vec<ThreadWaits>,
     /// Work items that decompressed; in-kernel engines only.
     pub works: u64,
     /// CPU time that programs took which have nothing to do with the launch.
@@ -37,6 +41,21 @@ pub struct Sample {
     /// Why it should not count, if so; a run with such samples is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoilt: Option<String>,
+}
+
+/// The waits of one thread within one launch.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ThreadWaits {
+    /// Its name.
+    pub comm: String,
+    /// As the kernel traces it: 120 is nice 0, 100 is nice -20, below 100 is real-time.
+    pub priority: i32,
+    /// How often it was woken.
+    pub wakeups: u64,
+    /// All its waits, after wake-up and after preemption.
+    pub total_us: f64,
+    /// The longest of them.
+    pub longest_us: f64,
 }
 
 /// An engine against the first one.
@@ -257,6 +276,32 @@ pub(super) fn engine(
 }
 
 impl EngineReport {
+    /// Waits per launch by thread name and priority, greatest first; kworkers and threads of a pool
+    /// count together.
+    pub fn by_thread(&self) -> Vec<ThreadWaits> {
+        let mut groups: BTreeMap<(String, i32), ThreadWaits> = BTreeMap::new();
+        for waits in self.samples.iter().flat_map(|sample| &sample.by_thread) {
+            let comm = if waits.comm.starts_with("kworker/") {
+                "kworker"
+            } else {
+                &waits.comm
+            };
+            let group = groups.entry((comm.into(), waits.priority)).or_default();
+            group.comm = comm.into();
+            group.priority = waits.priority;
+            group.wakeups += waits.wakeups;
+            group.total_us += waits.total_us;
+            group.longest_us = group.longest_us.max(waits.longest_us);
+        }
+        let mut groups: Vec<ThreadWaits> = groups.into_values().collect();
+        let launches = self.samples.len().max(1) as f64;
+        groups
+            .iter_mut()
+            .for_each(|group| group.total_us /= launches);
+        groups.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
+        groups
+    }
+
     /// One figure of every sample.
     pub fn column(&self, of: fn(&Sample) -> f64) -> Vec<f64> {
         self.samples.iter().map(of).collect()

@@ -6,8 +6,11 @@ use super::explain::EXPLANATION;
 use super::report::{EngineReport, LaunchReport};
 use crate::statistics::{Comparison, Summary, Verdict};
 
+/// A row's name and its figure.
+type Row = (&'static str, fn(&Summary) -> f64);
+
 /// The rows of the patch.
-pub(crate) const ROWS: [(&str, fn(&Summary) -> f64); 5] = [
+pub(crate) const ROWS: [Row; 5] = [
     ("average", |s| s.average),
     ("median", |s| s.median),
     ("minimum", |s| s.minimum),
@@ -53,6 +56,7 @@ pub(super) fn render(report: &LaunchReport) -> String {
     }
     out.push('\n');
     parts(&mut out, report);
+    who_waited(&mut out, report);
     footing(&mut out, report);
     let _ = write!(out, "\n{EXPLANATION}\n");
     out
@@ -219,6 +223,31 @@ fn parts(out: &mut String, report: &LaunchReport) {
             figure(engine).map_or("-".into(), |value| format!("{value:.0}"))
         };
         row(out, label, report, text, |_| String::new());
+    }
+}
+
+/// Which threads the scheduling latency belongs to.
+fn who_waited(out: &mut String, report: &LaunchReport) {
+    let _ = writeln!(
+        out,
+        "who waited, per launch (us), with priority (120 is nice 0, below 100 real-time)"
+    );
+    for engine in &report.engines {
+        let threads = engine.by_thread();
+        let words = threads.iter().take(6).map(|waits| {
+            let (comm, priority) = (&waits.comm, waits.priority);
+            format!(
+                "{comm}[{priority}] {:.0} (longest {:.0})",
+                waits.total_us, waits.longest_us
+            )
+        });
+        let words: Vec<String> = words.collect();
+        let words = if words.is_empty() {
+            "nobody".to_owned()
+        } else {
+            words.join(", ")
+        };
+        let _ = writeln!(out, "  {}: {words}", engine.engine);
     }
 }
 

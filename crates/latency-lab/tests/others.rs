@@ -1,0 +1,70 @@
+//! The read and the hotplug experiment for real, over the kernel's own EROFS; what lacks is said.
+
+use std::path::{Path, PathBuf};
+
+use latency_lab::hotplug::{HotplugOptions, run as hotplug};
+use latency_lab::load::LoadChoice;
+use latency_lab::read::{ReadOptions, Test, run as read};
+use latency_lab::{LabError, Silent};
+
+fn image() -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images/lz4hc-16k.erofs");
+    assert!(
+        path.is_file(),
+        "the test image is missing: {}",
+        path.display()
+    );
+    path
+}
+
+#[test]
+fn every_test_gives_its_samples_in_the_words_of_the_contract() {
+    let options = ReadOptions {
+        image: image(),
+        erofast: "/no/such/erofast".into(),
+        engines: vec!["kernel-loop".parse().unwrap()],
+        engines_by_default: false,
+        iterations: 2,
+        warm_ups: 0,
+        foreign_limit: 1.0,
+        ..ReadOptions::default()
+    };
+    let report = match read(&options, &mut Silent) {
+        Err(error @ LabError::EngineMissing { .. }) => return println!("skipped: {error}"),
+        other => other.unwrap(),
+    };
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let results = json["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2 * Test::all().len());
+    for result in results {
+        assert_eq!(result["samples"].as_array().unwrap().len(), 2);
+        assert!(result["median"].as_f64().unwrap() > 0.0, "{result}");
+        assert!(["seq", "rand", "tree", "meta"].contains(&result["test"].as_str().unwrap()));
+        assert!(["warm", "cold"].contains(&result["image"].as_str().unwrap()));
+        assert!(["MB/s", "ops/s", "s"].contains(&result["unit"].as_str().unwrap()));
+        assert_eq!(result["p99_us"].is_number(), result["test"] == "rand");
+    }
+}
+
+#[test]
+fn a_cpu_goes_and_comes_back_and_nothing_is_lost() {
+    // Other tests of this machine may hold threads on the CPU that goes: only when asked for.
+    if std::env::var_os("EROFAST_TEST_HOTPLUG").is_none() {
+        return println!("skipped: takes a CPU offline; set EROFAST_TEST_HOTPLUG=1");
+    }
+    let options = HotplugOptions {
+        image: image(),
+        engine: "kernel-loop".parse().unwrap(),
+        cycles: 2,
+        load: LoadChoice::None,
+        ..HotplugOptions::default()
+    };
+    let report = match hotplug(&options, &mut Silent) {
+        Err(error @ (LabError::EngineMissing { .. } | LabError::Usage(_))) => {
+            return println!("skipped: {error}");
+        }
+        other => other.unwrap(),
+    };
+    assert_eq!((report.cycles, report.lost, report.wrong_bytes), (2, 0, 0));
+    assert!(report.requests > 0 && report.valid);
+}
