@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::chart::{Series, cdf, over_the_run, strip};
 use super::{escape, page, time};
-use crate::launch::{EXPLANATION, EngineReport, LaunchReport, ROWS, Sample, verdict};
+use crate::launch::{EXPLANATION, EngineReport, LaunchReport, ROWS, Sample, verdict, waiters};
 use crate::statistics::{Comparison, Summary, Verdict};
 
 /// The table of "erofs: add per-cpu threads for decompression as an option" (Dhavale, Gao, 2023):
@@ -296,9 +296,10 @@ fn parts(report: &LaunchReport) -> String {
     for engine in &report.engines {
         let _ = writeln!(
             out,
-            "<p class=\"soft\">queue delay of {}: {}</p>",
+            "<p class=\"soft\">{}: queue delay {}; who waited, per launch (us, with priority: 120 is nice 0, below 100 real-time): {}</p>",
             escape(&engine.engine),
-            escape(&engine.queue_source)
+            escape(&engine.queue_source),
+            escape(&waiters(engine))
         );
     }
     out

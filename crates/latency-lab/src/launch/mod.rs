@@ -20,7 +20,7 @@ pub use explain::EXPLANATION;
 pub use options::LaunchOptions;
 pub(crate) use options::command_at;
 pub use report::{Against, EngineReport, LaunchReport, Outliers, Sample, ThreadWaits};
-pub(crate) use table::{ROWS, verdict};
+pub(crate) use table::{ROWS, verdict, waiters};
 
 use crate::engine::present;
 use crate::environment::Environment;

@@ -233,21 +233,25 @@ fn who_waited(out: &mut String, report: &LaunchReport) {
         "who waited, per launch (us), with priority (120 is nice 0, below 100 real-time)"
     );
     for engine in &report.engines {
-        let threads = engine.by_thread();
-        let words = threads.iter().take(6).map(|waits| {
-            let (comm, priority) = (&waits.comm, waits.priority);
-            format!(
-                "{comm}[{priority}] {:.0} (longest {:.0})",
-                waits.total_us, waits.longest_us
-            )
-        });
-        let words: Vec<String> = words.collect();
-        let words = if words.is_empty() {
-            "nobody".to_owned()
-        } else {
-            words.join(", ")
-        };
-        let _ = writeln!(out, "  {}: {words}", engine.engine);
+        let _ = writeln!(out, "  {}: {}", engine.engine, waiters(engine));
+    }
+}
+
+/// The threads that waited most, as one line.
+pub(crate) fn waiters(engine: &EngineReport) -> String {
+    let threads = engine.by_thread();
+    let words = threads.iter().take(6).map(|waits| {
+        let (comm, priority) = (&waits.comm, waits.priority);
+        format!(
+            "{comm}[{priority}] {:.0} (longest {:.0})",
+            waits.total_us, waits.longest_us
+        )
+    });
+    let words: Vec<String> = words.collect();
+    if words.is_empty() {
+        "nobody".into()
+    } else {
+        words.join(", ")
     }
 }
 
