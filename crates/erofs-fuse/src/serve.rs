@@ -182,7 +182,7 @@ fn wait_for_end(
                 _ => Ok(End::Told),
             };
         }
-        if session.ended() || is_gone(session) {
+        if session.ended() {
             return Ok(End::Gone);
         }
         if idle.as_mut().is_some_and(Idle::is_over) {
@@ -199,17 +199,12 @@ enum Woken {
     Time,
 }
 
-fn is_gone(session: &Arc<Session>) -> bool {
-    matches!(sleep(session, None, Some(Duration::ZERO)), Ok(Woken::Gone))
-}
-
-/// The device is watched for nothing, and so reports only that the mount is gone.
 fn sleep(
     session: &Arc<Session>,
     signals: Option<&OwnedFd>,
     limit: Option<Duration>,
 ) -> Result<Woken, Error> {
-    let mut watched = vec![PollFd::new(&**session, PollFlags::empty())];
+    let mut watched = vec![PollFd::new(&**session, PollFlags::IN)];
     watched.extend(signals.map(|signals| PollFd::new(signals, PollFlags::IN)));
     let limit = limit.map(|limit| Timespec {
         tv_sec: limit.as_secs() as i64,

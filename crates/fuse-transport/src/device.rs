@@ -203,7 +203,7 @@ fn own_descriptor(session: &Session) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let cloned = rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(io::Error::from);
     match cloned
-        .and_then(|fd| sys::fuse_device::clone_into(session.as_fd(), fd.as_fd()).map(|()| fd))
+        .and_then(|fd| sys::fuse_device::clone_into(session.device(), fd.as_fd()).map(|()| fd))
     {
         Ok(fd) => Ok(fd),
         Err(_) => Ok(rustix::io::fcntl_dupfd_cloexec(session, 0)?),

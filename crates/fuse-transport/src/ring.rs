@@ -60,7 +60,7 @@ impl RingChannel {
 
     fn with_queues(session: &Arc<Session>, queues: &[(u16, usize)]) -> io::Result<Self> {
         let waker = Arc::new(Waker::new()?);
-        let device = session.as_fd().try_clone_to_owned()?;
+        let device = session.device().try_clone_to_owned()?;
         let waking = waker.as_fd().try_clone_to_owned()?;
         let payload = session.protocol().max_request.max(MIN_READ_BUFFER);
         let ring = FuseRing::new(device, waking, queues, payload)?;

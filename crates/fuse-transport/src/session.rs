@@ -17,6 +17,7 @@ use crate::filesystem::Filesystem;
 use crate::handshake::{Config, Protocol, Verdict, negotiate};
 use crate::request::Request;
 use crate::ring::RingChannel;
+use crate::waker::Waker;
 use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader};
 
 /// Why a session could not begin.
@@ -73,6 +74,8 @@ pub struct Session {
     /// Grows with channels, which are few and live long.
     counters: Mutex<Vec<Arc<Counters>>>,
     ended: AtomicBool,
+    /// Readable when a channel saw the end.
+    end: Waker,
     /// The keeper's ring is open.
     ring: AtomicBool,
 }
@@ -90,12 +93,17 @@ impl Session {
         // From here on, channels sleep in epoll, where they can also be woken.
         rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)
             .map_err(Error::io("fcntl of /dev/fuse"))?;
+        let end = Waker::new().map_err(|source| Error::Io {
+            what: "eventfd",
+            source,
+        })?;
         Ok(Arc::new(Self {
             device,
             filesystem,
             protocol,
             counters: Mutex::default(),
             ended: AtomicBool::new(false),
+            end,
             ring: AtomicBool::new(false),
         }))
     }
@@ -165,6 +173,11 @@ impl Session {
 
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
+        self.end.wake();
+    }
+
+    pub(crate) fn device(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
     }
 
     pub(crate) fn filesystem(&self) -> &dyn Filesystem {
@@ -182,9 +195,10 @@ impl Session {
 }
 
 impl AsFd for Session {
-    /// The device: polled for no events, it reports the end of the mount as an error.
+    /// Readable when a channel saw the end of the mount. The device itself is no place to sleep
+    /// for that: the kernel wakes whoever polls it, for whatever events, with every request.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.device.as_fd()
+        self.end.as_fd()
     }
 }
 

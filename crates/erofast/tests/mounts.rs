@@ -1,0 +1,180 @@
+//! Images through real mounts of the command, compared by the checker that came with them. The
+//! whole set is mounted by the tests of erofs-fuse; here are the rarer ways, and the bad images.
+//!
+//! Needs root or fusermount3, /dev/fuse, python3 and ../shared/images; says what it skips.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{TestImage, bad_images, good_images};
+use serde::Deserialize;
+
+/// Unmounts on the way out, also when a test fails.
+struct Mount(tempfile::TempDir);
+
+impl Mount {
+    fn new(image: &Path, options: &str) -> Result<Mount, Output> {
+        let point = tempfile::tempdir().expect("a directory");
+        let output = erofast(
+            &["mount".as_ref(), "-o".as_ref(), options.as_ref()],
+            &[image, point.path()],
+        );
+        if output.status.success() {
+            Ok(Mount(point))
+        } else {
+            Err(output)
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let output = erofast(&["umount".as_ref()], &[self.path()]);
+        if !output.status.success() && !std::thread::panicking() {
+            panic!("umount: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+}
+
+fn erofast(arguments: &[&std::ffi::OsStr], paths: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_erofast"))
+        .args(arguments)
+        .args(paths)
+        .output()
+        .expect("erofast starts")
+}
+
+/// The shared images, if everything is there that these tests need.
+fn shared() -> Option<PathBuf> {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images");
+    let missing = if !shared.is_dir() {
+        "../shared/images is not there"
+    } else if !Path::new("/dev/fuse").exists() {
+        "no /dev/fuse"
+    } else if Command::new("python3").arg("--version").output().is_err() {
+        "no python3"
+    } else {
+        return Some(shared);
+    };
+    println!("skipped: {missing}");
+    None
+}
+
+/// What the checker says, or nothing when there is no difference.
+fn verify(shared: &Path, manifest: &Path, mount: &Path, more: &[String]) -> Option<String> {
+    let output = Command::new("python3")
+        .arg(shared.join("tools/verify_tree.py"))
+        .arg("check")
+        .args([manifest, mount])
+        .args(["--reads", "--lookups", "--max", "5"])
+        .args(more)
+        .output()
+        .expect("python3 starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (!output.status.success()).then(|| text + &String::from_utf8_lossy(&output.stderr))
+}
+
+fn verify_all(images: &[TestImage], shared: &Path, options: &str) {
+    let mut report = Vec::new();
+    for image in images {
+        let options = format!("{},{options}", image.mount_options());
+        match Mount::new(&image.path, &options) {
+            Ok(mount) => {
+                let found = verify(shared, &image.manifest, mount.path(), &[]);
+                report.extend(found.map(|found| format!("{}: {found}", image.name)));
+            }
+            Err(output) => {
+                let error = String::from_utf8_lossy(&output.stderr).into_owned();
+                report.push(format!("{}: {error}", image.name));
+            }
+        }
+    }
+    println!("{} images with -o {options}", images.len());
+    assert!(report.is_empty(), "{}", report.join("\n"));
+}
+
+/// A few images that use different codecs and layouts, for the rarer ways to mount.
+fn some(images: Vec<TestImage>) -> Vec<TestImage> {
+    const NAMES: [&str; 6] = [
+        "lz4-4k",
+        "kitchen-sink",
+        "zstd-48bit-unaligned",
+        "metabox-dir",
+        "lzma-64k",
+        "tar-index",
+    ];
+    images
+        .into_iter()
+        .filter(|image| NAMES.contains(&image.name.as_str()))
+        .collect()
+}
+
+#[test]
+fn all_kinds_of_workers_serve_a_mount() {
+    let Some(shared) = shared() else { return };
+    for options in [
+        "workers=unbound",
+        "workers=inline,cache=0",
+        "hipri,reserved_pages=64",
+    ] {
+        verify_all(&some(good_images(&shared)), &shared, options);
+    }
+}
+
+#[derive(Deserialize)]
+struct Case {
+    image: String,
+    expect: String,
+    paths: Vec<String>,
+}
+
+#[test]
+fn malformed_images_harm_nothing_but_themselves() {
+    let (Some(shared), Some(bad)) = (shared(), bad_images()) else {
+        return;
+    };
+    let cases = std::fs::read_to_string(bad.join("manifest.jsonl")).expect("manifest.jsonl");
+    let mut report = Vec::new();
+    for line in cases.lines() {
+        let Case {
+            image,
+            expect,
+            paths,
+        } = serde_json::from_str(line).expect("a case");
+        let flag = if expect == "error" {
+            "--expect-error"
+        } else {
+            "--skip"
+        };
+        let flags: Vec<_> = paths
+            .iter()
+            .flat_map(|path| [flag.to_owned(), path.clone()])
+            .collect();
+        let mount = match Mount::new(&bad.join(&image), "ro") {
+            Ok(_) if expect == "reject" => {
+                report.push(format!("{image}: mounts"));
+                continue;
+            }
+            Ok(mount) => mount,
+            Err(output) => {
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                let whole = paths.iter().any(String::is_empty);
+                if output.status.code() != Some(1) || stderr.lines().count() != 1 {
+                    report.push(format!("{image}: {:?}, {stderr}", output.status));
+                } else if expect != "reject" && !whole {
+                    report.push(format!("{image}: does not mount: {stderr}"));
+                }
+                continue;
+            }
+        };
+        let found = verify(&shared, &bad.join("mini.jsonl"), mount.path(), &flags);
+        report.extend(found.map(|found| format!("{image} ({expect}): {found}")));
+    }
+    assert!(report.is_empty(), "{}", report.join("\n"));
+}
