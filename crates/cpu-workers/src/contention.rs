@@ -52,19 +52,29 @@ pub struct Contention {
 
 impl Contention {
     /// Calls `changed` with true when the CPUs become contended and with false when they are
-    /// quiet again, on a thread of its own. The beginning counts as quiet.
+    /// quiet again, on a thread of its own. If they have been contended for a while already, it is
+    /// called before this returns; otherwise the beginning counts as quiet.
     pub fn watch(
         options: ContentionOptions,
-        changed: impl FnMut(bool) + Send + 'static,
+        mut changed: impl FnMut(bool) + Send + 'static,
     ) -> io::Result<Self> {
         let trigger = trigger(options)?;
+        let contended = is_contended(options);
+        if contended {
+            changed(true);
+        }
         let (stop, waker) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(EventWaker::new()?),
         );
         let body = {
             let (stop, waker) = (Arc::clone(&stop), Arc::clone(&waker));
-            move || follow(&trigger, options.calm, &waker, &stop, changed)
+            move || {
+                // A thread that tells of contention should not wait for its end. Where that is
+                // refused, it tells a little later.
+                let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
+                follow(&trigger, options.calm, &waker, &stop, contended, changed);
+            }
         };
         let thread = thread::Builder::new()
             .name("cpu_contention".into())
@@ -108,18 +118,36 @@ fn register(stalled: Duration, window: Duration) -> io::Result<File> {
     Ok(file)
 }
 
+/// Whether the average of the last ten seconds is that of a contended window.
+fn is_contended(options: ContentionOptions) -> bool {
+    let text = std::fs::read_to_string(PRESSURE).unwrap_or_default();
+    let percent = options.stalled.as_secs_f64() / options.window.as_secs_f64() * 100.0;
+    stalled_percent(&text).is_some_and(|average| average >= percent)
+}
+
+/// `avg10` of the line that starts with `some`.
+fn stalled_percent(pressure: &str) -> Option<f64> {
+    let some = pressure
+        .lines()
+        .find_map(|line| line.strip_prefix("some "))?;
+    some.split(' ')
+        .find_map(|field| field.strip_prefix("avg10="))?
+        .parse()
+        .ok()
+}
+
 fn follow(
     trigger: &File,
     calm: Duration,
     waker: &EventWaker,
     stop: &AtomicBool,
+    mut contended: bool,
     mut changed: impl FnMut(bool),
 ) {
     let calm = Timespec {
         tv_sec: calm.as_secs() as i64,
         tv_nsec: calm.subsec_nanos().into(),
     };
-    let mut contended = false;
     while !stop.load(Ordering::Acquire) {
         let mut polled = [
             PollFd::new(trigger, PollFlags::PRI),
@@ -182,6 +210,13 @@ mod tests {
         assert_eq!(told, Ok(true), "twice as many threads as CPUs");
         // Quiet is told only where the machine is quiet, which a test cannot promise.
         drop(watch);
+    }
+
+    #[test]
+    fn the_average_of_ten_seconds_is_read() {
+        let text = "some avg10=12.50 avg60=3.00 avg300=1.00 total=4\nfull avg10=0.00 total=0\n";
+        assert_eq!(stalled_percent(text), Some(12.5));
+        assert_eq!(stalled_percent(""), None);
     }
 
     #[test]

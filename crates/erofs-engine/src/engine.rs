@@ -16,10 +16,11 @@ use page_pool::{PagePool, PoolOptions, PoolStats};
 
 use crate::Error;
 use crate::cache::Cache;
+use crate::contended::Contended;
 use crate::desk::Desks;
 use crate::device::{Device, MetadataCache};
 use crate::error::errno;
-use crate::kickoff::ReadContext;
+use crate::kickoff::{Help, ReadContext};
 use crate::options::{EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode};
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, Content, View};
@@ -41,6 +42,8 @@ pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<(
 pub struct Engine {
     /// I. The rest of the engine is torn down after the workers, which may still read through it.
     workers: Option<Arc<Workers>>,
+    /// Whether programs wait for the CPUs, and the priority that follows from it.
+    contention: Contended,
     view: Arc<View>,
     supply: Arc<Supply>,
     pool: Arc<PagePool>,
@@ -85,10 +88,12 @@ impl Engine {
         });
         let view = special_inodes(&supply, image).map_err(whole)?;
         let workers = start_workers(options)?;
-        let notices = workers.iter().flat_map(|workers| workers.notices());
-        let notices = pool.notices().into_iter().chain(notices).collect();
+        let mut notices = pool.notices();
+        let contention = Contended::watch(workers.as_ref(), options.hipri, &mut notices);
+        notices.extend(workers.iter().flat_map(|workers| workers.notices()));
         Ok(Arc::new(Engine {
             workers,
+            contention,
             view: Arc::new(view),
             supply,
             pool,
@@ -206,9 +211,12 @@ impl Engine {
     ) -> Result<usize, Error> {
         let left = inode.size.saturating_sub(offset);
         let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
+        let contended = self.contention.contended();
+        let workers = self.workers.as_deref();
+        let help = workers.map(|workers| Help { workers, contended });
         let caller = Caller {
             context,
-            workers: self.workers.as_deref(),
+            help,
             policy: self.policy,
         };
         add(&self.supply.counters.reads, 1);
@@ -371,7 +379,7 @@ fn start_workers(options: &EngineOptions) -> Result<Option<Arc<Workers>>, Error>
     };
     let priority = match options.hipri {
         Hipri::On => Priority::High,
-        // Auto begins as normal; who serves raises it while the CPU is contended.
+        // Auto begins as normal, and is raised while the CPUs are contended.
         Hipri::Off | Hipri::Auto => Priority::Normal,
     };
     let options = WorkerOptions {

@@ -30,9 +30,20 @@ pub enum ReadContext {
 /// as the kernel does it.
 const SMALL_READAHEAD: usize = 12 << 10;
 
-/// Work, in bytes of LZ4 output, that must remain for a second CPU before it is woken: 256 KiB are
-/// about 70 us of decoding, twice what a wake-up costs on a busy machine.
+/// Work, in bytes of LZ4 output, that there must be for each CPU before another one is woken:
+/// 256 KiB are about 70 us of decoding, twice what a wake-up across CPUs costs.
 const WORTH_SHARING: u64 = 256 << 10;
+/// The same while the CPUs are contended. None is idle then: a helper takes the CPU from a program,
+/// and every wake-up may wait; only milliseconds are worth that.
+const WORTH_SHARING_CONTENDED: u64 = 4 << 20;
+
+/// Workers, and what is known of the CPUs they would help on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Help<'a> {
+    pub workers: &'a Workers,
+    /// Programs wait for the CPUs.
+    pub contended: bool,
+}
 
 /// Whether the calling thread decompresses.
 pub(crate) fn reader_decompresses(
@@ -93,7 +104,7 @@ pub(crate) fn fill_here(
     supply: &Supply,
     source: Source<'_>,
     pieces: &mut [Piece<'_>],
-    workers: Option<&Workers>,
+    help: Option<Help<'_>>,
 ) -> Result<(), Error> {
     match pieces {
         [] => return Ok(()),
@@ -102,9 +113,7 @@ pub(crate) fn fill_here(
     }
     let cost: u64 = pieces.iter().map(Piece::cost).sum();
     let work = plan(supply, source, pieces);
-    let helpers = workers.map_or(Vec::new(), |workers| {
-        helpers(workers, cost, work.runs.len())
-    });
+    let helpers = help.map_or(Vec::new(), |help| helpers(help, cost, work.runs.len()));
     if helpers.is_empty() {
         work.take_part();
         return work.outcome();
@@ -112,8 +121,8 @@ pub(crate) fn fill_here(
     add(&supply.counters.shared, 1);
     lend(&|| work.take_part(), |lent| {
         for cpu in &helpers {
-            if let Some(workers) = workers {
-                help(workers, *cpu, lent.clone());
+            if let Some(Help { workers, .. }) = help {
+                call(workers, *cpu, lent.clone());
             }
         }
         work.take_part();
@@ -163,19 +172,30 @@ fn plan<'s, 'p, 'a>(
 
 /// Workers that could help now, as many as the work feeds: those of other CPUs that are idle. The
 /// threads of an unbound pool have no CPU, and the first one that is free takes the job.
-fn helpers(workers: &Workers, cost: u64, runs: usize) -> Vec<Option<usize>> {
-    let feeds = runs.min(usize::try_from(cost / WORTH_SHARING).unwrap_or(usize::MAX));
-    let Some(most) = feeds.checked_sub(1).filter(|&most| most > 0) else { return Vec::new() };
+fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
+    let Help { workers, contended } = help;
+    let worth = if contended {
+        WORTH_SHARING_CONTENDED
+    } else {
+        WORTH_SHARING
+    };
+    let feeds = runs.min(usize::try_from(cost / worth).unwrap_or(usize::MAX));
+    let Some(most) = feeds.checked_sub(1).filter(|&most| most > 0) else {
+        return Vec::new();
+    };
     if workers.mode() == Mode::Unbound {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         return vec![None; most.min(cpus - 1)];
     }
     let here = rustix::thread::sched_getcpu();
-    let idle = workers.cpus().into_iter().filter(|&cpu| cpu != here && workers.is_idle(cpu));
+    let idle = workers
+        .cpus()
+        .into_iter()
+        .filter(|&cpu| cpu != here && workers.is_idle(cpu));
     idle.take(most).map(Some).collect()
 }
 
-fn help(workers: &Workers, cpu: Option<usize>, lent: Lent) {
+fn call(workers: &Workers, cpu: Option<usize>, lent: Lent) {
     let job = move |_: &_| {
         lent.join();
     };

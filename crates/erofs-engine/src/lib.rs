@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod contended;
 mod desk;
 mod device;
 mod engine;

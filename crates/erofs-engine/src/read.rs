@@ -3,11 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use cpu_workers::Workers;
 use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
 
 use crate::Error;
-use crate::kickoff::{self, ReadContext, reader_decompresses};
+use crate::kickoff::{self, Help, ReadContext, reader_decompresses};
 use crate::options::SyncDecompress;
 use crate::piece::Piece;
 use crate::supply::{Source, Supply};
@@ -24,7 +23,7 @@ pub(crate) struct View {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
     pub context: ReadContext,
-    pub workers: Option<&'a Workers>,
+    pub help: Option<Help<'a>>,
     pub policy: SyncDecompress,
 }
 
@@ -32,7 +31,7 @@ impl Caller<'_> {
     /// Metadata: whoever needs it reads it, with nobody's help.
     pub(crate) const METADATA: Caller<'static> = Caller {
         context: ReadContext::Worker,
-        workers: None,
+        help: None,
         policy: SyncDecompress::Auto,
     };
 }
@@ -141,14 +140,14 @@ fn decompress(
     let to_decode = pieces
         .iter()
         .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
-    match caller.workers {
+    match caller.help {
         // Nothing is scheduled when nothing is pending.
-        Some(workers)
+        Some(Help { workers, .. })
             if to_decode && !reader_decompresses(caller.policy, caller.context, bytes) =>
         {
             kickoff::fill_by_worker(supply, source, pieces, workers)
         }
-        workers => kickoff::fill_here(supply, source, pieces, workers),
+        help => kickoff::fill_here(supply, source, pieces, help),
     }
 }
 
