@@ -125,7 +125,7 @@ fn start_threads(
 ) -> Result<(), Error> {
     let mut open: door::OpenChannel = |session, _| session.device_channel();
     if session.protocol().io_uring {
-        uring::start_helpers(session)?;
+        uring::start_helpers(session, options.engine.hipri)?;
         open = uring::channel;
     }
     match engine.workers() {

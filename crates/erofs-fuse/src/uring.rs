@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use erofs_engine::WorkersMode;
+use erofs_engine::{Hipri, WorkersMode};
 use fuse_transport::{Channel, Session, probe_io_uring};
 
 use crate::options::{IoUring, MountOptions};
@@ -88,9 +88,18 @@ fn is_enabled() -> bool {
 
 /// Starts what every mount over io_uring has beside its workers: the keeper of all queues, and the
 /// thread for what the device still brings (FORGET). Before this, all requests wait.
-pub(crate) fn start_helpers(session: &Arc<Session>) -> Result<(), Error> {
+///
+/// The keeper serves what a busy worker cannot take. Where the workers may be real-time it is so
+/// from the start: it seldom runs, and a program waits for it when it does.
+pub(crate) fn start_helpers(session: &Arc<Session>, hipri: Hipri) -> Result<(), Error> {
     door::spawn("erofs_forget", session, Session::device_channel)?;
-    door::spawn("erofs_keeper", session, Session::keeper_channel)
+    door::spawn("erofs_keeper", session, move |session| {
+        if hipri != Hipri::Off {
+            // A refusal was said for the workers already.
+            let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
+        }
+        session.keeper_channel()
+    })
 }
 
 /// The channel of a serving thread: its CPU's, or one for all queues where it has no CPU.

@@ -28,7 +28,7 @@ use crate::wire::{InHeader, MIN_READ_BUFFER, OutHeader, RingHeader};
 
 /// Entries of a CPU's own thread. It serves one request at a time; the others wait in its ring,
 /// copied already. More would keep requests from the keeper, which serves on idle CPUs.
-const ENTRIES: usize = 4;
+const ENTRIES: usize = 8;
 
 /// Rounds of serving what is left before a ring closes, should it never become quiet.
 const LAST_ROUNDS: usize = 1000;
