@@ -158,6 +158,66 @@ pub enum By {
 pub enum LabCommand {
     /// Launch a program cold out of each engine's mount, and see who waited for a CPU
     Launch(LabLaunchArgs),
+    /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
+    Read(LabReadArgs),
+    /// Take a CPU offline and back while everything that is read is checked
+    Hotplug(LabHotplugArgs),
+}
+
+/// Arguments of `lab read`.
+#[derive(Args, Debug)]
+pub struct LabReadArgs {
+    /// Image to read
+    pub image: PathBuf,
+    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first one is compared with)
+    #[arg(long = "engine", value_name = "ENGINE")]
+    pub engines: Vec<String>,
+    /// Samples of each test that count
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub iterations: usize,
+    /// Test to make: seq, rand, tree, meta (repeatable; all of them by default)
+    #[arg(long = "test", value_name = "TEST")]
+    pub tests: Vec<String>,
+    /// Readers or jobs: only tests with so many
+    #[arg(long, value_name = "N")]
+    pub readers: Option<usize>,
+    /// Only with the image in the page cache (warm) or on the disk (cold)
+    #[arg(long = "image-state", value_name = "warm|cold")]
+    pub state: Option<String>,
+    /// Seed of the order, and of the places of random reads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `lab hotplug`.
+#[derive(Args, Debug)]
+pub struct LabHotplugArgs {
+    /// Image to read
+    pub image: PathBuf,
+    /// Who serves it
+    #[arg(long, value_name = "ENGINE", default_value = "erofast:percpu,hipri")]
+    pub engine: String,
+    /// How often the CPU goes and comes back
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub cycles: usize,
+    /// Which CPU (default: the last one that can)
+    #[arg(long, value_name = "N")]
+    pub cpu: Option<u32>,
+    /// Threads that read all the while
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub readers: usize,
+    /// What keeps the machine busy
+    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    pub load: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Program to launch while the CPU is away; {} stands for the mount point
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
 }
 
 /// Arguments of `lab launch`.

@@ -64,6 +64,8 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Trace(TraceCommand::Record(args)) => commands::trace::record(&args),
         Command::Trace(TraceCommand::Latency(args)) => commands::trace::latency(&args),
         Command::Lab(LabCommand::Launch(args)) => commands::lab::launch(&args),
+        Command::Lab(LabCommand::Read(args)) => commands::lab::read(&args),
+        Command::Lab(LabCommand::Hotplug(args)) => commands::lab::hotplug(&args),
         Command::Completions(args) => commands::generate::completions(&args),
         Command::Man(args) => commands::generate::man(&args),
     }

@@ -1,25 +1,24 @@
 //! `erofast lab`: the experiments.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use latency_lab::engine::Engine;
+use latency_lab::hotplug::{self, HotplugOptions};
 use latency_lab::launch::{self, LaunchOptions};
+use latency_lab::read::{self, ImageState, ReadOptions, Test};
 
 use crate::Outcome;
 use crate::bar::Bar;
-use crate::cli::LabLaunchArgs;
+use crate::cli::{LabHotplugArgs, LabLaunchArgs, LabReadArgs};
 
 /// `erofast lab launch`
 pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
-    let engines: Vec<Engine> = args
-        .engines
-        .iter()
-        .map(|name| name.parse())
-        .collect::<Result<_, _>>()?;
+    let engines = engines(&args.engines)?;
     let mut options = LaunchOptions {
         image: args.image.clone(),
-        erofast: std::env::current_exe().context("cannot find the erofast binary itself")?,
+        erofast: own_binary()?,
         command: args.command.clone(),
         root: args.root,
         iterations: args.iterations,
@@ -38,14 +37,80 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         std::fs::write(path, report.to_html())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if args.json {
-        println!("{}", report.to_json());
-    } else {
-        print!("{}", report.table());
+    print(args.json, || report.to_json(), || report.table());
+    Ok(outcome(report.valid))
+}
+
+/// `erofast lab read`
+pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
+    let engines = engines(&args.engines)?;
+    let mut options = ReadOptions {
+        image: args.image.clone(),
+        erofast: own_binary()?,
+        iterations: args.iterations,
+        seed: args.seed,
+        ..ReadOptions::default()
+    };
+    if !engines.is_empty() {
+        options.engines = engines;
+        options.engines_by_default = false;
     }
-    Ok(if report.valid {
-        Outcome::Fine
+    if let Some(unknown) = args.tests.iter().find(|name| !is_test(name)) {
+        bail!("--test {unknown}: must be seq, rand, tree or meta");
+    }
+    options.tests.retain(|test| {
+        (args.tests.is_empty() || args.tests.iter().any(|name| name == test.word()))
+            && args.readers.is_none_or(|readers| test.readers() == readers)
+    });
+    match args.state.as_deref() {
+        None => {}
+        Some("warm") => options.states = vec![ImageState::Warm],
+        Some("cold") => options.states = vec![ImageState::Cold],
+        Some(other) => bail!("--image-state {other}: must be warm or cold"),
+    }
+    let report = read::run(&options, &mut Bar::new())?;
+    print(args.json, || report.to_json(), || report.table());
+    Ok(outcome(report.valid))
+}
+
+fn is_test(name: &str) -> bool {
+    Test::all().iter().any(|test| test.word() == name)
+}
+
+/// `erofast lab hotplug`
+pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
+    let options = HotplugOptions {
+        image: args.image.clone(),
+        erofast: own_binary()?,
+        engine: args.engine.parse()?,
+        cycles: args.cycles,
+        cpu: args.cpu,
+        readers: args.readers,
+        load: args.load.parse()?,
+        command: args.command.clone(),
+        ..HotplugOptions::default()
+    };
+    let report = hotplug::run(&options, &mut Bar::new())?;
+    print(args.json, || report.to_json(), || report.table());
+    Ok(outcome(report.valid))
+}
+
+fn engines(names: &[String]) -> anyhow::Result<Vec<Engine>> {
+    names.iter().map(|name| Ok(name.parse()?)).collect()
+}
+
+fn own_binary() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find the erofast binary itself")
+}
+
+fn print(json: bool, as_json: impl Fn() -> String, as_table: impl Fn() -> String) {
+    if json {
+        println!("{}", as_json());
     } else {
-        Outcome::Faulty
-    })
+        print!("{}", as_table());
+    }
+}
+
+fn outcome(good: bool) -> Outcome {
+    if good { Outcome::Fine } else { Outcome::Faulty }
 }
