@@ -9,7 +9,8 @@ const PARTIAL: u8 = 1;
 const NO_PADDING: u8 = 2;
 const FENCE: usize = 64;
 
-/// LZ4: see [`check`]; and where a plain reference decoder succeeds too, it gives the same bytes.
+/// LZ4: no panic and nothing outside of the output; and where a plain reference decoder succeeds
+/// too, it gives the same bytes.
 pub fn lz4(data: &[u8]) {
     let Some(input) = Input::parse(data) else {
         return;
@@ -23,7 +24,7 @@ pub fn lz4(data: &[u8]) {
     }
 }
 
-/// MicroLZMA: see [`check`]; and whole and partial decoding agree where both succeed.
+/// MicroLZMA: the same; and whole and partial decoding agree where both succeed.
 pub fn lzma(data: &[u8]) {
     check_with_prefixes(Codec::Lzma, data);
 }
