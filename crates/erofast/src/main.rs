@@ -4,6 +4,7 @@
 mod bar;
 mod cli;
 mod commands;
+mod parts;
 mod text;
 mod tree;
 

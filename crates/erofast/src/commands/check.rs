@@ -1,26 +1,25 @@
 //! `erofast check`: reads everything, lists each fault once.
 //!
-//! One thread walks the tree and cuts each file at its extents, so that no pcluster is decoded
-//! twice; the others read the parts. Holes are not read: a file may claim to be larger than
-//! anybody's patience.
+//! One thread walks the tree and cuts each file into parts; the others read them. Holes are not
+//! read.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{iter, thread};
 
-use erofs_engine::erofs_format::{ExtentKind, FileType, Inode, Nid};
+use erofs_engine::erofs_format::{FileType, Inode, Nid};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
 use serde::Serialize;
 
 use super::print_json;
 use crate::Outcome;
 use crate::cli::CheckArgs;
+use crate::parts::{self, Parts};
 use crate::text;
 use crate::tree::{self, Entry, Visit};
 
-/// Bytes read at once, unless one extent has more (12 MiB at most).
-const PART: u64 = 1 << 20;
 /// Parts that wait for a reader at most, for each reader.
 const AHEAD: usize = 16;
 
@@ -270,65 +269,36 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Cuts a file into parts that begin and end with extents.
+    /// Sends the parts of a file to the readers.
     fn content(&mut self, path: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
         let path: Arc<[u8]> = path.into();
-        let mut start = 0;
-        let mut end = 0;
-        while end < inode.size && !self.found.is_broken(self.order) {
-            let extent = match self.engine.image().map(inode, end) {
-                Ok(extent) => extent,
-                Err(error) => {
-                    self.send(&path, inode, start, end)?;
+        for part in Parts::new(self.engine.image(), inode) {
+            if self.found.is_broken(self.order) {
+                break;
+            }
+            match part {
+                parts::Part::Data(range) => self.send(&path, inode, range)?,
+                parts::Part::Hole(range) => self.report.bytes += range.end - range.start,
+                parts::Part::Fault { offset, error } => {
                     let error = format!("{}: nid {}: {error}", self.engine.name(), inode.nid);
                     self.found
-                        .add_content(self.order, end, fault(&path, inode.nid, error));
-                    return Ok(());
-                }
-            };
-            let extent_end = extent.end();
-            if matches!(extent.kind, ExtentKind::Hole) {
-                self.send(&path, inode, start, end)?;
-                self.report.bytes += extent_end - end;
-                start = extent_end;
-            } else if matches!(extent.kind, ExtentKind::Compressed(_)) {
-                if extent_end - start > PART {
-                    self.send(&path, inode, start, end)?;
-                    start = end;
-                }
-            } else {
-                // Plain bytes may be cut anywhere.
-                self.send(&path, inode, start, end)?;
-                start = end;
-                while extent_end - start > PART && !self.found.is_broken(self.order) {
-                    self.send(&path, inode, start, start + PART)?;
-                    start += PART;
+                        .add_content(self.order, offset, fault(&path, inode.nid, error));
                 }
             }
-            end = extent_end;
         }
-        self.send(&path, inode, start, end)
+        Ok(())
     }
 
-    fn send(
-        &self,
-        path: &Arc<[u8]>,
-        inode: &Arc<Inode>,
-        start: u64,
-        end: u64,
-    ) -> anyhow::Result<()> {
-        if start >= end {
-            return Ok(());
-        }
-        let (path, inode, length) = (path.clone(), inode.clone(), end - start);
+    fn send(&self, path: &Arc<[u8]>, inode: &Arc<Inode>, range: Range<u64>) -> anyhow::Result<()> {
+        let part = Part {
+            order: self.order,
+            path: path.clone(),
+            inode: inode.clone(),
+            offset: range.start,
+            length: range.end - range.start,
+        };
         self.sender
-            .send(Part {
-                order: self.order,
-                path,
-                inode,
-                offset: start,
-                length,
-            })
+            .send(part)
             .map_err(|_| anyhow::anyhow!("all readers are gone"))
     }
 

@@ -1,0 +1,190 @@
+//! Cutting a file into parts that are read one by one, by whoever has time.
+//!
+//! Parts begin and end with extents, so no pcluster is decoded twice. Holes are told apart: a file
+//! may claim to be larger than anybody's patience.
+
+use std::ops::Range;
+
+use erofs_engine::erofs_format::{Error, ExtentKind, Image, Inode};
+
+/// Bytes of a part, unless one extent has more (12 MiB at most).
+pub const PART: u64 = 1 << 20;
+
+/// A piece of a file, by bytes of it; never empty.
+#[derive(Debug)]
+pub enum Part {
+    /// Bytes to read.
+    Data(Range<u64>),
+    /// Zeros that are stored nowhere.
+    Hole(Range<u64>),
+    /// From `offset` on nothing is known of the file. Nothing comes after this.
+    Fault {
+        /// Where the extents end.
+        offset: u64,
+        /// Why.
+        error: Error,
+    },
+}
+
+/// The parts of a file, in order and without gaps.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    image: &'a Image,
+    inode: &'a Inode,
+    /// Extents gathered for the next part.
+    gathered: Range<u64>,
+    /// They are plain bytes, which may be cut anywhere.
+    plain: bool,
+    /// What comes next.
+    held: Option<Part>,
+    /// There are no further extents.
+    done: bool,
+}
+
+impl<'a> Parts<'a> {
+    /// Cuts a file.
+    pub fn new(image: &'a Image, inode: &'a Inode) -> Self {
+        Self {
+            image,
+            inode,
+            gathered: 0..0,
+            plain: false,
+            held: None,
+            done: false,
+        }
+    }
+
+    /// Hands over what is gathered up to `end`, and gathers from there on.
+    fn cut(&mut self, end: u64) -> Option<Part> {
+        let data = self.gathered.start..end;
+        self.gathered.start = end;
+        (!data.is_empty()).then_some(Part::Data(data))
+    }
+
+    /// Hands over what is gathered up to `end` and then `part`.
+    fn cut_before(&mut self, end: u64, part: Part) -> Option<Part> {
+        self.held = Some(part);
+        let data = self.cut(end);
+        self.gathered.start = self.gathered.end;
+        data.or_else(|| self.held.take())
+    }
+}
+
+impl Iterator for Parts<'_> {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        if let Some(part) = self.held.take() {
+            return Some(part);
+        }
+        loop {
+            if self.plain && self.gathered.end - self.gathered.start > PART {
+                return self.cut(self.gathered.start + PART);
+            }
+            let at = self.gathered.end;
+            if self.done || at >= self.inode.size {
+                return self.cut(at);
+            }
+            let extent = match self.image.map(self.inode, at) {
+                Ok(extent) => extent,
+                Err(error) => {
+                    self.done = true;
+                    return self.cut_before(at, Part::Fault { offset: at, error });
+                }
+            };
+            self.gathered.end = extent.end();
+            let compressed = match extent.kind {
+                ExtentKind::Hole => return self.cut_before(at, Part::Hole(at..extent.end())),
+                ExtentKind::Compressed(_) => true,
+                _ => false,
+            };
+            // An extent joins the ones before, unless the part becomes too big.
+            let joins = at > self.gathered.start && extent.end() - self.gathered.start <= PART;
+            self.plain = !compressed && (self.plain || !joins);
+            if !joins && let Some(data) = self.cut(at) {
+                return Some(data);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use erofs_engine::erofs_format::FileType;
+    use erofs_engine::{Engine, EngineOptions, WorkersMode};
+
+    use super::*;
+    use crate::tree::{self, Visit};
+
+    /// Longest extent of the format.
+    const EXTENT_MAX: u64 = 12 << 20;
+
+    fn each_file(name: &str, check: &dyn Fn(&Image, &Inode)) {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let options = EngineOptions {
+            workers: WorkersMode::Inline,
+            ..EngineOptions::default()
+        };
+        let engine = Engine::open(&fixtures.join(name), &options).expect("a good image");
+        let root = engine.inode(engine.root()).expect("a root");
+        tree::walk(&engine, &root, &mut |visit| {
+            match visit {
+                Visit::Entry(entry) if entry.inode.file_type() == FileType::Regular => {
+                    check(engine.image(), &entry.inode);
+                }
+                Visit::Entry(_) => {}
+                Visit::Fault { error, .. } => panic!("{error}"),
+            }
+            Ok(())
+        })
+        .expect("a walk");
+    }
+
+    const IMAGES: [&str; 5] = [
+        "kitchen-sink.erofs",
+        "lz4-full-index-64k.erofs",
+        "zstd-48bit-unaligned.erofs",
+        "metabox-dir.erofs",
+        "lcluster-16k-bigpcluster.erofs",
+    ];
+
+    #[test]
+    fn parts_are_the_file_without_gaps_and_no_part_is_too_big() {
+        for name in IMAGES {
+            each_file(name, &|image, inode| {
+                let mut position = 0;
+                for part in Parts::new(image, inode) {
+                    let range = match part {
+                        Part::Data(range) => {
+                            assert!(range.end - range.start <= EXTENT_MAX, "{name} {range:?}");
+                            range
+                        }
+                        Part::Hole(range) => range,
+                        Part::Fault { offset, error } => panic!("{name} at {offset}: {error}"),
+                    };
+                    assert_eq!(range.start, position, "{name} nid {}", inode.nid);
+                    assert!(range.end > range.start);
+                    position = range.end;
+                }
+                assert_eq!(position, inode.size, "{name} nid {}", inode.nid);
+            });
+        }
+    }
+
+    #[test]
+    fn no_pcluster_is_cut() {
+        for name in IMAGES {
+            each_file(name, &|image, inode| {
+                for part in Parts::new(image, inode) {
+                    let Part::Data(range) = part else { continue };
+                    let extent = image.map(inode, range.start).expect("an extent");
+                    if matches!(extent.kind, ExtentKind::Compressed(_)) {
+                        assert_eq!(extent.logical, range.start, "{name} nid {}", inode.nid);
+                    }
+                }
+            });
+        }
+    }
+}
