@@ -1,6 +1,7 @@
 //! The flag table: parser, help, man pages and completions all come from here.
 
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -41,6 +42,8 @@ pub enum Command {
     Cat(CatArgs),
     /// Read everything in an image and list each fault once
     Check(CheckArgs),
+    /// Write files of an image into a directory, or as a tar stream
+    Extract(ExtractArgs),
     /// Record and read scheduler traces
     #[command(subcommand)]
     Trace(TraceCommand),
@@ -367,6 +370,28 @@ pub struct CheckArgs {
     /// Threads that read (default: one for each CPU)
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+}
+
+/// Arguments of `extract`.
+#[derive(Args, Debug)]
+pub struct ExtractArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Directory to extract into, made if need be; - writes a tar stream to the standard output
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Only this part: the content of a directory, or one file
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub path: String,
+    /// Extract into a directory that is not empty, replace files that are in the way
+    #[arg(long)]
+    pub force: bool,
+    /// Threads that decode and write (default: one for each CPU)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZero<usize>>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `completions`.

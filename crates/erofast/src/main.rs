@@ -62,6 +62,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Ls(args) => commands::ls::run(&args),
         Command::Cat(args) => commands::cat::run(&args),
         Command::Check(args) => commands::check::run(&args),
+        Command::Extract(args) => commands::extract::run(&args),
         Command::Trace(TraceCommand::Record(args)) => commands::trace::record(&args),
         Command::Trace(TraceCommand::Latency(args)) => commands::trace::latency(&args),
         Command::Lab(LabCommand::Launch(args)) => commands::lab::launch(&args),

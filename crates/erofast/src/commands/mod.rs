@@ -2,6 +2,7 @@
 
 pub mod cat;
 pub mod check;
+pub mod extract;
 pub mod generate;
 pub mod info;
 pub mod lab;

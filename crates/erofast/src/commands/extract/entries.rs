@@ -1,0 +1,133 @@
+//! The entries of a tree in the order in which they are extracted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use erofs_engine::erofs_format::{FileType, Inode, Nid};
+
+use super::Job;
+use super::journal::Journal;
+use crate::tree::{self, Visit};
+
+/// What is to be made.
+#[derive(Debug)]
+pub enum Step {
+    /// A directory; what is in it follows.
+    Directory(Vec<u8>, Arc<Inode>),
+    /// A file, or anything else that has no entries.
+    Leaf(Vec<u8>, Arc<Inode>),
+    /// Another name of a leaf.
+    Link {
+        /// The name to make.
+        path: Vec<u8>,
+        /// The name that is met first.
+        first: Vec<u8>,
+        inode: Arc<Inode>,
+    },
+}
+
+/// Whether what follows in a directory makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Yes.
+    Continue,
+    /// The directory is not there.
+    SkipContent,
+}
+
+/// Calls `each` for everything there is; what cannot be reached goes into the journal.
+pub fn walk(
+    job: &Job,
+    journal: &Journal,
+    each: &mut dyn FnMut(Step) -> anyhow::Result<Then>,
+) -> anyhow::Result<()> {
+    let mut names: HashMap<Nid, Vec<u8>> = HashMap::new();
+    let mut missing: Option<Vec<u8>> = None;
+    tree::walk(&job.engine, &job.start, &mut |visit| {
+        let path = match &visit {
+            Visit::Entry(entry) => &entry.path,
+            Visit::Fault { path, .. } => path,
+        };
+        if missing.as_deref().is_some_and(|dir| is_below(path, dir)) {
+            return Ok(());
+        }
+        let entry = match visit {
+            Visit::Entry(entry) => entry,
+            Visit::Fault { path, error, .. } => {
+                journal.failure(&path, error);
+                return Ok(());
+            }
+        };
+        let (mut path, inode) = (entry.path, entry.inode);
+        if inode.file_type() == FileType::Directory {
+            if each(Step::Directory(path.clone(), inode))? == Then::SkipContent {
+                missing = Some(path);
+            }
+            return Ok(());
+        }
+        if path.is_empty() {
+            path = job.name.clone();
+        }
+        // A second name of an inode that counts only one becomes a copy.
+        let step = match names.get(&inode.nid) {
+            Some(first) => Step::Link {
+                path,
+                first: first.clone(),
+                inode,
+            },
+            None => {
+                if inode.nlink > 1 {
+                    names.insert(inode.nid, path.clone());
+                }
+                Step::Leaf(path, inode)
+            }
+        };
+        each(step).map(drop)
+    })
+}
+
+fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    directory.is_empty()
+        || path
+            .strip_prefix(directory)
+            .is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
+/// Whether each component of a path is a name and nothing else. The format knows no other names;
+/// nobody's safety shall hang on that alone.
+pub fn is_plain(path: &[u8]) -> bool {
+    !path.contains(&0)
+        && path
+            .split(|&byte| byte == b'/')
+            .all(|name| !matches!(name, b"" | b"." | b".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_not_plain() {
+        for path in [
+            &b"a/../b"[..],
+            b"..",
+            b".",
+            b"/etc",
+            b"a//b",
+            b"a/",
+            b"",
+            b"a\0b",
+        ] {
+            assert!(!is_plain(path), "{path:?}");
+        }
+        assert!(is_plain(b"a/..b/..."));
+    }
+
+    #[test]
+    fn below_a_directory_is_not_beside_it() {
+        assert!(is_below(b"a/b", b"a"));
+        assert!(!is_below(b"ab", b"a"));
+        assert!(!is_below(b"a", b"a"));
+        assert!(is_below(b"a", b""));
+    }
+}

@@ -1,0 +1,178 @@
+//! What became of an extraction: counters, failures, what could not be kept.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, IsTerminal};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use erofs_engine::erofs_format::FileType;
+use latency_lab::Progress;
+use serde::Serialize;
+
+use crate::bar::Bar;
+use crate::text;
+
+/// Written to by all threads.
+#[derive(Debug)]
+pub struct Journal {
+    /// L. What `--json` prints.
+    summary: Mutex<Summary>,
+    /// L. Draws nothing where nobody looks.
+    bar: Mutex<Bar>,
+    /// I. Somebody looks.
+    watched: bool,
+    begin: Instant,
+}
+
+/// What `extract --json` prints.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// Regular files; further names of one are hard links.
+    pub files: u64,
+    /// Bytes of their content, holes included.
+    pub bytes: u64,
+    pub directories: u64,
+    pub symlinks: u64,
+    pub others: u64,
+    pub hard_links: u64,
+    /// What is not there, or not whole, because of an error.
+    pub failures: Vec<Failure>,
+    /// What the system or the user's rights had no room for.
+    pub not_kept: BTreeMap<String, NotKept>,
+}
+
+/// Something that could not be extracted.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    path: String,
+    error: String,
+}
+
+/// One kind of loss.
+#[derive(Clone, Debug, Serialize)]
+pub struct NotKept {
+    entries: u64,
+    /// The first of them.
+    first: String,
+    /// Its reason.
+    error: String,
+}
+
+impl Journal {
+    /// An empty journal. `total` tells the bytes to come, if somebody watches.
+    pub fn new(total: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Self> {
+        let watched = io::stderr().is_terminal();
+        let mut bar = Bar::new();
+        if watched {
+            bar.begin("extract", total()? >> 20);
+        }
+        Ok(Self {
+            summary: Mutex::default(),
+            bar: Mutex::new(bar),
+            watched,
+            begin: Instant::now(),
+        })
+    }
+
+    fn summary(&self) -> MutexGuard<'_, Summary> {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bar(&self) -> MutexGuard<'_, Bar> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entry is there, with everything that could be kept.
+    pub fn done(&self, file_type: FileType) {
+        let mut summary = self.summary();
+        *match file_type {
+            FileType::Regular => &mut summary.files,
+            FileType::Directory => &mut summary.directories,
+            FileType::Symlink => &mut summary.symlinks,
+            _ => &mut summary.others,
+        } += 1;
+    }
+
+    /// So is another name of one.
+    pub fn linked(&self) {
+        self.summary().hard_links += 1;
+    }
+
+    /// Bytes of content are where they belong.
+    pub fn wrote(&self, bytes: u64) {
+        let total = {
+            let mut summary = self.summary();
+            summary.bytes += bytes;
+            summary.bytes
+        };
+        if self.watched {
+            let speed = total as f64 / self.begin.elapsed().as_secs_f64().max(1e-3);
+            let note = format!("MiB, {}/s", text::size(speed as u64));
+            self.bar().step(total >> 20, &note);
+        }
+    }
+
+    /// An entry is not there, or not whole.
+    pub fn failure(&self, path: &[u8], error: impl fmt::Display) {
+        let failure = Failure {
+            path: text::name(path),
+            error: error.to_string(),
+        };
+        self.bar().line(&format!(
+            "{}: {}",
+            if path.is_empty() { "/" } else { &failure.path },
+            failure.error
+        ));
+        self.summary().failures.push(failure);
+    }
+
+    /// Failures so far.
+    pub fn failures(&self) -> usize {
+        self.summary().failures.len()
+    }
+
+    /// Something of an entry could not be kept.
+    pub fn not_kept(&self, what: &str, path: &[u8], error: impl fmt::Display) {
+        let mut summary = self.summary();
+        if let Some(known) = summary.not_kept.get_mut(what) {
+            known.entries += 1;
+            return;
+        }
+        let first = NotKept {
+            entries: 1,
+            first: text::name(path),
+            error: error.to_string(),
+        };
+        summary.not_kept.insert(what.to_owned(), first);
+    }
+
+    /// Ends the progress, says once for each kind what was lost, and gives the counts.
+    pub fn finish(&self) -> Summary {
+        *self.bar() = Bar::new();
+        let summary = self.summary().clone();
+        for (what, lost) in &summary.not_kept {
+            eprintln!(
+                "erofast: not kept: {what} ({} time(s), first for {}: {})",
+                lost.entries, lost.first, lost.error
+            );
+        }
+        summary
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} files, {} directories, {} symlinks, {} others, {} hard links, {} extracted: {} failure(s)",
+            self.files,
+            self.directories,
+            self.symlinks,
+            self.others,
+            self.hard_links,
+            text::size(self.bytes),
+            self.failures.len()
+        )
+    }
+}

@@ -1,0 +1,136 @@
+//! Owner, xattrs, mode and times of what was made.
+//!
+//! The order matters: a change of the owner drops `security.capability` and the setuid bit, an ACL
+//! changes the mode, everything changes the times.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use erofs_engine::erofs_format::{FileType, Inode, Xattr};
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::{Errno, Result};
+
+use super::journal::Journal;
+
+/// Setuid and setgid.
+const SET_ID: u16 = 0o6000;
+
+/// A way to something that was made.
+#[derive(Clone, Copy, Debug)]
+pub enum Handle<'a> {
+    /// An open file or directory.
+    Open(BorrowedFd<'a>),
+    /// A descriptor that only stands for it (`O_PATH`): symlinks, devices and the like.
+    StandIn(BorrowedFd<'a>),
+}
+
+impl Handle<'_> {
+    fn chown(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
+        match self {
+            Self::Open(fd) => rustix::fs::fchown(fd, uid, gid),
+            Self::StandIn(fd) => rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
+        }
+    }
+
+    fn set_xattr(&self, xattr: &Xattr) -> Result<()> {
+        let (name, value) = (&xattr.name[..], &xattr.value);
+        match self {
+            Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::StandIn(fd) => {
+                rustix::fs::setxattr(magic_link(*fd), name, value, XattrFlags::empty())
+            }
+        }
+    }
+
+    fn chmod(&self, mode: Mode) -> Result<()> {
+        match self {
+            Self::Open(fd) => rustix::fs::fchmod(fd, mode),
+            Self::StandIn(fd) => rustix::fs::chmod(magic_link(*fd), mode),
+        }
+    }
+
+    fn set_times(&self, times: &Timestamps) -> Result<()> {
+        match self {
+            Self::Open(fd) => rustix::fs::futimens(fd, times),
+            Self::StandIn(fd) => rustix::fs::utimensat(fd, c"", times, AtFlags::EMPTY_PATH),
+        }
+    }
+}
+
+/// Leads to exactly what the descriptor stands for, be it a symlink.
+fn magic_link(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Gives what was made the metadata of its inode. What is refused goes into the journal.
+pub fn apply(handle: Handle<'_>, inode: &Inode, xattrs: &[Xattr], path: &[u8], journal: &Journal) {
+    let owned = own(handle, inode);
+    if let Err(error) = owned {
+        journal.not_kept("ownership", path, error);
+    }
+    for xattr in xattrs {
+        if let Err(error) = handle.set_xattr(xattr) {
+            journal.not_kept(&xattr_kind(&xattr.name), path, error);
+        }
+    }
+    if inode.file_type() != FileType::Symlink {
+        let mode = mode(inode, owned, path, journal);
+        if let Err(error) = handle.chmod(mode) {
+            journal.not_kept("permissions", path, error);
+        }
+    }
+    let time = Timespec {
+        tv_sec: inode.mtime,
+        tv_nsec: inode.mtime_nsec.into(),
+    };
+    // EROFS knows one time only.
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    if let Err(error) = handle.set_times(&times) {
+        journal.not_kept("times", path, error);
+    }
+}
+
+/// Sets owner and group; the group alone if only that is allowed.
+fn own(handle: Handle<'_>, inode: &Inode) -> Result<()> {
+    // The system call takes -1 for "leave it".
+    if inode.uid == u32::MAX || inode.gid == u32::MAX {
+        return Err(Errno::INVAL);
+    }
+    let (uid, gid) = (Uid::from_raw(inode.uid), Gid::from_raw(inode.gid));
+    handle.chown(Some(uid), Some(gid)).inspect_err(|_| {
+        let _ = handle.chown(None, Some(gid));
+    })
+}
+
+/// The permissions. A program that would run as somebody else than was meant shall not.
+fn mode(inode: &Inode, owned: Result<()>, path: &[u8], journal: &Journal) -> Mode {
+    let mut mode = inode.mode & 0o7777;
+    if let Err(error) = owned
+        && inode.file_type() == FileType::Regular
+        && mode & SET_ID != 0
+    {
+        journal.not_kept("setuid and setgid bits", path, error);
+        mode &= !SET_ID;
+    }
+    Mode::from_raw_mode(mode.into())
+}
+
+/// `security. xattrs` and the like.
+fn xattr_kind(name: &[u8]) -> String {
+    let end = name.iter().position(|&byte| byte == b'.');
+    let namespace = end.map_or(name, |end| &name[..=end]);
+    format!("{} xattrs", String::from_utf8_lossy(namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::xattr_kind;
+
+    #[test]
+    fn xattrs_are_counted_by_namespace() {
+        assert_eq!(xattr_kind(b"security.capability"), "security. xattrs");
+        assert_eq!(xattr_kind(b"trusted.overlay.opaque"), "trusted. xattrs");
+    }
+}

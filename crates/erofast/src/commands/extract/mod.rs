@@ -1,0 +1,102 @@
+//! `erofast extract`: writes a tree into a directory, or as a tar stream.
+
+mod disk;
+mod entries;
+mod journal;
+mod metadata;
+mod outfile;
+mod stream;
+mod tar;
+mod target;
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::thread;
+
+use erofs_engine::erofs_format::{FileType, Inode};
+use erofs_engine::{Engine, WorkersMode};
+
+use self::journal::Journal;
+use super::print_json;
+use crate::Outcome;
+use crate::cli::ExtractArgs;
+use crate::tree::{self, Visit};
+
+/// What is extracted, and by how many threads.
+#[derive(Debug)]
+struct Job {
+    engine: Arc<Engine>,
+    /// Where the tree begins.
+    start: Arc<Inode>,
+    /// Name of the start if it is no directory; else it has none, it becomes the target itself.
+    name: Vec<u8>,
+    threads: usize,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
+    let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
+    let start = engine.resolve(args.path.as_bytes(), false)?;
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    let name = match start.file_type() {
+        FileType::Directory => Vec::new(),
+        _ => last_component(args.path.as_bytes()).to_vec(),
+    };
+    let job = Job {
+        engine,
+        start,
+        name,
+        threads: args.threads.map_or(cpus, NonZero::get),
+    };
+    let journal = Journal::new(|| total_bytes(&job))?;
+    if args.directory.as_os_str() == "-" {
+        anyhow::ensure!(!args.json, "--json: the tar stream has the standard output");
+        stream::run(&job, &journal)?;
+        journal.finish();
+    } else {
+        disk::run(&job, &args.directory, args.force, &journal)?;
+        let summary = journal.finish();
+        if args.json {
+            print_json(&summary)?;
+        } else {
+            println!("{}: {summary}", job.engine.name());
+        }
+    }
+    Ok(if journal.failures() == 0 {
+        Outcome::Fine
+    } else {
+        Outcome::Faulty
+    })
+}
+
+fn last_component(path: &[u8]) -> &[u8] {
+    let mut components = path.split(|&byte| byte == b'/').rev();
+    components.find(|name| !name.is_empty()).unwrap_or_default()
+}
+
+/// Bytes of all files, as far as they can be reached.
+fn total_bytes(job: &Job) -> anyhow::Result<u64> {
+    let mut total = 0_u64;
+    tree::walk(&job.engine, &job.start, &mut |visit| {
+        if let Visit::Entry(entry) = visit
+            && entry.first
+            && entry.inode.file_type() == FileType::Regular
+        {
+            total = total.saturating_add(entry.inode.size);
+        }
+        Ok(())
+    })?;
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_component;
+
+    #[test]
+    fn a_file_gets_the_last_name_of_its_path() {
+        assert_eq!(last_component(b"/usr/bin/env"), b"env");
+        assert_eq!(last_component(b"env//"), b"env");
+        assert_eq!(last_component(b"/"), b"");
+    }
+}

@@ -1,0 +1,249 @@
+//! A file that is being written, by one thread or by several.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use erofs_engine::erofs_format::{FileType, Inode, Xattr};
+use erofs_engine::{Engine, ReadContext};
+
+use super::journal::Journal;
+use super::metadata::{self, Handle};
+use super::target::Target;
+use crate::parts::{Part, Parts};
+
+/// Zeros shorter than this are written: a hole saves nothing there.
+const HOLE: usize = 64 << 10;
+const ZEROS: [u8; HOLE] = [0; HOLE];
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct OutFile {
+    path: Vec<u8>,
+    inode: Arc<Inode>,
+    /// Made by the first thread that needs it, which leaves it empty if it cannot.
+    made: OnceLock<Option<Made>>,
+    /// A. It was reported already, and will be removed.
+    failed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Made {
+    file: File,
+    xattrs: Vec<Xattr>,
+}
+
+impl OutFile {
+    /// A file that is not there yet.
+    pub fn new(path: Vec<u8>, inode: Arc<Inode>) -> Self {
+        Self {
+            path,
+            inode,
+            made: OnceLock::new(),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether more of it is worth the time.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Reports the first failure.
+    pub fn fail(&self, error: impl fmt::Display, journal: &Journal) {
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            journal.failure(&self.path, error);
+        }
+    }
+}
+
+/// One thread's way of writing.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    engine: &'a Engine,
+    target: &'a Target,
+    journal: &'a Journal,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(engine: &'a Engine, target: &'a Target, journal: &'a Journal) -> Self {
+        Self {
+            engine,
+            target,
+            journal,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Makes all of an entry that is no directory.
+    pub fn leaf(&mut self, path: Vec<u8>, inode: Arc<Inode>) {
+        if inode.file_type() != FileType::Regular {
+            if let Err(error) = self.node(&path, &inode) {
+                self.journal.failure(&path, error);
+            }
+            return;
+        }
+        let file = OutFile::new(path, inode);
+        for part in Parts::new(self.engine.image(), &file.inode) {
+            self.part(&file, part);
+        }
+        self.finish(file);
+    }
+
+    /// Writes a part of a file.
+    pub fn part(&mut self, file: &OutFile, part: Part) {
+        if file.has_failed() {
+            return;
+        }
+        match part {
+            Part::Data(range) => self.data(file, range),
+            Part::Hole(range) => self.journal.wrote(range.end - range.start),
+            Part::Fault { error, .. } => {
+                let (image, nid) = (self.engine.name(), file.inode.nid);
+                file.fail(format!("{image}: nid {nid}: {error}"), self.journal);
+            }
+        }
+    }
+
+    fn data(&mut self, file: &OutFile, range: Range<u64>) {
+        let length = (range.end - range.start) as usize;
+        if self.buffer.len() < length {
+            self.buffer.resize(length, 0);
+        }
+        let out = &mut self.buffer[..length];
+        let read = self
+            .engine
+            .read_at(&file.inode, range.start, out, ReadContext::Worker);
+        if let Err(error) = read {
+            return file.fail(error, self.journal);
+        }
+        let Some(made) = self.made(file) else { return };
+        match write_data(&made.file, &self.buffer[..length], range.start) {
+            Ok(()) => self.journal.wrote(length as u64),
+            Err(error) => file.fail(error, self.journal),
+        }
+    }
+
+    /// The file itself, of its whole size: what is not written is a hole.
+    fn made<'f>(&self, file: &'f OutFile) -> Option<&'f Made> {
+        let make = || {
+            let xattrs = self.engine.xattrs(&file.inode)?;
+            let made = self.target.make_file(&file.path)?;
+            if let Err(error) = made.set_len(file.inode.size) {
+                self.target.remove(&file.path)?;
+                return Err(error.into());
+            }
+            Ok::<_, anyhow::Error>(Made { file: made, xattrs })
+        };
+        let made = file.made.get_or_init(|| match make() {
+            Ok(made) => Some(made),
+            Err(error) => {
+                file.fail(error, self.journal);
+                None
+            }
+        });
+        made.as_ref()
+    }
+
+    /// Ends a file that nobody writes to any more.
+    pub fn finish(&self, file: OutFile) {
+        if !file.has_failed()
+            && let Some(made) = self.made(&file)
+        {
+            let handle = Handle::Open(made.file.as_fd());
+            metadata::apply(handle, &file.inode, &made.xattrs, &file.path, self.journal);
+            self.journal.done(FileType::Regular);
+        } else if matches!(file.made.get(), Some(Some(_)))
+            && let Err(error) = self.target.remove(&file.path)
+        {
+            let error = format!("is incomplete and cannot be removed: {error}");
+            self.journal.failure(&file.path, error);
+        }
+    }
+
+    /// Makes a symlink, device node, FIFO or socket.
+    fn node(&self, path: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
+        let xattrs = self.engine.xattrs(inode)?;
+        let kind = inode.file_type();
+        match kind {
+            FileType::Symlink => {
+                let target = self.engine.read_link(inode)?;
+                self.target.make_symlink(path, &target)?;
+            }
+            _ => match self.target.make_node(path, kind, inode.rdev) {
+                // A device is not for everybody to make.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.journal.not_kept("device nodes", path, error);
+                    return Ok(());
+                }
+                result => result?,
+            },
+        }
+        let made = self.target.stand_in(path)?;
+        let handle = Handle::StandIn(made.as_fd());
+        metadata::apply(handle, inode, &xattrs, path, self.journal);
+        self.journal.done(kind);
+        Ok(())
+    }
+}
+
+/// Writes everything but long zeros, with as few calls as that takes.
+fn write_data(file: &File, data: &[u8], offset: u64) -> io::Result<()> {
+    for range in runs(data) {
+        file.write_all_at(&data[range.clone()], offset + range.start as u64)?;
+    }
+    Ok(())
+}
+
+/// The ranges of `data` between its long zeros.
+fn runs(data: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut position = 0;
+    let is_zero = |block: &[u8]| block == &ZEROS[..block.len()];
+    std::iter::from_fn(move || {
+        let length = |skip: bool, from: usize| -> usize {
+            data[from..]
+                .chunks(HOLE)
+                .take_while(|block| is_zero(block) == skip)
+                .map(<[u8]>::len)
+                .sum()
+        };
+        let start = position + length(true, position);
+        position = start + length(false, start);
+        (start < position).then_some(start..position)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HOLE, runs};
+
+    #[test]
+    fn long_zeros_are_left_out() {
+        let mut data = vec![0; 5 * HOLE + 10];
+        data[HOLE] = 1;
+        data[3 * HOLE - 1] = 1;
+        data[5 * HOLE + 9] = 1;
+        let found: Vec<_> = runs(&data).collect();
+        assert_eq!(found, [HOLE..3 * HOLE, 5 * HOLE..5 * HOLE + 10]);
+    }
+
+    #[test]
+    fn nothing_but_zeros_is_nothing() {
+        assert_eq!(runs(&[0; 3 * HOLE]).count(), 0);
+        assert_eq!(runs(&[]).count(), 0);
+    }
+
+    #[test]
+    fn what_has_no_zeros_is_one_run() {
+        assert_eq!(
+            runs(&[7; 2 * HOLE + 1]).collect::<Vec<_>>(),
+            [0..2 * HOLE + 1]
+        );
+    }
+}

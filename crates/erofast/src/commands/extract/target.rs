@@ -1,0 +1,216 @@
+//! The directory that is extracted into. Nothing outside of it is touched, whatever the names say.
+//!
+//! Everything is opened from the directory's descriptor with `RESOLVE_BENEATH` and
+//! `RESOLVE_NO_SYMLINKS`, so a symlink that an earlier entry made, or that somebody puts there
+//! meanwhile, is never followed. Files are always made anew and never opened for writing otherwise:
+//! what is there may be a hard link to something elsewhere.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use erofs_engine::erofs_format::{DeviceNumber, FileType};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::entries::is_plain;
+
+/// Longest path that one system call takes, with room for its NUL.
+const PATH_MAX: usize = 4000;
+/// Nobody but us looks at what is not finished.
+const UNFINISHED_DIRECTORY: Mode = Mode::RWXU;
+const UNFINISHED_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// xattrs that children inherit, or that were inherited.
+const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+
+/// A directory to extract into.
+#[derive(Debug)]
+pub struct Target {
+    root: OwnedFd,
+    /// What is in the way is replaced.
+    force: bool,
+    /// New files get an ACL from the directory.
+    inherits: bool,
+}
+
+impl Target {
+    /// Opens the directory, makes it if need be. One that is not empty needs `force`.
+    pub fn open(path: &Path, force: bool) -> anyhow::Result<Self> {
+        let shown = || path.display().to_string();
+        std::fs::create_dir_all(path).with_context(shown)?;
+        let mut entries = std::fs::read_dir(path).with_context(shown)?;
+        if entries.next().is_some() && !force {
+            bail!("{}: is not empty (--force extracts all the same)", shown());
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty()).with_context(shown)?;
+        let default_acl = rustix::fs::getxattr_query(path, ACLS[1]);
+        Ok(Self {
+            root,
+            force,
+            inherits: default_acl.is_ok(),
+        })
+    }
+
+    /// The directory at `path`, made if need be, open and without ACLs for its children to inherit.
+    pub fn make_directory(&self, path: &[u8]) -> io::Result<()> {
+        if !path.is_empty() {
+            let (parent, name) = self.parent(path)?;
+            match rustix::fs::mkdirat(&parent, name, UNFINISHED_DIRECTORY) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EXIST) if self.force => {}
+                Err(error) => return Err(error.into()),
+            }
+            if self.open_directory(path).is_err() {
+                rustix::fs::unlinkat(&parent, name, AtFlags::empty())?;
+                rustix::fs::mkdirat(&parent, name, UNFINISHED_DIRECTORY)?;
+                return Ok(());
+            }
+        }
+        let directory = self.open_directory(path)?;
+        // Whoever does not own it may still be allowed to write into it.
+        let _ = rustix::fs::fchmod(&directory, UNFINISHED_DIRECTORY);
+        for name in ACLS {
+            let _ = rustix::fs::fremovexattr(&directory, name);
+        }
+        Ok(())
+    }
+
+    /// The directory at `path`.
+    pub fn open_directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        if !path.is_empty() && !is_plain(path) {
+            return Err(outside());
+        }
+        self.descend(path, OFlags::RDONLY)
+    }
+
+    /// A new file.
+    pub fn make_file(&self, path: &[u8]) -> io::Result<File> {
+        let file = self.make_empty_file(path)?;
+        if self.inherits {
+            // It has none where the directory's was removed meanwhile.
+            let _ = rustix::fs::fremovexattr(&file, ACLS[0]);
+        }
+        Ok(file.into())
+    }
+
+    fn make_empty_file(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        if path.len() < PATH_MAX && is_plain(path) {
+            match beneath(&self.root, path, flags, UNFINISHED_FILE) {
+                Err(Errno::EXIST) if self.force => {}
+                result => return Ok(result?),
+            }
+        }
+        let (parent, name) = self.parent(path)?;
+        let make = || beneath(&parent, name, flags, UNFINISHED_FILE);
+        self.replacing(&parent, name, make)
+    }
+
+    /// A new symlink.
+    pub fn make_symlink(&self, path: &[u8], target: &[u8]) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let make = || rustix::fs::symlinkat(target, &parent, name);
+        self.replacing(&parent, name, make)
+    }
+
+    /// A new device node, FIFO or socket.
+    pub fn make_node(&self, path: &[u8], kind: FileType, device: DeviceNumber) -> io::Result<()> {
+        let kind = match kind {
+            FileType::CharDevice => rustix::fs::FileType::CharacterDevice,
+            FileType::BlockDevice => rustix::fs::FileType::BlockDevice,
+            FileType::Fifo => rustix::fs::FileType::Fifo,
+            _ => rustix::fs::FileType::Socket,
+        };
+        let device = rustix::fs::makedev(device.major, device.minor);
+        let (parent, name) = self.parent(path)?;
+        let make = || rustix::fs::mknodat(&parent, name, kind, UNFINISHED_FILE, device);
+        self.replacing(&parent, name, make)
+    }
+
+    /// Another name of what is at `first`.
+    pub fn make_link(&self, first: &[u8], path: &[u8]) -> io::Result<()> {
+        let (old_parent, old_name) = self.parent(first)?;
+        let (parent, name) = self.parent(path)?;
+        let make = || rustix::fs::linkat(&old_parent, old_name, &parent, name, AtFlags::empty());
+        self.replacing(&parent, name, make)
+    }
+
+    /// A descriptor that stands for what is at `path`, even for a symlink.
+    pub fn stand_in(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        let (parent, name) = self.parent(path)?;
+        // With these two flags even RESOLVE_NO_SYMLINKS lets a symlink stand for itself.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        Ok(beneath(&parent, name, flags, Mode::empty())?)
+    }
+
+    /// Removes a file that did not become whole.
+    pub fn remove(&self, path: &[u8]) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
+    }
+
+    /// Makes something; what is in its place is removed first if that is wanted.
+    fn replacing<T>(
+        &self,
+        parent: &OwnedFd,
+        name: &[u8],
+        make: impl Fn() -> rustix::io::Result<T>,
+    ) -> io::Result<T> {
+        match make() {
+            Err(Errno::EXIST) if self.force => {
+                rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
+                Ok(make()?)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// The directory that `path` is in, and its name there.
+    fn parent<'p>(&self, path: &'p [u8]) -> io::Result<(OwnedFd, &'p [u8])> {
+        if !is_plain(path) {
+            return Err(outside());
+        }
+        let slash = path.iter().rposition(|&byte| byte == b'/');
+        let (directory, name) = match slash {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&path[..0], path),
+        };
+        Ok((self.descend(directory, OFlags::PATH)?, name))
+    }
+
+    /// Opens a directory, in several steps where its path is longer than a system call takes.
+    fn descend(&self, path: &[u8], access: OFlags) -> io::Result<OwnedFd> {
+        let flags = access | OFlags::DIRECTORY;
+        let mut rest = path;
+        let mut from = None;
+        while rest.len() >= PATH_MAX {
+            let slash = rest[..PATH_MAX].iter().rposition(|&byte| byte == b'/');
+            let slash = slash.ok_or(Errno::NAMETOOLONG)?;
+            let step = OFlags::PATH | OFlags::DIRECTORY;
+            let here = from.as_ref().unwrap_or(&self.root);
+            from = Some(beneath(here, &rest[..slash], step, Mode::empty())?);
+            rest = &rest[slash + 1..];
+        }
+        let here = from.as_ref().unwrap_or(&self.root);
+        let rest = if rest.is_empty() { b"." } else { rest };
+        Ok(beneath(here, rest, flags, Mode::empty())?)
+    }
+}
+
+fn outside() -> io::Error {
+    io::Error::other("a name that leads out of its directory")
+}
+
+/// Opens what is at `path` below a directory, by no way out of it and by no symlink.
+fn beneath(
+    directory: &OwnedFd,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(directory, path, flags | OFlags::CLOEXEC, mode, resolve)
+}
