@@ -139,6 +139,9 @@ rows! {
     devices_needless: RefusedAtOpen, patched("blobdev").devices(2).refused("2 were given");
     device_table_beyond: RefusedAtOpen,
         patched("blobdev").superblock(88, &[0xff; 2]).refused("beyond the end of the primary device");
+    label_and_alignment: Read, reads(&["plain-label-dsunit"], "bs=4096");
+    incremental: Read, reads(&["incremental"], "bs=4096");
+    tar_images: Read, reads(&["tar-index", "tar-full"], "sb_chksum");
     feature_48bit: Read, reads(&["zstd-48bit-unaligned", "chunk-48bit", "meta-48bit"], "48bit");
 
     // Compression settings.
