@@ -1,5 +1,6 @@
 //! `erofast extract`: writes a tree into a directory, or as a tar stream.
 
+mod archive;
 mod disk;
 mod entries;
 mod journal;

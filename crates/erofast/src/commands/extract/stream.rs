@@ -3,8 +3,7 @@
 //! One thread walks the tree; readers decode parts, several at a time; this thread writes them in
 //! the order of the walk.
 
-use std::collections::HashSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +13,7 @@ use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, Error, ReadContext};
 
 use super::Job;
+use super::archive::{Archive, Item};
 use super::entries::{self, Step, Then, is_plain};
 use super::journal::Journal;
 use super::tar::{self, Kind};
@@ -32,31 +32,6 @@ struct Order {
     answer: SyncSender<Result<Vec<u8>, Error>>,
 }
 
-/// What comes next in the stream.
-#[derive(Debug)]
-enum Item {
-    /// A member begins.
-    Member {
-        path: Vec<u8>,
-        header: Vec<u8>,
-        file_type: FileType,
-        /// Bytes of content, which follow.
-        size: u64,
-    },
-    /// Another name of a member.
-    Link {
-        path: Vec<u8>,
-        first: Vec<u8>,
-        header: Vec<u8>,
-    },
-    /// Bytes of the member, when they are ready.
-    Data(Receiver<Result<Vec<u8>, Error>>),
-    /// So many zeros of it.
-    Zeros(u64),
-    /// There is no more of it.
-    Fault(String),
-}
-
 /// Writes the stream.
 pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
     let out = io::stdout().lock();
@@ -72,7 +47,7 @@ pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
             scope.spawn(thread);
         }
         let walking = scope.spawn(move || walk(job, journal, &orders, &items));
-        let written = Stream::new(out, journal).write_all(line);
+        let written = Archive::new(out, journal).write_all(line);
         let walked = walking.join();
         // When the writer fails, the walk fails for that reason.
         written?;
@@ -210,154 +185,4 @@ fn content(
         send(items, item)?;
     }
     Ok(())
-}
-
-/// The member that is being written.
-#[derive(Debug)]
-struct Current {
-    path: Vec<u8>,
-    file_type: FileType,
-    /// Not written yet: a file whose first part cannot be read is left out.
-    header: Option<Vec<u8>>,
-    size: u64,
-    /// Bytes of content that are still to come.
-    left: u64,
-    failed: bool,
-}
-
-/// The writing end.
-struct Stream<'a, W> {
-    out: W,
-    journal: &'a Journal,
-    current: Option<Current>,
-    /// Members that were left out: they have no other names.
-    missing: HashSet<Vec<u8>>,
-}
-
-impl<'a, W: Write> Stream<'a, W> {
-    fn new(out: W, journal: &'a Journal) -> Self {
-        Self {
-            out,
-            journal,
-            current: None,
-            missing: HashSet::new(),
-        }
-    }
-
-    fn write_all(mut self, items: Receiver<Item>) -> anyhow::Result<()> {
-        for item in items {
-            match item {
-                Item::Member {
-                    path,
-                    header,
-                    file_type,
-                    size,
-                } => {
-                    self.end_member()?;
-                    self.current = Some(Current {
-                        path,
-                        file_type,
-                        header: Some(header),
-                        size,
-                        left: size,
-                        failed: false,
-                    });
-                }
-                Item::Link {
-                    path,
-                    first,
-                    header,
-                } => {
-                    self.end_member()?;
-                    self.link(&path, &first, &header)?;
-                }
-                Item::Data(bytes) => match bytes.recv()? {
-                    Ok(bytes) => self.data(&bytes)?,
-                    Err(error) => self.fault(&error.to_string()),
-                },
-                Item::Zeros(count) => self.zeros(count)?,
-                Item::Fault(error) => self.fault(&error),
-            }
-        }
-        self.end_member()?;
-        self.out.write_all(&[0; 2 * tar::BLOCK])?;
-        self.out.flush()?;
-        Ok(())
-    }
-
-    fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(current) = &mut self.current else {
-            return Ok(());
-        };
-        if current.failed {
-            return Ok(());
-        }
-        if let Some(header) = current.header.take() {
-            self.out.write_all(&header)?;
-        }
-        self.out.write_all(bytes)?;
-        current.left = current.left.saturating_sub(bytes.len() as u64);
-        self.journal.wrote(bytes.len() as u64);
-        Ok(())
-    }
-
-    fn zeros(&mut self, mut count: u64) -> io::Result<()> {
-        let zeros = [0; 64 << 10];
-        while count > 0 {
-            let now = count.min(zeros.len() as u64);
-            self.data(&zeros[..now as usize])?;
-            count -= now;
-        }
-        Ok(())
-    }
-
-    fn fault(&mut self, error: &str) {
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        if !current.failed {
-            let error = match current.header {
-                Some(_) => error.to_owned(),
-                None => format!("{error}; its last {} bytes are zeros now", current.left),
-            };
-            self.journal.failure(&current.path, error);
-            current.failed = true;
-        }
-    }
-
-    /// Fills a member up: with zeros to its size if it broke off, and to a whole block.
-    fn end_member(&mut self) -> io::Result<()> {
-        let Some(mut current) = self.current.take() else {
-            return Ok(());
-        };
-        match current.header.take() {
-            Some(_) if current.failed => {
-                self.missing.insert(current.path);
-                return Ok(());
-            }
-            Some(header) => self.out.write_all(&header)?,
-            None => {}
-        }
-        let padding = current.size.next_multiple_of(tar::BLOCK as u64) - current.size;
-        io::copy(
-            &mut io::Read::take(io::repeat(0), current.left + padding),
-            &mut self.out,
-        )?;
-        if !current.failed {
-            self.journal.done(current.file_type);
-        }
-        Ok(())
-    }
-
-    fn link(&mut self, path: &[u8], first: &[u8], header: &[u8]) -> io::Result<()> {
-        if self.missing.contains(first) {
-            let first = crate::text::name(first);
-            let error = format!("hard link to {first}, which is left out");
-            self.journal.failure(path, error);
-            return Ok(());
-        }
-        self.out.write_all(header)?;
-        self.journal.linked();
-        Ok(())
-    }
 }
