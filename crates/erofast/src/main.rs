@@ -40,10 +40,42 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("erofast: {error:#}");
-            ExitCode::FAILURE
+            eprintln!("erofast: {}", one_line(&error));
+            if is_wrong_use(&error) {
+                ExitCode::from(WRONG_USE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
+}
+
+/// An error and its causes, those left out that it tells by itself.
+fn one_line(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .map(ToString::to_string)
+        .fold(String::new(), |line, cause| match line.as_str() {
+            "" => cause,
+            known if known.contains(&cause) => line,
+            _ => format!("{line}: {cause}"),
+        })
+}
+
+/// Exit status of wrong use; the parser of the command line ends with it too.
+const WRONG_USE: u8 = 2;
+
+/// A value on the command line that means nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+fn is_wrong_use(error: &anyhow::Error) -> bool {
+    // mount(8) gives 2 another meaning, and asks helpers to end with 1 then.
+    !is_mount_helper()
+        && (error.is::<Usage>()
+            || error.is::<erofs_fuse::OptionError>()
+            || matches!(error.downcast_ref(), Some(latency_lab::LabError::Usage(_))))
 }
 
 /// Whether mount(8) calls, which knows a filesystem's helper by its name.

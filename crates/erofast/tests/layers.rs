@@ -35,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that may contain unsafe code.
-const UNSAFE: &[&str] = &["sys", "fuse-transport"];
+const UNSAFE: &[&str] = &["sys"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -88,11 +88,12 @@ struct Inside<'a>(&'a Loan);
 
 impl<'a> Inside<'a> {
     fn enter(loan: &'a Loan) -> Option<Self> {
-        let enter = |gate| (gate & CLOSED == 0).then_some(gate + ONE);
+        let enter = |gate| (gate & CLOSED == 0).then(|| gate + ONE);
         loan.gate
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
             .is_ok()
-            .then_some(Inside(loan))
+            // Not then_some: one that was made in vain would leave on being dropped.
+            .then(|| Inside(loan))
     }
 }
 
@@ -167,6 +168,37 @@ mod tests {
         let late = lend(&work, Lent::clone);
         assert!(!late.join());
         assert_eq!(runs.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn who_comes_too_late_does_not_count_as_having_left() {
+        let (entered, go_on) = (
+            std::sync::Barrier::new(2),
+            Arc::new(std::sync::Barrier::new(2)),
+        );
+        let go_on_too = Arc::clone(&go_on);
+        let work = || {
+            entered.wait();
+            go_on.wait();
+        };
+        let (inside, late) = lend(&work, |lent| {
+            let (inside, late) = (lent.clone(), lent.clone());
+            let inside = thread::spawn(move || inside.join());
+            entered.wait();
+            // Comes when the loan is closed, while the other one is still inside.
+            let late = thread::spawn(move || {
+                while late.0.gate.load(Ordering::Relaxed) & CLOSED == 0 {
+                    thread::yield_now();
+                }
+                let refused = (0..10).all(|_| !late.join());
+                let gate = late.0.gate.load(Ordering::Relaxed);
+                go_on_too.wait();
+                (refused, gate)
+            });
+            (inside, late)
+        });
+        assert!(inside.join().expect("no panic"));
+        assert_eq!(late.join().expect("no panic"), (true, CLOSED + ONE));
     }
 
     #[test]

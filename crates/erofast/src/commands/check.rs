@@ -65,7 +65,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
     if args.json {
         print_json(&report)?;
     } else {
-        print(&report, engine.name());
+        print(&report, engine.name())?;
     }
     Ok(if report.faults.is_empty() {
         Outcome::Fine
@@ -337,12 +337,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn print(report: &Report, name: &str) {
+fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     for fault in &report.faults {
-        println!("fault: {}: {}", shown(&fault.path), fault.error);
+        outln!("fault: {}: {}", shown(&fault.path), fault.error);
     }
     for oddity in &report.oddities {
-        println!("odd: {}: {}", shown(&oddity.path), oddity.error);
+        outln!("odd: {}: {}", shown(&oddity.path), oddity.error);
     }
     let Report {
         files,
@@ -351,13 +351,14 @@ fn print(report: &Report, name: &str) {
         others,
         ..
     } = report;
-    println!(
+    outln!(
         "{name}: {files} files, {directories} directories, {symlinks} symlinks, {others} others, {} \
          read: {} fault(s), {} oddity(ies)",
         text::size(report.bytes),
         report.faults.len(),
         report.oddities.len()
     );
+    Ok(())
 }
 
 fn shown(path: &str) -> &str {

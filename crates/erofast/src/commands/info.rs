@@ -60,7 +60,7 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
     if args.json {
         print_json(&report)?;
     } else {
-        print(&report);
+        print(&report)?;
     }
     Ok(Outcome::Fine)
 }
@@ -158,7 +158,7 @@ fn count_extents(engine: &Engine, inode: &Inode, report: &mut Report) -> bool {
     true
 }
 
-fn print(report: &Report) {
+fn print(report: &Report) -> anyhow::Result<()> {
     let list = |names: &[String]| {
         if names.is_empty() {
             "none".to_owned()
@@ -166,33 +166,33 @@ fn print(report: &Report) {
             names.join(", ")
         }
     };
-    println!("image:       {}", report.image);
-    println!("label:       {}", report.volume_name);
-    println!("uuid:        {}", report.uuid);
-    println!("made:        {} UTC", text::time(report.build_time));
-    println!("block size:  {}", report.block_size);
-    println!("features:    {}", list(&report.features));
-    println!("codecs:      {}", list(&report.codecs));
-    println!("inodes:      {}", report.inodes);
-    println!("image:       {}", text::size(report.image_bytes));
+    outln!("image:       {}", report.image);
+    outln!("label:       {}", report.volume_name);
+    outln!("uuid:        {}", report.uuid);
+    outln!("made:        {} UTC", text::time(report.build_time));
+    outln!("block size:  {}", report.block_size);
+    outln!("features:    {}", list(&report.features));
+    outln!("codecs:      {}", list(&report.codecs));
+    outln!("inodes:      {}", report.inodes);
+    outln!("image:       {}", text::size(report.image_bytes));
     match report.ratio {
         Some(ratio) => {
-            println!(
+            outln!(
                 "content:     {}, image {:.1} %",
                 text::size(report.content_bytes),
                 ratio * 100.0
             );
         }
-        None => println!("content:     {}", text::size(report.content_bytes)),
+        None => outln!("content:     {}", text::size(report.content_bytes)),
     }
     for (kind, count) in &report.types {
-        println!("  {kind:<20} {count:>10}");
+        outln!("  {kind:<20} {count:>10}");
     }
-    println!("layouts:");
+    outln!("layouts:");
     for (layout, count) in &report.layouts {
-        println!("  {layout:<20} {count:>10}");
+        outln!("  {layout:<20} {count:>10}");
     }
-    println!("extents of files:");
+    outln!("extents of files:");
     for (
         kind,
         Extents {
@@ -203,14 +203,15 @@ fn print(report: &Report) {
     ) in &report.extents
     {
         let (stored, whole) = (text::size(*stored_bytes), text::size(*bytes));
-        println!("  {kind:<20} {count:>10}   {stored:>12} for {whole:>12}");
+        outln!("  {kind:<20} {count:>10}   {stored:>12} for {whole:>12}");
     }
     if report.unreadable > 0 {
-        println!(
+        outln!(
             "{} entries cannot be read: see erofast check",
             report.unreadable
         );
     }
+    Ok(())
 }
 
 fn uuid(bytes: &[u8; 16]) -> String {

@@ -9,9 +9,9 @@ use latency_lab::hotplug::{self, HotplugOptions};
 use latency_lab::launch::{self, LaunchOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
 
-use crate::Outcome;
 use crate::bar::Bar;
 use crate::cli::{LabHotplugArgs, LabLaunchArgs, LabReadArgs};
+use crate::{Outcome, Usage};
 
 /// `erofast lab launch`
 pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
@@ -37,7 +37,7 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         std::fs::write(path, report.to_html())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    print(args.json, || report.to_json(), || report.table());
+    print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
 
@@ -56,7 +56,9 @@ pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
         options.engines_by_default = false;
     }
     if let Some(unknown) = args.tests.iter().find(|name| !is_test(name)) {
-        bail!("--test {unknown}: must be seq, rand, tree or meta");
+        bail!(Usage(format!(
+            "--test {unknown}: must be seq, rand, tree or meta"
+        )));
     }
     options.tests.retain(|test| {
         (args.tests.is_empty() || args.tests.iter().any(|name| name == test.word()))
@@ -66,10 +68,12 @@ pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
         None => {}
         Some("warm") => options.states = vec![ImageState::Warm],
         Some("cold") => options.states = vec![ImageState::Cold],
-        Some(other) => bail!("--image-state {other}: must be warm or cold"),
+        Some(other) => bail!(Usage(format!(
+            "--image-state {other}: must be warm or cold"
+        ))),
     }
     let report = read::run(&options, &mut Bar::new())?;
-    print(args.json, || report.to_json(), || report.table());
+    print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
 
@@ -91,7 +95,7 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
         ..HotplugOptions::default()
     };
     let report = hotplug::run(&options, &mut Bar::new())?;
-    print(args.json, || report.to_json(), || report.table());
+    print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
 
@@ -103,12 +107,14 @@ fn own_binary() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find the erofast binary itself")
 }
 
-fn print(json: bool, as_json: impl Fn() -> String, as_table: impl Fn() -> String) {
-    if json {
-        println!("{}", as_json());
-    } else {
-        print!("{}", as_table());
-    }
+fn print(
+    json: bool,
+    as_json: impl Fn() -> String,
+    as_table: impl Fn() -> String,
+) -> anyhow::Result<()> {
+    let text = if json { as_json() } else { as_table() };
+    outln!("{}", text.trim_end_matches('\n'));
+    Ok(())
 }
 
 fn outcome(good: bool) -> Outcome {

@@ -1,5 +1,10 @@
 //! One file a subcommand.
 
+/// As `println!`, but a reader that went away is an error to return, not a panic.
+macro_rules! outln {
+    ($($text:tt)*) => { $crate::commands::print_line(format_args!($($text)*))? };
+}
+
 pub mod cat;
 pub mod check;
 pub mod extract;
@@ -22,4 +27,9 @@ pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
     writeln!(out)?;
     out.flush()?;
     Ok(())
+}
+
+/// Writes a line to the standard output; see `outln!`.
+pub fn print_line(line: std::fmt::Arguments<'_>) -> io::Result<()> {
+    writeln!(io::stdout(), "{line}")
 }

@@ -12,29 +12,32 @@ pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     if args.json {
         print_json(&counters)?;
     } else {
-        print(&counters, 0);
+        print(&counters, 0)?;
     }
     Ok(Outcome::Fine)
 }
 
 /// Objects as indented names; what stands in a list, one entry after another.
-fn print(value: &Value, depth: usize) {
+fn print(value: &Value, depth: usize) -> anyhow::Result<()> {
     let indent = "  ".repeat(depth);
-    let Value::Object(fields) = value else { return };
+    let Value::Object(fields) = value else {
+        return Ok(());
+    };
     for (name, field) in fields {
         match field {
             Value::Object(_) => {
-                println!("{indent}{name}:");
-                print(field, depth + 1);
+                outln!("{indent}{name}:");
+                print(field, depth + 1)?;
             }
             Value::Array(entries) if entries.iter().any(Value::is_object) => {
                 for (index, entry) in entries.iter().enumerate() {
-                    println!("{indent}{name} {index}:");
-                    print(entry, depth + 1);
+                    outln!("{indent}{name} {index}:");
+                    print(entry, depth + 1)?;
                 }
             }
-            Value::String(text) => println!("{indent}{name}: {text}"),
-            other => println!("{indent}{name}: {other}"),
+            Value::String(text) => outln!("{indent}{name}: {text}"),
+            other => outln!("{indent}{name}: {other}"),
         }
     }
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use latency_lab::Interrupt;
 use regex::Regex;
+use sched_trace::blame::{self, Timeline, Why};
 use sched_trace::latency::{self, Filter, Group, GroupBy, Report, WaitKind};
 use sched_trace::record::{self, RecordOptions, Recorder};
 use sched_trace::stats::Summary;
@@ -14,6 +15,9 @@ use sched_trace::{ReadOptions, Trace, perfetto};
 use super::print_json;
 use crate::Outcome;
 use crate::cli::{By, TraceLatencyArgs, TraceRecordArgs};
+
+/// Those a thread waited behind that are listed.
+const BLOCKERS: usize = 5;
 
 /// How often a recording without a command looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -85,22 +89,30 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     if args.json {
         print_json(&report.to_json_filtered(&filter))?;
     } else {
-        print(&report, &filter, args);
+        print(&trace, &report, &filter, args)?;
     }
     if !report.is_valid() {
         bail!(
-            "{}: {} events were lost while recording: the figures are not valid",
+            "{}: {} events were lost while recording and {} of {} switches are missing: the figures \
+             are not valid",
             args.file.display(),
-            report.lost_events
+            report.lost_events,
+            report.missing_switches,
+            report.switches
         );
     }
     Ok(Outcome::Fine)
 }
 
-fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) {
-    println!("Scheduling latency: from when a thread could run to when it ran, in microseconds.");
-    println!("After a wake-up and after a preemption are counted apart.\n");
-    header();
+fn print(
+    trace: &Trace,
+    report: &Report,
+    filter: &Filter<'_>,
+    args: &TraceLatencyArgs,
+) -> anyhow::Result<()> {
+    outln!("Scheduling latency: from when a thread could run to when it ran, in microseconds.");
+    outln!("After a wake-up and after a preemption are counted apart.\n");
+    header()?;
     let by = match args.by {
         By::Task => GroupBy::Task,
         By::Comm => GroupBy::Comm,
@@ -111,23 +123,27 @@ fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) {
             &name(report, &group, args.by),
             &group.wakeup,
             &group.preempted,
-        );
+        )?;
     }
     let works = report.workqueues(filter);
     if args.by == By::Workqueue && !works.is_empty() {
-        println!("\nQueue delay (from queueing a work item to its start), apart from the above:\n");
-        header();
+        outln!("\nQueue delay (from queueing a work item to its start), apart from the above:\n");
+        header()?;
         for work in works {
             let queue = work.workqueue.map_or("?", |name| report.names.get(name));
             let name = format!("{queue} {}", report.names.get(work.function));
-            row(&name, &work.queue_delay, &Summary::default());
+            row(&name, &work.queue_delay, &Summary::default())?;
         }
     }
-    worst(report, filter, args.worst);
-    println!(
+    worst(report, filter, args.worst)?;
+    behind(trace, report, filter)?;
+    outln!(
         "\n{} events; {} waits at the edges of the trace left out; {} events lost",
-        report.events, report.dropped_at_edges, report.lost_events
+        report.events,
+        report.dropped_at_edges,
+        report.lost_events
     );
+    Ok(())
 }
 
 fn name(report: &Report, group: &Group, by: By) -> String {
@@ -140,8 +156,8 @@ fn name(report: &Report, group: &Group, by: By) -> String {
     }
 }
 
-fn header() {
-    println!(
+fn header() -> anyhow::Result<()> {
+    outln!(
         "{:<44} {:>8} {:>11} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>11}",
         "",
         "count",
@@ -155,10 +171,11 @@ fn header() {
         "preempt",
         "total"
     );
+    Ok(())
 }
 
-fn row(name: &str, wakeup: &Summary, preempted: &Summary) {
-    println!(
+fn row(name: &str, wakeup: &Summary, preempted: &Summary) -> anyhow::Result<()> {
+    outln!(
         "{:<44} {:>8} {:>11.1} {:>9.1} {:>9.1} {:>8.1} {:>9.1} {:>9.1} {:>9.1} {:>8} {:>11.1}",
         name,
         wakeup.count,
@@ -172,14 +189,15 @@ fn row(name: &str, wakeup: &Summary, preempted: &Summary) {
         preempted.count,
         preempted.total_us
     );
+    Ok(())
 }
 
-fn worst(report: &Report, filter: &Filter<'_>, count: usize) {
+fn worst(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow::Result<()> {
     let waits = report.worst(count, filter);
     if waits.is_empty() {
-        return;
+        return Ok(());
     }
-    println!("\nWorst waits:");
+    outln!("\nWorst waits:");
     for wait in waits {
         let kind = match wait.kind {
             WaitKind::Wakeup => "wake-up",
@@ -187,9 +205,49 @@ fn worst(report: &Report, filter: &Filter<'_>, count: usize) {
         };
         let (seconds, length) = (wait.start_ns as f64 / 1e9, wait.length_ns() as f64 / 1e3);
         let who = format!("{}:{}", wait.comm, wait.pid);
-        println!(
+        outln!(
             "  {length:>10.1} us after a {kind}, from {seconds:.6} s on CPU {}: {who}",
             wait.cpu
         );
+    }
+    Ok(())
+}
+
+/// Who ran while the threads waited.
+fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
+    let blame = blame::blame(&Timeline::new(trace), report, filter);
+    if blame.behind.is_empty() {
+        return Ok(());
+    }
+    outln!(
+        "\nOf {:.1} us waited in all (priority 120 is nice 0, below 100 real-time):",
+        blame.total_us
+    );
+    for blocker in blame.behind.iter().take(BLOCKERS) {
+        let (who, prio) = (&blocker.comm, blocker.prio);
+        outln!(
+            "  {:>12.1} us behind {who}, priority {prio}, in {} waits",
+            blocker.total_us,
+            blocker.waits
+        );
+    }
+    for reason in &blame.why {
+        outln!(
+            "  {:>12.1} us in {} waits: {}",
+            reason.total_us,
+            reason.waits,
+            why(reason.why)
+        );
+    }
+    Ok(())
+}
+
+fn why(why: Why) -> &'static str {
+    match why {
+        Why::Moved => "moved to another CPU in the end",
+        Why::AllBusy => "all CPUs were busy",
+        Why::Pinned => "never ran on another CPU: pinned, as far as the trace shows",
+        Why::Throttled => "real-time, behind normal threads: its budget was used up",
+        Why::NotMoved => "another CPU was idle, and the scheduler did not move it",
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 pub(super) fn report(report: &Report, filter: &Filter<'_>) -> Value {
     json!({
         "lost_events": report.lost_events,
+        "missing_switches": report.missing_switches,
         "valid": report.is_valid(),
         "events": report.events,
         "span_us": report.span.map(|(first, last)| (last - first) as f64 / 1e3),

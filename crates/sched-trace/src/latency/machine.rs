@@ -69,6 +69,9 @@ struct Machine {
     names: Names,
     dropped: u64,
     unexplained: u64,
+    switches: u64,
+    /// Switches to a thread that left its CPU without having entered it.
+    missing: u64,
 }
 
 impl Machine {
@@ -85,6 +88,14 @@ impl Machine {
                 next_prio,
             } => {
                 let prev = self.known_prev(prev_pid, event.cpu);
+                self.switches += 1;
+                if self
+                    .current
+                    .get(&event.cpu)
+                    .is_some_and(|&current| current != prev)
+                {
+                    self.missing += 1;
+                }
                 self.name(prev, prev_comm, prev_prio);
                 self.leave(prev, event, prev_state, next_pid);
                 self.name(next_pid, next_comm, next_prio);
@@ -338,6 +349,8 @@ impl Machine {
             lost_events: trace.lost_events,
             dropped_at_edges,
             unexplained_runs: self.unexplained,
+            switches: self.switches,
+            missing_switches: self.missing,
             span: trace.span(),
             events: trace.events.len() as u64,
             names: self.names,

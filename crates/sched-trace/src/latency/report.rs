@@ -17,6 +17,12 @@ pub struct Report {
     /// Threads that ran without a wake-up in the trace although they had gone to sleep in it
     /// (wake-ups were not recorded, or were lost); not among the waits.
     pub unexplained_runs: u64,
+    /// Switches from one thread to another that were read.
+    pub switches: u64,
+    /// Switches that must have been and are not in the trace: a thread left a CPU that another one
+    /// had entered last. Seen on kernels that write no `sched_switch` when the idle thread of a CPU
+    /// ends its idling, once that CPU was taken offline and back; waits that end there are missing.
+    pub missing_switches: u64,
     /// First and last time stamp of the trace.
     pub span: Option<(u64, u64)>,
     /// How many events were read.
@@ -94,9 +100,10 @@ pub struct WorkRun {
 }
 
 impl Report {
-    /// False when events were lost: figures may be printed, but not relied on.
+    /// False when events were lost, or more than one switch in a hundred is missing: figures may be
+    /// printed, but not relied on.
     pub fn is_valid(&self) -> bool {
-        self.lost_events == 0
+        self.lost_events == 0 && self.missing_switches * 100 <= self.switches
     }
 
     /// Summaries by thread, by name or by work queue, longest total of waits first.

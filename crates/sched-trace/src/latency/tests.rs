@@ -190,6 +190,30 @@ fn running_without_a_wakeup_is_counted_but_is_no_wait() {
 }
 
 #[test]
+fn a_switch_that_is_not_in_the_trace_is_noticed() {
+    let mut script = Script::new();
+    script
+        .switch(10, 0, 7, SLEEPS, 0)
+        .waking(20, 0, 0, 7)
+        // Thread 7 must have been switched in by now.
+        .switch(40, 0, 7, SLEEPS, 0);
+    let report = script.analyse();
+    assert_eq!((report.switches, report.missing_switches), (2, 1));
+    assert!(report.waits.is_empty() && !report.is_valid());
+
+    let mut script = Script::new();
+    script
+        .switch(10, 0, 7, SLEEPS, 0)
+        .waking(20, 0, 0, 7)
+        .switch(30, 0, 0, PREEMPTED, 7)
+        .switch(30, 1, 8, SLEEPS, 0)
+        .switch(40, 0, 7, SLEEPS, 0);
+    let report = script.analyse();
+    assert_eq!(report.missing_switches, 0);
+    assert!(report.is_valid());
+}
+
+#[test]
 fn idle_never_waits() {
     let mut script = Script::new();
     script

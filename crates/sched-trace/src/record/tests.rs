@@ -18,6 +18,15 @@ fn recorder(options: &RecordOptions) -> Option<Recorder> {
     }
 }
 
+/// Whether the kernel wrote all switches; says so where it does not.
+pub(super) fn tells_all_switches(trace: &Trace) -> bool {
+    let missing = analyse(trace).missing_switches;
+    if missing > 0 {
+        println!("skipped: this kernel does not write all switches ({missing} are missing)");
+    }
+    missing == 0
+}
+
 const SLEEPS: usize = 50;
 
 /// A thread of that name goes to sleep and is woken by its timer, again and again.
@@ -71,6 +80,9 @@ fn every_sleep_of_a_thread_gives_one_wait() {
         let after = now_ns();
         let trace = recorder.stop().unwrap();
         assert_eq!(trace.lost_events, 0, "{:?}", trace.notices);
+        if !tells_all_switches(&trace) {
+            return;
+        }
         let waits = wakeups(&trace, "st-sleeper");
         let woken = wakings(&trace, "st-sleeper");
         assert!(woken >= SLEEPS, "{drain:?}: {woken} wake-ups");
@@ -109,8 +121,10 @@ fn pieces_taken_while_recording_add_up() {
     sleeper("st-unseen");
     recorder.resume().unwrap();
     let second = recorder.stop().unwrap();
-    assert!(wakeups(&first, "st-first").len() >= SLEEPS);
-    assert!(wakeups(&second, "st-second").len() >= SLEEPS);
+    // Every sleep is ended by a waking. On a busy machine a timer may fire before its thread has
+    // really gone to sleep, and then there is nothing to wait for.
+    assert!(wakings(&first, "st-first") >= SLEEPS);
+    assert!(wakings(&second, "st-second") >= SLEEPS);
     assert_eq!(
         wakeups(&second, "st-first").len() + wakeups(&second, "st-unseen").len(),
         0

@@ -1,0 +1,184 @@
+//! What goes wrong is one line that says what to do, with the right exit status, and leaves nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
+}
+
+fn erofast(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_erofast"))
+        .args(arguments)
+        .output()
+        .expect("erofast starts")
+}
+
+/// One line on the standard error that has `part` in it, and this exit status.
+#[track_caller]
+fn fails(output: &Output, status: i32, part: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(part), "{stderr}");
+    assert!(
+        output.stdout.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+/// Whether anything of these tests is still mounted.
+fn is_mounted(point: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("/proc is there");
+    mounts
+        .lines()
+        .any(|line| line.split(' ').nth(1) == point.to_str())
+}
+
+fn is_root() -> bool {
+    let me = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
+    me.lines().any(|line| line.starts_with("Uid:\t0\t"))
+}
+
+#[test]
+fn a_file_that_is_no_image_is_said_to_be_none() {
+    let image = fixture("manifest.tsv");
+    for command in ["info", "ls", "check"] {
+        fails(
+            &erofast(&[command, &image.display().to_string()]),
+            1,
+            "not an EROFS image",
+        );
+    }
+}
+
+#[test]
+fn an_image_that_is_not_there_is_named() {
+    fails(
+        &erofast(&["info", "/no/such/image"]),
+        1,
+        "/no/such/image: No such file",
+    );
+}
+
+#[test]
+fn a_path_that_is_not_in_the_image_is_named() {
+    let image = fixture("meta.erofs").display().to_string();
+    fails(
+        &erofast(&["cat", &image, "no/such/file"]),
+        1,
+        "no/such/file: no such file or directory",
+    );
+    fails(&erofast(&["cat", &image, "/"]), 1, "is a directory");
+}
+
+#[test]
+fn missing_devices_are_named() {
+    let image = fixture("blobdev.erofs").display().to_string();
+    fails(&erofast(&["info", &image]), 1, "needs 1 extra device");
+}
+
+#[test]
+fn an_unknown_mount_option_lists_the_known_ones_and_mounts_nothing() {
+    let point = tempfile::tempdir().expect("a directory");
+    let image = fixture("meta.erofs").display().to_string();
+    let output = erofast(&[
+        "mount",
+        "-o",
+        "fast",
+        &image,
+        &point.path().display().to_string(),
+    ]);
+    fails(&output, 2, "unknown mount option 'fast'; known: workers=");
+    assert!(!is_mounted(point.path()));
+}
+
+#[test]
+fn a_mount_that_fails_says_so_in_the_foreground_and_from_the_background() {
+    let point = tempfile::tempdir().expect("a directory");
+    let (image, point_text) = (fixture("manifest.tsv"), point.path().display().to_string());
+    let image = image.display().to_string();
+    for arguments in [&["mount"][..], &["mount", "-f"]] {
+        let arguments = [arguments, &[&image, &point_text]].concat();
+        fails(&erofast(&arguments), 1, "not an EROFS image");
+        assert!(!is_mounted(point.path()));
+    }
+}
+
+#[test]
+fn unmounting_what_is_not_mounted_is_an_error() {
+    let point = tempfile::tempdir().expect("a directory");
+    let output = erofast(&["umount", &point.path().display().to_string()]);
+    fails(&output, 1, "not");
+    let output = erofast(&["stat", &point.path().display().to_string()]);
+    fails(&output, 1, "not the mount point of an erofast mount");
+}
+
+#[test]
+fn engines_loads_and_tests_that_do_not_exist_are_wrong_use() {
+    let image = fixture("meta.erofs").display().to_string();
+    let lab =
+        |more: &[&str]| erofast(&[&["lab", "launch", &image], more, &["--", "/bin/true"]].concat());
+    fails(&lab(&["--engine", "ext4"]), 2, "engine ext4: unknown");
+    fails(&lab(&["--load", "heavy"]), 2, "heavy");
+    let output = erofast(&["lab", "read", &image, "--test", "write"]);
+    fails(&output, 2, "--test write: must be seq, rand, tree or meta");
+}
+
+#[test]
+fn a_missing_fio_is_said_before_anything_is_mounted() {
+    if !is_root() {
+        println!("skipped: not root");
+        return;
+    }
+    let image = fixture("meta.erofs");
+    let output = Command::new(env!("CARGO_BIN_EXE_erofast"))
+        .args([
+            "lab",
+            "launch",
+            "--engine",
+            "erofast:percpu",
+            "--iterations",
+            "1",
+        ])
+        .arg(image)
+        .args(["--", "/bin/true"])
+        .env("PATH", "/no/programs/here")
+        .output()
+        .expect("erofast starts");
+    fails(&output, 1, "fio is not installed (Debian package: fio)");
+}
+
+#[test]
+fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_erofast"));
+    // Somebody else must be able to reach the binary: build directories are often private.
+    let public = tempfile::tempdir().expect("a directory");
+    let copy = public.path().join("erofast");
+    let as_nobody = |arguments: &[&str]| {
+        Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&copy)
+            .args(arguments)
+            .current_dir("/")
+            .output()
+            .expect("setpriv is part of util-linux")
+    };
+    if !is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    std::fs::copy(binary, &copy).expect("copied");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(public.path(), mode).expect("ours");
+    let image = public.path().join("image.erofs");
+    std::fs::copy(fixture("meta.erofs"), &image).expect("copied");
+    let image = image.display().to_string();
+    let output = as_nobody(&["lab", "launch", &image, "--load", "none", "--", "/bin/true"]);
+    fails(&output, 1, "needs root");
+    let output = as_nobody(&["trace", "record", "-o", "/dev/null", "--", "/bin/true"]);
+    fails(&output, 1, "needs root");
+}
