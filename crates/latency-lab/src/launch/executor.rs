@@ -99,8 +99,10 @@ impl<'a> Launcher<'a> {
         let mut mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
         let queued_before = self.queue_counter(engine, &mounted);
         let mut threads = self.threads(&mounted);
-        let (run, trace) = self.recorded(&point)?;
+        let run = self.recorded(&point);
+        // A program out of a mount whose daemon is dead does not even start: the daemon is the cause.
         mounted.check()?;
+        let (run, trace) = run?;
         self.check_run(engine, &run)?;
         if run.end == End::Interrupted {
             return Ok(Outcome::Interrupted);
