@@ -95,8 +95,18 @@ fn run_or_skip(options: &LaunchOptions) -> Option<LaunchReport> {
             skipped(&error.to_string());
             None
         }
-        other => Some(other.unwrap()),
+        other => Some(other.unwrap()).filter(tells_all_switches),
     }
+}
+
+/// Whether the kernel wrote all switches; says so where it does not.
+fn tells_all_switches(report: &LaunchReport) -> bool {
+    let unwritten = |reason: &&String| reason.contains("did not write");
+    let reason = report.not_valid_because.iter().find(unwritten);
+    if let Some(reason) = reason {
+        skipped(reason);
+    }
+    reason.is_none()
 }
 
 #[test]

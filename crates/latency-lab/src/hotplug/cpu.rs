@@ -17,7 +17,7 @@ impl Cpu {
     /// The one asked for, or the last that can go offline and is online now.
     pub(super) fn find(asked: Option<u32>) -> Result<Cpu> {
         if !rustix::process::geteuid().is_root() {
-            return Err(LabError::Usage(
+            return Err(LabError::Privilege(
                 "lab hotplug: taking a CPU offline needs root".into(),
             ));
         }

@@ -59,6 +59,14 @@ pub(super) struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
+    /// Why the waits of this launch cannot be told, if the kernel kept too many switches to itself.
+    pub(super) fn unwritten(&self) -> Option<String> {
+        let (missing, all) = (self.report.missing_switches, self.report.switches);
+        (!self.report.is_valid()).then(|| {
+            format!("the kernel did not write {missing} switches beside {all}, and waits are missing with them")
+        })
+    }
+
     pub(super) fn new(
         trace: &'a Trace,
         threads: Threads,

@@ -121,6 +121,9 @@ impl<'a> Launcher<'a> {
         if let Some((before, after)) = queued_before.zip(queued_after) {
             sample.queue_us = (after - before).max(0.0);
         }
+        if let Some(reason) = launch.unwritten() {
+            return Ok(Outcome::Spoilt(reason, Some(sample)));
+        }
         Ok(self.judge(sample, &launch.foreign()))
     }
 

@@ -80,7 +80,9 @@ impl LaunchOptions {
             return wrong("nothing to measure: at least one engine and one iteration are needed");
         }
         if !rustix::process::geteuid().is_root() {
-            return wrong("needs root, to record the scheduler and to mount");
+            return Err(LabError::Privilege(
+                "lab launch: needs root, to record the scheduler and to mount".into(),
+            ));
         }
         Ok(())
     }
