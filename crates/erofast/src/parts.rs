@@ -4,6 +4,7 @@
 //! may claim to be larger than anybody's patience.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use erofs_engine::erofs_format::{Error, ExtentKind, Image, Inode};
 
@@ -30,7 +31,7 @@ pub enum Part {
 #[derive(Debug)]
 pub struct Parts<'a> {
     image: &'a Image,
-    inode: &'a Inode,
+    inode: Arc<Inode>,
     /// Extents gathered for the next part.
     gathered: Range<u64>,
     /// They are plain bytes, which may be cut anywhere.
@@ -43,7 +44,7 @@ pub struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Cuts a file.
-    pub fn new(image: &'a Image, inode: &'a Inode) -> Self {
+    pub fn new(image: &'a Image, inode: Arc<Inode>) -> Self {
         Self {
             image,
             inode,
@@ -85,7 +86,7 @@ impl Iterator for Parts<'_> {
             if self.done || at >= self.inode.size {
                 return self.cut(at);
             }
-            let extent = match self.image.map(self.inode, at) {
+            let extent = match self.image.map(&self.inode, at) {
                 Ok(extent) => extent,
                 Err(error) => {
                     self.done = true;
@@ -121,7 +122,7 @@ mod tests {
     /// Longest extent of the format.
     const EXTENT_MAX: u64 = 12 << 20;
 
-    fn each_file(name: &str, check: &dyn Fn(&Image, &Inode)) {
+    fn each_file(name: &str, check: &dyn Fn(&Image, &Arc<Inode>)) {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
         let options = EngineOptions {
             workers: WorkersMode::Inline,
@@ -155,7 +156,7 @@ mod tests {
         for name in IMAGES {
             each_file(name, &|image, inode| {
                 let mut position = 0;
-                for part in Parts::new(image, inode) {
+                for part in Parts::new(image, inode.clone()) {
                     let range = match part {
                         Part::Data(range) => {
                             assert!(range.end - range.start <= EXTENT_MAX, "{name} {range:?}");
@@ -177,7 +178,7 @@ mod tests {
     fn no_pcluster_is_cut() {
         for name in IMAGES {
             each_file(name, &|image, inode| {
-                for part in Parts::new(image, inode) {
+                for part in Parts::new(image, inode.clone()) {
                     let Part::Data(range) = part else { continue };
                     let extent = image.map(inode, range.start).expect("an extent");
                     if matches!(extent.kind, ExtentKind::Compressed(_)) {

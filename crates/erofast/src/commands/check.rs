@@ -272,7 +272,7 @@ impl<'a> Walk<'a> {
     /// Sends the parts of a file to the readers.
     fn content(&mut self, path: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
         let path: Arc<[u8]> = path.into();
-        for part in Parts::new(self.engine.image(), inode) {
+        for part in Parts::new(self.engine.image(), inode.clone()) {
             if self.found.is_broken(self.order) {
                 break;
             }

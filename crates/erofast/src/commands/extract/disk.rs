@@ -1,16 +1,15 @@
 //! Extraction into a directory.
 //!
-//! 1. One thread walks the tree and makes the directories. Everything else goes to the writers:
-//!    small files whole, big ones by parts, so that several threads work at one of them.
-//! 2. The writers end when the walk has.
+//! 1. One thread walks the tree and makes the directories; everything else goes to the writers.
+//! 2. The writers end when the walk has, and all files are whole.
 //! 3. Hard links are made, since now their first names are there.
 //! 4. The directories get their metadata, the deepest ones first: from here on they may forbid
 //!    writing, and their times stay.
 
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{iter, thread};
 
 use erofs_engine::Engine;
@@ -20,21 +19,12 @@ use super::Job;
 use super::entries::{self, Step, Then};
 use super::journal::Journal;
 use super::metadata::{self, Handle};
-use super::outfile::{OutFile, Writer};
+use super::outfile::Writer;
+use super::queue::{Leaf, Queue, Work};
 use super::target::Target;
-use crate::parts::{PART, Part, Parts};
 
-/// Orders that wait for a writer at most, for each writer.
+/// Entries that wait for a writer at most, for each writer.
 const AHEAD: usize = 16;
-
-/// What a writer is told to do.
-#[derive(Debug)]
-enum Order {
-    /// All of an entry.
-    Leaf(Vec<u8>, Arc<Inode>),
-    /// A part of a big file.
-    Part(Arc<OutFile>, Part),
-}
 
 /// What is left for the end.
 #[derive(Debug, Default)]
@@ -48,13 +38,13 @@ struct Rest {
 pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyhow::Result<()> {
     let target = Target::open(directory, force)?;
     let (sender, receiver) = sync_channel(AHEAD * job.threads);
-    let receiver = Mutex::new(receiver);
+    let queue = Queue::new(&job.engine, receiver);
     let writer = || Writer::new(&job.engine, &target, journal);
     let rest = thread::scope(|scope| {
-        let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| write(writer(), &receiver)))
+        let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| write(writer(), &queue)))
             .take(job.threads)
             .collect();
-        let walked = walk(job, &target, journal, &writer(), &sender);
+        let walked = walk(job, &target, journal, &sender);
         // Writers end when nobody can send any more.
         drop(sender);
         for thread in threads {
@@ -81,25 +71,18 @@ pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyho
     Ok(())
 }
 
-/// A writer: takes orders until there are no more.
-fn write(mut writer: Writer<'_>, orders: &Mutex<Receiver<Order>>) {
-    loop {
-        let next = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        match next {
-            Ok(Order::Leaf(path, inode)) => writer.leaf(path, inode),
-            Ok(Order::Part(file, part)) => {
-                writer.part(&file, part);
-                release(&writer, file);
+/// A writer: works until there is nothing left.
+fn write<'a>(mut writer: Writer<'a>, queue: &Queue<'a>) {
+    while let Some(work) = queue.next() {
+        match work {
+            Work::Node(path, inode) => writer.node(&path, &inode),
+            Work::File(file) => {
+                writer.write(&file);
+                if let Some(file) = queue.release(file) {
+                    writer.finish(file);
+                }
             }
-            Err(_) => return,
         }
-    }
-}
-
-/// Lets go of a file; whoever does that last ends it.
-fn release(writer: &Writer<'_>, file: Arc<OutFile>) {
-    if let Some(file) = Arc::into_inner(file) {
-        writer.finish(file);
     }
 }
 
@@ -107,15 +90,9 @@ fn walk(
     job: &Job,
     target: &Target,
     journal: &Journal,
-    writer: &Writer<'_>,
-    orders: &SyncSender<Order>,
+    leaves: &SyncSender<Leaf>,
 ) -> anyhow::Result<Rest> {
     let mut rest = Rest::default();
-    let send = |order| {
-        orders
-            .send(order)
-            .map_err(|_| anyhow::anyhow!("all writers are gone"))
-    };
     entries::walk(job, journal, &mut |step| {
         match step {
             Step::Directory(path, inode) => {
@@ -126,19 +103,9 @@ fn walk(
                 rest.directories.push((path, inode));
             }
             Step::Link { path, first, .. } => rest.links.push((path, first)),
-            Step::Leaf(path, inode)
-                if inode.file_type() == FileType::Regular && inode.size > PART =>
-            {
-                let file = Arc::new(OutFile::new(path, inode.clone()));
-                for part in Parts::new(job.engine.image(), &inode) {
-                    if file.has_failed() {
-                        break;
-                    }
-                    send(Order::Part(file.clone(), part))?;
-                }
-                release(writer, file);
-            }
-            Step::Leaf(path, inode) => send(Order::Leaf(path, inode))?,
+            Step::Leaf(path, inode) => leaves
+                .send((path, inode))
+                .map_err(|_| anyhow::anyhow!("all writers are gone"))?,
         }
         Ok(Then::Continue)
     })?;

@@ -6,6 +6,7 @@ mod entries;
 mod journal;
 mod metadata;
 mod outfile;
+mod queue;
 mod stream;
 mod tar;
 mod target;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
 use erofs_engine::{Engine, ReadContext};
@@ -23,9 +23,11 @@ static ZEROS: [u8; HOLE] = [0; HOLE];
 
 /// A file that is being written.
 #[derive(Debug)]
-pub struct OutFile {
+pub struct OutFile<'a> {
     path: Vec<u8>,
     inode: Arc<Inode>,
+    /// L. What nobody has begun with.
+    parts: Mutex<Parts<'a>>,
     /// Made by the first thread that needs it, which leaves it empty if it cannot.
     made: OnceLock<Option<Made>>,
     /// A. It was reported already, and will be removed.
@@ -38,24 +40,33 @@ struct Made {
     xattrs: Vec<Xattr>,
 }
 
-impl OutFile {
+impl<'a> OutFile<'a> {
     /// A file that is not there yet.
-    pub fn new(path: Vec<u8>, inode: Arc<Inode>) -> Self {
+    pub fn new(engine: &'a Engine, path: Vec<u8>, inode: Arc<Inode>) -> Self {
         Self {
             path,
+            parts: Mutex::new(Parts::new(engine.image(), inode.clone())),
             inode,
             made: OnceLock::new(),
             failed: AtomicBool::new(false),
         }
     }
 
-    /// Whether more of it is worth the time.
-    pub fn has_failed(&self) -> bool {
+    /// The next part to write; none when all are taken, or more is not worth the time.
+    fn next_part(&self) -> Option<Part> {
+        if self.has_failed() {
+            return None;
+        }
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.next()
+    }
+
+    fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
     /// Reports the first failure.
-    pub fn fail(&self, error: impl fmt::Display, journal: &Journal) {
+    fn fail(&self, error: impl fmt::Display, journal: &Journal) {
         if !self.failed.swap(true, Ordering::Relaxed) {
             journal.failure(&self.path, error);
         }
@@ -81,26 +92,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes all of an entry that is no directory.
-    pub fn leaf(&mut self, path: Vec<u8>, inode: Arc<Inode>) {
-        if inode.file_type() != FileType::Regular {
-            if let Err(error) = self.node(&path, &inode) {
-                self.journal.failure(&path, error);
-            }
-            return;
+    /// Writes parts of a file until all are taken. Several threads may do so.
+    pub fn write(&mut self, file: &OutFile<'_>) {
+        while let Some(part) = file.next_part() {
+            self.part(file, part);
         }
-        let file = OutFile::new(path, inode);
-        for part in Parts::new(self.engine.image(), &file.inode) {
-            self.part(&file, part);
-        }
-        self.finish(file);
     }
 
-    /// Writes a part of a file.
-    pub fn part(&mut self, file: &OutFile, part: Part) {
-        if file.has_failed() {
-            return;
-        }
+    fn part(&mut self, file: &OutFile<'_>, part: Part) {
         match part {
             Part::Data(range) => self.data(file, range),
             Part::Hole(range) => self.journal.wrote(range.end - range.start),
@@ -111,7 +110,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn data(&mut self, file: &OutFile, range: Range<u64>) {
+    fn data(&mut self, file: &OutFile<'_>, range: Range<u64>) {
         let length = (range.end - range.start) as usize;
         if self.buffer.len() < length {
             self.buffer.resize(length, 0);
@@ -131,7 +130,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The file itself, of its whole size: what is not written is a hole.
-    fn made<'f>(&self, file: &'f OutFile) -> Option<&'f Made> {
+    fn made<'f>(&self, file: &'f OutFile<'_>) -> Option<&'f Made> {
         let make = || {
             let xattrs = self.engine.xattrs(&file.inode)?;
             let made = self.target.make_file(&file.path)?;
@@ -152,7 +151,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Ends a file that nobody writes to any more.
-    pub fn finish(&self, file: OutFile) {
+    pub fn finish(&self, file: OutFile<'_>) {
         if !file.has_failed()
             && let Some(made) = self.made(&file)
         {
@@ -168,7 +167,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Makes a symlink, device node, FIFO or socket.
-    fn node(&self, path: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
+    pub fn node(&self, path: &[u8], inode: &Arc<Inode>) {
+        if let Err(error) = self.try_node(path, inode) {
+            self.journal.failure(path, error);
+        }
+    }
+
+    fn try_node(&self, path: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
         let xattrs = self.engine.xattrs(inode)?;
         let kind = inode.file_type();
         match kind {

@@ -166,7 +166,7 @@ fn content(
     orders: &SyncSender<Order>,
     items: &SyncSender<Item>,
 ) -> anyhow::Result<()> {
-    for part in Parts::new(engine.image(), inode) {
+    for part in Parts::new(engine.image(), inode.clone()) {
         let item = match part {
             Part::Data(range) => {
                 let (answer, bytes) = sync_channel(1);
