@@ -49,19 +49,17 @@ impl Device {
         })
     }
 
-    /// Fills `buf` from `offset`. When the bytes are not cached, the system is told to fetch
-    /// everything up to `ahead_end` before this thread starts to wait for the first of them.
-    pub(crate) fn fetch(&self, buf: &mut [u8], offset: u64, ahead_end: u64) -> io::Result<()> {
+    /// Fills `buf` from `offset`. When the bytes are not cached, the system is told of all of them
+    /// before this thread starts to wait for the first.
+    pub(crate) fn fetch(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let done = self.read_cached(buf, offset);
         if done == buf.len() {
             return Ok(());
         }
         let offset = offset + done as u64;
-        let ahead = std::num::NonZeroU64::new(ahead_end.saturating_sub(offset));
-        if ahead.is_some() {
-            // Only a hint: where it is refused the read below still does its work.
-            let _ = rustix::fs::fadvise(&self.file, self.base + offset, ahead, Advice::WillNeed);
-        }
+        let ahead = std::num::NonZeroU64::new((buf.len() - done) as u64);
+        // Only a hint: where it is refused the read below still does its work.
+        let _ = rustix::fs::fadvise(&self.file, self.base + offset, ahead, Advice::WillNeed);
         self.read_exact_at(&mut buf[done..], offset)
     }
 

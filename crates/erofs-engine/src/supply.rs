@@ -101,8 +101,7 @@ impl Supply {
                 }
                 Claim::Yours(landing) => {
                     add(&self.counters.cache_misses, 1);
-                    let result = self.lead(source, desk, fetched, run, algorithm, landing);
-                    return result;
+                    return self.lead(source, desk, fetched, run, algorithm, landing);
                 }
             }
         }
@@ -298,11 +297,10 @@ impl Supply {
                 .map_err(|error| self.inode_error(source.inode, error));
         }
         let length = buf.len() as u64;
-        let ahead_end = location.physical.saturating_add(length);
         let device = self.devices.get(usize::from(location.device));
         device
             .ok_or_else(|| std::io::Error::other("no such device"))
-            .and_then(|device| device.fetch(buf, location.physical, ahead_end))
+            .and_then(|device| device.fetch(buf, location.physical))
             .map_err(|error| Error::Fetch {
                 image: self.name.clone(),
                 nid: source.inode.nid,

@@ -16,7 +16,7 @@ pub use probe::missing;
 
 use std::path::{Path, PathBuf};
 
-use crate::{Interrupt, Result};
+use crate::{Interrupt, LabError, Result};
 
 /// What all engines need to know to mount.
 #[derive(Debug, Clone)]
@@ -25,6 +25,17 @@ pub struct Site {
     pub image: PathBuf,
     /// The `erofast` binary that `erofast:...` engines run.
     pub erofast: PathBuf,
+}
+
+impl Site {
+    /// The image by its absolute path, for engines that change their directory.
+    pub(crate) fn new(image: &Path, erofast: &Path) -> Result<Site> {
+        let absolute = image.canonicalize();
+        Ok(Site {
+            image: absolute.map_err(|source| LabError::io("opening", image, source))?,
+            erofast: erofast.to_path_buf(),
+        })
+    }
 }
 
 impl Engine {

@@ -80,14 +80,7 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
         ));
     }
     let interrupt = Interrupt::watch()?;
-    let image = options
-        .image
-        .canonicalize()
-        .map_err(|source| LabError::io("opening", &options.image, source))?;
-    let site = Site {
-        image,
-        erofast: options.erofast.clone(),
-    };
+    let site = Site::new(&options.image, &options.erofast)?;
     if let Some(missing) = missing(&options.engine, &site) {
         return Err(missing);
     }

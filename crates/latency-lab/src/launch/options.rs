@@ -88,20 +88,14 @@ impl LaunchOptions {
     }
 
     pub(super) fn site(&self) -> Result<Site> {
-        let image = self
-            .image
-            .canonicalize()
-            .map_err(|source| LabError::io("opening", &self.image, source))?;
-        if !image.is_file() {
+        let site = Site::new(&self.image, &self.erofast)?;
+        if !site.image.is_file() {
             return Err(LabError::Usage(format!(
                 "{}: not a file; the lab measures image files",
-                image.display()
+                site.image.display()
             )));
         }
-        Ok(Site {
-            image,
-            erofast: self.erofast.clone(),
-        })
+        Ok(site)
     }
 
     pub(super) fn scratch(&self) -> PathBuf {

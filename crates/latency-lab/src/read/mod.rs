@@ -86,14 +86,7 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
         return Err(LabError::Usage(text.into()));
     }
     let interrupt = Interrupt::watch()?;
-    let image = options
-        .image
-        .canonicalize()
-        .map_err(|source| LabError::io("opening", &options.image, source))?;
-    let site = Site {
-        image,
-        erofast: options.erofast.clone(),
-    };
+    let site = Site::new(&options.image, &options.erofast)?;
     let points = Scratch::new(&std::env::temp_dir())?;
     let asked = (&options.engines[..], options.engines_by_default);
     let (engines, left_out) = present(asked, &site, points.path(), &interrupt, progress)?;
