@@ -8,7 +8,9 @@ pub mod fuse_device;
 pub mod fuse_ring;
 pub mod fuse_signals;
 pub mod lend;
+pub mod mapped;
 pub mod memory;
 #[cfg(feature = "microlzma")]
 pub mod microlzma;
 pub mod sched;
+pub mod tracepoint_count;

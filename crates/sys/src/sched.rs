@@ -1,4 +1,6 @@
 //! Scheduling policy of one thread: what rustix leaves out.
+//!
+//! By the numbers of the calls: musl's functions of these names only say that they are not there.
 
 use std::io;
 
@@ -20,17 +22,20 @@ pub enum Policy {
 /// `Other`, since only a privileged thread may clear it.
 pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
     let (number, priority) = match policy {
-        Policy::Fifo(priority) => (libc::SCHED_FIFO, i32::from(priority)),
+        Policy::Fifo(priority) => (libc::SCHED_FIFO, libc::c_int::from(priority)),
         Policy::Other => (libc::SCHED_OTHER, 0),
         Policy::Unknown(_) => return Err(io::ErrorKind::InvalidInput.into()),
     };
-    let parameters = libc::sched_param {
-        sched_priority: priority,
+    // SAFETY: the kernel's sched_param is one int, which the call only reads; a wrong tid is an
+    // error, not a hazard.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            tid,
+            number | libc::SCHED_RESET_ON_FORK,
+            &raw const priority,
+        )
     };
-    // SAFETY: the pointer is to a live, initialised struct that the call only reads; a wrong tid
-    // is an error, not a hazard.
-    let result =
-        unsafe { libc::sched_setscheduler(tid, number | libc::SCHED_RESET_ON_FORK, &parameters) };
     if result == -1 {
         Err(io::Error::last_os_error())
     } else {
@@ -41,10 +46,12 @@ pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
 /// The policy of thread `tid`; 0 means the calling thread.
 pub fn policy(tid: i32) -> io::Result<Policy> {
     // SAFETY: takes and returns plain numbers.
-    let number = unsafe { libc::sched_getscheduler(tid) };
+    let number = unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid) };
     if number == -1 {
         return Err(io::Error::last_os_error());
     }
+    // A small number by the kernel's interface.
+    let number = number as i32;
     match number & !libc::SCHED_RESET_ON_FORK {
         libc::SCHED_OTHER => Ok(Policy::Other),
         libc::SCHED_FIFO => priority(tid).map(Policy::Fifo),
@@ -53,13 +60,14 @@ pub fn policy(tid: i32) -> io::Result<Policy> {
 }
 
 fn priority(tid: i32) -> io::Result<u8> {
-    let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the pointer is to a live struct that the call writes.
-    if unsafe { libc::sched_getparam(tid, &mut parameters) } == -1 {
+    let mut priority: libc::c_int = 0;
+    // SAFETY: the kernel's sched_param is one int, which the call writes.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getparam, tid, &raw mut priority) };
+    if result == -1 {
         return Err(io::Error::last_os_error());
     }
     // 0 to 99 by the kernel's interface.
-    Ok(u8::try_from(parameters.sched_priority).unwrap_or(u8::MAX))
+    Ok(u8::try_from(priority).unwrap_or(u8::MAX))
 }
 
 #[cfg(test)]
