@@ -28,6 +28,12 @@ impl PageHistogram {
         self.largest = self.largest.max(pages);
     }
 
+    /// Numbers of pages that occurred, and how often; the last one stands for all beyond the limit.
+    pub(crate) fn counts(&self) -> Vec<(usize, u64)> {
+        let counts = self.counts.iter().copied().enumerate();
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
     /// The smallest number of pages that `percent` per cent of the records do not exceed.
     pub(crate) fn percentile(&self, percent: u64) -> usize {
         let wanted = (self.total * percent).div_ceil(100);

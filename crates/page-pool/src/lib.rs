@@ -26,6 +26,8 @@
 mod buffer;
 mod free;
 mod histogram;
+mod kept;
+mod meter;
 #[cfg(all(test, loom))]
 mod models;
 mod options;
@@ -35,6 +37,7 @@ mod stats;
 mod sync;
 
 pub use buffer::PageBuf;
+pub use meter::AllocationTimes;
 pub use options::{PAGE_SIZE, PoolOptions, Wait};
 pub use pool::PagePool;
 pub use request::RequestPages;

@@ -23,6 +23,10 @@ pub struct PoolOptions {
     pub lock: bool,
     /// Pages beyond the ready ones that callers who never wait may cause to be in use.
     pub nowait_limit_pages: usize,
+    /// Each thread keeps the largest buffer from outside of the reserve that it gave back.
+    pub thread_buffers: bool,
+    /// Measure every allocation; see [`PoolStats::times`](crate::PoolStats::times).
+    pub measure: bool,
 }
 
 impl Default for PoolOptions {
@@ -34,6 +38,8 @@ impl Default for PoolOptions {
             // 8 MiB: read-ahead of two CPUs at full depth, and half of the 16 MiB that the whole
             // program may hold beside its cache.
             nowait_limit_pages: 2048,
+            thread_buffers: false,
+            measure: false,
         }
     }
 }

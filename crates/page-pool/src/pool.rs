@@ -8,6 +8,8 @@ use sys::memory::Run;
 use crate::buffer::Origin;
 use crate::free::FreeRuns;
 use crate::histogram::PageHistogram;
+use crate::kept::ThreadBuffers;
+use crate::meter::Meter;
 use crate::sync::{Mutex, MutexGuard};
 use crate::{PAGE_SIZE, PageBuf, PoolOptions, PoolStats, Wait};
 
@@ -28,6 +30,10 @@ pub struct PagePool {
     locked: bool,
     /// I: lines for the user.
     notices: Vec<String>,
+    /// I: where threads keep buffers of their own.
+    thread_buffers: Option<ThreadBuffers>,
+    /// I: where allocations are measured.
+    meter: Option<Meter>,
     /// L. Memory is mapped, unmapped and touched outside of the lock.
     state: Mutex<State>,
 }
@@ -73,25 +79,49 @@ impl PagePool {
             nowait_limit_pages: options.nowait_limit_pages,
             locked,
             notices,
+            thread_buffers: options.thread_buffers.then(ThreadBuffers::default),
+            meter: options.measure.then(Meter::new),
             state: Mutex::new(State::new(FreeRuns::new(arena, options.prefill))),
         }))
     }
 
     /// A buffer of `bytes` bytes (contents unspecified), in whole pages.
     ///
-    /// `Wait::May` gets None only when the system is out of address space. `Wait::Never` is the
-    /// twin of the kernel's GFP_NOWAIT. No mmap and no first touch can be asked not to reclaim
-    /// memory, so the promise is kept by bounds instead: ready pages are free for the taking, but
-    /// untouched pages and fresh mappings only as long as the pages from the system that are in
-    /// use, the new ones included, stay within [`PoolOptions::nowait_limit_pages`]. Beyond it the
-    /// answer is None: drop the read-ahead silently, the reader asks again and waits.
+    /// All its memory is there when this returns: what has to wait for the system waits here, once
+    /// for the whole buffer and not at every page's first touch.
+    ///
+    /// `Wait::May` gets None only when the system is out of memory. `Wait::Never` is the twin of
+    /// the kernel's GFP_NOWAIT. No mmap can be asked not to reclaim memory, so the promise is kept
+    /// by bounds instead: ready pages are free for the taking, but untouched pages and fresh
+    /// mappings only as long as the pages from the system that are in use, the new ones included,
+    /// stay within [`PoolOptions::nowait_limit_pages`]. Beyond it the answer is None: drop the
+    /// read-ahead silently, the reader asks again and waits.
     pub fn alloc(self: &Arc<Self>, bytes: usize, wait: Wait) -> Option<PageBuf> {
+        match &self.meter {
+            Some(meter) => meter.measure(|| self.get(bytes, wait)),
+            None => self.get(bytes, wait),
+        }
+    }
+
+    fn get(self: &Arc<Self>, bytes: usize, wait: Wait) -> Option<PageBuf> {
         let pages = bytes.div_ceil(PAGE_SIZE).max(1);
-        let (run, origin) = match self.take_from_arena(pages, wait) {
-            Some(run) => (run, Origin::Arena),
-            None => (self.map_from_system(pages, wait)?, Origin::System),
+        let (run, origin) = if let Some(run) = self.take_from_arena(pages, wait) {
+            (run, Origin::Arena)
+        } else if let Some(run) = self.take_of_thread(pages) {
+            (run, Origin::System)
+        } else {
+            (self.map_from_system(pages, wait)?, Origin::System)
         };
         Some(PageBuf::new(run, bytes, origin, Arc::clone(self)))
+    }
+
+    /// The buffer that this thread kept.
+    fn take_of_thread(&self, pages: usize) -> Option<Run> {
+        let run = self.thread_buffers.as_ref()?.take(pages)?;
+        let mut state = self.state();
+        state.system_pages += run.pages();
+        state.count_request(run.pages(), 0);
+        Some(run)
     }
 
     fn take_from_arena(&self, pages: usize, wait: Wait) -> Option<Run> {
@@ -99,8 +129,13 @@ impl PagePool {
         let limit = self.nowait_limit_pages;
         let system_pages = state.system_pages;
         let allow = |cold| cold == 0 || wait == Wait::May || system_pages + cold <= limit;
-        let taken = state.free.take(pages, allow)?;
+        let mut taken = state.free.take(pages, allow)?;
         state.count_request(pages, taken.cold_pages);
+        drop(state);
+        if taken.cold_pages > 0 {
+            // Where the system has no page left, the first touch says so, as it always did.
+            let _ = taken.run.populate();
+        }
         Some(taken.run)
     }
 
@@ -114,7 +149,7 @@ impl PagePool {
             // Counted before the mapping is made: callers at the same time see one another.
             state.system_pages += pages;
         }
-        let run = Run::map(pages);
+        let run = Run::map(pages).and_then(|mut run| run.populate().map(|()| run));
         let mut state = self.state();
         match run {
             Ok(run) => {
@@ -138,7 +173,10 @@ impl PagePool {
             Origin::System => {
                 state.system_pages -= run.pages();
                 drop(state);
-                drop(run);
+                match &self.thread_buffers {
+                    Some(buffers) => buffers.put(run),
+                    None => drop(run),
+                }
             }
         }
     }
@@ -166,6 +204,11 @@ impl PagePool {
             peak_in_use_pages: state.peak,
             in_use_p95_pages: state.in_use_histogram.percentile(95),
             request_p95_pages: state.request_histogram.percentile(95),
+            thread_pages: self.thread_buffers.as_ref().map_or(0, ThreadBuffers::pages),
+            times: self
+                .meter
+                .as_ref()
+                .map(|meter| meter.times(state.in_use_histogram.counts())),
         }
     }
 

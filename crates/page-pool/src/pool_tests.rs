@@ -238,3 +238,69 @@ fn locking_works_or_says_what_to_raise() {
 fn an_empty_buffer_is_a_buffer() {
     assert_eq!(pool(1).alloc(0, Wait::May).unwrap().len(), 0);
 }
+
+#[test]
+fn all_memory_of_a_buffer_is_there_before_it_is_handed_out() {
+    // Touching it afterwards faults nowhere, wherever it came from.
+    let pool = pool(4);
+    for count in [4, 64] {
+        let mut buffer = pool.alloc(pages(count), Wait::May).unwrap();
+        let before = faults();
+        buffer
+            .iter_mut()
+            .step_by(PAGE_SIZE)
+            .for_each(|byte| *byte = 1);
+        assert!(faults() - before < count as u64 / 2, "{count} pages");
+    }
+}
+
+/// Minor faults of this thread.
+fn faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let fields = stat.rsplit_once(')').unwrap().1;
+    fields
+        .split_ascii_whitespace()
+        .nth(7)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn a_thread_that_keeps_its_buffer_asks_the_system_once() {
+    let options = PoolOptions {
+        thread_buffers: true,
+        ..Default::default()
+    };
+    let pool = PagePool::new(&options).unwrap();
+    for count in [8, 3, 8, 1] {
+        drop(pool.alloc(pages(count), Wait::May).unwrap());
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.misses, stats.hits, stats.thread_pages), (1, 3, 8));
+    assert_eq!((stats.in_use_pages, stats.peak_in_use_pages), (0, 8));
+    let two = [1, 2].map(|_| pool.alloc(pages(2), Wait::May).unwrap());
+    assert_eq!(pool.stats().misses, 2, "one buffer a thread, not more");
+    drop(two);
+    assert_eq!(pool.state().system_pages, 0);
+}
+
+#[test]
+fn measuring_counts_every_allocation_and_what_was_in_use() {
+    let options = PoolOptions {
+        reserved_pages: 4,
+        measure: true,
+        ..Default::default()
+    };
+    let pool = PagePool::new(&options).unwrap();
+    assert!(pool.alloc(usize::MAX / 2, Wait::May).is_none());
+    let held = pool.alloc(pages(3), Wait::May).unwrap();
+    drop(pool.alloc(pages(2), Wait::May).unwrap());
+    drop(held);
+    let times = pool.stats().times.unwrap();
+    assert_eq!(
+        (times.allocations, times.in_use_pages),
+        (3, vec![(3, 1), (5, 1)])
+    );
+    assert!(times.wall_ns > 0);
+}

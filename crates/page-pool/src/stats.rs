@@ -1,5 +1,7 @@
 //! What the pool tells about itself.
 
+use crate::AllocationTimes;
+
 /// Counters of a [`PagePool`](crate::PagePool) since its start.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PoolStats {
@@ -33,4 +35,8 @@ pub struct PoolStats {
     pub in_use_p95_pages: usize,
     /// The same for the size of a single request.
     pub request_p95_pages: usize,
+    /// Pages that threads keep in buffers of their own.
+    pub thread_pages: usize,
+    /// What allocations took, where that was asked for.
+    pub times: Option<AllocationTimes>,
 }

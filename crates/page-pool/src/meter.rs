@@ -1,0 +1,215 @@
+//! How long callers spend getting pages, and how often the system reclaimed memory meanwhile.
+//!
+//! Two clocks are read before and after every allocation, so it happens only when it was asked for.
+//! What a window without an allocation takes is measured at the start, for those who want to
+//! subtract it. Reclaim is counted per thread at the kernel's own tracepoints: what other threads
+//! reclaim at the same time is not ours.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::time::{ClockId, clock_gettime};
+use sys::tracepoint_count::TracepointCount;
+
+/// Where a thread begins to reclaim: the limit of its memory cgroup, and the machine's own.
+const EVENTS: [&str; 2] = [
+    "mm_vmscan_memcg_reclaim_begin",
+    "mm_vmscan_direct_reclaim_begin",
+];
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// Windows measured to learn what an empty one takes; the median is taken.
+const EMPTY_WINDOWS: usize = 501;
+
+/// What was measured since the pool was made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AllocationTimes {
+    /// Allocations, those from a thread's own buffer included.
+    pub allocations: u64,
+    /// CPU time of the allocating threads.
+    pub cpu_ns: u64,
+    /// Time on the clock.
+    pub wall_ns: u64,
+    /// What one window without an allocation shows as CPU time; part of each allocation above.
+    pub empty_cpu_ns: u64,
+    /// The same on the clock.
+    pub empty_wall_ns: u64,
+    /// How often the allocating thread began to reclaim memory; the error is why nobody counted.
+    pub reclaims: Result<u64, String>,
+    /// How often so many pages were in use right after an allocation.
+    pub in_use_pages: Vec<(usize, u64)>,
+}
+
+/// Fields: I = set when made; A = atomic, sums that are read one by one.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    /// I: numbers of the tracepoints, or why they are unknown.
+    events: Result<Vec<u64>, String>,
+    /// I.
+    empty_cpu_ns: u64,
+    /// I.
+    empty_wall_ns: u64,
+    /// A.
+    allocations: AtomicU64,
+    /// A.
+    cpu_ns: AtomicU64,
+    /// A.
+    wall_ns: AtomicU64,
+    /// A.
+    reclaims: AtomicU64,
+    /// A: threads that could not count.
+    blind_threads: AtomicU64,
+}
+
+/// The counters of one thread.
+enum Counters {
+    Untried,
+    Blind,
+    Counting(Vec<TracepointCount>),
+}
+
+thread_local! {
+    /// Those of this thread, shared by all pools: they count the thread, not the pool.
+    static COUNTERS: RefCell<Counters> = const { RefCell::new(Counters::Untried) };
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        let mut meter = Meter {
+            events: events(),
+            empty_cpu_ns: 0,
+            empty_wall_ns: 0,
+            allocations: AtomicU64::new(0),
+            cpu_ns: AtomicU64::new(0),
+            wall_ns: AtomicU64::new(0),
+            reclaims: AtomicU64::new(0),
+            blind_threads: AtomicU64::new(0),
+        };
+        let empty: Vec<(u64, u64)> = (0..EMPTY_WINDOWS).map(|_| window(|| ()).1).collect();
+        let median = |of: fn(&(u64, u64)) -> u64| {
+            let mut times: Vec<u64> = empty.iter().map(of).collect();
+            times.sort_unstable();
+            times[EMPTY_WINDOWS / 2]
+        };
+        meter.empty_cpu_ns = median(|times| times.0);
+        meter.empty_wall_ns = median(|times| times.1);
+        meter
+    }
+
+    /// Does `work`, an allocation, in a window of its own.
+    pub(crate) fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.reclaimed();
+        let (result, (cpu, wall)) = window(work);
+        let reclaims = self.reclaimed().saturating_sub(before);
+        let add = |sum: &AtomicU64, count| sum.fetch_add(count, Ordering::Relaxed);
+        add(&self.allocations, 1);
+        add(&self.cpu_ns, cpu);
+        add(&self.wall_ns, wall);
+        add(&self.reclaims, reclaims);
+        result
+    }
+
+    pub(crate) fn times(&self, in_use_pages: Vec<(usize, u64)>) -> AllocationTimes {
+        let get = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
+        let reclaims = match (&self.events, get(&self.blind_threads)) {
+            (Err(reason), _) => Err(reason.clone()),
+            (Ok(_), 0) => Ok(get(&self.reclaims)),
+            (Ok(_), threads) => Err(format!(
+                "{threads} threads may not count the kernel's events (root or CAP_PERFMON is needed)"
+            )),
+        };
+        AllocationTimes {
+            allocations: get(&self.allocations),
+            cpu_ns: get(&self.cpu_ns),
+            wall_ns: get(&self.wall_ns),
+            empty_cpu_ns: self.empty_cpu_ns,
+            empty_wall_ns: self.empty_wall_ns,
+            reclaims,
+            in_use_pages,
+        }
+    }
+
+    /// How often this thread began to reclaim so far.
+    fn reclaimed(&self) -> u64 {
+        let Ok(events) = &self.events else { return 0 };
+        COUNTERS.with_borrow_mut(|counters| {
+            if let Counters::Untried = counters {
+                let started: Result<Vec<_>, _> = events
+                    .iter()
+                    .map(|&event| TracepointCount::start(event))
+                    .collect();
+                *counters = started.map_or(Counters::Blind, Counters::Counting);
+                if let Counters::Blind = counters {
+                    self.blind_threads.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            match counters {
+                Counters::Counting(counts) => {
+                    counts.iter().map(|count| count.read().unwrap_or(0)).sum()
+                }
+                _ => 0,
+            }
+        })
+    }
+}
+
+/// The result of `work`, and how long it took: CPU time of this thread, time on the clock.
+fn window<T>(work: impl FnOnce() -> T) -> (T, (u64, u64)) {
+    let wall = now(ClockId::Monotonic);
+    // Twice: the first call brings the clock's own code into the CPU's cache, as it is when the
+    // empty window is measured.
+    now(ClockId::ThreadCPUTime);
+    let cpu = now(ClockId::ThreadCPUTime);
+    let result = work();
+    let cpu = now(ClockId::ThreadCPUTime) - cpu;
+    let wall = now(ClockId::Monotonic) - wall;
+    (result, (cpu, wall))
+}
+
+fn now(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn events() -> Result<Vec<u64>, String> {
+    let number = |event: &&str| {
+        let read = |root| std::fs::read_to_string(format!("{root}/events/vmscan/{event}/id"));
+        let text = TRACEFS.into_iter().find_map(|root| read(root).ok());
+        text.and_then(|text| text.trim().parse().ok())
+    };
+    let numbers: Option<Vec<u64>> = EVENTS.iter().map(number).collect();
+    numbers.ok_or_else(|| {
+        format!(
+            "the kernel's event {} cannot be found (tracefs, root)",
+            EVENTS[0]
+        )
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_window_adds_its_time() {
+        let meter = Meter::new();
+        let work = || std::hint::black_box((0..200_000_u64).fold(0, |a, b| a ^ b.wrapping_mul(a)));
+        assert_eq!(meter.measure(|| 7), 7);
+        let before = meter.times(Vec::new());
+        meter.measure(work);
+        let after = meter.times(vec![(3, 1)]);
+        assert_eq!((before.allocations, after.allocations), (1, 2));
+        assert!(after.cpu_ns > before.cpu_ns && after.wall_ns > before.wall_ns);
+        assert!(after.empty_wall_ns > 0 && after.in_use_pages == [(3, 1)]);
+    }
+
+    #[test]
+    fn reclaim_is_counted_or_it_is_said_why_not() {
+        let meter = Meter::new();
+        meter.measure(|| ());
+        match meter.times(Vec::new()).reclaims {
+            // Nothing was allocated in the window.
+            Ok(count) => assert_eq!(count, 0),
+            Err(reason) => assert!(reason.contains("root"), "{reason}"),
+        }
+    }
+}
