@@ -50,16 +50,43 @@ pub struct Contention {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What tells of contention, asked of the kernel. Apart from the watching, because the shorter
+/// windows need privileges that the threads which watch need not keep.
+#[derive(Debug)]
+pub struct Trigger {
+    file: File,
+    options: ContentionOptions,
+    /// The CPUs were contended when this was made.
+    contended: bool,
+}
+
+impl Trigger {
+    /// Asks the kernel to tell.
+    ///
+    /// # Errors
+    /// It does not tell here, or the options are none that it takes.
+    pub fn new(options: ContentionOptions) -> io::Result<Self> {
+        Ok(Trigger {
+            file: trigger(options)?,
+            options,
+            contended: is_contended(options),
+        })
+    }
+}
+
 impl Contention {
     /// Calls `changed` with true when the CPUs become contended and with false when they are
     /// quiet again, on a thread of its own. If they have been contended for a while already, it is
     /// called before this returns; otherwise the beginning counts as quiet.
     pub fn watch(
-        options: ContentionOptions,
+        trigger: Trigger,
         mut changed: impl FnMut(bool) + Send + 'static,
     ) -> io::Result<Self> {
-        let trigger = trigger(options)?;
-        let contended = is_contended(options);
+        let Trigger {
+            file,
+            options,
+            contended,
+        } = trigger;
         if contended {
             changed(true);
         }
@@ -73,7 +100,7 @@ impl Contention {
                 // A thread that tells of contention should not wait for its end. Where that is
                 // refused, it tells a little later.
                 let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
-                follow(&trigger, options.calm, &waker, &stop, contended, changed);
+                follow(&file, options.calm, &waker, &stop, contended, changed);
             }
         };
         let thread = thread::Builder::new()
@@ -186,14 +213,15 @@ mod tests {
             calm: Duration::from_millis(100),
             ..ContentionOptions::default()
         };
-        let watch =
-            match Contention::watch(options, move |now| sender.send(now).unwrap_or_default()) {
-                Ok(watch) => watch,
-                Err(error) => {
-                    println!("skipped: no pressure trigger on {PRESSURE}: {error}");
-                    return;
-                }
-            };
+        let watch = match Trigger::new(options).and_then(|trigger| {
+            Contention::watch(trigger, move |now| sender.send(now).unwrap_or_default())
+        }) {
+            Ok(watch) => watch,
+            Err(error) => {
+                println!("skipped: no pressure trigger on {PRESSURE}: {error}");
+                return;
+            }
+        };
         let stop = AtomicBool::new(false);
         let spin = || {
             while !stop.load(Ordering::Relaxed) {
@@ -225,6 +253,6 @@ mod tests {
             stalled: Duration::ZERO,
             ..Default::default()
         };
-        assert!(Contention::watch(options, |_| ()).is_err());
+        assert!(Trigger::new(options).is_err());
     }
 }

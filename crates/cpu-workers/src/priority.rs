@@ -15,6 +15,19 @@ const FIFO_LOW: u8 = 1;
 /// The first among ordinary threads, as work queues marked WQ_HIGHPRI have.
 const NICE_HIGH: i32 = -20;
 
+/// Begins the line of a thread that may not be first either.
+const NOT_FIRST: &str = "nice -20 refused";
+/// Stands in the line of a real-time thread that may not be first either.
+const NEITHER: &str = "nice -20 is refused too";
+
+/// Leaves one line for one refusal: the real-time workers' line tells for the unbound threads
+/// behind them, too.
+pub(crate) fn merge(lines: &mut Vec<String>) {
+    if lines.iter().any(|line| line.contains(NEITHER)) {
+        lines.retain(|line| !line.starts_with(NOT_FIRST));
+    }
+}
+
 /// What a thread shall have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
@@ -41,8 +54,8 @@ pub(crate) fn apply(tid: i32, wanted: Wanted, faults: &Faults) -> Result<(), Str
         Wanted::First => match set_first(tid, faults) {
             Ok(()) => Ok(()),
             Err(error) => Err(format!(
-                "nice -20 refused ({error}): needs root, CAP_SYS_NICE or RLIMIT_NICE 40; running \
-                 at normal priority"
+                "{NOT_FIRST} ({error}): needs root, CAP_SYS_NICE or RLIMIT_NICE 40; running at \
+                 normal priority"
             )),
         },
         Wanted::RealTime => real_time(tid, faults),
@@ -57,8 +70,8 @@ fn real_time(tid: i32, faults: &Faults) -> Result<(), String> {
     };
     let reason = refusal::explain(&error);
     let instead = match set_first(tid, faults) {
-        Ok(()) => "at nice -20",
-        Err(_) => "at normal priority (nice -20 is refused too)",
+        Ok(()) => "at nice -20".to_owned(),
+        Err(_) => format!("at normal priority ({NEITHER})"),
     };
     Err(format!(
         "real-time priority refused: {reason}; running {instead}"

@@ -212,7 +212,9 @@ impl Workers {
 
     /// Lines to show the user: what was refused, what panicked. Each once.
     pub fn notices(&self) -> Vec<String> {
-        self.notices.lines()
+        let mut lines = self.notices.lines();
+        priority::merge(&mut lines);
+        lines
     }
 
     /// Gives every pinned worker a source, made on its own thread; workers that come with hotplug

@@ -72,7 +72,7 @@ fn a_refusal_names_the_privilege_and_what_runs_instead() {
         let notices = workers.notices();
         let lines: Vec<_> = notices
             .iter()
-            .filter(|line| line.contains("real-time"))
+            .filter(|line| line.contains("refused"))
             .collect();
         assert_eq!(lines.len(), 1, "one line for all workers: {notices:?}");
         assert!(
