@@ -41,7 +41,14 @@ pub(crate) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
             zheader::map(image, inode, offset)
         }
     }?;
-    debug_assert!(extent.logical <= offset && offset < extent.end() && extent.end() <= size);
+    // An index that says one thing forwards and another backwards gets here too.
+    if offset < extent.logical || extent.end() <= offset || extent.end() > size {
+        return Err(Error::corrupted(format!(
+            "byte {offset} of nid {nid:#x}, {size} bytes, is mapped to the extent from {} to {}",
+            extent.logical,
+            extent.end()
+        )));
+    }
     Ok(extent)
 }
 
