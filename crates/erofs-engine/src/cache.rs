@@ -26,34 +26,43 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
+    /// The same, to be changed in place.
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|(value, _)| value)
+    }
+
+    /// Takes the value of `key` out.
+    pub(crate) fn take(&mut self, key: &K) -> Option<V> {
+        let (value, weight) = self.entries.pop(key)?;
+        self.weight -= weight;
+        Some(value)
+    }
+
     /// Makes `key` the first to go.
     pub(crate) fn demote(&mut self, key: &K) {
         self.entries.demote(key);
     }
 
-    /// Keeps `value` where its weight fits the budget at all; older entries make room for it.
-    pub(crate) fn put(&mut self, key: K, value: V, weight: u64) {
+    /// Keeps `value` where its weight fits the budget at all; older entries make room for it
+    /// and are returned. An older value of the same key is replaced and not among them.
+    pub(crate) fn put(&mut self, key: K, value: V, weight: u64) -> Vec<V> {
         if weight > self.budget {
-            return;
+            return Vec::new();
         }
-        if let Some((_, old)) = self
-            .entries
-            .push(key, (value, weight))
-            .map(|(_, entry)| entry)
-        {
+        if let Some((_, old)) = self.entries.put(key, (value, weight)) {
             self.weight -= old;
         }
         self.weight += weight;
-        while self.weight > self.budget {
-            self.pop();
-        }
+        self.make_room(0)
     }
 
-    /// Takes the first to go, if `weight` more would go over the budget.
-    pub(crate) fn make_room(&mut self, weight: u64) -> Option<V> {
-        (self.weight + weight > self.budget)
-            .then(|| self.pop())
-            .flatten()
+    /// Takes out what has to go before `weight` more fits: nothing where it never would.
+    pub(crate) fn make_room(&mut self, weight: u64) -> Vec<V> {
+        let mut gone = Vec::new();
+        while weight <= self.budget && self.weight + weight > self.budget {
+            gone.extend(self.pop());
+        }
+        gone
     }
 
     fn pop(&mut self) -> Option<V> {
@@ -79,7 +88,7 @@ mod tests {
             cache.put(key, key, 10);
         }
         assert_eq!(cache.get(&0), Some(&0));
-        cache.put(3, 3, 10);
+        assert_eq!(cache.put(3, 3, 10), [1]);
         assert_eq!(cache.get(&1), None);
         assert_eq!(cache.get(&0), Some(&0));
         assert_eq!(cache.weight(), 30);
@@ -92,8 +101,27 @@ mod tests {
             cache.put(key, key, 10);
         }
         cache.demote(&2);
-        assert_eq!(cache.make_room(10), Some(2));
-        assert_eq!(cache.make_room(10), None);
+        assert_eq!(cache.put(3, 3, 10), [2]);
+    }
+
+    #[test]
+    fn what_was_taken_out_is_gone() {
+        let mut cache = Cache::new(30);
+        cache.put(0, 7, 10);
+        assert_eq!(cache.take(&0), Some(7));
+        assert_eq!((cache.take(&0), cache.weight()), (None, 0));
+    }
+
+    #[test]
+    fn room_is_made_before_it_is_needed_and_only_for_what_fits() {
+        let mut cache = Cache::new(30);
+        for key in 0..3 {
+            cache.put(key, key, 10);
+        }
+        assert_eq!(cache.make_room(31), []);
+        assert_eq!(cache.make_room(15), [0, 1]);
+        assert_eq!(cache.make_room(15), []);
+        assert_eq!(cache.weight(), 10);
     }
 
     #[test]
@@ -108,7 +136,7 @@ mod tests {
     fn putting_a_key_again_replaces_its_weight() {
         let mut cache = Cache::new(30);
         cache.put(0, 1, 10);
-        cache.put(0, 2, 25);
+        assert_eq!(cache.put(0, 2, 25), []);
         assert_eq!(cache.weight(), 25);
         assert_eq!(cache.get(&0), Some(&2));
     }

@@ -5,10 +5,11 @@
 //! real-time only while it is contended. A request is shared with other CPUs more readily while
 //! they are idle.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cpu_workers::{Contention, ContentionOptions, Mode, Priority, Workers};
+use cpu_workers::{Contention, Mode, Priority, Trigger, Workers};
 
 use crate::options::Hipri;
 
@@ -26,10 +27,11 @@ impl Contended {
     pub(crate) fn watch(
         workers: Option<&Arc<Workers>>,
         hipri: Hipri,
+        pressure: Option<io::Result<Trigger>>,
         notices: &mut Vec<String>,
     ) -> Self {
         let now = Arc::new(AtomicBool::new(false));
-        let Some(workers) = workers else {
+        let (Some(workers), Some(pressure)) = (workers, pressure) else {
             return Self { now, _watch: None };
         };
         let adapt = hipri == Hipri::Auto && workers.mode() == Mode::PerCpu;
@@ -46,7 +48,7 @@ impl Contended {
                 let _ = workers.set_priority(None, priority);
             }
         };
-        let watch = Contention::watch(ContentionOptions::default(), changed);
+        let watch = pressure.and_then(|trigger| Contention::watch(trigger, changed));
         if let Err(error) = &watch
             && adapt
         {

@@ -1,31 +1,33 @@
 //! An opened image and everything that serves its readers.
 //!
-//! Start-up is a ladder: devices, superblock, page pool, special inodes, workers. Each rung owns
-//! what it made, so that shut-down is its mirror by the order of the fields.
+//! Start-up is a ladder: devices, page pool (see [`Opened`]), superblock, special inodes, workers.
+//! Each rung owns what it made, so that shut-down is its mirror by the order of the fields.
 
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cpu_workers::{Mode, Priority, WorkerOptions, Workers};
 use erofs_codecs::Settings;
 use erofs_format::dir::{self, Item};
 use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock, Xattr};
-use page_pool::{PagePool, PoolOptions, PoolStats};
+use page_pool::{PagePool, PoolStats};
 
 use crate::Error;
 use crate::cache::Cache;
 use crate::contended::Contended;
 use crate::desk::Desks;
-use crate::device::{Device, MetadataCache};
+use crate::device::MetadataCache;
 use crate::error::errno;
 use crate::kickoff::{Help, ReadContext};
-use crate::options::{EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode};
+use crate::opened::Opened;
+use crate::options::{EngineOptions, Hipri, SyncDecompress, WorkersMode};
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, Content, View};
 use crate::stats::{Counters, EngineStats, add};
 use crate::supply::Supply;
+use crate::surplus::{PageCache, Spares};
 
 /// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
 /// this many files may be read in turn without decoding their inodes again.
@@ -50,6 +52,9 @@ pub struct Engine {
     /// L. Decoded inodes by age.
     inodes: Mutex<Cache<Nid, Arc<Inode>>>,
     policy: SyncDecompress,
+    /// Set at most once, before anything is read for programs.
+    page_cache: OnceLock<Box<dyn PageCache>>,
+    /// I. From the beginning; the workers add theirs.
     notices: Vec<String>,
 }
 
@@ -60,8 +65,21 @@ impl Engine {
     /// One line that names the file and what is wrong: it cannot be opened, is no EROFS image, uses
     /// something that is not supported, contradicts itself, or lacks extra devices.
     pub fn open(path: &Path, options: &EngineOptions) -> Result<Arc<Engine>, Error> {
-        let name: Arc<str> = path.display().to_string().into();
-        let devices = open_devices(path, options)?;
+        Engine::start(Opened::new(path, options)?)
+    }
+
+    /// The second half of [`open`](Self::open): reads what was opened, and starts the threads.
+    ///
+    /// # Errors
+    /// As for `open`.
+    pub fn start(opened: Opened) -> Result<Arc<Engine>, Error> {
+        let Opened {
+            name,
+            options,
+            devices,
+            pool,
+            pressure,
+        } = opened;
         let whole = |source| Error::Image {
             image: name.clone(),
             source: Arc::new(source),
@@ -70,13 +88,6 @@ impl Engine {
             .iter()
             .map(|device| Arc::new(MetadataCache::new(device.clone())) as Arc<dyn ReadAt>);
         let image = Image::open(readers.collect()).map_err(whole)?;
-        let pool = PagePool::new(&PoolOptions {
-            reserved_pages: options.reserved_pages,
-            prefill: options.prefill,
-            lock: options.reserved_pages > 0,
-            ..PoolOptions::default()
-        })
-        .map_err(start_error)?;
         let supply = Arc::new(Supply {
             name: name.clone(),
             block_size: u64::from(image.superblock().block_size),
@@ -84,13 +95,16 @@ impl Engine {
             devices,
             pool: pool.clone(),
             table: PclusterTable::new(options.cache_bytes),
+            spares: Arc::new(match options.cache_bytes {
+                0 => Spares::none(),
+                _ => Spares::default(),
+            }),
             counters: Counters::default(),
         });
         let view = special_inodes(&supply, image).map_err(whole)?;
-        let workers = start_workers(options)?;
+        let workers = start_workers(&options)?;
         let mut notices = pool.notices();
-        let contention = Contended::watch(workers.as_ref(), options.hipri, &mut notices);
-        notices.extend(workers.iter().flat_map(|workers| workers.notices()));
+        let contention = Contended::watch(workers.as_ref(), options.hipri, pressure, &mut notices);
         Ok(Arc::new(Engine {
             workers,
             contention,
@@ -99,6 +113,7 @@ impl Engine {
             pool,
             inodes: Mutex::new(Cache::new(INODES_KEPT)),
             policy: options.sync_decompress,
+            page_cache: OnceLock::new(),
             notices,
         }))
     }
@@ -113,9 +128,10 @@ impl Engine {
         &self.supply.name
     }
 
-    /// Lines to show to the user: what the system refused, and what was done instead.
-    pub fn notices(&self) -> &[String] {
-        &self.notices
+    /// Lines to show to the user: what the system refused until now, and what was done instead.
+    pub fn notices(&self) -> Vec<String> {
+        let workers = self.workers.iter().flat_map(|workers| workers.notices());
+        self.notices.iter().cloned().chain(workers).collect()
     }
 
     /// The worker threads, unless the image was opened with [`WorkersMode::Inline`].
@@ -218,6 +234,12 @@ impl Engine {
             context,
             help,
             policy: self.policy,
+            // While programs wait for the CPUs, storing would be one more to wait.
+            page_cache: self
+                .page_cache
+                .get()
+                .filter(|_| !contended)
+                .map(|cache| &**cache),
         };
         add(&self.supply.counters.reads, 1);
         let result = self.fill(inode, offset, &mut out[..count], caller);
@@ -226,6 +248,12 @@ impl Engine {
             Err(_) => add(&self.supply.counters.errors, 1),
         }
         result.map(|()| count)
+    }
+
+    /// Names the page cache that takes what small reads decode beyond their bytes. The first one
+    /// stays.
+    pub fn set_page_cache(&self, page_cache: Box<dyn PageCache>) {
+        let _ = self.page_cache.set(page_cache);
     }
 
     /// All extended attributes of an inode.
@@ -300,26 +328,6 @@ impl Drop for Engine {
     }
 }
 
-fn open_devices(path: &Path, options: &EngineOptions) -> Result<Vec<Arc<Device>>, Error> {
-    let open = |path: &Path, base| {
-        Device::open(path, base)
-            .map(Arc::new)
-            .map_err(|source| Error::Open {
-                path: path.display().to_string(),
-                source: Arc::new(source),
-            })
-    };
-    let primary = match options.offset {
-        Offset::Bytes(base) => open(path, base)?,
-        Offset::Auto => {
-            let whole = open(path, 0)?;
-            open(path, crate::locate::superblock(&whole).unwrap_or(0))?
-        }
-    };
-    let extra = options.devices.iter().map(|path| open(path, 0));
-    std::iter::once(Ok(primary)).chain(extra).collect()
-}
-
 /// Gives the image what it cannot read by itself: the content of its special inodes.
 fn special_inodes(supply: &Arc<Supply>, mut image: Image) -> erofs_format::Result<View> {
     let content = |image: &Image, packed: Option<Inode>, inode: Inode| {
@@ -392,6 +400,6 @@ fn start_workers(options: &EngineOptions) -> Result<Option<Arc<Workers>>, Error>
         .map_err(|error| start_error(io::Error::other(error)))
 }
 
-fn start_error(error: io::Error) -> Error {
+pub(crate) fn start_error(error: io::Error) -> Error {
     Error::Start(Arc::new(error))
 }

@@ -11,6 +11,7 @@ use cpu_workers::{Lent, Mode, Workers, lend};
 use crate::Error;
 use crate::options::SyncDecompress;
 use crate::piece::{Piece, runs};
+use crate::spans;
 use crate::stats::add;
 use crate::supply::{Source, Supply};
 
@@ -141,8 +142,9 @@ pub(crate) fn fill_by_worker(
     let work = plan(supply, source, pieces);
     lend(&|| work.take_part(), |lent| {
         let (done, finished) = mpsc::sync_channel::<()>(1);
-        let lent = lent.clone();
+        let (lent, queued) = (lent.clone(), spans::begin());
         let job = Box::new(move |_: &_| {
+            spans::end(queued, "queue", 0, 0);
             lent.join();
             let _ = done.send(());
         });
@@ -196,7 +198,9 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
 }
 
 fn call(workers: &Workers, cpu: Option<usize>, lent: Lent) {
+    let queued = spans::begin();
     let job = move |_: &_| {
+        spans::end(queued, "queue", 0, 0);
         lent.join();
     };
     workers.queue(cpu, Box::new(job));

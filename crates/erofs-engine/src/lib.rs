@@ -16,7 +16,8 @@
 //! # The way of a read
 //! `read` maps the range to extents and serves what is plain; `kickoff` decides who decompresses
 //! the rest; `supply` fetches and decodes it, run by run (`piece`); `pcluster` sees to it that
-//! nothing is decoded twice at once and keeps what was read in part (`cache`).
+//! nothing is decoded twice at once and keeps what was read in part (`cache`), as long as that pays
+//! (`reuse`).
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -27,19 +28,28 @@ mod engine;
 mod error;
 mod kickoff;
 mod locate;
+#[cfg(all(test, loom))]
+mod models;
+mod opened;
 mod options;
 mod path;
 mod pcluster;
 mod piece;
 mod read;
+mod reuse;
+pub mod spans;
 mod stats;
 mod supply;
+mod surplus;
+mod sync;
 
 pub use cpu_workers;
 pub use engine::{EachEntry, Engine};
 pub use erofs_format;
 pub use error::{Error, errno};
 pub use kickoff::ReadContext;
+pub use opened::Opened;
 pub use options::{DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode};
-pub use page_pool::PoolStats;
+pub use page_pool::{AllocationTimes, PoolStats};
 pub use stats::{CacheStats, EngineStats};
+pub use surplus::{PageCache, Surplus};

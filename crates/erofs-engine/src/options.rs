@@ -125,6 +125,10 @@ pub struct EngineOptions {
     pub reserved_pages: usize,
     /// Fill the pool now rather than from the first pages that are given back.
     pub prefill: bool,
+    /// Each decoding thread keeps a buffer of its own: the rival of the pool, for comparisons.
+    pub thread_buffers: bool,
+    /// Measure each allocation of a buffer; it costs four clock readings.
+    pub measure_allocations: bool,
     /// Whether the thread that asks decompresses for itself.
     pub sync_decompress: SyncDecompress,
     /// Bytes of decoded pclusters to keep; 0 keeps none.
@@ -142,6 +146,8 @@ impl Default for EngineOptions {
             hipri: Hipri::default(),
             reserved_pages: 0,
             prefill: false,
+            thread_buffers: false,
+            measure_allocations: false,
             sync_decompress: SyncDecompress::default(),
             cache_bytes: DEFAULT_CACHE_BYTES,
             offset: Offset::default(),

@@ -4,16 +4,21 @@
 //! kept, or waits for the reader who decodes them now, or becomes the one who does. A pcluster is
 //! claimed by the thread that decodes it and at the moment it begins, never by a queued request:
 //! a waiter therefore always waits for a thread that runs.
+//!
+//! The table also learns from what happens to pclusters that were read in part ([`Reuse`]). Where
+//! nothing of them is kept, their keys are, as many as there might be pclusters.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use erofs_format::Pcluster;
 use page_pool::PageBuf;
 
 use crate::Error;
 use crate::cache::Cache;
+use crate::reuse::Reuse;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Decoded bytes of a pcluster, from its beginning; perhaps not all of them.
 #[derive(Debug)]
@@ -29,6 +34,10 @@ impl Decoded {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
+    }
+
+    pub(crate) fn into_buffer(self) -> PageBuf {
+        self.bytes
     }
 }
 
@@ -47,6 +56,18 @@ impl Key {
         })
     }
 }
+
+/// A pcluster that is kept.
+#[derive(Debug)]
+struct Kept {
+    decoded: Arc<Decoded>,
+    /// Its first further reader came.
+    asked_again: bool,
+}
+
+/// Decoded bytes of a usual pcluster (128 KiB); the budget divided by it is the number of keys that
+/// are remembered.
+const USUAL_BYTES: u64 = 128 << 10;
 
 /// What a reader who asks for a pcluster gets.
 #[derive(Debug)]
@@ -72,7 +93,20 @@ struct Inner {
     /// L. One entry for each pcluster that a thread decodes at this moment.
     flights: HashMap<Key, Arc<Flight>>,
     /// L. Decoded bytes by age.
-    kept: Cache<Key, Arc<Decoded>>,
+    kept: Cache<Key, Kept>,
+    /// L. Pclusters that were read in part and not kept, by age.
+    passed: Cache<Key, ()>,
+    /// L. What became of both.
+    reuse: Reuse,
+}
+
+impl Inner {
+    /// A pcluster that was kept has to go.
+    fn gone(reuse: &mut Reuse, kept: &Kept) {
+        if !kept.asked_again {
+            reuse.record(false);
+        }
+    }
 }
 
 impl PclusterTable {
@@ -80,6 +114,8 @@ impl PclusterTable {
         let inner = Inner {
             flights: HashMap::new(),
             kept: Cache::new(budget),
+            passed: Cache::new(budget / USUAL_BYTES),
+            reuse: Reuse::default(),
         };
         Self {
             inner: Mutex::new(inner),
@@ -90,12 +126,23 @@ impl PclusterTable {
     /// Finds the first `length` decoded bytes of a pcluster, or who is to make them.
     pub(crate) fn claim(&self, key: Key, length: usize) -> Claim<'_> {
         let mut inner = self.lock();
-        if let Some(decoded) = inner.kept.get(&key)
-            && decoded.length >= length
-        {
-            return Claim::Kept(decoded.clone());
+        let Inner {
+            flights,
+            kept,
+            passed,
+            reuse,
+        } = &mut *inner;
+        if let Some(found) = kept.get_mut(&key) {
+            if !std::mem::replace(&mut found.asked_again, true) {
+                reuse.record(true);
+            }
+            if found.decoded.length >= length {
+                return Claim::Kept(found.decoded.clone());
+            }
+        } else if passed.take(&key).is_some() {
+            reuse.record(true);
         }
-        match inner.flights.entry(key) {
+        match flights.entry(key) {
             Entry::Occupied(flight) => Claim::InFlight(flight.get().clone()),
             Entry::Vacant(place) => {
                 let flight = place.insert(Arc::default()).clone();
@@ -103,17 +150,10 @@ impl PclusterTable {
                     table: self,
                     key,
                     flight,
+                    reuse: *reuse,
                 })
             }
         }
-    }
-
-    /// A buffer of the pclusters that must go if `bytes` more are to be kept: used again, it
-    /// spares the system an allocation and this process the page faults.
-    pub(crate) fn recycle(&self, bytes: usize) -> Option<PageBuf> {
-        let decoded = self.lock().kept.make_room(bytes as u64)?;
-        let buffer = Arc::into_inner(decoded)?.bytes;
-        (buffer.len() >= bytes).then_some(buffer)
     }
 
     /// Says that all bytes of a pcluster were given out: it is the first to go.
@@ -124,6 +164,23 @@ impl PclusterTable {
     /// Bytes kept now, and bytes that may be kept.
     pub(crate) fn usage(&self) -> (u64, u64) {
         (self.lock().kept.weight(), self.budget)
+    }
+
+    /// Changes what is kept; the buffers of those that had to go.
+    fn displace<F>(&self, change: F) -> std::vec::IntoIter<PageBuf>
+    where
+        F: FnOnce(&mut Cache<Key, Kept>) -> Vec<Kept>,
+    {
+        let mut inner = self.lock();
+        let gone = change(&mut inner.kept);
+        gone.iter()
+            .for_each(|kept| Inner::gone(&mut inner.reuse, kept));
+        drop(inner);
+        let buffers = gone
+            .into_iter()
+            .filter_map(|kept| Arc::into_inner(kept.decoded))
+            .map(Decoded::into_buffer);
+        buffers.collect::<Vec<_>>().into_iter()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -184,17 +241,50 @@ pub(crate) struct Landing<'a> {
     table: &'a PclusterTable,
     key: Key,
     flight: Arc<Flight>,
+    reuse: Reuse,
 }
 
 impl Landing<'_> {
-    /// Ends with bytes that are worth keeping.
-    pub(crate) fn keep(self, decoded: Arc<Decoded>) {
-        let weight = decoded.bytes.len() as u64;
-        self.table
-            .lock()
-            .kept
-            .put(self.key, decoded.clone(), weight);
+    /// Whether it is likely that somebody will ask for this pcluster again.
+    pub(crate) fn reuse(&self) -> Reuse {
+        self.reuse
+    }
+
+    /// Ends with bytes for those who wait by now, kept by somebody else.
+    pub(crate) fn hand_over(self, decoded: Arc<Decoded>) {
+        self.remove();
         self.flight.land(Ok(Some(decoded)));
+    }
+
+    /// Ends with bytes that are worth keeping. Returns what has to go for them.
+    #[must_use = "memory that serves again"]
+    pub(crate) fn keep(self, decoded: Arc<Decoded>) -> impl Iterator<Item = PageBuf> + use<> {
+        let weight = decoded.bytes.len() as u64;
+        let kept = Kept {
+            decoded: decoded.clone(),
+            asked_again: false,
+        };
+        let gone = self.table.displace(|all| all.put(self.key, kept, weight));
+        // Before it lands: who needs more than these bytes asks the table again, and would find this
+        // flight there until it is gone, at a priority perhaps that never lets it go.
+        self.remove();
+        self.flight.land(Ok(Some(decoded)));
+        gone
+    }
+
+    /// Takes out what has to go before `bytes` more can be kept. Before they are decoded, so that
+    /// what is kept and what is about to be stay within the budget together.
+    #[must_use = "memory that serves again"]
+    pub(crate) fn make_room(&self, bytes: usize) -> impl Iterator<Item = PageBuf> + use<> {
+        self.table.displace(|kept| kept.make_room(bytes as u64))
+    }
+
+    /// Remembers that the pcluster was read in part, and nothing of it kept.
+    pub(crate) fn pass(&self) {
+        let mut inner = self.table.lock();
+        for () in inner.passed.put(self.key, (), 1) {
+            inner.reuse.record(false);
+        }
     }
 
     /// Ends after the bytes went straight to the reader; `copy` puts aside as many as it is told
@@ -214,6 +304,7 @@ impl Landing<'_> {
 
     /// Ends with an error, which all who wait get too.
     pub(crate) fn fail(self, error: Error) {
+        self.remove();
         self.flight.land(Err(error));
     }
 

@@ -10,6 +10,7 @@ use crate::kickoff::{self, Help, ReadContext, reader_decompresses};
 use crate::options::SyncDecompress;
 use crate::piece::Piece;
 use crate::supply::{Source, Supply};
+use crate::surplus::{PageCache, SMALL_READ};
 
 /// An image as far as it may be used: special inodes are read before all of it is known.
 #[derive(Clone, Debug)]
@@ -25,6 +26,7 @@ pub(crate) struct Caller<'a> {
     pub context: ReadContext,
     pub help: Option<Help<'a>>,
     pub policy: SyncDecompress,
+    pub page_cache: Option<&'a dyn PageCache>,
 }
 
 impl Caller<'_> {
@@ -33,6 +35,7 @@ impl Caller<'_> {
         context: ReadContext::Worker,
         help: None,
         policy: SyncDecompress::Auto,
+        page_cache: None,
     };
 }
 
@@ -48,6 +51,7 @@ pub(crate) fn fill(
     let source = Source {
         image: &view.image,
         inode,
+        page_cache: caller.page_cache.filter(|_| out.len() <= SMALL_READ),
     };
     let wanted = out.len();
     let mut pieces: Vec<Piece<'_>> = Vec::new();
@@ -127,6 +131,11 @@ fn fill_fragment(
     if end.is_none_or(|end| end > packed.size) {
         return Err(looped("a fragment reaches beyond the packed inode"));
     }
+    // The pages around it are of other files.
+    let caller = Caller {
+        page_cache: None,
+        ..caller
+    };
     fill(supply, view, packed, offset, out, caller)
 }
 

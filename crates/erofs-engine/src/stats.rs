@@ -25,6 +25,8 @@ pub(crate) struct Counters {
     pub cache_misses: AtomicU64,
     /// Pieces served by another reader's decoding.
     pub merged: AtomicU64,
+    /// Bytes decoded beyond a small read, for the page cache.
+    pub surplus: AtomicU64,
     /// Reads handed to a worker.
     pub kickoffs: AtomicU64,
     /// Reads shared with workers of idle CPUs.
@@ -57,6 +59,8 @@ pub struct EngineStats {
     pub prefix_decodes: u64,
     /// Pieces served by another reader's decoding.
     pub merged: u64,
+    /// Bytes decoded beyond small reads and passed on to the page cache.
+    pub surplus_bytes: u64,
     /// Reads handed to a worker.
     pub kickoffs: u64,
     /// Reads shared with workers of idle CPUs.
@@ -90,6 +94,7 @@ impl Counters {
             decodes: get(&self.decodes),
             prefix_decodes: get(&self.prefixes),
             merged: get(&self.merged),
+            surplus_bytes: get(&self.surplus),
             kickoffs: get(&self.kickoffs),
             shared: get(&self.shared),
             cache: CacheStats {

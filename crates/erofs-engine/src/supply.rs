@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use erofs_codecs::Codec;
-use erofs_format::{Algorithm, Coding, Image, Inode, Location, interlaced_offset};
+use erofs_codecs::{Codec, Decoder};
+use erofs_format::{Algorithm, Coding, Image, Inode, Location, Pcluster, interlaced_offset};
 use page_pool::{PageBuf, PagePool, Wait};
 
 use crate::Error;
@@ -11,11 +11,18 @@ use crate::desk::{Desk, Desks};
 use crate::device::Device;
 use crate::pcluster::{Claim, Decoded, Key, Landing, PclusterTable};
 use crate::piece::Piece;
+use crate::reuse::Reuse;
+use crate::spans;
 use crate::stats::{Counters, add};
+use crate::surplus::{PageCache, Spares, Surplus};
 
-/// A read of at most this many bytes near the beginning of a pcluster decodes no further than it
-/// needs; see [`Supply::prefix_is_enough`].
-const SMALL_READ: usize = 16 << 10;
+/// A pcluster of up to this size is decoded to the desk's own buffer where nobody keeps it: that
+/// memory is mapped and often still in the CPU's cache. mkfs makes few that are larger, and memory
+/// stays bounded.
+const SCRATCH_BYTES: usize = 1 << 20;
+
+/// Zstandard decodes in blocks of up to this many bytes (RFC 8878, 3.1.1.2.4), whole.
+const ZSTD_BLOCK: u64 = 128 << 10;
 
 /// Everything that filling needs of an opened image. I: all fields, but for what has a lock.
 #[derive(Debug)]
@@ -28,6 +35,8 @@ pub(crate) struct Supply {
     pub desks: Desks,
     pub pool: Arc<PagePool>,
     pub table: PclusterTable,
+    /// Buffers that pclusters were decoded to before.
+    pub spares: Arc<Spares>,
     pub counters: Counters,
 }
 
@@ -36,6 +45,8 @@ pub(crate) struct Supply {
 pub(crate) struct Source<'a> {
     pub image: &'a Image,
     pub inode: &'a Inode,
+    /// Who takes the rest of a pcluster that is read in part.
+    pub page_cache: Option<&'a dyn PageCache>,
 }
 
 /// Compressed bytes at a desk: where they came from, and how many.
@@ -57,6 +68,27 @@ impl Fetched {
         let end = start + u64::from(piece.pcluster.length);
         (end <= self.length).then_some(start as usize..end as usize)
     }
+}
+
+/// A compressed extent whose bytes are at a desk.
+struct Stream<'a> {
+    algorithm: Algorithm,
+    /// First byte of the file that it decodes to.
+    logical: u64,
+    pcluster: Pcluster,
+    input: &'a [u8],
+}
+
+/// Where the decoded bytes of a pcluster are, beside where the reader has them.
+enum Made {
+    /// In a buffer that is kept.
+    Kept(Arc<Decoded>),
+    /// In a buffer whose rest goes to the page cache.
+    Surplus(Arc<Decoded>, Surplus),
+    /// Nowhere else: from the first one on, they went straight to the reader.
+    Delivered,
+    /// So many of them in the desk's own buffer, until its next use.
+    Scratch(usize),
 }
 
 impl Supply {
@@ -86,7 +118,7 @@ impl Supply {
             match self.table.claim(key, run[0].to()) {
                 Claim::Kept(decoded) => {
                     add(&self.counters.cache_hits, 1);
-                    copy_out(&decoded, &mut run[0]);
+                    copy_out(decoded.bytes(), &mut run[0]);
                     if run[0].to() as u64 >= run[0].pcluster.decoded_length {
                         self.table.finished(key);
                     }
@@ -95,7 +127,7 @@ impl Supply {
                 Claim::InFlight(flight) => {
                     if let Some(decoded) = flight.wait(run[0].to())? {
                         add(&self.counters.merged, 1);
-                        copy_out(&decoded, &mut run[0]);
+                        copy_out(decoded.bytes(), &mut run[0]);
                         return Ok(());
                     }
                 }
@@ -117,29 +149,28 @@ impl Supply {
         algorithm: Algorithm,
         landing: Landing<'_>,
     ) -> Result<(), Error> {
-        let decoded = self.fetch(source, desk, fetched, run).and_then(|range| {
-            let piece = &mut run[0];
-            if piece.from == 0 && self.goes_straight_out(piece, algorithm) {
-                self.decode(source, desk, range, algorithm, piece, None)?;
-                return Ok(None);
-            }
-            let length = self.worth_decoding(piece, algorithm);
-            let mut buffer = self.buffer(source, length)?;
-            self.decode(
-                source,
-                desk,
-                range,
-                algorithm,
-                piece,
-                Some(&mut buffer[..length]),
-            )?;
-            let decoded = Arc::new(Decoded::new(buffer, length));
-            copy_out(&decoded, piece);
-            Ok(Some(decoded))
+        let result = self.fetch(source, desk, fetched, run).and_then(|range| {
+            self.decode_piece(source, desk, range, &mut run[0], algorithm, &landing)
         });
-        match decoded {
-            Ok(Some(decoded)) => landing.keep(decoded),
-            Ok(None) => landing.delivered(|wanted| self.put_aside(source, run[0].out, wanted)),
+        match result {
+            Ok(Made::Kept(decoded)) => {
+                landing
+                    .keep(decoded)
+                    .for_each(|buffer| self.spares.put(buffer));
+            }
+            Ok(Made::Surplus(decoded, surplus)) => {
+                landing.hand_over(decoded);
+                if let Some(page_cache) = source.page_cache {
+                    page_cache.store(surplus);
+                }
+            }
+            Ok(Made::Delivered) => {
+                landing.delivered(|wanted| self.put_aside(source, run[0].out, wanted));
+            }
+            Ok(Made::Scratch(length)) => {
+                let bytes = &desk.scratch[..length];
+                landing.delivered(|wanted| self.put_aside(source, bytes, wanted));
+            }
             Err(error) => {
                 landing.fail(error.clone());
                 return Err(error);
@@ -148,28 +179,69 @@ impl Supply {
         Ok(())
     }
 
-    /// Whether the reader takes everything that is to be decoded.
-    fn goes_straight_out(&self, piece: &Piece<'_>, algorithm: Algorithm) -> bool {
-        piece.out.len() as u64 == piece.pcluster.decoded_length
-            || self.prefix_is_enough(piece, algorithm)
-    }
-
-    /// Bytes to decode for a piece that is not the whole extent.
-    fn worth_decoding(&self, piece: &Piece<'_>, algorithm: Algorithm) -> usize {
-        if self.prefix_is_enough(piece, algorithm) {
-            piece.to()
-        } else {
-            piece.pcluster.decoded_length as usize
+    /// Decodes a piece: straight to its reader where that one takes all of it, to a buffer that is
+    /// kept where it will be asked for again, and past everything else to the desk's own buffer.
+    fn decode_piece(
+        &self,
+        source: Source<'_>,
+        desk: &mut Desk,
+        range: std::ops::Range<usize>,
+        piece: &mut Piece<'_>,
+        algorithm: Algorithm,
+        landing: &Landing<'_>,
+    ) -> Result<Made, Error> {
+        let Desk {
+            decoder,
+            input,
+            scratch,
+        } = desk;
+        let stream = Stream {
+            algorithm,
+            logical: piece.logical,
+            pcluster: piece.pcluster,
+            input: &input[range],
+        };
+        let whole = piece.pcluster.decoded_length as usize;
+        if piece.out.len() < whole && source.page_cache.is_some_and(|cache| cache.has_room(whole)) {
+            let mut buffer = self.buffer(source, whole)?;
+            self.decode(source, decoder, &stream, &mut buffer[..whole])?;
+            let decoded = Arc::new(Decoded::new(buffer, whole));
+            copy_out(decoded.bytes(), piece);
+            let surplus = Surplus::new(
+                source.inode,
+                piece.logical,
+                piece.from..piece.to(),
+                decoded.clone(),
+                self.spares.clone(),
+            );
+            add(&self.counters.surplus, (whole - piece.out.len()) as u64);
+            return Ok(Made::Surplus(decoded, surplus));
         }
-    }
-
-    /// A small read in the first quarter of a pcluster stops where it has what it wants. If the
-    /// rest is read later after all, at most a quarter was decoded twice. Zstandard decodes in
-    /// blocks of up to 128 KiB, so there is little to gain.
-    fn prefix_is_enough(&self, piece: &Piece<'_>, algorithm: Algorithm) -> bool {
-        algorithm != Algorithm::Zstd
-            && piece.out.len() <= SMALL_READ
-            && piece.to() as u64 * 4 <= piece.pcluster.decoded_length
+        let length = worth_decoding(piece, algorithm, landing.reuse());
+        if piece.from == 0 && piece.out.len() == length {
+            if (length as u64) < piece.pcluster.decoded_length {
+                landing.pass();
+            }
+            self.decode(source, decoder, &stream, piece.out)?;
+            return Ok(Made::Delivered);
+        }
+        if landing.reuse().pays_keeping() || length > SCRATCH_BYTES {
+            landing
+                .make_room(length)
+                .for_each(|buffer| self.spares.put(buffer));
+            let mut buffer = self.buffer(source, length)?;
+            self.decode(source, decoder, &stream, &mut buffer[..length])?;
+            let decoded = Arc::new(Decoded::new(buffer, length));
+            copy_out(decoded.bytes(), piece);
+            return Ok(Made::Kept(decoded));
+        }
+        landing.pass();
+        if scratch.len() < length {
+            scratch.resize(length, 0);
+        }
+        self.decode(source, decoder, &stream, &mut scratch[..length])?;
+        copy_out(scratch, piece);
+        Ok(Made::Scratch(length))
     }
 
     /// Brings the compressed bytes of the run, from its first piece on, to the desk.
@@ -193,48 +265,46 @@ impl Supply {
         if desk.input.len() < size {
             desk.input.resize(size, 0);
         }
+        let start = spans::begin();
         self.read(source, location, &mut desk.input[..size])?;
+        spans::end(start, "fetch", location.physical, length);
         add(&self.counters.fetched, length);
         *fetched = Some(Fetched { location, length });
         Ok(0..run[0].pcluster.length as usize)
     }
 
-    /// Decodes into `buffer`, or into the piece's own bytes.
+    /// Decodes the beginning of a stream, as much as `output` takes.
     fn decode(
         &self,
         source: Source<'_>,
-        desk: &mut Desk,
-        input: std::ops::Range<usize>,
-        algorithm: Algorithm,
-        piece: &mut Piece<'_>,
-        buffer: Option<&mut [u8]>,
+        decoder: &mut Decoder,
+        stream: &Stream<'_>,
+        output: &mut [u8],
     ) -> Result<(), Error> {
-        let (logical, pcluster) = (piece.logical, piece.pcluster);
-        let output = buffer.unwrap_or(piece.out);
+        let pcluster = stream.pcluster;
         let short = (output.len() as u64) < pcluster.decoded_length;
+        let codec = codec(stream.algorithm);
         add(&self.counters.decodes, 1);
         add(&self.counters.prefixes, u64::from(short));
-        desk.decoder
-            .decode(
-                codec(algorithm),
-                &desk.input[input],
-                output,
-                pcluster.partial || short,
-            )
+        let start = spans::begin();
+        decoder
+            .decode(codec, stream.input, output, pcluster.partial || short)
             .map_err(|source_error| Error::Decode {
                 image: self.name.clone(),
                 nid: source.inode.nid,
-                logical,
+                logical: stream.logical,
                 location: pcluster.location,
                 source: source_error,
             })?;
-        add(&self.counters.decoded, output.len() as u64);
+        let length = output.len() as u64;
+        spans::end(start, "decompress", pcluster.location.physical, length);
+        add(&self.counters.decoded, length);
         Ok(())
     }
 
-    /// A buffer of at least `bytes`: of a pcluster that must go, of the pool, of the system.
+    /// A buffer of at least `bytes`: one that was in use before, or of the pool, or of the system.
     fn buffer(&self, source: Source<'_>, bytes: usize) -> Result<PageBuf, Error> {
-        if let Some(buffer) = self.table.recycle(bytes) {
+        if let Some(buffer) = self.spares.take(bytes) {
             return Ok(buffer);
         }
         self.pool
@@ -251,9 +321,9 @@ impl Supply {
         if wanted > out.len() {
             return None;
         }
-        let mut buffer = self.buffer(source, out.len()).ok()?;
-        buffer[..out.len()].copy_from_slice(out);
-        Some(Decoded::new(buffer, out.len()))
+        let mut buffer = self.buffer(source, wanted).ok()?;
+        buffer[..wanted].copy_from_slice(&out[..wanted]);
+        Some(Decoded::new(buffer, wanted))
     }
 
     /// Fills a piece of an uncompressed pcluster.
@@ -320,9 +390,25 @@ impl Supply {
     }
 }
 
-fn copy_out(decoded: &Decoded, piece: &mut Piece<'_>) {
+fn copy_out(decoded: &[u8], piece: &mut Piece<'_>) {
     let range = piece.from..piece.to();
-    piece.out.copy_from_slice(&decoded.bytes()[range]);
+    piece.out.copy_from_slice(&decoded[range]);
+}
+
+/// Bytes to decode for a piece: up to its last one, or all of the pcluster.
+fn worth_decoding(piece: &Piece<'_>, algorithm: Algorithm, reuse: Reuse) -> usize {
+    let (to, whole) = (piece.to() as u64, piece.pcluster.decoded_length);
+    let needed = match algorithm {
+        Algorithm::Lz4 | Algorithm::Lzma => to,
+        Algorithm::Zstd => to.next_multiple_of(ZSTD_BLOCK),
+        // The decoder that can stop takes a quarter longer than the one that cannot.
+        Algorithm::Deflate => to + to / 4,
+    };
+    if needed < whole && !reuse.pays_whole(needed, whole) {
+        piece.to()
+    } else {
+        whole as usize
+    }
 }
 
 fn codec(algorithm: Algorithm) -> Codec {

@@ -1,0 +1,353 @@
+//! Reading through the library beside the decoders alone, and opening.
+//!
+//!     cargo bench -p erofs-engine [-- IMAGE...]
+//!
+//! Reads the biggest file of each image. Without one, images are made of 200 MB of this machine's
+//! libraries with mkfs.erofs, in pclusters of 64 KiB, one for each codec that it knows. The
+//! contenders take turns, so that what else the machine does meets all of them; ratios are medians
+//! of the rounds. The decoders alone get the stored bytes from memory, the library reads the image.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use erofs_codecs::{Codec, Decoder, Settings};
+use erofs_engine::erofs_format::{Algorithm, Coding, ExtentKind, FileType, Inode};
+use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const CONTENT: usize = 200 << 20;
+const REQUEST: usize = 1 << 20;
+const ROUNDS: usize = 9;
+const OPENINGS: usize = 101;
+const CODECS: [&str; 4] = ["lz4hc", "zstd", "deflate", "lzma"];
+
+fn main() -> Result<()> {
+    let arguments = std::env::args().skip(1);
+    let mut images: Vec<PathBuf> = arguments
+        .filter(|argument| !argument.starts_with('-'))
+        .map(PathBuf::from)
+        .collect();
+    if images.is_empty() {
+        images = made()?;
+    }
+    for image in &images {
+        println!("{}", image.display());
+        opening(image)?;
+        reading(image)?;
+    }
+    Ok(())
+}
+
+/// One image for each codec that mkfs.erofs knows, kept for the next run.
+fn made() -> Result<Vec<PathBuf>> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("read-bench");
+    let tree = folder.join("tree");
+    fs::create_dir_all(&tree)?;
+    let file = tree.join("file");
+    if fs::metadata(&file).map_or(0, |metadata| metadata.len()) != CONTENT as u64 {
+        fill(&file)?;
+    }
+    let mut images = Vec::new();
+    for codec in CODECS {
+        let image = folder.join(format!("{codec}.erofs"));
+        let made = image.exists()
+            || Command::new("mkfs.erofs")
+                .args([format!("-z{codec}"), "-C65536".into()])
+                .args([&image, &tree])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .is_ok_and(|status| status.success());
+        if made {
+            images.push(image);
+        } else {
+            let _ = fs::remove_file(&image);
+            println!("skipped: {codec}: mkfs.erofs is missing or does not know it");
+        }
+    }
+    Ok(images)
+}
+
+/// Shared libraries of this machine, one behind the other.
+fn fill(path: &Path) -> Result<()> {
+    let mut libraries: Vec<PathBuf> = Vec::new();
+    let mut waiting = vec![PathBuf::from("/usr/lib")];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder)?.flatten() {
+            let kind = entry.file_type()?;
+            let path = entry.path();
+            if kind.is_dir() {
+                waiting.push(path);
+            } else if kind.is_file() && path.to_string_lossy().contains(".so") {
+                libraries.push(path);
+            }
+        }
+    }
+    libraries.sort();
+    let mut file = File::create(path)?;
+    let mut left = CONTENT as u64;
+    for library in libraries.iter().cycle().take(100_000) {
+        let Ok(source) = File::open(library) else {
+            continue;
+        };
+        left -= std::io::copy(&mut source.take(left), &mut file)?;
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(file.flush()?)
+}
+
+fn opened(image: &Path, workers: WorkersMode) -> Result<Arc<Engine>> {
+    let options = EngineOptions {
+        workers,
+        ..EngineOptions::default()
+    };
+    Ok(Engine::open(image, &options)?)
+}
+
+/// Opening, and opening with a read of a small file, warm.
+fn opening(image: &Path) -> Result<()> {
+    let small = found(&*opened(image, WorkersMode::Inline)?, |size| {
+        u64::MAX - size
+    })?;
+    let mut open = Vec::new();
+    let mut open_and_read = Vec::new();
+    for _ in 0..OPENINGS {
+        let start = Instant::now();
+        let engine = opened(image, WorkersMode::Inline)?;
+        open.push(start.elapsed());
+        let inode = engine.inode(small.nid)?;
+        let mut out = vec![0; small.size.min(4096) as usize];
+        engine.read_at(&inode, 0, &mut out, ReadContext::Worker)?;
+        open_and_read.push(start.elapsed());
+    }
+    let before = read_so_far();
+    drop(opened(image, WorkersMode::Inline)?);
+    let bytes = read_so_far().zip(before).map(|(now, before)| now - before);
+    let us = |times: &[Duration]| median(times.iter().map(Duration::as_secs_f64)) * 1e6;
+    println!(
+        "  opening: {:.0} us, with a read of a file of {} bytes {:.0} us; an image of {} MB, {} bytes read",
+        us(&open),
+        small.size,
+        us(&open_and_read),
+        fs::metadata(image)?.len() / 1_000_000,
+        bytes.map_or("?".into(), |bytes| bytes.to_string())
+    );
+    Ok(())
+}
+
+/// Bytes that this process has asked files for.
+fn read_so_far() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("rchar: "))?
+        .parse()
+        .ok()
+}
+
+/// The regular file for which `rank` is highest, but for empty ones.
+fn found(engine: &Engine, rank: impl Fn(u64) -> u64) -> Result<Arc<Inode>> {
+    let mut best: Option<Arc<Inode>> = None;
+    let mut waiting = vec![engine.root()];
+    while let Some(nid) = waiting.pop() {
+        let folder = engine.inode(nid)?;
+        let mut entries = Vec::new();
+        engine.read_dir(&folder, 0, &mut |name, nid, _, _| {
+            if name != b"." && name != b".." {
+                entries.push(nid);
+            }
+            std::ops::ControlFlow::Continue(())
+        })?;
+        for nid in entries {
+            let inode = engine.inode(nid)?;
+            match inode.file_type() {
+                FileType::Directory => waiting.push(nid),
+                FileType::Regular
+                    if inode.size > 0
+                        && best
+                            .as_ref()
+                            .is_none_or(|b| rank(b.size) < rank(inode.size)) =>
+                {
+                    best = Some(inode);
+                }
+                _ => {}
+            }
+        }
+    }
+    best.ok_or_else(|| "no file with content".into())
+}
+
+/// A stored piece of the file.
+struct Stored {
+    codec: Codec,
+    bytes: Vec<u8>,
+    decoded: usize,
+    partial: bool,
+}
+
+/// All compressed extents of the file, and the bytes that they decode to.
+fn stored(engine: &Engine, inode: &Inode, image: &Path) -> Result<(Vec<Stored>, u64)> {
+    let file = File::open(image)?;
+    let (mut pieces, mut position, mut decoded) = (Vec::new(), 0, 0);
+    while position < inode.size {
+        let extent = engine.image().map(inode, position)?;
+        position = extent.end();
+        let ExtentKind::Compressed(pcluster) = &extent.kind else {
+            continue;
+        };
+        let Coding::Compressed(algorithm) = pcluster.coding else {
+            continue;
+        };
+        let mut bytes = vec![0; pcluster.length as usize];
+        file.read_exact_at(&mut bytes, pcluster.location.physical)?;
+        decoded += pcluster.decoded_length;
+        pieces.push(Stored {
+            codec: codec(algorithm),
+            bytes,
+            decoded: pcluster.decoded_length as usize,
+            partial: pcluster.partial,
+        });
+    }
+    Ok((pieces, decoded))
+}
+
+fn codec(algorithm: Algorithm) -> Codec {
+    match algorithm {
+        Algorithm::Lz4 => Codec::Lz4,
+        Algorithm::Lzma => Codec::Lzma,
+        Algorithm::Deflate => Codec::Deflate,
+        Algorithm::Zstd => Codec::Zstd,
+    }
+}
+
+fn settings(engine: &Engine) -> Settings {
+    let superblock = engine.image().superblock();
+    let compression = &superblock.compression;
+    let most = Settings::default();
+    Settings {
+        block_size: superblock.block_size,
+        lz4_zero_padding: superblock.zero_padding(),
+        lzma_dictionary: compression
+            .lzma
+            .map_or(most.lzma_dictionary, |c| c.dict_size),
+        zstd_window_log: compression
+            .zstd
+            .map_or(most.zstd_window_log, |c| u32::from(c.window_log)),
+    }
+}
+
+fn reading(image: &Path) -> Result<()> {
+    let inline = opened(image, WorkersMode::Inline)?;
+    let inode = found(&inline, |size| size)?;
+    let (pieces, decoded) = stored(&inline, &inode, image)?;
+    if decoded * 10 < inode.size * 9 {
+        println!("  reading: the biggest file is not compressed, nothing to compare with");
+        return Ok(());
+    }
+    let helped = opened(image, WorkersMode::PerCpu)?;
+    let mut decoder = Decoder::new(settings(&inline));
+    let mut output = vec![0; pieces.iter().map(|piece| piece.decoded).max().unwrap_or(0)];
+    let mut alone = || {
+        for piece in &pieces {
+            let out = &mut output[..piece.decoded];
+            decoder
+                .decode(piece.codec, &piece.bytes, black_box(out), piece.partial)
+                .expect("a sound image");
+        }
+    };
+    let mut times: [Vec<f64>; 4] = [const { Vec::new() }; 4];
+    for round in 0..=ROUNDS {
+        for turn in 0..times.len() {
+            let which = (turn + round) % times.len();
+            let start = Instant::now();
+            let bytes = match which {
+                0 => {
+                    alone();
+                    decoded
+                }
+                1 => read(&helped, &inode, 2)?,
+                2 => read(&inline, &inode, 1)?,
+                _ => read(&helped, &inode, 1)?,
+            };
+            if round > 0 {
+                times[which].push(bytes as f64 / start.elapsed().as_secs_f64() / 1e6);
+            }
+        }
+    }
+    let ratio = |which: usize, of: f64| {
+        let pairs = times[which].iter().zip(&times[0]);
+        median(pairs.map(|(speed, raw)| speed / raw / of)) * 100.0
+    };
+    let names = [
+        "decoder alone, 1 thread",
+        "2 threads",
+        "1 thread",
+        "1 thread, helped",
+    ];
+    println!(
+        "  reading {} MB in requests of 1 MiB: MB/s, median (lowest to highest)",
+        inode.size / 1_000_000
+    );
+    for (which, name) in names.iter().enumerate() {
+        let low = times[which].iter().copied().fold(f64::INFINITY, f64::min);
+        let high = times[which].iter().copied().fold(0.0, f64::max);
+        let share = match which {
+            0 => String::new(),
+            1 => format!("  {:.1} % of twice the decoder", ratio(1, 2.0)),
+            _ => format!("  {:.1} % of the decoder", ratio(which, 1.0)),
+        };
+        let middle = median(times[which].iter().copied());
+        println!("    {name:<24} {middle:>6.0} ({low:.0} to {high:.0}){share}");
+    }
+    let stats = helped.stats();
+    println!(
+        "    {} of {} reads were shared with the other CPU",
+        stats.shared, stats.reads
+    );
+    Ok(())
+}
+
+/// Reads all of the file by so many threads, each its own stretch of it.
+fn read(engine: &Engine, inode: &Inode, threads: u64) -> Result<u64> {
+    let share = inode
+        .size
+        .div_ceil(threads)
+        .next_multiple_of(REQUEST as u64);
+    let one = |thread: u64| -> std::result::Result<u64, erofs_engine::Error> {
+        let mut buffer = vec![0; REQUEST];
+        let (mut position, end) = (thread * share, ((thread + 1) * share).min(inode.size));
+        while position < end {
+            let length = (end - position).min(REQUEST as u64) as usize;
+            let context = ReadContext::Reader { readahead: false };
+            engine.read_at(inode, position, black_box(&mut buffer[..length]), context)?;
+            position += length as u64;
+        }
+        Ok(end.saturating_sub(thread * share))
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || one(thread)))
+            .collect();
+        let mut bytes = 0;
+        for thread in running {
+            bytes += thread.join().expect("no panic")?;
+        }
+        Ok(bytes)
+    })
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}

@@ -1,0 +1,171 @@
+//! Models of pclusters in flight under loom: every interleaving of the readers of one pcluster.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p erofs-engine --release --lib loom_`
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use erofs_format::{Algorithm, Coding, Location, Pcluster};
+use loom::thread;
+use page_pool::{PagePool, PoolOptions, Wait};
+
+use crate::Error;
+use crate::pcluster::{Claim, Decoded, Key, PclusterTable};
+
+/// What the pcluster decodes to.
+const BYTES: [u8; 4] = [1, 2, 3, 4];
+
+/// How a reader who decodes ends the flight.
+#[derive(Clone, Copy)]
+enum Ending {
+    /// The bytes are worth keeping.
+    Keep,
+    /// They went straight into the reader's buffer.
+    Straight,
+}
+
+struct Model {
+    table: PclusterTable,
+    pool: Arc<PagePool>,
+    /// Decoder calls. Not a part of what is modelled: one more place to switch at would only
+    /// multiply the interleavings.
+    decodes: AtomicUsize,
+}
+
+impl Model {
+    fn new(budget: u64) -> Arc<Self> {
+        let pool = PagePool::new(&PoolOptions::default()).expect("no memory is needed for that");
+        Arc::new(Model {
+            table: PclusterTable::new(budget),
+            pool,
+            decodes: AtomicUsize::new(0),
+        })
+    }
+
+    fn key() -> Key {
+        Key::of(&Pcluster {
+            location: Location {
+                device: 0,
+                metabox: false,
+                physical: 4096,
+            },
+            length: 4096,
+            coding: Coding::Compressed(Algorithm::Lz4),
+            decoded_length: 4,
+            partial: false,
+            inline: false,
+        })
+    }
+
+    fn decode(&self, length: usize) -> Decoded {
+        self.decodes.fetch_add(1, Ordering::Relaxed);
+        self.copy(&BYTES[..length])
+    }
+
+    fn copy(&self, bytes: &[u8]) -> Decoded {
+        let mut buffer = self.pool.alloc(bytes.len(), Wait::May).expect("a page");
+        buffer.copy_from_slice(bytes);
+        Decoded::new(buffer, bytes.len())
+    }
+
+    /// A read of the first `length` bytes, as `supply` does it.
+    fn read(&self, length: usize, ending: Ending) -> Result<Vec<u8>, Error> {
+        loop {
+            match self.table.claim(Self::key(), length) {
+                Claim::Kept(decoded) => return Ok(decoded.bytes()[..length].to_vec()),
+                Claim::InFlight(flight) => {
+                    if let Some(decoded) = flight.wait(length)? {
+                        return Ok(decoded.bytes()[..length].to_vec());
+                    }
+                }
+                Claim::Yours(landing) => {
+                    let decoded = self.decode(length);
+                    let out = decoded.bytes().to_vec();
+                    match ending {
+                        Ending::Keep => landing.keep(Arc::new(decoded)).for_each(drop),
+                        Ending::Straight => landing
+                            .delivered(|wanted| (wanted <= out.len()).then(|| self.copy(&out))),
+                    }
+                    return Ok(out);
+                }
+            }
+        }
+    }
+}
+
+fn failure() -> Error {
+    Error::Start(Arc::new(std::io::Error::other("the stream is broken")))
+}
+
+/// Two readers of `lengths` bytes; the decoder calls that they made together.
+fn two_readers(budget: u64, lengths: [usize; 2], ending: Ending) -> usize {
+    let model = Model::new(budget);
+    let other = model.clone();
+    let thread = thread::spawn(move || other.read(lengths[1], ending).expect("sound"));
+    let mine = model.read(lengths[0], ending).expect("sound");
+    let theirs = thread.join().expect("no panic");
+    assert_eq!(mine, BYTES[..lengths[0]]);
+    assert_eq!(theirs, BYTES[..lengths[1]]);
+    model.decodes.load(Ordering::Relaxed)
+}
+
+#[test]
+fn loom_a_pcluster_that_is_kept_is_decoded_once_whoever_comes_first() {
+    loom::model(|| assert_eq!(two_readers(1 << 20, [4, 4], Ending::Keep), 1));
+}
+
+#[test]
+fn loom_readers_at_the_same_time_are_served_by_one_decoding_or_come_one_after_the_other() {
+    let shared = Arc::new(AtomicUsize::new(0));
+    let seen = shared.clone();
+    loom::model(move || {
+        let decodes = two_readers(0, [4, 4], Ending::Straight);
+        assert!(decodes == 1 || decodes == 2, "{decodes}");
+        seen.fetch_add(usize::from(decodes == 1), Ordering::Relaxed);
+    });
+    // Some interleavings had them at the same time.
+    assert!(shared.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn loom_who_wants_more_than_is_being_decoded_asks_again_and_gets_it() {
+    loom::model(|| {
+        let decodes = two_readers(1 << 20, [2, 4], Ending::Keep);
+        assert!(decodes <= 2, "{decodes}");
+    });
+}
+
+#[test]
+fn loom_a_failure_reaches_all_who_wait_and_nobody_later() {
+    loom::model(|| {
+        let model = Model::new(1 << 20);
+        let Claim::Yours(landing) = model.table.claim(Model::key(), 4) else {
+            panic!("nobody else is there");
+        };
+        let other = model.clone();
+        let thread = thread::spawn(move || other.read(4, Ending::Keep));
+        landing.fail(failure());
+        // Either it waited and got the failure, or it came later and decoded by itself.
+        match thread.join().expect("no panic") {
+            Ok(bytes) => assert_eq!(bytes, BYTES),
+            Err(error) => assert!(error.to_string().contains("the stream is broken")),
+        }
+        assert_eq!(model.read(4, Ending::Keep).expect("a new try"), BYTES);
+    });
+}
+
+#[test]
+fn loom_a_reader_who_goes_without_an_outcome_leaves_nobody_waiting() {
+    loom::model(|| {
+        let model = Model::new(0);
+        let Claim::Yours(landing) = model.table.claim(Model::key(), 4) else {
+            panic!("nobody else is there");
+        };
+        let other = model.clone();
+        let thread = thread::spawn(move || other.read(4, Ending::Straight));
+        // As when it panics, or its process shuts down in the middle of a decoding.
+        drop(landing);
+        assert_eq!(thread.join().expect("no panic").expect("took over"), BYTES);
+        assert_eq!(model.decodes.load(Ordering::Relaxed), 1);
+    });
+}

@@ -1,0 +1,73 @@
+//! What has to be opened, locked or asked for before anything is read.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cpu_workers::{ContentionOptions, Trigger};
+use page_pool::{PagePool, PoolOptions};
+
+use crate::Error;
+use crate::device::Device;
+use crate::engine::start_error;
+use crate::options::{EngineOptions, Offset, WorkersMode};
+
+/// The first half of [`Engine::open`](crate::Engine::open): all that takes rights. A process may
+/// give up its own between this and [`Engine::start`](crate::Engine::start), which begins to read
+/// the image and makes all threads.
+#[derive(Debug)]
+pub struct Opened {
+    /// As the image was named.
+    pub(crate) name: Arc<str>,
+    pub(crate) options: EngineOptions,
+    pub(crate) devices: Vec<Arc<Device>>,
+    /// Its memory is locked already, where that was allowed.
+    pub(crate) pool: Arc<PagePool>,
+    /// `None` where there are no workers.
+    pub(crate) pressure: Option<std::io::Result<Trigger>>,
+}
+
+impl Opened {
+    /// Opens the image and its extra devices, reserves the page pool, and asks to be told of
+    /// contended CPUs.
+    ///
+    /// # Errors
+    /// One line that names the file.
+    pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
+        let has_workers = options.workers != WorkersMode::Inline;
+        Ok(Opened {
+            name: path.display().to_string().into(),
+            devices: open_devices(path, options)?,
+            pool: PagePool::new(&PoolOptions {
+                reserved_pages: options.reserved_pages,
+                prefill: options.prefill,
+                lock: options.reserved_pages > 0,
+                thread_buffers: options.thread_buffers,
+                measure: options.measure_allocations,
+                ..PoolOptions::default()
+            })
+            .map_err(start_error)?,
+            pressure: has_workers.then(|| Trigger::new(ContentionOptions::default())),
+            options: options.clone(),
+        })
+    }
+}
+
+fn open_devices(path: &Path, options: &EngineOptions) -> Result<Vec<Arc<Device>>, Error> {
+    let open = |path: &Path, base| {
+        Device::open(path, base)
+            .map(Arc::new)
+            .map_err(|source| Error::Open {
+                path: path.display().to_string(),
+                source: Arc::new(source),
+            })
+    };
+    let primary = match options.offset {
+        Offset::Bytes(base) => open(path, base)?,
+        Offset::Auto => {
+            let whole = open(path, 0)?;
+            open(path, crate::locate::superblock(&whole).unwrap_or(0))?
+        }
+    };
+    let extra = options.devices.iter().map(|path| open(path, 0));
+    std::iter::once(Ok(primary)).chain(extra).collect()
+}

@@ -1,0 +1,82 @@
+//! Whether what was decoded beyond the wanted bytes is asked for later: measured, not guessed.
+//!
+//! Every pcluster that was read in part is watched for a while, whether its bytes were kept or only
+//! its key. Being asked for again is a success, leaving without that a failure. Streams and
+//! programs that jump about in one place have nearly nothing but successes; random reads of a large
+//! file have nearly none, and then neither decoding to the end nor keeping pays.
+
+/// A probability in parts of [`Reuse::ONE`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reuse(u32);
+
+impl Reuse {
+    const ONE: u32 = 1 << 12;
+    /// How many outcomes the average looks back at, about.
+    const MEMORY: u32 = 16;
+
+    /// Takes in one outcome.
+    pub(crate) fn record(&mut self, asked_again: bool) {
+        let target = if asked_again { Self::ONE } else { 0 };
+        self.0 = (self.0 * (Self::MEMORY - 1) + target) / Self::MEMORY;
+    }
+
+    /// Whether to decode a pcluster to its end when `needed` of `whole` units of work would do.
+    /// Stopping costs all of the work again, with the probability of reuse; going on costs the rest
+    /// of it now.
+    pub(crate) fn pays_whole(self, needed: u64, whole: u64) -> bool {
+        let rest = whole.saturating_sub(needed);
+        u128::from(rest) * u128::from(Self::ONE) < u128::from(whole) * u128::from(self.0)
+    }
+
+    /// Whether keeping the bytes pays: they displace others, and the memory for them is cold.
+    pub(crate) fn pays_keeping(self) -> bool {
+        self.0 >= Self::ONE / 8
+    }
+}
+
+impl Default for Reuse {
+    /// Nothing is known: a read in the first quarter of a pcluster stops there, every other one
+    /// goes to the end and is kept.
+    fn default() -> Self {
+        Self(Self::ONE / 4 * 3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reuse;
+
+    fn after(outcomes: usize, asked_again: bool) -> Reuse {
+        let mut reuse = Reuse::default();
+        (0..outcomes).for_each(|_| reuse.record(asked_again));
+        reuse
+    }
+
+    #[test]
+    fn at_first_only_reads_in_the_first_quarter_stop_early() {
+        let reuse = Reuse::default();
+        assert!(!reuse.pays_whole(25, 100));
+        assert!(reuse.pays_whole(26, 100));
+        assert!(reuse.pays_keeping());
+    }
+
+    #[test]
+    fn random_reads_decode_what_they_need_and_keep_nothing() {
+        let reuse = after(100, false);
+        assert!(!reuse.pays_whole(99, 100));
+        assert!(!reuse.pays_keeping());
+    }
+
+    #[test]
+    fn streams_decode_to_the_end() {
+        assert!(after(100, true).pays_whole(1, 100));
+    }
+
+    #[test]
+    fn a_few_successes_bring_the_trust_back() {
+        let mut reuse = after(1000, false);
+        (0..8).for_each(|_| reuse.record(true));
+        assert!(reuse.pays_keeping());
+        assert!(reuse.pays_whole(65, 100));
+    }
+}

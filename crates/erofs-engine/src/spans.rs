@@ -1,0 +1,167 @@
+//! What a mount did and when, for a recorder that asks: pieces of time by thread.
+//!
+//! Off, it costs one relaxed load where a span would begin. A recorder switches it on for some
+//! seconds by asking for what was written down ([`take`]) and asks again before they are over; one
+//! that was killed does not, and the writing ends by itself.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// How long spans are written down after the last [`take`].
+pub const LASTING: Duration = Duration::from_secs(10);
+
+/// Threads write into one of these by their number: seldom two into the same.
+const SHELVES: usize = 16;
+/// Spans a shelf holds, 48 bytes each; what comes later is counted as lost.
+const MOST: usize = 1 << 16;
+
+/// A piece of a thread's time. Times are those of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// What was done: "fetch", "decompress", ...
+    pub name: &'static str,
+    /// The thread that did it.
+    pub thread: u32,
+    /// Beginning.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// For which: the number of a request, the address of a pcluster.
+    pub id: u64,
+    /// Bytes that were moved.
+    pub bytes: u64,
+}
+
+/// A. Spans are written down until then; 0 when nobody asked.
+static UNTIL: AtomicU64 = AtomicU64::new(0);
+/// A. Spans that found their shelf full.
+static LOST: AtomicU64 = AtomicU64::new(0);
+/// L. What was written down.
+static WRITTEN: [Mutex<Vec<Span>>; SHELVES] = [const { Mutex::new(Vec::new()) }; SHELVES];
+
+/// Whether a recorder wants spans.
+#[inline]
+pub fn wanted() -> bool {
+    UNTIL.load(Relaxed) != 0
+}
+
+/// The time now, if a recorder wants spans: the beginning of one.
+#[inline]
+pub fn begin() -> Option<u64> {
+    wanted().then(now_ns)
+}
+
+/// Writes down what began at `start` and ends now, on this thread.
+#[inline]
+pub fn end(start: Option<u64>, name: &'static str, id: u64, bytes: u64) {
+    if let Some(start_ns) = start {
+        write(name, start_ns, now_ns(), id, bytes);
+    }
+}
+
+/// Writes down a span of this thread.
+#[cold]
+pub fn write(name: &'static str, start_ns: u64, end_ns: u64, id: u64, bytes: u64) {
+    if now_ns() > UNTIL.load(Relaxed) {
+        return forget();
+    }
+    let thread = thread();
+    let mut shelf = shelf(thread as usize);
+    if shelf.len() >= MOST {
+        LOST.fetch_add(1, Relaxed);
+        return;
+    }
+    shelf.push(Span {
+        name,
+        thread,
+        start_ns,
+        end_ns,
+        id,
+        bytes,
+    });
+}
+
+/// Hands out at most `most` spans and the number of those that were lost since the last call, and
+/// has more written down for [`LASTING`].
+pub fn take(most: usize) -> (Vec<Span>, u64) {
+    let now = now_ns();
+    if UNTIL.swap(now + LASTING.as_nanos() as u64, Relaxed) < now {
+        // Of a recorder that went away.
+        WRITTEN.iter().for_each(|shelf| lock(shelf).clear());
+        LOST.store(0, Relaxed);
+    }
+    let mut spans = Vec::new();
+    for shelf in &WRITTEN {
+        let mut shelf = lock(shelf);
+        let rest = shelf.len().saturating_sub(most - spans.len());
+        spans.extend(shelf.drain(rest..));
+    }
+    (spans, LOST.swap(0, Relaxed))
+}
+
+/// The recorder is gone: nothing more is written, and the memory goes.
+fn forget() {
+    UNTIL.store(0, Relaxed);
+    WRITTEN.iter().for_each(|shelf| *lock(shelf) = Vec::new());
+}
+
+fn shelf(thread: usize) -> std::sync::MutexGuard<'static, Vec<Span>> {
+    lock(&WRITTEN[thread % SHELVES])
+}
+
+fn lock(shelf: &Mutex<Vec<Span>>) -> std::sync::MutexGuard<'_, Vec<Span>> {
+    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This thread's number, asked of the kernel once.
+fn thread() -> u32 {
+    thread_local!(static NUMBER: Cell<u32> = const { Cell::new(0) });
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+        }
+        number.get()
+    })
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One test, since there is one place where spans are written.
+    #[test]
+    fn spans_are_written_for_those_who_ask_and_only_for_a_while() {
+        assert_eq!(begin(), None, "nobody asked");
+        assert_eq!(take(10), (Vec::new(), 0));
+        let start = begin();
+        assert!(start.is_some());
+        end(start, "fetch", 4096, 512);
+        end(start, "decompress", 4096, 1024);
+        let (first, lost) = take(1);
+        let (second, _) = take(1);
+        assert_eq!((first.len(), second.len(), lost), (1, 1, 0));
+        let mut names = [first[0].name, second[0].name];
+        names.sort_unstable();
+        assert_eq!(names, ["decompress", "fetch"]);
+        assert!(first[0].start_ns <= first[0].end_ns);
+        assert_eq!(first[0].thread, second[0].thread);
+        assert_eq!(take(10).0, []);
+        for _ in 0..MOST + 3 {
+            end(start, "fetch", 0, 0);
+        }
+        let (many, lost) = take(usize::MAX);
+        assert_eq!((many.len(), lost), (MOST, 3));
+        UNTIL.store(1, Relaxed);
+        end(start, "fetch", 0, 0);
+        assert!(!wanted(), "the recorder did not come back");
+    }
+}
