@@ -6,8 +6,10 @@ use std::sync::Arc;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::device::DeviceChannel;
+use crate::filesystem::{Filesystem, Served};
 use crate::ring::RingChannel;
 use crate::waker::Waker;
+use crate::wire::Opcode;
 
 /// Why [`Channel::wait`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,6 +112,31 @@ pub(crate) struct Clock(u64);
 impl Clock {
     pub(crate) fn start() -> Self {
         Self(now_ns())
+    }
+
+    /// The time now, when the filesystem wants to hear of the request.
+    pub(crate) fn look(filesystem: &dyn Filesystem) -> Option<u64> {
+        filesystem.times().then(now_ns)
+    }
+
+    /// Tells the filesystem that the request was served.
+    pub(crate) fn tell(
+        &self,
+        filesystem: &dyn Filesystem,
+        (opcode, unique): (Option<Opcode>, u64),
+        answered: Option<u64>,
+        bytes: usize,
+    ) {
+        if let Some(answered_ns) = answered {
+            filesystem.served(&Served {
+                opcode,
+                unique,
+                taken_ns: self.0,
+                answered_ns,
+                sent_ns: now_ns(),
+                bytes,
+            });
+        }
     }
 
     pub(crate) fn ns(&self) -> u64 {

@@ -4,7 +4,7 @@
 //! ```json
 //! {"requests": 3, "by_kind": {"lookup": 1, "read": 2}, "errors": 0, "bytes_read": 8192,
 //!  "same_cpu": 3, "other_cpu": 0, "cpu_unknown": 0, "by_transport": {"dev_fuse": 0, "io_uring": 3},
-//!  "by_cpu": [3, 0], "run_ns": {"count": 3, "buckets": [[11, 3]]}, "read_bytes": {...}}
+//!  "by_cpu": [3, 0], "run_ns": {"count": 3, "sum": 9000, "buckets": [[11, 3]]}, "read_bytes": {...}}
 //! ```
 
 use std::collections::BTreeMap;
@@ -34,6 +34,7 @@ pub(crate) struct Counters {
     cpu_unknown: AtomicU64,
     cpus: [AtomicU64; CPUS],
     run_ns: [AtomicU64; BUCKETS],
+    run_total_ns: AtomicU64,
     read_bytes: [AtomicU64; BUCKETS],
 }
 
@@ -75,6 +76,7 @@ impl Counters {
             cpu_unknown: AtomicU64::new(0),
             cpus: zeros(),
             run_ns: zeros(),
+            run_total_ns: AtomicU64::new(0),
             read_bytes: zeros(),
         }
     }
@@ -95,6 +97,7 @@ impl Counters {
         add(place, 1);
         add(&self.cpus[record.cpu.min(CPUS - 1)], 1);
         add(&self.run_ns[bucket(record.run_ns)], 1);
+        add(&self.run_total_ns, record.run_ns);
         if record.opcode == Some(Opcode::Read) {
             add(&self.bytes_read, record.reply_bytes as u64);
             add(&self.read_bytes[bucket(record.reply_bytes as u64)], 1);
@@ -107,12 +110,14 @@ impl Counters {
 pub struct Histogram {
     /// Values counted.
     pub count: u64,
+    /// Their sum.
+    pub sum: u64,
     /// `[n, times]`: values from 2^n up to below 2^(n+1); 0 counts as 1.
     pub buckets: Vec<(u32, u64)>,
 }
 
 impl Histogram {
-    fn gather<'c>(sets: impl Iterator<Item = &'c [AtomicU64; BUCKETS]>) -> Self {
+    fn gather<'c>(sets: impl Iterator<Item = &'c [AtomicU64; BUCKETS]>, sum: u64) -> Self {
         let mut sums = [0u64; BUCKETS];
         for set in sets {
             for (sum, counter) in sums.iter_mut().zip(set) {
@@ -122,6 +127,7 @@ impl Histogram {
         let present = sums.iter().enumerate().filter(|(_, times)| **times > 0);
         Self {
             count: sums.iter().sum(),
+            sum,
             buckets: present.map(|(n, times)| (n as u32, *times)).collect(),
         }
     }
@@ -171,6 +177,7 @@ impl Statistics {
         };
         let through = |ring| sets.clone().filter(|s| s.ring == ring).map(total).sum();
         let unknown = sum(|s| &s.unknown);
+        let bytes_read = sum(|s| &s.bytes_read);
         let mut by_kind = kinds(sets.clone());
         if unknown > 0 {
             by_kind.insert("unknown", unknown);
@@ -183,14 +190,14 @@ impl Statistics {
             requests: by_transport.dev_fuse + by_transport.io_uring,
             by_kind,
             errors: sum(|s| &s.errors),
-            bytes_read: sum(|s| &s.bytes_read),
+            bytes_read,
             same_cpu: sum(|s| &s.same_cpu),
             other_cpu: sum(|s| &s.other_cpu),
             cpu_unknown: sum(|s| &s.cpu_unknown),
             by_transport,
             by_cpu: cpus(sets.clone()),
-            run_ns: Histogram::gather(sets.clone().map(|s| &s.run_ns)),
-            read_bytes: Histogram::gather(sets.map(|s| &s.read_bytes)),
+            run_ns: Histogram::gather(sets.clone().map(|s| &s.run_ns), sum(|s| &s.run_total_ns)),
+            read_bytes: Histogram::gather(sets.clone().map(|s| &s.read_bytes), bytes_read),
         }
     }
 }
@@ -253,11 +260,15 @@ mod tests {
         );
         assert_eq!(sums.by_kind, BTreeMap::from([("lookup", 1), ("read", 2)]));
         assert_eq!((sums.by_cpu, sums.bytes_read), (vec![0, 3], 8192));
-        assert_eq!(sums.run_ns.buckets, [(12, 3)]);
+        assert_eq!(
+            (sums.run_ns.sum, sums.run_ns.buckets),
+            (15_000, vec![(12, 3)])
+        );
         assert_eq!(
             sums.read_bytes,
             Histogram {
                 count: 2,
+                sum: 8192,
                 buckets: vec![(12, 2)]
             }
         );

@@ -111,9 +111,12 @@ impl DeviceChannel {
             Err(Some(header)) => (header, None, Answer::Error(Errno::INVAL)),
             Err(None) => return self.end(),
         };
+        let answered = Clock::look(session.filesystem());
         let finished = reply.finish();
         let reply_bytes = finished.length;
         let sent = self.send(&header, answer, &finished);
+        let from = (opcode, header.unique);
+        clock.tell(self.session.filesystem(), from, answered, reply_bytes);
         self.pieces.clear();
         let error = matches!(answer, Answer::Error(_));
         let (cpu, run_ns) = (clock.cpu(), clock.ns());

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::filesystem::{Caller, Filesystem, Seek};
+use crate::filesystem::{Caller, Filesystem, Seek, Seen};
 use crate::reply::{DirectoryReply, ReadReply, Reply};
 use crate::request::Request;
 use crate::wire::{
@@ -34,6 +34,38 @@ pub(crate) fn answer(
     request: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
+    let answer = decide(filesystem, request, reply);
+    if filesystem.watches() {
+        filesystem.seen(&seen(request, answer));
+    }
+    answer
+}
+
+fn seen<'r>(request: &Request<'r>, answer: Answer) -> Seen<'r> {
+    use Opcode::{Getxattr, Lookup, Read, Readdir, Readdirplus};
+    let (header, kind) = (&request.header, request.opcode);
+    let range = || request.fixed::<ReadIn>().ok().map(|r| (r.offset, r.size));
+    Seen {
+        kind: kind.map_or("unknown", Opcode::label),
+        unique: header.unique,
+        node: header.nodeid,
+        caller: Caller::from(header),
+        name: match kind {
+            Some(Lookup | Getxattr) => request.name().ok(),
+            _ => None,
+        },
+        range: match kind {
+            Some(Read | Readdir | Readdirplus) => range(),
+            _ => None,
+        },
+        error: match answer {
+            Answer::Error(errno) => Some(errno),
+            _ => None,
+        },
+    }
+}
+
+fn decide(filesystem: &dyn Filesystem, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
     let Some(opcode) = request.opcode else {
         return Answer::Error(Errno::NOSYS);
     };

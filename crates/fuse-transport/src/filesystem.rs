@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use crate::reply::{DirectoryReply, ReadReply};
-use crate::wire::{Attr, FOREVER, InHeader, StatfsOut};
+use crate::wire::{Attr, FOREVER, InHeader, Opcode, StatfsOut};
 
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +26,25 @@ impl From<&InHeader> for Caller {
     }
 }
 
+/// A request and how it ended, for logs.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'r> {
+    /// Its kind; "unknown" for one that is not known.
+    pub kind: &'static str,
+    /// Its number.
+    pub unique: u64,
+    /// The node it is about.
+    pub node: u64,
+    /// Who asked.
+    pub caller: Caller,
+    /// The name it carries, where it is one.
+    pub name: Option<&'r [u8]>,
+    /// Where a read begins and how long it is.
+    pub range: Option<(u64, u32)>,
+    /// The error it was answered with.
+    pub error: Option<Errno>,
+}
+
 /// A name found: its node and attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
@@ -42,6 +61,23 @@ pub enum Seek {
     Data,
     /// The next byte that is not; the end of the file counts as one.
     Hole,
+}
+
+/// A request that was served, with the times of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// Its kind; `None` for one that is not known.
+    pub opcode: Option<Opcode>,
+    /// The kernel's number of it.
+    pub unique: u64,
+    /// A thread took it.
+    pub taken_ns: u64,
+    /// The filesystem had answered.
+    pub answered_ns: u64,
+    /// The reply was on its way: written to the device, or put into the ring.
+    pub sent_ns: u64,
+    /// Bytes of the reply.
+    pub bytes: usize,
 }
 
 /// A read-only filesystem whose content never changes.
@@ -102,4 +138,20 @@ pub trait Filesystem: Send + Sync {
     /// The kernel drops `count` of the look-ups of `node` that it was answered. Nothing to do where
     /// nodes carry no state.
     fn forget(&self, _node: u64, _count: u64) {}
+
+    /// Whether [`seen`](Self::seen) is to be called: for debugging.
+    fn watches(&self) -> bool {
+        false
+    }
+
+    /// Called after each request.
+    fn seen(&self, _seen: &Seen<'_>) {}
+
+    /// Whether [`served`](Self::served) is to be called. Asked for every request.
+    fn times(&self) -> bool {
+        false
+    }
+
+    /// Hears of a request that was served and when, on the thread that served it.
+    fn served(&self, _served: &Served) {}
 }

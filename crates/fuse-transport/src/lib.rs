@@ -33,7 +33,7 @@ pub use sys::fuse_ring::probe as probe_io_uring;
 
 pub use channel::{Channel, Ready, State};
 pub use counters::{Histogram, Statistics};
-pub use filesystem::{Caller, Filesystem, Found, Seek};
+pub use filesystem::{Caller, Filesystem, Found, Seek, Seen, Served};
 pub use handshake::{Config, Protocol};
 pub use reply::{DirectoryReply, Entry, ReadReply, Shared};
 pub use rustix::io::Errno;

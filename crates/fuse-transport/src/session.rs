@@ -18,7 +18,7 @@ use crate::handshake::{Config, Protocol, Verdict, negotiate};
 use crate::request::Request;
 use crate::ring::RingChannel;
 use crate::waker::Waker;
-use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader};
+use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader, StoreOut};
 
 /// Why a session could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -141,6 +141,35 @@ impl Session {
         let channel = RingChannel::open_keeper(self)?;
         self.ring.store(true, Ordering::Release);
         Ok(Channel::from(channel))
+    }
+
+    /// Puts bytes of a file into the page cache. Only whole pages become readable there, and the
+    /// last part of the file; the bytes must lie inside of it. Works beside both kinds of channels.
+    ///
+    /// This waits for pages that are being read: the thread that calls must not be one that others
+    /// need for their replies.
+    ///
+    /// # Errors
+    /// ENOENT when the kernel does not know the node (any more).
+    pub fn store(&self, node: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let store = StoreOut {
+            nodeid: node,
+            offset,
+            size: u32::try_from(bytes.len()).map_err(|_| Errno::INVAL)?,
+            padding: 0,
+        };
+        let header = OutHeader {
+            len: (size_of::<OutHeader>() + size_of::<StoreOut>() + bytes.len()) as u32,
+            error: StoreOut::CODE,
+            unique: 0,
+        };
+        let slices = [
+            IoSlice::new(header.as_bytes()),
+            IoSlice::new(store.as_bytes()),
+            IoSlice::new(bytes),
+        ];
+        rustix::io::writev(&self.device, &slices)?;
+        Ok(())
     }
 
     fn check_ring(&self) -> io::Result<()> {

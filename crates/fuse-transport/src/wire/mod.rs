@@ -11,7 +11,9 @@ mod ring;
 
 pub use init::{InitFlags, InitIn, InitOut};
 pub use opcode::{Opcode, Treatment};
-pub use reply::{Attr, AttrOut, Dirent, EntryOut, LseekOut, OutHeader, SizeOut, StatfsOut};
+pub use reply::{
+    Attr, AttrOut, Dirent, EntryOut, LseekOut, OutHeader, SizeOut, StatfsOut, StoreOut,
+};
 pub use request::{
     BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, LseekIn, ReadIn, XattrIn,
 };

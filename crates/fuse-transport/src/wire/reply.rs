@@ -14,6 +14,28 @@ pub struct OutHeader {
     pub unique: u64,
 }
 
+/// A message that answers nothing: bytes for the page cache (`FUSE_NOTIFY_STORE`). Its
+/// [`OutHeader`] has [`StoreOut::CODE`] in place of an error and 0 in place of a request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct StoreOut {
+    /// The file.
+    pub nodeid: u64,
+    /// First byte in it.
+    pub offset: u64,
+    /// Bytes that follow.
+    pub size: u32,
+    /// Nothing.
+    pub padding: u32,
+}
+
+impl StoreOut {
+    /// Number of the message.
+    pub const CODE: i32 = 4;
+}
+
+const _: () = assert!(size_of::<StoreOut>() == 24);
+
 /// Attributes of a node.
 #[repr(C)]
 #[derive(
