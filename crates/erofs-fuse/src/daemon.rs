@@ -12,13 +12,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::options::MountOptions;
-use crate::{Error, MountRequest, serve, watch};
+use crate::{Error, MountRequest, mounter, serve};
 
 /// In the environment of the daemon.
 pub(crate) const MARK: &str = "EROFAST_DAEMON";
@@ -66,7 +67,8 @@ pub(crate) fn this_command() -> Command {
     command
 }
 
-fn arguments(request: &MountRequest) -> Vec<OsString> {
+/// The command line of a daemon.
+pub(crate) fn arguments(request: &MountRequest) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["mount".into(), "-f".into()];
     for list in &request.options.given {
         arguments.extend(["-o".into(), list.clone()]);
@@ -84,8 +86,8 @@ fn arguments(request: &MountRequest) -> Vec<OsString> {
 pub fn run_if_daemon() -> Option<ExitCode> {
     let mark = std::env::var_os(MARK)?;
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let outcome = match mark == watch::WATCH {
-        true => watch::run(&arguments),
+    let outcome = match mark == mounter::APART {
+        true => mounter::run(&arguments),
         false => parse(&arguments).and_then(|request| run(&request)),
     };
     Some(match outcome {
@@ -99,7 +101,7 @@ pub fn run_if_daemon() -> Option<ExitCode> {
 }
 
 /// Reads what [`arguments`] made.
-fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
+pub(crate) fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
     let mut lists = Vec::new();
     let mut rest = arguments
         .strip_prefix(&["mount".into(), "-f".into()])
@@ -124,27 +126,28 @@ fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
 }
 
 fn run(request: &MountRequest) -> Result<(), Error> {
+    // Before the sandbox, inside of which nothing can be opened.
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::io("/dev/null"))?;
     serve::foreground(
         request,
         &mut |notice| eprintln!("erofast: {notice}"),
-        &mut detach,
+        &mut || detach(&null),
     )
 }
 
 /// Leaves the terminal, the directory and the parent behind.
-fn detach() -> Result<(), Error> {
+fn detach(null: &OwnedFd) -> Result<(), Error> {
     // Fails only for the leader of a process group, who needs no new session to be left alone.
     let _ = rustix::process::setsid();
     rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(Error::io("/dev/null"))?;
     let mut pipe = std::io::stdout();
     pipe.write_all(READY)
         .and_then(|()| pipe.flush())
         .map_err(Error::std_io("answer to the parent"))?;
-    rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
-    rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
-    rustix::stdio::dup2_stdout(&null).map_err(Error::io("/dev/null"))
+    rustix::stdio::dup2_stdin(null).map_err(Error::io("/dev/null"))?;
+    rustix::stdio::dup2_stderr(null).map_err(Error::io("/dev/null"))?;
+    rustix::stdio::dup2_stdout(null).map_err(Error::io("/dev/null"))
 }
 
 #[cfg(test)]

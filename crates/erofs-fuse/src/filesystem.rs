@@ -6,12 +6,14 @@ use std::sync::{Arc, OnceLock};
 use erofs_engine::erofs_format::{ExtentKind, FileType, Inode, Nid};
 use erofs_engine::{Engine, ReadContext};
 use fuse_transport::{
-    Attr, Caller, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Statfs,
+    Attr, Caller, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Seen, Served,
+    Statfs,
 };
 
 use fuse_transport::wire::FOREVER;
 
 use crate::nodes::Nodes;
+use crate::spans::{self, SPANS_XATTR};
 use crate::stat::STAT_XATTR;
 
 /// Position in a directory behind a "." that the image leaves out. Positions in images are byte
@@ -21,6 +23,9 @@ const BEHIND_DOT: u64 = 1 << 62;
 /// Extents that one SEEK_DATA or SEEK_HOLE looks at: 4 GiB of 64 KiB chunks. Beyond, everything
 /// counts as data, which is always allowed.
 const SEEK_STEPS: usize = 1 << 16;
+
+/// Bytes of the longest name in a directory (EROFS_NAME_LEN).
+const LONGEST_NAME: usize = 255;
 
 /// Makes the live counters.
 pub(crate) type Report = Box<dyn Fn() -> serde_json::Value + Send + Sync>;
@@ -34,6 +39,8 @@ pub(crate) struct Image {
     gid: Option<u32>,
     /// With `allow_root`: the only user beside root that may use the mount.
     user: Option<u32>,
+    /// Every request is told on the standard error.
+    debug: bool,
     /// Set when the session exists, which the report tells about.
     report: OnceLock<Report>,
 }
@@ -48,8 +55,13 @@ impl Image {
             uid: None,
             gid: None,
             user: None,
+            debug: false,
             report,
         }
+    }
+
+    pub(crate) fn nodes(&self) -> Nodes {
+        self.nodes
     }
 
     pub(crate) fn owned_by(self, uid: Option<u32>, gid: Option<u32>) -> Self {
@@ -60,6 +72,10 @@ impl Image {
     /// time.
     pub(crate) fn only_for(self, user: Option<u32>) -> Self {
         Self { user, ..self }
+    }
+
+    pub(crate) fn debugged(self, debug: bool) -> Self {
+        Self { debug, ..self }
     }
 
     fn admit(&self, caller: Caller) -> Result<(), Errno> {
@@ -113,6 +129,26 @@ impl Image {
         }
     }
 
+    /// A request for the log.
+    fn line(&self, seen: &Seen<'_>) -> String {
+        let nid = self.nodes.nid(seen.node);
+        let name = seen.name.map(String::from_utf8_lossy);
+        let Caller { uid, pid, .. } = seen.caller;
+        let parts = [
+            Some(format!("{} {}", seen.unique, seen.kind)),
+            nid.map(|nid| format!("nid {nid}")),
+            name.map(|name| format!("{name:?}")),
+            seen.range
+                .map(|(from, size)| format!("{size} bytes at {from}")),
+            Some(format!("for pid {pid} uid {uid}:")),
+            Some(
+                seen.error
+                    .map_or("ok".to_owned(), |errno| errno.to_string()),
+            ),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
     /// Adds one entry; false when the reply is full.
     fn list(
         &self,
@@ -146,6 +182,10 @@ impl Filesystem for Image {
 
     fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
         self.admit(caller)?;
+        // No image has one, but "not there" would be no answer to it.
+        if name.len() > LONGEST_NAME {
+            return Err(Errno::NAMETOOLONG);
+        }
         let parent = self.inode(parent)?;
         if name == b"." {
             return self.found(parent.nid).map(Some);
@@ -214,7 +254,10 @@ impl Filesystem for Image {
             .map_err(|error| tell(&error))
     }
 
-    fn xattr(&self, _: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+    fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        if name == SPANS_XATTR.as_bytes() && node == fuse_transport::wire::ROOT_NODE {
+            return spans::hand_out(caller).map(Some);
+        }
         if name == STAT_XATTR.as_bytes() && node == fuse_transport::wire::ROOT_NODE {
             return Ok(self
                 .report
@@ -244,6 +287,14 @@ impl Filesystem for Image {
             .collect())
     }
 
+    fn watches(&self) -> bool {
+        self.debug
+    }
+
+    fn seen(&self, seen: &Seen<'_>) {
+        eprintln!("erofast: {}", self.line(seen));
+    }
+
     fn statfs(&self) -> Result<Statfs, Errno> {
         let superblock = self.engine.image().superblock();
         Ok(Statfs {
@@ -251,7 +302,7 @@ impl Filesystem for Image {
             files: superblock.inos,
             bsize: superblock.block_size,
             frsize: superblock.block_size,
-            namelen: 255,
+            namelen: LONGEST_NAME as u32,
             ..Statfs::default()
         })
     }
@@ -277,6 +328,14 @@ impl Filesystem for Image {
             }
         }
         Ok(if what == Seek::Hole { inode.size } else { at })
+    }
+
+    fn times(&self) -> bool {
+        erofs_engine::spans::wanted()
+    }
+
+    fn served(&self, served: &Served) {
+        spans::served(served);
     }
 }
 

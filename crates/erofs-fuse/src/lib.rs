@@ -9,24 +9,28 @@ mod daemon;
 mod door;
 mod error;
 mod filesystem;
+mod mounter;
 mod mounting;
 mod nodes;
 mod notify;
 mod options;
 mod readahead;
+mod sandbox;
 mod serve;
+mod spans;
 mod stat;
+mod storer;
 mod uring;
-mod watch;
 
 use std::path::Path;
 
 pub use daemon::run_if_daemon;
 pub use error::Error;
 pub use mounting::umount;
-pub use options::{IoUring, KNOWN, KnownOption, MountOptions, OptionError};
+pub use options::{IoUring, KNOWN, KnownOption, MountOptions, OptionError, escape};
 pub use readahead::READ_AHEAD_KB;
-pub use stat::{STAT_XATTR, stat};
+pub use spans::{SPANS_XATTR, Span, Spans, take_spans};
+pub use stat::{STAT_XATTR, prometheus, stat};
 
 /// What a mount is called in `/proc/mounts`.
 pub const FSTYPE: &str = "fuse.erofast";
@@ -40,7 +44,8 @@ pub struct MountRequest {
     pub mountpoint: std::path::PathBuf,
     /// The `-o` options.
     pub options: MountOptions,
-    /// Serve in the calling process until unmounted, rather than in a daemon.
+    /// Serve in the calling process until unmounted, rather than in a daemon. The calling thread
+    /// enters the sandbox then, and stays in it.
     pub foreground: bool,
 }
 
@@ -51,7 +56,7 @@ pub struct MountRequest {
 /// # Errors
 /// One line that says what is wrong. Nothing is left mounted and no process behind.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
-    if request.foreground {
+    if request.foreground || request.options.debug {
         return serve::foreground(
             request,
             &mut |notice| eprintln!("erofast: {notice}"),

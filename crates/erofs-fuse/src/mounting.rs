@@ -16,17 +16,32 @@ use crate::{Error, FSTYPE, MountRequest};
 
 pub(crate) use table::find;
 
-/// A mount that was just made; nobody serves it yet.
+/// A mount that was made. Whoever holds the descriptor that came with it serves it.
 #[derive(Debug)]
 pub(crate) struct Mounted {
-    /// `/dev/fuse`, tied to the mount.
-    pub(crate) device: OwnedFd,
     /// Where, with nothing relative and no symbolic links.
     pub(crate) mountpoint: PathBuf,
+    /// `MAJOR:MINOR`, which tells it from what is mounted there later.
+    device_number: Option<String>,
     direct: bool,
 }
 
 impl Mounted {
+    fn new(mountpoint: PathBuf, direct: bool) -> Self {
+        let entry = find(&mountpoint).ok().flatten();
+        Self {
+            device_number: entry.map(|entry| entry.device),
+            mountpoint,
+            direct,
+        }
+    }
+
+    /// Whether it is still what is mounted there.
+    pub(crate) fn is_there(&self) -> Result<bool, Error> {
+        let now = find(&self.mountpoint)?.map(|entry| entry.device);
+        Ok(now.is_some() && now == self.device_number)
+    }
+
     /// Takes the mount out of the tree; programs that use it keep what they have.
     pub(crate) fn detach(&self) -> Result<(), Error> {
         self.leave(UnmountFlags::DETACH, &["-u", "-z"])
@@ -57,8 +72,8 @@ struct Wish<'r> {
     max_read: usize,
 }
 
-/// Mounts, without serving.
-pub(crate) fn mount(request: &MountRequest, max_read: usize) -> Result<Mounted, Error> {
+/// Mounts, without serving. The descriptor is that of `/dev/fuse`, tied to the mount.
+pub(crate) fn mount(request: &MountRequest, max_read: usize) -> Result<(Mounted, OwnedFd), Error> {
     let options = &request.options;
     let root = rustix::process::geteuid().is_root();
     let wish = Wish {

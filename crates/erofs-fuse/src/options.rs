@@ -14,7 +14,7 @@ use erofs_engine::{EngineOptions, Hipri, WorkersMode};
 use rustix::mount::MountFlags;
 
 pub use known::{KNOWN, KnownOption};
-pub(crate) use split::escape;
+pub use split::escape;
 
 /// What is wrong with the options.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -56,6 +56,9 @@ pub struct MountOptions {
     pub engine: EngineOptions,
     /// Transport.
     pub io_uring: IoUring,
+    /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`](crate::READ_AHEAD_KB) where
+    /// that may be set.
+    pub read_ahead_kb: Option<u32>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,
     /// Unmount after this long without use.
@@ -70,10 +73,16 @@ pub struct MountOptions {
     pub acl: bool,
     /// Unmounted when the daemon dies.
     pub auto_unmount: bool,
+    /// The daemon gives up what it does not need.
+    pub sandbox: bool,
     /// Owner of everything.
     pub uid: Option<u32>,
     /// Group of everything.
     pub gid: Option<u32>,
+    /// Every request is told on the standard error, in the foreground.
+    pub debug: bool,
+    /// A newline is written to this descriptor when the mount can be used.
+    pub ready_fd: Option<u32>,
     /// Name of the source in `/proc/mounts`, instead of the image's path.
     pub fsname: Option<OsString>,
     /// `nodev`, `nosuid` and the like.
@@ -87,6 +96,7 @@ impl Default for MountOptions {
         Self {
             engine: EngineOptions::default(),
             io_uring: IoUring::default(),
+            read_ahead_kb: None,
             subdir: None,
             timeout: None,
             allow_other: false,
@@ -94,8 +104,11 @@ impl Default for MountOptions {
             default_permissions: false,
             acl: true,
             auto_unmount: false,
+            sandbox: true,
             uid: None,
             gid: None,
+            debug: false,
+            ready_fd: None,
             fsname: None,
             flags: MountFlags::RDONLY,
             given: Vec::new(),
@@ -147,10 +160,13 @@ impl MountOptions {
             "hipri" => self.engine.hipri = Hipri::On,
             "nohipri" => self.engine.hipri = Hipri::Off,
             "prefill" => self.engine.prefill = true,
+            "thread_buffers" => self.engine.thread_buffers = true,
+            "measure_allocations" => self.engine.measure_allocations = true,
             "allow_other" => self.allow_other = true,
             "allow_root" => self.allow_root = true,
             "default_permissions" => self.default_permissions = true,
             "auto_unmount" => self.auto_unmount = true,
+            "debug" => self.debug = true,
             "acl" => self.acl = true,
             "noacl" => self.acl = false,
             _ => return false,
@@ -175,11 +191,14 @@ impl MountOptions {
                 })?;
             }
             "io_uring" => self.io_uring = io_uring(&text)?,
+            "read_ahead_kb" => self.read_ahead_kb = Some(number(name, &text)?),
+            "sandbox" => self.sandbox = on_or_off(name, &text)?,
             "device" => self.engine.devices.push(PathBuf::from(value)),
             "subdir" => self.subdir = Some(PathBuf::from(value)),
             "timeout" => self.timeout = Some(Duration::from_secs(number(name, &text)?)),
             "uid" => self.uid = Some(number(name, &text)?),
             "gid" => self.gid = Some(number(name, &text)?),
+            "ready_fd" => self.ready_fd = Some(number(name, &text)?),
             "fsname" => self.fsname = Some(value.to_owned()),
             _ => return Ok(false),
         }
@@ -223,6 +242,14 @@ fn worded<T: FromStr<Err = String>>(text: &str) -> Result<T, OptionError> {
 fn number<T: FromStr>(name: &str, text: &str) -> Result<T, OptionError> {
     text.parse()
         .map_err(|_| OptionError::value(name, text, "a number"))
+}
+
+fn on_or_off(name: &str, text: &str) -> Result<bool, OptionError> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(OptionError::value(name, text, "on or off")),
+    }
 }
 
 fn io_uring(text: &str) -> Result<IoUring, OptionError> {

@@ -1,6 +1,6 @@
 //! One mount from opening the image to the end.
 //!
-//! Up: signals, image, mount, handshake, serving threads, read-ahead, ready.
+//! Up: signals, mounter, files, sandbox, image, mount, handshake, serving threads, ready.
 //! Down, whatever ends it: the mount leaves the tree, the threads end, the image closes. If a rung
 //! fails, those below it are taken back by their owners; the mount by [`Unmount`].
 
@@ -9,15 +9,17 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::{FileType, Nid};
-use erofs_engine::{Engine, ReadContext};
+use erofs_engine::{Engine, Opened, ReadContext};
 use fuse_transport::{Config, Session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::filesystem::Image;
-use crate::mounting::{self, Mounted};
+use crate::mounter::Mounter;
 use crate::options::MountOptions;
+use crate::sandbox::Sandbox;
 use crate::stat::Reporter;
-use crate::{Error, MountRequest, door, notify, readahead, uring, watch};
+use crate::storer::Storer;
+use crate::{Error, MountRequest, door, notify, uring};
 
 /// How long programs that still use a mount which was told to end may go on.
 const GRACE: Duration = Duration::from_secs(2);
@@ -31,11 +33,34 @@ pub(crate) fn foreground(
 ) -> Result<(), Error> {
     // Before any thread exists: they inherit the mask, and only this one is told.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
-    let engine = Engine::open(&request.image, &request.options.engine)?;
-    for line in engine.notices() {
-        notice(line);
+    let mut mounter = Mounter::new(request)?;
+    let options = &request.options;
+    let opened = Opened::new(&request.image, &options.engine)?;
+    let mut sandbox = match options.sandbox {
+        true => Sandbox::begin(options.engine.hipri),
+        false => Sandbox::off(),
+    };
+    // Asked with the rights that are left: the kernel may allow io_uring to privileged ones only.
+    let wish = uring::Wish::new(options)?;
+    let manager = notify::Manager::new(options.ready_fd)?;
+    sandbox.close(wish.wanted);
+    let engine = Engine::start(opened)?;
+    for line in sandbox.notice().into_iter().chain(engine.notices()) {
+        notice(&line);
     }
-    let served = serve(&engine, request, &signals, ready);
+    let mut ready = || {
+        ready()?;
+        manager.ready();
+        Ok(())
+    };
+    let serving = Serving {
+        engine: &engine,
+        request,
+        wish,
+        sandbox,
+        signals: &signals,
+    };
+    let served = serving.run(&mut mounter, &mut ready);
     // The workers hold channels, which hold the filesystem, which holds the engine.
     if let Some(workers) = engine.workers() {
         workers.shutdown();
@@ -43,55 +68,59 @@ pub(crate) fn foreground(
     served
 }
 
-fn serve(
-    engine: &Arc<Engine>,
-    request: &MountRequest,
-    signals: &OwnedFd,
-    ready: &mut dyn FnMut() -> Result<(), Error>,
-) -> Result<(), Error> {
-    let options = &request.options;
-    let root = find_root(engine, options)?;
-    let context = match options.served_by_workers() {
-        true => ReadContext::Worker,
-        false => ReadContext::Reader { readahead: false },
-    };
-    let image = Image::new(Arc::clone(engine), root, context).owned_by(options.uid, options.gid);
-    let user =
-        (options.allow_root && !options.allow_other).then(|| rustix::process::getuid().as_raw());
-    let image = image.only_for(user);
-    let image = Arc::new(image);
-    let wish = uring::Wish::new(options)?;
-    let config = config(options, wish.wanted);
-    let max_read = usize::from(config.max_pages) * 4096;
-    let mut unmount = Unmount(Some(mounting::mount(request, max_read)?));
-    let mounted = unmount.get();
-    let watcher = options
-        .auto_unmount
-        .then(|| watch::start(mounted))
-        .transpose()?;
-    let device = mounted
-        .device
-        .try_clone()
-        .map_err(Error::std_io("dup of /dev/fuse"))?;
-    let session =
-        Session::start(device, image.clone(), &config).map_err(|source| Error::Session {
-            mountpoint: mounted.mountpoint.clone(),
-            source,
-        })?;
-    wish.check(&session)?;
-    drop(wish);
-    let reporter = Reporter::new(engine, &session, request);
-    image.set_report(Box::new(move || reporter.report()));
-    start_threads(engine, &session, options)?;
-    readahead::raise(&mounted.mountpoint);
-    ready()?;
-    notify::ready();
-    let end = wait_for_end(&session, signals, mounted, options.timeout)?;
-    if end == End::Gone {
-        unmount.0 = None;
+/// What one mount is served with.
+struct Serving<'s> {
+    engine: &'s Arc<Engine>,
+    request: &'s MountRequest,
+    wish: uring::Wish,
+    sandbox: Sandbox,
+    signals: &'s OwnedFd,
+}
+
+impl Serving<'_> {
+    fn run(
+        self,
+        mounter: &mut Mounter,
+        ready: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (engine, options) = (self.engine, &self.request.options);
+        let image = Arc::new(self.image()?);
+        let config = config(options, self.wish.wanted);
+        let device = mounter.mount(usize::from(config.max_pages) * 4096)?;
+        let mut unmount = Unmount(Some(mounter));
+        let session =
+            Session::start(device, image.clone(), &config).map_err(|source| Error::Session {
+                mountpoint: self.request.mountpoint.clone(),
+                source,
+            })?;
+        self.wish.check(&session)?;
+        unmount.mounter().agreed()?;
+        let reporter = Reporter::new(engine, &session, self.request, self.sandbox);
+        image.set_report(Box::new(move || reporter.report()));
+        engine.set_page_cache(Box::new(Storer::start(&session, image.nodes())?));
+        start_threads(engine, &session, options)?;
+        ready()?;
+        if wait_for_end(&session, self.signals, unmount.mounter(), options.timeout)? == End::Gone {
+            unmount.0 = None;
+        }
+        Ok(())
     }
-    drop(watcher);
-    Ok(())
+
+    fn image(&self) -> Result<Image, Error> {
+        let options = &self.request.options;
+        let root = find_root(self.engine, options)?;
+        let context = match options.served_by_workers() {
+            true => ReadContext::Worker,
+            false => ReadContext::Reader { readahead: false },
+        };
+        let image = Image::new(Arc::clone(self.engine), root, context);
+        let user = (options.allow_root && !options.allow_other)
+            .then(|| rustix::process::getuid().as_raw());
+        Ok(image
+            .owned_by(options.uid, options.gid)
+            .only_for(user)
+            .debugged(options.debug))
+    }
 }
 
 fn config(options: &MountOptions, io_uring: bool) -> Config {
@@ -136,22 +165,22 @@ fn start_threads(
     }
 }
 
-/// Unmounts when dropped with a mount in it.
-struct Unmount(Option<Mounted>);
+/// Unmounts when dropped with a mounter in it.
+struct Unmount<'m>(Option<&'m mut Mounter>);
 
-impl Unmount {
-    fn get(&self) -> &Mounted {
+impl Unmount<'_> {
+    fn mounter(&mut self) -> &mut Mounter {
         self.0
-            .as_ref()
+            .as_mut()
             .unwrap_or_else(|| unreachable!("a mount was put in and not taken yet"))
     }
 }
 
-impl Drop for Unmount {
+impl Drop for Unmount<'_> {
     fn drop(&mut self) {
-        if let Some(mounted) = &self.0 {
+        if let Some(mounter) = &mut self.0 {
             // Nothing can be done about a failure, and the kernel ends the rest with the process.
-            let _ = mounted.detach();
+            let _ = mounter.detach();
         }
     }
 }
@@ -169,14 +198,14 @@ enum End {
 fn wait_for_end(
     session: &Arc<Session>,
     signals: &OwnedFd,
-    mounted: &Mounted,
+    mounter: &mut Mounter,
     timeout: Option<Duration>,
 ) -> Result<End, Error> {
     let mut idle = timeout.map(|limit| Idle::new(limit, session));
     loop {
         let turn = idle.as_mut().map(Idle::next_look);
         if sleep(session, Some(signals), turn)? == Woken::Signal {
-            mounted.detach()?;
+            mounter.detach()?;
             return match sleep(session, None, Some(GRACE))? {
                 Woken::Gone => Ok(End::Gone),
                 _ => Ok(End::Told),
@@ -187,7 +216,7 @@ fn wait_for_end(
         }
         if idle.as_mut().is_some_and(Idle::is_over) {
             // In use after all: look again after another while.
-            let _ = mounted.expire();
+            let _ = mounter.expire();
         }
     }
 }

@@ -1,16 +1,22 @@
 //! `erofast stat`: live counters, read through a hidden extended attribute of the mount's root, so
 //! that they need no socket and follow the mount's own permissions.
 
+mod prometheus;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{Summary, WorkerStats};
+use erofs_engine::{AllocationTimes, Engine};
+
 use fuse_transport::Session;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
+use crate::sandbox::Sandbox;
 use crate::{Error, MountRequest};
+
+pub use prometheus::prometheus;
 
 /// The attribute; never listed.
 pub const STAT_XATTR: &str = "user.erofast.stat";
@@ -31,7 +37,7 @@ pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     })
 }
 
-fn why(errno: Errno) -> String {
+pub(crate) fn why(errno: Errno) -> String {
     match errno {
         Errno::NODATA | Errno::OPNOTSUPP => "is not the mount point of an erofast mount".to_owned(),
         Errno::NOTCONN => "its daemon is dead: erofast umount it".to_owned(),
@@ -46,6 +52,7 @@ pub(crate) struct Reporter {
     session: Weak<Session>,
     image: PathBuf,
     mountpoint: PathBuf,
+    sandbox: Sandbox,
 }
 
 impl Reporter {
@@ -53,12 +60,14 @@ impl Reporter {
         engine: &Arc<Engine>,
         session: &Arc<Session>,
         request: &MountRequest,
+        sandbox: Sandbox,
     ) -> Self {
         Self {
             engine: Arc::downgrade(engine),
             session: Arc::downgrade(session),
             image: request.image.clone(),
             mountpoint: request.mountpoint.clone(),
+            sandbox,
         }
     }
 
@@ -77,7 +86,13 @@ impl Reporter {
             .workers()
             .map(|workers| workers.stats())
             .unwrap_or_default();
-        json!({
+        let notices: Vec<String> = self
+            .sandbox
+            .notice()
+            .into_iter()
+            .chain(engine.notices())
+            .collect();
+        let mut report = json!({
             "image": self.image.to_string_lossy(),
             "mountpoint": self.mountpoint.to_string_lossy(),
             "pid": std::process::id(),
@@ -90,8 +105,11 @@ impl Reporter {
             "cache": engine_stats.cache,
             "engine": engine_stats,
             "fuse": fuse,
-            "notices": engine.notices(),
-        })
+            "sandbox": self.sandbox.report(),
+            "notices": notices,
+        });
+        shorten(&mut report, LARGEST_VALUE);
+        report
     }
 }
 
@@ -114,6 +132,31 @@ fn worker(stats: &WorkerStats) -> Value {
     })
 }
 
+/// Machines with very many CPUs have more to tell than an attribute holds: the times of workers go,
+/// of idle ones first, then the workers themselves. `shortened` says so.
+fn shorten(report: &mut Value, limit: usize) {
+    let is_idle = |worker: &Value| worker["done"] == 0;
+    let mut fits = |shorten: &dyn Fn(&mut Vec<Value>)| {
+        if report.to_string().len() > limit {
+            report["shortened"] = true.into();
+            report["workers"].as_array_mut().map(shorten);
+        }
+    };
+    fits(&|workers| {
+        let idle = workers.iter_mut().filter(|worker| is_idle(worker));
+        idle.for_each(without_times);
+    });
+    fits(&|workers| workers.iter_mut().for_each(without_times));
+    fits(&Vec::clear);
+}
+
+fn without_times(worker: &mut Value) {
+    if let Some(fields) = worker.as_object_mut() {
+        fields.remove("queue_delay");
+        fields.remove("run");
+    }
+}
+
 fn summary(times: &Summary) -> Value {
     json!({
         "count": times.count, "total_ns": times.total_ns, "average_ns": times.average_ns(),
@@ -132,5 +175,48 @@ fn pool(engine: &Engine) -> Value {
         "refused": pool.refused, "failed": pool.failed,
         "in_use_pages": pool.in_use_pages, "peak_in_use_pages": pool.peak_in_use_pages,
         "in_use_p95_pages": pool.in_use_p95_pages, "request_p95_pages": pool.request_p95_pages,
+        "thread_pages": pool.thread_pages,
+        "times": pool.times.as_ref().map(times),
     })
+}
+
+/// Only with `measure_allocations`.
+fn times(times: &AllocationTimes) -> Value {
+    json!({
+        "allocations": times.allocations, "cpu_ns": times.cpu_ns, "wall_ns": times.wall_ns,
+        "empty_cpu_ns": times.empty_cpu_ns, "empty_wall_ns": times.empty_wall_ns,
+        "reclaims": times.reclaims.as_ref().ok(),
+        "reclaims_unknown": times.reclaims.as_ref().err(),
+        "in_use_pages": times.in_use_pages,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(workers: usize, done: u64) -> Value {
+        let times = summary(&Summary::default());
+        let worker =
+            json!({"done": done, "name": "erofs_worker/100", "run": times, "queue_delay": times});
+        json!({"requests": 1, "workers": vec![worker; workers]})
+    }
+
+    #[test]
+    fn a_report_of_a_few_workers_is_whole() {
+        let mut whole = report(8, 0);
+        shorten(&mut whole, LARGEST_VALUE);
+        assert_eq!(whole, report(8, 0));
+    }
+
+    #[test]
+    fn a_report_of_very_many_workers_fits_and_says_what_it_is() {
+        for (workers, done, left) in [(600, 0, 600), (600, 1, 600), (20_000, 1, 0)] {
+            let mut report = report(workers, done);
+            shorten(&mut report, LARGEST_VALUE);
+            assert!(report.to_string().len() <= LARGEST_VALUE);
+            assert_eq!(report["shortened"], true);
+            assert_eq!(report["workers"].as_array().unwrap().len(), left);
+        }
+    }
 }

@@ -13,51 +13,29 @@ use crate::{Error, door};
 /// Mounts that are made while this says Y are offered io_uring; they keep it when it changes.
 const KNOB: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// The wish of one mount, for as long as the mount is being made.
-#[derive(Debug)]
+/// The wish of one mount.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     /// To be put to the kernel.
     pub(crate) wanted: bool,
     demanded: bool,
-    /// The knob was N before.
-    changed: bool,
 }
 
 impl Wish {
-    /// What the options want, the process may and the kernel has enabled. `io_uring=on` enables it
-    /// for the length of the handshake.
+    /// What the options want, the process may and the kernel has enabled.
     pub(crate) fn new(options: &MountOptions) -> Result<Self, Error> {
-        let no = Self {
-            wanted: false,
-            demanded: false,
-            changed: false,
-        };
+        let wish = |wanted, demanded| Ok(Self { wanted, demanded });
         match options.io_uring {
-            IoUring::Off => Ok(no),
+            IoUring::Off => wish(false, false),
             // Placement is its gain, and only pinned workers have a place.
-            IoUring::Auto if options.engine.workers != WorkersMode::PerCpu => Ok(no),
-            IoUring::Auto => Ok(Self {
-                wanted: is_enabled() && probe_io_uring().is_ok(),
-                ..no
-            }),
-            IoUring::On => Self::demand(),
+            IoUring::Auto if options.engine.workers != WorkersMode::PerCpu => wish(false, false),
+            IoUring::Auto => wish(is_enabled() && probe_io_uring().is_ok(), false),
+            IoUring::On => {
+                let refused = |error| Error::IoUring(format!("io_uring cannot be used: {error}"));
+                probe_io_uring().map_err(refused)?;
+                wish(true, true)
+            }
         }
-    }
-
-    fn demand() -> Result<Self, Error> {
-        let refused =
-            |error: io::Error| Error::IoUring(format!("io_uring cannot be used: {error}"));
-        probe_io_uring().map_err(refused)?;
-        let changed = !is_enabled();
-        if changed {
-            std::fs::write(KNOB, "Y")
-                .map_err(|error| Error::IoUring(format!("{KNOB}: {error}")))?;
-        }
-        Ok(Self {
-            wanted: true,
-            demanded: true,
-            changed,
-        })
     }
 
     /// Looks at what came of it.
@@ -73,12 +51,24 @@ impl Wish {
     }
 }
 
-impl Drop for Wish {
-    /// The handshake is over: the knob is as it was.
-    fn drop(&mut self) {
-        if self.changed {
-            let _ = std::fs::write(KNOB, "N");
+/// `io_uring=on` where the kernel has it off: on for the length of the handshake, then as it was.
+#[derive(Debug)]
+pub(crate) struct Knob(());
+
+impl Knob {
+    /// `None` where there is nothing to turn.
+    pub(crate) fn turn(options: &MountOptions) -> Result<Option<Self>, Error> {
+        if options.io_uring != IoUring::On || is_enabled() {
+            return Ok(None);
         }
+        std::fs::write(KNOB, "Y").map_err(|error| Error::IoUring(format!("{KNOB}: {error}")))?;
+        Ok(Some(Self(())))
+    }
+}
+
+impl Drop for Knob {
+    fn drop(&mut self) {
+        let _ = std::fs::write(KNOB, "N");
     }
 }
 

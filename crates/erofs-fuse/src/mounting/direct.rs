@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use super::{Mounted, Wish};
 use crate::{Error, FSTYPE};
 
-pub(super) fn mount(wish: &Wish<'_>) -> Result<Mounted, Error> {
+pub(super) fn mount(wish: &Wish<'_>) -> Result<(Mounted, OwnedFd), Error> {
     let device = open_device()?;
     let source = CString::new(wish.source.as_bytes())
         .map_err(|_| Error::mountpoint(&wish.mountpoint, "the image's path holds a zero byte"))?;
@@ -28,12 +28,7 @@ pub(super) fn mount(wish: &Wish<'_>) -> Result<Mounted, Error> {
         data.as_c_str(),
     )
     .map_err(Error::io(what))?;
-    let mountpoint = wish.mountpoint.clone();
-    Ok(Mounted {
-        device,
-        mountpoint,
-        direct: true,
-    })
+    Ok((Mounted::new(wish.mountpoint.clone(), true), device))
 }
 
 fn open_device() -> Result<OwnedFd, Error> {

@@ -20,7 +20,7 @@ use crate::options::escape;
 
 const PROGRAM: &str = "fusermount3";
 
-pub(super) fn mount(wish: Wish<'_>) -> Result<Mounted, Error> {
+pub(super) fn mount(wish: Wish<'_>) -> Result<(Mounted, OwnedFd), Error> {
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -46,11 +46,7 @@ pub(super) fn mount(wish: Wish<'_>) -> Result<Mounted, Error> {
         return Err(refused(&wish.mountpoint, helper));
     };
     let _ = helper.wait();
-    Ok(Mounted {
-        device,
-        mountpoint: wish.mountpoint,
-        direct: false,
-    })
+    Ok((Mounted::new(wish.mountpoint, false), device))
 }
 
 pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error> {

@@ -39,12 +39,24 @@ pub const KNOWN: &[KnownOption] = &[
         "fill the page pool when mounting, not from released pages",
     ),
     option(
+        "thread_buffers",
+        "each thread keeps its last buffer; to compare with the pool",
+    ),
+    option(
+        "measure_allocations",
+        "stat tells what buffers cost; for lab pressure",
+    ),
+    option(
         "sync_decompress=auto|on|off",
         "whether the reading thread decompresses itself (auto)",
     ),
     option(
         "io_uring=auto|on|off",
         "take requests over io_uring (auto: where the kernel has it enabled)",
+    ),
+    option(
+        "read_ahead_kb=N",
+        "KiB the kernel reads ahead; root only (1024; less for programs, more for streams)",
     ),
     option(
         "cache=BYTES",
@@ -72,8 +84,17 @@ pub const KNOWN: &[KnownOption] = &[
     ),
     option("noacl", "POSIX ACLs are not enforced"),
     option("auto_unmount", "unmount even when the daemon is killed"),
+    option(
+        "sandbox=on|off",
+        "the daemon gives up every right that serving does not need (on)",
+    ),
     option("uid=N", "owner of everything"),
     option("gid=N", "group of everything"),
+    option("debug", "tell every request, in the foreground"),
+    option(
+        "ready_fd=N",
+        "write a newline to this descriptor when the mount can be used",
+    ),
     option(
         "fsname=NAME",
         "source shown in /proc/mounts (the image's path)",

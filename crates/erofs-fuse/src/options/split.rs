@@ -18,8 +18,8 @@ pub(super) fn split(list: &OsStr) -> Vec<OsString> {
     parts.into_iter().map(OsString::from_vec).collect()
 }
 
-/// Makes one value safe inside of a list.
-pub(crate) fn escape(value: &OsStr) -> OsString {
+/// Makes one value safe inside of a list of `-o` options.
+pub fn escape(value: &OsStr) -> OsString {
     let mut safe = Vec::with_capacity(value.len());
     for &byte in value.as_bytes() {
         if matches!(byte, b',' | b'\\') {

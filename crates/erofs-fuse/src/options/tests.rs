@@ -14,7 +14,8 @@ fn refusal(list: &str) -> String {
 fn the_options_of_the_contract_are_understood() {
     let options = parse(
         "workers=unbound,hipri,reserved_pages=64,sync_decompress=off,io_uring=on,cache=16M,\
-         offset=8192,device=/a,device=/b,allow_other,subdir=usr/bin,timeout=30,uid=7,gid=8",
+         offset=8192,device=/a,device=/b,allow_other,subdir=usr/bin,timeout=30,uid=7,gid=8,\
+         read_ahead_kb=256",
     );
     assert_eq!(options.engine.workers, WorkersMode::Unbound);
     assert_eq!(options.engine.hipri, Hipri::On);
@@ -29,6 +30,7 @@ fn the_options_of_the_contract_are_understood() {
     );
     assert_eq!(options.subdir, Some(PathBuf::from("usr/bin")));
     assert_eq!(options.timeout, Some(Duration::from_secs(30)));
+    assert_eq!(options.read_ahead_kb, Some(256));
     assert!(options.allow_other);
     assert_eq!((options.uid, options.gid), (Some(7), Some(8)));
 }

@@ -1,0 +1,121 @@
+//! What a server may still do once it has opened its image: read it, answer the kernel, make and
+//! place its own threads. An image that takes the server over finds nothing else within reach.
+//!
+//! Entered by one thread before it reads the first byte of the image and before it makes any other;
+//! all later ones inherit everything. From the outside in:
+//!
+//! 1. [Capabilities](capabilities) go, but for the right to be real-time where that is asked for.
+//! 2. No new privileges: no program that is run could have more than this one.
+//! 3. [Landlock](files): no file can be opened but the few that workers need; no program run, no
+//!    mount changed, no network used, nobody signalled.
+//! 4. [seccomp](calls): no system call but those that serving needs.
+//!
+//! Each is left out where the kernel or a container refuses it; a notice says so. What needs more,
+//! mounting and unmounting, is done by another process (see [`crate::mounter`]).
+
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+))]
+mod calls;
+mod capabilities;
+mod files;
+/// The filters are made for few architectures.
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+)))]
+mod calls {
+    pub(super) fn restrict(_: bool) -> Result<(), String> {
+        Err(format!("not for {}", std::env::consts::ARCH))
+    }
+}
+
+use erofs_engine::Hipri;
+use serde_json::{Value, json};
+
+/// What became of the sandbox of this process.
+#[derive(Clone, Debug)]
+pub(crate) struct Sandbox {
+    on: bool,
+    capabilities: Vec<&'static str>,
+    no_new_privs: bool,
+    /// Version of the kernel's interface.
+    landlock: Option<i32>,
+    seccomp: bool,
+    missing: Vec<String>,
+}
+
+impl Sandbox {
+    /// None: `sandbox=off`.
+    pub(crate) fn off() -> Self {
+        Self {
+            on: false,
+            capabilities: Vec::new(),
+            no_new_privs: false,
+            landlock: None,
+            seccomp: false,
+            missing: Vec::new(),
+        }
+    }
+
+    /// The first half: gives rights up that what comes next must do without.
+    pub(crate) fn begin(hipri: Hipri) -> Self {
+        let mut this = Self::off();
+        this.on = true;
+        match capabilities::keep(hipri != Hipri::Off) {
+            Ok(kept) => this.capabilities = kept,
+            Err(error) => this.misses("capabilities are kept", &error),
+        }
+        match rustix::thread::set_no_new_privs(true) {
+            Ok(()) => this.no_new_privs = true,
+            Err(error) => this.misses("no_new_privs", &error),
+        }
+        this
+    }
+
+    /// The second half; `io_uring`: whether requests come over it.
+    pub(crate) fn close(&mut self, io_uring: bool) {
+        if !self.on {
+            return;
+        }
+        match files::restrict() {
+            Ok(version) => self.landlock = Some(version),
+            Err(error) => self.misses("Landlock", &error),
+        }
+        match calls::restrict(io_uring) {
+            Ok(()) => self.seccomp = true,
+            Err(error) => self.misses("seccomp", &error),
+        }
+    }
+
+    fn misses(&mut self, what: &str, why: &dyn std::fmt::Display) {
+        self.missing.push(format!("{what} ({why})"));
+    }
+
+    /// One line where something is missing, or all of it is.
+    pub(crate) fn notice(&self) -> Option<String> {
+        if !self.on {
+            return Some("sandbox=off: the image is read with all rights of this user".to_owned());
+        }
+        let missing = self.missing.join(", ");
+        (!missing.is_empty()).then(|| format!("the sandbox does without {missing}"))
+    }
+
+    /// For the live counters.
+    pub(crate) fn report(&self) -> Value {
+        json!({
+            "on": self.on,
+            "capabilities": self.capabilities,
+            "no_new_privs": self.no_new_privs,
+            "landlock": self.landlock,
+            "seccomp": self.seccomp,
+            "missing": self.missing,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Landlock: which files can still be opened. The image and its devices are open already, and
+//! nothing leads to them, or anywhere else, by a name any more.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+
+/// The newest interface whose rights are known to be none that a server needs. Older kernels do
+/// what they can.
+const NEWEST: ABI = ABI::V7;
+
+/// Opened by each serving thread, also by those that come with a CPU later. IOCTL_DEV: for the
+/// call that ties it to the mount.
+const FUSE: &str = "/dev/fuse";
+
+/// Which CPUs are online, which are possible.
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// Read to explain why real-time priority was refused.
+const SELF: &str = "/proc/self";
+
+/// Restricts the calling thread and those it makes. Returns the version of the kernel's interface.
+pub(super) fn restrict() -> Result<i32, String> {
+    let read_write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let rules = [
+        (FUSE, read_write),
+        (CPUS, AccessFs::ReadFile.into()),
+        (SELF, AccessFs::ReadFile.into()),
+    ];
+    let describe = |error: landlock::RulesetError| error.to_string();
+    let mut set = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))
+        .and_then(|set| set.handle_access(AccessNet::from_all(NEWEST)))
+        .and_then(|set| set.scope(Scope::from_all(NEWEST)))
+        .and_then(Ruleset::create)
+        .map_err(describe)?;
+    for (path, access) in rules {
+        // What does not exist here needs no permission.
+        if let Ok(place) = PathFd::new(path) {
+            set = set
+                .add_rule(PathBeneath::new(place, access))
+                .map_err(describe)?;
+        }
+    }
+    let outcome = set.restrict_self().map_err(describe)?;
+    match (outcome.ruleset, outcome.landlock) {
+        (
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
+            LandlockStatus::Available {
+                effective_abi,
+                kernel_abi,
+            },
+        ) => Ok(kernel_abi.unwrap_or(effective_abi as i32)),
+        (_, LandlockStatus::NotEnabled) => Err("not enabled in this kernel".to_owned()),
+        _ => Err("not in this kernel".to_owned()),
+    }
+}

@@ -1,0 +1,128 @@
+//! In threads that enter the sandbox: nothing else of this process is touched.
+
+use std::io::ErrorKind;
+use std::process::Command;
+use std::thread;
+
+use erofs_engine::Hipri;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use super::Sandbox;
+
+/// Runs `f` inside of the sandbox, unless it cannot be had here in full.
+fn inside(hipri: Hipri, io_uring: bool, f: impl FnOnce(&Sandbox) + Send + 'static) {
+    let body = move || {
+        let mut sandbox = Sandbox::begin(hipri);
+        sandbox.close(io_uring);
+        match sandbox.notice() {
+            Some(line) => println!("skipped: {line}"),
+            None => f(&sandbox),
+        }
+    };
+    thread::spawn(body).join().unwrap();
+}
+
+fn status(field: &str) -> String {
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    line.unwrap_or_default()
+        .trim_start_matches(':')
+        .trim()
+        .to_owned()
+}
+
+#[test]
+fn no_file_can_be_opened_by_its_name_but_what_workers_need() {
+    inside(Hipri::Off, false, |_| {
+        for path in ["/etc/passwd", "/", "/proc/1/status", "/dev/null"] {
+            let error = std::fs::File::open(path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{path}");
+        }
+        let home = std::env::temp_dir().join("erofast-must-not-exist");
+        assert!(std::fs::write(&home, "x").is_err());
+        assert!(std::fs::read_to_string("/sys/devices/system/cpu/online").is_ok());
+    });
+}
+
+#[test]
+fn no_program_can_be_run_and_no_process_made() {
+    inside(Hipri::Off, false, |_| {
+        let error = Command::new("/bin/true").status().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    });
+}
+
+#[test]
+fn no_socket_mount_or_signal_to_others() {
+    let parent = rustix::process::getppid().unwrap();
+    inside(Hipri::Off, false, move |_| {
+        assert!(std::net::UdpSocket::bind("127.0.0.1:0").is_err());
+        assert!(std::os::unix::net::UnixDatagram::unbound().is_err());
+        let unmounted = rustix::mount::unmount("/proc", UnmountFlags::DETACH);
+        assert_eq!(unmounted, Err(Errno::PERM));
+        let signal = rustix::process::test_kill_process(parent);
+        assert_eq!(signal, Err(Errno::PERM));
+    });
+}
+
+#[test]
+fn io_uring_is_there_only_where_it_serves() {
+    inside(Hipri::Off, false, |_| {
+        let refused = fuse_transport::probe_io_uring().unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::PERM.raw_os_error()));
+    });
+    if fuse_transport::probe_io_uring().is_err() {
+        println!("skipped: no io_uring here");
+        return;
+    }
+    inside(Hipri::Off, true, |_| {
+        fuse_transport::probe_io_uring().unwrap()
+    });
+}
+
+#[test]
+fn threads_can_be_made_named_placed_and_joined() {
+    inside(Hipri::Off, false, |_| {
+        let named = thread::Builder::new().name("erofs_worker/0".into());
+        let body = || {
+            let set = rustix::thread::sched_getaffinity(None).unwrap();
+            rustix::thread::sched_setaffinity(None, &set).unwrap();
+            std::fs::File::open("/etc/passwd").is_err()
+        };
+        assert!(named.spawn(body).unwrap().join().unwrap(), "inherited");
+        let panicked = thread::spawn(|| panic!("as a test")).join();
+        assert!(panicked.is_err());
+    });
+}
+
+#[test]
+fn the_kernel_says_so() {
+    inside(Hipri::Off, false, |sandbox| {
+        assert_eq!(status("NoNewPrivs"), "1");
+        assert_eq!(status("Seccomp"), "2");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(status(set), "0000000000000000", "{set}");
+        }
+        assert_eq!(sandbox.report()["seccomp"], true);
+    });
+}
+
+#[test]
+fn the_right_to_be_real_time_is_kept_where_it_is_asked_for() {
+    let had = status("CapEff");
+    inside(Hipri::Auto, false, move |_| {
+        // CAP_SYS_NICE is number 23.
+        let bit = u64::from_str_radix(&had, 16).unwrap() & (1 << 23);
+        assert_eq!(status("CapEff"), format!("{bit:016x}"));
+        if bit != 0 && sys::sched::set_policy(0, sys::sched::Policy::Fifo(1)).is_err() {
+            println!("skipped: SCHED_FIFO is refused here in spite of CAP_SYS_NICE");
+        }
+    });
+}
+
+#[test]
+fn off_says_so() {
+    assert!(Sandbox::off().notice().unwrap().contains("sandbox=off"));
+    assert_eq!(Sandbox::off().report()["on"], false);
+}

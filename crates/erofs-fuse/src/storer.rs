@@ -1,0 +1,159 @@
+//! Puts what small reads decoded beyond their bytes into the page cache.
+//!
+//! A thread of its own does it: storing a page waits for a read of that page to be answered, and
+//! whoever answers reads must not wait for that. It has normal priority and no CPU of its own, so
+//! under load little is stored, and then reads decode no more than they need.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+
+use erofs_engine::{PageCache, Surplus};
+use fuse_transport::Session;
+
+use crate::Error;
+use crate::nodes::Nodes;
+
+/// Bytes that wait to be stored at most; one surplus may be more if none else waits.
+const ROOM: usize = 2 << 20;
+
+/// Unit of the page cache that this counts in. Where pages are larger, what does not fill one is
+/// copied for nothing.
+const PAGE: u64 = 4096;
+
+/// Longest pcluster that is decoded whole for a small read.
+const LONGEST: usize = 4 << 20;
+
+/// The way into the page cache of one mount.
+#[derive(Debug)]
+pub(crate) struct Storer(Arc<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// L: held for a push or a pop only.
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Surplus>,
+    /// Sum of the lengths in `waiting`.
+    bytes: usize,
+    closed: bool,
+}
+
+impl Storer {
+    /// Starts the thread. It ends when this is dropped, or with the session.
+    pub(crate) fn start(session: &Arc<Session>, nodes: Nodes) -> Result<Self, Error> {
+        let queue = Arc::new(Queue::default());
+        let (ours, session) = (Arc::clone(&queue), Arc::downgrade(session));
+        thread::Builder::new()
+            .name("erofs_storer".to_owned())
+            .spawn(move || run(&ours, &session, nodes))
+            .map_err(Error::std_io("erofs_storer"))?;
+        Ok(Self(queue))
+    }
+}
+
+impl Drop for Storer {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl PageCache for Storer {
+    fn has_room(&self, bytes: usize) -> bool {
+        let waiting = self.0.lock().bytes;
+        bytes <= LONGEST && (waiting == 0 || waiting + bytes <= ROOM)
+    }
+
+    fn store(&self, surplus: Surplus) {
+        let mut state = self.0.lock();
+        state.bytes += surplus.length();
+        state.waiting.push_back(surplus);
+        drop(state);
+        self.0.changed.notify_one();
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps until there is something; `None` at the end.
+    fn next(&self) -> Option<Surplus> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(surplus) = state.waiting.pop_front() {
+                state.bytes -= surplus.length();
+                return Some(surplus);
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn run(queue: &Queue, session: &Weak<Session>, nodes: Nodes) {
+    while let Some(surplus) = queue.next() {
+        let Some(session) = session.upgrade() else {
+            return;
+        };
+        let Some(node) = nodes.node(surplus.nid()) else {
+            continue;
+        };
+        let [before, behind] = surplus.parts();
+        for ((offset, bytes), ends_file) in [(before, false), (behind, surplus.reaches_end())] {
+            if let Some((offset, bytes)) = whole_pages(offset, bytes, ends_file) {
+                // Refused: forgotten by the kernel, or no memory for it. Reads ask again.
+                let _ = session.store(node, offset, bytes);
+            }
+        }
+    }
+}
+
+/// The part of a stretch that fills pages; the last page of a file need not be full.
+fn whole_pages(offset: u64, bytes: &[u8], reaches_end: bool) -> Option<(u64, &[u8])> {
+    let end = offset + bytes.len() as u64;
+    let start = offset.next_multiple_of(PAGE);
+    let stop = if reaches_end { end } else { end - end % PAGE };
+    let part = bytes.get((start - offset) as usize..)?;
+    let length = stop.checked_sub(start).filter(|&length| length > 0)?;
+    Some((start, &part[..length as usize]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_pages;
+
+    fn pages(offset: u64, length: usize, reaches_end: bool) -> Option<(u64, usize)> {
+        let bytes = vec![0; length];
+        whole_pages(offset, &bytes, reaches_end).map(|(offset, bytes)| (offset, bytes.len()))
+    }
+
+    #[test]
+    fn only_whole_pages_are_stored() {
+        assert_eq!(pages(0, 8192, false), Some((0, 8192)));
+        assert_eq!(pages(1, 8192, false), Some((4096, 4096)));
+        assert_eq!(pages(4096, 5000, false), Some((4096, 4096)));
+        assert_eq!(pages(100, 4000, false), None);
+        assert_eq!(pages(1, 4095, false), None);
+        assert_eq!(pages(0, 0, false), None);
+        assert_eq!(pages(4000, 50, false), None);
+    }
+
+    #[test]
+    fn the_last_page_of_a_file_need_not_be_full() {
+        assert_eq!(pages(1, 5000, true), Some((4096, 905)));
+        assert_eq!(pages(8192, 10, true), Some((8192, 10)));
+        assert_eq!(pages(8191, 1, true), None);
+    }
+}

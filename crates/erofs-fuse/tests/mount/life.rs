@@ -1,0 +1,212 @@
+//! A mount from its beginning to its end.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use erofs_fuse::{mount, stat, umount};
+
+use crate::place::{self, Place, image};
+use crate::{KNOB, Test, kill, manifest, mounted, pid_of, read_tree, request, soon};
+
+pub const TESTS: &[Test] = tests![
+    a_daemon_serves_when_mount_returns,
+    what_goes_wrong_is_one_line_and_leaves_nothing,
+    counters_keep_the_names_of_the_contract,
+    umount_tells_busy_from_foreign_from_nothing,
+    a_signal_unmounts_and_ends,
+    auto_unmount_outlives_the_daemon,
+    io_uring_serves_on_the_cpu_that_asks,
+    subdir_and_owner_change_what_is_seen,
+    an_idle_mount_goes_away,
+    read_ahead_is_as_it_was_asked_for,
+    every_image_is_seen_as_its_manifest_says,
+];
+
+fn a_daemon_serves_when_mount_returns() {
+    for workers in ["percpu", "unbound", "inline"] {
+        let place = mounted("lz4-4k", &format!("workers={workers}"));
+        assert!(fs::read_dir(&place.path).unwrap().count() > 3);
+        let line = place.mount_line().unwrap();
+        assert!(line.contains(" fuse.erofast ro,"), "{line}");
+        umount(&place.path).unwrap();
+        assert_eq!(place.mount_line(), None);
+    }
+}
+
+fn what_goes_wrong_is_one_line_and_leaves_nothing() {
+    let place = Place::new();
+    let not_erofs = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let refusal = |image: &Path, options: &str| {
+        let error = mount(&request(image, &place, options))
+            .unwrap_err()
+            .to_string();
+        assert!(!error.contains('\n'), "{error}");
+        assert_eq!(place.mount_line(), None);
+        error
+    };
+    assert!(refusal(Path::new("/no/such.erofs"), "").contains("/no/such.erofs"));
+    assert!(refusal(&not_erofs, "").contains("not an EROFS image"));
+    assert!(refusal(&image("lz4-4k"), "subdir=no/such").contains("no/such"));
+    let mut elsewhere = request(&image("lz4-4k"), &place, "");
+    elsewhere.mountpoint = place.path.join("missing");
+    let error = mount(&elsewhere).unwrap_err().to_string();
+    assert!(error.ends_with("missing: no such directory"), "{error}");
+}
+
+fn counters_keep_the_names_of_the_contract() {
+    let place = mounted(
+        "lz4-4k",
+        "workers=percpu,reserved_pages=16,nohipri,io_uring=off",
+    );
+    let first = fs::read_dir(place.path.join("text"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    fs::read(first).unwrap();
+    let counters = stat(&place.path).unwrap();
+    assert_eq!(counters["transport"], "dev_fuse");
+    assert!(counters["requests"].as_u64() > Some(0) && counters["same_cpu"].is_u64());
+    assert_eq!(counters["pool"]["reserved_pages"], 16);
+    assert!(counters["pool"]["hits"].is_u64() && counters["pool"]["misses"].is_u64());
+    assert!(counters["cache"]["hits"].is_u64() && counters["cache"]["misses"].is_u64());
+    let workers = counters["workers"].as_array().unwrap();
+    assert!(
+        workers
+            .iter()
+            .any(|w| w["cpu"] == 0 && w["policy"] == "other" && w["done"].is_u64())
+    );
+    let done: u64 = workers
+        .iter()
+        .filter_map(|worker| worker["done"].as_u64())
+        .sum();
+    assert!(done > 0, "the workers served: {counters}");
+    let mut names = [0; 256];
+    assert_eq!(
+        rustix::fs::listxattr(&place.path, &mut names[..]),
+        Ok(0),
+        "it is not listed"
+    );
+    let error = stat(Path::new("/")).unwrap_err().to_string();
+    assert!(
+        error.contains("not the mount point of an erofast mount"),
+        "{error}"
+    );
+}
+
+fn umount_tells_busy_from_foreign_from_nothing() {
+    let place = mounted("lz4-4k", "");
+    let inside = File::open(place.path.join("text")).unwrap();
+    let error = umount(&place.path).unwrap_err().to_string();
+    assert!(error.contains("is busy"), "{error}");
+    drop(inside);
+    umount(&place.path).unwrap();
+    let error = umount(&place.path).unwrap_err().to_string();
+    assert!(error.contains("is not a mount point"), "{error}");
+    let error = umount(Path::new("/proc")).unwrap_err().to_string();
+    assert!(error.contains("type proc"), "{error}");
+}
+
+fn a_signal_unmounts_and_ends() {
+    let place = mounted("lz4-4k", "");
+    let pid = pid_of(&place);
+    kill(pid, rustix::process::Signal::TERM);
+    soon("the unmounting", || place.mount_line().is_none());
+    soon("the end of the daemon", || place::is_gone(pid));
+}
+
+fn auto_unmount_outlives_the_daemon() {
+    let place = mounted("lz4-4k", "auto_unmount");
+    let pid = pid_of(&place);
+    kill(pid, rustix::process::Signal::KILL);
+    soon("the unmounting", || place.mount_line().is_none());
+}
+
+fn io_uring_serves_on_the_cpu_that_asks() {
+    let before = fs::read_to_string(KNOB).unwrap_or_default();
+    let place = Place::new();
+    let wish = request(&image("lz4-4k"), &place, "io_uring=on,workers=percpu");
+    if let Err(error) = mount(&wish) {
+        assert!(error.to_string().contains("io_uring"), "{error}");
+        println!("skipped: {error}");
+        return;
+    }
+    assert_eq!(
+        fs::read_to_string(KNOB).unwrap(),
+        before,
+        "the knob is as it was"
+    );
+    read_tree(&place.path).unwrap();
+    let counters = stat(&place.path).unwrap();
+    assert_eq!(counters["transport"], "io_uring");
+    let of = |field: &str| counters[field].as_u64().unwrap();
+    // A busy CPU may leave some to the keeper.
+    assert!(of("same_cpu") * 2 > of("requests"), "{counters}");
+    assert_eq!(
+        counters["fuse"]["cpu_unknown"],
+        counters["fuse"]["by_transport"]["dev_fuse"]
+    );
+    umount(&place.path).unwrap();
+}
+
+fn subdir_and_owner_change_what_is_seen() {
+    use std::os::unix::fs::MetadataExt;
+    let place = mounted("lz4-4k", "subdir=text,uid=7,gid=8");
+    let entry = fs::read_dir(&place.path).unwrap().next().unwrap().unwrap();
+    assert!(entry.file_type().unwrap().is_file());
+    let meta = entry.metadata().unwrap();
+    assert_eq!((meta.uid(), meta.gid()), (7, 8));
+    assert_eq!(fs::metadata(&place.path).unwrap().uid(), 7);
+}
+
+fn read_ahead_is_as_it_was_asked_for() {
+    use std::os::unix::fs::MetadataExt;
+    for (options, kib) in [("ro", "1024"), ("read_ahead_kb=256", "256")] {
+        let place = mounted("lz4-4k", options);
+        let device = fs::metadata(&place.path).unwrap().dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let knob = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        assert_eq!(fs::read_to_string(&knob).unwrap().trim(), kib, "{knob}");
+        umount(&place.path).unwrap();
+    }
+}
+
+fn an_idle_mount_goes_away() {
+    let place = mounted("lz4-4k", "timeout=1");
+    let inside = File::open(place.path.join("text")).unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    assert!(place.mount_line().is_some(), "it is in use");
+    drop(inside);
+    soon("the unmounting", || place.mount_line().is_none());
+}
+
+fn every_image_is_seen_as_its_manifest_says() {
+    let Ok(python) = Command::new("python3").arg("--version").output() else {
+        println!("skipped: verify_tree.py needs python3");
+        return;
+    };
+    assert!(python.status.success());
+    let (mut seen, mut refused) = (0, 0);
+    for image in manifest::images_of(&manifest::images_table()) {
+        let place = Place::new();
+        if let Err(error) = mount(&request(&image.path, &place, &image.options)) {
+            println!("refused: {error}");
+            refused += 1;
+            continue;
+        }
+        let check = Command::new("python3")
+            .args(image.check(&place.path))
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&check.stdout);
+        assert!(check.status.success(), "{}: {output}", image.path.display());
+        umount(&place.path).unwrap();
+        seen += 1;
+    }
+    println!("{seen} images seen as they should be, {refused} refused");
+    assert!(seen > 0);
+}

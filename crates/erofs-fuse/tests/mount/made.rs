@@ -1,0 +1,124 @@
+//! Images made on the spot, of trees whose every byte is known.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+/// A tree and its image; both go when it is dropped.
+pub struct Made {
+    directory: PathBuf,
+}
+
+impl Made {
+    /// With names of every kind, and `files` files of differently compressible content. None, with
+    /// a line, where mkfs.erofs is missing or lacks what `options` ask for.
+    pub fn new(name: &str, options: &[&str], files: usize) -> Option<Self> {
+        let directory =
+            std::env::temp_dir().join(format!("erofs-fuse-{name}-{}", std::process::id()));
+        let made = Self { directory };
+        made.plant(files);
+        let output = Command::new("mkfs.erofs")
+            .args(options)
+            .args([made.image(), made.tree()])
+            .output();
+        match output {
+            Ok(output) if output.status.success() => Some(made),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
+                println!("skipped: mkfs.erofs {options:?}: {why}");
+                None
+            }
+            Err(error) => {
+                println!("skipped: mkfs.erofs: {error}");
+                None
+            }
+        }
+    }
+
+    pub fn image(&self) -> PathBuf {
+        self.directory.join("image.erofs")
+    }
+
+    pub fn tree(&self) -> PathBuf {
+        self.directory.join("tree")
+    }
+
+    fn plant(&self, files: usize) {
+        let tree = self.tree();
+        fs::create_dir_all(tree.join("dir")).unwrap();
+        fs::create_dir(tree.join("empty")).unwrap();
+        fs::write(tree.join("file"), "content\n").unwrap();
+        fs::write(tree.join("dir/inner"), "inner\n").unwrap();
+        fs::write(tree.join("exec"), "#!/bin/sh\n").unwrap();
+        mode(&tree.join("file"), 0o644);
+        mode(&tree.join("exec"), 0o755);
+        symlink("file", tree.join("link")).unwrap();
+        symlink("nowhere", tree.join("dangling")).unwrap();
+        symlink("loop", tree.join("loop")).unwrap();
+        let fifo = tree.join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+        fs::create_dir(tree.join("data")).unwrap();
+        for number in 0..files {
+            let path = tree.join(format!("data/{number}"));
+            fs::write(path, content(number as u64)).unwrap();
+        }
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Pieces of words, noise and zeros, up to three megabytes.
+fn content(seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let length = match random.below(4) {
+        0 => random.below(9_000),
+        1 => random.below(200_000),
+        _ => random.below(3_000_000),
+    };
+    let mut bytes = Vec::with_capacity(length + 70_000);
+    while bytes.len() < length {
+        let piece = 1 + random.below(70_000);
+        match random.below(4) {
+            0 => bytes.resize(bytes.len() + piece, 0),
+            1 => bytes.extend((0..piece).map(|_| random.next() as u8)),
+            _ => {
+                let word = random.next().to_le_bytes();
+                let kind = 1 + random.below(7);
+                bytes.extend((0..piece).map(|at| word[at % kind] ^ (at / 999) as u8));
+            }
+        }
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// The same numbers every time (xorshift64*).
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}

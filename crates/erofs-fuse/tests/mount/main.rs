@@ -1,0 +1,162 @@
+//! Mounts of real images. Needs root and `/dev/fuse`; says so when it has to skip.
+//!
+//! This test has a `main` of its own, because the daemon is this program started again.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use erofs_fuse::{MountOptions, MountRequest, mount, stat};
+
+use place::{Place, image};
+
+/// Far more than anything here takes; reached only when something hangs.
+const LONG: Duration = Duration::from_secs(20);
+
+const KNOB: &str = "/sys/module/fuse/parameters/enable_uring";
+
+type Test = (&'static str, fn());
+
+/// Tests by their own names.
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name)),*] };
+}
+
+mod exported;
+mod killed;
+mod life;
+mod made;
+mod manifest;
+mod place;
+mod random;
+mod readonly;
+mod sandboxed;
+mod surplus;
+
+const TESTS: &[&[Test]] = &[
+    life::TESTS,
+    surplus::TESTS,
+    sandboxed::TESTS,
+    killed::TESTS,
+    readonly::TESTS,
+    random::TESTS,
+    exported::TESTS,
+];
+
+fn main() -> ExitCode {
+    if let Some(code) = erofs_fuse::run_if_daemon() {
+        return code;
+    }
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with('-'))
+        .collect();
+    if std::env::args().any(|argument| argument == "--list") {
+        TESTS
+            .concat()
+            .iter()
+            .for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    if let Some(why) = cannot_mount() {
+        println!("skipped: {why}");
+        return ExitCode::SUCCESS;
+    }
+    let all = TESTS.concat();
+    let chosen = all
+        .iter()
+        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
+    let mut failed = 0;
+    for (name, test) in chosen {
+        let outcome = std::panic::catch_unwind(test);
+        println!(
+            "test {name} ... {}",
+            if outcome.is_ok() { "ok" } else { "FAILED" }
+        );
+        failed += usize::from(outcome.is_err());
+    }
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn cannot_mount() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("mounting needs root".to_owned());
+    }
+    if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
+        return Some(format!("/dev/fuse: {error}"));
+    }
+    let small = image("lz4-4k");
+    (!small.exists()).then(|| format!("the test images are missing: {}", small.display()))
+}
+
+fn request(image: &Path, place: &Place, options: &str) -> MountRequest {
+    MountRequest {
+        image: image.to_owned(),
+        mountpoint: place.path.clone(),
+        options: MountOptions::parse(&[options]).unwrap(),
+        foreground: false,
+    }
+}
+
+fn mounted(name: &str, options: &str) -> Place {
+    let place = Place::new();
+    mount(&request(&image(name), &place, options)).unwrap();
+    place
+}
+
+/// Only `io_uring=on` may be refused.
+fn mounted_or_skipped(name: &str, options: &str) -> Option<Place> {
+    let place = Place::new();
+    match mount(&request(&image(name), &place, options)) {
+        Err(error) if options.contains("io_uring=on") => {
+            println!("skipped: {error}");
+            None
+        }
+        outcome => outcome
+            .map(|()| place)
+            .map_err(|error| panic!("{options}: {error}"))
+            .ok(),
+    }
+}
+
+/// Waits for something that happens soon after its cause.
+fn soon(what: &str, mut happened: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !happened() {
+        assert!(begin.elapsed() < LONG, "{what} did not happen");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn pid_of(place: &Place) -> rustix::process::Pid {
+    let pid = stat(&place.path).unwrap()["pid"].as_i64().unwrap();
+    rustix::process::Pid::from_raw(pid as i32).unwrap()
+}
+
+fn kill(pid: rustix::process::Pid, signal: rustix::process::Signal) {
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Reads all files, without what the kernel keeps of them.
+fn read_tree(directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            read_tree(&entry.path())?;
+        } else if kind.is_file() {
+            let mut file = File::open(entry.path())?;
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+            let mut bytes = vec![0; 256 << 10];
+            while file.read(&mut bytes)? > 0 {}
+        }
+    }
+    Ok(())
+}

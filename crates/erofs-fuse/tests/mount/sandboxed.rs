@@ -1,0 +1,94 @@
+//! What a daemon may still do while it serves, as the kernel tells it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use erofs_fuse::{stat, umount};
+use serde_json::Value;
+
+use crate::{Test, mounted, read_tree};
+
+pub const TESTS: &[Test] = tests![
+    every_thread_of_a_daemon_is_in_the_sandbox,
+    without_real_time_no_capability_is_left,
+    the_sandbox_can_be_left_out,
+];
+
+/// `status` of each thread of a daemon.
+fn threads(counters: &Value) -> Vec<String> {
+    let tasks = PathBuf::from(format!("/proc/{}/task", counters["pid"]));
+    let status = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("status")).unwrap();
+    fs::read_dir(tasks)
+        .unwrap()
+        .map(|entry| status(entry.unwrap()))
+        .collect()
+}
+
+fn field<'s>(status: &'s str, name: &str) -> &'s str {
+    let mut lines = status.lines().filter_map(|line| line.split_once(":\t"));
+    lines.find(|(key, _)| *key == name).unwrap().1
+}
+
+fn every_thread_of_a_daemon_is_in_the_sandbox() {
+    for options in [
+        "io_uring=off,hipri",
+        "io_uring=off",
+        "workers=unbound",
+        "workers=inline",
+        "io_uring=on",
+    ] {
+        let Some(place) = crate::mounted_or_skipped("kitchen-sink", options) else {
+            continue;
+        };
+        read_tree(&place.path).unwrap();
+        let counters = stat(&place.path).unwrap();
+        let sandbox = &counters["sandbox"];
+        assert_eq!(sandbox["on"], true);
+        let missing = sandbox["missing"].as_array().unwrap();
+        if !missing.is_empty() {
+            println!("skipped: this system lacks {missing:?}");
+            return;
+        }
+        assert!(sandbox["landlock"].as_i64() > Some(0));
+        let threads = threads(&counters);
+        assert!(threads.len() > 2, "{options}: {}", threads.len());
+        for status in threads {
+            let name = field(&status, "Name");
+            assert_eq!(field(&status, "NoNewPrivs"), "1", "{options}: {name}");
+            assert_eq!(field(&status, "Seccomp"), "2", "{options}: {name}");
+            let left = u64::from_str_radix(field(&status, "CapEff"), 16).unwrap();
+            // CAP_SYS_NICE alone.
+            assert_eq!(left & !(1 << 23), 0, "{options}: {name}: {left:x}");
+            assert_eq!(field(&status, "CapEff"), field(&status, "CapPrm"));
+        }
+        umount(&place.path).unwrap();
+    }
+}
+
+fn without_real_time_no_capability_is_left() {
+    let place = mounted("lz4-4k", "nohipri");
+    let counters = stat(&place.path).unwrap();
+    for status in threads(&counters) {
+        assert_eq!(field(&status, "CapEff"), "0000000000000000");
+        assert_eq!(field(&status, "CapPrm"), "0000000000000000");
+    }
+    assert_eq!(counters["sandbox"]["capabilities"], serde_json::json!([]));
+}
+
+fn the_sandbox_can_be_left_out() {
+    let place = mounted("lz4-4k", "sandbox=off");
+    let counters = stat(&place.path).unwrap();
+    assert_eq!(counters["sandbox"]["on"], false);
+    let before = fs::read_to_string("/proc/self/status").unwrap();
+    for status in threads(&counters) {
+        for name in ["Seccomp", "NoNewPrivs", "CapEff"] {
+            assert_eq!(field(&status, name), field(&before, name), "{name}");
+        }
+    }
+    let notices = counters["notices"].to_string();
+    assert!(notices.contains("sandbox=off"), "{notices}");
+    // It mounted by itself, and unmounts so.
+    let pid = crate::pid_of(&place);
+    crate::kill(pid, rustix::process::Signal::TERM);
+    crate::soon("the unmounting", || place.mount_line().is_none());
+}
