@@ -51,7 +51,7 @@ fn seeds_of(path: &Path, folder: &Path) -> io::Result<()> {
         .into_owned();
     let data = fs::read(path)?;
     if data.len() as u64 <= LARGEST_IMAGE {
-        for target in ["opening", "extents", "xattrs", "walk"] {
+        for target in ["opening", "extents", "xattrs", "walk", "engine"] {
             fs::write(folder.join(target).join(&name), &data)?;
         }
     }

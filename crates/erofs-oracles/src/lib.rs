@@ -9,6 +9,7 @@
 mod codec;
 pub mod content;
 mod directory;
+mod engine;
 mod extents;
 mod lz4_reference;
 mod opening;
@@ -17,6 +18,7 @@ mod xattrs;
 
 pub use codec::{codec_input, deflate, lz4, lzma, zstd};
 pub use directory::{directory, directory_input};
+pub use engine::engine;
 pub use extents::{extents, extents_of_sound_image};
 pub use opening::opening;
 pub use walk::walk;
@@ -26,7 +28,7 @@ pub use xattrs::xattrs;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("opening", opening),
     ("directory", directory),
     ("extents", extents),
@@ -36,4 +38,5 @@ pub const TARGETS: [Target; 9] = [
     ("deflate", deflate),
     ("zstd", zstd),
     ("walk", walk),
+    ("engine", engine),
 ];

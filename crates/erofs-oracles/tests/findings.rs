@@ -64,6 +64,7 @@ fn good_images_hold_all_promises_and_their_maps_agree_with_themselves() {
         erofs_oracles::xattrs(&data);
         erofs_oracles::extents_of_sound_image(&data);
         erofs_oracles::walk(&data);
+        erofs_oracles::engine(&data);
     }
 }
 
@@ -74,5 +75,6 @@ fn malformed_images_hold_the_promises_for_hostile_ones() {
         erofs_oracles::xattrs(&data);
         erofs_oracles::extents(&data);
         erofs_oracles::walk(&data);
+        erofs_oracles::engine(&data);
     }
 }

@@ -1,0 +1,155 @@
+//! The engine itself, over an image in memory.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode};
+use erofs_format::{FileType, Inode, ReadAt};
+
+use crate::content::{Budget, Content, open_whole};
+
+/// Inodes that are visited.
+const VISITED: usize = 200;
+/// Bytes of each file that are read: from its start, around its middle, and before its end.
+const SAMPLE: u64 = 20_000;
+/// Bytes decoded, after which an image has had its turn.
+const DECODED: u64 = 32 << 20;
+/// What the engine keeps of decoded pclusters: little, so that it has to let some go.
+const CACHE: u64 = 256 << 10;
+
+/// From the root down the engine lists, looks up, and reads; what it reads is what the map and the
+/// decoders say by themselves, whichever way it comes: decoded for this read, kept from the one
+/// before, or in part; and what it keeps stays within its budget. Errors are one line.
+pub fn engine(data: &[u8]) {
+    let budget = Budget::new();
+    // Without the checksum, which a fuzzer cannot make; extra devices are the image itself.
+    let mut bytes = data.to_vec();
+    if let Some(features) = bytes.get_mut(1024 + 8) {
+        *features &= !1;
+    }
+    let Some((engine, _held)) = opened(&bytes) else {
+        return;
+    };
+    let reference = open_whole(&bytes, &budget).ok();
+    let mut waiting = vec![engine.root()];
+    let mut seen = HashSet::new();
+    while let Some(nid) = waiting.pop() {
+        if seen.len() == VISITED || !seen.insert(nid) || engine.stats().decoded_bytes > DECODED {
+            continue;
+        }
+        let Ok(inode) = engine.inode(nid).map_err(|error| one_line(&error)) else {
+            continue;
+        };
+        if inode.file_type() == FileType::Directory {
+            let mut names = Vec::new();
+            let listed = engine.read_dir(&inode, 0, &mut |name, nid, _, _| {
+                names.push((name.to_vec(), nid));
+                match names.len() < VISITED {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            });
+            let _ = listed.map_err(|error| one_line(&error));
+            for (name, nid) in names {
+                // A hostile directory may be out of order: then a name that is listed is not found.
+                let _ = engine
+                    .lookup(&inode, &name)
+                    .map_err(|error| one_line(&error));
+                waiting.push(nid);
+            }
+            continue;
+        }
+        let _ = engine.read_link(&inode).map_err(|error| one_line(&error));
+        let _ = engine.xattrs(&inode).map_err(|error| one_line(&error));
+        let own = reference
+            .as_ref()
+            .map(|image| Content::new(image, Inode::clone(&inode), &budget));
+        read(&engine, &inode, own.as_ref());
+        let cache = engine.stats().cache;
+        assert!(cache.bytes <= cache.budget_bytes, "{cache:?}");
+    }
+}
+
+fn read(engine: &Engine, inode: &Inode, own: Option<&Content>) {
+    let last = inode.size.saturating_sub(SAMPLE);
+    for start in [0, inode.size / 2, last] {
+        let length = (inode.size - start).min(SAMPLE);
+        let Some(whole) = read_at(engine, inode, start, length) else {
+            continue;
+        };
+        let mut right = vec![0; whole.len()];
+        // Its budget may be spent, and some streams hold more than a whole decoding wants.
+        if own.is_some_and(|own| own.read_exact_at(&mut right, start).is_ok()) {
+            assert!(
+                whole == right,
+                "nid {:#x}, {length} bytes at {start}",
+                inode.nid
+            );
+        }
+        // In three pieces, from behind: each stops at another place of the pcluster.
+        for part in [2, 1, 0] {
+            let from = length * part / 3;
+            let to = length * (part + 1) / 3;
+            if let Some(piece) = read_at(engine, inode, start + from, to - from) {
+                assert!(
+                    piece == whole[from as usize..to as usize],
+                    "nid {:#x}, {} bytes at {}",
+                    inode.nid,
+                    to - from,
+                    start + from
+                );
+            }
+        }
+    }
+}
+
+fn read_at(engine: &Engine, inode: &Inode, offset: u64, length: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length as usize];
+    match engine.read_at(inode, offset, &mut bytes, ReadContext::Worker) {
+        Ok(count) => {
+            assert_eq!(count, bytes.len(), "short inside of the file");
+            Some(bytes)
+        }
+        Err(error) => {
+            one_line(&error);
+            None
+        }
+    }
+}
+
+fn one_line(error: &erofs_engine::Error) {
+    let text = error.to_string();
+    assert!(!text.is_empty() && !text.contains('\n'), "{text:?}");
+}
+
+/// The image under a name that can be opened, and what keeps others from writing another one there.
+fn opened(bytes: &[u8]) -> Option<(std::sync::Arc<Engine>, impl Drop + use<>)> {
+    static FILE: OnceLock<Mutex<File>> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = rustix::fs::memfd_create("image", flags).expect("a file in memory");
+        Mutex::new(file.into())
+    });
+    let file = file.lock().unwrap_or_else(PoisonError::into_inner);
+    file.set_len(0).expect("it shrinks");
+    file.write_all_at(bytes, 0).expect("it grows");
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    for extra in 0..=4 {
+        let options = EngineOptions {
+            workers: WorkersMode::Inline,
+            cache_bytes: CACHE,
+            devices: vec![path.clone(); extra],
+            ..EngineOptions::default()
+        };
+        match Engine::open(&path, &options) {
+            Ok(engine) => return Some((engine, file)),
+            Err(error) => one_line(&error),
+        }
+    }
+    None
+}
