@@ -99,6 +99,12 @@ pub enum Kind {
     },
     /// `sched_process_exit`.
     Exit { pid: i32, comm: Comm, prio: i32 },
+    /// `fuse_request_send`: the running thread asks a FUSE mount, by the device number of the mount.
+    FuseSent {
+        connection: u32,
+        unique: u64,
+        opcode: u32,
+    },
     /// `task_rename`.
     Rename { pid: i32, comm: Comm },
 }

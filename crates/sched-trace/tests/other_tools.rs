@@ -2,6 +2,7 @@
 
 use sched_trace::latency::{Report, WaitKind, analyse};
 use sched_trace::{ReadOptions, Trace, open};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A fixture, unpacked into the temporary directory for as long as this value lives.
@@ -47,12 +48,14 @@ fn wakeups(report: &Report) -> (usize, u64) {
 }
 
 /// File, events, waits after wake-ups, their sum in ns.
-const EXPECTED: [(&str, usize, usize, u64); 5] = [
+const EXPECTED: [(&str, usize, usize, u64); 7] = [
     ("trace-cmd-v6.dat", 603, 85, 120_745_049),
     ("trace-cmd-v7.dat", 432, 50, 57_028_617),
     ("trace-cmd-v7-zstd.dat", 459, 53, 82_807_852),
     ("perf-sched.data", 93, 31, 36_859_138),
     ("ftrace.txt", 768, 206, 81_431_000),
+    ("perfetto-plain.pftrace", 137, 36, 5_067_834),
+    ("perfetto-compact.pftrace", 200, 49, 471_572_496),
 ];
 
 #[test]
@@ -122,4 +125,121 @@ fn damaged_files_never_panic() {
             bytes[at] = kept;
         }
     }
+}
+
+/// Delays by thread of `perf sched latency -p` (7.2): how many, and their sum in milliseconds.
+fn perf_latency(text: &str) -> BTreeMap<i32, (u64, f64)> {
+    let rows = text.lines().filter(|line| line.contains("| avg:"));
+    rows.map(|row| {
+        let columns: Vec<&str> = row.split('|').map(str::trim).collect();
+        let pid = columns[0].rsplit(':').next().unwrap().parse().unwrap();
+        let count = columns[2].parse().unwrap();
+        let average = columns[3]
+            .trim_start_matches("avg:")
+            .trim_end_matches("ms")
+            .trim();
+        (pid, (count, count as f64 * average.parse::<f64>().unwrap()))
+    })
+    .collect()
+}
+
+/// The same of `perf sched timehist`, which has a line for each time a thread ran; those that waited.
+fn perf_timehist(text: &str) -> BTreeMap<i32, (u64, f64)> {
+    let mut delays = BTreeMap::new();
+    // "time [cpu]  name[tid/pid]  wait delay run": names may hold spaces; idle time has no number.
+    for line in text.lines().filter(|line| line.matches(']').count() > 1) {
+        let (head, numbers) = line.trim_end().rsplit_once(']').unwrap();
+        let numbers: Vec<f64> = numbers
+            .split_whitespace()
+            .filter_map(|n| n.parse().ok())
+            .collect();
+        let tid = head.rsplit('[').next().unwrap().split('/').next().unwrap();
+        let tid: i32 = tid.parse().unwrap();
+        let [_, delay, _] = numbers[..] else {
+            panic!("three numbers: {line}")
+        };
+        if delay > 0.0 {
+            let sum: &mut (u64, f64) = delays.entry(tid).or_default();
+            *sum = (sum.0 + 1, sum.1 + delay);
+        }
+    }
+    delays
+}
+
+/// Waits after wake-ups and preemptions together, which perf does not tell apart.
+fn by_thread(report: &Report) -> BTreeMap<i32, (u64, f64)> {
+    let mut waits = BTreeMap::new();
+    for wait in &report.waits {
+        let sum: &mut (u64, f64) = waits.entry(wait.pid).or_default();
+        *sum = (sum.0 + 1, sum.1 + wait.length_ns() as f64 / 1e6);
+    }
+    waits
+}
+
+/// Within one per cent, or what perf leaves open by cutting each delay to microseconds.
+fn agree(ours: f64, perfs: f64, count: u64) -> bool {
+    (ours - perfs).abs() <= (0.01 * perfs).max(0.0011 * count as f64)
+}
+
+#[test]
+fn counts_and_averages_are_those_of_perf_timehist() {
+    for name in ["perf-sched", "perf-7"] {
+        let ours = by_thread(&analyse(
+            &Fixture::new(&format!("{name}.data"), "timehist").read(),
+        ));
+        let perfs = perf_timehist(&text_of(&format!("{name}.timehist.txt")));
+        assert!(perfs.len() > 5, "{name}: {perfs:?}");
+        let latency = perf_latency(&text_of(&format!("{name}.latency.txt")));
+        let mut differ = 0;
+        for (pid, (count, total)) in &perfs {
+            let (our_count, our_total) = ours.get(pid).copied().unwrap_or_default();
+            if our_count == *count && agree(our_total, *total, *count) {
+                continue;
+            }
+            // perf's two commands differ now and then; then the other one must say what we say.
+            differ += 1;
+            let (count, sum) = latency.get(pid).copied().unwrap_or_default();
+            assert!(
+                agree(our_total, sum, count),
+                "{name}: thread {pid}: {our_total} {total} {sum}"
+            );
+        }
+        assert!(
+            differ * 5 <= perfs.len(),
+            "{name}: {differ} of {}",
+            perfs.len()
+        );
+    }
+}
+
+#[test]
+fn sums_are_those_of_perf_sched_latency_and_counts_but_for_first_runs() {
+    for name in ["perf-sched", "perf-7"] {
+        let ours = by_thread(&analyse(
+            &Fixture::new(&format!("{name}.data"), "latency").read(),
+        ));
+        let perfs = perf_latency(&text_of(&format!("{name}.latency.txt")));
+        assert!(perfs.len() > 5, "{name}: {perfs:?}");
+        for (pid, (count, total)) in &perfs {
+            let (our_count, our_total) = ours.get(pid).copied().unwrap_or_default();
+            // A thread's first run, whose beginning lies before the trace, is a delay of 0 to perf.
+            assert!(
+                [0, 1].contains(&(count - our_count)),
+                "{name}: thread {pid}: {our_count} {count}"
+            );
+            assert!(
+                agree(our_total, *total, *count),
+                "{name}: thread {pid}: {our_total} {total}"
+            );
+        }
+    }
+}
+
+fn text_of(name: &str) -> String {
+    std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures")
+            .join(name),
+    )
+    .unwrap()
 }

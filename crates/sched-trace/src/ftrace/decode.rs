@@ -22,6 +22,7 @@ pub(crate) const EVENTS: &[(&str, &str, Need)] = &[
     ("sched", "sched_process_exit", Need::IfThere),
     ("task", "task_newtask", Need::IfThere),
     ("task", "task_rename", Need::IfThere),
+    ("fuse", "fuse_request_send", Need::Requests),
 ];
 
 /// When an event is recorded.
@@ -31,6 +32,7 @@ pub(crate) enum Need {
     IfThere,
     Work,
     Migrations,
+    Requests,
 }
 
 /// `CLONE_THREAD` of clone(2): the new task is a thread of its parent's process.
@@ -58,6 +60,7 @@ enum Layout {
     Exit([Field; 3]),
     NewTask([Field; 3]),
     Rename([Field; 2]),
+    FuseSent([Field; 3]),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -248,6 +251,11 @@ impl Decoder {
                 let tgid = if is_thread { process(parent) } else { pid };
                 return Some(Decoded::Thread(pid, Thread { comm, tgid }));
             }
+            Layout::FuseSent([connection, unique, opcode]) => Kind::FuseSent {
+                connection: cpu(connection)?,
+                unique: pointer(unique)?,
+                opcode: cpu(opcode)?,
+            },
             Layout::Rename([p, c]) => Kind::Rename {
                 pid: int(p)?,
                 comm: comm(c)?,
@@ -321,6 +329,7 @@ fn layout(format: &EventFormat) -> Option<Layout> {
         "sched_process_exec" => Layout::Exec([f("filename")?, f("pid")?, f("old_pid")?]),
         "sched_process_exit" => Layout::Exit([f("comm")?, f("pid")?, f("prio")?]),
         "task_newtask" => Layout::NewTask([f("pid")?, f("comm")?, f("clone_flags")?]),
+        "fuse_request_send" => Layout::FuseSent([f("connection")?, f("unique")?, f("opcode")?]),
         "task_rename" => Layout::Rename([f("pid")?, f("newcomm")?]),
         _ => return None,
     })

@@ -132,6 +132,7 @@ impl Machine {
                 });
             }
             Kind::Migrate { pid, .. } => self.migrate(pid, time),
+            Kind::FuseSent { .. } => {}
             Kind::Rename { pid, comm } => self.tasks.entry(pid).or_default().comm = comm,
             Kind::WorkQueued {
                 work,

@@ -99,17 +99,21 @@ struct Track {
 
 impl Reader {
     fn packet(&mut self, packet: &[u8], depth: u32) -> Result<(), Cut> {
-        let (mut sequence, mut time, mut flags) = (0, 0, 0);
+        let (mut sequence, mut time, mut flags, mut dropped) = (0, 0, 0, 0);
         let mut parts = Vec::new();
         fields(packet, |tag, value| match tag {
             8 => time = value.number(),
             10 => sequence = value.number(),
             13 => flags = value.number(),
             41 => flags |= value.number() & 1,
-            42 => self.dropped_packets += value.number() & 1,
+            42 => dropped = value.number() & 1,
             1 | 2 | 6 | 11 | 12 | 34 | 45 | 50 | 60 | 133 => parts.push((tag, value.bytes())),
             _ => {}
         })?;
+        // Perfetto marks the first packet of each sequence so, too: nothing is missing before it.
+        if self.symbols.contains_key(&sequence) {
+            self.dropped_packets += dropped;
+        }
         let symbols = self.symbols.entry(sequence).or_default();
         if flags & u64::from(proto::SEQ_INCREMENTAL_STATE_CLEARED) != 0 {
             symbols.clear();

@@ -321,6 +321,19 @@ fn kind(trace: &Trace, kind: &Kind) -> Proto {
             pid: Some(pid),
             prio: Some(prio),
         }),
+        Kind::FuseSent {
+            connection,
+            unique,
+            opcode,
+        } => generic(
+            "fuse_request_send",
+            &[
+                ("connection", connection.into()),
+                ("unique", unique),
+                ("opcode", opcode.into()),
+            ],
+            None,
+        ),
         Kind::Rename { pid, comm } => Proto::Rename(proto::Rename {
             pid: Some(pid),
             newcomm: bytes(comm),

@@ -67,6 +67,7 @@ impl Instance {
                 Need::Always | Need::IfThere => true,
                 Need::Work => options.work_events,
                 Need::Migrations => options.migrations,
+                Need::Requests => options.requests,
             };
             let enable = format!("events/{group}/{name}/enable");
             if wanted && (*need == Need::Always || self.path(&enable).exists()) {

@@ -54,6 +54,8 @@ pub struct RecordOptions {
     pub work_events: bool,
     /// `sched_migrate_task`, which tells where a thread waited.
     pub migrations: bool,
+    /// `fuse_request_send`, where the kernel has it (Linux 6.10): when programs asked FUSE mounts.
+    pub requests: bool,
     /// What streaming may keep in memory, in bytes; what comes later is counted as lost.
     pub keep_bytes: usize,
 }
@@ -66,6 +68,7 @@ impl Default for RecordOptions {
             drain: Drain::Stream,
             work_events: true,
             migrations: true,
+            requests: false,
             keep_bytes: 1 << 30,
         }
     }
