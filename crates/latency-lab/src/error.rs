@@ -55,6 +55,9 @@ pub enum LabError {
     /// The recorder could not do its work.
     #[error("recording the scheduler: {0}")]
     Recorder(String),
+    /// The kernel's variants could not be made or run.
+    #[error("{0}")]
+    Kernel(String),
     /// The user may not do this.
     #[error("{0}")]
     Privilege(String),

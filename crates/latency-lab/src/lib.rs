@@ -5,7 +5,9 @@
 //!
 //! * [`launch`]: cold launches of a real program out of each engine's mount
 //! * [`read`]: throughput and latency of reading
+//! * [`pressure`]: launching while memory is short
 //! * [`hotplug`]: reading while a CPU goes away and comes back
+//! * [`kernel`]: the launches with the kernel's own variants, in an emulated machine
 //! * [`engine`]: what can be mounted, and how
 //! * [`load`]: what keeps the machine busy meanwhile
 //! * [`schedule`]: who is measured when; knows no time and no processes, so it is tested with a mock
@@ -23,14 +25,17 @@ pub mod engine;
 pub mod environment;
 pub mod hotplug;
 pub mod html;
+pub mod kernel;
 pub mod launch;
 pub mod load;
+pub mod pressure;
 pub mod read;
 pub mod schedule;
 pub mod statistics;
 
 pub use error::LabError;
 pub use interrupt::Interrupt;
+pub use process::DaemonMemory;
 pub use progress::{Progress, Silent};
 
 /// Results of the lab; the error is one line for a person.

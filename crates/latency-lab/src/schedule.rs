@@ -309,6 +309,37 @@ mod tests {
     }
 
     #[test]
+    fn an_engine_against_itself_is_quiet_in_nineteen_runs_of_twenty() {
+        use crate::statistics::Random;
+        let claims = (0..20).filter(|&seed| {
+            let mut random = Random::new(1000 + seed);
+            // Long-tailed, drifting, and in spells: what one launch meets, the next one meets partly too.
+            let mut spell = 0.0;
+            let (_, gathered) = run(
+                &Plan {
+                    engines: 2,
+                    iterations: 50,
+                    seed,
+                    ..plan()
+                },
+                |_, count| {
+                    spell = 0.5 * spell - 5.0 * (1.0 - random.unit()).ln();
+                    Outcome::Good(5.0 + spell + count as f64 / 50.0)
+                },
+            );
+            let side = |engine: usize| -> Vec<f64> {
+                gathered.kept[engine]
+                    .iter()
+                    .map(|kept| kept.sample)
+                    .collect()
+            };
+            compare(&side(0), &side(1)).verdict != Verdict::NoDifference
+        });
+        let claims = claims.count();
+        assert!(claims <= 1, "{claims} of 20");
+    }
+
+    #[test]
     fn a_drift_of_the_machine_hits_all_engines_alike() {
         // Each measurement is slower than the one before it: interleaved, no engine gains.
         let (_, gathered) = run(

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
-use super::{Engine, Mounted, Site};
+use super::module::LoadedModule;
+use super::{Engine, Module, Mounted, Site};
 use crate::process::in_path;
 use crate::{LabError, Result};
 
@@ -37,6 +38,21 @@ pub(super) fn over_loop(engine: &Engine, site: &Site, point: &Path) -> Result<Mo
     let device = LoopDevice::attach(&site.image).map_err(fault)?;
     mount_erofs(&device.path, point).map_err(|reason| fault(in_words(reason)))?;
     Ok(Mounted::new(engine.to_string(), point, None, Some(device)))
+}
+
+/// With a module of its own, loaded before and unloaded after.
+pub(super) fn by_module(
+    engine: &Engine,
+    module: &Module,
+    site: &Site,
+    point: &Path,
+) -> Result<Mounted> {
+    let loaded = LoadedModule::load(module).map_err(|reason| LabError::Mount {
+        engine: engine.to_string(),
+        image: site.image.clone(),
+        reason,
+    })?;
+    Ok(over_loop(engine, site, point)?.with_module(loaded))
 }
 
 fn mount_erofs(source: &Path, point: &Path) -> rustix::io::Result<()> {

@@ -3,6 +3,7 @@
 mod daemon;
 mod image;
 mod kernel;
+mod module;
 mod mounted;
 mod name;
 mod present;
@@ -10,7 +11,7 @@ mod probe;
 
 pub(crate) use image::{chill, warm};
 pub use mounted::Mounted;
-pub use name::Engine;
+pub use name::{Engine, Module};
 pub(crate) use present::present;
 pub use probe::missing;
 
@@ -44,6 +45,7 @@ impl Engine {
         match self {
             Engine::Kernel => kernel::file_backed(self, site, point),
             Engine::KernelLoop => kernel::over_loop(self, site, point),
+            Engine::Module(module) => kernel::by_module(self, module, site, point),
             Engine::Erofsfuse | Engine::Erofast { .. } => {
                 daemon::mount(self, site, point, interrupt)
             }

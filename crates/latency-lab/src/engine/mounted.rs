@@ -1,10 +1,13 @@
-//! A live mount. Dropping it unmounts, ends its daemon and detaches its loop device, in this order.
+//! A live mount. Dropping it unmounts, ends its daemon, detaches its loop device and
+//! unloads its module, in this order.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::kernel::LoopDevice;
+use super::module::LoadedModule;
 use crate::mounts;
-use crate::process::{Child, End, process_threads};
+use crate::process::{Child, End, process_threads, resting};
 use crate::{Interrupt, LabError, Result};
 
 /// A mounted image.
@@ -14,6 +17,7 @@ pub struct Mounted {
     point: PathBuf,
     daemon: Option<Child>,
     device: Option<LoopDevice>,
+    module: Option<LoadedModule>,
     up: bool,
 }
 
@@ -29,8 +33,15 @@ impl Mounted {
             point: point.to_owned(),
             daemon,
             device,
+            module: None,
             up: true,
         }
+    }
+
+    /// The module goes when the mount has gone.
+    pub(super) fn with_module(mut self, module: LoadedModule) -> Self {
+        self.module = Some(module);
+        self
     }
 
     /// Where it is mounted.
@@ -46,6 +57,23 @@ impl Mounted {
     /// The threads that serve it, as they are now.
     pub fn threads(&self) -> Vec<u32> {
         self.daemon().map(process_threads).unwrap_or_default()
+    }
+
+    /// Waits until all threads that serve it sleep and nothing wakes them: what they still had to do
+    /// for the mount would be measured as if it served the launch. Gives up after two seconds.
+    pub(crate) fn settle(&self) {
+        const APART: Duration = Duration::from_millis(10);
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let Some(daemon) = self.daemon() else { return };
+        let mut before = resting(daemon);
+        while Instant::now() < deadline {
+            std::thread::sleep(APART);
+            let now = resting(daemon);
+            if now.is_some() && now == before {
+                return;
+            }
+            before = now;
+        }
     }
 
     /// An error if the process that serves it has ended.
@@ -80,7 +108,8 @@ impl Mounted {
             daemon.end();
         }
         let detached = self.device.take().map_or(Ok(()), LoopDevice::detach);
-        unmounted.and(detached)
+        let unloaded = self.module.take().map_or(Ok(()), LoadedModule::unload);
+        unmounted.and(detached).and(unloaded)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Engines by name, as the command line and the reports write them.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::LabError;
@@ -12,6 +13,8 @@ pub enum Engine {
     Kernel,
     /// The kernel's EROFS over a loop device.
     KernelLoop,
+    /// A kernel module of EROFS that is loaded for the mount alone, then over a loop device.
+    Module(Module),
     /// erofs-utils' FUSE daemon.
     Erofsfuse,
     /// This project's mount, with the options of `erofast mount -o`.
@@ -19,6 +22,36 @@ pub enum Engine {
         /// As written after the colon: "percpu,hipri".
         options: String,
     },
+}
+
+/// A module file and how to load it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// What reports call it.
+    pub name: String,
+    /// The file, not compressed.
+    pub path: PathBuf,
+    /// As modprobe takes them: "reserved_pages=64".
+    pub parameters: String,
+}
+
+impl FromStr for Module {
+    type Err = LabError;
+
+    /// `PATH[,PARAMETER=VALUE...]`.
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        let (path, parameters) = text.split_once(',').unwrap_or((text, ""));
+        if path.is_empty() {
+            return Err(LabError::Usage(
+                "engine module: the file is missing; write module:PATH[,PARAMETER=VALUE...]".into(),
+            ));
+        }
+        Ok(Module {
+            name: format!("module:{text}"),
+            path: path.into(),
+            parameters: parameters.replace(',', " "),
+        })
+    }
 }
 
 impl Engine {
@@ -37,7 +70,10 @@ impl Engine {
 
     /// Does the kernel itself decompress?
     pub fn is_kernel(&self) -> bool {
-        matches!(self, Engine::Kernel | Engine::KernelLoop)
+        matches!(
+            self,
+            Engine::Kernel | Engine::KernelLoop | Engine::Module(_)
+        )
     }
 
     /// The value of `erofast mount -o`: the short names of workers spelt out.
@@ -62,6 +98,7 @@ impl fmt::Display for Engine {
         match self {
             Engine::Kernel => out.write_str("kernel"),
             Engine::KernelLoop => out.write_str("kernel-loop"),
+            Engine::Module(module) => out.write_str(&module.name),
             Engine::Erofsfuse => out.write_str("erofsfuse"),
             Engine::Erofast { options } if options.is_empty() => out.write_str("erofast"),
             Engine::Erofast { options } => write!(out, "erofast:{options}"),
@@ -77,6 +114,7 @@ impl FromStr for Engine {
             Some(("erofast", options)) => Ok(Engine::Erofast {
                 options: options.into(),
             }),
+            Some(("module", file)) => Ok(Engine::Module(file.parse()?)),
             None if name == "kernel" => Ok(Engine::Kernel),
             None if name == "kernel-loop" => Ok(Engine::KernelLoop),
             None if name == "erofsfuse" => Ok(Engine::Erofsfuse),
@@ -84,8 +122,8 @@ impl FromStr for Engine {
                 options: String::new(),
             }),
             _ => Err(LabError::Usage(format!(
-                "engine {name}: unknown; there are kernel, kernel-loop, erofsfuse, erofast and erofast:OPTIONS \
-                 (for example erofast:percpu,hipri)"
+                "engine {name}: unknown; there are kernel, kernel-loop, module:FILE, erofsfuse, erofast and \
+                 erofast:OPTIONS (for example erofast:percpu,hipri)"
             ))),
         }
     }
@@ -104,9 +142,18 @@ mod tests {
             "erofast",
             "erofast:percpu,hipri",
             "erofast:cache=0",
+            "module:/lib/erofs.ko,reserved_pages=64",
         ] {
             assert_eq!(name.parse::<Engine>().unwrap().to_string(), name);
         }
+        let Ok(Engine::Module(module)) = "module:/e.ko,a=1,b=2".parse() else {
+            panic!("a module is an engine")
+        };
+        assert_eq!(
+            (module.path.to_str(), module.parameters.as_str()),
+            (Some("/e.ko"), "a=1 b=2")
+        );
+        assert!("module:".parse::<Engine>().is_err());
         let error = "kernel:fast".parse::<Engine>().unwrap_err().to_string();
         assert!(
             error.starts_with("engine kernel:fast: unknown; there are kernel, "),

@@ -14,6 +14,9 @@ pub fn missing(engine: &Engine, site: &Site) -> Option<LabError> {
     let reason = match engine {
         Engine::Kernel => root().or_else(kernel_erofs),
         Engine::KernelLoop => root().or_else(kernel_erofs).or_else(loop_devices),
+        Engine::Module(module) => root()
+            .or_else(|| binary(&module.path))
+            .or_else(loop_devices),
         Engine::Erofsfuse => fuse().or_else(|| {
             in_path("erofsfuse")
                 .is_none()

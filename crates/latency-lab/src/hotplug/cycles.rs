@@ -12,7 +12,7 @@ use super::readers::{Readers, Reference};
 use crate::engine::{Mounted, Site};
 use crate::launch::command_at;
 use crate::load::Fio;
-use crate::process::{Child, End};
+use crate::process::{Child, DaemonMemory, End};
 use crate::statistics::Random;
 use crate::{Interrupt, LabError, Progress, Result};
 
@@ -36,6 +36,7 @@ pub(super) struct Cycled {
     pub(super) wrong_bytes: u64,
     pub(super) slowest_us: f64,
     pub(super) first_fault: Option<String>,
+    pub(super) memory: Option<DaemonMemory>,
     pub(super) interrupted: bool,
 }
 
@@ -70,6 +71,7 @@ impl Experiment<'_> {
         if let Some(load) = &mut load {
             load.count(window);
         }
+        cycled.memory = DaemonMemory::of(mounted.daemon(), &point);
         let hanging = readers.stop(self.options.patience);
         ended?;
         mounted.check()?;

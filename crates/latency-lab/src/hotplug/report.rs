@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::HotplugOptions;
 use super::cpu::Cpu;
 use super::cycles::Cycled;
+use crate::DaemonMemory;
 use crate::environment::Environment;
 use crate::load::LoadReport;
 use crate::statistics::Summary;
@@ -49,6 +50,8 @@ pub struct HotplugReport {
     pub online_us: Option<Summary>,
     /// From then until the worker was pinned to it.
     pub pin_us: Option<Summary>,
+    /// Of the daemon, where it is ours.
+    pub memory: Option<DaemonMemory>,
     /// Whether the load really burned its share.
     pub load_seen: Option<LoadReport>,
     /// Where this ran.
@@ -83,6 +86,7 @@ pub(super) fn build(
         offline_us: Summary::of(&cycled.offline_us),
         online_us: Summary::of(&cycled.online_us),
         pin_us: Summary::of(&cycled.pin_us),
+        memory: cycled.memory,
         load_seen,
         environment,
     }
@@ -128,6 +132,9 @@ impl HotplugReport {
                 format!("median {:.0} us, maximum {:.0} us", s.median, s.maximum)
             });
             line(name, text);
+        }
+        if let Some(memory) = &self.memory {
+            line("memory of the daemon", memory.text());
         }
         if let Some(fault) = &self.first_fault {
             line("first fault", fault.clone());

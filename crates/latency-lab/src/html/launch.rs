@@ -58,6 +58,8 @@ pub fn launch_page(report: &LaunchReport) -> String {
         body += &verdicts(report, quantity);
         body += &charts(report, quantity);
     }
+    body += &super::blame::bars(&report.engines);
+    body += &super::timeline::timelines(&report.engines);
     body += &parts(report);
     let _ = writeln!(
         body,

@@ -1,9 +1,11 @@
 //! Reports as one HTML file that needs no network and no script: it can be mailed and kept.
 
 mod axis;
+mod blame;
 mod chart;
 mod launch;
 mod page;
+mod timeline;
 
 pub use launch::launch_page;
 

@@ -31,8 +31,13 @@ svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .tick { fil
 .s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); } .s5 { --c: var(--s5); }
 .line { stroke: var(--c); } .dot { fill: var(--c); } .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: var(--c); margin-right: .4em; }
 .legend > span { display: inline-block; margin-right: 1.2rem; white-space: nowrap; } pre { background: var(--panel); padding: .7rem .9rem; overflow-x: auto; font-size: .88rem; }
+.bars { list-style: none; margin: .2rem 0 .8rem; padding: 0; font-size: .92rem; font-variant-numeric: tabular-nums; }
+.bars li { display: grid; grid-template-columns: minmax(7rem, 12rem) 1fr 5rem; gap: .6rem; align-items: center; padding: .1rem 0; }
+.bars .bar > span { display: block; height: .8rem; background: var(--c); border-radius: 2px; min-width: 1px; } .bars .much { text-align: right; }
+.w-program { --c: var(--s0); } .w-engine { --c: var(--s2); } .w-load { --c: var(--rule); } .w-kernel { --c: var(--s5); }
+.w-lab { --c: var(--s4); } .w-other { --c: var(--s3); } .w-wait { --c: var(--bad); } rect { fill: var(--c); }
 details { margin: .5rem 0; } summary { cursor: pointer; }
-@media (max-width: 32rem) { body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
+@media (max-width: 32rem) { .bars li { grid-template-columns: 6.2rem 1fr 4.4rem; gap: .4rem; } body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
 ";
 
 /// A whole page around `body`, with the raw report inside for whoever wants to compute on.

@@ -4,11 +4,13 @@
 //! `z_erofs_decompressqueue_work`, and the `erofs_worker/N` kthreads where the kernel has them. A
 //! daemon's are all threads of its process, the ones that started during the launch included.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use sched_trace::blame::Timeline;
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
 use sched_trace::{Kind, Trace};
 
+use super::picture::{Who, blame, picture};
 use super::report::{Sample, ThreadWaits};
 
 /// The work function of fs/erofs, for work queues; its kthread twin has the same beginning.
@@ -87,7 +89,14 @@ impl<'a> Launch<'a> {
     pub(super) fn sample(&self) -> Sample {
         let (mut wakeups, mut wakeup_ns, mut preempted_ns) = (0, 0, 0);
         let mut threads: BTreeMap<i32, ThreadWaits> = BTreeMap::new();
-        for wait in self.report.waits.iter().filter(|wait| self.counts(wait)) {
+        let counted: Vec<&Wait> = self
+            .report
+            .waits
+            .iter()
+            .filter(|wait| self.counts(wait))
+            .collect();
+        let timeline = Timeline::new(self.trace);
+        for wait in &counted {
             threads.entry(wait.pid).or_default().add(wait);
             match wait.kind {
                 WaitKind::Wakeup => {
@@ -112,7 +121,35 @@ impl<'a> Launch<'a> {
             threads: threads.len() as u64,
             by_thread: threads.into_values().collect(),
             works,
+            behind: blame(&timeline, &counted),
+            picture: picture(
+                &timeline,
+                &self.cpus(),
+                (self.start_ns, self.end_ns),
+                &counted,
+                &|pid| self.who(pid, &counted),
+            ),
             ..Sample::default()
+        }
+    }
+
+    /// The CPUs that the trace tells of.
+    fn cpus(&self) -> Vec<u32> {
+        let cpus: BTreeSet<u32> = self.trace.events.iter().map(|event| event.cpu).collect();
+        cpus.into_iter().collect()
+    }
+
+    /// A thread of the kernel that waited to decompress is the engine's for the whole launch.
+    fn who(&self, pid: i32, counted: &[&Wait]) -> Who {
+        match self.sides.get(&pid) {
+            Some(Side::Kernel) if counted.iter().any(|wait| wait.pid == pid) => Who::Engine,
+            Some(Side::Idle) => Who::Idle,
+            Some(Side::Kernel) => Who::Kernel,
+            Some(Side::Lab) => Who::Lab,
+            Some(Side::Load) => Who::Load,
+            Some(Side::Engine) => Who::Engine,
+            Some(Side::Program) => Who::Program,
+            None => Who::Other,
         }
     }
 

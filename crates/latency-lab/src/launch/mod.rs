@@ -13,13 +13,17 @@ mod attribute;
 mod executor;
 mod explain;
 mod options;
+mod picture;
 mod report;
 mod table;
 
 pub use explain::EXPLANATION;
 pub use options::LaunchOptions;
 pub(crate) use options::command_at;
-pub use report::{Against, EngineReport, LaunchReport, Outliers, Sample, ThreadWaits};
+pub use picture::{Blocked, Picture, Stretch, Waited, Who};
+pub use report::{
+    Against, EngineReport, LaunchReport, Outliers, RecordingCost, Sample, ThreadWaits,
+};
 pub(crate) use table::{ROWS, verdict, waiters};
 
 use crate::engine::present;
@@ -41,6 +45,11 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     let environment = Environment::capture(&site.image, &site.erofast)?;
     let load = match options.load {
         LoadChoice::None => None,
+        LoadChoice::Fio if options.load_disk.is_some() => options
+            .load_disk
+            .as_ref()
+            .map(|disk| Fio::start_on_disk(disk, &interrupt, progress))
+            .transpose()?,
         LoadChoice::Fio => Some(Fio::start(
             &options.scratch(),
             options.keep_scratch,
@@ -50,7 +59,8 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     };
     let mut launcher = Launcher::new(options, &site, engines, points.path(), load, &interrupt)?;
     let plan = Plan {
-        engines: launcher.engines().len(),
+        // With `overhead`, every engine stands there twice.
+        engines: launcher.engines().len() * if options.overhead { 2 } else { 1 },
         iterations: options.iterations,
         warm_ups: options.warm_ups,
         repeats: options.repeats.unwrap_or(options.iterations.max(10)),

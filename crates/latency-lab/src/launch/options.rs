@@ -36,8 +36,14 @@ pub struct LaunchOptions {
     pub timeout: Duration,
     /// A directory on a disk for the load's file; by default /var/tmp.
     pub scratch: Option<PathBuf>,
+    /// A disk that the load's random reader reads instead of a file.
+    pub load_disk: Option<PathBuf>,
+    /// Lines for the reader of the report, besides those of the run itself.
+    pub notices: Vec<String>,
     /// Keep the load's file for the next run.
     pub keep_scratch: bool,
+    /// Also launch each engine without the recorder, as often, to tell what recording costs.
+    pub overhead: bool,
     /// Of the order of launches.
     pub seed: u64,
     /// A launch is spoilt when programs that have nothing to do with it took more than this part of
@@ -62,7 +68,10 @@ impl Default for LaunchOptions {
             load: LoadChoice::Fio,
             timeout: Duration::from_secs(120),
             scratch: None,
+            load_disk: None,
+            notices: Vec::new(),
             keep_scratch: false,
+            overhead: false,
             seed: 1,
             foreign_limit: 0.1,
             buffer_kib_per_cpu: 48 << 10,

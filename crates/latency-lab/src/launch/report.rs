@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::executor::Finished;
 use super::options::LaunchOptions;
+use super::picture::{Blocked, Picture, common_name};
 use super::{explain, table};
 use crate::environment::Environment;
 use crate::load::{LoadChoice, LoadReport};
@@ -32,6 +33,13 @@ pub struct Sample {
     pub threads: u64,
     /// Whose waits they were.
     pub by_thread: Vec<ThreadWaits>,
+    /// Behind whom those waits were spent, longest first.
+    pub behind: Vec<Blocked>,
+    /// Launch time by the lab's own two looks at the clock, its own wait for a CPU included.
+    pub seen_us: f64,
+    /// What it looked like.
+    #[serde(skip)]
+    pub picture: Picture,
     /// Work items that decompressed; in-kernel engines only.
     pub works: u64,
     /// CPU time that programs took which have nothing to do with the launch.
@@ -67,6 +75,20 @@ pub struct Against {
     pub launch: Comparison,
 }
 
+/// Launches with the recorder on, against launches of the same engine with it off, interleaved. Both
+/// by the lab's own clock.
+#[derive(Debug, Clone, Serialize)]
+pub struct RecordingCost {
+    /// Launch time without.
+    pub without_us: Option<Summary>,
+    /// Launch time with.
+    pub with_us: Option<Summary>,
+    /// With, against without.
+    pub comparison: Comparison,
+    /// Launch times without.
+    pub samples_without_us: Vec<f64>,
+}
+
 /// Positions in `samples` that are far from the rest; they are in every figure all the same.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Outliers {
@@ -97,6 +119,9 @@ pub struct EngineReport {
     pub queue_source: String,
     /// Against the first engine; none for the first.
     pub against_first: Option<Against>,
+    /// What recording costs a launch, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording: Option<RecordingCost>,
     /// Shown, not dropped.
     pub outliers: Outliers,
     /// Launches that were thrown away, and why.
@@ -165,8 +190,12 @@ pub(super) fn build(
 ) -> LaunchReport {
     let faults = faults(options, plan, &finished, &gathered);
     let mut engines: Vec<EngineReport> = Vec::new();
-    for (number, kept) in gathered.kept.into_iter().enumerate() {
+    let mut kept = gathered.kept;
+    // Behind the engines stand the same engines without the recorder.
+    let twins = kept.split_off(finished.engines.len());
+    for (number, kept) in kept.into_iter().enumerate() {
         let mut report = engine(finished.engines[number].to_string(), kept, engines.first());
+        report.recording = twins.get(number).map(|twin| cost(&report, twin));
         report.thrown_away = gathered.thrown_away[number].clone();
         report.queue_source = finished
             .queue_notes
@@ -190,11 +219,31 @@ pub(super) fn build(
         warm_ups: options.warm_ups,
         seed: options.seed,
         cold: explain::COLD,
-        notices: explain::notices(&environment, finished.load.as_ref(), &engines),
+        notices: options
+            .notices
+            .iter()
+            .cloned()
+            .chain(explain::notices(
+                &environment,
+                finished.load.as_ref(),
+                &engines,
+            ))
+            .collect(),
         environment,
         load_seen: finished.load,
         left_out,
         engines,
+    }
+}
+
+fn cost(with: &EngineReport, without: &[Kept<Sample>]) -> RecordingCost {
+    let without: Vec<f64> = without.iter().map(|kept| kept.sample.seen_us).collect();
+    let with = with.column(|sample| sample.seen_us);
+    RecordingCost {
+        without_us: Summary::of(&without),
+        with_us: Summary::of(&with),
+        comparison: compare(&without, &with),
+        samples_without_us: without,
     }
 }
 
@@ -218,7 +267,7 @@ fn faults(
                 .unwrap_or_default();
             faults.push(format!(
                 "{}: {spoilt} launches were spoilt ({why}) and could not be repeated any more",
-                finished.engines[number]
+                finished.name(number)
             ));
         }
         if kept.len() < plan.iterations && !gathered.interrupted {
@@ -265,6 +314,7 @@ pub(super) fn engine(
         preempted_us: Summary::of(&column(|s| s.preempted_us)),
         queue_us: Summary::of(&column(|s| s.queue_us)),
         queue_source: String::new(),
+        recording: None,
         against_first: against,
         outliers: Outliers {
             sched_latency: outliers(&latency),
@@ -281,11 +331,7 @@ impl EngineReport {
     pub fn by_thread(&self) -> Vec<ThreadWaits> {
         let mut groups: BTreeMap<(String, i32), ThreadWaits> = BTreeMap::new();
         for waits in self.samples.iter().flat_map(|sample| &sample.by_thread) {
-            let comm = if waits.comm.starts_with("kworker/") {
-                "kworker"
-            } else {
-                &waits.comm
-            };
+            let comm = common_name(&waits.comm);
             let group = groups.entry((comm.into(), waits.priority)).or_default();
             group.comm = comm.into();
             group.priority = waits.priority;
@@ -300,6 +346,35 @@ impl EngineReport {
             .for_each(|group| group.total_us /= launches);
         groups.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
         groups
+    }
+
+    /// Behind whom the waits of a launch were spent, on the average over launches, longest first.
+    pub fn behind(&self) -> Vec<Blocked> {
+        let mut groups: BTreeMap<(&str, i32), f64> = BTreeMap::new();
+        for blocked in self.samples.iter().flat_map(|sample| &sample.behind) {
+            *groups.entry((&blocked.comm, blocked.priority)).or_default() += blocked.total_us;
+        }
+        let launches = self.samples.len().max(1) as f64;
+        let mut groups: Vec<Blocked> = groups
+            .into_iter()
+            .map(|((comm, priority), total)| Blocked {
+                comm: comm.into(),
+                priority,
+                total_us: total / launches,
+            })
+            .collect();
+        groups.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
+        groups
+    }
+
+    /// The launch with the middle scheduling latency, and the one with the greatest.
+    pub fn median_and_worst(&self) -> Option<(&Sample, &Sample)> {
+        let mut order: Vec<&Sample> = self.samples.iter().collect();
+        order.sort_by(|a, b| a.sched_latency_us.total_cmp(&b.sched_latency_us));
+        Some((
+            *order.get(order.len().saturating_sub(1) / 2)?,
+            *order.last()?,
+        ))
     }
 
     /// One figure of every sample.

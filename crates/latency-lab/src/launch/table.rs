@@ -57,6 +57,7 @@ pub(super) fn render(report: &LaunchReport) -> String {
     out.push('\n');
     parts(&mut out, report);
     who_waited(&mut out, report);
+    behind_whom(&mut out, report);
     footing(&mut out, report);
     let _ = write!(out, "\n{EXPLANATION}\n");
     out
@@ -237,6 +238,29 @@ fn who_waited(out: &mut String, report: &LaunchReport) {
     }
 }
 
+/// "of 10200 us per launch, 7900 behind fio[120], 1100 behind ...".
+fn behind_whom(out: &mut String, report: &LaunchReport) {
+    let _ = writeln!(out, "behind whom, per launch (us)");
+    for engine in &report.engines {
+        let behind = engine.behind();
+        let total: f64 = behind.iter().map(|blocked| blocked.total_us).sum();
+        let words = behind.iter().take(5).map(|blocked| match blocked.priority {
+            0 => format!("{:.0} {}", blocked.total_us, blocked.comm),
+            priority => format!(
+                "{:.0} behind {}[{priority}]",
+                blocked.total_us, blocked.comm
+            ),
+        });
+        let words: Vec<String> = words.collect();
+        let _ = writeln!(
+            out,
+            "  {}: of {total:.0}: {}",
+            engine.engine,
+            words.join(", ")
+        );
+    }
+}
+
 /// The threads that waited most, as one line.
 pub(crate) fn waiters(engine: &EngineReport) -> String {
     let threads = engine.by_thread();
@@ -257,6 +281,16 @@ pub(crate) fn waiters(engine: &EngineReport) -> String {
 
 fn footing(out: &mut String, report: &LaunchReport) {
     for engine in &report.engines {
+        if let Some(cost) = &engine.recording {
+            let _ = writeln!(
+                out,
+                "{}: recording costs a launch: {}, {} launches with and {} without",
+                engine.engine,
+                verdict(&cost.comparison),
+                engine.samples.len(),
+                cost.samples_without_us.len()
+            );
+        }
         if !engine.thrown_away.is_empty() {
             let _ = writeln!(
                 out,

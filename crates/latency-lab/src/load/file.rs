@@ -57,6 +57,14 @@ pub(super) fn make(
     Ok(file)
 }
 
+/// A disk of at least [`BYTES`], read as it is.
+pub(super) fn disk(path: &Path) -> LoadFile {
+    LoadFile {
+        path: path.to_owned(),
+        _scratch: None,
+    }
+}
+
 fn refuse_memory(parent: &Path) -> Result<()> {
     let kind = rustix::fs::statfs(parent)
         .map_err(|reason| LabError::io("looking at", parent, reason))?

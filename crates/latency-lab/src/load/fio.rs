@@ -62,6 +62,22 @@ impl Fio {
             return Err(missing);
         }
         let file = file::make(scratch, keep_file, interrupt, progress)?;
+        Fio::start_on(file, interrupt, progress)
+    }
+
+    /// As [`Fio::start`], but the random reader reads a disk, which it never writes to.
+    pub fn start_on_disk(
+        disk: &Path,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<Fio> {
+        match Fio::missing() {
+            Some(missing) => Err(missing),
+            None => Fio::start_on(file::disk(disk), interrupt, progress),
+        }
+    }
+
+    fn start_on(file: LoadFile, interrupt: &Interrupt, progress: &mut dyn Progress) -> Result<Fio> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let burners = JOBS_PER_CPU * cpus;
         let fio = Child::spawn(&mut command(&file.path, burners))?;
@@ -185,6 +201,7 @@ fn command(file: &Path, burners: usize) -> Command {
         format!("--filename={}", file.display()),
     ]);
     // fio leaves state files in its directory when it is killed.
+    command.arg("--readonly");
     command.current_dir(file.parent().unwrap_or(Path::new("/")));
     command
 }

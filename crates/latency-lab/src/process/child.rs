@@ -112,19 +112,24 @@ impl Child {
 
     /// The last line that is not empty of what it wrote to standard error.
     pub(crate) fn last_line(&self) -> String {
-        let length = self.words.metadata().map_or(0, |metadata| metadata.len());
-        let kept = length.min(4096);
-        let mut tail = vec![0; kept as usize];
-        if self.words.read_exact_at(&mut tail, length - kept).is_err() {
-            return String::new();
-        }
-        String::from_utf8_lossy(&tail)
+        self.tail()
             .lines()
             .rev()
             .map(str::trim)
             .find(|line| !line.is_empty())
             .unwrap_or("")
             .into()
+    }
+
+    /// The last 4 KiB of what it wrote to standard error.
+    pub(crate) fn tail(&self) -> String {
+        let length = self.words.metadata().map_or(0, |metadata| metadata.len());
+        let kept = length.min(4096);
+        let mut tail = vec![0; kept as usize];
+        if self.words.read_exact_at(&mut tail, length - kept).is_err() {
+            return String::new();
+        }
+        String::from_utf8_lossy(&tail).into_owned()
     }
 
     /// SIGTERM to the child and what it started, then SIGKILL to whoever is left. fio's jobs are in

@@ -44,6 +44,29 @@ pub(crate) fn process_threads(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
 
+/// How often each thread of a process has left its CPU, if all of them sleep.
+pub(crate) fn resting(pid: u32) -> Option<Vec<(u32, u64)>> {
+    let mut threads = process_threads(pid);
+    threads.sort_unstable();
+    threads
+        .into_iter()
+        .map(|thread| {
+            let status = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).ok()?;
+            Some((thread, switches_of_a_sleeper(&status)?))
+        })
+        .collect()
+}
+
+fn switches_of_a_sleeper(status: &str) -> Option<u64> {
+    let value = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim())
+    };
+    let number = |name: &str| value(name)?.parse::<u64>().ok();
+    let sleeps = value("State:")?.starts_with('S');
+    sleeps.then_some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
+}
+
 /// Children, their children, and so on; without `root` itself.
 pub(crate) fn descendants(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u64)> = numbers("/proc")
@@ -148,6 +171,18 @@ mod tests {
             }
         );
         assert_eq!(parse_machine("intr 1"), None);
+    }
+
+    #[test]
+    fn only_sleepers_rest() {
+        let status = |state: &str| {
+            format!(
+                "Name:\tx\nState:\t{state}\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t2\n"
+            )
+        };
+        assert_eq!(switches_of_a_sleeper(&status("S (sleeping)")), Some(9));
+        assert_eq!(switches_of_a_sleeper(&status("R (running)")), None);
+        assert_eq!(resting(std::process::id()), None, "this thread runs");
     }
 
     #[test]

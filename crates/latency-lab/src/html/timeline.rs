@@ -1,0 +1,195 @@
+//! The launch with the middle scheduling latency and the worst one: who ran on each CPU, and who waited.
+
+use std::fmt::Write;
+
+use super::axis::Axis;
+use super::{escape, tick, time};
+use crate::launch::{EngineReport, Picture, Sample, Who};
+
+/// Drawing units, as of the other charts.
+const WIDTH: f64 = 480.0;
+const LEFT: f64 = 44.0;
+const RIGHT: f64 = 14.0;
+const LANE: f64 = 16.0;
+/// A row of waits.
+const ROW: f64 = 7.0;
+/// Waits that overlap go below one another, down to here.
+const ROWS: usize = 6;
+
+/// Sides in the order of the legend, with their class of the page's style.
+const SIDES: [(Who, &str, &str); 6] = [
+    (Who::Program, "w-program", "the program"),
+    (Who::Engine, "w-engine", "who decompresses"),
+    (Who::Load, "w-load", "the load"),
+    (Who::Kernel, "w-kernel", "the kernel's other threads"),
+    (Who::Lab, "w-lab", "the lab"),
+    (Who::Other, "w-other", "others"),
+];
+
+/// For every engine, its two launches.
+pub(super) fn timelines(engines: &[EngineReport]) -> String {
+    let figures: Vec<String> = engines.iter().flat_map(two).collect();
+    if figures.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from(
+        "<h2>The middle launch and the worst</h2>\n<p class=\"soft\">By total scheduling latency. Each row is a CPU, \
+         coloured by who ran; below it, the waits that count.</p>\n<p class=\"legend\">",
+    );
+    for (_, class, name) in SIDES {
+        let _ = write!(
+            out,
+            "<span><span class=\"key {class}\"></span>{name}</span>"
+        );
+    }
+    out += "<span><span class=\"key w-wait\"></span>waiting for a CPU</span></p>\n<div class=\"charts\">\n";
+    out + &figures.concat() + "</div>\n"
+}
+
+fn two(engine: &EngineReport) -> Vec<String> {
+    let Some((median, worst)) = engine.median_and_worst() else {
+        return Vec::new();
+    };
+    let launches = [("median", median), ("worst", worst)];
+    launches
+        .into_iter()
+        .filter(|(_, sample)| !sample.picture.cpus.is_empty())
+        .map(|(word, sample)| figure(engine, word, sample))
+        .collect()
+}
+
+fn figure(engine: &EngineReport, word: &str, sample: &Sample) -> String {
+    format!(
+        "<figure><h3>{}, {word}: {} of waiting in a launch of {}</h3>\n{}</figure>\n",
+        escape(&engine.engine),
+        time(sample.sched_latency_us),
+        time(sample.launch_us),
+        drawing(&sample.picture)
+    )
+}
+
+fn drawing(picture: &Picture) -> String {
+    let axis = Axis::fit([picture.length_us].into_iter());
+    let along = |us: f64| LEFT + axis.place(us) * (WIDTH - LEFT - RIGHT);
+    let mut body = String::new();
+    let mut top = 6.0;
+    for (cpu, stretches) in &picture.cpus {
+        let _ = writeln!(
+            body,
+            "<text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">CPU {cpu}</text>",
+            LEFT - 5.0,
+            top + LANE - 4.0
+        );
+        for stretch in stretches.iter().filter(|stretch| stretch.who != Who::Idle) {
+            let (class, name) = side(stretch.who);
+            let (from, to) = (along(stretch.from_us), along(stretch.to_us));
+            let _ = writeln!(
+                body,
+                "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{LANE}\"><title>{name}</title></rect>",
+                to - from
+            );
+        }
+        top += LANE + 2.0;
+        let mut ends: Vec<f64> = Vec::new();
+        for wait in picture.waits.iter().filter(|wait| wait.cpu == *cpu) {
+            let free = ends.iter().position(|end| *end <= wait.from_us);
+            let row = free.unwrap_or(ends.len()).min(ROWS - 1);
+            match ends.get_mut(row) {
+                Some(end) => *end = wait.to_us.max(*end),
+                None => ends.push(wait.to_us),
+            }
+            let (from, to) = (along(wait.from_us), along(wait.to_us));
+            let _ = writeln!(
+                body,
+                "<rect class=\"w-wait\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{}\"><title>{} waited {}</title></rect>",
+                top + ROW * row as f64,
+                (to - from).max(0.8),
+                ROW - 2.0,
+                escape(&wait.comm),
+                time(wait.to_us - wait.from_us)
+            );
+        }
+        top += ROW * ends.len() as f64 + 5.0;
+    }
+    let height = top + 22.0;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"who ran and who waited\">\n"
+    );
+    for value in axis.ticks() {
+        let x = along(value);
+        let _ = writeln!(
+            svg,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"2\" y2=\"{top:.0}\"/>\
+             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+            top + 15.0,
+            tick(value)
+        );
+    }
+    svg + &body + "</svg>\n"
+}
+
+fn side(who: Who) -> (&'static str, &'static str) {
+    let found = SIDES.iter().find(|(side, ..)| *side == who);
+    found.map_or(("", ""), |(_, class, name)| (class, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::{Stretch, Waited};
+
+    fn picture() -> Picture {
+        let stretch = |from_us, to_us, who| Stretch {
+            from_us,
+            to_us,
+            who,
+        };
+        let wait = |from_us, to_us| Waited {
+            from_us,
+            to_us,
+            cpu: 0,
+            comm: "<w>".into(),
+        };
+        Picture {
+            length_us: 1000.0,
+            cpus: vec![(
+                0,
+                vec![
+                    stretch(0.0, 400.0, Who::Load),
+                    stretch(400.0, 700.0, Who::Idle),
+                    stretch(700.0, 1000.0, Who::Program),
+                ],
+            )],
+            waits: vec![wait(10.0, 300.0), wait(20.0, 100.0), wait(320.0, 390.0)],
+        }
+    }
+
+    #[test]
+    fn idle_time_is_bare_and_waits_that_overlap_stand_below_one_another() {
+        let svg = drawing(&picture());
+        assert_eq!(svg.matches("<rect class=\"w-load").count(), 1);
+        assert_eq!(svg.matches("<rect").count(), 2 + 3);
+        let rows: std::collections::BTreeSet<&str> = svg
+            .split("<rect class=\"w-wait\"")
+            .skip(1)
+            .map(|rest| {
+                rest.split("y=\"")
+                    .nth(1)
+                    .unwrap()
+                    .split('"')
+                    .next()
+                    .unwrap()
+            })
+            .collect();
+        assert_eq!(rows.len(), 2);
+        assert!(svg.contains("&lt;w&gt; waited") && !svg.contains("<w>"));
+    }
+
+    #[test]
+    fn nothing_is_drawn_outside() {
+        for place in drawing(&picture()).split(" x=\"").skip(1) {
+            let x: f64 = place.split('"').next().unwrap().parse().unwrap();
+            assert!((0.0..=WIDTH).contains(&x), "{x}");
+        }
+    }
+}

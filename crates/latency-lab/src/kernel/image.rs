@@ -1,0 +1,115 @@
+//! The image that is launched from where the user gives none: the fetched compiler proper, with its
+//! libraries and a small program to check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::jail::Jail;
+use super::libraries;
+use super::options::KernelOptions;
+use super::packages::Packages;
+use super::work::Work;
+use crate::{Interrupt, LabError, Result};
+
+/// Needs no header: the compiler proper, run alone, looks for none of its own.
+const PROGRAM: &str = "typedef unsigned long size_t;
+struct list { struct list *next; size_t length; };
+static size_t total(const struct list *list) {
+    size_t sum = 0;
+    for (; list; list = list->next)
+        sum += list->length;
+    return sum;
+}
+int main(void) {
+    struct list last = { 0, 3 }, first = { &last, 4 };
+    return total(&first) != 7;
+}
+";
+
+/// The image, and the words of its program below it as root.
+pub(super) struct Image {
+    pub(super) path: PathBuf,
+    /// None: the user's own.
+    pub(super) command: Option<Vec<String>>,
+}
+
+pub(super) fn take_or_make(
+    options: &KernelOptions,
+    packages: &Packages,
+    jail: &Jail,
+    work: &Work,
+    interrupt: &Interrupt,
+) -> Result<Image> {
+    let path = work.inside("image.erofs");
+    if let Some(image) = &options.image {
+        fs::copy(image, &path).map_err(|source| LabError::io("copying", image, source))?;
+        return Ok(Image {
+            path,
+            command: None,
+        });
+    }
+    let compiler = compiler(&work.root())?;
+    let command = vec![
+        compiler.clone(),
+        "-quiet".into(),
+        // Not even stdc-predef.h, which it looks for unasked.
+        "-nostdinc".into(),
+        "-fsyntax-only".into(),
+        // Else it opens program.s in its directory, which cannot be written.
+        "-o".into(),
+        "-".into(),
+        "/program.c".into(),
+    ];
+    let made = work.inside("compiler.erofs");
+    let mark = format!("{} {PROGRAM}", packages.version);
+    if !(made.is_file() && work.is_done("image", &mark)) {
+        make(&compiler, jail, work, interrupt)?;
+        work.done("image", &mark)?;
+    }
+    fs::copy(&made, &path).map_err(|source| LabError::io("copying", &made, source))?;
+    Ok(Image {
+        path,
+        command: Some(command),
+    })
+}
+
+/// cc1 of the newest compiler there is.
+fn compiler(root: &Path) -> Result<String> {
+    let directory = "/usr/lib/gcc/x86_64-linux-gnu";
+    let versions = fs::read_dir(root.join(&directory[1..]))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut paths: Vec<String> = versions
+        .map(|entry| format!("{directory}/{}/cc1", entry.file_name().to_string_lossy()))
+        .filter(|path| root.join(&path[1..]).is_file())
+        .collect();
+    paths.sort();
+    paths
+        .pop()
+        .ok_or_else(|| LabError::Kernel(format!("the packages have no compiler in {directory}")))
+}
+
+fn make(compiler: &str, jail: &Jail, work: &Work, interrupt: &Interrupt) -> Result<()> {
+    let program = work.inside("program.c");
+    fs::write(&program, PROGRAM).map_err(|source| LabError::io("writing", &program, source))?;
+    let libraries = libraries::inside(jail, compiler)?;
+    let files: Vec<String> = libraries
+        .iter()
+        .map(|path| path.display().to_string())
+        .chain([compiler.to_owned()])
+        .collect();
+    let script = format!(
+        "
+    rm -rf /work/tree
+    for file in {}; do
+        mkdir -p \"/work/tree$(dirname $file)\"
+        cp -L $file /work/tree$file
+    done
+    cp /work/program.c /work/tree
+    mkfs.erofs -zlz4hc -C65536 -T0 /work/compiler.erofs /work/tree >&2
+    rm -r /work/tree",
+        files.join(" ")
+    );
+    jail.shell("making an image of the compiler", &script, interrupt)
+}

@@ -1,0 +1,445 @@
+//! What the machine boots with: a kernel, and an archive in memory that is all of its files.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::guest::{GUEST, JOB, Job, MODULES};
+use super::jail::Jail;
+use super::libraries;
+use super::module::Modules;
+use super::packages::Packages;
+use super::work::Work;
+use crate::{Interrupt, LabError, Result};
+
+/// Modules of the distribution that the machine needs, by the names modprobe knows; what they need
+/// comes along. Those built into the kernel are none.
+const MODULES_NEEDED: [&str; 4] = ["virtio_pci", "virtio_blk", "loop", "erofs"];
+/// Programs of the packages that the experiment runs.
+const PROGRAMS: [&str; 2] = ["/usr/bin/fio", "/usr/sbin/losetup"];
+/// Names under which busybox does the rest.
+const APPLETS: [&str; 6] = ["sh", "chroot", "cat", "env", "mount", "mkdir"];
+/// Where this program and its libraries are: those of the host, apart from the packages'.
+const HOST: &str = "host";
+
+/// Files of the boot, as the jail sees them.
+#[derive(Debug)]
+pub(super) struct Boot {
+    pub(super) kernel: PathBuf,
+    pub(super) initramfs: &'static str,
+    /// Memory of the machine.
+    pub(super) memory_mib: u64,
+}
+
+/// Makes the archive.
+pub(super) fn make(
+    mut job: Job,
+    image: &Path,
+    modules: &Modules,
+    packages: &Packages,
+    jail: &Jail,
+    work: &Work,
+    interrupt: &Interrupt,
+) -> Result<Boot> {
+    job.image_bytes = size(image)?;
+    let needed = needed_modules(packages, jail, work, interrupt)?;
+    let archive = work.inside("initramfs");
+    let mut files = Files::new(work.root());
+    for (place, name) in &needed {
+        files.host(place, &format!("{MODULES}/{name}"));
+        job.modules.push(name.clone());
+    }
+    for (variant, path) in modules {
+        files.host(path, &format!("{MODULES}/{}", variant.file()));
+    }
+    for program in PROGRAMS {
+        files.package(program);
+        libraries::inside(jail, program)?
+            .iter()
+            .for_each(|library| files.package(library));
+    }
+    files.host(&work.root().join("usr/bin/busybox"), "/bin/busybox");
+    let own = std::env::current_exe().map_err(|source| LabError::Io {
+        what: "looking for this program".into(),
+        source,
+    })?;
+    files.host(&own, &format!("/{HOST}/erofast"));
+    let own_libraries = libraries::of_this_process();
+    for library in &own_libraries {
+        let name = library.file_name().unwrap_or_default().to_string_lossy();
+        files.host(library, &format!("/{HOST}/{name}"));
+    }
+    let job = serde_json::to_vec(&job).unwrap_or_default();
+    let write = || {
+        let mut out = Cpio::new(BufWriter::new(File::create(&archive)?));
+        out.skeleton()?;
+        out.file("/init", 0o755, init(&own_libraries).as_bytes())?;
+        out.file(JOB, 0o644, &job)?;
+        files.write(&mut out)?;
+        out.finish()
+    };
+    let bytes = write().map_err(|source| LabError::io("writing", &archive, source))?;
+    Ok(Boot {
+        kernel: Path::new("/").join(
+            packages
+                .kernel
+                .strip_prefix(work.root())
+                .unwrap_or(&packages.kernel),
+        ),
+        initramfs: "/work/initramfs",
+        // The archive lies in memory twice while it is unpacked, the image once; 2 x 48 MiB of trace.
+        memory_mib: 1024 + (2 * bytes + size(image)?) / (1 << 20),
+    })
+}
+
+fn size(file: &Path) -> Result<u64> {
+    let metadata = fs::metadata(file).map_err(|source| LabError::io("opening", file, source))?;
+    Ok(metadata.len())
+}
+
+/// The first program: the least that any other needs, then this one in its place.
+fn init(libraries: &[PathBuf]) -> String {
+    let loader = libraries
+        .iter()
+        .filter_map(|library| library.file_name()?.to_str())
+        .find(|name| name.starts_with("ld-"));
+    let program = match loader {
+        Some(loader) => format!("/{HOST}/{loader} --library-path /{HOST} /{HOST}/erofast"),
+        None => format!("/{HOST}/erofast"),
+    };
+    format!(
+        "#!/bin/busybox sh
+/bin/busybox mount -t devtmpfs dev /dev
+/bin/busybox mount -t proc proc /proc
+/bin/busybox mount -t sysfs sys /sys
+/bin/busybox mount -t tmpfs tmp /tmp
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+exec {program} {}
+",
+        GUEST.join(" ")
+    )
+}
+
+/// The modules to load, in the order in which they need one another, unpacked; by file and name.
+fn needed_modules(
+    packages: &Packages,
+    jail: &Jail,
+    work: &Work,
+    interrupt: &Interrupt,
+) -> Result<Vec<(PathBuf, String)>> {
+    let release = &packages.release;
+    let script = format!("depmod -b /work/image {release}");
+    jail.shell("looking what the modules need", &script, interrupt)?;
+    let directory = work.inside("image").join("lib/modules").join(release);
+    let read = |name: &str| {
+        let path = directory.join(name);
+        fs::read_to_string(&path).map_err(|source| LabError::io("reading", &path, source))
+    };
+    let files = order(&read("modules.dep")?, &read("modules.builtin")?)?;
+    let mut needed = Vec::new();
+    for file in files {
+        let name = module_name(&file);
+        // The experiment brings its own.
+        if name == "erofs" {
+            continue;
+        }
+        let plain = work.inside(&format!("{name}.ko"));
+        let packed = format!("/work/image/lib/modules/{release}/{file}");
+        let unpack = match Path::new(&file).extension().and_then(|end| end.to_str()) {
+            Some("xz") => format!("xz -dc {packed} > /work/{name}.ko"),
+            _ => format!("cp {packed} /work/{name}.ko"),
+        };
+        jail.shell(&format!("unpacking the module {name}"), &unpack, interrupt)?;
+        needed.push((plain, format!("{name}.ko")));
+    }
+    Ok(needed)
+}
+
+/// "kernel/drivers/block/loop.ko.xz" is "loop".
+fn module_name(file: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.split('.').next().unwrap_or(name).replace('-', "_")
+}
+
+/// Files of [`MODULES_NEEDED`] and of what they need, the needed ones first.
+fn order(dependencies: &str, builtin: &str) -> Result<Vec<String>> {
+    let mut order: Vec<String> = Vec::new();
+    for wanted in MODULES_NEEDED {
+        let line = dependencies
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(file, _)| module_name(file) == wanted);
+        let Some((file, needs)) = line else {
+            if builtin.lines().any(|file| module_name(file) == wanted) {
+                continue;
+            }
+            return Err(LabError::Kernel(format!(
+                "this kernel has no module {wanted}, and none built in"
+            )));
+        };
+        // depmod writes what must be loaded first at the end.
+        let files = needs.split_whitespace().rev().chain([file]);
+        for file in files {
+            if !order.iter().any(|known| known == file) {
+                order.push(file.to_owned());
+            }
+        }
+    }
+    Ok(order)
+}
+
+/// Files to pack: from where, to where.
+struct Files {
+    root: PathBuf,
+    all: Vec<(PathBuf, String)>,
+}
+
+impl Files {
+    fn new(root: PathBuf) -> Self {
+        Files {
+            root,
+            all: Vec::new(),
+        }
+    }
+
+    fn host(&mut self, from: &Path, to: &str) {
+        if !self.all.iter().any(|(_, known)| known == to) {
+            self.all.push((from.to_owned(), to.to_owned()));
+        }
+    }
+
+    /// A file of the packages, to where they have it.
+    fn package(&mut self, path: impl AsRef<Path>) {
+        let path = path.as_ref();
+        self.host(&below(&self.root, path), &path.to_string_lossy());
+    }
+
+    fn write(&self, out: &mut Cpio<impl Write>) -> io::Result<()> {
+        for (from, to) in &self.all {
+            let read = fs::read(from).map_err(|reason| {
+                io::Error::new(reason.kind(), format!("{}: {reason}", from.display()))
+            });
+            out.file(to, 0o755, &read?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a path inside of `root` really is: a link that begins with a slash means that root's.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    let mut path = path.to_path_buf();
+    // As many links in a row as the kernel follows.
+    for _ in 0..40 {
+        let at = root.join(path.strip_prefix("/").unwrap_or(&path));
+        match fs::read_link(&at) {
+            Ok(to) => path = path.parent().unwrap_or(Path::new("/")).join(to),
+            Err(_) => return at,
+        }
+    }
+    root.join(path.strip_prefix("/").unwrap_or(&path))
+}
+
+/// The archive format of the kernel's initramfs ("newc": thirteen numbers of eight hexadecimal
+/// digits, a name and the content, each padded to four bytes).
+struct Cpio<W> {
+    out: W,
+    bytes: u64,
+    inode: u32,
+    directories: Vec<String>,
+}
+
+/// File types of st_mode.
+const DIRECTORY: u32 = 0o040_000;
+const REGULAR: u32 = 0o100_000;
+const LINK: u32 = 0o120_000;
+const CHARACTERS: u32 = 0o020_000;
+
+impl<W: Write> Cpio<W> {
+    fn new(out: W) -> Self {
+        Cpio {
+            out,
+            bytes: 0,
+            inode: 0,
+            directories: Vec::new(),
+        }
+    }
+
+    /// Directories to mount on, links of a merged /usr, names of busybox, and the console, which the
+    /// kernel opens before anything is mounted.
+    fn skeleton(&mut self) -> io::Result<()> {
+        for name in [
+            "/dev",
+            "/proc",
+            "/sys",
+            "/tmp",
+            "/var/tmp",
+            "/run",
+            "/root",
+            "/usr/bin",
+            "/usr/sbin",
+            "/usr/lib",
+            "/usr/lib64",
+        ] {
+            self.directory(name)?;
+        }
+        for name in ["bin", "sbin", "lib", "lib64"] {
+            self.entry(
+                &format!("/{name}"),
+                LINK | 0o777,
+                (0, 0),
+                format!("usr/{name}").as_bytes(),
+            )?;
+        }
+        for applet in APPLETS {
+            self.entry(
+                &format!("/usr/bin/{applet}"),
+                LINK | 0o777,
+                (0, 0),
+                b"busybox",
+            )?;
+        }
+        self.entry("/dev/console", CHARACTERS | 0o600, (5, 1), &[])
+    }
+
+    fn directory(&mut self, path: &str) -> io::Result<()> {
+        if path.is_empty() || self.directories.iter().any(|known| known == path) {
+            return Ok(());
+        }
+        self.directory(&path[..path.rfind('/').unwrap_or(0)])?;
+        self.directories.push(path.to_owned());
+        self.entry(path, DIRECTORY | 0o755, (0, 0), &[])
+    }
+
+    fn file(&mut self, path: &str, mode: u32, content: &[u8]) -> io::Result<()> {
+        let path = through_links(path);
+        self.directory(&path[..path.rfind('/').unwrap_or(0)])?;
+        self.entry(&path, REGULAR | mode, (0, 0), content)
+    }
+
+    fn entry(
+        &mut self,
+        path: &str,
+        mode: u32,
+        device: (u32, u32),
+        content: &[u8],
+    ) -> io::Result<()> {
+        let name = path.trim_start_matches('/');
+        self.inode += 1;
+        let length = u32::try_from(content.len())
+            .map_err(|_| io::Error::other(format!("{path} is larger than 4 GiB")))?;
+        let links = if mode & 0o170_000 == DIRECTORY { 2 } else { 1 };
+        let name_length = name.len() as u32 + 1;
+        let fields = [
+            self.inode,
+            mode,
+            0,
+            0,
+            links,
+            0,
+            length,
+            0,
+            0,
+            device.0,
+            device.1,
+            name_length,
+            0,
+        ];
+        let head: String = fields.iter().map(|field| format!("{field:08X}")).collect();
+        self.put(format!("070701{head}{name}\0").as_bytes())?;
+        self.pad()?;
+        self.put(content)?;
+        self.pad()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
+
+    fn pad(&mut self) -> io::Result<()> {
+        let more = self.bytes.next_multiple_of(4) - self.bytes;
+        self.put(&[0; 4][..more as usize])
+    }
+
+    /// The end; the length of it all.
+    fn finish(mut self) -> io::Result<u64> {
+        self.entry("TRAILER!!!", 0, (0, 0), &[])?;
+        self.out.flush()?;
+        Ok(self.bytes)
+    }
+}
+
+/// Paths through the links of a merged /usr: the kernel makes files where they are said to be.
+fn through_links(path: &str) -> String {
+    let linked = ["/bin/", "/sbin/", "/lib/", "/lib64/"];
+    match linked.iter().any(|start| path.starts_with(start)) {
+        true => format!("/usr{path}"),
+        false => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_loaded_after_what_they_need() {
+        let dependencies = "kernel/fs/erofs/erofs.ko.xz: kernel/lib/libcrc32c.ko.xz kernel/lib/base.ko.xz\n\
+            kernel/drivers/block/loop.ko.xz:\nkernel/drivers/block/virtio_blk.ko.xz:\n";
+        let builtin = "kernel/drivers/virtio/virtio_pci.ko\n";
+        let files = order(dependencies, builtin).unwrap();
+        let names: Vec<String> = files.iter().map(|file| module_name(file)).collect();
+        assert_eq!(names, ["virtio_blk", "loop", "base", "libcrc32c", "erofs"]);
+        let error = order(dependencies, "").unwrap_err().to_string();
+        assert!(error.contains("no module virtio_pci"), "{error}");
+    }
+
+    #[test]
+    fn a_program_with_libraries_of_its_own_is_started_by_its_own_loader() {
+        let libraries = ["/lib/x/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
+        assert!(init(&libraries).contains(
+            "exec /host/ld-linux-x86-64.so.2 --library-path /host /host/erofast lab guest"
+        ));
+        assert!(init(&[]).contains("exec /host/erofast lab guest"));
+    }
+
+    #[test]
+    fn links_of_the_packages_stay_in_their_root() {
+        let root = std::env::temp_dir().join(format!("erofast-below-{}", std::process::id()));
+        fs::create_dir_all(root.join("lib64")).unwrap();
+        std::os::unix::fs::symlink("/lib/real.so", root.join("lib64/a.so")).unwrap();
+        std::os::unix::fs::symlink("a.so", root.join("lib64/b.so")).unwrap();
+        let found = below(&root, Path::new("/lib64/b.so"));
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found, root.join("lib/real.so"));
+    }
+
+    #[test]
+    fn archives_are_what_cpio_reads() {
+        let mut bytes = Vec::new();
+        let mut cpio = Cpio::new(&mut bytes);
+        cpio.skeleton().unwrap();
+        cpio.file("/lib/a/b.so.1", 0o755, b"content").unwrap();
+        cpio.finish().unwrap();
+        if crate::process::in_path("cpio").is_none() {
+            return println!("skipped: cpio is not installed");
+        }
+        let file = std::env::temp_dir().join(format!("erofast-cpio-{}", std::process::id()));
+        fs::write(&file, &bytes).unwrap();
+        let listed = std::process::Command::new("cpio")
+            .args(["-it", "--quiet"])
+            .stdin(File::open(&file).unwrap())
+            .output()
+            .unwrap();
+        fs::remove_file(&file).unwrap();
+        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert!(
+            listed.status.success(),
+            "{}",
+            String::from_utf8_lossy(&listed.stderr)
+        );
+        for name in ["dev/console", "usr/lib/a/b.so.1", "lib", "usr/bin/sh"] {
+            assert!(text.lines().any(|line| line == name), "{name}: {text}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The kernel's own variants of EROFS, A against B, in a machine of their own: the patch's experiment
+//! without building a kernel.
+//!
+//! Stages, each kept in the work directory for the next run if the user keeps that:
+//! `packages` fetches the distribution's kernel, its headers and source, a compiler and QEMU, and
+//! unpacks them below a directory of their own (nothing is installed, and no package's scripts run);
+//! `module` builds `fs/erofs` alone, once for each variant; `initramfs` packs what the machine
+//! needs; `machine` boots it and listens; `guest` is this very program inside, which runs the
+//! launch experiment of [`crate::launch`] with one engine for each variant.
+
+mod guest;
+mod image;
+mod initramfs;
+mod jail;
+mod libraries;
+mod machine;
+mod module;
+mod options;
+mod packages;
+mod report;
+mod running;
+mod variant;
+mod work;
+
+pub use guest::run_if_guest;
+pub use options::KernelOptions;
+pub use report::KernelReport;
+pub use running::module_for_running_kernel;
+pub use variant::Variant;
+
+use crate::{Interrupt, Progress, Result};
+use jail::Jail;
+use packages::Packages;
+use work::Work;
+
+/// Runs the experiment.
+pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<KernelReport> {
+    options.check()?;
+    let interrupt = Interrupt::watch()?;
+    let work = Work::open(options.work.as_deref())?;
+    let packages = Packages::fetch(options, &work, &interrupt, progress)?;
+    let jail = Jail::new(work.root());
+    let modules = module::build_all(&packages, &jail, &work, &interrupt, progress)?;
+    progress.begin("making the machine", 2);
+    let image = image::take_or_make(options, &packages, &jail, &work, &interrupt)?;
+    progress.step(1, "files");
+    let mut job = guest::Job::new(options, &packages);
+    if let Some(command) = image.command {
+        job.launch(command);
+    }
+    let boot = initramfs::make(
+        job,
+        &image.path,
+        &modules,
+        &packages,
+        &jail,
+        &work,
+        &interrupt,
+    )?;
+    progress.step(2, "");
+    let machine = machine::Machine {
+        jail: &jail,
+        work: &work,
+        boot: &boot,
+        timeout: options.timeout,
+        accelerate: options.accelerate,
+    };
+    let ran = machine.run(&interrupt, progress)?;
+    Ok(KernelReport::new(&packages, ran))
+}

@@ -1,0 +1,117 @@
+//! Building `fs/erofs` alone as a module, once for each variant, against the kernel's headers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use super::jail::Jail;
+use super::packages::Packages;
+use super::variant::Variant;
+use super::work::Work;
+use crate::{Interrupt, LabError, Progress, Result};
+
+/// Where each variant's module is, outside of the jail.
+pub(super) type Modules = BTreeMap<Variant, PathBuf>;
+
+/// Takes `fs/erofs` out of the packed source.
+const TAKE_OUT: &str = "
+    cd /work
+    rm -rf erofs erofs.part
+    mkdir erofs.part
+    xz -dc source/usr/src/linux-source-*.tar.xz |
+        tar -C erofs.part -x --strip-components=3 --wildcards 'linux-source-*/fs/erofs/*'
+    mv erofs.part erofs";
+
+pub(super) fn build_all(
+    packages: &Packages,
+    jail: &Jail,
+    work: &Work,
+    interrupt: &Interrupt,
+    progress: &mut dyn Progress,
+) -> Result<Modules> {
+    let mut modules = Modules::new();
+    progress.begin("building modules", Variant::ALL.len() as u64 + 1);
+    for (number, variant) in Variant::ALL.into_iter().enumerate() {
+        let path = work.inside(&variant.file());
+        let stage = format!("module-{variant}");
+        if !(path.is_file() && work.is_done(&stage, &packages.version)) {
+            progress.step(number as u64, "fs/erofs of the kernel's source");
+            take_out(packages, jail, work, interrupt)?;
+            progress.step(number as u64 + 1, &variant.to_string());
+            build(variant, &packages.release, jail, interrupt)?;
+            work.done(&stage, &packages.version)?;
+        }
+        modules.insert(variant, path);
+    }
+    progress.step(Variant::ALL.len() as u64 + 1, "");
+    Ok(modules)
+}
+
+fn take_out(packages: &Packages, jail: &Jail, work: &Work, interrupt: &Interrupt) -> Result<()> {
+    if work.is_done("source", &packages.version) {
+        return Ok(());
+    }
+    jail.shell("unpacking fs/erofs", TAKE_OUT, interrupt)?;
+    let makefile = work.inside("erofs/Makefile");
+    if !fs::read_to_string(&makefile)
+        .is_ok_and(|text| text.contains("PCPU_KTHREAD") || text.contains("erofs-"))
+    {
+        return Err(LabError::Kernel(format!(
+            "{}: the kernel's source has no EROFS there",
+            makefile.display()
+        )));
+    }
+    work.done("source", &packages.version)
+}
+
+fn build(variant: Variant, release: &str, jail: &Jail, interrupt: &Interrupt) -> Result<()> {
+    jail.shell(
+        &format!("building the variant {variant}"),
+        &script(variant, release),
+        interrupt,
+    )
+}
+
+/// The options are given twice: to make, which chooses files by them, and to the compiler, since the
+/// header with the configuration is the distribution's.
+fn script(variant: Variant, release: &str) -> String {
+    let to_make: String = variant
+        .config()
+        .iter()
+        .map(|name| format!(" {name}=y"))
+        .collect();
+    let to_compiler: Vec<String> = variant
+        .config()
+        .iter()
+        .map(|name| format!("-D{name}=1"))
+        .collect();
+    let (file, to_compiler) = (variant.file(), to_compiler.join(" "));
+    format!(
+        "
+    cd /work
+    rm -rf build
+    cp -r erofs build
+    make -s -j\"$(nproc)\" -C /usr/src/linux-headers-{release} M=/work/build CONFIG_EROFS_FS=m{to_make} \\
+        KCFLAGS='{to_compiler}' modules >&2
+    strip --strip-debug -o {file}.part build/erofs.ko
+    mv {file}.part {file}
+    rm -r build"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_go_to_make_and_to_the_compiler() {
+        let text = script(Variant::KthreadHipri, "6.12.95+deb12-cloud-amd64");
+        assert!(text.contains("CONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI=y"));
+        assert!(
+            text.contains(
+                "'-DCONFIG_EROFS_FS_PCPU_KTHREAD=1 -DCONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI=1'"
+            )
+        );
+        assert!(!script(Variant::Workqueue, "6").contains("PCPU"));
+    }
+}

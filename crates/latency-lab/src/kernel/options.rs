@@ -1,0 +1,122 @@
+//! What `lab kernel` is asked to do.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::load::LoadChoice;
+use crate::{LabError, Result};
+
+/// One experiment with the kernel's variants.
+#[derive(Debug, Clone)]
+pub struct KernelOptions {
+    /// The image to launch from; by default one that is made of the fetched compiler.
+    pub image: Option<PathBuf>,
+    /// The program and its arguments; `{}` stands for the mount point. By default the compiler.
+    pub command: Vec<OsString>,
+    /// Make the mount the program's root directory.
+    pub root: bool,
+    /// Launches per variant that count.
+    pub iterations: usize,
+    /// Launches per variant before them that do not.
+    pub warm_ups: usize,
+    /// What keeps the machine busy.
+    pub load: LoadChoice,
+    /// Of the order of launches.
+    pub seed: u64,
+    /// Values of the module's parameter `reserved_pages`; a column for each variant and value.
+    pub reserved_pages: Vec<u32>,
+    /// Use KVM where it works.
+    pub accelerate: bool,
+    /// Keep packages and modules here, and take them from here.
+    pub work: Option<PathBuf>,
+    /// Where Debian's packages are.
+    pub mirror: String,
+    /// The suite of the kernel and of QEMU, as "bookworm-backports" or "trixie".
+    pub suite: String,
+    /// How long the machine may take.
+    pub timeout: Duration,
+}
+
+impl Default for KernelOptions {
+    fn default() -> Self {
+        KernelOptions {
+            image: None,
+            command: Vec::new(),
+            root: false,
+            iterations: 10,
+            warm_ups: 1,
+            load: LoadChoice::Fio,
+            seed: 1,
+            reserved_pages: vec![0, 64],
+            accelerate: true,
+            work: None,
+            mirror: "http://deb.debian.org/debian".into(),
+            suite: "bookworm-backports".into(),
+            timeout: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl KernelOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        let wrong = |text: String| Err(LabError::Usage(format!("lab kernel: {text}")));
+        if self.image.is_some() && self.command.is_empty() {
+            return wrong(
+                "an image needs a command; write it after --, with {} for the mount point".into(),
+            );
+        }
+        if self.image.is_none() && !self.command.is_empty() {
+            return wrong("a command needs the image it is launched from".into());
+        }
+        if let Some(image) = self.image.as_ref().filter(|image| !image.is_file()) {
+            return wrong(format!("{}: not a file", image.display()));
+        }
+        self.check_machine()?;
+        if self.iterations == 0 || self.reserved_pages.is_empty() {
+            return wrong("nothing to measure".into());
+        }
+        Ok(())
+    }
+
+    /// Packages and their programs are those of x86-64.
+    pub(super) fn check_machine(&self) -> Result<()> {
+        if std::env::consts::ARCH == "x86_64" {
+            return Ok(());
+        }
+        Err(LabError::Kernel(format!(
+            "the packages it runs are for x86-64, and this machine is {}",
+            std::env::consts::ARCH
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(options: &KernelOptions) -> String {
+        options
+            .check()
+            .map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn an_image_and_its_command_belong_together() {
+        let options = KernelOptions {
+            image: Some("/dev/null".into()),
+            ..KernelOptions::default()
+        };
+        assert!(refusal(&options).contains("needs a command"));
+        let options = KernelOptions {
+            command: vec!["{}/bin/true".into()],
+            ..KernelOptions::default()
+        };
+        assert!(refusal(&options).contains("needs the image"));
+        let options = KernelOptions {
+            image: Some("/no/such/image".into()),
+            ..options
+        };
+        assert!(refusal(&options).contains("/no/such/image: not a file"));
+    }
+}

@@ -1,0 +1,91 @@
+//! The module for the kernel that runs here, for those who want per-CPU threads on a distribution's
+//! kernel without building one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::jail::Jail;
+use super::module;
+use super::options::KernelOptions;
+use super::packages::{Kernel, Packages};
+use super::work::Work;
+use crate::{Interrupt, LabError, Progress, Result};
+
+/// Builds all variants for the running kernel and puts them into `to`; their paths.
+pub fn module_for_running_kernel(
+    options: &KernelOptions,
+    to: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Vec<PathBuf>> {
+    let read =
+        |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    let kernel = running(read("osrelease").trim(), read("version").trim())?;
+    build_for(options, kernel, to, progress)
+}
+
+pub(super) fn build_for(
+    options: &KernelOptions,
+    kernel: Kernel,
+    to: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Vec<PathBuf>> {
+    options.check_machine()?;
+    let interrupt = Interrupt::watch()?;
+    fs::create_dir_all(to).map_err(|source| LabError::io("making the directory", to, source))?;
+    let work = Work::open(options.work.as_deref())?;
+    let packages = Packages::fetch_to_build(options, kernel, &work, &interrupt, progress)?;
+    let jail = Jail::new(work.root());
+    let modules = module::build_all(&packages, &jail, &work, &interrupt, progress)?;
+    modules
+        .iter()
+        .map(|(variant, from)| {
+            let path = to.join(variant.file());
+            fs::copy(from, &path).map_err(|source| LabError::io("writing", &path, source))?;
+            Ok(path)
+        })
+        .collect()
+}
+
+/// Debian puts the version of the package into its kernels' own:
+/// "#1 SMP PREEMPT_DYNAMIC Debian 6.12.95-1~bpo12+1 (2026-07-05)".
+fn running(release: &str, version: &str) -> Result<Kernel> {
+    let package = version
+        .split_once("Debian ")
+        .and_then(|(_, rest)| rest.split(' ').next());
+    match package {
+        Some(package) => Ok(Kernel {
+            release: release.into(),
+            version: package.into(),
+        }),
+        None => Err(LabError::Kernel(format!(
+            "the running kernel {release} is not one of Debian's packages: its headers and source cannot be fetched"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_of_debian_names_its_package() {
+        let kernel = running(
+            "6.12.95+deb12-cloud-amd64",
+            "#1 SMP PREEMPT_DYNAMIC Debian 6.12.95-1~bpo12+1 (2026-07-05)",
+        )
+        .unwrap();
+        assert_eq!(kernel.version, "6.12.95-1~bpo12+1");
+    }
+
+    #[test]
+    fn another_kernel_is_one_line() {
+        let error = running("6.18.44", "#1 SMP PREEMPT_DYNAMIC @0")
+            .err()
+            .unwrap();
+        assert!(
+            error
+                .to_string()
+                .starts_with("the running kernel 6.18.44 is not one of Debian's")
+        );
+    }
+}

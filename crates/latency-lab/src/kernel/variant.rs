@@ -1,0 +1,46 @@
+//! The ways in which the kernel's EROFS is built and loaded.
+
+use std::fmt;
+
+/// A build of `fs/erofs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Variant {
+    /// CONFIG_EROFS_FS_PCPU_KTHREAD off: the unbound work queue `erofs_worker`.
+    Workqueue,
+    /// CONFIG_EROFS_FS_PCPU_KTHREAD: a thread for each CPU.
+    Kthread,
+    /// Also CONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI: the threads are SCHED_FIFO 1.
+    KthreadHipri,
+}
+
+impl Variant {
+    /// All of them, the base of the comparison first.
+    pub const ALL: [Variant; 3] = [Variant::Workqueue, Variant::Kthread, Variant::KthreadHipri];
+
+    /// The configuration options that are on beside the distribution's own.
+    pub(super) fn config(self) -> &'static [&'static str] {
+        match self {
+            Variant::Workqueue => &[],
+            Variant::Kthread => &["CONFIG_EROFS_FS_PCPU_KTHREAD"],
+            Variant::KthreadHipri => &[
+                "CONFIG_EROFS_FS_PCPU_KTHREAD",
+                "CONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI",
+            ],
+        }
+    }
+
+    /// The file its module is kept in.
+    pub(super) fn file(self) -> String {
+        format!("erofs-{}.ko", self.to_string().replace(',', "-"))
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Variant::Workqueue => "workqueue",
+            Variant::Kthread => "kthread",
+            Variant::KthreadHipri => "kthread,hipri",
+        })
+    }
+}

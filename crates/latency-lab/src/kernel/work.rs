@@ -1,0 +1,99 @@
+//! The work directory: kept where the user says so, else gone at the end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::scratch::Scratch;
+use crate::{LabError, Result};
+
+/// Packages, what they unpack to, modules, and the machine's files.
+#[derive(Debug)]
+pub(super) struct Work {
+    path: PathBuf,
+    /// Removed with everything in it when dropped.
+    _scratch: Option<Whole>,
+}
+
+/// A scratch directory whose content goes too. Nothing is ever mounted below it outside of the
+/// private mount namespaces of [`super::jail`].
+#[derive(Debug)]
+struct Whole(Scratch);
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        for entry in fs::read_dir(self.0.path()).into_iter().flatten().flatten() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+impl Work {
+    pub(super) fn open(keep: Option<&Path>) -> Result<Work> {
+        let (path, scratch) = match keep {
+            Some(path) => {
+                fs::create_dir_all(path)
+                    .map_err(|source| LabError::io("making the directory", path, source))?;
+                (path.to_owned(), None)
+            }
+            None => {
+                let scratch = Scratch::new(Path::new("/var/tmp"))?;
+                (scratch.path().to_owned(), Some(Whole(scratch)))
+            }
+        };
+        let path = path
+            .canonicalize()
+            .map_err(|source| LabError::io("opening", &path, source))?;
+        Ok(Work {
+            path,
+            _scratch: scratch,
+        })
+    }
+
+    /// apt's lists and packages.
+    pub(super) fn apt(&self) -> PathBuf {
+        self.path.join("apt")
+    }
+
+    /// The unpacked packages: a small Debian.
+    pub(super) fn root(&self) -> PathBuf {
+        self.path.join("root")
+    }
+
+    /// What is made inside of [`Work::root`], as seen from outside.
+    pub(super) fn inside(&self, name: &str) -> PathBuf {
+        self.root().join("work").join(name)
+    }
+
+    /// A stage that was finished leaves its mark, so that a later run does not repeat it.
+    pub(super) fn is_done(&self, stage: &str, content: &str) -> bool {
+        fs::read_to_string(self.path.join(format!("done-{stage}")))
+            .is_ok_and(|mark| mark == content)
+    }
+
+    pub(super) fn done(&self, stage: &str, content: &str) -> Result<()> {
+        let path = self.path.join(format!("done-{stage}"));
+        fs::write(&path, content).map_err(|source| LabError::io("writing", &path, source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_work_directory_of_our_own_goes_and_one_of_the_users_stays() {
+        let own = Work::open(None).unwrap();
+        fs::create_dir_all(own.inside("deep")).unwrap();
+        let path = own.path.clone();
+        drop(own);
+        assert!(!path.exists());
+        let kept = std::env::temp_dir().join(format!("erofast-kernel-work-{}", std::process::id()));
+        let work = Work::open(Some(&kept)).unwrap();
+        assert!(!work.is_done("stage", "1"));
+        work.done("stage", "1").unwrap();
+        assert!(work.is_done("stage", "1") && !work.is_done("stage", "2"));
+        drop(work);
+        assert!(kept.exists());
+        fs::remove_dir_all(kept).unwrap();
+    }
+}

@@ -1,0 +1,188 @@
+//! What a launch looked like: who ran on each CPU, who waited, and behind whom. Coarse on purpose, so
+//! that every launch of a run can keep its own.
+
+use std::collections::HashMap;
+
+use sched_trace::blame::Timeline;
+use sched_trace::latency::Wait;
+use serde::Serialize;
+
+/// Pieces that a launch's time is cut into; a page has no room for more.
+const PIECES: u64 = 480;
+/// The longest waits that are kept.
+const WAITS: usize = 120;
+
+/// Whose time it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Who {
+    /// Nobody's.
+    Idle,
+    /// The launched program and its children.
+    Program,
+    /// Threads that decompressed.
+    Engine,
+    /// The load.
+    Load,
+    /// Other threads of the kernel.
+    Kernel,
+    /// The lab.
+    Lab,
+    /// Programs that have nothing to do with it.
+    Other,
+}
+
+/// A stretch of a CPU's time; times in microseconds from the start of the launch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stretch {
+    /// Beginning.
+    pub from_us: f64,
+    /// End.
+    pub to_us: f64,
+    /// Who had most of it.
+    pub who: Who,
+}
+
+/// A wait that counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waited {
+    /// Beginning, from the start of the launch.
+    pub from_us: f64,
+    /// End.
+    pub to_us: f64,
+    /// Where the thread ran in the end.
+    pub cpu: u32,
+    /// The thread's name.
+    pub comm: String,
+}
+
+/// One launch.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Picture {
+    /// How long it took.
+    pub length_us: f64,
+    /// CPU by CPU.
+    pub cpus: Vec<(u32, Vec<Stretch>)>,
+    /// The longest waits.
+    pub waits: Vec<Waited>,
+}
+
+/// Time waited behind threads of a name and priority.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Blocked {
+    /// Their name.
+    pub comm: String,
+    /// As the kernel traces it.
+    pub priority: i32,
+    /// Time waited behind them.
+    pub total_us: f64,
+}
+
+/// Behind whom all of `waits` were spent, longest first. Time on an idle CPU that was on its way to run
+/// the waiter stands as "idle CPU waking up"; what the trace does not tell, as "unknown".
+pub(super) fn blame(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
+    let mut behind: HashMap<(String, i32), u64> = HashMap::new();
+    let mut add = |comm: &str, priority: i32, ns: u64| {
+        if ns > 0 {
+            *behind.entry((comm.into(), priority)).or_default() += ns;
+        }
+    };
+    for wait in waits {
+        let what = timeline.behind(wait);
+        for run in &what.runs {
+            add(
+                common_name(&run.comm.to_string()),
+                run.prio,
+                run.end_ns - run.start_ns,
+            );
+        }
+        add("idle CPU waking up", 0, what.idle_ns);
+        add("unknown", 0, what.unknown_ns);
+    }
+    let mut blocked: Vec<Blocked> = behind
+        .into_iter()
+        .map(|((comm, priority), ns)| Blocked {
+            comm,
+            priority,
+            total_us: us(ns),
+        })
+        .collect();
+    blocked.sort_by(|a, b| {
+        b.total_us
+            .total_cmp(&a.total_us)
+            .then_with(|| a.comm.cmp(&b.comm))
+    });
+    blocked
+}
+
+/// Names with a number that only tells one from another.
+pub(super) fn common_name(comm: &str) -> &str {
+    if comm.starts_with("kworker/") {
+        "kworker"
+    } else {
+        comm
+    }
+}
+
+/// The picture of `start..end`.
+pub(super) fn picture(
+    timeline: &Timeline,
+    cpus: &[u32],
+    (start_ns, end_ns): (u64, u64),
+    waits: &[&Wait],
+    who: &dyn Fn(i32) -> Who,
+) -> Picture {
+    let lanes = cpus
+        .iter()
+        .map(|&cpu| (cpu, lane(timeline, cpu, (start_ns, end_ns), who)));
+    let mut longest: Vec<&&Wait> = waits.iter().collect();
+    longest.sort_by_key(|wait| std::cmp::Reverse(wait.length_ns()));
+    longest.truncate(WAITS);
+    longest.sort_by_key(|wait| wait.start_ns);
+    let since = |ns: u64| us(ns.clamp(start_ns, end_ns) - start_ns);
+    let waited = longest.into_iter().map(|wait| Waited {
+        from_us: since(wait.start_ns),
+        to_us: since(wait.end_ns),
+        cpu: wait.cpu,
+        comm: wait.comm.to_string(),
+    });
+    Picture {
+        length_us: us(end_ns - start_ns),
+        cpus: lanes.collect(),
+        waits: waited.collect(),
+    }
+}
+
+/// Equal neighbours are one stretch.
+fn lane(
+    timeline: &Timeline,
+    cpu: u32,
+    (start, end): (u64, u64),
+    who: &dyn Fn(i32) -> Who,
+) -> Vec<Stretch> {
+    let mut stretches: Vec<Stretch> = Vec::new();
+    let edge = |piece: u64| start + (end - start) * piece / PIECES;
+    for piece in 0..PIECES {
+        let (from, to) = (edge(piece), edge(piece + 1));
+        let mut times: HashMap<Who, u64> = HashMap::new();
+        for run in timeline.runs(cpu, from, to) {
+            *times.entry(who(run.pid)).or_default() += run.end_ns - run.start_ns;
+        }
+        let most = times.into_iter().max_by_key(|&(who, ns)| (ns, who));
+        let who = most.map_or(Who::Idle, |(who, _)| who);
+        let to_us = us(to - start);
+        match stretches.last_mut() {
+            Some(last) if last.who == who => last.to_us = to_us,
+            _ => stretches.push(Stretch {
+                from_us: us(from - start),
+                to_us,
+                who,
+            }),
+        }
+    }
+    stretches
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}

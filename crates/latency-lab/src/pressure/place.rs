@@ -1,0 +1,186 @@
+//! Where a cgroup with a memory limit can be made, in either version of the interface.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{LabError, Result};
+
+/// Which interface the memory controller has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    One,
+    Two,
+}
+
+/// A directory in which groups with a memory limit can be made.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) version: Version,
+    pub(super) parent: PathBuf,
+    /// The file in which the controller must be switched on for children first.
+    pub(super) switch: Option<PathBuf>,
+}
+
+/// A hierarchy that is mounted, and our own group in it.
+struct Hierarchy {
+    top: PathBuf,
+    own: PathBuf,
+}
+
+impl Place {
+    pub(super) fn find() -> Result<Place> {
+        let read = |path: &str| {
+            fs::read_to_string(path)
+                .map_err(|source| LabError::io("reading", Path::new(path), source))
+        };
+        let (mounts, groups) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
+        Place::of(&mounts, &groups).ok_or_else(|| {
+            LabError::Privilege(
+                "lab pressure: there is no cgroup with a memory controller here \
+                 (mount one: mount -t cgroup -o memory none DIR, or cgroup2)"
+                    .into(),
+            )
+        })
+    }
+
+    fn of(mounts: &str, groups: &str) -> Option<Place> {
+        if let Some(Hierarchy { own, .. }) = first_version(mounts, groups) {
+            return Some(Place {
+                version: Version::One,
+                parent: own,
+                switch: None,
+            });
+        }
+        let hierarchy = second_version(mounts, groups)?;
+        let place = |parent: &Path, switch| Place {
+            version: Version::Two,
+            parent: parent.to_owned(),
+            switch,
+        };
+        // A group that has processes cannot have children with controllers: so a sibling of our own
+        // group, or of one above it, unless we are at the top, where that rule does not hold.
+        let gives = |group: &&Path| lists_memory(&group.join("cgroup.subtree_control"));
+        let above = hierarchy.own.ancestors();
+        let mut above = above.take_while(|group| group.starts_with(&hierarchy.top));
+        match above.find(gives) {
+            Some(parent) => Some(place(parent, None)),
+            None => lists_memory(&hierarchy.top.join("cgroup.controllers")).then(|| {
+                let switch = hierarchy.top.join("cgroup.subtree_control");
+                place(&hierarchy.top, Some(switch))
+            }),
+        }
+    }
+}
+
+fn lists_memory(file: &Path) -> bool {
+    fs::read_to_string(file)
+        .is_ok_and(|text| text.split_ascii_whitespace().any(|name| name == "memory"))
+}
+
+/// Version 1: a hierarchy whose options name the controller.
+fn first_version(mounts: &str, groups: &str) -> Option<Hierarchy> {
+    let has_memory = |list: &str| list.split(',').any(|name| name == "memory");
+    let mount = mounts.lines().find_map(|line| {
+        Mount::parse(line).filter(|m| m.kind == "cgroup" && has_memory(m.options))
+    })?;
+    let own = group(groups, has_memory)?;
+    mount.hierarchy(own)
+}
+
+/// Version 2: the one hierarchy without a list of controllers.
+fn second_version(mounts: &str, groups: &str) -> Option<Hierarchy> {
+    let mount = mounts
+        .lines()
+        .find_map(|line| Mount::parse(line).filter(|mount| mount.kind == "cgroup2"))?;
+    mount.hierarchy(group(groups, str::is_empty)?)
+}
+
+/// Our own group, in the line of /proc/self/cgroup whose controllers are `wanted`.
+fn group(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let controllers = fields.next()?;
+        fields.next().filter(|_| wanted(controllers))
+    })
+}
+
+/// What a line of mountinfo says.
+struct Mount<'a> {
+    root: &'a str,
+    point: &'a str,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (before, after) = line.split_once(" - ")?;
+        let mut before = before.split(' ').skip(3);
+        let mut after = after.split(' ');
+        let (root, point) = (before.next()?, before.next()?);
+        let (kind, options) = (after.next()?, after.nth(1)?);
+        Some(Mount {
+            root,
+            point,
+            kind,
+            options,
+        })
+    }
+
+    /// The directory of a group; a container sees only a part of the hierarchy.
+    fn hierarchy(&self, group: &str) -> Option<Hierarchy> {
+        let below = Path::new(group).strip_prefix(self.root).ok();
+        let top = PathBuf::from(self.point);
+        let own = below.map_or_else(|| top.clone(), |below| top.join(below));
+        Some(Hierarchy { top, own })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    const FIRST: &str = "25 30 0:23 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+        26 30 0:24 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n\
+        27 30 0:25 / /sys/fs/cgroup/unified rw - cgroup2 cgroup rw\n";
+
+    #[test]
+    fn the_first_version_is_taken_where_it_has_the_controller() {
+        let groups = "4:memory:/user/one\n3:cpu:/\n0::/\n";
+        let place = Place::of(FIRST, groups).unwrap();
+        assert_eq!(place.version, Version::One);
+        assert_eq!(place.parent, Path::new("/sys/fs/cgroup/memory/user/one"));
+    }
+
+    #[test]
+    fn a_container_sees_a_part_of_the_hierarchy() {
+        let mounts = "26 30 0:24 /box /cg rw - cgroup none rw,memory\n";
+        let parent = |group: &str| {
+            Place::of(mounts, &format!("4:memory:{group}\n"))
+                .unwrap()
+                .parent
+        };
+        assert_eq!(parent("/box/inner"), Path::new("/cg/inner"));
+        assert_eq!(parent("/elsewhere"), Path::new("/cg"));
+    }
+
+    #[test]
+    fn the_second_version_needs_a_group_that_gives_the_controller_to_its_children() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let top = scratch.path().join("top");
+        let own = top.join("slice/session");
+        fs::create_dir_all(&own).unwrap();
+        let mounts = format!("27 30 0:25 / {} rw - cgroup2 none rw\n", top.display());
+        let place = || Place::of(&mounts, "0::/slice/session\n");
+        assert_eq!(place(), None, "no controller at all");
+        fs::write(top.join("cgroup.controllers"), "cpu memory\n").unwrap();
+        let switch = Some(top.join("cgroup.subtree_control"));
+        let at_the_top = place().unwrap();
+        assert_eq!((&at_the_top.parent, at_the_top.switch), (&top, switch));
+        fs::write(top.join("slice/cgroup.subtree_control"), "memory pids\n").unwrap();
+        let beside = place().unwrap();
+        assert_eq!((beside.parent, beside.switch), (top.join("slice"), None));
+        fs::remove_dir_all(&top).unwrap();
+    }
+}

@@ -1,0 +1,367 @@
+//! The report of a pressure experiment: the contract's JSON, with more beside it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::rounds::Measured;
+use super::{Buffers, PressureOptions};
+use crate::DaemonMemory;
+use crate::environment::Environment;
+use crate::statistics::Summary;
+
+/// The number of pages that the question is about, and the share of allocations.
+const QUESTION_PAGES: u64 = 64;
+const QUESTION_SHARE: f64 = 0.95;
+
+/// What `lab pressure` hands out.
+#[derive(Debug, Clone, Serialize)]
+pub struct PressureReport {
+    /// One entry for each size of the pool.
+    pub pools: Vec<PoolReport>,
+    /// Each thread kept a buffer of its own instead.
+    pub thread_buffers: Option<PoolReport>,
+    /// Whether 64 pages are enough.
+    pub sufficient: Option<Sufficient>,
+    /// All launches were made, each had to get pages, and reclaim could be counted.
+    pub valid: bool,
+    /// The user stopped the run.
+    pub interrupted: bool,
+    /// Why reclaim could not be counted.
+    pub reclaims_unknown: Option<String>,
+    /// Programs in a row; the last one was measured.
+    pub programs: usize,
+    /// Memory of the group.
+    pub limit_bytes: u64,
+    /// Mount options that all had in common.
+    pub mount_options: String,
+    /// Where this ran.
+    pub environment: Environment,
+}
+
+/// One way to get buffers: averages over its launches, as the patch's table has them.
+#[derive(Debug, Clone, Serialize)]
+pub struct PoolReport {
+    /// Pages of the pool.
+    pub reserved_pages: usize,
+    /// CPU time that the allocating threads spent getting pages, without reading the clocks.
+    pub alloc_cpu_us: f64,
+    /// The same on the clock.
+    pub alloc_wall_us: f64,
+    /// `alloc_cpu_us` as a part of what it is without a pool.
+    pub alloc_cpu_share: Option<f64>,
+    /// Buffers that were asked for.
+    pub requests: f64,
+    /// How often the allocating thread began to reclaim memory inside of a window.
+    pub reclaims: Option<f64>,
+    /// In 95 % of the allocations not more pages than this were in use.
+    pub pages_in_use_p95: u64,
+    /// The most at once.
+    pub pages_in_use_max: u64,
+    /// Pages that came from the pool (or the thread's buffer), and from the system.
+    pub hit_pages: f64,
+    /// See above.
+    pub missed_pages: f64,
+    /// How long the measured program ran.
+    pub launch_us: Option<Summary>,
+    /// The daemon's memory, in the launch that had most of it.
+    pub memory: Option<DaemonMemory>,
+    /// Every launch.
+    pub samples: Vec<PoolSample>,
+}
+
+/// One launch.
+#[derive(Debug, Clone, Serialize)]
+pub struct PoolSample {
+    /// See [`PoolReport`].
+    pub alloc_cpu_us: f64,
+    /// See [`PoolReport`].
+    pub alloc_wall_us: f64,
+    /// What reading the clocks took of the CPU; subtracted above.
+    pub clocks_cpu_us: f64,
+    /// See [`PoolReport`].
+    pub requests: u64,
+    /// See [`PoolReport`].
+    pub reclaims: Option<u64>,
+    /// Bytes decoded for the program.
+    pub decoded_bytes: u64,
+    /// See [`PoolReport`].
+    pub launch_us: f64,
+    /// The group's memory at its highest.
+    pub group_peak_bytes: Option<u64>,
+    /// How often so many pages were in use right after an allocation.
+    pub pages_in_use: Vec<(u64, u64)>,
+}
+
+/// Whether 64 pages are enough for 95 % of the allocations.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Sufficient {
+    /// The part of all allocations after which at most 64 pages were in use.
+    pub share_within_64_pages: f64,
+    /// The pages that would be enough for 95 %.
+    pub pages_for_95_percent: u64,
+}
+
+pub(super) fn build(
+    options: &PressureOptions,
+    environment: Environment,
+    interrupted: bool,
+    samples: Vec<Measured>,
+) -> PressureReport {
+    let of = |way: Buffers| -> Vec<&Measured> {
+        samples
+            .iter()
+            .filter(|sample| sample.buffers == way)
+            .collect()
+    };
+    let mut pools: Vec<PoolReport> = options
+        .pools
+        .iter()
+        .filter_map(|&pages| summed(pages, &of(Buffers::Pool(pages))))
+        .collect();
+    let mut thread_buffers = summed(0, &of(Buffers::PerThread));
+    let without = pools
+        .iter()
+        .find(|pool| pool.reserved_pages == 0)
+        .map(|pool| pool.alloc_cpu_us)
+        .filter(|&cpu| cpu > 0.0);
+    for pool in pools.iter_mut().chain(&mut thread_buffers) {
+        pool.alloc_cpu_share = without.map(|without| pool.alloc_cpu_us / without);
+    }
+    let wanted = options.ways().len() * options.iterations;
+    let complete = samples.len() == wanted && samples.iter().all(|s| s.counters.allocations > 0);
+    let reclaims_unknown = samples
+        .iter()
+        .find_map(|sample| sample.counters.reclaims_unknown.clone());
+    // A thread's own buffer may be larger than what was asked for, and all of it is in use.
+    let from_pools: Vec<&Measured> = samples
+        .iter()
+        .filter(|sample| sample.buffers != Buffers::PerThread)
+        .collect();
+    PressureReport {
+        pools,
+        thread_buffers,
+        sufficient: sufficient(&in_use(&from_pools)),
+        valid: complete && !interrupted && reclaims_unknown.is_none(),
+        interrupted,
+        reclaims_unknown,
+        programs: options.programs,
+        limit_bytes: options.limit,
+        mount_options: options.mount_options.clone(),
+        environment,
+    }
+}
+
+fn summed(reserved_pages: usize, samples: &[&Measured]) -> Option<PoolReport> {
+    if samples.is_empty() {
+        return None;
+    }
+    let average = |value: &dyn Fn(&Measured) -> f64| {
+        samples.iter().map(|sample| value(sample)).sum::<f64>() / samples.len() as f64
+    };
+    let reclaims: Option<Vec<u64>> = samples.iter().map(|s| s.counters.reclaims).collect();
+    let in_use = in_use(samples);
+    let launches: Vec<f64> = samples.iter().map(|sample| sample.launch_us).collect();
+    Some(PoolReport {
+        reserved_pages,
+        alloc_cpu_us: average(&|s| s.counters.cpu_us()),
+        alloc_wall_us: average(&|s| s.counters.wall_us()),
+        alloc_cpu_share: None,
+        requests: average(&|s| s.counters.allocations as f64),
+        reclaims: reclaims.map(|all| all.iter().sum::<u64>() as f64 / all.len() as f64),
+        pages_in_use_p95: within(&in_use, QUESTION_SHARE),
+        pages_in_use_max: in_use.keys().next_back().copied().unwrap_or(0),
+        hit_pages: average(&|s| s.counters.hit_pages as f64),
+        missed_pages: average(&|s| s.counters.missed_pages as f64),
+        launch_us: Summary::of(&launches),
+        memory: samples
+            .iter()
+            .filter_map(|sample| sample.memory)
+            .max_by_key(|memory| memory.peak_rss_bytes),
+        samples: samples.iter().map(|sample| one(sample)).collect(),
+    })
+}
+
+fn one(sample: &Measured) -> PoolSample {
+    let counters = &sample.counters;
+    PoolSample {
+        alloc_cpu_us: counters.cpu_us(),
+        alloc_wall_us: counters.wall_us(),
+        clocks_cpu_us: (counters.empty_cpu_ns * counters.allocations) as f64 / 1000.0,
+        requests: counters.allocations,
+        reclaims: counters.reclaims,
+        decoded_bytes: counters.decoded_bytes,
+        launch_us: sample.launch_us.round(),
+        group_peak_bytes: sample.group_peak,
+        pages_in_use: counters.in_use.clone().into_iter().collect(),
+    }
+}
+
+/// The histograms of all launches as one.
+fn in_use(samples: &[&Measured]) -> BTreeMap<u64, u64> {
+    let mut all = BTreeMap::new();
+    for (&pages, &count) in samples.iter().flat_map(|sample| &sample.counters.in_use) {
+        *all.entry(pages).or_insert(0) += count;
+    }
+    all
+}
+
+/// The fewest pages that are enough for `share` of the allocations.
+fn within(in_use: &BTreeMap<u64, u64>, share: f64) -> u64 {
+    let wanted = (in_use.values().sum::<u64>() as f64 * share).ceil() as u64;
+    let mut seen = 0;
+    for (&pages, &count) in in_use {
+        seen += count;
+        if seen >= wanted {
+            return pages;
+        }
+    }
+    0
+}
+
+fn sufficient(in_use: &BTreeMap<u64, u64>) -> Option<Sufficient> {
+    let all: u64 = in_use.values().sum();
+    let few: u64 = in_use
+        .range(..=QUESTION_PAGES)
+        .map(|(_, count)| count)
+        .sum();
+    (all > 0).then(|| Sufficient {
+        share_within_64_pages: few as f64 / all as f64,
+        pages_for_95_percent: within(in_use, QUESTION_SHARE),
+    })
+}
+
+impl PressureReport {
+    /// The JSON of the contract, readable.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// For a person.
+    pub fn table(&self) -> String {
+        let mut out = format!(
+            "the last of {} programs in a group of {} MiB, averages\n\
+             {:<16}{:>10}{:>12}{:>12}{:>9}{:>10}{:>8}{:>8}{:>11}{:>10}\n",
+            self.programs,
+            self.limit_bytes >> 20,
+            "buffers from",
+            "requests",
+            "CPU us",
+            "clock us",
+            "share",
+            "reclaims",
+            "p95",
+            "most",
+            "launch ms",
+            "RSS MiB"
+        );
+        for pool in &self.pools {
+            let name = match pool.reserved_pages {
+                0 => "the system".into(),
+                pages => format!("{pages} pages"),
+            };
+            row(&mut out, &name, pool);
+        }
+        if let Some(threads) = &self.thread_buffers {
+            row(&mut out, "each thread", threads);
+        }
+        if let Some(sufficient) = &self.sufficient {
+            let _ = writeln!(
+                out,
+                "64 pages were enough for {:.1} % of the allocations; 95 % need {}",
+                sufficient.share_within_64_pages * 100.0,
+                sufficient.pages_for_95_percent
+            );
+        }
+        if let Some(reason) = &self.reclaims_unknown {
+            let _ = writeln!(out, "reclaim was not counted: {reason}");
+        }
+        if !self.valid {
+            out.push_str("this run is NOT valid: launches are missing, or needed no pages, or reclaim was not counted\n");
+        }
+        out
+    }
+}
+
+fn row(out: &mut String, name: &str, pool: &PoolReport) {
+    let share = pool
+        .alloc_cpu_share
+        .map_or("-".into(), |share| format!("{:.2} %", share * 100.0));
+    let reclaims = pool
+        .reclaims
+        .map_or("?".into(), |count| format!("{count:.1}"));
+    let launch = pool.launch_us.map_or(0.0, |launch| launch.average / 1000.0);
+    let peak = pool.memory.map_or(0, |memory| memory.peak_rss_bytes);
+    let rss = peak as f64 / f64::from(1 << 20);
+    let _ = writeln!(
+        out,
+        "{name:<16}{:>10.0}{:>12.1}{:>12.1}{share:>9}{reclaims:>10}{:>8}{:>8}{launch:>11.1}{rss:>10.1}",
+        pool.requests,
+        pool.alloc_cpu_us,
+        pool.alloc_wall_us,
+        pool.pages_in_use_p95,
+        pool.pages_in_use_max,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pressure::counters::Counters;
+
+    fn measured(buffers: Buffers, cpu_us: u64, reclaims: Option<u64>) -> Measured {
+        Measured {
+            buffers,
+            counters: Counters {
+                allocations: 100,
+                cpu_ns: cpu_us * 1000 + 100 * 50,
+                empty_cpu_ns: 50,
+                reclaims,
+                in_use: BTreeMap::from([(34, 96), (68, 4)]),
+                ..Counters::default()
+            },
+            launch_us: 1000.0,
+            memory: None,
+            group_peak: None,
+        }
+    }
+
+    fn report(samples: Vec<Measured>) -> PressureReport {
+        let options = PressureOptions {
+            pools: vec![0, 64],
+            iterations: 1,
+            ..PressureOptions::default()
+        };
+        let path =
+            std::env::temp_dir().join(format!("erofast-lab-pressure-{}", std::process::id()));
+        std::fs::write(&path, "image").unwrap();
+        let environment = Environment::capture(&path, &path).unwrap();
+        build(&options, environment, false, samples)
+    }
+
+    #[test]
+    fn the_pool_is_compared_with_the_run_without_it() {
+        let ways = [Buffers::Pool(0), Buffers::Pool(64), Buffers::PerThread];
+        let samples =
+            ways.map(|way| measured(way, if way == ways[0] { 5000 } else { 20 }, Some(3)));
+        let report = report(samples.to_vec());
+        assert!(report.valid);
+        assert_eq!(report.pools[0].alloc_cpu_us, 5000.0);
+        assert_eq!(report.pools[1].alloc_cpu_share, Some(20.0 / 5000.0));
+        let sufficient = report.sufficient.unwrap();
+        assert_eq!(sufficient.pages_for_95_percent, 34);
+        assert_eq!(sufficient.share_within_64_pages, 0.96);
+        assert!(report.table().contains("0.40 %"), "{}", report.table());
+    }
+
+    #[test]
+    fn a_run_that_misses_a_launch_or_cannot_count_reclaim_is_not_valid() {
+        assert!(!report(vec![measured(Buffers::Pool(0), 1, Some(0))]).valid);
+        let ways = [Buffers::Pool(0), Buffers::Pool(64), Buffers::PerThread];
+        let mut samples = ways.map(|way| measured(way, 1, None)).to_vec();
+        samples[0].counters.reclaims_unknown = Some("no root".into());
+        let report = report(samples);
+        assert!(!report.valid && report.table().contains("no root"));
+    }
+}

@@ -1,0 +1,164 @@
+//! Mount, fill the group, measure the last program, unmount: in rounds, each way once a round.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use super::counters::Counters;
+use super::deal::deal;
+use super::group::Group;
+use super::{Buffers, PressureOptions};
+use crate::engine::{Mounted, Site, warm};
+use crate::launch::command_at;
+use crate::process::{Child, DaemonMemory, End};
+use crate::statistics::Random;
+use crate::{Interrupt, LabError, Progress, Result};
+
+/// Joins the group before it becomes the program, so that all its memory counts there.
+const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
+
+/// One measured launch.
+#[derive(Debug, Clone)]
+pub(super) struct Measured {
+    pub(super) buffers: Buffers,
+    pub(super) counters: Counters,
+    pub(super) launch_us: f64,
+    /// Of the daemon.
+    pub(super) memory: Option<DaemonMemory>,
+    /// The group's memory at its highest.
+    pub(super) group_peak: Option<u64>,
+}
+
+pub(super) struct Rounds<'a> {
+    options: &'a PressureOptions,
+    site: &'a Site,
+    point: PathBuf,
+    interrupt: &'a Interrupt,
+    /// Files of each program.
+    dealt: Vec<Vec<PathBuf>>,
+}
+
+impl<'a> Rounds<'a> {
+    pub(super) fn new(
+        options: &'a PressureOptions,
+        site: &'a Site,
+        points: &Path,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self> {
+        let point = points.join("mount");
+        fs::create_dir_all(&point)
+            .map_err(|source| LabError::io("making the directory", &point, source))?;
+        let engine = options.engine(Buffers::Pool(0));
+        let mounted = engine.mount(site, &point, interrupt)?;
+        let dealt = deal(&point, options.programs, options.limit, options.seed)?;
+        mounted.unmount()?;
+        Ok(Rounds {
+            options,
+            site,
+            point,
+            interrupt,
+            dealt,
+        })
+    }
+
+    /// All samples; fewer when the user asked to stop.
+    pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<Vec<Measured>> {
+        let mut random = Random::new(self.options.seed);
+        let mut ways = self.options.ways();
+        let mut samples = Vec::new();
+        let total = (ways.len() * self.options.iterations) as u64;
+        progress.begin("launching under memory pressure", total);
+        for _ in 0..self.options.iterations {
+            random.shuffle(&mut ways);
+            for &buffers in &ways {
+                match self.sample(buffers)? {
+                    Some(sample) => samples.push(sample),
+                    None => return Ok(samples),
+                }
+                progress.step(samples.len() as u64, "");
+            }
+        }
+        Ok(samples)
+    }
+
+    /// None when the user asked to stop.
+    fn sample(&self, buffers: Buffers) -> Result<Option<Measured>> {
+        if self.interrupt.asked() {
+            return Ok(None);
+        }
+        warm(&self.site.image)?;
+        let group = Group::make(self.options.limit)?;
+        let engine = self.options.engine(buffers);
+        let mut mounted = engine.mount(self.site, &self.point, self.interrupt)?;
+        group.add(mounted.daemon().unwrap_or_default())?;
+        let (last, before) = match self.dealt.split_last() {
+            Some(split) => split,
+            None => return Ok(None),
+        };
+        for files in before {
+            if self.program(&reads(files), &group, &mut mounted)?.is_none() {
+                return Ok(None);
+            }
+        }
+        let command = match &self.options.command[..] {
+            [] => reads(last),
+            command => command_at(command, false, &self.point),
+        };
+        let start = Counters::read(&self.point)?;
+        let Some(launch_us) = self.program(&command, &group, &mut mounted)? else {
+            return Ok(None);
+        };
+        let sample = Measured {
+            buffers,
+            counters: Counters::read(&self.point)?.since(&start),
+            launch_us,
+            memory: DaemonMemory::of(mounted.daemon(), &self.point),
+            group_peak: group.peak(),
+        };
+        mounted.unmount()?;
+        Ok(Some(sample))
+    }
+
+    /// Runs a program inside of the group to its end; how long it took.
+    fn program(
+        &self,
+        words: &[OsString],
+        group: &Group,
+        mounted: &mut Mounted,
+    ) -> Result<Option<f64>> {
+        let mut command = Command::new("sh");
+        command.args(["-c", JOIN]).arg(group.processes());
+        command.args(words).current_dir(&self.point);
+        let start = Instant::now();
+        let mut child = Child::spawn(&mut command)?;
+        let end = child.wait(self.options.timeout, self.interrupt)?;
+        let took = start.elapsed();
+        match end {
+            End::Exited(status) if status.success() => Ok(Some(took.as_secs_f64() * 1e6)),
+            End::Interrupted => Ok(None),
+            end => {
+                mounted.check()?;
+                Err(LabError::Program {
+                    engine: "erofast".into(),
+                    program: words[0].to_string_lossy().into_owned(),
+                    how: format!(
+                        "{} in a group of {} MiB (--limit)",
+                        end.describe(),
+                        self.options.limit >> 20
+                    ),
+                    last_line: child.last_line(),
+                })
+            }
+        }
+    }
+}
+
+/// A program that reads files from their beginning to their end.
+fn reads(files: &[PathBuf]) -> Vec<OsString> {
+    let words = ["cat", "--"].map(OsString::from).into_iter();
+    words
+        .chain(files.iter().map(|file| file.clone().into_os_string()))
+        .collect()
+}

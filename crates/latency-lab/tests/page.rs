@@ -1,0 +1,344 @@
+//! The page of a launch experiment in a real browser: nothing overflows on a telephone, it follows the
+//! browser's choice of light or dark, and it fetches nothing. Needs chromium; says so where it is missing.
+//!
+//! With EROFAST_PAGE_SHOTS=DIR it leaves pictures there for a person to look at.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use latency_lab::environment::Environment;
+use latency_lab::launch::{
+    Against, Blocked, EngineReport, LaunchReport, Outliers, Picture, Sample, Stretch, ThreadWaits,
+    Waited, Who,
+};
+use latency_lab::statistics::{Random, Summary, compare, outliers};
+
+/// A narrow telephone.
+const NARROW: u32 = 380;
+
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    std::env::split_paths(&path)
+        .flat_map(|place| names.map(|name| place.join(name)))
+        .find(|path| path.is_file())
+}
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("erofast-page-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn sample(random: &mut Random, average: f64, iteration: usize) -> Sample {
+    let latency = -average * (1.0 - random.unit()).ln();
+    let launch = 300_000.0 + latency * 3.0;
+    let stretch = |from: f64, to: f64, who| Stretch {
+        from_us: from * launch,
+        to_us: to * launch,
+        who,
+    };
+    let lane = |shift: f64| {
+        vec![
+            stretch(0.0, 0.2 + shift, Who::Load),
+            stretch(0.2 + shift, 0.45, Who::Program),
+            stretch(0.45, 0.6, Who::Engine),
+            stretch(0.6, 0.65, Who::Idle),
+            stretch(0.65, 1.0, Who::Load),
+        ]
+    };
+    let wait = |from: f64, to: f64, cpu| Waited {
+        from_us: from * launch,
+        to_us: to * launch,
+        cpu,
+        comm: "erofs_worker/0".into(),
+    };
+    Sample {
+        launch_us: launch,
+        sched_latency_us: latency,
+        wakeup_us: latency * 0.8,
+        preempted_us: latency * 0.2,
+        wakeups: 40,
+        threads: 2,
+        by_thread: vec![ThreadWaits {
+            comm: "kworker/u9:2-some-long-name".into(),
+            priority: 120,
+            wakeups: 40,
+            total_us: latency,
+            longest_us: latency / 3.0,
+        }],
+        behind: [
+            "fio",
+            "a very long thread name",
+            "rustc",
+            "sh",
+            "b",
+            "c",
+            "d",
+        ]
+        .into_iter()
+        .enumerate()
+        .map(|(number, comm)| Blocked {
+            comm: comm.into(),
+            priority: 120,
+            total_us: latency / f64::from(1 << (number + 1)),
+        })
+        .collect(),
+        picture: Picture {
+            length_us: launch,
+            cpus: vec![(0, lane(0.0)), (1, lane(0.1))],
+            waits: vec![wait(0.1, 0.3, 0), wait(0.15, 0.2, 0), wait(0.4, 0.42, 1)],
+        },
+        iteration,
+        ..Sample::default()
+    }
+}
+
+fn engine(name: &str, average: f64, first: Option<&EngineReport>) -> EngineReport {
+    let mut random = Random::new(average as u64);
+    let samples: Vec<Sample> = (0..50)
+        .map(|round| sample(&mut random, average, round))
+        .collect();
+    let column = |of: fn(&Sample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
+    let (latency, launch) = (column(|s| s.sched_latency_us), column(|s| s.launch_us));
+    EngineReport {
+        engine: name.into(),
+        sched_latency_us: Summary::of(&latency),
+        launch_us: Summary::of(&launch),
+        wakeup_us: Summary::of(&column(|s| s.wakeup_us)),
+        preempted_us: Summary::of(&column(|s| s.preempted_us)),
+        queue_us: Summary::of(&column(|s| s.queue_us)),
+        queue_source: "from the counters of erofast stat".into(),
+        recording: None,
+        against_first: first.map(|first| Against {
+            sched_latency: compare(&first.column(|s| s.sched_latency_us), &latency),
+            launch: compare(&first.column(|s| s.launch_us), &launch),
+        }),
+        outliers: Outliers {
+            sched_latency: outliers(&latency),
+            launch: outliers(&launch),
+        },
+        thrown_away: vec!["other programs took 14 % of the CPU time, most of it rustc".into()],
+        samples,
+    }
+}
+
+fn report(place: &Path) -> LaunchReport {
+    let image = place.join("image");
+    std::fs::write(&image, "x").unwrap();
+    let first = engine("kernel-loop", 10_200.0, None);
+    let others = [
+        ("erofast:unbound", 9_000.0),
+        ("erofast:percpu", 4_000.0),
+        ("erofast:percpu,hipri", 800.0),
+    ];
+    let mut engines: Vec<EngineReport> = others
+        .into_iter()
+        .map(|(name, average)| engine(name, average, Some(&first)))
+        .collect();
+    engines.insert(0, first);
+    LaunchReport {
+        iterations: 50,
+        load: "fio".into(),
+        valid: true,
+        not_valid_because: Vec::new(),
+        interrupted: false,
+        command: ["env", "LD_LIBRARY_PATH={}/lib", "{}/bin/rustc", "--version"]
+            .map(str::to_owned)
+            .to_vec(),
+        root: false,
+        warm_ups: 1,
+        seed: 1,
+        cold: "a fresh mount for each launch",
+        environment: Environment::capture(&image, Path::new("/no/such/erofast")).unwrap(),
+        load_seen: None,
+        left_out: vec![
+            "engine erofsfuse: erofsfuse is not installed (Debian package: erofsfuse)".into(),
+        ],
+        engines,
+        notices: vec![
+            "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own".into(),
+        ],
+    }
+}
+
+/// Runs the browser to its end; its standard output. None when it does not end: a sick machine is no
+/// fault of the page.
+fn run(browser: &Path, profile: &Path, arguments: &[String]) -> Option<String> {
+    let mut command = Command::new(browser);
+    command
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ])
+        .args([
+            "--no-first-run",
+            "--hide-scrollbars",
+            "--allow-file-access-from-files",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut out, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    wait(&mut child)?;
+    reader.join().ok()
+}
+
+fn wait(child: &mut Child) -> Option<()> {
+    let deadline = Instant::now() + Duration::from_secs(180);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Some(())
+}
+
+/// A page that shows the report in a frame as wide as a telephone and writes down what it finds: how wide
+/// the content is, which elements stick out (those inside of scrolling boxes may), and the ground's colour.
+fn probe(page: &Path) -> String {
+    format!(
+        r#"<!doctype html><body><iframe id="f" src="{}" style="width:{NARROW}px;height:4000px;border:0"></iframe>
+<pre id="found"></pre><script>
+document.getElementById('f').onload = () => {{
+  const d = document.getElementById('f').contentDocument, r = d.documentElement, out = [];
+  const inside = e => e.closest('.scroll, pre, svg') && !e.matches('.scroll, pre, svg');
+  for (const e of d.body.querySelectorAll('*')) {{
+    const box = e.getBoundingClientRect();
+    if (!inside(e) && box.width > 0 && (box.right > {NARROW} + 0.5 || box.left < -0.5)) out.push(e.tagName + '.' + e.className);
+  }}
+  const ground = d.defaultView.getComputedStyle(d.body).backgroundColor;
+  const figures = d.querySelectorAll('svg').length;
+  document.getElementById('found').textContent =
+    'FOUND ' + JSON.stringify({{ width: r.scrollWidth, out, ground, figures }}) + ' END';
+}};
+</script></body>"#,
+        page.display()
+    )
+}
+
+fn look(browser: &Path, place: &Path, page: &Path, dark: bool) -> Option<serde_json::Value> {
+    let wrapper = place.join("probe.html");
+    std::fs::write(&wrapper, probe(page)).unwrap();
+    // Blink's own names of the two: 0 is dark, 1 is light.
+    let scheme = format!(
+        "--blink-settings=preferredColorScheme={}",
+        if dark { 0 } else { 1 }
+    );
+    let arguments = [
+        scheme,
+        "--window-size=1200,4200".into(),
+        "--virtual-time-budget=10000".into(),
+        "--dump-dom".into(),
+        format!("file://{}", wrapper.display()),
+    ];
+    let dom = run(browser, &place.join("profile"), &arguments)?;
+    let found = dom
+        .split("FOUND ")
+        .nth(2)
+        .or_else(|| dom.split("FOUND ").nth(1))?;
+    let json = found
+        .split(" END")
+        .next()?
+        .replace("&gt;", ">")
+        .replace("&lt;", "<")
+        .replace("&amp;", "&");
+    serde_json::from_str(&json).ok()
+}
+
+fn shot(
+    browser: &Path,
+    place: &Path,
+    page: &Path,
+    (name, width, dark): (&str, u32, bool),
+    to: &Path,
+) {
+    let frame = place.join("frame.html");
+    // Windows cannot be as narrow as a telephone, frames can.
+    let text = format!(
+        "<!doctype html><body style=\"margin:0\"><iframe src=\"{}\" style=\"width:{width}px;height:5200px;border:0\"></iframe>",
+        page.display()
+    );
+    std::fs::write(&frame, text).unwrap();
+    let arguments = [
+        format!(
+            "--blink-settings=preferredColorScheme={}",
+            if dark { 0 } else { 1 }
+        ),
+        format!("--window-size={},5200", width.max(500)),
+        "--virtual-time-budget=10000".into(),
+        format!("--screenshot={}", to.join(name).display()),
+        format!("file://{}", frame.display()),
+    ];
+    run(browser, &place.join("profile"), &arguments);
+}
+
+#[test]
+fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
+    let place = Place::new();
+    let html = report(&place.0).to_html();
+    for reference in [" src=", " href=", "url(", "@import", "<link", "<iframe"] {
+        assert!(!html.contains(reference), "{reference}");
+    }
+    let Some(browser) = browser() else {
+        return println!("skipped: chromium is not installed");
+    };
+    let page = place.0.join("report.html");
+    std::fs::write(&page, &html).unwrap();
+    if let Some(to) = std::env::var_os("EROFAST_PAGE_SHOTS").map(PathBuf::from) {
+        for what in [
+            ("wide-light.png", 1100, false),
+            ("wide-dark.png", 1100, true),
+            ("narrow-light.png", NARROW, false),
+            ("narrow-dark.png", NARROW, true),
+        ] {
+            shot(&browser, &place.0, &page, what, &to);
+        }
+    }
+    let (Some(light), Some(dark)) = (
+        look(&browser, &place.0, &page, false),
+        look(&browser, &place.0, &page, true),
+    ) else {
+        return println!("skipped: {} does not run here", browser.display());
+    };
+    assert_eq!(
+        light["out"],
+        serde_json::json!([]),
+        "sticks out at {NARROW} px"
+    );
+    assert!(
+        light["width"].as_u64().unwrap() <= u64::from(NARROW),
+        "{light}"
+    );
+    // Three charts for each of two quantities, two launches of each of four engines.
+    assert_eq!(light["figures"], 6 + 8);
+    assert_ne!(light["ground"], dark["ground"]);
+}
