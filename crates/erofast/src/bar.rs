@@ -1,7 +1,19 @@
 //! Progress on a terminal: what, how much, how long still. Quiet when nobody looks.
 
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latency_lab::Progress;
+
+use crate::text;
+
+/// Whether anybody looks: the standard error is a terminal that can draw over what it shows.
+pub fn is_watched() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
 
 /// A progress bar on the standard error.
 #[derive(Debug)]
@@ -10,11 +22,11 @@ pub struct Bar(ProgressBar);
 impl Bar {
     /// A bar without a task yet.
     pub fn new() -> Self {
-        // indicatif draws nothing where the standard error is no terminal.
-        Self(ProgressBar::with_draw_target(
-            None,
-            ProgressDrawTarget::stderr(),
-        ))
+        let target = match is_watched() {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        };
+        Self(ProgressBar::with_draw_target(None, target))
     }
 }
 
@@ -43,5 +55,82 @@ impl Progress for Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// How often a gauge is drawn at most.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Bytes that several threads work through: how many, how fast, how long still.
+#[derive(Debug)]
+pub struct Gauge {
+    /// L.
+    bar: Mutex<Bar>,
+    /// I. Somebody looks.
+    watched: bool,
+    begin: Instant,
+    /// A. Bytes behind us.
+    done: AtomicU64,
+    /// A. Milliseconds from the beginning to the last drawing.
+    drawn: AtomicU64,
+}
+
+impl Gauge {
+    /// A gauge for `what`. `total` tells the bytes to come, if somebody watches.
+    pub fn new(what: &str, total: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Self> {
+        let watched = is_watched();
+        let mut bar = Bar::new();
+        if watched {
+            bar.begin(what, total()? >> 20);
+        }
+        Ok(Self {
+            bar: Mutex::new(bar),
+            watched,
+            begin: Instant::now(),
+            done: AtomicU64::new(0),
+            drawn: AtomicU64::new(0),
+        })
+    }
+
+    /// So many bytes are behind us.
+    pub fn add(&self, bytes: u64) {
+        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if !self.watched {
+            return;
+        }
+        let elapsed = self.begin.elapsed();
+        let now = elapsed.as_millis() as u64;
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        let due = now >= drawn + PERIOD.as_millis() as u64;
+        let ours = || {
+            let order = Ordering::Relaxed;
+            self.drawn
+                .compare_exchange(drawn, now, order, order)
+                .is_ok()
+        };
+        if due && ours() {
+            let speed = done as f64 / elapsed.as_secs_f64().max(1e-3);
+            let note = format!("MiB, {}/s", text::size(speed as u64));
+            self.bar().step(done >> 20, &note);
+        }
+    }
+
+    /// Bytes behind us.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Something to know at once, as one line.
+    pub fn line(&self, text: &str) {
+        self.bar().line(text);
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        *self.bar() = Bar::new();
+    }
+
+    fn bar(&self) -> MutexGuard<'_, Bar> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,17 +1,29 @@
 //! The flag table: parser, help, man pages and completions all come from here.
 
+mod examples;
+
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use erofs_engine::{EngineOptions, Offset, WorkersMode};
+
+pub use examples::examples;
+use examples::examples_help;
+
+/// What `--version` prints.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncodecs: LZ4, MicroLZMA, DEFLATE, Zstandard"
+);
 
 /// EROFS in user space, decompressed by one worker thread per CPU.
 #[derive(Debug, Parser)]
 #[command(
     name = "erofast",
     version,
+    long_version = LONG_VERSION,
     max_term_width = 100,
     arg_required_else_help = true
 )]
@@ -53,17 +65,18 @@ pub enum Command {
     /// Print a shell's completions for this command
     Completions(CompletionsArgs),
     /// Write the man pages into a directory
-    #[command(hide = true)]
     Man(ManArgs),
 }
 
 /// Arguments of `mount`.
 #[derive(Args, Debug)]
-#[command(after_help = mount_options_help())]
+#[command(after_help = "Mount options: see --help")]
+#[command(after_long_help = mount_help())]
 pub struct MountArgs {
     /// Image file or block device
     pub image: PathBuf,
     /// An existing directory
+    #[arg(value_hint = ValueHint::DirPath)]
     pub mountpoint: PathBuf,
     /// Mount options, separated by commas (repeatable)
     #[arg(short = 'o', value_name = "OPT[,OPT...]")]
@@ -71,31 +84,73 @@ pub struct MountArgs {
     /// Stay in the foreground until the image is unmounted
     #[arg(short = 'f', long)]
     pub foreground: bool,
+    /// Stay in the foreground and tell every request
+    #[arg(short = 'd', long)]
+    pub debug: bool,
+    /// Where the image starts in its file: a number of bytes, or auto to look for it
+    #[arg(long, value_name = "BYTES")]
+    pub offset: Option<OsString>,
+    /// Extra device of the image, in the order of its device table (repeatable)
+    #[arg(long = "device", value_name = "PATH")]
+    pub devices: Vec<PathBuf>,
 }
 
-/// The table of `-o` options, for the help and the man page.
-fn mount_options_help() -> String {
-    let lines = erofs_fuse::KNOWN
-        .iter()
-        .map(|option| format!("  {:<28} {}\n", option.usage, option.meaning));
-    format!("Mount options:\n{}", lines.collect::<String>())
+/// The table of `-o` options, and the examples.
+fn mount_help() -> String {
+    let known = erofs_fuse::KNOWN;
+    let width = known.iter().map(|o| o.usage.len()).max().unwrap_or(0);
+    let lines = known.iter().map(|option| {
+        let meaning = wrapped(option.meaning, WIDTH - width - 4);
+        let meaning = meaning.join(&format!("\n{:1$}", "", width + 4));
+        format!("  {:<width$}  {meaning}\n", option.usage)
+    });
+    format!(
+        "Mount options:\n{}\n{}",
+        lines.collect::<String>(),
+        examples_help("erofast mount")
+    )
+}
+
+/// Columns of the narrowest terminal that people use.
+const WIDTH: usize = 80;
+
+/// Lines of at most so many columns.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Arguments of `umount`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast umount"))]
 pub struct UmountArgs {
     /// Where the image is mounted
+    #[arg(value_hint = ValueHint::DirPath)]
     pub mountpoint: PathBuf,
 }
 
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast stat"))]
 pub struct StatArgs {
     /// Where the image is mounted
+    #[arg(value_hint = ValueHint::DirPath)]
     pub mountpoint: PathBuf,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Print Prometheus' text format
+    #[arg(long, conflicts_with = "json")]
+    pub prometheus: bool,
 }
 
 /// The subcommands of `trace`.
@@ -109,6 +164,7 @@ pub enum TraceCommand {
 
 /// Arguments of `trace record`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast trace record"))]
 pub struct TraceRecordArgs {
     /// File to write
     #[arg(
@@ -128,6 +184,7 @@ pub struct TraceRecordArgs {
 
 /// Arguments of `trace latency`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast trace latency"))]
 pub struct TraceLatencyArgs {
     /// Trace file (its format is recognised by its content)
     pub file: PathBuf,
@@ -163,12 +220,56 @@ pub enum LabCommand {
     Launch(LabLaunchArgs),
     /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
     Read(LabReadArgs),
+    /// Launch programs while memory is short, and see what getting pages costs
+    Pressure(LabPressureArgs),
     /// Take a CPU offline and back while everything that is read is checked
     Hotplug(LabHotplugArgs),
+    /// Launch out of the kernel's own EROFS, built with and without per-CPU threads, in a machine made for it
+    Kernel(LabKernelArgs),
+}
+
+/// Arguments of `lab pressure`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab pressure"))]
+pub struct LabPressureArgs {
+    /// Image to launch from
+    pub image: PathBuf,
+    /// Sizes of the page pool to compare, in pages of 4 KiB
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [0, 16, 64, 256])]
+    pub pools: Vec<usize>,
+    /// Mount options that all have in common
+    #[arg(
+        short = 'o',
+        value_name = "OPT[,OPT...]",
+        default_value = "workers=percpu,hipri=auto,cache=0"
+    )]
+    pub options: String,
+    /// Memory of the group that daemon and programs run in, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 96)]
+    pub limit: u64,
+    /// Programs in a row; the last one is measured
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub programs: usize,
+    /// Measured launches for each size of the pool
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub iterations: usize,
+    /// Longest time a program may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+    /// Seed of the order, and of the files that are read
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
+    /// The last program; {} stands for the mount point (default: one that reads files)
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
 }
 
 /// Arguments of `lab read`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab read"))]
 pub struct LabReadArgs {
     /// Image to read
     pub image: PathBuf,
@@ -197,6 +298,7 @@ pub struct LabReadArgs {
 
 /// Arguments of `lab hotplug`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab hotplug"))]
 pub struct LabHotplugArgs {
     /// Image to read
     pub image: PathBuf,
@@ -223,8 +325,61 @@ pub struct LabHotplugArgs {
     pub command: Vec<OsString>,
 }
 
+/// Arguments of `lab kernel`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab kernel"))]
+pub struct LabKernelArgs {
+    /// Image to launch from (default: one made of the C compiler that is fetched)
+    #[arg(requires = "command")]
+    pub image: Option<PathBuf>,
+    /// Make the mount the root directory of the program
+    #[arg(long)]
+    pub root: bool,
+    /// Launches of each variant that count
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub iterations: usize,
+    /// What keeps the machine busy
+    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    pub load: String,
+    /// Value of the module's parameter (repeatable; 0 and 64 by default)
+    #[arg(long, value_name = "N")]
+    pub reserved_pages: Vec<u32>,
+    /// Emulate the machine even where KVM works
+    #[arg(long)]
+    pub emulate: bool,
+    /// Directory to keep packages and modules in for the next run (default: everything goes at the end)
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+    /// Where Debian's packages are
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "http://deb.debian.org/debian"
+    )]
+    pub mirror: String,
+    /// Debian's suite that kernel and QEMU come from
+    #[arg(long, value_name = "NAME", default_value = "bookworm-backports")]
+    pub suite: String,
+    /// Only build the modules for the kernel that runs here, into this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "image")]
+    pub module_for_this_kernel: Option<PathBuf>,
+    /// Seed of the order of launches
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the report as one HTML file too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
+    /// Program and arguments; {} stands for the mount point
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
+}
+
 /// Arguments of `lab launch`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab launch"))]
 pub struct LabLaunchArgs {
     /// Image to launch from
     pub image: PathBuf,
@@ -243,6 +398,9 @@ pub struct LabLaunchArgs {
     /// Longest time a launch may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
+    /// Launch as often without the recorder too, and tell what recording costs
+    #[arg(long)]
+    pub overhead: bool,
     /// Directory for the load's 500 MB file
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
@@ -267,6 +425,7 @@ pub struct HelperArgs {
     /// Image file or block device
     pub image: PathBuf,
     /// An existing directory
+    #[arg(value_hint = ValueHint::DirPath)]
     pub mountpoint: PathBuf,
     /// Mount options, separated by commas
     #[arg(short = 'o', value_name = "OPT[,OPT...]")]
@@ -322,9 +481,16 @@ impl ImageArgs {
 
 /// Arguments of `info`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast info"))]
 pub struct InfoArgs {
     #[command(flatten)]
     pub image: ImageArgs,
+    /// List the extents of this file instead: which bytes are where, and how they are stored
+    #[arg(long, value_name = "PATH", conflicts_with = "block")]
+    pub extents: Option<String>,
+    /// Tell instead to what this block of the image belongs
+    #[arg(long, value_name = "N")]
+    pub block: Option<u64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -332,18 +498,22 @@ pub struct InfoArgs {
 
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast ls"))]
 pub struct LsArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Directory or file inside of the image
-    #[arg(default_value = "/")]
-    pub path: String,
+    /// Directories or files inside of the image; *, ?, [a-z] and ** stand for names
+    #[arg(default_value = "/", value_name = "PATH")]
+    pub paths: Vec<String>,
     /// Long listing: type and mode, links, owner, group, size, time, name
     #[arg(short = 'l')]
     pub long: bool,
     /// List subdirectories too
     #[arg(short = 'R', long)]
     pub recursive: bool,
+    /// List directories themselves, not what is in them
+    #[arg(short = 'd', long)]
+    pub directory: bool,
     /// Print JSON, one object per entry
     #[arg(long)]
     pub json: bool,
@@ -351,34 +521,40 @@ pub struct LsArgs {
 
 /// Arguments of `cat`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast cat"))]
 pub struct CatArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Files inside of the image
-    #[arg(required = true)]
+    /// Files inside of the image; *, ?, [a-z] and ** stand for names
+    #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<String>,
 }
 
 /// Arguments of `check`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast check"))]
 pub struct CheckArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Compare files with their sums in this file, as sha256sum writes it; it need not list all
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
     /// Threads that read (default: one for each CPU)
     #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    pub threads: Option<NonZero<usize>>,
 }
 
 /// Arguments of `extract`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast extract"))]
 pub struct ExtractArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// Directory to extract into, made if need be; - writes a tar stream to the standard output
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
     /// Only this part: the content of a directory, or one file
     #[arg(long, value_name = "PATH", default_value = "/")]
@@ -396,6 +572,7 @@ pub struct ExtractArgs {
 
 /// Arguments of `completions`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast completions"))]
 pub struct CompletionsArgs {
     /// bash, zsh, fish, elvish or powershell
     pub shell: clap_complete::Shell,
@@ -403,7 +580,9 @@ pub struct CompletionsArgs {
 
 /// Arguments of `man`.
 #[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast man"))]
 pub struct ManArgs {
-    /// Where to write the pages
+    /// Where to write the pages: erofast.1 and one of each subcommand, erofast.7, mount.erofast.8
+    #[arg(value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
 }

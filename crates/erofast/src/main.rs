@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod bar;
+mod batch;
 mod cli;
 mod commands;
+mod glob;
 mod parts;
 mod text;
 mod tree;
@@ -28,6 +30,9 @@ pub enum Outcome {
 fn main() -> ExitCode {
     if let Some(status) = erofs_fuse::run_if_daemon() {
         return status;
+    }
+    if latency_lab::kernel::run_if_guest() {
+        return ExitCode::SUCCESS;
     }
     let result = if is_mount_helper() {
         commands::mount::helper(&HelperArgs::parse())
@@ -99,7 +104,9 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Trace(TraceCommand::Latency(args)) => commands::trace::latency(&args),
         Command::Lab(LabCommand::Launch(args)) => commands::lab::launch(&args),
         Command::Lab(LabCommand::Read(args)) => commands::lab::read(&args),
+        Command::Lab(LabCommand::Pressure(args)) => commands::lab::pressure(&args),
         Command::Lab(LabCommand::Hotplug(args)) => commands::lab::hotplug(&args),
+        Command::Lab(LabCommand::Kernel(args)) => commands::lab::kernel(&args),
         Command::Completions(args) => commands::generate::completions(&args),
         Command::Man(args) => commands::generate::man(&args),
     }

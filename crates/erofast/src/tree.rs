@@ -129,6 +129,21 @@ fn children_of(engine: &Engine, inode: &Arc<Inode>, path: &[u8]) -> Vec<Child> {
     children
 }
 
+/// Bytes of all files below `start`, as far as they can be reached.
+pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<u64> {
+    let mut total = 0_u64;
+    walk(engine, start, &mut |visit| {
+        if let Visit::Entry(entry) = visit
+            && entry.first
+            && entry.inode.file_type() == FileType::Regular
+        {
+            total = total.saturating_add(entry.inode.size);
+        }
+        Ok(())
+    })?;
+    Ok(total)
+}
+
 /// `directory/name`, or just `name` at the start.
 pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() {

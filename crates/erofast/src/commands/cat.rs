@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use anyhow::bail;
-use erofs_engine::erofs_format::FileType;
+use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
 
-use crate::Outcome;
 use crate::cli::CatArgs;
+use crate::{Outcome, glob, text};
 
 /// Bytes read and written at once.
 const STEP: usize = 1 << 20;
@@ -17,24 +17,35 @@ pub fn run(args: &CatArgs) -> anyhow::Result<Outcome> {
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::PerCpu))?;
     let mut out = io::stdout().lock();
     let mut buffer = vec![0; STEP];
-    for path in &args.paths {
-        let inode = engine.resolve(path.as_bytes(), true)?;
-        match inode.file_type() {
-            FileType::Regular => {}
-            FileType::Directory => bail!("{}: {path}: is a directory", engine.name()),
-            _ => bail!("{}: {path}: is not a regular file", engine.name()),
-        }
-        let mut offset = 0;
-        loop {
-            let context = ReadContext::Reader { readahead: false };
-            let count = engine.read_at(&inode, offset, &mut buffer, context)?;
-            if count == 0 {
-                break;
+    for pattern in &args.paths {
+        for (path, inode) in glob::expand(&engine, pattern.as_bytes(), true)? {
+            let path = text::name(&path);
+            match inode.file_type() {
+                FileType::Regular => {}
+                FileType::Directory => bail!("{}: {path}: is a directory", engine.name()),
+                _ => bail!("{}: {path}: is not a regular file", engine.name()),
             }
-            out.write_all(&buffer[..count])?;
-            offset += count as u64;
+            write(&engine, &inode, &mut buffer, &mut out)?;
         }
     }
     out.flush()?;
     Ok(Outcome::Fine)
+}
+
+fn write(
+    engine: &Engine,
+    inode: &Inode,
+    buffer: &mut [u8],
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let mut offset = 0;
+    loop {
+        let context = ReadContext::Reader { readahead: false };
+        let count = engine.read_at(inode, offset, buffer, context)?;
+        if count == 0 {
+            return Ok(());
+        }
+        out.write_all(&buffer[..count])?;
+        offset += count as u64;
+    }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
+use latency_lab::kernel::{self, KernelOptions};
 use latency_lab::launch::{self, LaunchOptions};
+use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
 
 use crate::bar::Bar;
-use crate::cli::{LabHotplugArgs, LabLaunchArgs, LabReadArgs};
+use crate::cli::{LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs};
 use crate::{Outcome, Usage};
 
 /// `erofast lab launch`
@@ -25,6 +27,7 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         load: args.load.parse()?,
         timeout: Duration::from_secs(args.timeout),
         scratch: args.scratch.clone(),
+        overhead: args.overhead,
         seed: args.seed,
         ..LaunchOptions::default()
     };
@@ -81,6 +84,26 @@ fn is_test(name: &str) -> bool {
     Test::all().iter().any(|test| test.word() == name)
 }
 
+/// `erofast lab pressure`
+pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
+    let options = PressureOptions {
+        image: args.image.clone(),
+        erofast: own_binary()?,
+        mount_options: args.options.clone(),
+        pools: args.pools.clone(),
+        programs: args.programs,
+        limit: args.limit.saturating_mul(1 << 20),
+        iterations: args.iterations,
+        command: args.command.clone(),
+        timeout: Duration::from_secs(args.timeout),
+        seed: args.seed,
+        ..PressureOptions::default()
+    };
+    let report = pressure::run(&options, &mut Bar::new())?;
+    print(args.json, || report.to_json(), || report.table())?;
+    Ok(outcome(report.valid))
+}
+
 /// `erofast lab hotplug`
 pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
     let options = HotplugOptions {
@@ -95,6 +118,42 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
         ..HotplugOptions::default()
     };
     let report = hotplug::run(&options, &mut Bar::new())?;
+    print(args.json, || report.to_json(), || report.table())?;
+    Ok(outcome(report.valid))
+}
+
+/// `erofast lab kernel`
+pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
+    let defaults = KernelOptions::default();
+    let options = KernelOptions {
+        image: args.image.clone(),
+        command: args.command.clone(),
+        root: args.root,
+        iterations: args.iterations,
+        load: args.load.parse()?,
+        seed: args.seed,
+        reserved_pages: match args.reserved_pages.is_empty() {
+            true => defaults.reserved_pages.clone(),
+            false => args.reserved_pages.clone(),
+        },
+        accelerate: !args.emulate,
+        work: args.work.clone(),
+        mirror: args.mirror.clone(),
+        suite: args.suite.clone(),
+        ..defaults
+    };
+    if let Some(directory) = &args.module_for_this_kernel {
+        let modules = kernel::module_for_running_kernel(&options, directory, &mut Bar::new())?;
+        for module in modules {
+            outln!("{}", module.display());
+        }
+        return Ok(Outcome::Fine);
+    }
+    let report = kernel::run(&options, &mut Bar::new())?;
+    if let Some(path) = &args.html {
+        std::fs::write(path, report.to_html())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }

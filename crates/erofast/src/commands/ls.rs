@@ -1,5 +1,6 @@
-//! `erofast ls`: what is in a directory of an image.
+//! `erofast ls`: what is in directories of an image.
 
+use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,42 +9,36 @@ use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, WorkersMode};
 use serde_json::json;
 
-use crate::Outcome;
 use crate::cli::LsArgs;
-use crate::text;
-use crate::tree::{self, Visit};
+use crate::{Outcome, glob, text, tree};
 
 /// Runs the subcommand. Entries that cannot be shown are named on the standard error.
 pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
-    let start = engine.resolve(args.path.as_bytes(), false)?;
     let mut list = List {
         engine: &engine,
         args,
         out: BufWriter::new(io::stdout().lock()),
+        outcome: Outcome::Fine,
+        begun: false,
     };
-    let mut outcome = Outcome::Fine;
-    if start.file_type() != FileType::Directory {
-        list.print(args.path.as_bytes(), &start)?;
-    } else if args.recursive {
-        tree::walk(&engine, &start, &mut |visit| {
-            match visit {
-                Visit::Entry(entry) if entry.path.is_empty() => {}
-                Visit::Entry(entry) => list.print(&entry.path, &entry.inode)?,
-                Visit::Fault { path, error, .. } => outcome = complain(&path, &error),
-            }
-            Ok(())
-        })?;
-    } else {
-        for (name, inode) in entries(&engine, &start)? {
-            match inode {
-                Ok(inode) => list.print(&name, &inode)?,
-                Err(error) => outcome = complain(&name, &error.to_string()),
-            }
-        }
+    let mut found = Vec::new();
+    for pattern in &args.paths {
+        found.extend(glob::expand(&engine, pattern.as_bytes(), false)?);
+    }
+    // As ls does: what is no directory comes first, then each directory under its name.
+    let is_open = |inode: &Inode| inode.file_type() == FileType::Directory && !args.directory;
+    let (directories, others): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(_, inode)| is_open(inode));
+    let several = directories.len() + others.len() > 1 || args.recursive;
+    for (path, inode) in &others {
+        list.print(path, path, inode)?;
+    }
+    for (path, inode) in &directories {
+        list.directory(path, inode, several)?;
     }
     list.out.flush()?;
-    Ok(outcome)
+    Ok(list.outcome)
 }
 
 type Listed = (Vec<u8>, Result<Arc<Inode>, erofs_engine::Error>);
@@ -62,27 +57,77 @@ fn entries(engine: &Engine, directory: &Arc<Inode>) -> anyhow::Result<Vec<Listed
     Ok(entries)
 }
 
-fn complain(path: &[u8], error: &str) -> Outcome {
-    eprintln!("erofast: {}: {error}", text::name(path));
-    Outcome::Faulty
-}
-
 struct List<'a, W: Write> {
     engine: &'a Engine,
     args: &'a LsArgs,
     out: W,
+    outcome: Outcome,
+    /// Something was listed before.
+    begun: bool,
 }
 
 impl<W: Write> List<'_, W> {
-    fn print(&mut self, path: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
+    /// The entries of a directory, under its name if there are several, and those below it.
+    fn directory(&mut self, path: &[u8], inode: &Arc<Inode>, named: bool) -> anyhow::Result<()> {
+        let mut waiting = vec![(path.to_vec(), inode.clone())];
+        // Malformed images have directories that are in themselves.
+        let mut seen = HashSet::new();
+        while let Some((path, inode)) = waiting.pop() {
+            if !seen.insert(inode.nid) {
+                self.complain(&path, "this directory is in the tree more than once");
+                continue;
+            }
+            if named && !self.args.json {
+                let gap = if self.begun { "\n" } else { "" };
+                writeln!(self.out, "{gap}/{}:", text::name(&path))?;
+            }
+            self.begun = true;
+            let mut below = Vec::new();
+            for (name, inode) in self.entries(&path, &inode) {
+                let path = tree::join(&path, &name);
+                match inode {
+                    Ok(inode) => {
+                        self.print(&path, &name, &inode)?;
+                        if self.args.recursive && inode.file_type() == FileType::Directory {
+                            below.push((path, inode));
+                        }
+                    }
+                    Err(error) => self.complain(&path, &error.to_string()),
+                }
+            }
+            waiting.extend(below.into_iter().rev());
+        }
+        Ok(())
+    }
+
+    /// The entries of one directory, in the order of their names; broken ones have the empty name.
+    fn entries(&mut self, path: &[u8], directory: &Arc<Inode>) -> Vec<Listed> {
+        let listed = entries(self.engine, directory);
+        listed.unwrap_or_else(|error| {
+            self.complain(path, &error.to_string());
+            Vec::new()
+        })
+    }
+
+    fn complain(&mut self, path: &[u8], error: &str) {
+        eprintln!("erofast: /{}: {error}", text::name(path));
+        self.outcome = Outcome::Faulty;
+    }
+
+    /// One entry: by its path as JSON, else by what it is called where it stands.
+    fn print(&mut self, path: &[u8], name: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
+        self.begun = true;
         let target = match inode.file_type() {
             FileType::Symlink => Some(self.engine.read_link(inode)),
             _ => None,
         };
-        let name = text::name(path);
+        let name = match name {
+            b"" => "/".to_owned(),
+            name => text::name(name),
+        };
         if self.args.json {
             let entry = json!({
-                "path": name,
+                "path": text::name(path),
                 "nid": inode.nid,
                 "type": text::type_letter(inode.file_type()),
                 "mode": format!("{:04o}", inode.mode & 0o7777),

@@ -13,6 +13,7 @@ pub mod info;
 pub mod lab;
 pub mod ls;
 pub mod mount;
+pub mod requests;
 pub mod stat;
 pub mod trace;
 

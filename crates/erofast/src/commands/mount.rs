@@ -1,5 +1,7 @@
 //! `erofast mount`, `erofast umount`, and what mount(8) calls.
 
+use std::ffi::{OsStr, OsString};
+
 use erofs_fuse::{MountOptions, MountRequest};
 
 use crate::Outcome;
@@ -10,11 +12,26 @@ pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
         image: args.image.clone(),
         mountpoint: args.mountpoint.clone(),
-        options: MountOptions::parse(&args.options)?,
+        options: MountOptions::parse(&lists(args))?,
         foreground: args.foreground,
     };
     erofs_fuse::mount(&request)?;
     Ok(Outcome::Fine)
+}
+
+/// What other subcommands take as arguments is an option of the mount.
+fn lists(args: &MountArgs) -> Vec<OsString> {
+    let option = |name: &str, value: &OsStr| {
+        let mut option = OsString::from(name);
+        option.push(erofs_fuse::escape(value));
+        option
+    };
+    let offset = args.offset.iter().map(|value| option("offset=", value));
+    let devices = args.devices.iter();
+    let devices = devices.map(|path| option("device=", path.as_os_str()));
+    let debug = args.debug.then(|| OsString::from("debug"));
+    let given = args.options.iter().cloned();
+    given.chain(offset).chain(devices).chain(debug).collect()
 }
 
 /// `mount.erofast` and `mount.fuse.erofast`

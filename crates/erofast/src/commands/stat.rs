@@ -9,7 +9,9 @@ use crate::cli::StatArgs;
 /// Runs the subcommand.
 pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     let counters = erofs_fuse::stat(&args.mountpoint)?;
-    if args.json {
+    if args.prometheus {
+        outln!("{}", erofs_fuse::prometheus(&counters).trim_end());
+    } else if args.json {
         print_json(&counters)?;
     } else {
         print(&counters, 0)?;

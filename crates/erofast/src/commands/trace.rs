@@ -13,6 +13,7 @@ use sched_trace::stats::Summary;
 use sched_trace::{ReadOptions, Trace, perfetto};
 
 use super::print_json;
+use super::requests::MountWatch;
 use crate::Outcome;
 use crate::cli::{By, TraceLatencyArgs, TraceRecordArgs};
 
@@ -26,11 +27,13 @@ const LOOK: Duration = Duration::from_millis(50);
 pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     let options = RecordOptions {
         buffer_kib_per_cpu: args.buffer,
+        requests: true,
         ..RecordOptions::default()
     };
     // From here on Ctrl-C ends the recording, not this program: what was recorded is written.
     let interrupt = Interrupt::watch()?;
-    let (trace, outcome) = match args.command.split_first() {
+    let watch = MountWatch::begin();
+    let (mut trace, outcome) = match args.command.split_first() {
         Some((program, arguments)) => {
             let (status, trace) = record::command(Command::new(program).args(arguments), &options)?;
             if !status.success() {
@@ -54,18 +57,19 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
             (recorder.stop()?, Outcome::Fine)
         }
     };
+    let requests = watch.end().add_to(&mut trace);
     perfetto::save(&trace, &args.output)?;
-    summarize(&trace, args);
+    summarize(&trace, &requests, args);
     Ok(outcome)
 }
 
-fn summarize(trace: &Trace, args: &TraceRecordArgs) {
+fn summarize(trace: &Trace, requests: &str, args: &TraceRecordArgs) {
     let lost = match trace.lost_events {
         0 => String::new(),
         lost => format!("; {lost} events were lost: a larger --buffer may keep them"),
     };
     eprintln!(
-        "erofast: {} events in {}{lost}",
+        "erofast: {} events in {}{requests}{lost}",
         trace.events.len(),
         args.output.display()
     );

@@ -9,7 +9,6 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{iter, thread};
 
 use erofs_engine::Engine;
@@ -20,11 +19,9 @@ use super::entries::{self, Step, Then};
 use super::journal::Journal;
 use super::metadata::{self, Handle};
 use super::outfile::Writer;
-use super::queue::{Leaf, Queue, Work};
+use super::queue::{self, Leaf, Queue, Work};
 use super::target::Target;
-
-/// Entries that wait for a writer at most, for each writer.
-const AHEAD: usize = 16;
+use crate::batch::{Giver, batches};
 
 /// What is left for the end.
 #[derive(Debug, Default)]
@@ -37,16 +34,16 @@ struct Rest {
 /// Extracts into a directory.
 pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyhow::Result<()> {
     let target = Target::open(directory, force)?;
-    let (sender, receiver) = sync_channel(AHEAD * job.threads);
-    let queue = Queue::new(&job.engine, receiver);
+    let (mut giver, taker) = batches(job.threads);
+    let queue = Queue::new(&job.engine, taker);
     let writer = || Writer::new(&job.engine, &target, journal);
     let rest = thread::scope(|scope| {
         let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| write(writer(), &queue)))
             .take(job.threads)
             .collect();
-        let walked = walk(job, &target, journal, &sender);
-        // Writers end when nobody can send any more.
-        drop(sender);
+        let walked = walk(job, &target, journal, &mut giver);
+        // Writers end when nobody can give any more.
+        drop(giver);
         for thread in threads {
             thread
                 .join()
@@ -73,7 +70,8 @@ pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyho
 
 /// A writer: works until there is nothing left.
 fn write<'a>(mut writer: Writer<'a>, queue: &Queue<'a>) {
-    while let Some(work) = queue.next() {
+    let mut taken = Vec::new().into_iter();
+    while let Some(work) = queue.next(&mut taken) {
         match work {
             Work::Node(path, inode) => writer.node(&path, &inode),
             Work::File(file) => {
@@ -90,7 +88,7 @@ fn walk(
     job: &Job,
     target: &Target,
     journal: &Journal,
-    leaves: &SyncSender<Leaf>,
+    leaves: &mut Giver<Leaf>,
 ) -> anyhow::Result<Rest> {
     let mut rest = Rest::default();
     entries::walk(job, journal, &mut |step| {
@@ -103,12 +101,18 @@ fn walk(
                 rest.directories.push((path, inode));
             }
             Step::Link { path, first, .. } => rest.links.push((path, first)),
-            Step::Leaf(path, inode) => leaves
-                .send((path, inode))
-                .map_err(|_| anyhow::anyhow!("all writers are gone"))?,
+            Step::Leaf(path, inode) if queue::is_big(&inode) => leaves.give_alone((path, inode))?,
+            Step::Leaf(path, inode) => {
+                let bytes = match inode.file_type() {
+                    FileType::Regular => inode.size,
+                    _ => 0,
+                };
+                leaves.give((path, inode), bytes)?;
+            }
         }
         Ok(Then::Continue)
     })?;
+    leaves.flush()?;
     Ok(rest)
 }
 

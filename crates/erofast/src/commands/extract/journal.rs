@@ -2,27 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, IsTerminal};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use erofs_engine::erofs_format::FileType;
-use latency_lab::Progress;
 use serde::Serialize;
 
-use crate::bar::Bar;
+use crate::bar::Gauge;
 use crate::text;
 
 /// Written to by all threads.
 #[derive(Debug)]
 pub struct Journal {
-    /// L. What `--json` prints.
+    /// L. What `--json` prints, but for the bytes.
     summary: Mutex<Summary>,
-    /// L. Draws nothing where nobody looks.
-    bar: Mutex<Bar>,
-    /// I. Somebody looks.
-    watched: bool,
-    begin: Instant,
+    gauge: Gauge,
 }
 
 /// What `extract --json` prints.
@@ -62,25 +55,14 @@ pub struct NotKept {
 impl Journal {
     /// An empty journal. `total` tells the bytes to come, if somebody watches.
     pub fn new(total: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Self> {
-        let watched = io::stderr().is_terminal();
-        let mut bar = Bar::new();
-        if watched {
-            bar.begin("extract", total()? >> 20);
-        }
         Ok(Self {
             summary: Mutex::default(),
-            bar: Mutex::new(bar),
-            watched,
-            begin: Instant::now(),
+            gauge: Gauge::new("extract", total)?,
         })
     }
 
     fn summary(&self) -> MutexGuard<'_, Summary> {
         self.summary.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn bar(&self) -> MutexGuard<'_, Bar> {
-        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An entry is there, with everything that could be kept.
@@ -101,16 +83,7 @@ impl Journal {
 
     /// Bytes of content are where they belong.
     pub fn wrote(&self, bytes: u64) {
-        let total = {
-            let mut summary = self.summary();
-            summary.bytes += bytes;
-            summary.bytes
-        };
-        if self.watched {
-            let speed = total as f64 / self.begin.elapsed().as_secs_f64().max(1e-3);
-            let note = format!("MiB, {}/s", text::size(speed as u64));
-            self.bar().step(total >> 20, &note);
-        }
+        self.gauge.add(bytes);
     }
 
     /// An entry is not there, or not whole.
@@ -119,7 +92,7 @@ impl Journal {
             path: text::name(path),
             error: error.to_string(),
         };
-        self.bar().line(&format!(
+        self.gauge.line(&format!(
             "{}: {}",
             if path.is_empty() { "/" } else { &failure.path },
             failure.error
@@ -149,8 +122,9 @@ impl Journal {
 
     /// Ends the progress, says once for each kind what was lost, and gives the counts.
     pub fn finish(&self) -> Summary {
-        *self.bar() = Bar::new();
-        let summary = self.summary().clone();
+        self.gauge.finish();
+        let mut summary = self.summary().clone();
+        summary.bytes = self.gauge.done();
         for (what, lost) in &summary.not_kept {
             eprintln!(
                 "erofast: not kept: {what} ({} time(s), first for {}: {})",

@@ -20,9 +20,9 @@ use erofs_engine::{Engine, WorkersMode};
 
 use self::journal::Journal;
 use super::print_json;
-use crate::Outcome;
 use crate::cli::ExtractArgs;
-use crate::tree::{self, Visit};
+use crate::tree;
+use crate::{Outcome, Usage};
 
 /// What is extracted, and by how many threads.
 #[derive(Debug)]
@@ -37,6 +37,11 @@ struct Job {
 
 /// Runs the subcommand.
 pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
+    let stream = args.directory.as_os_str() == "-";
+    if stream && args.json {
+        let what = "--json: the tar stream has the standard output";
+        anyhow::bail!(Usage(what.to_owned()));
+    }
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
     let start = engine.resolve(args.path.as_bytes(), false)?;
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
@@ -50,9 +55,8 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
         name,
         threads: args.threads.map_or(cpus, NonZero::get),
     };
-    let journal = Journal::new(|| total_bytes(&job))?;
-    if args.directory.as_os_str() == "-" {
-        anyhow::ensure!(!args.json, "--json: the tar stream has the standard output");
+    let journal = Journal::new(|| tree::total_bytes(&job.engine, &job.start))?;
+    if stream {
         stream::run(&job, &journal)?;
         journal.finish();
     } else {
@@ -74,21 +78,6 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
 fn last_component(path: &[u8]) -> &[u8] {
     let mut components = path.split(|&byte| byte == b'/').rev();
     components.find(|name| !name.is_empty()).unwrap_or_default()
-}
-
-/// Bytes of all files, as far as they can be reached.
-fn total_bytes(job: &Job) -> anyhow::Result<u64> {
-    let mut total = 0_u64;
-    tree::walk(&job.engine, &job.start, &mut |visit| {
-        if let Visit::Entry(entry) = visit
-            && entry.first
-            && entry.inode.file_type() == FileType::Regular
-        {
-            total = total.saturating_add(entry.inode.size);
-        }
-        Ok(())
-    })?;
-    Ok(total)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use erofs_engine::{Engine, ReadContext};
 use super::journal::Journal;
 use super::metadata::{self, Handle};
 use super::target::Target;
-use crate::parts::{Part, Parts};
+use crate::parts::{PART, Part, Parts};
 
 /// Zeros shorter than this are written: a hole saves nothing there.
 const HOLE: usize = 64 << 10;
@@ -102,12 +102,23 @@ impl<'a> Writer<'a> {
     fn part(&mut self, file: &OutFile<'_>, part: Part) {
         match part {
             Part::Data(range) => self.data(file, range),
-            Part::Hole(range) => self.journal.wrote(range.end - range.start),
+            Part::Hole(range) => self.hole(file, range),
             Part::Fault { error, .. } => {
                 let (image, nid) = (self.engine.name(), file.inode.nid);
                 file.fail(format!("{image}: nid {nid}: {error}"), self.journal);
             }
         }
+    }
+
+    fn hole(&mut self, file: &OutFile<'_>, range: Range<u64>) {
+        let size = file.inode.size;
+        if size <= PART && range.end == size {
+            let Some(made) = self.made(file) else { return };
+            if let Err(error) = made.file.set_len(size) {
+                return file.fail(error, self.journal);
+            }
+        }
+        self.journal.wrote(range.end - range.start);
     }
 
     fn data(&mut self, file: &OutFile<'_>, range: Range<u64>) {
@@ -123,18 +134,29 @@ impl<'a> Writer<'a> {
             return file.fail(error, self.journal);
         }
         let Some(made) = self.made(file) else { return };
-        match write_data(&made.file, &self.buffer[..length], range.start) {
+        let data = &self.buffer[..length];
+        let written = write_data(&made.file, data, range.start).and_then(|end| {
+            // Of a file in several parts the size was set when it was made.
+            if file.inode.size <= PART && end < file.inode.size {
+                made.file.set_len(file.inode.size)?;
+            }
+            Ok(())
+        });
+        match written {
             Ok(()) => self.journal.wrote(length as u64),
             Err(error) => file.fail(error, self.journal),
         }
     }
 
-    /// The file itself, of its whole size: what is not written is a hole.
+    /// The file itself. What is not written to a big one is a hole: it has its whole size at once.
+    /// A small one gets it by its last byte.
     fn made<'f>(&self, file: &'f OutFile<'_>) -> Option<&'f Made> {
         let make = || {
             let xattrs = self.engine.xattrs(&file.inode)?;
             let made = self.target.make_file(&file.path)?;
-            if let Err(error) = made.set_len(file.inode.size) {
+            if file.inode.size > PART
+                && let Err(error) = made.set_len(file.inode.size)
+            {
                 self.target.remove(&file.path)?;
                 return Err(error.into());
             }
@@ -198,12 +220,15 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes everything but long zeros, with as few calls as that takes.
-fn write_data(file: &File, data: &[u8], offset: u64) -> io::Result<()> {
+/// Writes everything but long zeros, with as few calls as that takes. Where the writing ended is
+/// returned, which is `offset` for nothing but zeros.
+fn write_data(file: &File, data: &[u8], offset: u64) -> io::Result<u64> {
+    let mut end = offset;
     for range in runs(data) {
         file.write_all_at(&data[range.clone()], offset + range.start as u64)?;
+        end = offset + range.end as u64;
     }
-    Ok(())
+    Ok(end)
 }
 
 /// The ranges of `data` between its long zeros.

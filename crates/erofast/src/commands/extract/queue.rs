@@ -1,19 +1,26 @@
 //! What the writers do next.
 //!
-//! Each takes a file of its own as long as there are any: two threads that write to one file wait
-//! for each other in the kernel. At the end they help with the big ones that are not finished.
+//! Each takes small files by the batch, and big ones one by one, as long as there are any: two
+//! threads that write to one file wait for each other in the kernel. At the end they help with the
+//! big ones that are not finished.
 
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::vec;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
 
 use super::outfile::OutFile;
+use crate::batch::Taker;
 use crate::parts::PART;
 
 /// Something to make that is no directory: its path, and what it is.
 pub type Leaf = (Vec<u8>, Arc<Inode>);
+
+/// Whether several threads may work at a file, which is given to the queue alone.
+pub fn is_big(inode: &Inode) -> bool {
+    inode.file_type() == FileType::Regular && inode.size > PART
+}
 
 /// Work for one writer.
 #[derive(Debug)]
@@ -28,38 +35,53 @@ pub enum Work<'a> {
 #[derive(Debug)]
 pub struct Queue<'a> {
     engine: &'a Engine,
-    /// L. From the walk.
-    leaves: Mutex<Receiver<Leaf>>,
-    /// L. Big files that somebody works at. Taken with `leaves` held, or alone.
+    /// From the walk.
+    leaves: Taker<Leaf>,
+    /// L. Big files that somebody works at.
     unfinished: Mutex<Vec<Arc<OutFile<'a>>>>,
 }
 
+/// What a writer has taken and not begun.
+pub type Taken = vec::IntoIter<Leaf>;
+
 impl<'a> Queue<'a> {
     /// A queue of what the walk sends.
-    pub fn new(engine: &'a Engine, leaves: Receiver<Leaf>) -> Self {
+    pub fn new(engine: &'a Engine, leaves: Taker<Leaf>) -> Self {
         Self {
             engine,
-            leaves: Mutex::new(leaves),
+            leaves,
             unfinished: Mutex::default(),
         }
     }
 
-    /// The next work; none when nothing is left to begin or to help with.
-    pub fn next(&self) -> Option<Work<'a>> {
-        // Whoever finds the end of the walk must see the big file that was taken just before.
-        let leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok((path, inode)) = leaves.recv() else {
-            return self.unfinished().first().cloned().map(Work::File);
-        };
-        if inode.file_type() != FileType::Regular {
-            return Some(Work::Node(path, inode));
+    /// The next work of a writer; none when nothing is left to begin or to help with.
+    pub fn next(&self, taken: &mut Taken) -> Option<Work<'a>> {
+        loop {
+            if let Some((path, inode)) = taken.next() {
+                if inode.file_type() != FileType::Regular {
+                    return Some(Work::Node(path, inode));
+                }
+                let file = OutFile::new(self.engine, path, inode);
+                return Some(Work::File(Arc::new(file)));
+            }
+            // Whoever finds the end of the walk must see the big file that was taken just before.
+            let found = self.leaves.take_with(|batch| match batch {
+                None => Err(self.unfinished().first().cloned()),
+                Some(mut batch) if batch.len() == 1 && is_big(&batch[0].1) => {
+                    let big = batch.pop().map(|(path, inode)| {
+                        let file = Arc::new(OutFile::new(self.engine, path, inode));
+                        self.unfinished().push(file.clone());
+                        file
+                    });
+                    Err(big)
+                }
+                Some(batch) => Ok(batch),
+            });
+            match found {
+                Ok(batch) => *taken = batch.into_iter(),
+                Err(file) => return file.map(Work::File),
+            }
         }
-        let big = inode.size > PART;
-        let file = Arc::new(OutFile::new(self.engine, path, inode));
-        if big {
-            self.unfinished().push(file.clone());
-        }
-        Some(Work::File(file))
     }
 
     /// Lets go of a file of which all parts are taken. Whoever is the last gets it back.

@@ -1,11 +1,15 @@
 //! `erofast info`: what an image is made of.
 
+mod extents;
+mod spread;
+
 use std::collections::BTreeMap;
 
-use erofs_engine::erofs_format::{Coding, DataLayout, ExtentKind, FileType, Inode, Superblock};
+use erofs_engine::erofs_format::{DataLayout, ExtentKind, FileType, Inode, Superblock};
 use erofs_engine::{Engine, WorkersMode};
 use serde::Serialize;
 
+use self::spread::Spread;
 use super::print_json;
 use crate::Outcome;
 use crate::cli::InfoArgs;
@@ -40,6 +44,8 @@ struct Report {
     layouts: BTreeMap<&'static str, u64>,
     /// What regular files are made of.
     extents: BTreeMap<String, Extents>,
+    /// How sizes and ratios are spread over them.
+    files: Spread,
     /// Files whose extents are not all sound, and entries out of reach: `check` names them.
     unreadable: u64,
 }
@@ -56,6 +62,14 @@ struct Extents {
 /// Runs the subcommand.
 pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
+    if let Some(path) = &args.extents {
+        extents::list(&engine, path, args.json)?;
+        return Ok(Outcome::Fine);
+    }
+    if let Some(number) = args.block {
+        extents::block(&engine, number, args.json)?;
+        return Ok(Outcome::Fine);
+    }
     let report = survey(&engine, args)?;
     if args.json {
         print_json(&report)?;
@@ -74,12 +88,15 @@ fn survey(engine: &Engine, args: &InfoArgs) -> anyhow::Result<Report> {
     let root = engine.inode(engine.root())?;
     tree::walk(engine, &root, &mut |visit| {
         match visit {
-            Visit::Entry(entry) if entry.first => count(engine, &entry.inode, &mut report),
+            Visit::Entry(entry) if entry.first => {
+                count(engine, &entry.path, &entry.inode, &mut report);
+            }
             Visit::Entry(_) => {}
             Visit::Fault { .. } => report.unreadable += 1,
         }
         Ok(())
     })?;
+    report.files.finish();
     if report.content_bytes > 0 {
         report.ratio = Some(report.image_bytes as f64 / report.content_bytes as f64);
     }
@@ -111,11 +128,12 @@ fn describe(engine: &Engine, superblock: &Superblock) -> Report {
         types: BTreeMap::new(),
         layouts: BTreeMap::new(),
         extents: BTreeMap::new(),
+        files: Spread::default(),
         unreadable: 0,
     }
 }
 
-fn count(engine: &Engine, inode: &Inode, report: &mut Report) {
+fn count(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) {
     *report
         .types
         .entry(type_name(inode.file_type()))
@@ -126,35 +144,33 @@ fn count(engine: &Engine, inode: &Inode, report: &mut Report) {
             .entry(layout_name(inode.layout()))
             .or_default() += 1;
     }
-    if inode.file_type() == FileType::Regular && !count_extents(engine, inode, report) {
+    if inode.file_type() == FileType::Regular && !count_extents(engine, path, inode, report) {
         report.unreadable += 1;
     }
 }
 
 /// Adds a file's extents; false if not all of them can be found.
-fn count_extents(engine: &Engine, inode: &Inode, report: &mut Report) -> bool {
-    let mut offset = 0;
-    while offset < inode.size {
-        let Ok(extent) = engine.image().map(inode, offset) else {
-            return false;
+fn count_extents(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) -> bool {
+    let mut stored = 0;
+    let mapped = extents::each(engine, inode, |extent| {
+        let here = match &extent.kind {
+            ExtentKind::Hole | ExtentKind::Fragment { .. } => 0,
+            ExtentKind::Raw { .. } | ExtentKind::Meta { .. } => extent.length,
+            ExtentKind::Compressed(pcluster) => u64::from(pcluster.length),
         };
-        let (kind, stored) = match &extent.kind {
-            ExtentKind::Hole => ("hole", 0),
-            ExtentKind::Raw { .. } => ("plain", extent.length),
-            ExtentKind::Meta { .. } => ("inline", extent.length),
-            ExtentKind::Fragment { .. } => ("fragment", 0),
-            ExtentKind::Compressed(pcluster) => match pcluster.coding {
-                Coding::Compressed(algorithm) => (algorithm.name(), u64::from(pcluster.length)),
-                Coding::Shifted | Coding::Interlaced => ("stored", u64::from(pcluster.length)),
-            },
-        };
-        let sums = report.extents.entry(kind.to_owned()).or_default();
+        let sums = report.extents.entry(extents::kind(extent).to_owned());
+        let sums = sums.or_default();
         sums.count += 1;
-        sums.stored_bytes += stored;
+        sums.stored_bytes += here;
         sums.bytes += extent.length;
-        offset = extent.end();
+        stored += here;
+    });
+    if mapped.is_err() {
+        return false;
     }
     report.content_bytes += inode.size;
+    let compressed = inode.is_compressed();
+    report.files.add(path, inode.size, stored, compressed);
     true
 }
 
@@ -205,6 +221,7 @@ fn print(report: &Report) -> anyhow::Result<()> {
         let (stored, whole) = (text::size(*stored_bytes), text::size(*bytes));
         outln!("  {kind:<20} {count:>10}   {stored:>12} for {whole:>12}");
     }
+    report.files.print()?;
     if report.unreadable > 0 {
         outln!(
             "{} entries cannot be read: see erofast check",

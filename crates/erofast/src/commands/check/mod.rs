@@ -1,11 +1,15 @@
-//! `erofast check`: reads everything, lists each fault once.
+//! `erofast check`: reads everything, lists each fault once, compares with a manifest.
 //!
 //! One thread walks the tree and cuts each file into parts; the others read them. Holes are not
-//! read.
+//! read. A file that the manifest lists goes to one reader as a whole, since a sum takes its bytes
+//! in order.
+
+mod manifest;
+mod sums;
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZero;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{iter, thread};
 
@@ -13,15 +17,16 @@ use erofs_engine::erofs_format::{FileType, Inode, Nid};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
 use serde::Serialize;
 
+use self::manifest::Manifest;
+use self::sums::Whole;
 use super::print_json;
 use crate::Outcome;
+use crate::bar::Gauge;
+use crate::batch::{Giver, Taker, batches};
 use crate::cli::CheckArgs;
 use crate::parts::{self, Parts};
 use crate::text;
 use crate::tree::{self, Entry, Visit};
-
-/// Parts that wait for a reader at most, for each reader.
-const AHEAD: usize = 16;
 
 /// What `check --json` prints.
 #[derive(Debug, Default, Serialize)]
@@ -37,6 +42,20 @@ struct Report {
     faults: Vec<Fault>,
     /// What can be read and was never written by mkfs.erofs.
     oddities: Vec<Fault>,
+    /// With `--manifest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<Compared>,
+}
+
+/// How an image and a manifest fit. What does not is among the faults.
+#[derive(Debug, Default, Serialize)]
+struct Compared {
+    /// Files that the manifest lists.
+    listed: u64,
+    /// Those that have the sum it says.
+    matched: u64,
+    /// Names of regular files that it does not list.
+    unlisted: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -57,11 +76,19 @@ struct Part {
     length: u64,
 }
 
+/// Work for one of the readers.
+#[derive(Debug)]
+enum Task {
+    Part(Part),
+    Whole(Whole),
+}
+
 /// Runs the subcommand.
 pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
+    let manifest = args.manifest.as_deref().map(manifest::read).transpose()?;
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
-    let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let report = check(&engine, args.threads.unwrap_or(cpus).max(1))?;
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    let report = check(&engine, args.threads.map_or(cpus, NonZero::get), manifest)?;
     if args.json {
         print_json(&report)?;
     } else {
@@ -74,20 +101,19 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
     })
 }
 
-fn check(engine: &Engine, readers: usize) -> anyhow::Result<Report> {
-    let (sender, receiver) = sync_channel(AHEAD * readers);
-    let receiver = Mutex::new(receiver);
-    let found = Found::default();
+fn check(engine: &Engine, readers: usize, manifest: Option<Manifest>) -> anyhow::Result<Report> {
+    let (giver, taker) = batches(readers);
+    let root = engine.inode(engine.root())?;
+    let found = Found::new(Gauge::new("check", || tree::total_bytes(engine, &root))?);
     let walked = thread::scope(|scope| {
-        let threads: Vec<_> =
-            iter::repeat_with(|| scope.spawn(|| read_parts(engine, &receiver, &found)))
-                .take(readers)
-                .collect();
-        let mut walk = Walk::new(engine, sender, &found);
-        let walked = walk.run();
-        // Readers end when nobody can send any more.
+        let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| work(engine, &taker, &found)))
+            .take(readers)
+            .collect();
+        let mut walk = Walk::new(engine, giver, &found, manifest);
+        let walked = walk.run(&root);
+        // Readers end when nobody can give any more.
         let report = walk.report;
-        drop(walk.sender);
+        drop(walk.giver);
         for thread in threads {
             thread
                 .join()
@@ -96,29 +122,44 @@ fn check(engine: &Engine, readers: usize) -> anyhow::Result<Report> {
         walked.map(|()| report)
     });
     let mut report = walked?;
-    report.bytes += *found.bytes();
+    found.gauge.finish();
+    report.bytes = found.gauge.done();
+    if let Some(compared) = &mut report.manifest {
+        compared.matched = *found.matched();
+    }
     report.faults = found.faults().values().flatten().cloned().collect();
     Ok(report)
 }
 
 /// What all threads add to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Found {
     /// L. By place in the walk; of a file only the first fault, by offset.
     faults: Mutex<BTreeMap<(usize, u64), Vec<Fault>>>,
     /// L. Files with a fault: what is left of them is not read.
     broken: Mutex<HashMap<usize, u64>>,
-    /// L. Bytes read without a fault.
-    bytes: Mutex<u64>,
+    /// L. Files that are what the manifest says.
+    matched: Mutex<u64>,
+    /// Bytes read without a fault.
+    gauge: Gauge,
 }
 
 impl Found {
-    fn faults(&self) -> MutexGuard<'_, BTreeMap<(usize, u64), Vec<Fault>>> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(gauge: Gauge) -> Self {
+        Self {
+            faults: Mutex::default(),
+            broken: Mutex::default(),
+            matched: Mutex::default(),
+            gauge,
+        }
     }
 
-    fn bytes(&self) -> MutexGuard<'_, u64> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn matched(&self) -> MutexGuard<'_, u64> {
+        self.matched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn faults(&self) -> MutexGuard<'_, BTreeMap<(usize, u64), Vec<Fault>>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A fault of a name or a directory; there may be several in one place.
@@ -157,29 +198,33 @@ fn fault(path: &[u8], nid: Nid, error: impl ToString) -> Fault {
     }
 }
 
-/// A reader: takes parts until there are no more.
-fn read_parts(engine: &Engine, parts: &Mutex<Receiver<Part>>, found: &Found) {
+/// A reader: takes work until there is no more.
+fn work(engine: &Engine, tasks: &Taker<Task>, found: &Found) {
     let mut buffer = Vec::new();
-    loop {
-        let next = parts.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(part) = next else { return };
-        if found.is_broken(part.order) {
-            continue;
-        }
-        let length = part.length as usize;
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
-        let out = &mut buffer[..length];
-        match engine.read_at(&part.inode, part.offset, out, ReadContext::Worker) {
-            Ok(count) => *found.bytes() += count as u64,
-            Err(error) => {
-                found.add_content(
-                    part.order,
-                    part.offset,
-                    fault(&part.path, part.inode.nid, error),
-                );
+    while let Some(batch) = tasks.take() {
+        for task in &batch {
+            match task {
+                Task::Part(part) => read_part(engine, part, &mut buffer, found),
+                Task::Whole(whole) => sums::compare(engine, whole, &mut buffer, found),
             }
+        }
+    }
+}
+
+fn read_part(engine: &Engine, part: &Part, buffer: &mut Vec<u8>, found: &Found) {
+    if found.is_broken(part.order) {
+        return;
+    }
+    let length = part.length as usize;
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
+    let out = &mut buffer[..length];
+    match engine.read_at(&part.inode, part.offset, out, ReadContext::Worker) {
+        Ok(count) => found.gauge.add(count as u64),
+        Err(error) => {
+            let fault = fault(&part.path, part.inode.nid, error);
+            found.add_content(part.order, part.offset, fault);
         }
     }
 }
@@ -187,30 +232,44 @@ fn read_parts(engine: &Engine, parts: &Mutex<Receiver<Part>>, found: &Found) {
 /// The thread that walks the tree.
 struct Walk<'a> {
     engine: &'a Engine,
-    sender: SyncSender<Part>,
+    giver: Giver<Task>,
     found: &'a Found,
     report: Report,
+    /// Sums of files that were not met yet.
+    manifest: Option<Manifest>,
     /// Names met for each inode that is no directory, against its link count.
     links: HashMap<Nid, (u32, u32, Vec<u8>)>,
     order: usize,
 }
 
 impl<'a> Walk<'a> {
-    fn new(engine: &'a Engine, sender: SyncSender<Part>, found: &'a Found) -> Self {
+    fn new(
+        engine: &'a Engine,
+        giver: Giver<Task>,
+        found: &'a Found,
+        manifest: Option<Manifest>,
+    ) -> Self {
+        let listed = manifest.as_ref().map(|manifest| Compared {
+            listed: manifest.len() as u64,
+            ..Compared::default()
+        });
         Self {
             engine,
-            sender,
+            giver,
             found,
-            report: Report::default(),
+            report: Report {
+                manifest: listed,
+                ..Report::default()
+            },
+            manifest,
             links: HashMap::new(),
             order: 0,
         }
     }
 
-    fn run(&mut self) -> anyhow::Result<()> {
-        let root = self.engine.inode(self.engine.root())?;
+    fn run(&mut self, root: &Arc<Inode>) -> anyhow::Result<()> {
         let engine = self.engine;
-        tree::walk(engine, &root, &mut |visit| {
+        tree::walk(engine, root, &mut |visit| {
             self.order += 1;
             match visit {
                 Visit::Entry(entry) => self.entry(entry)?,
@@ -220,6 +279,8 @@ impl<'a> Walk<'a> {
             }
             Ok(())
         })?;
+        self.giver.flush()?;
+        self.name_missing();
         self.count_links();
         Ok(())
     }
@@ -243,6 +304,7 @@ impl<'a> Walk<'a> {
             let link = self.links.entry(inode.nid);
             link.or_insert_with(|| (inode.nlink, 0, path.clone())).1 += 1;
         }
+        let listed = self.compare(&path, &inode, first)?;
         if !first {
             return Ok(());
         }
@@ -252,7 +314,9 @@ impl<'a> Walk<'a> {
         match file_type {
             FileType::Regular => {
                 self.report.files += 1;
-                self.content(&path, &inode)?;
+                if !listed {
+                    self.content(&path, &inode)?;
+                }
             }
             FileType::Directory => {
                 self.report.directories += 1;
@@ -278,7 +342,7 @@ impl<'a> Walk<'a> {
             }
             match part {
                 parts::Part::Data(range) => self.send(&path, inode, range)?,
-                parts::Part::Hole(range) => self.report.bytes += range.end - range.start,
+                parts::Part::Hole(range) => self.found.gauge.add(range.end - range.start),
                 parts::Part::Fault { offset, error } => {
                     let error = format!("{}: nid {}: {error}", self.engine.name(), inode.nid);
                     self.found
@@ -289,7 +353,12 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn send(&self, path: &Arc<[u8]>, inode: &Arc<Inode>, range: Range<u64>) -> anyhow::Result<()> {
+    fn send(
+        &mut self,
+        path: &Arc<[u8]>,
+        inode: &Arc<Inode>,
+        range: Range<u64>,
+    ) -> anyhow::Result<()> {
         let part = Part {
             order: self.order,
             path: path.clone(),
@@ -297,9 +366,8 @@ impl<'a> Walk<'a> {
             offset: range.start,
             length: range.end - range.start,
         };
-        self.sender
-            .send(part)
-            .map_err(|_| anyhow::anyhow!("all readers are gone"))
+        let bytes = part.length;
+        Ok(self.giver.give(Task::Part(part), bytes)?)
     }
 
     /// Every name that is listed must be found.
@@ -351,6 +419,14 @@ fn print(report: &Report, name: &str) -> anyhow::Result<()> {
         others,
         ..
     } = report;
+    if let Some(Compared {
+        listed,
+        matched,
+        unlisted,
+    }) = &report.manifest
+    {
+        outln!("manifest: {matched} of {listed} files match; {unlisted} are not listed");
+    }
     outln!(
         "{name}: {files} files, {directories} directories, {symlinks} symlinks, {others} others, {} \
          read: {} fault(s), {} oddity(ies)",

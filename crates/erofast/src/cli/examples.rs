@@ -1,0 +1,155 @@
+//! Examples of use, for the long help and the man pages. A test parses each of them.
+
+/// One example.
+#[derive(Clone, Copy, Debug)]
+pub struct Example {
+    /// The command it belongs to, with spaces: `erofast lab launch`.
+    of: &'static str,
+    /// What it is good for.
+    pub what: &'static str,
+    /// What to type.
+    pub command: &'static str,
+}
+
+const fn example(of: &'static str, what: &'static str, command: &'static str) -> Example {
+    Example { of, what, command }
+}
+
+/// All of them.
+const EXAMPLES: &[Example] = &[
+    example(
+        "erofast mount",
+        "Mount an image, use it, take it away",
+        "erofast mount app.erofs /mnt && ls /mnt && erofast umount /mnt",
+    ),
+    example(
+        "erofast mount",
+        "With real-time workers and 64 pages kept ready",
+        "erofast mount -o hipri,reserved_pages=64 app.erofs /mnt",
+    ),
+    example("erofast umount", "Unmount", "erofast umount /mnt"),
+    example(
+        "erofast stat",
+        "How many requests were served on the CPU that asked",
+        "erofast stat --json /mnt",
+    ),
+    example(
+        "erofast info",
+        "What an image is made of",
+        "erofast info app.erofs",
+    ),
+    example(
+        "erofast info",
+        "Which file does a bad sector hurt?",
+        "erofast info --block 1234 app.erofs",
+    ),
+    example(
+        "erofast ls",
+        "Everything, as ls -lR shows it",
+        "erofast ls -lR app.erofs",
+    ),
+    example(
+        "erofast ls",
+        "Some of it; the quotes keep the pattern from the shell",
+        "erofast ls -l app.erofs '/usr/lib/**/*.so'",
+    ),
+    example(
+        "erofast cat",
+        "One file",
+        "erofast cat app.erofs /etc/os-release",
+    ),
+    example(
+        "erofast check",
+        "Read everything by all CPUs",
+        "erofast check app.erofs",
+    ),
+    example(
+        "erofast check",
+        "Compare with the sums of the tree it was made from: (cd tree && find . -type f -exec sha256sum {} +) > sums",
+        "erofast check --manifest sums app.erofs",
+    ),
+    example(
+        "erofast extract",
+        "Extract the whole image",
+        "erofast extract app.erofs tree",
+    ),
+    example(
+        "erofast extract",
+        "One directory of it, as a tar stream",
+        "erofast extract --path /usr/share app.erofs - > share.tar",
+    ),
+    example(
+        "erofast trace",
+        "Who waited for a CPU while a program ran",
+        "erofast trace record -o t.perfetto-trace -- make",
+    ),
+    example(
+        "erofast trace record",
+        "Record while a command runs",
+        "erofast trace record -o t.perfetto-trace -- make",
+    ),
+    example(
+        "erofast trace latency",
+        "Waits by work queue",
+        "erofast trace latency --by workqueue t.perfetto-trace",
+    ),
+    example(
+        "erofast lab",
+        "Compare cold launches under load",
+        "erofast lab launch app.erofs --engine kernel-loop --engine erofast:percpu,hipri -- {}/bin/app",
+    ),
+    example(
+        "erofast lab launch",
+        "Compare cold launches under load",
+        "erofast lab launch app.erofs --engine kernel-loop --engine erofast:percpu,hipri -- {}/bin/app",
+    ),
+    example(
+        "erofast lab read",
+        "Throughput beside the kernel's",
+        "erofast lab read app.erofs --engine kernel --engine erofast:percpu",
+    ),
+    example(
+        "erofast lab pressure",
+        "What a page pool saves a program that starts last",
+        "erofast lab pressure app.erofs --limit 128 -- {}/bin/app",
+    ),
+    example(
+        "erofast lab hotplug",
+        "Take a CPU away two hundred times",
+        "erofast lab hotplug app.erofs --cycles 200",
+    ),
+    example(
+        "erofast lab kernel",
+        "The kernel's work queue against its threads, keeping packages for the next run",
+        "erofast lab kernel --work ~/kernel-lab --html kernel.html",
+    ),
+    example(
+        "erofast completions",
+        "For the bash of this user",
+        "erofast completions bash > ~/.local/share/bash-completion/completions/erofast",
+    ),
+    example(
+        "erofast man",
+        "Pages for man -M",
+        "erofast man share/man/man1",
+    ),
+    example(
+        "mount.erofast",
+        "By type, as fstab does",
+        "mount -t erofast -o hipri=auto /var/lib/images/app.erofs /srv/app",
+    ),
+];
+
+/// The examples of one command.
+pub fn examples(of: &str) -> Vec<Example> {
+    EXAMPLES.iter().filter(|e| e.of == of).copied().collect()
+}
+
+/// The same as a block for the long help.
+pub fn examples_help(of: &str) -> String {
+    let lines = examples(of).into_iter().map(|example| {
+        let Example { what, command, .. } = example;
+        format!("  {what}:\n      {command}\n")
+    });
+    format!("Examples:\n{}", lines.collect::<String>())
+}

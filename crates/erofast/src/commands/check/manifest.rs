@@ -1,0 +1,157 @@
+//! Manifests of sums, as sha256sum writes them and reads them again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+/// A SHA-256 sum.
+pub type Sum = [u8; 32];
+
+/// What the files of an image should be: sums by path, without a slash or `./` in front.
+pub type Manifest = BTreeMap<Vec<u8>, Sum>;
+
+/// Reads a manifest.
+///
+/// # Errors
+/// One line with the place of the first line that is none, or names a file a second time otherwise.
+pub fn read(path: &Path) -> anyhow::Result<Manifest> {
+    let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let mut manifest = Manifest::new();
+    for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let place = || format!("{}:{}", path.display(), number + 1);
+        let Some((name, sum)) = entry(line) else {
+            bail!(
+                "{}: is not a line of sha256sum: SUM, two spaces, PATH",
+                place()
+            );
+        };
+        let name = normal(&name);
+        if manifest
+            .insert(name.clone(), sum)
+            .is_some_and(|known| known != sum)
+        {
+            bail!(
+                "{}: {} has another sum above",
+                place(),
+                crate::text::name(&name)
+            );
+        }
+    }
+    if manifest.is_empty() {
+        bail!("{}: lists no file", path.display());
+    }
+    Ok(manifest)
+}
+
+/// One line: `SUM  PATH`, `SUM *PATH`, or `SHA256 (PATH) = SUM`; a backslash in front says that the
+/// path has escapes.
+fn entry(line: &[u8]) -> Option<(Vec<u8>, Sum)> {
+    let (line, escaped) = match line.strip_prefix(b"\\") {
+        Some(rest) => (rest, true),
+        None => (line, false),
+    };
+    let (name, digits) = match line.strip_prefix(b"SHA256 (") {
+        Some(tagged) => {
+            let end = tagged.len().checked_sub(64)?;
+            (tagged[..end].strip_suffix(b") = ")?, &tagged[end..])
+        }
+        None => {
+            let (digits, rest) = line.split_at_checked(64)?;
+            let name = rest
+                .strip_prefix(b"  ")
+                .or_else(|| rest.strip_prefix(b" *"))?;
+            (name, digits)
+        }
+    };
+    let name = if escaped {
+        unescaped(name)?
+    } else {
+        name.to_vec()
+    };
+    (!name.is_empty()).then_some(())?;
+    Some((name, sum(digits)?))
+}
+
+fn sum(digits: &[u8]) -> Option<Sum> {
+    let mut sum = Sum::default();
+    for (byte, pair) in sum.iter_mut().zip(digits.chunks(2)) {
+        let digit = |at: usize| char::from(*pair.get(at)?).to_digit(16);
+        *byte = (digit(0)? * 16 + digit(1)?) as u8;
+    }
+    (digits.len() == 64).then_some(sum)
+}
+
+fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut bytes = name.iter();
+    while let Some(&byte) = bytes.next() {
+        out.push(match byte {
+            b'\\' => match bytes.next()? {
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b'\\' => b'\\',
+                _ => return None,
+            },
+            other => other,
+        });
+    }
+    Some(out)
+}
+
+/// The path from the root of the image: `./a/b`, `/a/b` and `a//b` are `a/b`.
+fn normal(name: &[u8]) -> Vec<u8> {
+    let components = name.split(|&byte| byte == b'/');
+    let named: Vec<&[u8]> = components.filter(|c| !matches!(*c, b"" | b".")).collect();
+    named.join(&b'/')
+}
+
+/// A sum as text.
+pub fn hex(sum: &[u8]) -> String {
+    sum.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGITS: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+    fn parsed(text: &str) -> anyhow::Result<Manifest> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("room");
+        read(file.path())
+    }
+
+    #[test]
+    fn every_way_to_write_a_line_is_read() {
+        let text = format!(
+            "# made by hand\n{DIGITS}  ./a//b\n{DIGITS} */c d\r\n\\{DIGITS}  e\\nf\\\\\nSHA256 (g) = {DIGITS}\n"
+        );
+        let manifest = parsed(&text).expect("a manifest");
+        let names: Vec<&[u8]> = manifest.keys().map(Vec::as_slice).collect();
+        assert_eq!(names, [&b"a/b"[..], b"c d", b"e\nf\\", b"g"]);
+        assert!(manifest.values().all(|sum| hex(sum) == DIGITS));
+    }
+
+    #[test]
+    fn what_is_no_line_is_named_with_its_place() {
+        for (text, what) in [
+            (format!("{DIGITS}  a\nx\n"), ":2: is not a line"),
+            (format!("{} a\n", &DIGITS[1..]), ":1: is not a line"),
+            (format!("{DIGITS}  \n"), ":1: is not a line"),
+            (
+                format!("{DIGITS}  a\n{}  a\n", DIGITS.replace('e', "0")),
+                ":2: a has another sum",
+            ),
+            ("\n# nothing\n".to_owned(), "lists no file"),
+        ] {
+            let error = parsed(&text).expect_err(&text).to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The parser, the help, the man pages and the completions say the same.
+
+use std::collections::BTreeMap;
+use std::process::Command as Process;
+
+use clap::{Arg, Command, CommandFactory, Parser};
+use clap_complete::Shell;
+use erofs_fuse::KNOWN;
+
+use super::roff::plain;
+use super::{complete, pages};
+use crate::cli::{self, Cli, HelperArgs};
+
+const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
+
+/// A command of the parser, and its name with those above it.
+type Named = (Vec<String>, Command);
+
+/// All commands of the parser, the outermost too.
+fn commands() -> Vec<Named> {
+    fn below(command: &Command, above: &[String], all: &mut Vec<Named>) {
+        let mut path = above.to_vec();
+        path.push(command.get_name().to_owned());
+        all.push((path.clone(), command.clone()));
+        for sub in command.get_subcommands() {
+            below(sub, &path, all);
+        }
+    }
+    let mut root = Cli::command().disable_help_subcommand(true);
+    root.build();
+    let mut all = Vec::new();
+    below(&root, &[], &mut all);
+    assert!(all.len() > 15, "{}", all.len());
+    all
+}
+
+fn man() -> BTreeMap<String, String> {
+    let pages = pages::all();
+    pages
+        .into_iter()
+        .map(|page| (page.name, page.text))
+        .collect()
+}
+
+/// `-o`, `--json` of an argument.
+fn flags(arg: &Arg) -> Vec<String> {
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    short.into_iter().chain(long).collect()
+}
+
+/// Whether a text has a word that is not part of a longer one.
+fn has_word(text: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(part) && !after.is_some_and(part)
+    })
+}
+
+#[test]
+fn every_option_is_in_the_help_and_has_a_meaning() {
+    for (path, mut command) in commands() {
+        let long = command.render_long_help().to_string();
+        let short = command.render_help().to_string();
+        for arg in command.get_arguments() {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.is_empty(), "{path:?}: {} says nothing", arg.get_id());
+            for flag in flags(arg) {
+                assert!(has_word(&long, &flag), "{path:?} --help: {flag}");
+                assert!(has_word(&short, &flag), "{path:?} -h: {flag}");
+            }
+        }
+        for sub in command.get_subcommands() {
+            assert!(
+                has_word(&long, sub.get_name()),
+                "{path:?}: {}",
+                sub.get_name()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_option_is_in_the_man_page_of_its_command() {
+    let man = man();
+    for (path, command) in commands() {
+        let name = format!("{}.1", path.join("-"));
+        let page = man.get(&name).unwrap_or_else(|| panic!("no {name}"));
+        let options = page.split(".SH \"OPTIONS\"\n").nth(1).expect("a section");
+        let options = options.split("\n.SH ").next().expect("its text");
+        for arg in command.get_arguments() {
+            for flag in flags(arg) {
+                assert!(
+                    options.contains(&format!("\\fB{}\\fR", plain(&flag))),
+                    "{name}: {flag}"
+                );
+            }
+            let help = arg.get_long_help().or(arg.get_help());
+            let help = help.map(ToString::to_string).unwrap_or_default();
+            let begin = plain(help.trim_end_matches('.'));
+            assert!(options.contains(&begin), "{name}: {begin}");
+        }
+    }
+    let helper = &man["mount.erofast.8"];
+    for arg in HelperArgs::command().get_arguments() {
+        for flag in flags(arg) {
+            assert!(
+                helper.contains(&format!("\\fB{}\\fR", plain(&flag))),
+                "mount.erofast.8: {flag}"
+            );
+        }
+    }
+    let expected: Vec<_> = commands()
+        .iter()
+        .map(|(path, _)| path.join("-") + ".1")
+        .collect();
+    let others = ["erofast.7", "mount.erofast.8"];
+    for name in man.keys() {
+        assert!(
+            expected.contains(name) || others.contains(&name.as_str()),
+            "{name} is of nothing"
+        );
+    }
+}
+
+/// The part of a script that is for one command; clap_complete names it differently for each shell.
+fn section<'s>(script: &'s str, shell: Shell, path: &[String]) -> Vec<&'s str> {
+    match shell {
+        Shell::Bash => {
+            let label = path[1..]
+                .iter()
+                .fold("erofast".to_owned(), |a, b| format!("{a}__subcmd__{b}"));
+            let body = script
+                .split(&format!("        {label})\n            opts="))
+                .nth(1);
+            body.and_then(|body| body.lines().next())
+                .into_iter()
+                .collect()
+        }
+        Shell::Zsh if path.len() == 1 => script.split("case $state in").take(1).collect(),
+        Shell::Zsh => {
+            let mut rest = script;
+            for name in &path[1..] {
+                rest = rest
+                    .split_once(&format!("({name})\n_arguments"))
+                    .map_or("", |(_, after)| after);
+            }
+            rest.split("\n;;").take(1).collect()
+        }
+        _ => {
+            let condition = match path {
+                [] | [_] => "__fish_erofast_needs_command\"".to_owned(),
+                [_, one] => format!("__fish_erofast_using_subcommand {one}"),
+                [_, one, two, ..] => format!(
+                    "__fish_erofast_using_subcommand {one}; and __fish_seen_subcommand_from {two}"
+                ),
+            };
+            script
+                .lines()
+                .filter(|line| line.contains(&condition))
+                .collect()
+        }
+    }
+}
+
+#[test]
+fn every_option_is_completed() {
+    for shell in SHELLS {
+        let script = complete::script(shell).expect("a script");
+        for (path, command) in commands() {
+            let section = section(&script, shell, &path).join("\n");
+            assert!(!section.is_empty(), "{shell}: {path:?}");
+            for flag in command.get_arguments().flat_map(flags) {
+                let found = match (shell, flag.strip_prefix("--")) {
+                    (Shell::Fish, Some(long)) => section.contains(&format!("-l {long} ")),
+                    (Shell::Fish, None) => section.contains(&format!("-s {} ", &flag[1..])),
+                    (Shell::Zsh, _) => ["[", "=[", "+["]
+                        .iter()
+                        .any(|end| section.contains(&format!("{flag}{end}"))),
+                    _ => has_word(&section, &flag),
+                };
+                assert!(found, "{shell}: {path:?}: {flag} in {section}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_mount_option_is_in_help_man_pages_and_completions() {
+    let find = |name: &str| {
+        commands()
+            .into_iter()
+            .find(|(path, _)| path.last().is_some_and(|n| n == name))
+    };
+    let (_, mut mount) = find("mount").expect("a command");
+    let help = mount.render_long_help().to_string();
+    let man = man();
+    let scripts = SHELLS.map(|shell| (shell, complete::script(shell).expect("a script")));
+    for option in KNOWN {
+        // Long meanings go on in the next line.
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let row = words(&format!("{} {}", option.usage, option.meaning));
+        assert!(words(&help).contains(&row), "--help: {row}");
+        for page in ["erofast-mount.1", "mount.erofast.8"] {
+            let item = format!(
+                ".TP\n\\fB{}\\fR\n{}\n",
+                plain(option.usage),
+                plain(option.meaning)
+            );
+            assert!(man[page].contains(&item), "{page}: {}", option.usage);
+        }
+        let name = option.usage.split('=').next().expect("a name");
+        for (shell, script) in &scripts {
+            let end = script
+                .find("\n}\n")
+                .or(script.find("\nend\n"))
+                .expect("a function");
+            assert!(
+                has_word(&script[..end.max(6000).min(script.len())], name),
+                "{shell}: {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_columns_of_the_mount_options_stand_in_line() {
+    let (_, mut mount) = commands()
+        .into_iter()
+        .find(|(path, _)| path.len() == 2 && path[1] == "mount")
+        .expect("mount");
+    let help = mount.render_long_help().to_string();
+    let table = help.split("Mount options:\n").nth(1).expect("a table");
+    let table: Vec<&str> = table.lines().take_while(|line| !line.is_empty()).collect();
+    assert!(table.len() >= KNOWN.len());
+    let column = table[0].find("who serves").expect("the first meaning");
+    for line in table {
+        let (before, meaning) = line.split_at(column);
+        assert!(
+            before.ends_with("  ") && !meaning.starts_with(' '),
+            "{line}"
+        );
+        assert!(line.len() <= 80, "{line}");
+    }
+}
+
+/// Asks bash itself what it would offer at the end of `line`.
+fn offered(line: &str) -> Vec<String> {
+    let script = complete::script(Shell::Bash).expect("a script");
+    // As readline does, with `=` among the characters that end a word.
+    let ask = format!(
+        "{script}\nCOMP_LINE='{line}'\nCOMP_POINT=${{#COMP_LINE}}\n\
+         COMP_WORDS=({words})\nCOMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+         _erofast erofast \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"\n\
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words = line.replace('=', " = ")
+            + if line.ends_with([' ', '=']) {
+                " ''"
+            } else {
+                ""
+            },
+    );
+    let output = Process::new("bash")
+        .args(["-c", &ask])
+        .output()
+        .expect("bash starts");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    stdout
+        .lines()
+        .map(str::to_owned)
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+#[test]
+fn bash_completes_commands_options_and_mount_options() {
+    assert_eq!(offered("erofast um"), ["umount"]);
+    assert_eq!(offered("erofast check --thr"), ["--threads"]);
+    assert_eq!(offered("erofast mount -o rese"), ["reserved_pages="]);
+    assert_eq!(
+        offered("erofast mount -o hipri,reserved_pages"),
+        ["hipri,reserved_pages="]
+    );
+    assert_eq!(
+        offered("erofast mount -o workers="),
+        ["percpu", "unbound", "inline"]
+    );
+    assert_eq!(offered("erofast mount -o ro,workers=p"), ["percpu"]);
+    let all = offered("erofast mount -o ");
+    assert!(all.iter().any(|word| word == "allow_other"), "{all:?}");
+}
+
+#[test]
+fn shells_take_their_scripts() {
+    for (shell, check) in [
+        (Shell::Bash, "bash -n"),
+        (Shell::Zsh, "zsh -n"),
+        (Shell::Fish, "fish -n"),
+    ] {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), complete::script(shell).expect("a script")).expect("room");
+        let (program, flag) = check.split_once(' ').expect("a flag");
+        let Ok(output) = Process::new(program).arg(flag).arg(file.path()).output() else {
+            println!("skipped: no {program} to read its script");
+            continue;
+        };
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && stderr.is_empty(),
+            "{shell}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn groff_has_nothing_to_say_of_the_pages() {
+    for (name, text) in man() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), &text).expect("room");
+        let groff = Process::new("groff")
+            .args(["-man", "-ww", "-z", "-Tutf8", "-Kutf8"])
+            .arg(file.path())
+            .output();
+        let Ok(output) = groff else {
+            println!("skipped: no groff to read the man pages");
+            return;
+        };
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && stderr.is_empty(),
+            "{name}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn every_example_is_understood() {
+    let mut parsed = 0;
+    let mut names: Vec<String> = commands().iter().map(|(path, _)| path.join(" ")).collect();
+    names.push("mount.erofast".to_owned());
+    for name in &names {
+        let examples = cli::examples(name);
+        assert!(
+            name == "erofast" || !examples.is_empty(),
+            "{name} has no example"
+        );
+        for example in examples {
+            let own = example.command.split(" > ").next().expect("a command");
+            for command in own
+                .split(" && ")
+                .filter(|command| command.starts_with("erofast "))
+            {
+                let outcome = Cli::try_parse_from(command.split_whitespace());
+                assert!(outcome.is_ok(), "{command}: {:?}", outcome.err());
+                parsed += 1;
+            }
+        }
+    }
+    assert!(parsed > 15, "{parsed}");
+}

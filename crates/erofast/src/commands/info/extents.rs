@@ -1,0 +1,283 @@
+//! Where the bytes of a file are, and whose bytes are in a block.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::{Coding, Error, Extent, ExtentKind, FileType, Inode, Nid};
+use serde::Serialize;
+
+use crate::commands::print_json;
+use crate::text;
+use crate::tree::{self, Visit};
+
+/// One extent, as it is printed.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// First byte of the file, and how many.
+    offset: u64,
+    length: u64,
+    /// `lz4` and the like, `stored`, `plain`, `inline`, `fragment` or `hole`.
+    kind: &'static str,
+    /// Where the stored bytes are: device (0: the image itself) and byte offset there; in the packed
+    /// inode for a fragment. None for a hole.
+    device: Option<u16>,
+    physical: Option<u64>,
+    /// Bytes stored there.
+    stored: u64,
+    /// They are in the decoded metabox, or in the packed inode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inside: Option<&'static str>,
+}
+
+impl From<&Extent> for Row {
+    fn from(extent: &Extent) -> Self {
+        let box_of = |metabox| if metabox { Some("metabox") } else { None };
+        let (device, physical, stored, inside) = match &extent.kind {
+            ExtentKind::Hole => (None, None, 0, None),
+            ExtentKind::Raw { device, physical } => {
+                (Some(*device), Some(*physical), extent.length, None)
+            }
+            ExtentKind::Meta { metabox, physical } => {
+                (Some(0), Some(*physical), extent.length, box_of(*metabox))
+            }
+            ExtentKind::Fragment { offset } => (None, Some(*offset), 0, Some("packed inode")),
+            ExtentKind::Compressed(pcluster) => (
+                Some(pcluster.location.device),
+                Some(pcluster.location.physical),
+                u64::from(pcluster.length),
+                box_of(pcluster.location.metabox),
+            ),
+        };
+        Self {
+            offset: extent.logical,
+            length: extent.length,
+            kind: kind(extent),
+            device,
+            physical,
+            stored,
+            inside,
+        }
+    }
+}
+
+impl Row {
+    /// The bytes of the image itself that it takes.
+    fn on_image(&self) -> Option<Range<u64>> {
+        if self.device != Some(0) || self.inside.is_some() {
+            return None;
+        }
+        self.physical.map(|at| at..at.saturating_add(self.stored))
+    }
+}
+
+/// What an extent is made of, in one word.
+pub fn kind(extent: &Extent) -> &'static str {
+    match &extent.kind {
+        ExtentKind::Hole => "hole",
+        ExtentKind::Raw { .. } => "plain",
+        ExtentKind::Meta { .. } => "inline",
+        ExtentKind::Fragment { .. } => "fragment",
+        ExtentKind::Compressed(pcluster) => match pcluster.coding {
+            Coding::Compressed(algorithm) => algorithm.name(),
+            Coding::Shifted | Coding::Interlaced => "stored",
+        },
+    }
+}
+
+/// All extents of an inode with data.
+pub fn each(
+    engine: &Engine,
+    inode: &Inode,
+    mut visit: impl FnMut(&Extent),
+) -> Result<(), Box<Error>> {
+    let mut offset = 0;
+    while offset < inode.size {
+        let extent = engine.image().map(inode, offset).map_err(Box::new)?;
+        visit(&extent);
+        offset = extent.end();
+    }
+    Ok(())
+}
+
+/// `info --extents PATH`
+pub fn list(engine: &Engine, path: &str, json: bool) -> anyhow::Result<()> {
+    let inode = engine.resolve(path.as_bytes(), false)?;
+    anyhow::ensure!(
+        has_data(&inode),
+        "{}: {path}: has no data of its own",
+        engine.name()
+    );
+    let mut rows = Vec::new();
+    each(engine, &inode, |extent| rows.push(Row::from(extent)))?;
+    if json {
+        return print_json(&rows);
+    }
+    outln!(
+        "{:>12} {:>10}  {:<8} {:>6} {:>14} {:>10}",
+        "offset",
+        "length",
+        "kind",
+        "device",
+        "at",
+        "stored"
+    );
+    for row in &rows {
+        let number = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+        outln!(
+            "{:>12} {:>10}  {:<8} {:>6} {:>14} {:>10}{}",
+            row.offset,
+            row.length,
+            row.kind,
+            number(row.device.map(u64::from)),
+            number(row.physical),
+            row.stored,
+            row.inside
+                .map_or(String::new(), |inside| format!("  in the {inside}"))
+        );
+    }
+    Ok(())
+}
+
+fn has_data(inode: &Inode) -> bool {
+    matches!(
+        inode.file_type(),
+        FileType::Regular | FileType::Directory | FileType::Symlink
+    )
+}
+
+/// What takes bytes of a block.
+#[derive(Debug, Serialize)]
+struct Owner {
+    /// `superblock`, `inode` or `data`.
+    what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nid: Option<Nid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extent: Option<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Block {
+    block: u64,
+    /// Bytes of the image.
+    begin: u64,
+    end: u64,
+    owners: Vec<Owner>,
+}
+
+/// `info --block N`: whose bytes are in a block of the image itself.
+pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
+    let superblock = engine.image().superblock();
+    let size = u64::from(superblock.block_size);
+    let image = engine.image().device(0)?.size();
+    let begin = number.checked_mul(size).filter(|begin| *begin < image);
+    let Some(begin) = begin else {
+        anyhow::bail!(
+            "{}: has {} blocks of {size} bytes, no block {number}",
+            engine.name(),
+            image.div_ceil(size)
+        );
+    };
+    let mut found = Block {
+        block: number,
+        begin,
+        end: (begin + size).min(image),
+        owners: Vec::new(),
+    };
+    if found.overlaps(1024..1024 + 128) {
+        found.owners.push(Owner {
+            what: "superblock",
+            path: None,
+            nid: None,
+            extent: None,
+        });
+    }
+    let special = [
+        (superblock.packed_nid, "(packed inode)"),
+        (superblock.metabox_nid, "(metabox)"),
+    ];
+    for (nid, name) in special {
+        if let Some(inode) = nid.and_then(|nid| engine.inode(nid).ok()) {
+            found.look_at(engine, name, &inode);
+        }
+    }
+    let root = engine.inode(engine.root())?;
+    tree::walk(engine, &root, &mut |visit| {
+        if let Visit::Entry(entry) = visit
+            && entry.first
+        {
+            let path = format!("/{}", text::name(&entry.path));
+            found.look_at(engine, &path, &entry.inode);
+        }
+        Ok(())
+    })?;
+    if json {
+        return print_json(&found);
+    }
+    outln!(
+        "block {number}, bytes {begin} to {} of {}:",
+        found.end - 1,
+        engine.name()
+    );
+    for owner in &found.owners {
+        let path = owner.path.as_deref().unwrap_or_default();
+        match (&owner.extent, owner.nid) {
+            (Some(row), Some(nid)) => outln!(
+                "data of {path} (nid {nid}): bytes {} to {}, {}, {} bytes stored at {}",
+                row.offset,
+                row.offset + row.length - 1,
+                row.kind,
+                row.stored,
+                row.physical.unwrap_or_default()
+            ),
+            (None, Some(nid)) => outln!("inode of {path} (nid {nid})"),
+            _ => outln!("{}", owner.what),
+        }
+    }
+    if found.owners.is_empty() {
+        outln!(
+            "no inode and no data of the tree: an index, shared attributes, a table, or nothing"
+        );
+    }
+    Ok(())
+}
+
+impl Block {
+    fn overlaps(&self, range: Range<u64>) -> bool {
+        range.start < self.end && self.begin < range.end
+    }
+
+    /// Adds an inode and its extents if they are in the block.
+    fn look_at(&mut self, engine: &Engine, path: &str, inode: &Arc<Inode>) {
+        let mut own = |what, extent| {
+            self.owners.push(Owner {
+                what,
+                path: Some(path.to_owned()),
+                nid: Some(inode.nid),
+                extent,
+            });
+        };
+        let superblock = engine.image().superblock();
+        let base = u64::from(superblock.meta_block) * u64::from(superblock.block_size);
+        let at = base.saturating_add(inode.nid.saturating_mul(32));
+        let core = if inode.extended { 64 } else { 32 };
+        let block = self.begin..self.end;
+        let overlaps = |range: &Range<u64>| range.start < block.end && block.start < range.end;
+        if !inode.in_metabox() && overlaps(&(at..at.saturating_add(core))) {
+            own("inode", None);
+        }
+        if !has_data(inode) {
+            return;
+        }
+        // What cannot be mapped is for `check` to say.
+        let _ = each(engine, inode, |extent| {
+            let row = Row::from(extent);
+            if row.on_image().is_some_and(|range| overlaps(&range)) {
+                own("data", Some(row));
+            }
+        });
+    }
+}

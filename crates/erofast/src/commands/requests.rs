@@ -1,0 +1,281 @@
+//! What the erofast mounts of this machine do while a trace is recorded, as tracks of the trace: each
+//! request from the program that asked to the reply, on the thread that served it.
+//!
+//! A mount writes down what it does for ten seconds after it was asked for it, so a thread asks
+//! every second. A mount whose daemon hangs blocks that thread alone, and is left out.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use erofs_fuse::{FSTYPE, Span, take_spans};
+use sched_trace::{Kind, Slice, Trace};
+
+/// Well within the ten seconds.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// For the last answers.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Row of the trace for the time between a program's asking and a thread's taking the request.
+const WAITING: &str = "requests waiting";
+/// Row for the serving, with what is done for it inside.
+const SERVING: &str = "requests";
+
+/// A thread that asks the mounts.
+#[derive(Debug)]
+pub struct MountWatch {
+    stop: Sender<()>,
+    answers: Receiver<Requests>,
+}
+
+/// What the mounts said.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// By device number of the mount.
+    spans: Vec<(u32, Span)>,
+    mounts: HashSet<u32>,
+    lost: u64,
+    /// The thread that asked, whose own requests are not worth showing.
+    asked_by: i32,
+}
+
+impl MountWatch {
+    /// Asks from here on.
+    pub fn begin() -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let (answer, answers) = mpsc::channel();
+        let (begun, began) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut requests = Requests {
+                asked_by: rustix::thread::gettid().as_raw_nonzero().get(),
+                ..Requests::default()
+            };
+            // What the mounts wrote down for somebody before.
+            requests.ask();
+            requests.spans.clear();
+            let _ = begun.send(());
+            while stopped.recv_timeout(ASK_AGAIN) == Err(RecvTimeoutError::Timeout) {
+                requests.ask();
+            }
+            requests.ask();
+            let _ = answer.send(requests);
+        });
+        let _ = began.recv_timeout(PATIENCE);
+        Self { stop, answers }
+    }
+
+    /// All that was said.
+    pub fn end(self) -> Requests {
+        let _ = self.stop.send(());
+        self.answers.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+}
+
+impl Requests {
+    fn ask(&mut self) {
+        let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+        for (device, point) in mounts(&table) {
+            // A mount of somebody else, or a dead one, has nothing to say.
+            let Ok(said) = take_spans(&point) else {
+                continue;
+            };
+            self.lost += said.lost;
+            self.mounts.insert(device);
+            self.spans
+                .extend(said.spans.into_iter().map(|span| (device, span)));
+        }
+    }
+
+    /// Adds the tracks; says what they are.
+    pub fn add_to(mut self, trace: &mut Trace) -> String {
+        let mut asked: HashMap<(u32, u64), (u64, i32)> = HashMap::new();
+        for event in &trace.events {
+            if let Kind::FuseSent {
+                connection, unique, ..
+            } = event.kind
+            {
+                asked.insert((connection, unique), (event.time_ns, event.pid));
+            }
+        }
+        let (from, to) = trace.span().unwrap_or_default();
+        let own = self.asked_by;
+        self.spans.retain(|(device, span)| {
+            let by_us = asked
+                .get(&(*device, span.id))
+                .is_some_and(|(_, pid)| *pid == own);
+            span.end_ns >= from && span.start_ns <= to && !(is_request(span) && by_us)
+        });
+        let mut count = 0;
+        for (device, span) in &self.spans {
+            let pid = Some(span.thread as i32);
+            if is_request(span) {
+                count += 1;
+                let sent = asked
+                    .get(&(*device, span.id))
+                    .filter(|(at, _)| *at < span.start_ns);
+                if let Some(&(start_ns, _)) = sent {
+                    let (name, end_ns) = (title(span), span.start_ns);
+                    let track = WAITING.into();
+                    trace.add_slice(Slice {
+                        name,
+                        track,
+                        start_ns,
+                        end_ns,
+                        pid,
+                    });
+                }
+            }
+            trace.add_slice(Slice {
+                name: title(span),
+                track: SERVING.into(),
+                start_ns: span.start_ns,
+                end_ns: span.end_ns,
+                pid,
+            });
+        }
+        let lost = match self.lost {
+            0 => String::new(),
+            lost => format!(" ({lost} parts of requests were lost)"),
+        };
+        match self.mounts.len() {
+            0 => String::new(),
+            mounts => format!("; {count} requests of {mounts} mounts{lost}"),
+        }
+    }
+}
+
+/// Not a part of serving one.
+fn is_request(span: &Span) -> bool {
+    !matches!(
+        span.name.as_str(),
+        "queue" | "fetch" | "decompress" | "reply"
+    )
+}
+
+/// "read 128 KiB".
+fn title(span: &Span) -> String {
+    match span.bytes {
+        0 => span.name.clone(),
+        bytes if bytes < 1024 => format!("{} {bytes} B", span.name),
+        bytes => format!("{} {} KiB", span.name, bytes / 1024),
+    }
+}
+
+/// Device number and mount point of every erofast mount: fields 3 and 5, and the type behind the dash.
+fn mounts(table: &[u8]) -> Vec<(u32, PathBuf)> {
+    let lines = table.split(|&byte| byte == b'\n');
+    lines.filter_map(mount).collect()
+}
+
+fn mount(line: &[u8]) -> Option<(u32, PathBuf)> {
+    let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+    let dash = fields.iter().position(|field| *field == b"-")?;
+    if *fields.get(dash + 1)? != FSTYPE.as_bytes() {
+        return None;
+    }
+    let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
+    // The kernel's own dev_t: twenty bits for the minor number.
+    let device = major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?;
+    Some((
+        device,
+        PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
+    ))
+}
+
+/// mountinfo writes spaces and the like as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let mut at = 0;
+    while at < field.len() {
+        let digits = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
+        let byte = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        plain.push(byte.unwrap_or(field[at]));
+        at += if byte.is_some() { 4 } else { 1 };
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched_trace::Event;
+
+    fn span(name: &str, thread: u32, start_ns: u64, end_ns: u64, id: u64, bytes: u64) -> Span {
+        let name = name.into();
+        Span {
+            name,
+            thread,
+            start_ns,
+            end_ns,
+            id,
+            bytes,
+        }
+    }
+
+    fn sent(time_ns: u64, pid: i32, unique: u64) -> Event {
+        let kind = Kind::FuseSent {
+            connection: 44,
+            unique,
+            opcode: 15,
+        };
+        Event {
+            time_ns,
+            cpu: 0,
+            pid,
+            kind,
+        }
+    }
+
+    #[test]
+    fn a_request_is_shown_from_asking_to_reply_on_its_worker() {
+        let mut trace = Trace::new("mono");
+        trace
+            .events
+            .extend([sent(100, 7, 2), sent(150, 9, 4), sent(900, 7, 6)]);
+        let requests = Requests {
+            spans: vec![
+                (44, span("decompress", 30, 210, 240, 4096, 65536)),
+                (44, span("read", 30, 200, 300, 2, 131_072)),
+                (44, span("getxattr", 30, 310, 320, 4, 500)),
+                (44, span("read", 31, 2000, 2100, 8, 1)),
+            ],
+            mounts: HashSet::from([44]),
+            lost: 0,
+            asked_by: 9,
+        };
+        let said = requests.add_to(&mut trace);
+        assert_eq!(said, "; 1 requests of 1 mounts");
+        let shown: Vec<_> = trace
+            .slices
+            .iter()
+            .map(|s| {
+                (
+                    s.name.as_str(),
+                    s.track.as_str(),
+                    s.start_ns,
+                    s.end_ns,
+                    s.pid,
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("decompress 64 KiB", SERVING, 210, 240, Some(30)),
+                ("read 128 KiB", WAITING, 100, 200, Some(30)),
+                ("read 128 KiB", SERVING, 200, 300, Some(30)),
+            ]
+        );
+    }
+
+    #[test]
+    fn mounts_are_found_in_mountinfo() {
+        let table = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+            40 22 0:44 / /mnt/a\\040b ro,nosuid shared:1 - fuse.erofast /i.erofs ro\n";
+        assert_eq!(mounts(table), [(44, PathBuf::from("/mnt/a b"))]);
+    }
+}

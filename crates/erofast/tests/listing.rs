@@ -1,0 +1,108 @@
+//! `ls`, `cat` and `info` as people expect them from their shell.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::{TestImage, all_good_images, manifest};
+use serde_json::Value;
+
+fn image() -> TestImage {
+    let found = all_good_images()
+        .into_iter()
+        .find(|image| image.name == "lz4-full-index-64k");
+    found.expect("a fixture")
+}
+
+/// `erofast COMMAND [OPTIONS] IMAGE [REST]`
+fn run(command: &str, options: &[&str], rest: &[&str]) -> Output {
+    let mut erofast = Command::new(env!("CARGO_BIN_EXE_erofast"));
+    erofast
+        .arg(command)
+        .args(options)
+        .arg(image().path)
+        .args(rest);
+    erofast.output().expect("it starts")
+}
+
+fn text(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&text(output)).expect("JSON")
+}
+
+#[test]
+fn patterns_stand_for_names() {
+    let names = |patterns: &[&str]| text(&run("ls", &[], patterns));
+    assert_eq!(names(&["t/s40*"]), "t/s4095\nt/s4096\nt/s4097\n");
+    assert_eq!(names(&["/**/s?0"]), "t/s50\n");
+    assert_eq!(names(&["t/s[0-1]", "link"]), "t/s0\nt/s1\nlink\n");
+}
+
+#[test]
+fn a_recursive_listing_has_each_directory_under_its_name() {
+    let listing = text(&run("ls", &["-R"], &[]));
+    assert!(listing.starts_with("/:\nhard\n"), "{listing}");
+    assert!(listing.contains("\n\n/t:\ns0\ns1\n"), "{listing}");
+    assert_eq!(text(&run("ls", &["-d"], &["t"])), "t\n");
+    let entries = manifest::read(&image().manifest).len() - 1;
+    assert_eq!(
+        text(&run("ls", &["-R", "--json"], &[])).lines().count(),
+        entries
+    );
+}
+
+#[test]
+fn cat_joins_what_a_pattern_finds() {
+    let all = run("cat", &[], &["t/s40*"]);
+    assert!(all.status.success());
+    assert_eq!(all.stdout.len(), 4095 + 4096 + 4097);
+    let none = run("cat", &[], &["t/nothing*"]);
+    assert_eq!(none.status.code(), Some(1));
+}
+
+#[test]
+fn extents_make_up_the_file_and_their_blocks_know_it() {
+    let rows = json(&run("info", &["--json", "--extents", "mixed-90000"], &[]));
+    let rows = rows.as_array().expect("rows");
+    let mut end = 0;
+    for row in rows {
+        assert_eq!(row["offset"].as_u64(), Some(end));
+        end += row["length"].as_u64().expect("a length");
+        let block = row["physical"].as_u64().expect("an address") / 4096;
+        let owners = json(&run(
+            "info",
+            &["--json", "--block", &block.to_string()],
+            &[],
+        ));
+        let owners = owners["owners"].as_array().expect("owners").clone();
+        let found = owners
+            .iter()
+            .any(|o| o["path"] == "/mixed-90000" && o["extent"] == *row);
+        assert!(found, "{row} {owners:?}");
+    }
+    assert_eq!(end, 90000);
+    let beyond = run("info", &["--block", "99999"], &[]);
+    assert_eq!(beyond.status.code(), Some(1));
+}
+
+#[test]
+fn the_spread_counts_every_file_once() {
+    let report = json(&run("info", &["--json"], &[]));
+    let files = report["types"]["regular files"].as_u64().expect("a count");
+    let sizes = report["files"]["sizes"].as_array().expect("ranges");
+    let counted: u64 = sizes
+        .iter()
+        .filter_map(|range| range[1]["files"].as_u64())
+        .sum();
+    assert_eq!(counted, files);
+    let bytes: u64 = sizes
+        .iter()
+        .filter_map(|range| range[1]["bytes"].as_u64())
+        .sum();
+    assert_eq!(Some(bytes), report["content_bytes"].as_u64());
+}

@@ -1,0 +1,409 @@
+//! How a mount behaves towards those who start, watch and end it: the real program, as it is used.
+//!
+//! Needs root and /dev/fuse; says what it skips.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Far more than anything here takes.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A directory with an image and a mount point in it; nothing is left of it afterwards.
+struct Site {
+    directory: tempfile::TempDir,
+}
+
+impl Site {
+    /// None, with a line that says why, where nothing can be mounted.
+    fn new() -> Option<Self> {
+        let me = fs::metadata("/proc/self").ok()?.uid();
+        let fuse = File::options().read(true).write(true).open("/dev/fuse");
+        match fuse {
+            _ if me != 0 => println!("skipped: not root"),
+            Err(error) => println!("skipped: /dev/fuse: {error}"),
+            Ok(_) => {
+                let directory = tempfile::tempdir().unwrap();
+                let open = fs::Permissions::from_mode(0o755);
+                fs::set_permissions(directory.path(), open).unwrap();
+                let site = Self { directory };
+                fs::copy(fixture("meta.erofs"), site.image()).unwrap();
+                fs::create_dir(site.point()).unwrap();
+                return Some(site);
+            }
+        }
+        None
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.path("image.erofs")
+    }
+
+    fn point(&self) -> PathBuf {
+        self.path("mnt")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_erofast"));
+        command.args(arguments).current_dir(self.directory.path());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// In the foreground, with its standard error in the file `log`.
+    fn start(&self, flags: &[&str]) -> Child {
+        let log = File::create(self.path("log")).unwrap();
+        let mut command = self.command(&[&["mount"], flags, &["image.erofs", "mnt"]].concat());
+        let child = command.stderr(log).stdin(Stdio::null()).spawn().unwrap();
+        soon("the mount", || self.is_mounted());
+        child
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let here = self.point();
+        mounts
+            .lines()
+            .any(|line| line.split(' ').nth(1) == here.to_str())
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap()
+    }
+
+    fn pid(&self) -> u64 {
+        let output = self.run(&["stat", "--json", "mnt"]);
+        let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        counters["pid"].as_u64().unwrap()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            let _ = Command::new("umount").arg("-l").arg(self.point()).status();
+        }
+    }
+}
+
+fn fixture(name: &str) -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    fixtures.join(name)
+}
+
+#[track_caller]
+fn fine(output: &Output) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {stderr}", output.status);
+}
+
+fn soon(what: &str, mut happened: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !happened() {
+        assert!(begin.elapsed() < LONG, "{what} did not happen");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(name: &str, pid: u64) {
+    let status = Command::new("kill").arg(name).arg(pid.to_string()).status();
+    assert!(status.unwrap().success());
+}
+
+/// Some regular file of the mount that is not empty.
+fn some_file(directory: &Path) -> PathBuf {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let is_wanted = |path: &&PathBuf| {
+        fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
+    };
+    if let Some(found) = paths.iter().find(is_wanted) {
+        return found.clone();
+    }
+    let directories = paths
+        .iter()
+        .filter(|path| path.is_dir() && !path.is_symlink());
+    directories.map(|path| some_file(path)).next().unwrap()
+}
+
+#[test]
+fn in_the_foreground_it_tells_requests_and_ends_with_ctrl_c() {
+    let Some(site) = Site::new() else { return };
+    let mut child = site.start(&["-d"]);
+    soon("an answer", || fs::read(some_file(&site.point())).is_ok());
+    assert!(fs::metadata(site.point().join("no such name")).is_err());
+    signal("-INT", u64::from(child.id()));
+    assert!(child.wait().unwrap().success());
+    assert!(!site.is_mounted());
+    let log = site.log();
+    let told = |part: &str| log.lines().any(|line| line.contains(part));
+    assert!(told("\"no such name\" for pid"), "the look-up");
+    assert!(
+        told(" read nid ") && told(" bytes at 0 for pid "),
+        "the read"
+    );
+    assert!(log.lines().all(|line| line.starts_with("erofast: ")));
+}
+
+#[test]
+fn a_supervisor_is_told_through_its_descriptor() {
+    let Some(site) = Site::new() else { return };
+    let script = "exec \"$0\" mount -f -o ready_fd=3 image.erofs mnt 3>ready";
+    let mut child = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_erofast")])
+        .current_dir(site.directory.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    soon("the news", || {
+        fs::read(site.path("ready")).is_ok_and(|told| told == b"\n")
+    });
+    assert!(fs::read_dir(site.point()).unwrap().count() > 0);
+    fine(&site.run(&["umount", "mnt"]));
+    assert!(child.wait().unwrap().success());
+    let output = site.run(&["mount", "-f", "-o", "ready_fd=99", "image.erofs", "mnt"]);
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && line.contains("ready_fd=99"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_service_manager_is_told() {
+    let Some(site) = Site::new() else { return };
+    let socket = UnixDatagram::bind(site.path("notify")).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    let mut command = site.command(&["mount", "-f", "image.erofs", "mnt"]);
+    command
+        .env("NOTIFY_SOCKET", site.path("notify"))
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut message = [0; 64];
+    let length = socket.recv(&mut message).unwrap();
+    assert_eq!(&message[..length], b"READY=1");
+    assert!(fs::read_dir(site.point()).unwrap().count() > 0);
+    fine(&site.run(&["umount", "mnt"]));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn sigterm_takes_a_busy_mount_away_and_ends() {
+    let Some(site) = Site::new() else { return };
+    for options in ["sandbox=on", "sandbox=off"] {
+        let mut child = site.start(&["-f", "-o", options]);
+        let mut busy = File::open(some_file(&site.point())).unwrap();
+        signal("-TERM", u64::from(child.id()));
+        soon("the unmounting", || !site.is_mounted());
+        assert!(child.wait().unwrap().success(), "{}", site.log());
+        // What was not read before cannot be any more, but nobody waits.
+        let _ = busy.read(&mut [0; 16]);
+        drop(busy);
+    }
+}
+
+#[test]
+fn an_image_inside_of_a_file_is_found_at_its_offset_or_by_looking() {
+    let Some(site) = Site::new() else { return };
+    let image = fs::read(site.image()).unwrap();
+    fs::write(site.image(), [vec![0; 65536], image].concat()).unwrap();
+    for flags in [
+        &["--offset", "65536"][..],
+        &["--offset=auto"],
+        &["-o", "offset=65536"],
+    ] {
+        let arguments = [&["mount"], flags, &["image.erofs", "mnt"]].concat();
+        fine(&site.run(&arguments));
+        assert!(fs::read_dir(site.point()).unwrap().count() > 0);
+        fine(&site.run(&["umount", "mnt"]));
+    }
+    assert!(!site.run(&["mount", "image.erofs", "mnt"]).status.success());
+}
+
+#[test]
+fn the_helper_of_mount_8_takes_what_fstab_may_hold() {
+    let Some(site) = Site::new() else { return };
+    for name in ["mount.erofast", "mount.fuse.erofast"] {
+        let helper = site.path(name);
+        symlink(env!("CARGO_BIN_EXE_erofast"), &helper).unwrap();
+        let options = "rw,nofail,_netdev,noauto,nodev,nosuid,user,users,defaults,comment=x,\
+                       x-systemd.automount,x-gvfs-hide,nohipri";
+        let mounted = Command::new(&helper)
+            .args([site.image(), site.point()])
+            .args(["-o", options, "-t", "erofast"])
+            .output()
+            .unwrap();
+        fine(&mounted);
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let point = site.point();
+        let line = mounts.lines().find(|l| l.contains(point.to_str().unwrap()));
+        let fields: Vec<&str> = line.unwrap().split(' ').collect();
+        assert_eq!(fields[2], "fuse.erofast");
+        for flag in ["ro", "nosuid", "nodev"] {
+            assert!(fields[3].split(',').any(|one| one == flag), "{fields:?}");
+        }
+        fine(&Command::new("umount").arg(site.point()).output().unwrap());
+    }
+}
+
+#[test]
+fn forced_and_lazy_unmounting_end_the_daemon() {
+    let Some(site) = Site::new() else { return };
+    for (flags, io_uring) in [("-f", "off"), ("-l", "off"), ("-f", "auto"), ("-l", "auto")] {
+        let options = format!("io_uring={io_uring}");
+        fine(&site.run(&["mount", "-o", &options, "image.erofs", "mnt"]));
+        let pid = site.pid();
+        fine(
+            &Command::new("umount")
+                .arg(flags)
+                .arg(site.point())
+                .output()
+                .unwrap(),
+        );
+        soon("the end", || {
+            !Path::new(&format!("/proc/{pid}")).exists() || is_zombie(pid)
+        });
+        assert!(!site.is_mounted());
+    }
+}
+
+fn is_zombie(pid: u64) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+}
+
+#[test]
+fn an_aborted_connection_ends_the_daemon_and_can_be_unmounted() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    let pid = site.pid();
+    let minor = fs::metadata(site.point()).unwrap().dev() & 0xff;
+    let control = Path::new("/sys/fs/fuse/connections");
+    let mut own = None;
+    if fs::read_dir(control).map_or(0, Iterator::count) == 0 {
+        let fusectl = site.path("connections");
+        fs::create_dir(&fusectl).unwrap();
+        let mut mount = Command::new("mount");
+        let done = mount.args(["-t", "fusectl", "none"]).arg(&fusectl).status();
+        if !done.unwrap().success() {
+            println!("skipped: no fusectl");
+            return;
+        }
+        own = Some(fusectl);
+    }
+    let connections = own.as_deref().unwrap_or(control);
+    let abort = connections.join(minor.to_string()).join("abort");
+    fs::write(abort, "1").unwrap();
+    soon("the end", || {
+        !Path::new(&format!("/proc/{pid}")).exists() || is_zombie(pid)
+    });
+    fine(&site.run(&["umount", "mnt"]));
+    if let Some(fusectl) = own {
+        fine(&Command::new("umount").arg(fusectl).output().unwrap());
+    }
+}
+
+/// Prepares a mount namespace with a /dev/fuse for everyone, and runs a script there as `nobody`.
+/// `$0` is a copy of the program that nobody can reach.
+fn as_nobody(site: &Site, script: &str) -> Option<Output> {
+    let binary = site.path("erofast");
+    fs::copy(env!("CARGO_BIN_EXE_erofast"), &binary).unwrap();
+    std::os::unix::fs::chown(site.point(), Some(65534), Some(65534)).unwrap();
+    let prepare = "mount -t tmpfs none dev && mknod -m 666 dev/fuse c 10 229 \
+                   && mount --bind dev/fuse /dev/fuse || { echo no device; exit 77; }; \
+                   exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \"$1\" \"$0\"";
+    let _ = fs::create_dir(site.path("dev"));
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", prepare])
+        .arg(&binary)
+        .arg(script)
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap();
+    if Command::new("fusermount3").arg("-V").output().is_err() {
+        println!("skipped: no fusermount3");
+        return None;
+    }
+    if output.status.code() == Some(77) {
+        println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn a_user_mounts_watches_and_unmounts() {
+    let Some(site) = Site::new() else { return };
+    let script = "set -e; \"$0\" mount image.erofs mnt; ls mnt | wc -l; \
+                  \"$0\" stat --json mnt | grep -c requests; \"$0\" umount mnt; \
+                  ! grep -q \" $PWD/mnt \" /proc/mounts";
+    let Some(output) = as_nobody(&site, script) else {
+        return;
+    };
+    fine(&output);
+}
+
+#[test]
+fn a_user_is_told_once_that_real_time_is_refused() {
+    let Some(site) = Site::new() else { return };
+    let script = "\"$0\" mount -o hipri image.erofs mnt && \"$0\" umount mnt";
+    let Some(output) = as_nobody(&site, script) else {
+        return;
+    };
+    fine(&output);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    // A machine may allow it to everyone.
+    assert!(stderr.lines().count() <= 1, "{stderr}");
+}
+
+#[test]
+fn a_user_has_timeouts_signals_and_auto_unmount() {
+    let Some(site) = Site::new() else { return };
+    let gone = "for i in $(seq 300); do grep -q \" $PWD/mnt \" /proc/mounts || break; \
+                sleep 0.1; done; ! grep -q \" $PWD/mnt \" /proc/mounts || { echo \"$1\"; exit 1; }";
+    let pid = "$(\"$0\" stat --json mnt | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p')";
+    let script = format!(
+        "gone() {{ {gone}; }}; \
+         \"$0\" mount -o timeout=1 image.erofs mnt || exit 1; gone timeout; \
+         \"$0\" mount image.erofs mnt || exit 1; kill -TERM {pid}; gone signal; \
+         \"$0\" mount -o auto_unmount image.erofs mnt || exit 1; kill -KILL {pid}; gone killed"
+    );
+    let Some(output) = as_nobody(&site, &script) else {
+        return;
+    };
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{stdout}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_user_namespace_mounts_by_itself() {
+    let Some(site) = Site::new() else { return };
+    let script = "\"$0\" mount image.erofs mnt && ls mnt && \"$0\" stat mnt && \"$0\" umount mnt";
+    let output = Command::new("unshare")
+        .args(["-Urm", "sh", "-c", script, env!("CARGO_BIN_EXE_erofast")])
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.starts_with("unshare:") {
+        println!("skipped: {stderr}");
+        return;
+    }
+    fine(&output);
+}

@@ -1,0 +1,151 @@
+//! The Debian package holds what it should, and nothing that this machine put into it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn run(command: &mut Command) -> Output {
+    let output = command.output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    output
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A package of the binary under test; none where the tools for it are not there.
+fn package(place: &TempDir) -> Option<PathBuf> {
+    for tool in ["dpkg-deb", "readelf", "strip", "gzip"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            println!("skipped: no {tool} to make a Debian package with");
+            return None;
+        }
+    }
+    let mut command = Command::new(root().join("scripts/package-deb"));
+    command.arg(env!("CARGO_BIN_EXE_erofast")).arg(place.path());
+    command.env("SOURCE_DATE_EPOCH", "1700000000");
+    // A package that is looked at once need not be small.
+    command.env("COMPRESSION", "none");
+    let made = text(&run(&mut command));
+    Some(PathBuf::from(made.trim()))
+}
+
+#[test]
+fn the_package_has_the_helper_the_pages_and_the_completions() {
+    let place = tempfile::tempdir().expect("a directory");
+    let Some(package) = package(&place) else {
+        return;
+    };
+    let listing = text(&run(Command::new("dpkg-deb")
+        .arg("--contents")
+        .arg(&package)));
+    let has = |what: &str| assert!(listing.contains(what), "no {what} in\n{listing}");
+    has("-rwxr-xr-x root/root ");
+    has(" ./usr/bin/erofast\n");
+    has(" ./usr/sbin/mount.erofast -> ../bin/erofast\n");
+    has(" ./usr/sbin/mount.fuse.erofast -> ../bin/erofast\n");
+    for page in [
+        "man1/erofast.1",
+        "man1/erofast-lab-launch.1",
+        "man7/erofast.7",
+        "man8/mount.erofast.8",
+    ] {
+        has(&format!(" ./usr/share/man/{page}.gz\n"));
+    }
+    has(" ./usr/share/bash-completion/completions/erofast\n");
+    has(" ./usr/share/zsh/vendor-completions/_erofast\n");
+    has(" ./usr/share/fish/vendor_completions.d/erofast.fish\n");
+    for file in [
+        "copyright",
+        "changelog.gz",
+        "third-party-licences.gz",
+        "licences.md",
+        "mount.md",
+        "examples/srv-app.mount",
+    ] {
+        has(&format!(" ./usr/share/doc/erofast/{file}\n"));
+    }
+    for line in listing.lines() {
+        assert!(line.contains(" root/root "), "{line}");
+        assert!(
+            line.contains(" 2023-11-14 "),
+            "a date of this machine: {line}"
+        );
+        let mode = &line[..10];
+        assert!(mode.starts_with('l') || !mode[5..].contains('w'), "{line}");
+    }
+    let field = |name: &str| {
+        text(&run(Command::new("dpkg-deb")
+            .arg("--field")
+            .arg(&package)
+            .arg(name)))
+    };
+    assert_eq!(field("Package").trim(), "erofast");
+    assert_eq!(field("Version").trim(), env!("CARGO_PKG_VERSION"));
+    let depends = field("Depends");
+    let linked = text(&run(Command::new("readelf")
+        .arg("-d")
+        .arg(env!("CARGO_BIN_EXE_erofast"))));
+    assert_eq!(
+        linked.contains("libc.so.6"),
+        depends.contains("libc6 (>= 2."),
+        "{depends}"
+    );
+    for library in linked.lines().filter(|line| line.contains("(NEEDED)")) {
+        let known = ["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux"];
+        assert!(
+            known.iter().any(|name| library.contains(name)),
+            "no dependency for {library}"
+        );
+    }
+}
+
+#[test]
+fn two_packages_of_one_binary_are_equal() {
+    let (one, two) = (
+        tempfile::tempdir().expect("a directory"),
+        tempfile::tempdir().expect("a directory"),
+    );
+    let (Some(first), Some(second)) = (package(&one), package(&two)) else {
+        return;
+    };
+    let read = |path: &Path| std::fs::read(path).expect("a package");
+    assert!(read(&first) == read(&second), "the packages differ");
+}
+
+#[test]
+fn the_licences_that_it_carries_are_those_of_the_libraries() {
+    let texts = text(&run(&mut Command::new(
+        root().join("scripts/licence-texts"),
+    )));
+    for file in [
+        "zstd/LICENSE",
+        "vendor/liblz4/LICENSE",
+        "libdeflate/COPYING",
+        "xz/COPYING.0BSD",
+    ] {
+        assert!(
+            texts
+                .lines()
+                .any(|line| line.starts_with("==== ") && line.ends_with(file)),
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn the_unit_of_the_package_is_the_one_in_the_documentation() {
+    let unit = std::fs::read_to_string(root().join("packaging/srv-app.mount")).expect("a unit");
+    let page = std::fs::read_to_string(root().join("docs/mount.md")).expect("a page");
+    assert!(
+        page.contains(&format!("```ini\n{unit}```\n")),
+        "docs/mount.md has another unit"
+    );
+}
