@@ -252,8 +252,7 @@ impl Landing<'_> {
 
     /// Ends with bytes for those who wait by now, kept by somebody else.
     pub(crate) fn hand_over(self, decoded: Arc<Decoded>) {
-        self.remove();
-        self.flight.land(Ok(Some(decoded)));
+        self.end(Ok(Some(decoded)));
     }
 
     /// Ends with bytes that are worth keeping. Returns what has to go for them.
@@ -265,10 +264,7 @@ impl Landing<'_> {
             asked_again: false,
         };
         let gone = self.table.displace(|all| all.put(self.key, kept, weight));
-        // Before it lands: who needs more than these bytes asks the table again, and would find this
-        // flight there until it is gone, at a priority perhaps that never lets it go.
-        self.remove();
-        self.flight.land(Ok(Some(decoded)));
+        self.end(Ok(Some(decoded)));
         gone
     }
 
@@ -304,8 +300,14 @@ impl Landing<'_> {
 
     /// Ends with an error, which all who wait get too.
     pub(crate) fn fail(self, error: Error) {
+        self.end(Err(error));
+    }
+
+    /// Out of the table before it lands: who needs more than the outcome has asks the table again, and
+    /// would find this flight there until it is gone, at a priority perhaps that never lets it go.
+    fn end(&self, outcome: Outcome) {
         self.remove();
-        self.flight.land(Err(error));
+        self.flight.land(outcome);
     }
 
     fn remove(&self) {
@@ -323,7 +325,6 @@ impl Landing<'_> {
 
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
-        self.remove();
-        self.flight.land(Ok(None));
+        self.end(Ok(None));
     }
 }

@@ -8,11 +8,10 @@ use crate::{Error, mounting};
 /// KiB that the kernel reads ahead of a stream, and around a page fault.
 ///
 /// The kernel sets 128 for FUSE, whatever INIT says, and that is also the largest request it then
-/// makes of a buffered read. 1024 is one request of the largest size that is allowed by default
-/// (256 pages). Streams gain from more, the start of a program from less; 1024 is the middle, and
-/// under load, where each request may wait, the better side for programs, too. docs/tuning.md has
-/// the figures.
-pub const READ_AHEAD_KB: u32 = 1024;
+/// makes of a buffered read; 1024 is one request of the largest size that is allowed by default
+/// (256 pages). Streams gain from more, the start of a program from less: 512 is the
+/// middle. docs/tuning.md has the figures.
+pub const READ_AHEAD_KB: u32 = 512;
 
 /// Sets the read-ahead of a mount. Only root may; where nobody asked for a figure and it cannot be
 /// had, everything works as before with smaller requests.

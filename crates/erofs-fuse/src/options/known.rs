@@ -56,7 +56,7 @@ pub const KNOWN: &[KnownOption] = &[
     ),
     option(
         "read_ahead_kb=N",
-        "KiB the kernel reads ahead; root only (1024; less for programs, more for streams)",
+        "KiB the kernel reads ahead; root only (512; less for programs, more for streams)",
     ),
     option(
         "cache=BYTES",

@@ -165,7 +165,7 @@ fn subdir_and_owner_change_what_is_seen() {
 
 fn read_ahead_is_as_it_was_asked_for() {
     use std::os::unix::fs::MetadataExt;
-    for (options, kib) in [("ro", "1024"), ("read_ahead_kb=256", "256")] {
+    for (options, kib) in [("ro", "512"), ("read_ahead_kb=256", "256")] {
         let place = mounted("lz4-4k", options);
         let device = fs::metadata(&place.path).unwrap().dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
