@@ -1,8 +1,8 @@
 //! Traces of other tools give the figures that the tools' own text gives (see fixtures/README.md).
 
-use sched_trace::latency::{Report, WaitKind, analyse};
-use sched_trace::{ReadOptions, Trace, open};
-use std::collections::BTreeMap;
+use sched_trace::latency::{Report, Wait, WaitKind, analyse};
+use sched_trace::{Kind, ReadOptions, TaskState, Trace, open};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// A fixture, unpacked into the temporary directory for as long as this value lives.
@@ -127,8 +127,11 @@ fn damaged_files_never_panic() {
     }
 }
 
+/// Count and sum in milliseconds, by thread.
+type Sums = BTreeMap<i32, (u64, f64)>;
+
 /// Delays by thread of `perf sched latency -p` (7.2): how many, and their sum in milliseconds.
-fn perf_latency(text: &str) -> BTreeMap<i32, (u64, f64)> {
+fn perf_latency(text: &str) -> Sums {
     let rows = text.lines().filter(|line| line.contains("| avg:"));
     rows.map(|row| {
         let columns: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -144,7 +147,7 @@ fn perf_latency(text: &str) -> BTreeMap<i32, (u64, f64)> {
 }
 
 /// The same of `perf sched timehist`, which has a line for each time a thread ran; those that waited.
-fn perf_timehist(text: &str) -> BTreeMap<i32, (u64, f64)> {
+fn perf_timehist(text: &str) -> Sums {
     let mut delays = BTreeMap::new();
     // "time [cpu]  name[tid/pid]  wait delay run": names may hold spaces; idle time has no number.
     for line in text.lines().filter(|line| line.matches(']').count() > 1) {
@@ -166,72 +169,146 @@ fn perf_timehist(text: &str) -> BTreeMap<i32, (u64, f64)> {
     delays
 }
 
-/// Waits after wake-ups and preemptions together, which perf does not tell apart.
-fn by_thread(report: &Report) -> BTreeMap<i32, (u64, f64)> {
-    let mut waits = BTreeMap::new();
-    for wait in &report.waits {
-        let sum: &mut (u64, f64) = waits.entry(wait.pid).or_default();
+fn sums<'a>(waits: impl Iterator<Item = &'a Wait>) -> Sums {
+    let mut sums = BTreeMap::new();
+    for wait in waits {
+        let sum: &mut (u64, f64) = sums.entry(wait.pid).or_default();
         *sum = (sum.0 + 1, sum.1 + wait.length_ns() as f64 / 1e6);
     }
-    waits
+    sums
 }
 
-/// Within one per cent, or what perf leaves open by cutting each delay to microseconds.
-fn agree(ours: f64, perfs: f64, count: u64) -> bool {
-    (ours - perfs).abs() <= (0.01 * perfs).max(0.0011 * count as f64)
+/// A switch in the trace: when, on which CPU, from whom, in which state, to whom.
+type Switch = (u64, u32, i32, TaskState, i32);
+
+fn switches(trace: &Trace) -> impl Iterator<Item = Switch> + '_ {
+    trace.events.iter().filter_map(|event| match event.kind {
+        Kind::Switch {
+            prev_pid,
+            prev_state,
+            next_pid,
+            ..
+        } => Some((event.time_ns, event.cpu, prev_pid, prev_state, next_pid)),
+        _ => None,
+    })
 }
 
-#[test]
-fn counts_and_averages_are_those_of_perf_timehist() {
-    for name in ["perf-sched", "perf-7"] {
-        let ours = by_thread(&analyse(
-            &Fixture::new(&format!("{name}.data"), "timehist").read(),
-        ));
-        let perfs = perf_timehist(&text_of(&format!("{name}.timehist.txt")));
-        assert!(perfs.len() > 5, "{name}: {perfs:?}");
-        let latency = perf_latency(&text_of(&format!("{name}.latency.txt")));
-        let mut differ = 0;
-        for (pid, (count, total)) in &perfs {
-            let (our_count, our_total) = ours.get(pid).copied().unwrap_or_default();
-            if our_count == *count && agree(our_total, *total, *count) {
-                continue;
+/// Whether `timehist` shows this wait. It writes a line when a run ends, so a run that outlasts the
+/// trace has none. And perf forgets a thread at its exit record, which comes before the switch that ends
+/// its last run: the line of that run has no delay.
+fn timehist_shows(trace: &Trace, wait: &Wait) -> bool {
+    let end = switches(trace).find(|(time, _, prev, ..)| *prev == wait.pid && *time > wait.end_ns);
+    end.is_some_and(|(_, _, _, state, _)| !state.is_dead())
+}
+
+/// Delays of `timehist` for runs that nobody saw begin: some kernels leave a switch out, and a thread leaves
+/// a CPU that it did not enter. `timehist` takes it to have run since the last switch that was written there,
+/// so one that could run before that has a delay up to there; here such a run ends no wait.
+fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64)> {
+    let (mut last, mut ready, mut delays) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for event in &trace.events {
+        match event.kind {
+            Kind::Waking { pid, .. } => {
+                ready.entry(pid).or_insert(event.time_ns);
             }
-            // perf's two commands differ now and then; then the other one must say what we say.
-            differ += 1;
-            let (count, sum) = latency.get(pid).copied().unwrap_or_default();
-            assert!(
-                agree(our_total, sum, count),
-                "{name}: thread {pid}: {our_total} {total} {sum}"
-            );
+            Kind::Switch {
+                prev_pid,
+                prev_state,
+                next_pid,
+                ..
+            } => {
+                let since = ready.remove(&prev_pid);
+                if let Some((time, next)) = last.insert(event.cpu, (event.time_ns, next_pid))
+                    && next != prev_pid
+                    && prev_pid > 0
+                {
+                    let length = since.and_then(|since| u64::checked_sub(time, since));
+                    delays.extend(length.map(|length| (prev_pid, length)));
+                }
+                if prev_state.is_runnable() {
+                    ready.insert(prev_pid, event.time_ns);
+                }
+            }
+            _ => {}
         }
+    }
+    delays
+}
+
+/// Threads of which the trace knows nothing before they run: a delay of 0 to `latency`.
+fn begin_running(trace: &Trace) -> BTreeSet<i32> {
+    let (mut known, mut begin) = (BTreeSet::new(), BTreeSet::new());
+    for event in &trace.events {
+        match event.kind {
+            Kind::Waking { pid, .. } | Kind::Wakeup { pid, .. } | Kind::WakeupNew { pid, .. } => {
+                known.insert(pid);
+            }
+            Kind::Switch {
+                prev_pid, next_pid, ..
+            } => {
+                known.insert(prev_pid);
+                if known.insert(next_pid) {
+                    begin.insert(next_pid);
+                }
+            }
+            _ => {}
+        }
+    }
+    begin
+}
+
+/// perf prints each figure in microseconds, cut in `timehist` and rounded in `latency`.
+fn assert_same(ours: &Sums, perfs: &Sums, threads: usize, name: &str) {
+    assert_eq!(perfs.len(), threads, "{name}");
+    assert!(ours.keys().eq(perfs.keys()), "{name}: {ours:?} {perfs:?}");
+    for (pid, (count, total)) in perfs {
+        let (our_count, our_total) = ours[pid];
+        assert_eq!(our_count, *count, "{name}: thread {pid}");
         assert!(
-            differ * 5 <= perfs.len(),
-            "{name}: {differ} of {}",
-            perfs.len()
+            (our_total - total).abs() <= 0.001 * *count as f64 + 1e-9,
+            "{name}: thread {pid}: {our_total} {total}"
         );
     }
 }
 
 #[test]
-fn sums_are_those_of_perf_sched_latency_and_counts_but_for_first_runs() {
-    for name in ["perf-sched", "perf-7"] {
-        let ours = by_thread(&analyse(
-            &Fixture::new(&format!("{name}.data"), "latency").read(),
-        ));
-        let perfs = perf_latency(&text_of(&format!("{name}.latency.txt")));
-        assert!(perfs.len() > 5, "{name}: {perfs:?}");
-        for (pid, (count, total)) in &perfs {
-            let (our_count, our_total) = ours.get(pid).copied().unwrap_or_default();
-            // A thread's first run, whose beginning lies before the trace, is a delay of 0 to perf.
-            assert!(
-                [0, 1].contains(&(count - our_count)),
-                "{name}: thread {pid}: {our_count} {count}"
-            );
-            assert!(
-                agree(our_total, *total, *count),
-                "{name}: thread {pid}: {our_total} {total}"
-            );
+fn every_thread_has_the_delays_of_perf_timehist() {
+    // Switches that the kernel did not write, delays that perf has for them, and threads.
+    for (name, missing, unseen, threads) in [
+        ("perf-sched", 1, [25232].as_slice(), 22),
+        ("perf-7", 12, &[], 10),
+    ] {
+        let trace = Fixture::new(&format!("{name}.data"), "timehist").read();
+        let report = analyse(&trace);
+        assert_eq!(report.missing_switches, missing, "{name}");
+        let shown = report.waits.iter().filter(|w| timehist_shows(&trace, w));
+        let mut ours = sums(shown);
+        let delays = delays_of_unseen(&trace);
+        assert!(
+            delays.iter().map(|(pid, _)| pid).eq(unseen),
+            "{name}: {delays:?}"
+        );
+        for (pid, length) in delays {
+            let sum = ours.entry(pid).or_default();
+            *sum = (sum.0 + 1, sum.1 + length as f64 / 1e6);
         }
+        let perfs = perf_timehist(&text_of(&format!("{name}.timehist.txt")));
+        assert_same(&ours, &perfs, threads, name);
+    }
+}
+
+#[test]
+fn every_thread_has_the_delays_of_perf_sched_latency() {
+    for (name, threads) in [("perf-sched", 24), ("perf-7", 12)] {
+        let trace = Fixture::new(&format!("{name}.data"), "latency").read();
+        let mut ours = sums(analyse(&trace).waits.iter());
+        for pid in begin_running(&trace) {
+            if pid > 0 {
+                ours.entry(pid).or_default().0 += 1;
+            }
+        }
+        let perfs = perf_latency(&text_of(&format!("{name}.latency.txt")));
+        assert_same(&ours, &perfs, threads, name);
     }
 }
 
