@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use erofs_format::Pcluster;
@@ -63,6 +64,10 @@ struct Kept {
     decoded: Arc<Decoded>,
     /// Its first further reader came.
     asked_again: bool,
+    /// Where its last reader stopped.
+    next: usize,
+    /// The first reader began at its first byte, and each one where the last one had stopped.
+    in_order: bool,
 }
 
 /// Decoded bytes of a usual pcluster (128 KiB); the budget divided by it is the number of keys that
@@ -123,8 +128,8 @@ impl PclusterTable {
         }
     }
 
-    /// Finds the first `length` decoded bytes of a pcluster, or who is to make them.
-    pub(crate) fn claim(&self, key: Key, length: usize) -> Claim<'_> {
+    /// Finds so many decoded bytes of a pcluster that `wanted` is among them, or who is to make them.
+    pub(crate) fn claim(&self, key: Key, wanted: Range<usize>) -> Claim<'_> {
         let mut inner = self.lock();
         let Inner {
             flights,
@@ -136,7 +141,9 @@ impl PclusterTable {
             if !std::mem::replace(&mut found.asked_again, true) {
                 reuse.record(true);
             }
-            if found.decoded.length >= length {
+            if found.decoded.length >= wanted.end {
+                found.in_order &= found.next == wanted.start;
+                found.next = wanted.end;
                 return Claim::Kept(found.decoded.clone());
             }
         } else if passed.take(&key).is_some() {
@@ -149,6 +156,7 @@ impl PclusterTable {
                 Claim::Yours(Landing {
                     table: self,
                     key,
+                    wanted,
                     flight,
                     reuse: *reuse,
                 })
@@ -156,9 +164,19 @@ impl PclusterTable {
         }
     }
 
-    /// Says that all bytes of a pcluster were given out: it is the first to go.
-    pub(crate) fn finished(&self, key: Key) {
-        self.lock().kept.demote(&key);
+    /// Says that `decoded`, which was kept, was given out to its last byte. It is the first to go; at
+    /// once where a stream has read it from its first byte on, and then its buffer is returned, unless
+    /// somebody still reads from it.
+    #[must_use = "memory that serves again"]
+    pub(crate) fn finished(&self, key: Key, decoded: Arc<Decoded>) -> Option<PageBuf> {
+        let mut inner = self.lock();
+        if inner.kept.get(&key).is_some_and(|kept| kept.in_order) {
+            // The table's own one goes first, so that the caller's may be the last.
+            drop(inner.kept.take(&key));
+            return Arc::into_inner(decoded).map(Decoded::into_buffer);
+        }
+        inner.kept.demote(&key);
+        None
     }
 
     /// Bytes kept now, and bytes that may be kept.
@@ -240,6 +258,8 @@ impl Flight {
 pub(crate) struct Landing<'a> {
     table: &'a PclusterTable,
     key: Key,
+    /// I. What the reader who decodes wants of it.
+    wanted: Range<usize>,
     flight: Arc<Flight>,
     reuse: Reuse,
 }
@@ -262,6 +282,8 @@ impl Landing<'_> {
         let kept = Kept {
             decoded: decoded.clone(),
             asked_again: false,
+            next: self.wanted.end,
+            in_order: self.wanted.start == 0,
         };
         let gone = self.table.displace(|all| all.put(self.key, kept, weight));
         self.end(Ok(Some(decoded)));
@@ -326,5 +348,67 @@ impl Landing<'_> {
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
         self.end(Ok(None));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use erofs_format::{Algorithm, Coding, Location};
+    use page_pool::{PagePool, PoolOptions, Wait};
+
+    use super::*;
+
+    const LENGTH: usize = 8192;
+
+    fn key() -> Key {
+        Key::of(&Pcluster {
+            location: Location {
+                device: 0,
+                metabox: false,
+                physical: 4096,
+            },
+            length: 4096,
+            coding: Coding::Compressed(Algorithm::Lz4),
+            decoded_length: LENGTH as u64,
+            partial: false,
+            inline: false,
+        })
+    }
+
+    /// Reads the ranges one after the other, as `supply` does it; the bytes that are kept then, and
+    /// how many buffers came back.
+    fn after(ranges: &[Range<usize>]) -> (u64, usize) {
+        let pool = PagePool::new(&PoolOptions::default()).unwrap();
+        let table = PclusterTable::new(1 << 20);
+        let mut back = 0;
+        for range in ranges {
+            match table.claim(key(), range.clone()) {
+                Claim::Yours(landing) => {
+                    let buffer = pool.alloc(LENGTH, Wait::May).unwrap();
+                    let decoded = Arc::new(Decoded::new(buffer, LENGTH));
+                    back += landing.keep(decoded).count();
+                }
+                Claim::Kept(decoded) if range.end == LENGTH => {
+                    back += table.finished(key(), decoded).iter().count();
+                }
+                Claim::Kept(_) => {}
+                Claim::InFlight(_) => panic!("nobody decodes"),
+            }
+        }
+        (table.usage().0, back)
+    }
+
+    #[test]
+    fn a_stream_leaves_nothing_behind() {
+        assert_eq!(after(&[0..4096, 4096..LENGTH]), (0, 1));
+        assert_eq!(after(&[0..4096, 4096..6000, 6000..LENGTH]), (0, 1));
+    }
+
+    #[test]
+    fn readers_that_jump_about_find_it_again() {
+        let kept = LENGTH as u64;
+        assert_eq!(after(&[4096..6000, 6000..LENGTH]), (kept, 0));
+        assert_eq!(after(&[0..4096, 6000..LENGTH]), (kept, 0));
+        assert_eq!(after(&[0..4096, 0..4096, 4096..LENGTH]), (kept, 0));
     }
 }

@@ -115,12 +115,15 @@ impl Supply {
         };
         let key = Key::of(&run[0].pcluster);
         loop {
-            match self.table.claim(key, run[0].to()) {
+            match self.table.claim(key, run[0].from..run[0].to()) {
                 Claim::Kept(decoded) => {
                     add(&self.counters.cache_hits, 1);
                     copy_out(decoded.bytes(), &mut run[0]);
                     if run[0].to() as u64 >= run[0].pcluster.decoded_length {
-                        self.table.finished(key);
+                        let buffer = self.table.finished(key, decoded);
+                        buffer
+                            .into_iter()
+                            .for_each(|buffer| self.spares.put(buffer));
                     }
                     return Ok(());
                 }
