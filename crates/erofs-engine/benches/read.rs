@@ -255,45 +255,46 @@ fn reading(image: &Path) -> Result<()> {
         return Ok(());
     }
     let helped = opened(image, WorkersMode::PerCpu)?;
-    let mut decoder = Decoder::new(settings(&inline));
-    let mut output = vec![0; pieces.iter().map(|piece| piece.decoded).max().unwrap_or(0)];
-    let mut alone = || {
-        for piece in &pieces {
-            let out = &mut output[..piece.decoded];
-            decoder
-                .decode(piece.codec, &piece.bytes, black_box(out), piece.partial)
-                .expect("a sound image");
-        }
+    let largest = pieces.iter().map(|piece| piece.decoded).max().unwrap_or(0);
+    let desk = || (Decoder::new(settings(&inline)), vec![0; largest]);
+    let mut desks = [desk(), desk()];
+    let mut alone = |threads: usize| {
+        std::thread::scope(|scope| {
+            let shares = pieces.chunks(pieces.len().div_ceil(threads));
+            for (share, (decoder, output)) in shares.zip(&mut desks) {
+                scope.spawn(move || decode_all(share, decoder, output));
+            }
+        });
+        decoded
     };
-    let mut times: [Vec<f64>; 4] = [const { Vec::new() }; 4];
+    let names = [
+        "decoder alone, 1 thread",
+        "decoder alone, 2 threads",
+        "1 thread",
+        "1 thread, helped",
+        "2 threads",
+    ];
+    let mut times = [const { Vec::new() }; 5];
     for round in 0..=ROUNDS {
         for turn in 0..times.len() {
             let which = (turn + round) % times.len();
             let start = Instant::now();
             let bytes = match which {
-                0 => {
-                    alone();
-                    decoded
-                }
-                1 => read(&helped, &inode, 2)?,
+                0 => alone(1),
+                1 => alone(2),
                 2 => read(&inline, &inode, 1)?,
-                _ => read(&helped, &inode, 1)?,
+                3 => read(&helped, &inode, 1)?,
+                _ => read(&helped, &inode, 2)?,
             };
             if round > 0 {
                 times[which].push(bytes as f64 / start.elapsed().as_secs_f64() / 1e6);
             }
         }
     }
-    let ratio = |which: usize, of: f64| {
-        let pairs = times[which].iter().zip(&times[0]);
-        median(pairs.map(|(speed, raw)| speed / raw / of)) * 100.0
+    let percent = |which: usize, of: usize, threads: f64| {
+        let pairs = times[which].iter().zip(&times[of]);
+        median(pairs.map(|(speed, raw): (&f64, &f64)| speed / raw / threads)) * 100.0
     };
-    let names = [
-        "decoder alone, 1 thread",
-        "2 threads",
-        "1 thread",
-        "1 thread, helped",
-    ];
     println!(
         "  reading {} MB in requests of 1 MiB: MB/s, median (lowest to highest)",
         inode.size / 1_000_000
@@ -303,8 +304,13 @@ fn reading(image: &Path) -> Result<()> {
         let high = times[which].iter().copied().fold(0.0, f64::max);
         let share = match which {
             0 => String::new(),
-            1 => format!("  {:.1} % of twice the decoder", ratio(1, 2.0)),
-            _ => format!("  {:.1} % of the decoder", ratio(which, 1.0)),
+            1 => format!("  {:.1} % of twice one thread", percent(1, 0, 2.0)),
+            4 => format!(
+                "  {:.1} % of twice one decoder, {:.1} % of two",
+                percent(4, 0, 2.0),
+                percent(4, 1, 1.0)
+            ),
+            _ => format!("  {:.1} % of the decoder", percent(which, 0, 1.0)),
         };
         let middle = median(times[which].iter().copied());
         println!("    {name:<24} {middle:>6.0} ({low:.0} to {high:.0}){share}");
@@ -315,6 +321,15 @@ fn reading(image: &Path) -> Result<()> {
         stats.shared, stats.reads
     );
     Ok(())
+}
+
+fn decode_all(pieces: &[Stored], decoder: &mut Decoder, output: &mut [u8]) {
+    for piece in pieces {
+        let out = &mut output[..piece.decoded];
+        decoder
+            .decode(piece.codec, &piece.bytes, black_box(out), piece.partial)
+            .expect("a sound image");
+    }
 }
 
 /// Reads all of the file by so many threads, each its own stretch of it.
