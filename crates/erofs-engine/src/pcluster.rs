@@ -37,6 +37,11 @@ impl Decoded {
         &self.bytes[..self.length]
     }
 
+    /// Bytes of memory that it holds: its buffer may have served a longer pcluster before.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(crate) fn into_buffer(self) -> PageBuf {
         self.bytes
     }
@@ -278,7 +283,7 @@ impl Landing<'_> {
     /// Ends with bytes that are worth keeping. Returns what has to go for them.
     #[must_use = "memory that serves again"]
     pub(crate) fn keep(self, decoded: Arc<Decoded>) -> impl Iterator<Item = PageBuf> + use<> {
-        let weight = decoded.bytes.len() as u64;
+        let weight = decoded.memory() as u64;
         let kept = Kept {
             decoded: decoded.clone(),
             asked_again: false,

@@ -72,9 +72,9 @@ impl Surplus {
         self.nid
     }
 
-    /// Bytes decoded, those of the read included.
-    pub fn length(&self) -> usize {
-        self.bytes().len()
+    /// Bytes of memory that it holds until it is dropped.
+    pub fn memory(&self) -> usize {
+        self.decoded.as_ref().map_or(0, |decoded| decoded.memory())
     }
 
     /// The two stretches before and behind the read, each with the offset in the file where it
@@ -106,7 +106,7 @@ impl Drop for Surplus {
 /// faults.
 #[derive(Debug)]
 pub(crate) struct Spares {
-    /// I. At most so many.
+    /// I. Bytes of memory, at most.
     most: usize,
     /// L.
     free: Mutex<Vec<PageBuf>>,
@@ -122,10 +122,8 @@ impl Default for Spares {
 }
 
 impl Spares {
-    /// Buffers kept: one for each of a few threads that decode at once.
-    const MOST: usize = 4;
-    /// Larger ones are rare and go back at once. Together: at most 4 MiB.
-    const LARGEST: usize = 1 << 20;
+    /// Room for a few buffers of usual pclusters. Larger ones are rare and go back at once.
+    const MOST: usize = 1 << 20;
 
     /// For those who want nothing kept between two uses but what the page pool keeps.
     pub(crate) fn none() -> Self {
@@ -148,22 +146,24 @@ impl Spares {
         Some(buffer)
     }
 
-    /// Keeps a buffer, in place of the smallest one if there are enough.
+    /// Keeps a buffer, in place of the smallest ones where there is too much.
     pub(crate) fn put(&self, buffer: PageBuf) {
-        if buffer.capacity() > Self::LARGEST || self.most == 0 {
+        if buffer.capacity() > self.most {
             return;
         }
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(buffer);
-        if free.len() > self.most {
-            let smallest = free.iter().enumerate().min_by_key(|(_, b)| b.capacity());
-            let gone = smallest
-                .map(|(index, _)| index)
-                .map(|i| free.swap_remove(i));
-            drop(free);
-            // Unmaps memory: not under the lock.
-            drop(gone);
-        }
+        free.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.capacity()));
+        let mut sum = 0;
+        let fit = free.iter().take_while(|buffer| {
+            sum += buffer.capacity();
+            sum <= self.most
+        });
+        let fit = fit.count();
+        let gone = free.split_off(fit);
+        drop(free);
+        // Unmaps memory: not under the lock.
+        drop(gone);
     }
 }
 
@@ -202,10 +202,11 @@ mod tests {
     #[test]
     fn of_too_many_the_smallest_goes() {
         let spares = Spares::default();
-        (1..=5).for_each(|pages| spares.put(buffer(pages * 4096)));
-        assert_eq!(spares.take(1).unwrap().capacity(), 2 * 4096);
-        spares.put(buffer(Spares::LARGEST + 4096));
-        assert!(spares.take(Spares::LARGEST).is_none());
+        let third = Spares::MOST / 3 / 4096 * 4096;
+        (0..4).for_each(|more| spares.put(buffer(third - more * 4096)));
+        assert_eq!(spares.take(1).unwrap().capacity(), third - 2 * 4096);
+        spares.put(buffer(Spares::MOST + 4096));
+        assert!(spares.take(Spares::MOST).is_none());
     }
 
     #[test]

@@ -14,15 +14,16 @@ use fuse_transport::Session;
 use crate::Error;
 use crate::nodes::Nodes;
 
-/// Bytes that wait to be stored at most; one surplus may be more if none else waits.
-const ROOM: usize = 2 << 20;
+/// Memory of what waits to be stored, at most; one surplus may be more if none else waits.
+const ROOM: usize = 1 << 20;
 
 /// Unit of the page cache that this counts in. Where pages are larger, what does not fill one is
 /// copied for nothing.
 const PAGE: u64 = 4096;
 
-/// Longest pcluster that is decoded whole for a small read.
-const LONGEST: usize = 4 << 20;
+/// Longest pcluster that is decoded whole for a small read. Longer ones compress so well that a part
+/// of them costs little, and would take much memory.
+const LONGEST: usize = 1 << 20;
 
 /// The way into the page cache of one mount.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Surplus>,
-    /// Sum of the lengths in `waiting`.
+    /// Memory that `waiting` holds.
     bytes: usize,
     closed: bool,
 }
@@ -71,7 +72,7 @@ impl PageCache for Storer {
 
     fn store(&self, surplus: Surplus) {
         let mut state = self.0.lock();
-        state.bytes += surplus.length();
+        state.bytes += surplus.memory();
         state.waiting.push_back(surplus);
         drop(state);
         self.0.changed.notify_one();
@@ -91,7 +92,7 @@ impl Queue {
                 return None;
             }
             if let Some(surplus) = state.waiting.pop_front() {
-                state.bytes -= surplus.length();
+                state.bytes -= surplus.memory();
                 return Some(surplus);
             }
             state = self
