@@ -338,6 +338,9 @@ pub struct LabKernelArgs {
     /// Launches of each variant that count
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub iterations: usize,
+    /// Begin no further round of launches after this time; fewer launches count then
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    pub minutes: u64,
     /// What keeps the machine busy
     #[arg(long, value_name = "fio|none", default_value = "fio")]
     pub load: String,

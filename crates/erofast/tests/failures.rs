@@ -129,6 +129,16 @@ fn engines_loads_and_tests_that_do_not_exist_are_wrong_use() {
 }
 
 #[test]
+fn a_broken_pattern_is_wrong_use() {
+    let output = erofast(&["trace", "latency", "/nonexistent", "--match", "("]);
+    fails(
+        &output,
+        2,
+        "--match (: not a regular expression: unclosed group",
+    );
+}
+
+#[test]
 fn a_missing_fio_is_said_before_anything_is_mounted() {
     if !is_root() {
         println!("skipped: not root");

@@ -1,6 +1,7 @@
 //! A recording has the requests of a mount on tracks of their own. Needs root, tracefs, /dev/fuse and
 //! ../shared/images; says what it skips.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,8 +33,10 @@ fn image() -> Option<PathBuf> {
     None
 }
 
-/// Varint-framed fields of a protocol buffer: number and, for those with a length, content.
-fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
+/// A field of a protocol buffer: its number, its value, and, for those with a length, its content.
+type Field<'a> = (u64, u64, &'a [u8]);
+
+fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
     fn number(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -49,39 +52,84 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
         let key = number(&mut bytes);
-        let length = match key & 7 {
-            0 => {
-                number(&mut bytes);
-                0
-            }
-            1 => 8,
-            2 => number(&mut bytes) as usize,
-            5 => 4,
+        let (value, length) = match key & 7 {
+            0 => (number(&mut bytes), 0),
+            1 => (0, 8),
+            2 => (0, number(&mut bytes) as usize),
+            5 => (0, 4),
             other => panic!("wire type {other}"),
         };
         let (content, rest) = bytes.split_at(length);
         bytes = rest;
-        found.push((key >> 3, content));
+        found.push((key >> 3, value, content));
     }
     found
 }
 
-/// Names of all tracks, and of all slices.
-fn tracks_and_slices(trace: &[u8]) -> (Vec<String>, Vec<String>) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    // Numbers of Perfetto's messages: Trace.packet 1, TracePacket.track_event 11 and .track_descriptor 60,
-    // TrackEvent.name 23, TrackDescriptor.name 2.
-    let inside = |packet: u64, name: u64| -> Vec<String> {
-        let packets = fields(trace).into_iter().filter(|(field, _)| *field == 1);
-        packets
-            .flat_map(|(_, bytes)| fields(bytes))
-            .filter(|(field, _)| *field == packet)
-            .flat_map(|(_, bytes)| fields(bytes))
-            .filter(|(field, _)| *field == name)
-            .map(|(_, bytes)| text(bytes))
-            .collect()
-    };
-    (inside(60, 2), inside(11, 23))
+/// The contents of all fields of this number.
+fn inside<'a>(fields: &[Field<'a>], wanted: u64) -> Vec<Vec<Field<'a>>> {
+    let found = fields.iter().filter(|(number, ..)| *number == wanted);
+    found.map(|(_, _, content)| self::fields(content)).collect()
+}
+
+fn value(fields: &[Field<'_>], wanted: u64) -> u64 {
+    let found = fields.iter().find(|(number, ..)| *number == wanted);
+    found.map_or(0, |(_, value, _)| *value)
+}
+
+fn text(fields: &[Field<'_>], wanted: u64) -> String {
+    let found = fields.iter().find(|(number, ..)| *number == wanted);
+    found.map_or_else(String::new, |(_, _, content)| {
+        String::from_utf8_lossy(content).into_owned()
+    })
+}
+
+/// A slice of a track that belongs to a thread.
+#[derive(Debug)]
+struct Shown {
+    track: String,
+    tid: u64,
+    name: String,
+    from: u64,
+    to: u64,
+}
+
+/// All slices. Numbers of Perfetto's messages: Trace.packet 1; TracePacket.timestamp 8, .track_event 11,
+/// .track_descriptor 60; TrackDescriptor.uuid 1, .name 2, .thread 4, .parent_uuid 5;
+/// ThreadDescriptor.tid 2; TrackEvent.type 9 (1 begins, 2 ends), .track_uuid 11, .name 23.
+fn slices(trace: &[u8]) -> Vec<Shown> {
+    let (mut threads, mut tracks) = (HashMap::new(), HashMap::new());
+    let mut open: HashMap<u64, Vec<(String, u64)>> = HashMap::new();
+    let mut shown = Vec::new();
+    for packet in inside(&fields(trace), 1) {
+        for track in inside(&packet, 60) {
+            if let [thread] = inside(&track, 4).as_slice() {
+                threads.insert(value(&track, 1), value(thread, 2));
+            } else {
+                let tid = threads[&value(&track, 5)];
+                tracks.insert(value(&track, 1), (text(&track, 2), tid));
+            }
+        }
+        for event in inside(&packet, 11) {
+            let (at, uuid) = (value(&packet, 8), value(&event, 11));
+            let open = open.entry(uuid).or_default();
+            if value(&event, 9) == 1 {
+                open.push((text(&event, 23), at));
+                continue;
+            }
+            let (name, from) = open.pop().expect("what ends has begun");
+            let (track, tid) = tracks[&uuid].clone();
+            shown.push(Shown {
+                track,
+                tid,
+                name,
+                from,
+                to: at,
+            });
+        }
+    }
+    assert!(open.values().all(Vec::is_empty), "what begins ends");
+    shown
 }
 
 #[test]
@@ -110,23 +158,45 @@ fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
     }
     assert!(output.status.success(), "{said}");
     assert!(said.contains(" requests of "), "{said}");
-    let (tracks, slices) = tracks_and_slices(&std::fs::read(trace.path()).unwrap());
-    assert!(tracks.iter().any(|track| track == "requests"), "{tracks:?}");
-    for name in ["read ", "fetch ", "decompress ", "reply "] {
+    let shown = slices(&std::fs::read(trace.path()).unwrap());
+    let reads: Vec<&Shown> = shown
+        .iter()
+        .filter(|slice| slice.track == "requests" && slice.name.starts_with("read "))
+        .collect();
+    // Parts were done for a request that the same thread was serving at that time.
+    for name in ["fetch ", "decompress ", "reply "] {
+        let mut parts = shown.iter().filter(|part| part.name.starts_with(name));
+        let within = |read: &&Shown, part: &Shown| {
+            read.tid == part.tid && read.from <= part.from && part.to <= read.to
+        };
         assert!(
-            slices.iter().any(|slice| slice.starts_with(name)),
-            "{name}: {slices:?}"
+            parts.any(|part| reads.iter().any(|read| within(read, part))),
+            "{name}: {shown:?}"
         );
     }
     if Path::new("/sys/kernel/tracing/events/fuse/fuse_request_send").exists() {
+        let waited = shown
+            .iter()
+            .filter(|slice| slice.track == "requests waiting");
+        let mut waited = waited.filter(|slice| slice.name.starts_with("read "));
         assert!(
-            tracks.iter().any(|track| track == "requests waiting"),
-            "{tracks:?}"
+            waited.any(|wait| reads
+                .iter()
+                .any(|read| read.tid == wait.tid && read.from == wait.to)),
+            "{shown:?}"
         );
     }
-    // The recorder's own questions are not among them.
+    // The recorder's own questions are not among them, and no reply to one.
     assert!(
-        !slices.iter().any(|slice| slice.starts_with("getxattr")),
-        "{slices:?}"
+        !shown.iter().any(|slice| slice.name.starts_with("getxattr")),
+        "{shown:?}"
     );
+    let alone = |reply: &Shown| {
+        let own = |request: &Shown| request.tid == reply.tid && request.to == reply.to;
+        let mut others = shown
+            .iter()
+            .filter(|slice| slice.track == "requests" && !slice.name.starts_with("reply"));
+        reply.name.starts_with("reply") && !others.any(own)
+    };
+    assert!(!shown.iter().any(alone), "{shown:?}");
 }

@@ -20,6 +20,7 @@ mod mounts;
 mod process;
 mod progress;
 mod scratch;
+mod shell;
 
 pub mod engine;
 pub mod environment;

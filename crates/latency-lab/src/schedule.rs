@@ -12,6 +12,10 @@ pub trait Executor {
     fn measure(&mut self, engine: usize) -> Result<Outcome<Self::Sample>>;
     /// The engine's name, for messages.
     fn name(&self, engine: usize) -> String;
+    /// Asked before each round but the first that counts: whether what there is must do.
+    fn time_is_over(&self) -> bool {
+        false
+    }
 }
 
 /// How a measurement went.
@@ -61,15 +65,18 @@ pub struct Gathered<S> {
     pub thrown_away: Vec<Vec<String>>,
     /// The user asked to stop before the end.
     pub interrupted: bool,
+    /// Rounds that count, of those that were planned: fewer where time was over.
+    pub rounds: usize,
 }
 
 impl<S> Gathered<S> {
     /// Every engine has all its samples, and none of them is spoilt.
-    pub fn is_whole(&self, plan: &Plan) -> bool {
+    pub fn is_whole(&self) -> bool {
         !self.interrupted
-            && self.kept.iter().all(|kept| {
-                kept.len() == plan.iterations && kept.iter().all(|k| k.spoilt.is_none())
-            })
+            && self
+                .kept
+                .iter()
+                .all(|kept| kept.len() == self.rounds && kept.iter().all(|k| k.spoilt.is_none()))
     }
 }
 
@@ -85,6 +92,7 @@ pub fn gather<X: Executor>(
             kept: (0..plan.engines).map(|_| Vec::new()).collect(),
             thrown_away: vec![Vec::new(); plan.engines],
             interrupted: false,
+            rounds: plan.iterations,
         },
         repeats_left: plan.repeats,
         done: 0,
@@ -96,6 +104,11 @@ pub fn gather<X: Executor>(
         (plan.engines * (plan.iterations + plan.warm_ups)) as u64,
     );
     for round in 0..plan.warm_ups + plan.iterations {
+        let counted = round.saturating_sub(plan.warm_ups);
+        if counted > 0 && executor.time_is_over() {
+            run.gathered.rounds = counted;
+            return Ok(run.gathered);
+        }
         random.shuffle(&mut order);
         for &engine in &order {
             run.one(
@@ -229,7 +242,7 @@ mod tests {
             assert_eq!(engines, [0, 1, 2]);
         }
         assert!((0..3).all(|engine| asked.chunks(3).any(|round| round[0] == engine)));
-        assert!(gathered.is_whole(&plan()));
+        assert!(gathered.is_whole());
     }
 
     #[test]
@@ -264,7 +277,7 @@ mod tests {
             "the same engine is measured again at once"
         );
         assert_eq!(gathered.thrown_away.concat(), ["lost 7 events"]);
-        assert!(gathered.is_whole(&plan()));
+        assert!(gathered.is_whole());
     }
 
     #[test]
@@ -272,13 +285,13 @@ mod tests {
         let (asked, gathered) = run(&plan(), |_, _| Outcome::Spoilt("busy".into(), Some(1.0)));
         assert_eq!(asked.len(), 3 * 21 + 5);
         assert!(gathered.kept.iter().all(|kept| kept.len() == 20));
-        assert!(!gathered.is_whole(&plan()));
+        assert!(!gathered.is_whole());
         let (_, gathered) = run(&plan(), |_, _| Outcome::Spoilt("lost".into(), None));
         assert!(
             gathered.kept.iter().all(Vec::is_empty),
             "figures known to be wrong are never kept"
         );
-        assert!(!gathered.is_whole(&plan()));
+        assert!(!gathered.is_whole());
     }
 
     #[test]
@@ -295,7 +308,7 @@ mod tests {
             },
         };
         let gathered = gather(&mut mock, &plan(), &interrupt, &mut Silent).unwrap();
-        assert!(gathered.interrupted && !gathered.is_whole(&plan()));
+        assert!(gathered.interrupted && !gathered.is_whole());
         assert_eq!(gathered.kept.iter().map(Vec::len).sum::<usize>(), 8);
         interrupt.ask();
         assert_eq!(
@@ -306,6 +319,37 @@ mod tests {
                 .len(),
             0
         );
+    }
+
+    /// Has time for so many measurements.
+    struct Slow {
+        left: usize,
+    }
+
+    impl Executor for Slow {
+        type Sample = f64;
+        fn measure(&mut self, _: usize) -> Result<Outcome<f64>> {
+            self.left = self.left.saturating_sub(1);
+            Ok(Outcome::Good(1.0))
+        }
+        fn name(&self, _: usize) -> String {
+            "slow".into()
+        }
+        fn time_is_over(&self) -> bool {
+            self.left == 0
+        }
+    }
+
+    #[test]
+    fn when_time_is_over_whole_rounds_stay_and_the_run_is_whole() {
+        // Three warm-ups and three rounds of three; time is over in the third.
+        for (left, rounds) in [(11, 3), (0, 1), (1000, 20)] {
+            let mut slow = Slow { left };
+            let gathered = gather(&mut slow, &plan(), &Interrupt::never(), &mut Silent).unwrap();
+            assert_eq!(gathered.rounds, rounds);
+            assert!(gathered.kept.iter().all(|kept| kept.len() == rounds));
+            assert!(gathered.is_whole() && !gathered.interrupted);
+        }
     }
 
     #[test]

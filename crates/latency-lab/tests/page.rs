@@ -160,6 +160,7 @@ fn report(place: &Path) -> LaunchReport {
         root: false,
         warm_ups: 1,
         seed: 1,
+        repeat: None,
         cold: "a fresh mount for each launch",
         environment: Environment::capture(&image, Path::new("/no/such/erofast")).unwrap(),
         load_seen: None,
@@ -314,6 +315,7 @@ fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
     let page = place.0.join("report.html");
     std::fs::write(&page, &html).unwrap();
     if let Some(to) = std::env::var_os("EROFAST_PAGE_SHOTS").map(PathBuf::from) {
+        std::fs::create_dir_all(&to).unwrap();
         for what in [
             ("wide-light.png", 1100, false),
             ("wide-dark.png", 1100, true),

@@ -104,6 +104,13 @@ impl Histogram {
         Self { buckets }
     }
 
+    /// The waits of both.
+    pub fn with(&self, other: &Histogram) -> Histogram {
+        let both = self.buckets.iter().zip(&other.buckets);
+        let buckets = both.map(|(one, another)| one + another).collect();
+        Histogram { buckets }
+    }
+
     /// Buckets from the first to the last that is not empty: lower bound in ns, and count.
     pub fn occupied(&self) -> impl Iterator<Item = (u64, u64)> {
         let first = self.buckets.iter().position(|&n| n > 0).unwrap_or(0);
@@ -152,6 +159,8 @@ mod tests {
     #[test]
     fn the_histogram_doubles_from_bucket_to_bucket() {
         let histogram = Histogram::of([0, 1, 2, 3, 4, 1024]);
+        let twice = histogram.with(&histogram);
+        assert_eq!(twice.buckets.iter().sum::<u64>(), 12);
         let occupied: Vec<_> = histogram.occupied().filter(|&(_, n)| n > 0).collect();
         assert_eq!(occupied, [(1, 2), (2, 2), (4, 1), (1024, 1)]);
     }

@@ -101,7 +101,30 @@ fn a_cut_file_is_one_line_or_a_shorter_trace_but_never_a_panic() {
             } else {
                 // Text may end anywhere between lines; a binary trace tells how long it is.
                 assert_eq!(name, "ftrace.txt", "{part} per cent");
+                assert_eq!(
+                    whole[whole.len() * part / 100 - 1],
+                    b'\n',
+                    "{part} per cent"
+                );
             }
+        }
+    }
+}
+
+#[test]
+fn text_that_ends_in_the_middle_of_a_line_is_refused() {
+    let fixture = Fixture::new("ftrace.txt", "line");
+    let whole = fixture.bytes();
+    let line = whole[..whole.len() / 2]
+        .iter()
+        .rposition(|&byte| byte == b'\n');
+    let end = line.unwrap() + 1;
+    for (length, whole_line) in [(end, true), (end - 1, false), (end - 3, false)] {
+        std::fs::write(&fixture.0, &whole[..length]).unwrap();
+        let read = open(&fixture.0, &ReadOptions::default());
+        assert_eq!(read.is_ok(), whole_line, "{length}");
+        if let Err(error) = read {
+            assert!(error.to_string().contains("middle of a line"), "{error}");
         }
     }
 }

@@ -130,6 +130,7 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         command: args.command.clone(),
         root: args.root,
         iterations: args.iterations,
+        time: Duration::from_secs(60 * args.minutes),
         load: args.load.parse()?,
         seed: args.seed,
         reserved_pages: match args.reserved_pages.is_empty() {

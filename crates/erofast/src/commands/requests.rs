@@ -105,7 +105,7 @@ impl Requests {
             let by_us = asked
                 .get(&(*device, span.id))
                 .is_some_and(|(_, pid)| *pid == own);
-            span.end_ns >= from && span.start_ns <= to && !(is_request(span) && by_us)
+            span.end_ns >= from && span.start_ns <= to && !(is_numbered(span) && by_us)
         });
         let mut count = 0;
         for (device, span) in &self.spans {
@@ -152,6 +152,11 @@ fn is_request(span: &Span) -> bool {
         span.name.as_str(),
         "queue" | "fetch" | "decompress" | "reply"
     )
+}
+
+/// Whether the span's number is the kernel's of a request, rather than an address in the image.
+fn is_numbered(span: &Span) -> bool {
+    is_request(span) || span.name == "reply"
 }
 
 /// "read 128 KiB".
@@ -240,6 +245,7 @@ mod tests {
             spans: vec![
                 (44, span("decompress", 30, 210, 240, 4096, 65536)),
                 (44, span("read", 30, 200, 300, 2, 131_072)),
+                (44, span("reply", 30, 315, 320, 4, 500)),
                 (44, span("getxattr", 30, 310, 320, 4, 500)),
                 (44, span("read", 31, 2000, 2100, 8, 1)),
             ],

@@ -3,22 +3,25 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use latency_lab::Interrupt;
 use regex::Regex;
 use sched_trace::blame::{self, Timeline, Why};
 use sched_trace::latency::{self, Filter, Group, GroupBy, Report, WaitKind};
 use sched_trace::record::{self, RecordOptions, Recorder};
-use sched_trace::stats::Summary;
+use sched_trace::stats::{Histogram, Summary};
 use sched_trace::{ReadOptions, Trace, perfetto};
 
 use super::print_json;
 use super::requests::MountWatch;
-use crate::Outcome;
 use crate::cli::{By, TraceLatencyArgs, TraceRecordArgs};
+use crate::{Outcome, Usage};
 
 /// Those a thread waited behind that are listed.
 const BLOCKERS: usize = 5;
+
+/// The longest bar of a histogram.
+const BAR: u64 = 40;
 
 /// How often a recording without a command looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -75,12 +78,24 @@ fn summarize(trace: &Trace, requests: &str, args: &TraceRecordArgs) {
     );
 }
 
+/// What the library says takes several lines, with a picture; the last one is the reason.
+fn pattern(text: &str) -> anyhow::Result<Regex> {
+    Regex::new(text).map_err(|error| {
+        let reason = error.to_string();
+        let reason = reason.lines().last().unwrap_or_default();
+        let reason = reason.trim_start_matches("error: ");
+        Usage(format!(
+            "--match {text}: not a regular expression: {reason}"
+        ))
+        .into()
+    })
+}
+
 /// `erofast trace latency`
 pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
+    let pattern = args.matching.as_deref().map(pattern).transpose()?;
     let trace = sched_trace::open(&args.file, &ReadOptions::default())?;
     let report = latency::analyse(&trace);
-    let pattern = args.matching.as_deref().map(Regex::new).transpose();
-    let pattern = pattern.with_context(|| "--match: not a regular expression")?;
     let matches = |name: &str| {
         pattern
             .as_ref()
@@ -143,6 +158,7 @@ fn print(
             row(&name, &work.queue_delay, &Summary::default())?;
         }
     }
+    lengths(report, filter, args.by)?;
     worst(report, filter, args.worst)?;
     behind(trace, report, filter)?;
     outln!(
@@ -166,7 +182,7 @@ fn name(report: &Report, group: &Group, by: By) -> String {
 
 fn header() -> anyhow::Result<()> {
     outln!(
-        "{:<44} {:>8} {:>11} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>11}",
+        "{:<44} {:>8} {:>11} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>11}",
         "",
         "count",
         "total",
@@ -175,7 +191,9 @@ fn header() -> anyhow::Result<()> {
         "minimum",
         "maximum",
         "stddev",
+        "p90",
         "p99",
+        "p99.9",
         "preempt",
         "total"
     );
@@ -184,7 +202,7 @@ fn header() -> anyhow::Result<()> {
 
 fn row(name: &str, wakeup: &Summary, preempted: &Summary) -> anyhow::Result<()> {
     outln!(
-        "{:<44} {:>8} {:>11.1} {:>9.1} {:>9.1} {:>8.1} {:>9.1} {:>9.1} {:>9.1} {:>8} {:>11.1}",
+        "{:<44} {:>8} {:>11.1} {:>9.1} {:>9.1} {:>8.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8} {:>11.1}",
         name,
         wakeup.count,
         wakeup.total_us,
@@ -193,10 +211,43 @@ fn row(name: &str, wakeup: &Summary, preempted: &Summary) -> anyhow::Result<()> 
         wakeup.minimum_us,
         wakeup.maximum_us,
         wakeup.stddev_us,
+        wakeup.p90_us,
         wakeup.p99_us,
+        wakeup.p999_us,
         preempted.count,
         preempted.total_us
     );
+    Ok(())
+}
+
+/// How many waits were how long: rows of doubling length, with bars.
+fn lengths(report: &Report, filter: &Filter<'_>, by: By) -> anyhow::Result<()> {
+    let of = |kind: WaitKind| {
+        let waits = report.waits.iter().filter(|wait| {
+            wait.kind == kind
+                && filter.takes(report, wait)
+                && (by != By::Workqueue || wait.function.is_some())
+        });
+        Histogram::of(waits.map(|wait| wait.length_ns()))
+    };
+    let (wakeup, preempted) = (of(WaitKind::Wakeup), of(WaitKind::Preempted));
+    let both = wakeup.with(&preempted);
+    let most = both.buckets.iter().copied().max().unwrap_or_default();
+    if most == 0 {
+        return Ok(());
+    }
+    outln!("\nWaits by length (us):            wake-up  preempt");
+    for (from, count) in both.occupied() {
+        let bucket = from.ilog2() as usize;
+        let (us, bar) = (from as f64 / 1e3, (count * BAR).div_ceil(most) as usize);
+        outln!(
+            "{us:>12.1} to {:>12.1} {:>10} {:>8}  {:#<bar$}",
+            2.0 * us,
+            wakeup.buckets[bucket],
+            preempted.buckets[bucket],
+            ""
+        );
+    }
     Ok(())
 }
 

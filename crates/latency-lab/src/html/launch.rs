@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::chart::{Series, cdf, over_the_run, strip};
 use super::{escape, page, time};
 use crate::launch::{EXPLANATION, EngineReport, LaunchReport, ROWS, Sample, verdict, waiters};
+use crate::shell::quote;
 use crate::statistics::{Comparison, Summary, Verdict};
 
 /// The table of "erofs: add per-cpu threads for decompression as an option" (Dhavale, Gao, 2023):
@@ -69,7 +70,7 @@ pub fn launch_page(report: &LaunchReport) -> String {
     let _ = writeln!(
         body,
         "<h2>How to repeat it</h2>\n<pre>{}</pre>",
-        escape(&repeat(report))
+        escape(&report.repeat.clone().unwrap_or_else(|| repeat(report)))
     );
     let _ = writeln!(
         body,
@@ -133,9 +134,26 @@ fn key(number: usize) -> String {
     format!("<span class=\"key s{}\"></span>", number % 6)
 }
 
+/// So many engines stand side by side in one table; more of them go on in tables below.
+const SIDE_BY_SIDE: usize = 3;
+
 fn table(report: &LaunchReport, quantity: &Quantity) -> String {
+    let groups = report.engines.chunks(SIDE_BY_SIDE).enumerate();
+    groups
+        .map(|(group, engines)| table_of(report, quantity, group * SIDE_BY_SIDE, engines))
+        .collect()
+}
+
+/// Engines of which `above` stand in tables above; the published figures are beside the first ones.
+fn table_of(
+    report: &LaunchReport,
+    quantity: &Quantity,
+    above: usize,
+    engines: &[EngineReport],
+) -> String {
+    let published = quantity.published && above == 0;
     let mut out = String::from("<div class=\"scroll\"><table>\n<thead><tr><th></th>");
-    for (number, engine) in report.engines.iter().enumerate() {
+    for (number, engine) in (above..).zip(engines) {
         let _ = write!(
             out,
             "<th scope=\"col\">{}{}</th>",
@@ -146,43 +164,43 @@ fn table(report: &LaunchReport, quantity: &Quantity) -> String {
             out += "<th scope=\"col\">difference</th>";
         }
     }
-    if quantity.published {
+    if published {
         out += "<th class=\"published\" scope=\"col\">published:<br>work queue</th>\
                 <th class=\"published\" scope=\"col\">published:<br>per-CPU threads</th>\
                 <th class=\"published\" scope=\"col\">difference</th>";
     }
     out += "</tr></thead>\n<tbody>\n";
-    for ((label, figure), published) in ROWS.into_iter().zip(PUBLISHED) {
+    for ((label, figure), printed) in ROWS.into_iter().zip(PUBLISHED) {
         let _ = write!(out, "<tr><th scope=\"row\">{label}</th>");
         let base = report
             .engines
             .first()
             .and_then(quantity.summary)
             .map(|summary| figure(&summary));
-        for (number, engine) in report.engines.iter().enumerate() {
+        for (number, engine) in (above..).zip(engines) {
             let value = (quantity.summary)(engine).map(|summary| figure(&summary));
             let _ = write!(out, "<td>{}</td>", value.map_or("-".into(), time));
             if number > 0 {
                 out += &difference(base, value, (quantity.comparison)(engine));
             }
         }
-        if quantity.published {
+        if published {
             let _ = write!(
                 out,
                 "<td class=\"published\">{}</td><td class=\"published\">{}</td><td class=\"published\">{:+.2} %</td>",
-                time(published.0),
-                time(published.1),
-                published.2
+                time(printed.0),
+                time(printed.1),
+                printed.2
             );
         }
         out += "</tr>\n";
     }
-    out + &counts(report, quantity.published) + "</tbody></table></div>\n"
+    out + &counts(above, engines, published) + "</tbody></table></div>\n"
 }
 
-fn counts(report: &LaunchReport, published: bool) -> String {
+fn counts(above: usize, engines: &[EngineReport], published: bool) -> String {
     let mut out = String::from("<tr><th scope=\"row\">samples</th>");
-    for (number, engine) in report.engines.iter().enumerate() {
+    for (number, engine) in (above..).zip(engines) {
         let _ = write!(
             out,
             "<td>{}</td>{}",
@@ -331,15 +349,6 @@ fn repeat(report: &LaunchReport) -> String {
     words.join(" ")
 }
 
-/// For a shell.
-fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%{}".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.into(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
 fn samples(report: &LaunchReport) -> String {
     let mut out = String::from("<h2>All samples</h2>\n");
     for engine in &report.engines {
@@ -383,12 +392,5 @@ mod tests {
             let computed = (threads / queue - 1.0) * 100.0;
             assert!((computed - percent).abs() < 0.011, "{percent}: {computed}");
         }
-    }
-
-    #[test]
-    fn words_for_a_shell_are_quoted_when_they_must_be() {
-        assert_eq!(quote("{}/bin/tool"), "{}/bin/tool");
-        assert_eq!(quote("it's $HOME"), "'it'\\''s $HOME'");
-        assert_eq!(quote(""), "''");
     }
 }

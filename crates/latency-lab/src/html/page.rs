@@ -18,7 +18,8 @@ h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .3rem; } h2 { font-size: 
 h3 { font-size: 1rem; margin: 0 0 .4rem; } p { margin: .4rem 0; } .soft { color: var(--soft); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .28rem .55rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; } thead th { font-weight: 600; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; } thead th { font-weight: 600; vertical-align: bottom; white-space: normal; }
+table + table, .scroll + .scroll { margin-top: 1rem; }
 .words th, .words td { text-align: left; white-space: normal; vertical-align: top; }
 .words th { white-space: nowrap; font-weight: 600; color: var(--soft); }
 .published { background: var(--panel); } .faint { color: var(--soft); }

@@ -44,10 +44,12 @@ pub(super) struct Job {
     iterations: usize,
     warm_ups: usize,
     load: String,
+    seconds: u64,
     seed: u64,
     /// Length of the image, which the disk rounds up.
     pub(super) image_bytes: u64,
     notices: Vec<String>,
+    repeat: String,
 }
 
 /// An engine of the experiment: a variant and a parameter.
@@ -81,8 +83,10 @@ impl Job {
             iterations: options.iterations,
             warm_ups: options.warm_ups,
             load: options.load.to_string(),
+            seconds: options.time.as_secs(),
             seed: options.seed,
             image_bytes: 0,
+            repeat: options.command_line(),
             notices: vec![format!(
                 "Linux {} (package version {}), fs/erofs built from its source package, loaded anew for each launch",
                 packages.release, packages.version
@@ -113,8 +117,10 @@ impl Job {
             warm_ups: self.warm_ups,
             load: self.load.parse()?,
             timeout: PATIENCE,
+            time: Some(Duration::from_secs(self.seconds)),
             load_disk: Some(READER_DISK.into()),
             notices: self.notices.clone(),
+            repeat_with: Some(self.repeat.clone()),
             seed: self.seed,
             ..LaunchOptions::default()
         })

@@ -62,7 +62,7 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Kerne
         jail: &jail,
         work: &work,
         boot: &boot,
-        timeout: options.timeout,
+        timeout: options.timeout.max(2 * options.time),
         accelerate: options.accelerate,
     };
     let ran = machine.run(&interrupt, progress)?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::load::LoadChoice;
+use crate::shell::quote;
 use crate::{LabError, Result};
 
 /// One experiment with the kernel's variants.
@@ -34,6 +35,8 @@ pub struct KernelOptions {
     pub mirror: String,
     /// The suite of the kernel and of QEMU, as "bookworm-backports" or "trixie".
     pub suite: String,
+    /// How long launches may begin in the machine; those of the last round end later.
+    pub time: Duration,
     /// How long the machine may take.
     pub timeout: Duration,
 }
@@ -53,6 +56,8 @@ impl Default for KernelOptions {
             work: None,
             mirror: "http://deb.debian.org/debian".into(),
             suite: "bookworm-backports".into(),
+            // Fetching, building, starting and a last round go on top: a quarter of an hour in all.
+            time: Duration::from_secs(9 * 60),
             timeout: Duration::from_secs(3600),
         }
     }
@@ -73,10 +78,38 @@ impl KernelOptions {
             return wrong(format!("{}: not a file", image.display()));
         }
         self.check_machine()?;
-        if self.iterations == 0 || self.reserved_pages.is_empty() {
+        if self.time.is_zero() || self.iterations == 0 || self.reserved_pages.is_empty() {
             return wrong("nothing to measure".into());
         }
         Ok(())
+    }
+
+    /// What to type for such an experiment.
+    pub(super) fn command_line(&self) -> String {
+        let mut words = vec!["erofast lab kernel".to_owned()];
+        words.push(format!(
+            "--suite {} --iterations {} --minutes {} --load {} --seed {}",
+            quote(&self.suite),
+            self.iterations,
+            self.time.as_secs() / 60,
+            self.load,
+            self.seed
+        ));
+        let pages = self.reserved_pages.iter();
+        words.extend(pages.map(|pages| format!("--reserved-pages {pages}")));
+        if !self.accelerate {
+            words.push("--emulate".into());
+        }
+        if self.root {
+            words.push("--root".into());
+        }
+        if let Some(image) = &self.image {
+            words.push(quote(&image.to_string_lossy()));
+            words.push("--".into());
+            let command = self.command.iter();
+            words.extend(command.map(|word| quote(&word.to_string_lossy())));
+        }
+        words.join(" ")
     }
 
     /// Packages and their programs are those of x86-64.
@@ -99,6 +132,29 @@ mod tests {
         options
             .check()
             .map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn the_report_says_what_to_type_for_such_a_run() {
+        let line = KernelOptions::default().command_line();
+        assert_eq!(
+            line,
+            "erofast lab kernel --suite bookworm-backports --iterations 10 --minutes 9 --load fio --seed 1 \
+             --reserved-pages 0 --reserved-pages 64"
+        );
+        let options = KernelOptions {
+            image: Some("my app.erofs".into()),
+            command: vec!["{}/bin/app".into()],
+            root: true,
+            accelerate: false,
+            reserved_pages: vec![16],
+            ..KernelOptions::default()
+        };
+        let line = options.command_line();
+        assert!(
+            line.ends_with("--reserved-pages 16 --emulate --root 'my app.erofs' -- {}/bin/app"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use rustix::process::{getpriority_process, setpriority_process};
 use sched_trace::Trace;
@@ -31,6 +32,7 @@ pub(super) struct Launcher<'a> {
     recorder: Recorder,
     interrupt: &'a Interrupt,
     notes: BTreeMap<usize, String>,
+    began: Instant,
 }
 
 /// What the launcher knows when all launches are done.
@@ -98,6 +100,7 @@ impl<'a> Launcher<'a> {
             recorder,
             interrupt,
             notes: BTreeMap::new(),
+            began: Instant::now(),
         })
     }
 
@@ -250,7 +253,10 @@ impl<'a> Launcher<'a> {
                 None,
                 "0: erofsfuse has no queue of its own; its threads wait for requests, which is scheduling latency",
             ),
-            _ => (None, "from workqueue_queue_work to workqueue_execute_start"),
+            _ => (
+                None,
+                "from queueing a work item to its start, both in the trace (workqueue_* and, for per-CPU threads, sched_kthread_work_*)",
+            ),
         };
         self.notes.insert(engine, note.into());
         total
@@ -289,6 +295,12 @@ impl Executor for Launcher<'_> {
 
     fn name(&self, engine: usize) -> String {
         name(&self.engines, engine)
+    }
+
+    fn time_is_over(&self) -> bool {
+        self.options
+            .time
+            .is_some_and(|time| self.began.elapsed() >= time)
     }
 }
 

@@ -69,7 +69,6 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     let gathered = gather(&mut launcher, &plan, &interrupt, progress)?;
     Ok(report::build(
         options,
-        &plan,
         environment,
         launcher.finish(),
         gathered,

@@ -34,10 +34,14 @@ pub struct LaunchOptions {
     pub load: LoadChoice,
     /// How long a launch may take.
     pub timeout: Duration,
+    /// When so much time has passed, what was measured must do: no further round begins.
+    pub time: Option<Duration>,
     /// A directory on a disk for the load's file; by default /var/tmp.
     pub scratch: Option<PathBuf>,
     /// A disk that the load's random reader reads instead of a file.
     pub load_disk: Option<PathBuf>,
+    /// The command line that makes such a run, where that is not `lab launch`.
+    pub repeat_with: Option<String>,
     /// Lines for the reader of the report, besides those of the run itself.
     pub notices: Vec<String>,
     /// Keep the load's file for the next run.
@@ -67,8 +71,10 @@ impl Default for LaunchOptions {
             repeats: None,
             load: LoadChoice::Fio,
             timeout: Duration::from_secs(120),
+            time: None,
             scratch: None,
             load_disk: None,
+            repeat_with: None,
             notices: Vec::new(),
             keep_scratch: false,
             overhead: false,

@@ -10,7 +10,7 @@ use super::picture::{Blocked, Picture, common_name};
 use super::{explain, table};
 use crate::environment::Environment;
 use crate::load::{LoadChoice, LoadReport};
-use crate::schedule::{Gathered, Kept, Plan};
+use crate::schedule::{Gathered, Kept};
 use crate::statistics::{Comparison, Summary, compare, outliers};
 
 /// One launch, in microseconds and counts.
@@ -131,7 +131,7 @@ pub struct EngineReport {
 /// What `lab launch` hands out.
 #[derive(Debug, Clone, Serialize)]
 pub struct LaunchReport {
-    /// Launches per engine that were asked for.
+    /// Launches per engine that were asked for, or those that there was time for.
     pub iterations: usize,
     /// "fio" or "none".
     pub load: String,
@@ -149,6 +149,9 @@ pub struct LaunchReport {
     pub warm_ups: usize,
     /// Of the order of launches.
     pub seed: u64,
+    /// The command line that makes such a run, where that is not `lab launch` with what stands here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<String>,
     /// What "cold" was.
     pub cold: &'static str,
     /// Where this ran.
@@ -182,13 +185,18 @@ impl LaunchReport {
 
 pub(super) fn build(
     options: &LaunchOptions,
-    plan: &Plan,
     environment: Environment,
     finished: Finished,
     gathered: Gathered<Sample>,
     left_out: Vec<String>,
 ) -> LaunchReport {
-    let faults = faults(options, plan, &finished, &gathered);
+    let faults = faults(options, &finished, &gathered);
+    let time_over = (gathered.rounds < options.iterations).then(|| {
+        format!(
+            "time was over: {} of {} launches per engine",
+            gathered.rounds, options.iterations
+        )
+    });
     let mut engines: Vec<EngineReport> = Vec::new();
     let mut kept = gathered.kept;
     // Behind the engines stand the same engines without the recorder.
@@ -205,7 +213,7 @@ pub(super) fn build(
         engines.push(report);
     }
     LaunchReport {
-        iterations: options.iterations,
+        iterations: gathered.rounds,
         load: options.load.to_string(),
         valid: faults.is_empty(),
         not_valid_because: faults,
@@ -218,11 +226,13 @@ pub(super) fn build(
         root: options.root,
         warm_ups: options.warm_ups,
         seed: options.seed,
+        repeat: options.repeat_with.clone(),
         cold: explain::COLD,
         notices: options
             .notices
             .iter()
             .cloned()
+            .chain(time_over)
             .chain(explain::notices(
                 &environment,
                 finished.load.as_ref(),
@@ -250,7 +260,6 @@ fn cost(with: &EngineReport, without: &[Kept<Sample>]) -> RecordingCost {
 /// Everything that keeps the run from being valid.
 fn faults(
     options: &LaunchOptions,
-    plan: &Plan,
     finished: &Finished,
     gathered: &Gathered<Sample>,
 ) -> Vec<String> {
@@ -270,12 +279,12 @@ fn faults(
                 finished.name(number)
             ));
         }
-        if kept.len() < plan.iterations && !gathered.interrupted {
+        if kept.len() < gathered.rounds && !gathered.interrupted {
             faults.push(format!(
                 "{}: {} of {} launches count",
                 finished.engines[number],
                 kept.len(),
-                plan.iterations
+                gathered.rounds
             ));
         }
     }

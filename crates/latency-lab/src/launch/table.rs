@@ -21,6 +21,32 @@ pub(crate) const ROWS: [Row; 5] = [
 const LABEL: usize = 20;
 const FIGURE: usize = 11;
 const DIFFERENCE: usize = 11;
+/// Engines that would make lines longer than this go on in a table below.
+const WIDEST: usize = 118;
+
+/// Engines side by side, and how many stand in tables above.
+struct Columns<'a> {
+    above: usize,
+    engines: &'a [EngineReport],
+}
+
+fn columns(engines: &[EngineReport]) -> Vec<Columns<'_>> {
+    let (mut tables, mut from, mut width) = (Vec::new(), 0, 0);
+    for (number, engine) in engines.iter().enumerate() {
+        let own = widths(engine) + DIFFERENCE + 2;
+        if number > from && LABEL + 2 + width + own > WIDEST {
+            tables.push((from, number));
+            (from, width) = (number, 0);
+        }
+        width += own;
+    }
+    tables.push((from, engines.len()));
+    let table = |(from, to)| Columns {
+        above: from,
+        engines: &engines[from..to],
+    };
+    tables.into_iter().map(table).collect()
+}
 
 /// One block of the table.
 struct Block {
@@ -102,43 +128,10 @@ fn widths(engine: &EngineReport) -> usize {
 
 fn render_block(out: &mut String, report: &LaunchReport, block: &Block) {
     let _ = writeln!(out, "{}", block.title);
-    row(
-        out,
-        "",
-        report,
-        |engine| engine.engine.clone(),
-        |_| "difference".into(),
-    );
-    for (label, figure) in ROWS {
-        let base = report
-            .engines
-            .first()
-            .and_then(block.summary)
-            .map(|summary| figure(&summary));
-        row(
-            out,
-            label,
-            report,
-            |engine| {
-                (block.summary)(engine)
-                    .map_or("-".into(), |summary| format!("{:.0}", figure(&summary)))
-            },
-            |engine| {
-                difference(
-                    base,
-                    (block.summary)(engine).map(|s| figure(&s)),
-                    (block.comparison)(engine),
-                )
-            },
-        );
+    let base = report.engines.first().and_then(block.summary);
+    for columns in columns(&report.engines) {
+        render_columns(out, &columns, base, block);
     }
-    row(
-        out,
-        "samples",
-        report,
-        |engine| engine.samples.len().to_string(),
-        |_| String::new(),
-    );
     for engine in &report.engines {
         if let Some(comparison) = (block.comparison)(engine) {
             let _ = writeln!(out, "  {}: {}", engine.engine, verdict(&comparison));
@@ -146,18 +139,46 @@ fn render_block(out: &mut String, report: &LaunchReport, block: &Block) {
     }
 }
 
+fn render_columns(out: &mut String, columns: &Columns<'_>, base: Option<Summary>, block: &Block) {
+    row(
+        out,
+        "",
+        columns,
+        |engine| engine.engine.clone(),
+        |_| "difference".into(),
+    );
+    for (label, figure) in ROWS {
+        let of = |engine: &EngineReport| (block.summary)(engine).map(|summary| figure(&summary));
+        let base = base.map(|summary| figure(&summary));
+        row(
+            out,
+            label,
+            columns,
+            |engine| of(engine).map_or("-".into(), |value| format!("{value:.0}")),
+            |engine| difference(base, of(engine), (block.comparison)(engine)),
+        );
+    }
+    row(
+        out,
+        "samples",
+        columns,
+        |engine| engine.samples.len().to_string(),
+        |_| String::new(),
+    );
+}
+
 /// A row: the first engine has no difference to itself.
 fn row(
     out: &mut String,
     label: &str,
-    report: &LaunchReport,
+    columns: &Columns<'_>,
     figure: impl Fn(&EngineReport) -> String,
     difference: impl Fn(&EngineReport) -> String,
 ) {
     let mut line = format!("  {label:<LABEL$}");
-    for (number, engine) in report.engines.iter().enumerate() {
+    for (number, engine) in columns.engines.iter().enumerate() {
         let _ = write!(line, " {:>width$}", figure(engine), width = widths(engine));
-        if number > 0 {
+        if columns.above + number > 0 {
             let _ = write!(line, " {:>DIFFERENCE$}", difference(engine));
         }
     }
@@ -203,13 +224,6 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
 /// What the scheduling latency is made of, and what stands beside it.
 fn parts(out: &mut String, report: &LaunchReport) {
     let _ = writeln!(out, "averages per launch (us)");
-    row(
-        out,
-        "",
-        report,
-        |engine| engine.engine.clone(),
-        |_| String::new(),
-    );
     type Figure = fn(&EngineReport) -> Option<f64>;
     let lines: [(&str, Figure); 4] = [
         ("after wake-up", |e| Some(e.wakeup_us?.average)),
@@ -219,11 +233,15 @@ fn parts(out: &mut String, report: &LaunchReport) {
             Summary::of(&e.column(|sample| sample.wakeups as f64)).map(|summary| summary.average)
         }),
     ];
-    for (label, figure) in lines {
-        let text = |engine: &EngineReport| {
-            figure(engine).map_or("-".into(), |value| format!("{value:.0}"))
-        };
-        row(out, label, report, text, |_| String::new());
+    for columns in columns(&report.engines) {
+        let name = |engine: &EngineReport| engine.engine.clone();
+        row(out, "", &columns, name, |_| String::new());
+        for (label, figure) in lines {
+            let text = |engine: &EngineReport| {
+                figure(engine).map_or("-".into(), |value| format!("{value:.0}"))
+            };
+            row(out, label, &columns, text, |_| String::new());
+        }
     }
 }
 
@@ -326,5 +344,48 @@ fn footing(out: &mut String, report: &LaunchReport) {
     }
     for line in &report.not_valid_because {
         let _ = writeln!(out, "NOT VALID: {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::engine;
+    use super::*;
+
+    #[test]
+    fn engines_that_are_too_many_for_a_line_go_on_below() {
+        let names = [
+            "workqueue",
+            "kthread",
+            "kthread,hipri",
+            "workqueue,reserved_pages=64",
+            "kthread,reserved_pages=64",
+            "kthread,hipri,reserved_pages=64",
+        ];
+        let mut engines: Vec<EngineReport> = Vec::new();
+        for name in names {
+            let one = engine(name.into(), Vec::new(), engines.first());
+            engines.push(one);
+        }
+        let mut out = String::new();
+        let tables = columns(&engines);
+        for columns in &tables {
+            row(
+                &mut out,
+                "",
+                columns,
+                |engine| engine.engine.clone(),
+                |_| "difference".into(),
+            );
+        }
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines.len(), 3, "{out}");
+        assert!(lines.iter().all(|line| line.len() <= WIDEST), "{out}");
+        assert!(lines[0].ends_with("kthread,hipri  difference"), "{out}");
+        // All but the first engine of all stand beside a difference.
+        assert_eq!(out.matches("difference").count(), names.len() - 1);
+        assert!(names.iter().all(|name| out.contains(name)));
+        assert_eq!(columns(&engines[..1]).len(), 1);
+        assert_eq!(columns(&[]).len(), 1);
     }
 }

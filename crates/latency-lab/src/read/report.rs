@@ -69,7 +69,7 @@ pub(super) fn build(
     gathered: Gathered<Measured>,
     left_out: Vec<String>,
 ) -> ReadReport {
-    let valid = gathered.is_whole(plan);
+    let valid = gathered.is_whole();
     let mut results: Vec<ReadResult> = Vec::new();
     for ((cell, kept), thrown) in cells.iter().zip(&gathered.kept).zip(&gathered.thrown_away) {
         let twin = results.iter().find(|result| {

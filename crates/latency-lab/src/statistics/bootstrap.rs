@@ -8,6 +8,8 @@ use super::summary::{mean, percentile};
 
 /// Enough for the 0.5 and 99.5 per cent ends to stand on 20 outcomes each side.
 const ROUNDS: usize = 4000;
+/// One sample drawn again and again gives an interval of no width, and two hardly a wider one.
+const FEWEST: usize = 3;
 /// Fixed: the same samples always give the same interval.
 const SEED: u64 = 0x0065_726f_6661_7374;
 
@@ -28,9 +30,9 @@ impl Interval {
 }
 
 /// The interval of (average of second / average of first - 1) * 100 that holds with probability
-/// 1 - `level`. None without samples or with a first side whose average can be zero.
+/// 1 - `level`. None with too few samples to draw from, or with a first side whose average can be zero.
 pub fn difference_interval(first: &[f64], second: &[f64], level: f64) -> Option<Interval> {
-    if first.is_empty() || second.is_empty() {
+    if first.len().min(second.len()) < FEWEST {
         return None;
     }
     let mut random = Random::new(SEED);
@@ -86,6 +88,7 @@ mod tests {
     #[test]
     fn nothing_is_said_about_nothing_or_about_a_share_of_zero() {
         assert_eq!(difference_interval(&[], &[1.0], 0.05), None);
-        assert_eq!(difference_interval(&[0.0, 0.0], &[1.0], 0.05), None);
+        assert_eq!(difference_interval(&[0.0; 5], &[1.0; 5], 0.05), None);
+        assert_eq!(difference_interval(&[1.0, 2.0], &[3.0; 9], 0.05), None);
     }
 }

@@ -1,8 +1,8 @@
 //! The JSON that scripts rely on (`trace latency` of the design's contract).
 
 use super::group::{Filter, GroupBy};
-use super::report::Report;
-use crate::stats::Summary;
+use super::report::{Report, WaitKind};
+use crate::stats::{Histogram, Summary};
 use serde_json::{Map, Value, json};
 
 pub(super) fn report(report: &Report, filter: &Filter<'_>) -> Value {
@@ -14,9 +14,25 @@ pub(super) fn report(report: &Report, filter: &Filter<'_>) -> Value {
         "span_us": report.span.map(|(first, last)| (last - first) as f64 / 1e3),
         "dropped_at_edges": report.dropped_at_edges,
         "unexplained_runs": report.unexplained_runs,
+        "histogram": {
+            "wakeup": histogram(report, filter, WaitKind::Wakeup),
+            "preempted": histogram(report, filter, WaitKind::Preempted),
+        },
         "tasks": tasks(report, filter),
         "workqueues": workqueues(report, filter),
     })
+}
+
+/// Waits by length, in buckets that double: from where in microseconds, and how many.
+fn histogram(report: &Report, filter: &Filter<'_>, kind: WaitKind) -> Vec<Value> {
+    let waits = report
+        .waits
+        .iter()
+        .filter(|wait| wait.kind == kind && filter.takes(report, wait));
+    Histogram::of(waits.map(|wait| wait.length_ns()))
+        .occupied()
+        .map(|(from, count)| json!({"from_us": from as f64 / 1e3, "count": count}))
+        .collect()
 }
 
 fn tasks(report: &Report, filter: &Filter<'_>) -> Vec<Value> {

@@ -17,13 +17,15 @@ const LINE: u64 = 1 << 16;
 /// Reads a whole trace.
 pub(super) fn read(mut file: impl BufRead, limit: Limit) -> Result<Trace, Fault> {
     let mut trace = Trace::new("");
-    let (mut line, mut offset, mut garbled) = (Vec::new(), 0u64, 0u64);
+    let (mut line, mut offset, mut garbled, mut cut) = (Vec::new(), 0u64, 0u64, false);
     loop {
         line.clear();
         let got = file.by_ref().take(LINE).read_until(b'\n', &mut line)? as u64;
         if got == 0 {
             break;
         }
+        // A figure that lost its last digits reads as well as a whole one.
+        cut = !line.ends_with(b"\n") && got < LINE;
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
         match text.strip_prefix('#') {
@@ -43,6 +45,11 @@ pub(super) fn read(mut file: impl BufRead, limit: Limit) -> Result<Trace, Fault>
         offset,
         reason,
     };
+    if cut && !trace.events.is_empty() {
+        return Err(broken(
+            "it ends in the middle of a line, without a line feed".into(),
+        ));
+    }
     if garbled > 0 {
         return Err(broken(format!(
             "{garbled} lines of scheduler events cannot be read"

@@ -1,0 +1,22 @@
+//! Words as a shell reads them: for the command lines that reports show.
+
+/// The word, quoted where it must be.
+pub(crate) fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%{}".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_a_shell_are_quoted_when_they_must_be() {
+        assert_eq!(quote("{}/bin/tool"), "{}/bin/tool");
+        assert_eq!(quote("it's $HOME"), "'it'\\''s $HOME'");
+        assert_eq!(quote(""), "''");
+    }
+}
