@@ -3,11 +3,11 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{bad_images, manifest, verify};
+use common::{bad_images, erofast, manifest, verify};
 use erofs_engine::erofs_format::FileType;
 use erofs_engine::{Engine, EngineOptions, Error, ReadContext};
 use serde::Deserialize;
@@ -106,7 +106,7 @@ fn checking_a_malformed_image_ends_with_its_faults_and_in_bounded_memory() {
     let Some((bad, cases)) = cases() else { return };
     let mut report = Vec::new();
     for case in &cases {
-        let child = Command::new(env!("CARGO_BIN_EXE_erofast"))
+        let child = erofast()
             .args(["check", "--json"])
             .arg(bad.join(&case.image))
             .stdout(Stdio::piped())

@@ -6,12 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::manifest::{self, Expected};
-use common::{TestImage, all_good_images};
+use common::{TestImage, all_good_images, erofast};
 use serde_json::Value;
-
-fn erofast() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_erofast"))
-}
 
 /// Runs `check --json`, with its exit status.
 fn check(image: &TestImage, manifest: &Path) -> (Value, Output) {

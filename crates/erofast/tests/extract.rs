@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use common::manifest::{self, hex};
-use common::{TestImage, all_good_images, bad_images};
+use common::{TestImage, all_good_images, bad_images, erofast};
 use forged::Forged;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -21,10 +21,6 @@ use tempfile::TempDir;
 const UNPRIVILEGED: u32 = 65534;
 /// Files over this are one hole mostly.
 const BIG: u64 = 64 << 20;
-
-fn erofast() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_erofast"))
-}
 
 /// A directory where every xattr and every time finds room: in memory, if the machine has that.
 fn scratch() -> TempDir {

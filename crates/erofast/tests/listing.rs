@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use common::{TestImage, all_good_images, manifest};
 use serde_json::Value;
@@ -16,7 +16,7 @@ fn image() -> TestImage {
 
 /// `erofast COMMAND [OPTIONS] IMAGE [REST]`
 fn run(command: &str, options: &[&str], rest: &[&str]) -> Output {
-    let mut erofast = Command::new(env!("CARGO_BIN_EXE_erofast"));
+    let mut erofast = common::erofast();
     erofast
         .arg(command)
         .args(options)

@@ -43,7 +43,7 @@ impl Drop for Mount {
 }
 
 fn erofast(arguments: &[&std::ffi::OsStr], paths: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_erofast"))
+    common::erofast()
         .args(arguments)
         .args(paths)
         .output()
