@@ -36,7 +36,7 @@ static:
 	mkdir -p target/dist
 	for cpu in $(STATIC); do \
 	    program=$$(scripts/build-release $$cpu-unknown-linux-musl) && \
-	    install "$$program" target/dist/erofast-$$cpu || exit 1; \
+	    install -s --strip-program=$$cpu-linux-gnu-strip "$$program" target/dist/erofast-$$cpu || exit 1; \
 	done
 
 STATIC ?= x86_64 aarch64
