@@ -17,8 +17,9 @@ use crate::stats::{Counters, add};
 use crate::surplus::{PageCache, Spares, Surplus};
 
 /// A pcluster of up to this size is decoded to the desk's own buffer where nobody keeps it: that
-/// memory is mapped and often still in the CPU's cache. Few are larger.
-const SCRATCH_BYTES: usize = 256 << 10;
+/// memory is mapped and often still in the CPU's cache. mkfs makes few that are larger, and memory
+/// stays bounded.
+const SCRATCH_BYTES: usize = 1 << 20;
 
 /// Zstandard decodes in blocks of up to this many bytes (RFC 8878, 3.1.1.2.4), whole.
 const ZSTD_BLOCK: u64 = 128 << 10;

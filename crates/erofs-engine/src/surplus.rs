@@ -106,7 +106,7 @@ impl Drop for Surplus {
 /// faults.
 #[derive(Debug)]
 pub(crate) struct Spares {
-    /// I. Bytes of memory, at most.
+    /// I. At most so many.
     most: usize,
     /// L.
     free: Mutex<Vec<PageBuf>>,
@@ -122,8 +122,10 @@ impl Default for Spares {
 }
 
 impl Spares {
-    /// Room for a few buffers of usual pclusters. Larger ones are rare and go back at once.
-    const MOST: usize = 1 << 20;
+    /// Buffers kept: one for each of a few threads that decode at once.
+    const MOST: usize = 4;
+    /// Larger ones are rare and go back at once. Together: at most 4 MiB.
+    const LARGEST: usize = 1 << 20;
 
     /// For those who want nothing kept between two uses but what the page pool keeps.
     pub(crate) fn none() -> Self {
@@ -146,24 +148,22 @@ impl Spares {
         Some(buffer)
     }
 
-    /// Keeps a buffer, in place of the smallest ones where there is too much.
+    /// Keeps a buffer, in place of the smallest one if there are enough.
     pub(crate) fn put(&self, buffer: PageBuf) {
-        if buffer.capacity() > self.most {
+        if buffer.capacity() > Self::LARGEST || self.most == 0 {
             return;
         }
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(buffer);
-        free.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.capacity()));
-        let mut sum = 0;
-        let fit = free.iter().take_while(|buffer| {
-            sum += buffer.capacity();
-            sum <= self.most
-        });
-        let fit = fit.count();
-        let gone = free.split_off(fit);
-        drop(free);
-        // Unmaps memory: not under the lock.
-        drop(gone);
+        if free.len() > self.most {
+            let smallest = free.iter().enumerate().min_by_key(|(_, b)| b.capacity());
+            let gone = smallest
+                .map(|(index, _)| index)
+                .map(|i| free.swap_remove(i));
+            drop(free);
+            // Unmaps memory: not under the lock.
+            drop(gone);
+        }
     }
 }
 
@@ -202,11 +202,10 @@ mod tests {
     #[test]
     fn of_too_many_the_smallest_goes() {
         let spares = Spares::default();
-        let third = Spares::MOST / 3 / 4096 * 4096;
-        (0..4).for_each(|more| spares.put(buffer(third - more * 4096)));
-        assert_eq!(spares.take(1).unwrap().capacity(), third - 2 * 4096);
-        spares.put(buffer(Spares::MOST + 4096));
-        assert!(spares.take(Spares::MOST).is_none());
+        (1..=5).for_each(|pages| spares.put(buffer(pages * 4096)));
+        assert_eq!(spares.take(1).unwrap().capacity(), 2 * 4096);
+        spares.put(buffer(Spares::LARGEST + 4096));
+        assert!(spares.take(Spares::LARGEST).is_none());
     }
 
     #[test]

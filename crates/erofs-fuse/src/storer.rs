@@ -15,15 +15,14 @@ use crate::Error;
 use crate::nodes::Nodes;
 
 /// Memory of what waits to be stored, at most; one surplus may be more if none else waits.
-const ROOM: usize = 1 << 20;
+const ROOM: usize = 2 << 20;
 
 /// Unit of the page cache that this counts in. Where pages are larger, what does not fill one is
 /// copied for nothing.
 const PAGE: u64 = 4096;
 
-/// Longest pcluster that is decoded whole for a small read. Longer ones compress so well that a part
-/// of them costs little, and would take much memory.
-const LONGEST: usize = 1 << 20;
+/// Longest pcluster that is decoded whole for a small read.
+const LONGEST: usize = 4 << 20;
 
 /// The way into the page cache of one mount.
 #[derive(Debug)]
