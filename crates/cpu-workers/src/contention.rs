@@ -5,10 +5,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -57,8 +58,6 @@ pub struct Contention {
 pub struct Trigger {
     file: File,
     options: ContentionOptions,
-    /// The CPUs were contended when this was made.
-    contended: bool,
 }
 
 impl Trigger {
@@ -70,27 +69,19 @@ impl Trigger {
         Ok(Trigger {
             file: trigger(options)?,
             options,
-            contended: is_contended(options),
         })
     }
 }
 
 impl Contention {
     /// Calls `changed` with true when the CPUs become contended and with false when they are
-    /// quiet again, on a thread of its own. If they have been contended for a while already, it is
-    /// called before this returns; otherwise the beginning counts as quiet.
+    /// quiet again, on a thread of its own. The beginning counts as quiet; if the CPUs are contended
+    /// already, that is told after a fiftieth of a second.
     pub fn watch(
         trigger: Trigger,
         mut changed: impl FnMut(bool) + Send + 'static,
     ) -> io::Result<Self> {
-        let Trigger {
-            file,
-            options,
-            contended,
-        } = trigger;
-        if contended {
-            changed(true);
-        }
+        let Trigger { file, options } = trigger;
         let (stop, waker) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(EventWaker::new()?),
@@ -101,6 +92,10 @@ impl Contention {
                 // A thread that tells of contention should not wait for its end. Where that is
                 // refused, it tells a little later.
                 let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
+                let contended = is_contended(&file, options);
+                if contended {
+                    changed(true);
+                }
                 follow(&file, options.calm, &waker, &stop, contended, changed);
             }
         };
@@ -146,22 +141,37 @@ fn register(stalled: Duration, window: Duration) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the average of the last ten seconds is that of a contended window.
-fn is_contended(options: ContentionOptions) -> bool {
-    let text = std::fs::read_to_string(PRESSURE).unwrap_or_default();
-    let percent = options.stalled.as_secs_f64() / options.window.as_secs_f64() * 100.0;
-    stalled_percent(&text).is_some_and(|average| average >= percent)
+/// How long the beginning is looked at. The kernel's averages are of ten seconds and more: they lag
+/// behind a load that has begun, and behind one that has ended.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+
+/// Whether the next moment is as a contended window is.
+fn is_contended(trigger: &File, options: ContentionOptions) -> bool {
+    let (begin, before) = (Instant::now(), stalled(trigger));
+    thread::sleep(FIRST_LOOK);
+    let (Some(before), Some(after)) = (before, stalled(trigger)) else {
+        return false;
+    };
+    let share = options.stalled.as_secs_f64() / options.window.as_secs_f64();
+    after.saturating_sub(before) >= begin.elapsed().mul_f64(share)
 }
 
-/// `avg10` of the line that starts with `some`.
-fn stalled_percent(pressure: &str) -> Option<f64> {
+/// How long threads waited for a CPU since the system was started.
+fn stalled(pressure: &File) -> Option<Duration> {
+    let mut text = [0; 512];
+    let length = pressure.read_at(&mut text, 0).ok()?;
+    stalled_in(std::str::from_utf8(&text[..length]).ok()?)
+}
+
+/// `total`, microseconds, of the line that starts with `some`.
+fn stalled_in(pressure: &str) -> Option<Duration> {
     let some = pressure
         .lines()
         .find_map(|line| line.strip_prefix("some "))?;
-    some.split(' ')
-        .find_map(|field| field.strip_prefix("avg10="))?
-        .parse()
-        .ok()
+    let total = some
+        .split(' ')
+        .find_map(|field| field.strip_prefix("total="));
+    total?.parse().ok().map(Duration::from_micros)
 }
 
 fn follow(
@@ -242,10 +252,18 @@ mod tests {
     }
 
     #[test]
-    fn the_average_of_ten_seconds_is_read() {
-        let text = "some avg10=12.50 avg60=3.00 avg300=1.00 total=4\nfull avg10=0.00 total=0\n";
-        assert_eq!(stalled_percent(text), Some(12.5));
-        assert_eq!(stalled_percent(""), None);
+    fn the_time_stalled_is_read() {
+        let text = "some avg10=12.50 avg60=3.00 avg300=1.00 total=47\nfull avg10=0.00 total=3\n";
+        assert_eq!(stalled_in(text), Some(Duration::from_micros(47)));
+        assert_eq!(stalled_in(""), None);
+    }
+
+    #[test]
+    fn a_trigger_tells_the_time_stalled_too() {
+        match Trigger::new(ContentionOptions::default()) {
+            Ok(trigger) => assert!(stalled(&trigger.file).is_some()),
+            Err(error) => println!("skipped: no pressure trigger on {PRESSURE}: {error}"),
+        }
     }
 
     #[test]
