@@ -18,9 +18,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use erofs_codecs::{Codec, Decoder, Settings};
-use erofs_engine::erofs_format::{Algorithm, Coding, ExtentKind, FileType, Inode};
-use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode};
+use erofs_codecs::{Codec, Decoder};
+use erofs_engine::erofs_format::{Coding, ExtentKind, FileType, Inode};
+use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode, codec, decoder_settings};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -221,31 +221,6 @@ fn stored(engine: &Engine, inode: &Inode, image: &Path) -> Result<(Vec<Stored>, 
     Ok((pieces, decoded))
 }
 
-fn codec(algorithm: Algorithm) -> Codec {
-    match algorithm {
-        Algorithm::Lz4 => Codec::Lz4,
-        Algorithm::Lzma => Codec::Lzma,
-        Algorithm::Deflate => Codec::Deflate,
-        Algorithm::Zstd => Codec::Zstd,
-    }
-}
-
-fn settings(engine: &Engine) -> Settings {
-    let superblock = engine.image().superblock();
-    let compression = &superblock.compression;
-    let most = Settings::default();
-    Settings {
-        block_size: superblock.block_size,
-        lz4_zero_padding: superblock.zero_padding(),
-        lzma_dictionary: compression
-            .lzma
-            .map_or(most.lzma_dictionary, |c| c.dict_size),
-        zstd_window_log: compression
-            .zstd
-            .map_or(most.zstd_window_log, |c| u32::from(c.window_log)),
-    }
-}
-
 fn reading(image: &Path) -> Result<()> {
     let inline = opened(image, WorkersMode::Inline)?;
     let inode = found(&inline, |size| size)?;
@@ -256,7 +231,12 @@ fn reading(image: &Path) -> Result<()> {
     }
     let helped = opened(image, WorkersMode::PerCpu)?;
     let largest = pieces.iter().map(|piece| piece.decoded).max().unwrap_or(0);
-    let desk = || (Decoder::new(settings(&inline)), vec![0; largest]);
+    let desk = || {
+        (
+            Decoder::new(decoder_settings(inline.image().superblock())),
+            vec![0; largest],
+        )
+    };
     let mut desks = [desk(), desk()];
     let mut alone = |threads: usize| {
         std::thread::scope(|scope| {

@@ -91,7 +91,7 @@ impl Engine {
         let supply = Arc::new(Supply {
             name: name.clone(),
             block_size: u64::from(image.superblock().block_size),
-            desks: Desks::new(settings(image.superblock())),
+            desks: Desks::new(decoder_settings(image.superblock())),
             devices,
             pool: pool.clone(),
             table: PclusterTable::new(options.cache_bytes),
@@ -364,7 +364,8 @@ fn special_inodes(supply: &Arc<Supply>, mut image: Image) -> erofs_format::Resul
     Ok(View { image, packed })
 }
 
-fn settings(superblock: &Superblock) -> Settings {
+/// What the decoders have to know of an image.
+pub fn decoder_settings(superblock: &Superblock) -> Settings {
     let default = Settings::default();
     let compression = &superblock.compression;
     Settings {

@@ -44,7 +44,7 @@ mod surplus;
 mod sync;
 
 pub use cpu_workers;
-pub use engine::{EachEntry, Engine};
+pub use engine::{EachEntry, Engine, decoder_settings};
 pub use erofs_format;
 pub use error::{Error, errno};
 pub use kickoff::ReadContext;
@@ -52,4 +52,5 @@ pub use opened::Opened;
 pub use options::{DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode};
 pub use page_pool::{AllocationTimes, PoolStats};
 pub use stats::{CacheStats, EngineStats};
+pub use supply::codec;
 pub use surplus::{PageCache, Surplus};

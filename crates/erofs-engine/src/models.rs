@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use erofs_format::{Algorithm, Coding, Location, Pcluster};
 use loom::thread;
 use page_pool::{PagePool, PoolOptions, Wait};
 
@@ -42,21 +41,6 @@ impl Model {
         })
     }
 
-    fn key() -> Key {
-        Key::of(&Pcluster {
-            location: Location {
-                device: 0,
-                metabox: false,
-                physical: 4096,
-            },
-            length: 4096,
-            coding: Coding::Compressed(Algorithm::Lz4),
-            decoded_length: 4,
-            partial: false,
-            inline: false,
-        })
-    }
-
     fn decode(&self, length: usize) -> Decoded {
         self.decodes.fetch_add(1, Ordering::Relaxed);
         self.copy(&BYTES[..length])
@@ -71,7 +55,7 @@ impl Model {
     /// A read of the first `length` bytes, as `supply` does it.
     fn read(&self, length: usize, ending: Ending) -> Result<Vec<u8>, Error> {
         loop {
-            match self.table.claim(Self::key(), 0..length) {
+            match self.table.claim(Key::example(), 0..length) {
                 Claim::Kept(decoded) => return Ok(decoded.bytes()[..length].to_vec()),
                 Claim::InFlight(flight) => {
                     if let Some(decoded) = flight.wait(length)? {
@@ -139,7 +123,7 @@ fn loom_who_wants_more_than_is_being_decoded_asks_again_and_gets_it() {
 fn loom_a_failure_reaches_all_who_wait_and_nobody_later() {
     loom::model(|| {
         let model = Model::new(1 << 20);
-        let Claim::Yours(landing) = model.table.claim(Model::key(), 0..4) else {
+        let Claim::Yours(landing) = model.table.claim(Key::example(), 0..4) else {
             panic!("nobody else is there");
         };
         let other = model.clone();
@@ -158,7 +142,7 @@ fn loom_a_failure_reaches_all_who_wait_and_nobody_later() {
 fn loom_a_reader_who_goes_without_an_outcome_leaves_nobody_waiting() {
     loom::model(|| {
         let model = Model::new(0);
-        let Claim::Yours(landing) = model.table.claim(Model::key(), 0..4) else {
+        let Claim::Yours(landing) = model.table.claim(Key::example(), 0..4) else {
             panic!("nobody else is there");
         };
         let other = model.clone();

@@ -63,6 +63,26 @@ impl Key {
     }
 }
 
+#[cfg(test)]
+impl Key {
+    /// Some pcluster, always the same one.
+    pub(crate) fn example() -> Self {
+        use erofs_format::{Algorithm, Coding, Location};
+        Self::of(&Pcluster {
+            location: Location {
+                device: 0,
+                metabox: false,
+                physical: 4096,
+            },
+            length: 4096,
+            coding: Coding::Compressed(Algorithm::Lz4),
+            decoded_length: 0,
+            partial: false,
+            inline: false,
+        })
+    }
+}
+
 /// A pcluster that is kept.
 #[derive(Debug)]
 struct Kept {
@@ -358,27 +378,11 @@ impl Drop for Landing<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use erofs_format::{Algorithm, Coding, Location};
     use page_pool::{PagePool, PoolOptions, Wait};
 
     use super::*;
 
     const LENGTH: usize = 8192;
-
-    fn key() -> Key {
-        Key::of(&Pcluster {
-            location: Location {
-                device: 0,
-                metabox: false,
-                physical: 4096,
-            },
-            length: 4096,
-            coding: Coding::Compressed(Algorithm::Lz4),
-            decoded_length: LENGTH as u64,
-            partial: false,
-            inline: false,
-        })
-    }
 
     /// Reads the ranges one after the other, as `supply` does it; the bytes that are kept then, and
     /// how many buffers came back.
@@ -387,14 +391,14 @@ mod tests {
         let table = PclusterTable::new(1 << 20);
         let mut back = 0;
         for range in ranges {
-            match table.claim(key(), range.clone()) {
+            match table.claim(Key::example(), range.clone()) {
                 Claim::Yours(landing) => {
                     let buffer = pool.alloc(LENGTH, Wait::May).unwrap();
                     let decoded = Arc::new(Decoded::new(buffer, LENGTH));
                     back += landing.keep(decoded).count();
                 }
                 Claim::Kept(decoded) if range.end == LENGTH => {
-                    back += table.finished(key(), decoded).iter().count();
+                    back += table.finished(Key::example(), decoded).iter().count();
                 }
                 Claim::Kept(_) => {}
                 Claim::InFlight(_) => panic!("nobody decodes"),

@@ -414,7 +414,8 @@ fn worth_decoding(piece: &Piece<'_>, algorithm: Algorithm, reuse: Reuse) -> usiz
     }
 }
 
-fn codec(algorithm: Algorithm) -> Codec {
+/// The codec of an algorithm.
+pub fn codec(algorithm: Algorithm) -> Codec {
     match algorithm {
         Algorithm::Lz4 => Codec::Lz4,
         Algorithm::Lzma => Codec::Lzma,

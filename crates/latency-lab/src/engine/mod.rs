@@ -19,6 +19,14 @@ use std::path::{Path, PathBuf};
 
 use crate::{Interrupt, LabError, Result};
 
+/// A directory to mount on: `name` below `points`, made if need be.
+pub(crate) fn mount_point(points: &Path, name: &str) -> Result<PathBuf> {
+    let point = points.join(name);
+    std::fs::create_dir_all(&point)
+        .map_err(|source| LabError::io("making the directory", &point, source))?;
+    Ok(point)
+}
+
 /// What all engines need to know to mount.
 #[derive(Debug, Clone)]
 pub struct Site {

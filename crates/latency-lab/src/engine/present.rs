@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Engine, Site, missing};
+use super::{Engine, Site, missing, mount_point};
 use crate::{Interrupt, LabError, Progress, Result};
 
 /// The engines that can mount the image. One that was asked for by name must; of the default list
@@ -38,8 +38,6 @@ fn try_out(engine: &Engine, site: &Site, points: &Path, interrupt: &Interrupt) -
     if let Some(missing) = missing(engine, site) {
         return Err(missing);
     }
-    let point = points.join("trial");
-    std::fs::create_dir_all(&point)
-        .map_err(|source| LabError::io("making the directory", &point, source))?;
+    let point = mount_point(points, "trial")?;
     engine.mount(site, &point, interrupt)?.unmount()
 }

@@ -1,6 +1,5 @@
 //! Offline, a while, online, pinned again: over and over.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::HotplugOptions;
 use super::cpu::{Cpu, is_pinned};
 use super::readers::{Readers, Reference};
-use crate::engine::{Mounted, Site};
+use crate::engine::{Mounted, Site, mount_point};
 use crate::launch::command_at;
 use crate::load::Fio;
 use crate::process::{Child, DaemonMemory, End};
@@ -55,9 +54,7 @@ impl Experiment<'_> {
         mut load: Option<&mut Fio>,
         progress: &mut dyn Progress,
     ) -> Result<Cycled> {
-        let point = self.points.join("mount");
-        fs::create_dir_all(&point)
-            .map_err(|source| LabError::io("making the directory", &point, source))?;
+        let point = mount_point(self.points, "mount")?;
         let mut mounted = self
             .options
             .engine

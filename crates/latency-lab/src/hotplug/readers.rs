@@ -1,6 +1,6 @@
 //! Threads that read at random places through the mount and check every byte.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, fadvise};
 use sched_trace::record::now_ns;
 
-use crate::engine::{Engine, Site, missing};
+use crate::engine::{Engine, Site, missing, mount_point};
 use crate::read::Content;
 use crate::statistics::Random;
 use crate::{Interrupt, LabError, Result};
@@ -37,9 +37,7 @@ impl Reference {
         points: &Path,
         interrupt: &Interrupt,
     ) -> Result<Self> {
-        let point = points.join("reference");
-        fs::create_dir_all(&point)
-            .map_err(|source| LabError::io("making the directory", &point, source))?;
+        let point = mount_point(points, "reference")?;
         let mut last = None;
         for other in [Engine::Kernel, Engine::KernelLoop, engine.clone()] {
             if missing(&other, site).is_some() {
@@ -234,6 +232,8 @@ fn differing(read: &[u8], right: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A directory that looks like the reference, with one byte changed.

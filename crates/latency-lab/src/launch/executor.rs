@@ -1,7 +1,6 @@
 //! One cold launch: fresh mount, recorder on, the program from start to end, recorder off, unmount.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -13,7 +12,7 @@ use sched_trace::record::{Drain, RecordOptions, Recorder, now_ns};
 use super::attribute::{Foreign, Launch, Threads};
 use super::options::LaunchOptions;
 use super::report::Sample;
-use crate::engine::{Engine, Mounted, Site, warm};
+use crate::engine::{Engine, Mounted, Site, mount_point, warm};
 use crate::load::{Fio, LoadReport};
 use crate::process::{Child, End, in_path, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome};
@@ -177,10 +176,7 @@ impl<'a> Launcher<'a> {
     }
 
     fn point(&self, engine: usize) -> Result<PathBuf> {
-        let point = self.points.join(format!("engine-{engine}"));
-        fs::create_dir_all(&point)
-            .map_err(|source| LabError::io("making the directory", &point, source))?;
-        Ok(point)
+        mount_point(self.points, &format!("engine-{engine}"))
     }
 
     /// Who is who before the launch. Threads that start later are told by their parents.

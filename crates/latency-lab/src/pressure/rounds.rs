@@ -1,7 +1,6 @@
 //! Mount, fill the group, measure the last program, unmount: in rounds, each way once a round.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -10,7 +9,7 @@ use super::counters::Counters;
 use super::deal::deal;
 use super::group::Group;
 use super::{Buffers, PressureOptions};
-use crate::engine::{Mounted, Site, warm};
+use crate::engine::{Mounted, Site, mount_point, warm};
 use crate::launch::command_at;
 use crate::process::{Child, DaemonMemory, End};
 use crate::statistics::Random;
@@ -47,9 +46,7 @@ impl<'a> Rounds<'a> {
         points: &Path,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
-        let point = points.join("mount");
-        fs::create_dir_all(&point)
-            .map_err(|source| LabError::io("making the directory", &point, source))?;
+        let point = mount_point(points, "mount")?;
         let engine = options.engine(Buffers::Pool(0));
         let mounted = engine.mount(site, &point, interrupt)?;
         let dealt = deal(&point, options.programs, options.limit, options.seed)?;

@@ -1,13 +1,12 @@
 //! One sample: the image warmed or chilled, a fresh mount, the readers, unmount.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::ReadOptions;
 use super::cell::{Cell, ImageState};
 use super::content::Content;
 use super::job::{Measured, measure};
-use crate::engine::{Engine, Mounted, Site, chill, warm};
+use crate::engine::{Engine, Mounted, Site, chill, mount_point, warm};
 use crate::process::{Others, ticks_per_second};
 use crate::schedule::{Executor, Outcome};
 use crate::{Interrupt, LabError, Progress, Result};
@@ -33,9 +32,7 @@ impl<'a> Bench<'a> {
         points: &Path,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
-        let point = points.join("mount");
-        fs::create_dir_all(&point)
-            .map_err(|source| LabError::io("making the directory", &point, source))?;
+        let point = mount_point(points, "mount")?;
         let mut cells = Vec::new();
         for &image in &options.states {
             for &test in &options.tests {
