@@ -76,7 +76,8 @@ impl Trigger {
 impl Contention {
     /// Calls `changed` with true when the CPUs become contended and with false when they are
     /// quiet again, on a thread of its own. The beginning counts as quiet; if the CPUs are contended
-    /// already, that is told after a fiftieth of a second.
+    /// already, that is told after a fiftieth of a second, and taken back a tenth later if it was
+    /// but the work of starting.
     pub fn watch(
         trigger: Trigger,
         mut changed: impl FnMut(bool) + Send + 'static,
@@ -92,10 +93,7 @@ impl Contention {
                 // A thread that tells of contention should not wait for its end. Where that is
                 // refused, it tells a little later.
                 let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
-                let contended = is_contended(&file, options);
-                if contended {
-                    changed(true);
-                }
+                let contended = begin(&file, options, &waker, &stop, &mut changed);
                 follow(&file, options.calm, &waker, &stop, contended, changed);
             }
         };
@@ -145,15 +143,58 @@ fn register(stalled: Duration, window: Duration) -> io::Result<File> {
 /// behind a load that has begun, and behind one that has ended.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
-/// Whether the next moment is as a contended window is.
-fn is_contended(trigger: &File, options: ContentionOptions) -> bool {
-    let (begin, before) = (Instant::now(), stalled(trigger));
-    thread::sleep(FIRST_LOOK);
-    let (Some(before), Some(after)) = (before, stalled(trigger)) else {
-        return false;
-    };
-    let share = options.stalled.as_secs_f64() / options.window.as_secs_f64();
-    after.saturating_sub(before) >= begin.elapsed().mul_f64(share)
+/// How long each further look at a contended beginning takes, until the trigger tells.
+const NEXT_LOOK: Duration = Duration::from_millis(100);
+
+/// Looks at the beginning; whether the CPUs are contended when it is over.
+fn begin(
+    trigger: &File,
+    options: ContentionOptions,
+    waker: &EventWaker,
+    stop: &AtomicBool,
+    changed: &mut impl FnMut(bool),
+) -> bool {
+    let (mut before, mut time) = (false, FIRST_LOOK);
+    loop {
+        let look = Look::begin(trigger);
+        let told = wait(trigger, waker, Some(time));
+        let now = match told {
+            Told::Nothing => look.was_contended(trigger, options),
+            Told::Contended => true,
+            Told::Gone | Told::Woken => before,
+        };
+        if now != before {
+            changed(now);
+        }
+        if !now || told != Told::Nothing || stop.load(Ordering::Acquire) {
+            return now;
+        }
+        (before, time) = (true, NEXT_LOOK);
+    }
+}
+
+/// A moment from which on stalls are counted.
+struct Look {
+    begin: Instant,
+    stalled: Option<Duration>,
+}
+
+impl Look {
+    fn begin(trigger: &File) -> Self {
+        Self {
+            begin: Instant::now(),
+            stalled: stalled(trigger),
+        }
+    }
+
+    /// Whether the time since then is as a contended window is.
+    fn was_contended(&self, trigger: &File, options: ContentionOptions) -> bool {
+        let (Some(before), Some(after)) = (self.stalled, stalled(trigger)) else {
+            return false;
+        };
+        let share = options.stalled.as_secs_f64() / options.window.as_secs_f64();
+        after.saturating_sub(before) >= self.begin.elapsed().mul_f64(share)
+    }
 }
 
 /// How long threads waited for a CPU since the system was started.
@@ -182,32 +223,53 @@ fn follow(
     mut contended: bool,
     mut changed: impl FnMut(bool),
 ) {
-    let calm = Timespec {
-        tv_sec: calm.as_secs() as i64,
-        tv_nsec: calm.subsec_nanos().into(),
-    };
     while !stop.load(Ordering::Acquire) {
-        let mut polled = [
-            PollFd::new(trigger, PollFlags::PRI),
-            PollFd::new(waker, PollFlags::IN),
-        ];
         // A quiet machine sleeps without a timeout.
-        let result = poll(&mut polled, contended.then_some(&calm));
-        let now = match result {
-            Ok(0) => false,
-            Ok(_) if polled[0].revents().contains(PollFlags::PRI) => true,
+        let told = wait(trigger, waker, contended.then_some(calm));
+        let now = match told {
+            Told::Contended => true,
+            Told::Woken => contended,
             // The trigger is gone: nothing will ever be told again.
-            Ok(_) if polled[0].revents().contains(PollFlags::ERR) => false,
-            _ => contended,
+            Told::Nothing | Told::Gone => false,
         };
-        let broken = polled[0].revents().contains(PollFlags::ERR);
         if now != contended {
             contended = now;
             changed(contended);
         }
-        if broken {
+        if told == Told::Gone {
             return;
         }
+    }
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    /// The time.
+    Nothing,
+    Contended,
+    /// The end of the trigger.
+    Gone,
+    /// The waker, or a signal.
+    Woken,
+}
+
+fn wait(trigger: &File, waker: &EventWaker, time: Option<Duration>) -> Told {
+    let time = time.map(|time| Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let mut polled = [
+        PollFd::new(trigger, PollFlags::PRI),
+        PollFd::new(waker, PollFlags::IN),
+    ];
+    let result = poll(&mut polled, time.as_ref());
+    let events = polled[0].revents();
+    match result {
+        Ok(0) => Told::Nothing,
+        Ok(_) if events.contains(PollFlags::ERR) => Told::Gone,
+        Ok(_) if events.contains(PollFlags::PRI) => Told::Contended,
+        _ => Told::Woken,
     }
 }
 

@@ -234,12 +234,7 @@ impl Engine {
             context,
             help,
             policy: self.policy,
-            // While programs wait for the CPUs, storing would be one more to wait.
-            page_cache: self
-                .page_cache
-                .get()
-                .filter(|_| !contended)
-                .map(|cache| &**cache),
+            page_cache: self.page_cache.get().map(|cache| &**cache),
         };
         add(&self.supply.counters.reads, 1);
         let result = self.fill(inode, offset, &mut out[..count], caller);

@@ -1,8 +1,8 @@
 //! Puts what small reads decoded beyond their bytes into the page cache.
 //!
 //! A thread of its own does it: storing a page waits for a read of that page to be answered, and
-//! whoever answers reads must not wait for that. It has normal priority and no CPU of its own, so
-//! under load little is stored, and then reads decode no more than they need.
+//! whoever answers reads must not wait for that. It has normal priority and no CPU of its own: where
+//! it gets little time its room is full, and then reads decode no more than they need.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
