@@ -53,19 +53,15 @@ impl<K: Hash + Eq, V> Cache<K, V> {
             self.weight -= old;
         }
         self.weight += weight;
-        self.make_room(0)
-    }
-
-    /// Takes out what has to go before `weight` more fits: nothing where it never would.
-    pub(crate) fn make_room(&mut self, weight: u64) -> Vec<V> {
         let mut gone = Vec::new();
-        while weight <= self.budget && self.weight + weight > self.budget {
+        while self.weight > self.budget {
             gone.extend(self.pop());
         }
         gone
     }
 
-    fn pop(&mut self) -> Option<V> {
+    /// Takes out the least recently used one.
+    pub(crate) fn pop(&mut self) -> Option<V> {
         let (_, (value, weight)) = self.entries.pop_lru()?;
         self.weight -= weight;
         Some(value)
@@ -110,18 +106,6 @@ mod tests {
         cache.put(0, 7, 10);
         assert_eq!(cache.take(&0), Some(7));
         assert_eq!((cache.take(&0), cache.weight()), (None, 0));
-    }
-
-    #[test]
-    fn room_is_made_before_it_is_needed_and_only_for_what_fits() {
-        let mut cache = Cache::new(30);
-        for key in 0..3 {
-            cache.put(key, key, 10);
-        }
-        assert_eq!(cache.make_room(31), []);
-        assert_eq!(cache.make_room(15), [0, 1]);
-        assert_eq!(cache.make_room(15), []);
-        assert_eq!(cache.weight(), 10);
     }
 
     #[test]

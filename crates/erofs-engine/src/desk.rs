@@ -4,13 +4,12 @@ use std::sync::{Mutex, PoisonError};
 
 use erofs_codecs::{Decoder, Settings};
 
-/// Codec streams, made at their first use, a buffer for compressed bytes, grown to the largest run
-/// that was fetched, and one for decoded bytes that nobody keeps.
+/// Codec streams, made at their first use, and a buffer for compressed bytes, grown to the largest
+/// run that was fetched.
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) decoder: Decoder,
     pub(crate) input: Vec<u8>,
-    pub(crate) scratch: Vec<u8>,
 }
 
 /// Desks that nobody sits at. There are never more than threads that decode at once.
@@ -36,7 +35,6 @@ impl Desks {
         let mut desk = taken.unwrap_or_else(|| Desk {
             decoder: Decoder::new(self.settings),
             input: Vec::new(),
-            scratch: Vec::new(),
         });
         let result = work(&mut desk);
         free().push(desk);

@@ -112,7 +112,7 @@ const LONGEST: usize = 2 * PIECE as usize;
 /// Independent parts of the cache, each with a lock of its own.
 const SHARDS: usize = 8;
 /// Bytes kept in all.
-const BUDGET: u64 = 2 << 20;
+const BUDGET: u64 = 1 << 20;
 
 type Shard = Mutex<Cache<u64, Arc<[u8]>>>;
 

@@ -27,7 +27,7 @@ use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, Content, View};
 use crate::stats::{Counters, EngineStats, add};
 use crate::supply::Supply;
-use crate::surplus::{PageCache, Spares};
+use crate::surplus::PageCache;
 
 /// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
 /// this many files may be read in turn without decoding their inodes again.
@@ -78,6 +78,7 @@ impl Engine {
             options,
             devices,
             pool,
+            cache_memory,
             pressure,
         } = opened;
         let whole = |source| Error::Image {
@@ -95,10 +96,7 @@ impl Engine {
             devices,
             pool: pool.clone(),
             table: PclusterTable::new(options.cache_bytes),
-            spares: Arc::new(match options.cache_bytes {
-                0 => Spares::none(),
-                _ => Spares::default(),
-            }),
+            cache_memory,
             counters: Counters::default(),
         });
         let view = special_inodes(&supply, image).map_err(whole)?;

@@ -49,7 +49,7 @@ impl Model {
     fn copy(&self, bytes: &[u8]) -> Decoded {
         let mut buffer = self.pool.alloc(bytes.len(), Wait::May).expect("a page");
         buffer.copy_from_slice(bytes);
-        Decoded::new(buffer, bytes.len())
+        Decoded::new(buffer)
     }
 
     /// A read of the first `length` bytes, as `supply` does it.
@@ -66,7 +66,7 @@ impl Model {
                     let decoded = self.decode(length);
                     let out = decoded.bytes().to_vec();
                     match ending {
-                        Ending::Keep => landing.keep(Arc::new(decoded)).for_each(drop),
+                        Ending::Keep => landing.keep(Arc::new(decoded)),
                         Ending::Straight => landing
                             .delivered(|wanted| (wanted <= out.len()).then(|| self.copy(&out))),
                     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cpu_workers::{ContentionOptions, Trigger};
-use page_pool::{PagePool, PoolOptions};
+use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
 use crate::device::Device;
@@ -22,6 +22,8 @@ pub struct Opened {
     pub(crate) devices: Vec<Arc<Device>>,
     /// Its memory is locked already, where that was allowed.
     pub(crate) pool: Arc<PagePool>,
+    /// Memory of the size of the cache, taken as it is needed; `None` without a cache.
+    pub(crate) cache_memory: Option<Arc<PagePool>>,
     /// `None` where there are no workers.
     pub(crate) pressure: Option<std::io::Result<Trigger>>,
 }
@@ -46,6 +48,16 @@ impl Opened {
                 ..PoolOptions::default()
             })
             .map_err(start_error)?,
+            cache_memory: match (options.cache_bytes / PAGE_SIZE as u64) as usize {
+                0 => None,
+                reserved_pages => Some(
+                    PagePool::new(&PoolOptions {
+                        reserved_pages,
+                        ..PoolOptions::default()
+                    })
+                    .map_err(start_error)?,
+                ),
+            },
             pressure: has_workers.then(|| Trigger::new(ContentionOptions::default())),
             options: options.clone(),
         })

@@ -23,27 +23,20 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Decoded bytes of a pcluster, from its beginning; perhaps not all of them.
 #[derive(Debug)]
-pub(crate) struct Decoded {
-    bytes: PageBuf,
-    length: usize,
-}
+pub(crate) struct Decoded(PageBuf);
 
 impl Decoded {
-    pub(crate) fn new(bytes: PageBuf, length: usize) -> Self {
-        Self { bytes, length }
+    pub(crate) fn new(bytes: PageBuf) -> Self {
+        Self(bytes)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
+        &self.0
     }
 
-    /// Bytes of memory that it holds: its buffer may have served a longer pcluster before.
+    /// Bytes of memory that it holds.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    pub(crate) fn into_buffer(self) -> PageBuf {
-        self.bytes
+        self.0.capacity()
     }
 }
 
@@ -166,7 +159,7 @@ impl PclusterTable {
             if !std::mem::replace(&mut found.asked_again, true) {
                 reuse.record(true);
             }
-            if found.decoded.length >= wanted.end {
+            if found.decoded.bytes().len() >= wanted.end {
                 found.in_order &= found.next == wanted.start;
                 found.next = wanted.end;
                 return Claim::Kept(found.decoded.clone());
@@ -189,41 +182,37 @@ impl PclusterTable {
         }
     }
 
-    /// Says that `decoded`, which was kept, was given out to its last byte. It is the first to go; at
-    /// once where a stream has read it from its first byte on, and then its buffer is returned, unless
-    /// somebody still reads from it.
-    #[must_use = "memory that serves again"]
-    pub(crate) fn finished(&self, key: Key, decoded: Arc<Decoded>) -> Option<PageBuf> {
+    /// Says that a pcluster that is kept was given out to its last byte. It is the first to go; at once
+    /// where a stream has read it from its first byte on.
+    pub(crate) fn finished(&self, key: Key) {
         let mut inner = self.lock();
         if inner.kept.get(&key).is_some_and(|kept| kept.in_order) {
-            // The table's own one goes first, so that the caller's may be the last.
-            drop(inner.kept.take(&key));
-            return Arc::into_inner(decoded).map(Decoded::into_buffer);
+            let gone = inner.kept.take(&key);
+            drop(inner);
+            drop(gone);
+        } else {
+            inner.kept.demote(&key);
         }
-        inner.kept.demote(&key);
-        None
+    }
+
+    /// Takes out what has not been asked for longest; false when nothing is kept.
+    pub(crate) fn displace_oldest(&self) -> bool {
+        let mut inner = self.lock();
+        let gone = inner.kept.pop();
+        gone.iter()
+            .for_each(|kept| Inner::gone(&mut inner.reuse, kept));
+        drop(inner);
+        gone.is_some()
+    }
+
+    /// Bytes that may be kept.
+    pub(crate) fn budget(&self) -> u64 {
+        self.budget
     }
 
     /// Bytes kept now, and bytes that may be kept.
     pub(crate) fn usage(&self) -> (u64, u64) {
         (self.lock().kept.weight(), self.budget)
-    }
-
-    /// Changes what is kept; the buffers of those that had to go.
-    fn displace<F>(&self, change: F) -> std::vec::IntoIter<PageBuf>
-    where
-        F: FnOnce(&mut Cache<Key, Kept>) -> Vec<Kept>,
-    {
-        let mut inner = self.lock();
-        let gone = change(&mut inner.kept);
-        gone.iter()
-            .for_each(|kept| Inner::gone(&mut inner.reuse, kept));
-        drop(inner);
-        let buffers = gone
-            .into_iter()
-            .filter_map(|kept| Arc::into_inner(kept.decoded))
-            .map(Decoded::into_buffer);
-        buffers.collect::<Vec<_>>().into_iter()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -257,7 +246,7 @@ impl Flight {
         state.wanted = state.wanted.max(length);
         loop {
             match &state.outcome {
-                Some(Ok(Some(decoded))) if decoded.length < length => return Ok(None),
+                Some(Ok(Some(decoded))) if decoded.bytes().len() < length => return Ok(None),
                 Some(outcome) => return outcome.clone(),
                 None => {
                     state = self
@@ -300,9 +289,8 @@ impl Landing<'_> {
         self.end(Ok(Some(decoded)));
     }
 
-    /// Ends with bytes that are worth keeping. Returns what has to go for them.
-    #[must_use = "memory that serves again"]
-    pub(crate) fn keep(self, decoded: Arc<Decoded>) -> impl Iterator<Item = PageBuf> + use<> {
+    /// Ends with bytes that are worth keeping.
+    pub(crate) fn keep(self, decoded: Arc<Decoded>) {
         let weight = decoded.memory() as u64;
         let kept = Kept {
             decoded: decoded.clone(),
@@ -310,16 +298,14 @@ impl Landing<'_> {
             next: self.wanted.end,
             in_order: self.wanted.start == 0,
         };
-        let gone = self.table.displace(|all| all.put(self.key, kept, weight));
+        let mut inner = self.table.lock();
+        let gone = inner.kept.put(self.key, kept, weight);
+        gone.iter()
+            .for_each(|kept| Inner::gone(&mut inner.reuse, kept));
+        // Memory goes back outside of the lock.
+        drop(inner);
+        drop(gone);
         self.end(Ok(Some(decoded)));
-        gone
-    }
-
-    /// Takes out what has to go before `bytes` more can be kept. Before they are decoded, so that
-    /// what is kept and what is about to be stay within the budget together.
-    #[must_use = "memory that serves again"]
-    pub(crate) fn make_room(&self, bytes: usize) -> impl Iterator<Item = PageBuf> + use<> {
-        self.table.displace(|kept| kept.make_room(bytes as u64))
     }
 
     /// Remembers that the pcluster was read in part, and nothing of it kept.
@@ -384,40 +370,50 @@ mod tests {
 
     const LENGTH: usize = 8192;
 
-    /// Reads the ranges one after the other, as `supply` does it; the bytes that are kept then, and
-    /// how many buffers came back.
-    fn after(ranges: &[Range<usize>]) -> (u64, usize) {
+    /// Reads the ranges one after the other, as `supply` does it; the bytes that are kept then.
+    fn after(ranges: &[Range<usize>]) -> u64 {
         let pool = PagePool::new(&PoolOptions::default()).unwrap();
         let table = PclusterTable::new(1 << 20);
-        let mut back = 0;
         for range in ranges {
             match table.claim(Key::example(), range.clone()) {
                 Claim::Yours(landing) => {
                     let buffer = pool.alloc(LENGTH, Wait::May).unwrap();
-                    let decoded = Arc::new(Decoded::new(buffer, LENGTH));
-                    back += landing.keep(decoded).count();
+                    landing.keep(Arc::new(Decoded::new(buffer)));
                 }
-                Claim::Kept(decoded) if range.end == LENGTH => {
-                    back += table.finished(Key::example(), decoded).iter().count();
-                }
+                Claim::Kept(_) if range.end == LENGTH => table.finished(Key::example()),
                 Claim::Kept(_) => {}
                 Claim::InFlight(_) => panic!("nobody decodes"),
             }
         }
-        (table.usage().0, back)
+        let kept = table.usage().0;
+        assert_eq!(pool.stats().in_use_pages * 4096, kept as usize);
+        kept
     }
 
     #[test]
     fn a_stream_leaves_nothing_behind() {
-        assert_eq!(after(&[0..4096, 4096..LENGTH]), (0, 1));
-        assert_eq!(after(&[0..4096, 4096..6000, 6000..LENGTH]), (0, 1));
+        assert_eq!(after(&[0..4096, 4096..LENGTH]), 0);
+        assert_eq!(after(&[0..4096, 4096..6000, 6000..LENGTH]), 0);
     }
 
     #[test]
     fn readers_that_jump_about_find_it_again() {
         let kept = LENGTH as u64;
-        assert_eq!(after(&[4096..6000, 6000..LENGTH]), (kept, 0));
-        assert_eq!(after(&[0..4096, 6000..LENGTH]), (kept, 0));
-        assert_eq!(after(&[0..4096, 0..4096, 4096..LENGTH]), (kept, 0));
+        assert_eq!(after(&[4096..6000, 6000..LENGTH]), kept);
+        assert_eq!(after(&[0..4096, 6000..LENGTH]), kept);
+        assert_eq!(after(&[0..4096, 0..4096, 4096..LENGTH]), kept);
+    }
+
+    #[test]
+    fn the_oldest_goes_for_memory_that_others_need() {
+        let pool = PagePool::new(&PoolOptions::default()).unwrap();
+        let table = PclusterTable::new(1 << 20);
+        assert!(!table.displace_oldest());
+        let Claim::Yours(landing) = table.claim(Key::example(), 0..1) else {
+            panic!("nobody else is there");
+        };
+        landing.keep(Arc::new(Decoded::new(pool.alloc(1, Wait::May).unwrap())));
+        assert!(table.displace_oldest());
+        assert_eq!((table.usage().0, pool.stats().in_use_pages), (0, 0));
     }
 }

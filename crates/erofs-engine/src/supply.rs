@@ -14,12 +14,7 @@ use crate::piece::Piece;
 use crate::reuse::Reuse;
 use crate::spans;
 use crate::stats::{Counters, add};
-use crate::surplus::{PageCache, Spares, Surplus};
-
-/// A pcluster of up to this size is decoded to the desk's own buffer where nobody keeps it: that
-/// memory is mapped and often still in the CPU's cache. mkfs makes few that are larger, and memory
-/// stays bounded.
-const SCRATCH_BYTES: usize = 1 << 20;
+use crate::surplus::{PageCache, Surplus};
 
 /// Zstandard decodes in blocks of up to this many bytes (RFC 8878, 3.1.1.2.4), whole.
 const ZSTD_BLOCK: u64 = 128 << 10;
@@ -35,8 +30,8 @@ pub(crate) struct Supply {
     pub desks: Desks,
     pub pool: Arc<PagePool>,
     pub table: PclusterTable,
-    /// Buffers that pclusters were decoded to before.
-    pub spares: Arc<Spares>,
+    /// As much memory as may be kept: for what is kept, and what is decoded for the moment.
+    pub cache_memory: Option<Arc<PagePool>>,
     pub counters: Counters,
 }
 
@@ -87,8 +82,8 @@ enum Made {
     Surplus(Arc<Decoded>, Surplus),
     /// Nowhere else: from the first one on, they went straight to the reader.
     Delivered,
-    /// So many of them in the desk's own buffer, until its next use.
-    Scratch(usize),
+    /// In a buffer that nobody keeps.
+    Passing(PageBuf),
 }
 
 impl Supply {
@@ -120,10 +115,7 @@ impl Supply {
                     add(&self.counters.cache_hits, 1);
                     copy_out(decoded.bytes(), &mut run[0]);
                     if run[0].to() as u64 >= run[0].pcluster.decoded_length {
-                        let buffer = self.table.finished(key, decoded);
-                        buffer
-                            .into_iter()
-                            .for_each(|buffer| self.spares.put(buffer));
+                        self.table.finished(key);
                     }
                     return Ok(());
                 }
@@ -156,11 +148,7 @@ impl Supply {
             self.decode_piece(source, desk, range, &mut run[0], algorithm, &landing)
         });
         match result {
-            Ok(Made::Kept(decoded)) => {
-                landing
-                    .keep(decoded)
-                    .for_each(|buffer| self.spares.put(buffer));
-            }
+            Ok(Made::Kept(decoded)) => landing.keep(decoded),
             Ok(Made::Surplus(decoded, surplus)) => {
                 landing.hand_over(decoded);
                 if let Some(page_cache) = source.page_cache {
@@ -170,9 +158,8 @@ impl Supply {
             Ok(Made::Delivered) => {
                 landing.delivered(|wanted| self.put_aside(source, run[0].out, wanted));
             }
-            Ok(Made::Scratch(length)) => {
-                let bytes = &desk.scratch[..length];
-                landing.delivered(|wanted| self.put_aside(source, bytes, wanted));
+            Ok(Made::Passing(bytes)) => {
+                landing.delivered(|wanted| self.put_aside(source, &bytes, wanted));
             }
             Err(error) => {
                 landing.fail(error.clone());
@@ -182,8 +169,8 @@ impl Supply {
         Ok(())
     }
 
-    /// Decodes a piece: straight to its reader where that one takes all of it, to a buffer that is
-    /// kept where it will be asked for again, and past everything else to the desk's own buffer.
+    /// Decodes a piece: straight to its reader where that one takes all of it, else to a buffer,
+    /// which is kept where it will be asked for again.
     fn decode_piece(
         &self,
         source: Source<'_>,
@@ -193,11 +180,7 @@ impl Supply {
         algorithm: Algorithm,
         landing: &Landing<'_>,
     ) -> Result<Made, Error> {
-        let Desk {
-            decoder,
-            input,
-            scratch,
-        } = desk;
+        let Desk { decoder, input } = desk;
         let stream = Stream {
             algorithm,
             logical: piece.logical,
@@ -207,15 +190,14 @@ impl Supply {
         let whole = piece.pcluster.decoded_length as usize;
         if piece.out.len() < whole && source.page_cache.is_some_and(|cache| cache.has_room(whole)) {
             let mut buffer = self.buffer(source, whole)?;
-            self.decode(source, decoder, &stream, &mut buffer[..whole])?;
-            let decoded = Arc::new(Decoded::new(buffer, whole));
+            self.decode(source, decoder, &stream, &mut buffer)?;
+            let decoded = Arc::new(Decoded::new(buffer));
             copy_out(decoded.bytes(), piece);
             let surplus = Surplus::new(
                 source.inode,
                 piece.logical,
                 piece.from..piece.to(),
                 decoded.clone(),
-                self.spares.clone(),
             );
             add(&self.counters.surplus, (whole - piece.out.len()) as u64);
             return Ok(Made::Surplus(decoded, surplus));
@@ -228,23 +210,14 @@ impl Supply {
             self.decode(source, decoder, &stream, piece.out)?;
             return Ok(Made::Delivered);
         }
-        if landing.reuse().pays_keeping() || length > SCRATCH_BYTES {
-            landing
-                .make_room(length)
-                .for_each(|buffer| self.spares.put(buffer));
-            let mut buffer = self.buffer(source, length)?;
-            self.decode(source, decoder, &stream, &mut buffer[..length])?;
-            let decoded = Arc::new(Decoded::new(buffer, length));
-            copy_out(decoded.bytes(), piece);
-            return Ok(Made::Kept(decoded));
+        let mut buffer = self.buffer(source, length)?;
+        self.decode(source, decoder, &stream, &mut buffer)?;
+        copy_out(&buffer, piece);
+        if landing.reuse().pays_keeping() {
+            return Ok(Made::Kept(Arc::new(Decoded::new(buffer))));
         }
         landing.pass();
-        if scratch.len() < length {
-            scratch.resize(length, 0);
-        }
-        self.decode(source, decoder, &stream, &mut scratch[..length])?;
-        copy_out(scratch, piece);
-        Ok(Made::Scratch(length))
+        Ok(Made::Passing(buffer))
     }
 
     /// Brings the compressed bytes of the run, from its first piece on, to the desk.
@@ -305,18 +278,33 @@ impl Supply {
         Ok(())
     }
 
-    /// A buffer of at least `bytes`: one that was in use before, or of the pool, or of the system.
+    /// A buffer of `bytes`: of the pool, else of the cache's memory, else of the system.
     fn buffer(&self, source: Source<'_>, bytes: usize) -> Result<PageBuf, Error> {
-        if let Some(buffer) = self.spares.take(bytes) {
-            return Ok(buffer);
-        }
-        self.pool
-            .alloc(bytes, Wait::May)
+        self.cache_memory
+            .as_ref()
+            .and_then(|memory| {
+                let pool = self.pool.alloc_reserved(bytes, Wait::May);
+                pool.or_else(|| self.displace_for(memory, bytes))
+            })
+            .or_else(|| self.pool.alloc(bytes, Wait::May))
             .ok_or_else(|| Error::Memory {
                 image: self.name.clone(),
                 nid: source.inode.nid,
                 bytes,
             })
+    }
+
+    /// A buffer of the cache's memory, for which older pclusters go.
+    fn displace_for(&self, memory: &Arc<PagePool>, bytes: usize) -> Option<PageBuf> {
+        if bytes as u64 > self.table.budget() {
+            return None;
+        }
+        loop {
+            let buffer = memory.alloc_reserved(bytes, Wait::May);
+            if buffer.is_some() || !self.table.displace_oldest() {
+                return buffer;
+            }
+        }
     }
 
     /// A copy for readers who joined while the bytes went straight to the first one.
@@ -325,8 +313,8 @@ impl Supply {
             return None;
         }
         let mut buffer = self.buffer(source, wanted).ok()?;
-        buffer[..wanted].copy_from_slice(&out[..wanted]);
-        Some(Decoded::new(buffer, wanted))
+        buffer.copy_from_slice(&out[..wanted]);
+        Some(Decoded::new(buffer))
     }
 
     /// Fills a piece of an uncompressed pcluster.

@@ -6,10 +6,9 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use erofs_format::{Inode, Nid};
-use page_pool::PageBuf;
 
 use crate::pcluster::Decoded;
 
@@ -27,7 +26,7 @@ pub trait PageCache: Send + Sync + Debug {
     fn store(&self, surplus: Surplus);
 }
 
-/// Decoded bytes that nobody asked for yet. Dropped, their memory serves the next pcluster.
+/// Decoded bytes that nobody asked for yet.
 #[derive(Debug)]
 pub struct Surplus {
     nid: Nid,
@@ -36,9 +35,7 @@ pub struct Surplus {
     length: usize,
     reaches_end: bool,
     served: Range<usize>,
-    /// Taken out when dropped.
-    decoded: Option<Arc<Decoded>>,
-    spares: Arc<Spares>,
+    decoded: Arc<Decoded>,
 }
 
 impl Surplus {
@@ -47,7 +44,6 @@ impl Surplus {
         logical: u64,
         served: Range<usize>,
         decoded: Arc<Decoded>,
-        spares: Arc<Spares>,
     ) -> Self {
         let inside = inode.size.saturating_sub(logical);
         let decoded_length = decoded.bytes().len();
@@ -57,8 +53,7 @@ impl Surplus {
             length: usize::try_from(inside).map_or(decoded_length, |n| n.min(decoded_length)),
             reaches_end: inside <= decoded_length as u64,
             served,
-            decoded: Some(decoded),
-            spares,
+            decoded,
         }
     }
 
@@ -74,7 +69,7 @@ impl Surplus {
 
     /// Bytes of memory that it holds until it is dropped.
     pub fn memory(&self) -> usize {
-        self.decoded.as_ref().map_or(0, |decoded| decoded.memory())
+        self.decoded.memory()
     }
 
     /// The two stretches before and behind the read, each with the offset in the file where it
@@ -89,81 +84,7 @@ impl Surplus {
     }
 
     fn bytes(&self) -> &[u8] {
-        let decoded = self.decoded.as_deref().map_or(&[][..], Decoded::bytes);
-        &decoded[..self.length.min(decoded.len())]
-    }
-}
-
-impl Drop for Surplus {
-    fn drop(&mut self) {
-        if let Some(decoded) = self.decoded.take().and_then(Arc::into_inner) {
-            self.spares.put(decoded.into_buffer());
-        }
-    }
-}
-
-/// Buffers between two uses: taking one spares the system an allocation and this process the page
-/// faults.
-#[derive(Debug)]
-pub(crate) struct Spares {
-    /// I. At most so many.
-    most: usize,
-    /// L.
-    free: Mutex<Vec<PageBuf>>,
-}
-
-impl Default for Spares {
-    fn default() -> Self {
-        Self {
-            most: Self::MOST,
-            free: Mutex::default(),
-        }
-    }
-}
-
-impl Spares {
-    /// Buffers kept: one for each of a few threads that decode at once.
-    const MOST: usize = 4;
-    /// Larger ones are rare and go back at once. Together: at most 4 MiB.
-    const LARGEST: usize = 1 << 20;
-
-    /// For those who want nothing kept between two uses but what the page pool keeps.
-    pub(crate) fn none() -> Self {
-        Self {
-            most: 0,
-            free: Mutex::default(),
-        }
-    }
-
-    /// The smallest buffer that holds `bytes`.
-    pub(crate) fn take(&self, bytes: usize) -> Option<PageBuf> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |(index, buffer): (usize, &PageBuf)| {
-            let capacity = buffer.capacity();
-            (capacity >= bytes).then_some((capacity, index))
-        };
-        let (_, index) = free.iter().enumerate().filter_map(fits).min()?;
-        let mut buffer = free.swap_remove(index);
-        buffer.resize(bytes);
-        Some(buffer)
-    }
-
-    /// Keeps a buffer, in place of the smallest one if there are enough.
-    pub(crate) fn put(&self, buffer: PageBuf) {
-        if buffer.capacity() > Self::LARGEST || self.most == 0 {
-            return;
-        }
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.push(buffer);
-        if free.len() > self.most {
-            let smallest = free.iter().enumerate().min_by_key(|(_, b)| b.capacity());
-            let gone = smallest
-                .map(|(index, _)| index)
-                .map(|i| free.swap_remove(i));
-            drop(free);
-            // Unmaps memory: not under the lock.
-            drop(gone);
-        }
+        &self.decoded.bytes()[..self.length]
     }
 }
 
@@ -172,60 +93,23 @@ mod tests {
     use super::*;
     use page_pool::{PagePool, PoolOptions, Wait};
 
-    fn buffer(bytes: usize) -> PageBuf {
-        let options = PoolOptions {
-            reserved_pages: 0,
-            ..PoolOptions::default()
-        };
-        let pool = PagePool::new(&options).unwrap();
-        pool.alloc(bytes, Wait::May).unwrap()
-    }
-
-    #[test]
-    fn nothing_is_kept_where_nothing_shall_be() {
-        let spares = Spares::none();
-        spares.put(buffer(4096));
-        assert!(spares.take(1).is_none());
-    }
-
-    #[test]
-    fn the_smallest_buffer_that_fits_is_used_again() {
-        let spares = Spares::default();
-        for pages in [8, 2, 4] {
-            spares.put(buffer(pages * 4096));
-        }
-        let taken = spares.take(3 * 4096).unwrap();
-        assert_eq!((taken.capacity(), taken.len()), (4 * 4096, 3 * 4096));
-        assert!(spares.take(9 * 4096).is_none());
-    }
-
-    #[test]
-    fn of_too_many_the_smallest_goes() {
-        let spares = Spares::default();
-        (1..=5).for_each(|pages| spares.put(buffer(pages * 4096)));
-        assert_eq!(spares.take(1).unwrap().capacity(), 2 * 4096);
-        spares.put(buffer(Spares::LARGEST + 4096));
-        assert!(spares.take(Spares::LARGEST).is_none());
-    }
-
     #[test]
     fn a_surplus_is_what_lies_around_the_read() {
-        let spares = Arc::new(Spares::default());
-        let mut bytes = buffer(4096);
-        bytes[..4].copy_from_slice(b"abcd");
-        let decoded = Arc::new(Decoded::new(bytes, 4));
+        let pool = PagePool::new(&PoolOptions::default()).unwrap();
+        let mut bytes = pool.alloc(4, Wait::May).unwrap();
+        bytes.copy_from_slice(b"abcd");
+        let decoded = Arc::new(Decoded::new(bytes));
         let surplus = Surplus {
             nid: 7,
             logical: 100,
             length: 4,
             reaches_end: false,
             served: 1..3,
-            decoded: Some(decoded),
-            spares: spares.clone(),
+            decoded,
         };
         assert_eq!(surplus.parts(), [(100, &b"a"[..]), (103, &b"d"[..])]);
-        assert!(spares.take(1).is_none());
+        assert_eq!(pool.stats().in_use_pages, 1);
         drop(surplus);
-        assert!(spares.take(1).is_some(), "its memory serves again");
+        assert_eq!(pool.stats().in_use_pages, 0);
     }
 }

@@ -1,17 +1,32 @@
 //! Read-ahead as it fits, where we may ask for it.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use crate::{Error, mounting};
 
 /// KiB that the kernel reads ahead of a stream, and around a page fault.
 ///
-/// The kernel sets 128 for FUSE, whatever INIT says, and that is also the largest request it then
-/// makes of a buffered read; 1024 is one request of the largest size that is allowed by default
-/// (256 pages). Streams gain from more, the start of a program from less: 512 is the
-/// middle. docs/tuning.md has the figures.
+/// The kernel sets 128 for FUSE, whatever INIT says. Streams gain from more, the start of a program
+/// from less: 512 is the middle. docs/tuning.md has the figures.
 pub const READ_AHEAD_KB: u32 = 512;
+
+/// Pages of the smallest and of the largest request that are chosen; more than the latter is not
+/// allowed by default (`fs.fuse.max_pages_limit`).
+const REQUEST_PAGES: RangeInclusive<u32> = 64..=256;
+
+/// Pages of 4 KiB of the largest request.
+///
+/// Over the device half of what is read ahead, so that two threads serve it, and whoever waits for
+/// a page waits for its half only. Over io_uring all of it: of two requests at once one goes to the
+/// keeper, whose entry then is the one the kernel takes next, so that further requests would be
+/// served on another CPU. Idle workers help with the one.
+pub(crate) fn request_pages(read_ahead_kb: Option<u32>, io_uring: bool) -> u16 {
+    let window = read_ahead_kb.unwrap_or(READ_AHEAD_KB) / 4;
+    let request = if io_uring { window } else { window / 2 };
+    request.clamp(*REQUEST_PAGES.start(), *REQUEST_PAGES.end()) as u16
+}
 
 /// Sets the read-ahead of a mount. Only root may; where nobody asked for a figure and it cannot be
 /// had, everything works as before with smaller requests.
@@ -34,4 +49,25 @@ fn write(mountpoint: &Path, kib: u32) -> io::Result<()> {
     let knob = format!("/sys/class/bdi/{}/read_ahead_kb", entry.device);
     std::fs::write(&knob, kib.to_string())
         .map_err(|error| io::Error::new(error.kind(), format!("{knob}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::request_pages;
+
+    #[test]
+    fn a_window_is_one_request_or_two_within_bounds() {
+        let device = |kib| request_pages(Some(kib), false);
+        assert_eq!([device(0), device(128), device(512)], [64; 3]);
+        assert_eq!(
+            [device(1024), device(2048), device(u32::MAX)],
+            [128, 256, 256]
+        );
+        let ring = |kib| request_pages(Some(kib), true);
+        assert_eq!([ring(0), ring(512), ring(1024)], [64, 128, 256]);
+        assert_eq!(
+            [request_pages(None, false), request_pages(None, true)],
+            [64, 128]
+        );
+    }
 }

@@ -19,7 +19,7 @@ use crate::options::MountOptions;
 use crate::sandbox::Sandbox;
 use crate::stat::Reporter;
 use crate::storer::Storer;
-use crate::{Error, MountRequest, door, notify, uring};
+use crate::{Error, MountRequest, door, notify, readahead, uring};
 
 /// How long programs that still use a mount which was told to end may go on.
 const GRACE: Duration = Duration::from_secs(2);
@@ -31,6 +31,7 @@ pub(crate) fn foreground(
     notice: &mut dyn FnMut(&str),
     ready: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<(), Error> {
+    sys::memory::share_one_heap();
     // Before any thread exists: they inherit the mask, and only this one is told.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut mounter = Mounter::new(request)?;
@@ -128,6 +129,7 @@ fn config(options: &MountOptions, io_uring: bool) -> Config {
     Config {
         acl: options.acl && options.kernel_checks(root),
         io_uring,
+        max_pages: readahead::request_pages(options.read_ahead_kb, io_uring),
         ..Config::default()
     }
 }

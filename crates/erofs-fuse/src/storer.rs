@@ -14,7 +14,7 @@ use fuse_transport::Session;
 use crate::Error;
 use crate::nodes::Nodes;
 
-/// Memory of what waits to be stored, at most; one surplus may be more if none else waits.
+/// Memory of what waits to be stored or is being stored, at most; one surplus alone may be more.
 const ROOM: usize = 2 << 20;
 
 /// Unit of the page cache that this counts in. Where pages are larger, what does not fill one is
@@ -38,7 +38,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Surplus>,
-    /// Memory that `waiting` holds.
+    /// Memory that `waiting` holds, and what is being stored.
     bytes: usize,
     closed: bool,
 }
@@ -65,8 +65,8 @@ impl Drop for Storer {
 
 impl PageCache for Storer {
     fn has_room(&self, bytes: usize) -> bool {
-        let waiting = self.0.lock().bytes;
-        bytes <= LONGEST && (waiting == 0 || waiting + bytes <= ROOM)
+        let taken = self.0.lock().bytes;
+        bytes <= LONGEST && (taken == 0 || taken + bytes <= ROOM)
     }
 
     fn store(&self, surplus: Surplus) {
@@ -91,7 +91,6 @@ impl Queue {
                 return None;
             }
             if let Some(surplus) = state.waiting.pop_front() {
-                state.bytes -= surplus.memory();
                 return Some(surplus);
             }
             state = self
@@ -100,6 +99,13 @@ impl Queue {
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
+
+    /// Gives its memory back.
+    fn done(&self, surplus: Surplus) {
+        let memory = surplus.memory();
+        drop(surplus);
+        self.lock().bytes -= memory;
+    }
 }
 
 fn run(queue: &Queue, session: &Weak<Session>, nodes: Nodes) {
@@ -107,15 +113,19 @@ fn run(queue: &Queue, session: &Weak<Session>, nodes: Nodes) {
         let Some(session) = session.upgrade() else {
             return;
         };
-        let Some(node) = nodes.node(surplus.nid()) else {
-            continue;
-        };
-        let [before, behind] = surplus.parts();
-        for ((offset, bytes), ends_file) in [(before, false), (behind, surplus.reaches_end())] {
-            if let Some((offset, bytes)) = whole_pages(offset, bytes, ends_file) {
-                // Refused: forgotten by the kernel, or no memory for it. Reads ask again.
-                let _ = session.store(node, offset, bytes);
-            }
+        if let Some(node) = nodes.node(surplus.nid()) {
+            put_in_place(&session, node, &surplus);
+        }
+        queue.done(surplus);
+    }
+}
+
+fn put_in_place(session: &Session, node: u64, surplus: &Surplus) {
+    let [before, behind] = surplus.parts();
+    for ((offset, bytes), ends_file) in [(before, false), (behind, surplus.reaches_end())] {
+        if let Some((offset, bytes)) = whole_pages(offset, bytes, ends_file) {
+            // Refused: forgotten by the kernel, or no memory for it. Reads ask again.
+            let _ = session.store(node, offset, bytes);
         }
     }
 }

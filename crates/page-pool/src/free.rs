@@ -19,6 +19,8 @@ pub(crate) struct FreeRuns {
     /// First pages of the last releases, newest at the back.
     recent: VecDeque<usize>,
     free_pages: usize,
+    /// Pages from this one on were never taken.
+    untouched: usize,
 }
 
 /// Some pages taken out, and how many of them nobody had before.
@@ -43,6 +45,7 @@ impl FreeRuns {
             ready: vec![ready; pages],
             recent: VecDeque::with_capacity(RECENT),
             free_pages: pages,
+            untouched: if ready { pages } else { 0 },
         }
     }
 
@@ -72,6 +75,7 @@ impl FreeRuns {
             return None;
         }
         stretch.fill(true);
+        self.untouched = self.untouched.max(place.page + pages);
         Some(Taken {
             run: self.cut(place, pages),
             cold_pages,
@@ -131,7 +135,7 @@ impl FreeRuns {
     fn ready_place(&self, pages: usize) -> Option<Place> {
         let ready = |run: &Run| {
             let mut length = 0;
-            let mut range = run.first_page()..end(run);
+            let mut range = run.first_page()..end(run).min(self.untouched);
             let last = range.find(|&page| {
                 length = if self.ready[page] { length + 1 } else { 0 };
                 length == pages

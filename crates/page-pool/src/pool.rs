@@ -103,8 +103,18 @@ impl PagePool {
         }
     }
 
+    /// The same, but None where the reserve has no such stretch: the system is not asked for one.
+    pub fn alloc_reserved(self: &Arc<Self>, bytes: usize, wait: Wait) -> Option<PageBuf> {
+        let take = || self.take_from_arena(pages_of(bytes), wait);
+        let run = match &self.meter {
+            Some(meter) => meter.measure(take),
+            None => take(),
+        }?;
+        Some(PageBuf::new(run, bytes, Origin::Arena, Arc::clone(self)))
+    }
+
     fn get(self: &Arc<Self>, bytes: usize, wait: Wait) -> Option<PageBuf> {
-        let pages = bytes.div_ceil(PAGE_SIZE).max(1);
+        let pages = pages_of(bytes);
         let (run, origin) = if let Some(run) = self.take_from_arena(pages, wait) {
             (run, Origin::Arena)
         } else if let Some(run) = self.take_of_thread(pages) {
@@ -256,6 +266,10 @@ impl State {
         self.in_use_histogram.record(self.in_use);
         self.request_histogram.record(pages);
     }
+}
+
+fn pages_of(bytes: usize) -> usize {
+    bytes.div_ceil(PAGE_SIZE).max(1)
 }
 
 fn lock(arena: &mut Run, notices: &mut Vec<String>) -> bool {

@@ -13,6 +13,17 @@ use std::sync::Arc;
 /// Memory is split at multiples of this, and starts at one.
 pub const PAGE_SIZE: usize = 4096;
 
+/// Makes the C library serve all threads from one heap: with one for each, as it likes to do, what
+/// one thread freed is kept from the others. Before threads are made; where the library knows no
+/// such choice, nothing happens.
+pub fn share_one_heap() {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: mallopt only sets a number of the allocator, which takes its own lock.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    }
+}
+
 /// One mmap.
 struct Mapping {
     start: NonNull<u8>,
@@ -54,7 +65,7 @@ impl Run {
                 ptr::null_mut(),
                 length,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
                 0,
             )
