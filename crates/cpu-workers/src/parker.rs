@@ -17,7 +17,7 @@ pub(crate) struct Parker {
     waker: Mutex<Option<Arc<dyn Waker>>>,
     /// A: registered as idle at its queue. Written under the queue's lock.
     idle: AtomicBool,
-    /// A: serving a request behind its door, whatever `idle` says. Written by the owner.
+    /// A: in a job, or serving a request behind its door, whatever `idle` says. Written by the owner.
     serving: AtomicBool,
 }
 
@@ -70,6 +70,11 @@ impl Parker {
 
     pub(crate) fn set_serving(&self, serving: bool) -> bool {
         self.serving.swap(serving, Ordering::AcqRel)
+    }
+
+    /// In a job or a request.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.serving.load(Ordering::Acquire)
     }
 
     /// Asleep with nothing to do. Only a hint: it may be over when the caller reads it.

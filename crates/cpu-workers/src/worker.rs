@@ -111,6 +111,11 @@ impl Worker {
         self.queue.push(queued).map(drop)
     }
 
+    /// Whether it has nothing to do.
+    pub(crate) fn is_free(&self) -> bool {
+        !self.parker.is_serving() && self.queue.len() == 0
+    }
+
     /// Asks the worker to open a source; false where it has ended.
     pub(crate) fn post(&self, attach: Attach) -> bool {
         let mut mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +167,9 @@ impl Worker {
     fn run_job(self: &Arc<Self>, queued: Queued) {
         let started_ns = now_ns();
         let context = self.set_current(queued.queued_ns, started_ns);
+        self.parker.set_serving(true);
         let result = catch_unwind(AssertUnwindSafe(|| (queued.job)(&context)));
+        self.parker.set_serving(false);
         let finished_ns = now_ns();
         self.counters
             .queue_delay

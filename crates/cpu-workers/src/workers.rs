@@ -184,11 +184,11 @@ impl Workers {
         cpus.find(|&cpu| Some(cpu) != not && self.is_idle(cpu))
     }
 
-    /// True while the worker of that CPU sleeps and has nothing queued.
+    /// True while the worker of that CPU has nothing to do: it sleeps, or is about to. Only a hint:
+    /// it may be over when the caller reads it.
     pub fn is_idle(&self, cpu: usize) -> bool {
-        self.topology.read(cpu, |worker| {
-            worker.is_some_and(|w| w.worker.parker.is_idle())
-        })
+        self.topology
+            .read(cpu, |worker| worker.is_some_and(|w| w.worker.is_free()))
     }
 
     /// CPUs that have a worker now.

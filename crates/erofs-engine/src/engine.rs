@@ -6,6 +6,7 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cpu_workers::{Mode, Priority, WorkerOptions, Workers};
@@ -52,10 +53,32 @@ pub struct Engine {
     /// L. Decoded inodes by age.
     inodes: Mutex<Cache<Nid, Arc<Inode>>>,
     policy: SyncDecompress,
+    /// A. Threads that read now.
+    readers: AtomicUsize,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCache>>,
     /// I. From the beginning; the workers add theirs.
     notices: Vec<String>,
+}
+
+/// One of the threads that read now.
+struct Reading<'e> {
+    readers: &'e AtomicUsize,
+    /// How many there were when this one came, itself included.
+    now: usize,
+}
+
+impl<'e> Reading<'e> {
+    fn enter(readers: &'e AtomicUsize) -> Self {
+        let now = readers.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { readers, now }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.readers.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Engine {
@@ -111,6 +134,7 @@ impl Engine {
             pool,
             inodes: Mutex::new(Cache::new(INODES_KEPT)),
             policy: options.sync_decompress,
+            readers: AtomicUsize::new(0),
             page_cache: OnceLock::new(),
             notices,
         }))
@@ -225,9 +249,12 @@ impl Engine {
     ) -> Result<usize, Error> {
         let left = inode.size.saturating_sub(offset);
         let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
-        let contended = self.contention.contended();
-        let workers = self.workers.as_deref();
-        let help = workers.map(|workers| Help { workers, contended });
+        let reading = Reading::enter(&self.readers);
+        let help = self.workers.as_deref().map(|workers| Help {
+            workers,
+            contended: self.contention.contended(),
+            readers: reading.now,
+        });
         let caller = Caller {
             context,
             help,

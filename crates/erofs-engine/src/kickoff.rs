@@ -44,6 +44,8 @@ pub(crate) struct Help<'a> {
     pub workers: &'a Workers,
     /// Programs wait for the CPUs.
     pub contended: bool,
+    /// Threads that read now, the caller included: each keeps a CPU busy.
+    pub readers: usize,
 }
 
 /// Whether the calling thread decompresses.
@@ -172,10 +174,15 @@ fn plan<'s, 'p, 'a>(
     }
 }
 
-/// Workers that could help now, as many as the work feeds: those of other CPUs that are idle. The
-/// threads of an unbound pool have no CPU, and the first one that is free takes the job.
+/// Workers that could help now, as many as the work feeds and CPUs are left: those of other CPUs
+/// that are idle. The threads of an unbound pool have no CPU, and the first one that is free takes
+/// the job.
 fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
-    let Help { workers, contended } = help;
+    let Help {
+        workers,
+        contended,
+        readers,
+    } = help;
     let worth = if contended {
         WORTH_SHARING_CONTENDED
     } else {
@@ -187,11 +194,12 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     };
     if workers.mode() == Mode::Unbound {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        return vec![None; most.min(cpus - 1)];
+        return vec![None; most.min(cpus.saturating_sub(readers))];
     }
     let here = rustix::thread::sched_getcpu();
-    let idle = workers
-        .cpus()
+    let cpus = workers.cpus();
+    let most = most.min(cpus.len().saturating_sub(readers));
+    let idle = cpus
         .into_iter()
         .filter(|&cpu| cpu != here && workers.is_idle(cpu));
     idle.take(most).map(Some).collect()
