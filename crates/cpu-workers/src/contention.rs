@@ -1,297 +1,190 @@
-//! Tells when the CPUs are contended: for workers that are real-time only while that helps.
+//! Tells when other programs keep the CPUs busy: for workers that are real-time only while that helps.
 //!
-//! The kernel's pressure stall information says how long runnable threads waited for a CPU. A
-//! trigger on it wakes nobody while the machine is quiet.
+//! Who serves looks, every few milliseconds: how many threads could run just now, without our own
+//! and those that ask us? The kernel tells in `/proc/loadavg` (proc_loadavg(5)), with no delay and to
+//! anybody. Its pressure stall information does neither: totals are up to two seconds old, only who
+//! has CAP_SYS_RESOURCE is told sooner, and threads that wait for each other's answers through us
+//! count as a load.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::counters::now_ns;
+use crate::cpulist;
 
-use crate::{EventWaker, Waker};
+const RUNNABLE: &str = "/proc/loadavg";
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-const PRESSURE: &str = "/proc/pressure/cpu";
+/// Between two looks. One takes 2 us.
+const PERIOD: Duration = Duration::from_millis(2);
+/// A look counts for so much of the average: a load that begins or ends is known after some 20 ms.
+const WEIGHT: f64 = 1.0 / 8.0;
+/// After such a time without a look the average is old, and the next look begins a new one.
+const FORGOTTEN: Duration = Duration::from_millis(100);
+/// How long a thread counts as one that asks us, at least; at most twice that.
+const CLIENT: Duration = Duration::from_millis(50);
 
-/// Without CAP_SYS_RESOURCE the kernel takes windows of multiples of two seconds only.
-const ORDINARY_WINDOW: Duration = Duration::from_secs(2);
-
-/// What counts as contended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ContentionOptions {
-    /// Contended: in a window of this length (500 ms to 10 s) ...
-    pub window: Duration,
-    /// ... some thread waited for a CPU for this long in sum.
-    pub stalled: Duration,
-    /// Quiet again: for this long no window was contended. Longer than a window, or it flutters.
-    pub calm: Duration,
-}
-
-impl Default for ContentionOptions {
-    /// Half of the time stalled. A stream through a mount stalls its own reader for up to 40 % of
-    /// it, where worker and reader share a CPU, and more CPUs than threads stand idle; under a load
-    /// that keeps all CPUs busy it is 99 %. Half a second is the shortest window there is.
-    fn default() -> Self {
-        ContentionOptions {
-            window: Duration::from_millis(500),
-            stalled: Duration::from_millis(250),
-            calm: Duration::from_secs(2),
-        }
-    }
-}
-
-/// Watches until it is dropped.
+/// What is known of the load. Nothing happens while nobody looks.
 #[derive(Debug)]
 pub struct Contention {
-    stop: Arc<AtomicBool>,
-    waker: Arc<EventWaker>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// What tells of contention, asked of the kernel. Apart from the watching, because the shorter
-/// windows need privileges that the threads which watch need not keep.
-#[derive(Debug)]
-pub struct Trigger {
-    file: File,
-    options: ContentionOptions,
-}
-
-impl Trigger {
-    /// Asks the kernel to tell.
-    ///
-    /// # Errors
-    /// It does not tell here, or the options are none that it takes.
-    pub fn new(options: ContentionOptions) -> io::Result<Self> {
-        Ok(Trigger {
-            file: trigger(options)?,
-            options,
-        })
-    }
+    /// I.
+    runnable: File,
+    /// A. A bit for each thread that asked lately, by its number modulo 64.
+    clients: AtomicU64,
+    /// A. Time of the next look, ns.
+    next: AtomicU64,
+    /// A. What the last look said.
+    contended: AtomicBool,
+    /// L. One looks, the others do not wait for it.
+    average: Mutex<Average>,
 }
 
 impl Contention {
-    /// Calls `changed` with true when the CPUs become contended and with false when they are
-    /// quiet again, on a thread of its own. The beginning counts as quiet; if the CPUs are contended
-    /// already, that is told after a fiftieth of a second, and taken back a tenth later if it was
-    /// but the work of starting.
-    pub fn watch(
-        trigger: Trigger,
-        mut changed: impl FnMut(bool) + Send + 'static,
-    ) -> io::Result<Self> {
-        let Trigger { file, options } = trigger;
-        let (stop, waker) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(EventWaker::new()?),
-        );
-        let body = {
-            let (stop, waker) = (Arc::clone(&stop), Arc::clone(&waker));
-            move || {
-                // A thread that tells of contention should not wait for its end. Where that is
-                // refused, it tells a little later.
-                let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
-                let contended = begin(&file, options, &waker, &stop, &mut changed);
-                follow(&file, options.calm, &waker, &stop, contended, changed);
-            }
-        };
-        let thread = thread::Builder::new()
-            .name("cpu_contention".into())
-            .spawn(body)?;
+    /// Opens what will be read; a process may give up the right to open it afterwards.
+    ///
+    /// # Errors
+    /// The kernel does not tell, or not in the way that is known here.
+    pub fn new() -> io::Result<Self> {
+        let unknown = |what| io::Error::other(format!("{what} says nothing that is known here"));
+        let online = std::fs::read_to_string(ONLINE)?;
+        let cpus = cpulist::parse(&online).filter(|cpus| !cpus.is_empty());
+        let runnable = File::open(RUNNABLE)?;
+        read(&runnable).ok_or_else(|| unknown(RUNNABLE))?;
         Ok(Contention {
-            stop,
-            waker,
-            thread: Some(thread),
+            runnable,
+            clients: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            contended: AtomicBool::new(false),
+            average: Mutex::new(Average::new(cpus.ok_or_else(|| unknown(ONLINE))?.len())),
         })
     }
-}
 
-impl Drop for Contention {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.waker.wake();
-        let thread = self.thread.take();
-        // `changed` itself may be what drops us.
-        if let Some(thread) = thread.filter(|own| own.thread().id() != thread::current().id()) {
-            let _ = thread.join();
+    /// Counts a thread (its number as the system counts threads) among those that ask us.
+    pub fn asked_by(&self, thread: u32) {
+        let bit = 1 << (thread % 64);
+        if self.clients.load(Ordering::Relaxed) & bit == 0 {
+            self.clients.fetch_or(bit, Ordering::Relaxed);
         }
+    }
+
+    /// Looks if it is time to. `own`: threads of ours that run now, the caller included. Says what it
+    /// is now, if that has changed.
+    pub fn look(&self, own: usize) -> Option<bool> {
+        let (now, due) = (now_ns(), self.next.load(Ordering::Relaxed));
+        let next = now + PERIOD.as_nanos() as u64;
+        let mine = now >= due
+            && self
+                .next
+                .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if !mine {
+            return None;
+        }
+        let runnable = read(&self.runnable)?;
+        let mut average = self.average.lock().unwrap_or_else(PoisonError::into_inner);
+        if average.forgets_clients(now) {
+            average.clients_before = self.clients.swap(0, Ordering::Relaxed);
+        }
+        let clients = average.clients_before | self.clients.load(Ordering::Relaxed);
+        let others = runnable
+            .saturating_sub(own)
+            .saturating_sub(clients.count_ones() as usize);
+        let was = average.contended;
+        let is = average.take(others, now);
+        self.contended.store(is, Ordering::Relaxed);
+        (is != was).then_some(is)
+    }
+
+    /// Whether other programs keep the CPUs busy, as far as was looked.
+    pub fn contended(&self) -> bool {
+        self.contended.load(Ordering::Relaxed)
     }
 }
 
-/// With the window wished for, else with the one that needs no privilege.
-fn trigger(options: ContentionOptions) -> io::Result<File> {
-    let wished = register(options.stalled, options.window);
-    wished.or_else(|error| {
-        if options.window == ORDINARY_WINDOW {
-            return Err(error);
+/// How many threads run or could run, in the whole system.
+fn read(loadavg: &File) -> Option<usize> {
+    let mut text = [0; 128];
+    let length = loadavg.read_at(&mut text, 0).ok()?;
+    runnable_in(std::str::from_utf8(&text[..length]).ok()?)
+}
+
+/// The number before the slash: `0.20 0.18 0.12 1/80 11206`.
+fn runnable_in(loadavg: &str) -> Option<usize> {
+    loadavg.split(' ').nth(3)?.split('/').next()?.parse().ok()
+}
+
+/// How many threads of others run, on the average of the last looks.
+#[derive(Debug)]
+struct Average {
+    /// From so many on, too few CPUs are left for a program and the worker that answers it.
+    enough: f64,
+    others: f64,
+    contended: bool,
+    looked_ns: u64,
+    clients_ns: u64,
+    clients_before: u64,
+}
+
+impl Average {
+    /// What is below this is between two looks, or a moment's work of somebody.
+    const LEAST: f64 = 0.5;
+    /// Of two CPUs one busy program, which need not run all the time, takes the quiet one.
+    const LEFT: f64 = 1.25;
+
+    fn new(cpus: usize) -> Self {
+        Average {
+            enough: (cpus as f64 - Self::LEFT).max(Self::LEAST),
+            others: 0.0,
+            contended: false,
+            looked_ns: 0,
+            clients_ns: 0,
+            clients_before: 0,
         }
-        let factor = ORDINARY_WINDOW.as_secs_f64() / options.window.as_secs_f64();
-        register(options.stalled.mul_f64(factor), ORDINARY_WINDOW)
-    })
-}
+    }
 
-fn register(stalled: Duration, window: Duration) -> io::Result<File> {
-    let mut file = OpenOptions::new().read(true).write(true).open(PRESSURE)?;
-    let line = format!("some {} {}\0", stalled.as_micros(), window.as_micros());
-    file.write_all(line.as_bytes())?;
-    Ok(file)
-}
-
-/// How long the beginning is looked at. The kernel's averages are of ten seconds and more: they lag
-/// behind a load that has begun, and behind one that has ended.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
-
-/// How long each further look at a contended beginning takes, until the trigger tells.
-const NEXT_LOOK: Duration = Duration::from_millis(100);
-
-/// Looks at the beginning; whether the CPUs are contended when it is over.
-fn begin(
-    trigger: &File,
-    options: ContentionOptions,
-    waker: &EventWaker,
-    stop: &AtomicBool,
-    changed: &mut impl FnMut(bool),
-) -> bool {
-    let (mut before, mut time) = (false, FIRST_LOOK);
-    loop {
-        let look = Look::begin(trigger);
-        let told = wait(trigger, waker, Some(time));
-        let now = match told {
-            Told::Nothing => look.was_contended(trigger, options),
-            Told::Contended => true,
-            Told::Gone | Told::Woken => before,
+    fn take(&mut self, others: usize, now_ns: u64) -> bool {
+        let others = others as f64;
+        if now_ns.saturating_sub(self.looked_ns) > FORGOTTEN.as_nanos() as u64 {
+            // One look alone may have met a moment's work of somebody.
+            self.others = others / 2.0;
+        } else {
+            self.others += (others - self.others) * WEIGHT;
+        }
+        self.looked_ns = now_ns;
+        // Less ends it than began it, or it flutters.
+        let bound = match self.contended {
+            true => self.enough / 2.0,
+            false => self.enough,
         };
-        if now != before {
-            changed(now);
-        }
-        if !now || told != Told::Nothing || stop.load(Ordering::Acquire) {
-            return now;
-        }
-        (before, time) = (true, NEXT_LOOK);
-    }
-}
-
-/// A moment from which on stalls are counted.
-struct Look {
-    begin: Instant,
-    stalled: Option<Duration>,
-}
-
-impl Look {
-    fn begin(trigger: &File) -> Self {
-        Self {
-            begin: Instant::now(),
-            stalled: stalled(trigger),
-        }
+        self.contended = self.others >= bound;
+        self.contended
     }
 
-    /// Whether the time since then is as a contended window is.
-    fn was_contended(&self, trigger: &File, options: ContentionOptions) -> bool {
-        let (Some(before), Some(after)) = (self.stalled, stalled(trigger)) else {
-            return false;
-        };
-        let share = options.stalled.as_secs_f64() / options.window.as_secs_f64();
-        after.saturating_sub(before) >= self.begin.elapsed().mul_f64(share)
-    }
-}
-
-/// How long threads waited for a CPU since the system was started.
-fn stalled(pressure: &File) -> Option<Duration> {
-    let mut text = [0; 512];
-    let length = pressure.read_at(&mut text, 0).ok()?;
-    stalled_in(std::str::from_utf8(&text[..length]).ok()?)
-}
-
-/// `total`, microseconds, of the line that starts with `some`.
-fn stalled_in(pressure: &str) -> Option<Duration> {
-    let some = pressure
-        .lines()
-        .find_map(|line| line.strip_prefix("some "))?;
-    let total = some
-        .split(' ')
-        .find_map(|field| field.strip_prefix("total="));
-    total?.parse().ok().map(Duration::from_micros)
-}
-
-fn follow(
-    trigger: &File,
-    calm: Duration,
-    waker: &EventWaker,
-    stop: &AtomicBool,
-    mut contended: bool,
-    mut changed: impl FnMut(bool),
-) {
-    while !stop.load(Ordering::Acquire) {
-        // A quiet machine sleeps without a timeout.
-        let told = wait(trigger, waker, contended.then_some(calm));
-        let now = match told {
-            Told::Contended => true,
-            Told::Woken => contended,
-            // The trigger is gone: nothing will ever be told again.
-            Told::Nothing | Told::Gone => false,
-        };
-        if now != contended {
-            contended = now;
-            changed(contended);
+    fn forgets_clients(&mut self, now_ns: u64) -> bool {
+        let forgets = now_ns.saturating_sub(self.clients_ns) > CLIENT.as_nanos() as u64;
+        if forgets {
+            self.clients_ns = now_ns;
         }
-        if told == Told::Gone {
-            return;
-        }
-    }
-}
-
-/// What ended a wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
-    /// The time.
-    Nothing,
-    Contended,
-    /// The end of the trigger.
-    Gone,
-    /// The waker, or a signal.
-    Woken,
-}
-
-fn wait(trigger: &File, waker: &EventWaker, time: Option<Duration>) -> Told {
-    let time = time.map(|time| Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: time.subsec_nanos().into(),
-    });
-    let mut polled = [
-        PollFd::new(trigger, PollFlags::PRI),
-        PollFd::new(waker, PollFlags::IN),
-    ];
-    let result = poll(&mut polled, time.as_ref());
-    let events = polled[0].revents();
-    match result {
-        Ok(0) => Told::Nothing,
-        Ok(_) if events.contains(PollFlags::ERR) => Told::Gone,
-        Ok(_) if events.contains(PollFlags::PRI) => Told::Contended,
-        _ => Told::Woken,
+        forgets
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Instant;
 
     #[test]
     fn a_load_is_told() {
-        let (sender, receiver) = channel();
-        let options = ContentionOptions {
-            stalled: Duration::from_millis(5),
-            calm: Duration::from_millis(100),
-            ..ContentionOptions::default()
-        };
-        let watch = match Trigger::new(options).and_then(|trigger| {
-            Contention::watch(trigger, move |now| sender.send(now).unwrap_or_default())
-        }) {
-            Ok(watch) => watch,
+        let contention = match Contention::new() {
+            Ok(contention) => contention,
             Err(error) => {
-                println!("skipped: no pressure trigger on {PRESSURE}: {error}");
+                println!("skipped: {error}");
                 return;
             }
         };
@@ -304,36 +197,73 @@ mod tests {
         let threads = thread::available_parallelism().map_or(2, usize::from) * 2;
         let told = thread::scope(|scope| {
             (0..threads).for_each(|_| drop(scope.spawn(spin)));
-            let told = receiver.recv_timeout(Duration::from_secs(30));
+            let begin = Instant::now();
+            while !contention.contended() && begin.elapsed() < Duration::from_secs(30) {
+                contention.look(1);
+                thread::sleep(PERIOD);
+            }
             stop.store(true, Ordering::Relaxed);
-            told
+            contention.contended()
         });
-        assert_eq!(told, Ok(true), "twice as many threads as CPUs");
+        assert!(told, "twice as many threads as CPUs");
         // Quiet is told only where the machine is quiet, which a test cannot promise.
-        drop(watch);
     }
 
     #[test]
-    fn the_time_stalled_is_read() {
-        let text = "some avg10=12.50 avg60=3.00 avg300=1.00 total=47\nfull avg10=0.00 total=3\n";
-        assert_eq!(stalled_in(text), Some(Duration::from_micros(47)));
-        assert_eq!(stalled_in(""), None);
-    }
-
-    #[test]
-    fn a_trigger_tells_the_time_stalled_too() {
-        match Trigger::new(ContentionOptions::default()) {
-            Ok(trigger) => assert!(stalled(&trigger.file).is_some()),
-            Err(error) => println!("skipped: no pressure trigger on {PRESSURE}: {error}"),
-        }
-    }
-
-    #[test]
-    fn nonsense_is_refused_by_the_kernel() {
-        let options = ContentionOptions {
-            stalled: Duration::ZERO,
-            ..Default::default()
+    fn who_asks_us_is_no_load() {
+        let Ok(contention) = Contention::new() else {
+            println!("skipped: nothing tells");
+            return;
         };
-        assert!(Trigger::new(options).is_err());
+        (0..64).for_each(|thread| contention.asked_by(thread));
+        contention.look(1);
+        let average = contention.average.lock().unwrap();
+        assert_eq!(average.clients_before, u64::MAX);
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// One look every two milliseconds; the first at 1 s.
+    fn after(cpus: usize, looks: &[usize]) -> Average {
+        let mut average = Average::new(cpus);
+        for (number, &others) in looks.iter().enumerate() {
+            average.take(others, 1000 * MS + number as u64 * 2 * MS);
+        }
+        average
+    }
+
+    #[test]
+    fn the_first_look_counts_for_half() {
+        assert!(after(2, &[8]).contended);
+        assert!(!after(2, &[1]).contended);
+        assert!(!after(16, &[8]).contended);
+    }
+
+    #[test]
+    fn moments_do_not_count_and_loads_do() {
+        assert!(!after(2, &[0, 0, 0, 3, 0, 0, 1, 0]).contended);
+        assert!(after(2, &[0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]).contended);
+        assert!(!after(4, &[0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]).contended);
+    }
+
+    #[test]
+    fn the_end_of_a_load_is_told_after_a_while() {
+        assert!(after(2, &[8, 0, 0, 0]).contended);
+        assert!(!after(2, &[&[8][..], &[0; 30]].concat()).contended);
+        let mut average = after(2, &[8]);
+        assert!(!average.take(0, 5000 * MS), "nobody had looked for seconds");
+    }
+
+    #[test]
+    fn one_cpu_is_contended_by_one_program() {
+        assert!(after(1, &[1]).contended);
+        assert!(!after(1, &[0]).contended);
+    }
+
+    #[test]
+    fn the_runnable_threads_are_read() {
+        assert_eq!(runnable_in("0.20 0.18 0.12 1/80 11206\n"), Some(1));
+        assert_eq!(runnable_in("0.20 0.18"), None);
+        assert_eq!(runnable_in(""), None);
     }
 }

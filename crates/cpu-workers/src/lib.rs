@@ -61,7 +61,7 @@ mod watcher;
 mod worker;
 mod workers;
 
-pub use contention::{Contention, ContentionOptions, Trigger};
+pub use contention::Contention;
 pub use context::WorkerContext;
 pub use cpus::{Cpus, SystemCpus};
 pub use error::Error;

@@ -6,7 +6,6 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cpu_workers::{Mode, Priority, WorkerOptions, Workers};
@@ -17,7 +16,7 @@ use page_pool::{PagePool, PoolStats};
 
 use crate::Error;
 use crate::cache::Cache;
-use crate::contended::Contended;
+use crate::contended::{Busy, Contended};
 use crate::desk::Desks;
 use crate::device::MetadataCache;
 use crate::error::errno;
@@ -46,39 +45,17 @@ pub struct Engine {
     /// I. The rest of the engine is torn down after the workers, which may still read through it.
     workers: Option<Arc<Workers>>,
     /// Whether programs wait for the CPUs, and the priority that follows from it.
-    contention: Contended,
+    contended: Contended,
     view: Arc<View>,
     supply: Arc<Supply>,
     pool: Arc<PagePool>,
     /// L. Decoded inodes by age.
     inodes: Mutex<Cache<Nid, Arc<Inode>>>,
     policy: SyncDecompress,
-    /// A. Threads that read now.
-    readers: AtomicUsize,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCache>>,
     /// I. From the beginning; the workers add theirs.
     notices: Vec<String>,
-}
-
-/// One of the threads that read now.
-struct Reading<'e> {
-    readers: &'e AtomicUsize,
-    /// How many there were when this one came, itself included.
-    now: usize,
-}
-
-impl<'e> Reading<'e> {
-    fn enter(readers: &'e AtomicUsize) -> Self {
-        let now = readers.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { readers, now }
-    }
-}
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        self.readers.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Engine {
@@ -102,7 +79,7 @@ impl Engine {
             devices,
             pool,
             cache_memory,
-            pressure,
+            contention,
         } = opened;
         let whole = |source| Error::Image {
             image: name.clone(),
@@ -125,16 +102,15 @@ impl Engine {
         let view = special_inodes(&supply, image).map_err(whole)?;
         let workers = start_workers(&options)?;
         let mut notices = pool.notices();
-        let contention = Contended::watch(workers.as_ref(), options.hipri, pressure, &mut notices);
+        let contended = Contended::new(workers.as_ref(), options.hipri, contention, &mut notices);
         Ok(Arc::new(Engine {
             workers,
-            contention,
+            contended,
             view: Arc::new(view),
             supply,
             pool,
             inodes: Mutex::new(Cache::new(INODES_KEPT)),
             policy: options.sync_decompress,
-            readers: AtomicUsize::new(0),
             page_cache: OnceLock::new(),
             notices,
         }))
@@ -249,11 +225,11 @@ impl Engine {
     ) -> Result<usize, Error> {
         let left = inode.size.saturating_sub(offset);
         let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
-        let reading = Reading::enter(&self.readers);
+        let busy = self.contended.enter();
         let help = self.workers.as_deref().map(|workers| Help {
             workers,
-            contended: self.contention.contended(),
-            readers: reading.now,
+            contended: self.contended.contended(),
+            busy: busy.now,
         });
         let caller = Caller {
             context,
@@ -268,6 +244,17 @@ impl Engine {
             Err(_) => add(&self.supply.counters.errors, 1),
         }
         result.map(|()| count)
+    }
+
+    /// Counts the calling thread as busy for the engine while it does something else than reading.
+    pub fn busy(&self) -> Busy<'_> {
+        self.contended.enter()
+    }
+
+    /// Says which thread is asking, by its number: one that waits for answers is no load that the
+    /// workers would have to be raised above. Look-ups and reads are alike here.
+    pub fn asked_by(&self, thread: u32) {
+        self.contended.asked_by(thread);
     }
 
     /// Names the page cache that takes what small reads decode beyond their bytes. The first one

@@ -42,10 +42,10 @@ const WORTH_SHARING_CONTENDED: u64 = 4 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Help<'a> {
     pub workers: &'a Workers,
-    /// Programs wait for the CPUs.
+    /// Other programs keep the CPUs busy.
     pub contended: bool,
-    /// Threads that read now, the caller included: each keeps a CPU busy.
-    pub readers: usize,
+    /// Threads of ours that run now, the caller included: each keeps a CPU busy.
+    pub busy: usize,
 }
 
 /// Whether the calling thread decompresses.
@@ -181,7 +181,7 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     let Help {
         workers,
         contended,
-        readers,
+        busy,
     } = help;
     let worth = if contended {
         WORTH_SHARING_CONTENDED
@@ -194,11 +194,11 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     };
     if workers.mode() == Mode::Unbound {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        return vec![None; most.min(cpus.saturating_sub(readers))];
+        return vec![None; most.min(cpus.saturating_sub(busy))];
     }
     let here = rustix::thread::sched_getcpu();
     let cpus = workers.cpus();
-    let most = most.min(cpus.len().saturating_sub(readers));
+    let most = most.min(cpus.len().saturating_sub(busy));
     let idle = cpus
         .into_iter()
         .filter(|&cpu| cpu != here && workers.is_idle(cpu));

@@ -43,6 +43,7 @@ mod supply;
 mod surplus;
 mod sync;
 
+pub use contended::Busy;
 pub use cpu_workers;
 pub use engine::{EachEntry, Engine, decoder_settings};
 pub use erofs_format;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cpu_workers::{ContentionOptions, Trigger};
+use cpu_workers::Contention;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
@@ -25,11 +25,11 @@ pub struct Opened {
     /// Memory of the size of the cache, taken as it is needed; `None` without a cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
     /// `None` where there are no workers.
-    pub(crate) pressure: Option<std::io::Result<Trigger>>,
+    pub(crate) contention: Option<std::io::Result<Contention>>,
 }
 
 impl Opened {
-    /// Opens the image and its extra devices, reserves the page pool, and asks to be told of
+    /// Opens the image and its extra devices, reserves the page pool, and opens what tells of
     /// contended CPUs.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Opened {
                     .map_err(start_error)?,
                 ),
             },
-            pressure: has_workers.then(|| Trigger::new(ContentionOptions::default())),
+            contention: has_workers.then(Contention::new),
             options: options.clone(),
         })
     }

@@ -181,6 +181,7 @@ impl Filesystem for Image {
     }
 
     fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
+        self.engine.asked_by(caller.pid);
         self.admit(caller)?;
         // No image has one, but "not there" would be no answer to it.
         if name.len() > LONGEST_NAME {
@@ -201,6 +202,7 @@ impl Filesystem for Image {
     }
 
     fn attributes(&self, caller: Caller, node: u64) -> Result<Attr, Errno> {
+        self.engine.asked_by(caller.pid);
         self.admit(caller)?;
         Ok(self.attr(&*self.inode(node)?))
     }
@@ -213,11 +215,12 @@ impl Filesystem for Image {
 
     fn read(
         &self,
-        _: Caller,
+        caller: Caller,
         node: u64,
         offset: u64,
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno> {
+        self.engine.asked_by(caller.pid);
         let inode = self.inode(node)?;
         let read = self
             .engine
@@ -228,11 +231,12 @@ impl Filesystem for Image {
 
     fn read_directory(
         &self,
-        _: Caller,
+        caller: Caller,
         node: u64,
         position: u64,
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Errno> {
+        self.engine.asked_by(caller.pid);
         let directory = self.inode(node)?;
         let mut position = position;
         if directory.dot_omitted && position == 0 {

@@ -98,7 +98,7 @@ impl Serving<'_> {
         unmount.mounter().agreed()?;
         let reporter = Reporter::new(engine, &session, self.request, self.sandbox);
         image.set_report(Box::new(move || reporter.report()));
-        engine.set_page_cache(Box::new(Storer::start(&session, image.nodes())?));
+        engine.set_page_cache(Box::new(Storer::start(&session, engine, image.nodes())?));
         start_threads(engine, &session, options)?;
         ready()?;
         if wait_for_end(&session, self.signals, unmount.mounter(), options.timeout)? == End::Gone {

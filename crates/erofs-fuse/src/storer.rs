@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-use erofs_engine::{PageCache, Surplus};
+use erofs_engine::{Engine, PageCache, Surplus};
 use fuse_transport::Session;
 
 use crate::Error;
@@ -44,13 +44,19 @@ struct State {
 }
 
 impl Storer {
-    /// Starts the thread. It ends when this is dropped, or with the session.
-    pub(crate) fn start(session: &Arc<Session>, nodes: Nodes) -> Result<Self, Error> {
+    /// Starts the thread. It ends when this is dropped, or with the session or the engine.
+    pub(crate) fn start(
+        session: &Arc<Session>,
+        engine: &Arc<Engine>,
+        nodes: Nodes,
+    ) -> Result<Self, Error> {
         let queue = Arc::new(Queue::default());
         let (ours, session) = (Arc::clone(&queue), Arc::downgrade(session));
+        // The engine owns this.
+        let engine = Arc::downgrade(engine);
         thread::Builder::new()
             .name("erofs_storer".to_owned())
-            .spawn(move || run(&ours, &session, nodes))
+            .spawn(move || run(&ours, &session, &engine, nodes))
             .map_err(Error::std_io("erofs_storer"))?;
         Ok(Self(queue))
     }
@@ -108,11 +114,12 @@ impl Queue {
     }
 }
 
-fn run(queue: &Queue, session: &Weak<Session>, nodes: Nodes) {
+fn run(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, nodes: Nodes) {
     while let Some(surplus) = queue.next() {
-        let Some(session) = session.upgrade() else {
+        let (Some(session), Some(engine)) = (session.upgrade(), engine.upgrade()) else {
             return;
         };
+        let _busy = engine.busy();
         if let Some(node) = nodes.node(surplus.nid()) {
             put_in_place(&session, node, &surplus);
         }
