@@ -67,7 +67,7 @@ pub(crate) fn reader_decompresses(
 struct Work<'s, 'p, 'a> {
     supply: &'s Supply,
     source: Source<'s>,
-    /// I. Taken apart by `next`; each mutex is locked once, by the thread that got its index.
+    /// I. Taken apart by `next`; each mutex is locked by the thread that got its index alone.
     runs: Vec<Mutex<&'p mut [Piece<'a>]>>,
     /// A. Index of the next run.
     next: AtomicUsize,
@@ -78,20 +78,34 @@ struct Work<'s, 'p, 'a> {
 }
 
 impl Work<'_, '_, '_> {
+    /// Fills runs until none is left. What other readers decode just now is waited for at the end.
     fn take_part(&self) {
-        while !self.failed.load(Ordering::Relaxed) {
-            let Some(run) = self.runs.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
-                return;
-            };
-            let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(error) = self.supply.fill_run(self.source, &mut run) {
-                self.failed.store(true, Ordering::Relaxed);
-                self.error
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .get_or_insert(error);
+        let mut late = Vec::new();
+        while let Some(run) = self.runs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            if !self.fill(run, false) {
+                late.push(run);
             }
         }
+        for run in late {
+            self.fill(run, true);
+        }
+    }
+
+    /// False where something of the run has to be waited for.
+    fn fill(&self, run: &Mutex<&mut [Piece<'_>]>, wait: bool) -> bool {
+        if self.failed.load(Ordering::Relaxed) {
+            return true;
+        }
+        let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
+        let filled = self.supply.fill_run(self.source, &mut run, wait);
+        filled.unwrap_or_else(|error| {
+            self.failed.store(true, Ordering::Relaxed);
+            self.error
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(error);
+            true
+        })
     }
 
     fn outcome(self) -> Result<(), Error> {
@@ -111,7 +125,7 @@ pub(crate) fn fill_here(
 ) -> Result<(), Error> {
     match pieces {
         [] => return Ok(()),
-        [_] => return supply.fill_run(source, pieces),
+        [_] => return supply.fill_run(source, pieces, true).map(drop),
         _ => {}
     }
     let cost: u64 = pieces.iter().map(Piece::cost).sum();

@@ -240,10 +240,16 @@ struct State {
 type Outcome = Result<Option<Arc<Decoded>>, Error>;
 
 impl Flight {
-    /// Waits for the decoding to end. `Ok(None)` means: ask the table again.
-    pub(crate) fn wait(&self, length: usize) -> Outcome {
+    /// Says how many decoded bytes will be waited for.
+    pub(crate) fn join(&self, length: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.wanted = state.wanted.max(length);
+    }
+
+    /// Waits for the decoding to end. `Ok(None)` means: ask the table again.
+    pub(crate) fn wait(&self, length: usize) -> Outcome {
+        self.join(length);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match &state.outcome {
                 Some(Ok(Some(decoded))) if decoded.bytes().len() < length => return Ok(None),

@@ -1,6 +1,10 @@
 //! The pieces of a read: which part of which extent goes where in the reader's buffer.
 
+use std::sync::Arc;
+
 use erofs_format::{Algorithm, Coding, Location, Pcluster};
+
+use crate::pcluster::Flight;
 
 /// A part of one compressed extent, and the reader's bytes it fills.
 #[derive(Debug)]
@@ -13,6 +17,10 @@ pub(crate) struct Piece<'a> {
     pub out: &'a mut [u8],
     /// Where the extent's bytes are.
     pub pcluster: Pcluster,
+    /// The reader's bytes are there.
+    pub filled: bool,
+    /// Another thread decodes the pcluster, and will be waited for.
+    pub joined: Option<Arc<Flight>>,
 }
 
 impl Piece<'_> {
@@ -43,6 +51,10 @@ impl Piece<'_> {
 /// enough to make the call cheap beside the decoding, small enough to stay in a CPU's own cache.
 pub(crate) const RUN_BYTES: u64 = 128 << 10;
 
+/// Work, as [`Piece::cost`] counts it, of one run at most, unless one pcluster is more: runs are what
+/// CPUs share, and the last one shall not keep all the others waiting.
+const RUN_COST: u64 = 512 << 10;
+
 /// Cuts pieces into runs whose compressed bytes lie side by side: each run is fetched at once and
 /// is one work item.
 pub(crate) fn runs<'p, 'a>(pieces: &'p mut [Piece<'a>]) -> Vec<&'p mut [Piece<'a>]> {
@@ -50,18 +62,15 @@ pub(crate) fn runs<'p, 'a>(pieces: &'p mut [Piece<'a>]) -> Vec<&'p mut [Piece<'a
     let mut rest = pieces;
     while let Some(first) = rest.first() {
         let start = first.location();
-        let mut length = u64::from(first.pcluster.length);
+        let (mut length, mut cost) = (u64::from(first.pcluster.length), first.cost());
         let more = rest[1..].iter().take_while(|piece| {
             let next = Location {
                 physical: start.physical + length,
                 ..start
             };
-            let longer = length + u64::from(piece.pcluster.length);
-            let beside = piece.location() == next && longer <= RUN_BYTES;
-            if beside {
-                length = longer;
-            }
-            beside
+            length += u64::from(piece.pcluster.length);
+            cost += piece.cost();
+            piece.location() == next && length <= RUN_BYTES && cost <= RUN_COST
         });
         let (run, others) = rest.split_at_mut(1 + more.count());
         runs.push(run);
@@ -94,16 +103,27 @@ mod tests {
             from: 0,
             out,
             pcluster,
+            filled: false,
+            joined: None,
         }
     }
 
     fn lengths(places: &[(u64, u32)]) -> Vec<usize> {
+        lengths_of(Algorithm::Lz4, places)
+    }
+
+    /// Each decodes to twice as many bytes.
+    fn lengths_of(algorithm: Algorithm, places: &[(u64, u32)]) -> Vec<usize> {
         let mut out = vec![[0_u8; 1]; places.len()];
         let mut pieces: Vec<_> = places
             .iter()
             .zip(&mut out)
             .map(|(&(physical, length), out)| piece(physical, length, out))
             .collect();
+        for piece in &mut pieces {
+            piece.pcluster.coding = Coding::Compressed(algorithm);
+            piece.pcluster.decoded_length = 2 * u64::from(piece.pcluster.length);
+        }
         runs(&mut pieces).iter().map(|run| run.len()).collect()
     }
 
@@ -127,6 +147,16 @@ mod tests {
             lengths(&[(0, 65536), (65536, 65536), (131072, 65536)]),
             [2, 1]
         );
+    }
+
+    #[test]
+    fn a_run_is_little_work_too() {
+        let places = [(0, 65536), (65536, 65536)];
+        assert_eq!(lengths_of(Algorithm::Lz4, &places), [2]);
+        assert_eq!(lengths_of(Algorithm::Zstd, &places), [1, 1]);
+        let small = [(0, 4096), (4096, 4096), (8192, 4096)];
+        assert_eq!(lengths_of(Algorithm::Zstd, &small), [3]);
+        assert_eq!(lengths_of(Algorithm::Lzma, &small), [1, 1, 1]);
     }
 
     #[test]

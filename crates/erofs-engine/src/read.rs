@@ -87,6 +87,8 @@ pub(crate) fn fill(
                 from: within as usize,
                 out: now,
                 pcluster,
+                filled: false,
+                joined: None,
             }),
         }
     }

@@ -87,48 +87,70 @@ enum Made {
 }
 
 impl Supply {
-    /// Fills the pieces of one run (see [`crate::piece::runs`]).
-    pub(crate) fn fill_run(&self, source: Source<'_>, run: &mut [Piece<'_>]) -> Result<(), Error> {
+    /// Fills the pieces of one run (see [`crate::piece::runs`]); those of pclusters that another thread
+    /// decodes just now only if it may `wait`. Tells whether all are filled.
+    pub(crate) fn fill_run(
+        &self,
+        source: Source<'_>,
+        run: &mut [Piece<'_>],
+        wait: bool,
+    ) -> Result<bool, Error> {
         self.desks.with(|desk| {
             let mut fetched = None;
-            (0..run.len()).try_for_each(|index| {
-                self.fill_piece(source, desk, &mut fetched, &mut run[index..])
-            })
+            for index in 0..run.len() {
+                if !run[index].filled {
+                    let rest = &mut run[index..];
+                    rest[0].filled = self.fill_piece(source, desk, &mut fetched, rest, wait)?;
+                }
+            }
+            Ok(run.iter().all(|piece| piece.filled))
         })
     }
 
-    /// Fills the first piece of `run`; the others only tell what to fetch along with it.
+    /// Fills the first piece of `run`; the others only tell what to fetch along with it. False where
+    /// another thread decodes it and this one may not wait.
     fn fill_piece(
         &self,
         source: Source<'_>,
         desk: &mut Desk,
         fetched: &mut Option<Fetched>,
         run: &mut [Piece<'_>],
-    ) -> Result<(), Error> {
+        wait: bool,
+    ) -> Result<bool, Error> {
         let Coding::Compressed(algorithm) = run[0].pcluster.coding else {
-            return self.fill_plain(source, &mut run[0]);
+            return self.fill_plain(source, &mut run[0]).map(|()| true);
         };
         let key = Key::of(&run[0].pcluster);
         loop {
-            match self.table.claim(key, run[0].from..run[0].to()) {
+            let claim = match run[0].joined.take() {
+                Some(flight) => Claim::InFlight(flight),
+                None => self.table.claim(key, run[0].from..run[0].to()),
+            };
+            match claim {
                 Claim::Kept(decoded) => {
                     add(&self.counters.cache_hits, 1);
                     copy_out(decoded.bytes(), &mut run[0]);
                     if run[0].to() as u64 >= run[0].pcluster.decoded_length {
                         self.table.finished(key);
                     }
-                    return Ok(());
+                    return Ok(true);
+                }
+                Claim::InFlight(flight) if !wait => {
+                    flight.join(run[0].to());
+                    run[0].joined = Some(flight);
+                    return Ok(false);
                 }
                 Claim::InFlight(flight) => {
                     if let Some(decoded) = flight.wait(run[0].to())? {
                         add(&self.counters.merged, 1);
                         copy_out(decoded.bytes(), &mut run[0]);
-                        return Ok(());
+                        return Ok(true);
                     }
                 }
                 Claim::Yours(landing) => {
                     add(&self.counters.cache_misses, 1);
-                    return self.lead(source, desk, fetched, run, algorithm, landing);
+                    self.lead(source, desk, fetched, run, algorithm, landing)?;
+                    return Ok(true);
                 }
             }
         }
