@@ -270,12 +270,7 @@ impl Workers {
     /// the unbound threads), now and for those that come later. Tells the first refusal; the
     /// thread then has the next best priority that is allowed.
     pub fn set_priority(&self, cpu: Option<usize>, priority: Priority) -> Result<(), Error> {
-        let wanted = match priority {
-            Priority::High => Wanted::RealTime,
-            Priority::Normal => Wanted::Normal {
-                nice: self.base_nice,
-            },
-        };
+        let wanted = self.wanted(priority);
         let pinned = self.topology.want(cpu, wanted);
         if let (Some(cpu), true) = (cpu, pinned.is_empty()) {
             return Err(Error::NoWorker { cpu });
@@ -291,6 +286,21 @@ impl Workers {
             result = result.and(applied);
         }
         result
+    }
+
+    /// Gives a thread that is no worker (its number as the system counts threads) the priority that
+    /// workers have. The error is a line that says what was refused and what it has instead.
+    pub fn set_priority_of(&self, tid: i32, priority: Priority) -> Result<(), String> {
+        priority::apply(tid, self.wanted(priority), &self.faults)
+    }
+
+    fn wanted(&self, priority: Priority) -> Wanted {
+        match priority {
+            Priority::High => Wanted::RealTime,
+            Priority::Normal => Wanted::Normal {
+                nice: self.base_nice,
+            },
+        }
     }
 
     fn apply(&self, running: &Running, wanted: Wanted) -> Result<(), Error> {

@@ -1,8 +1,8 @@
 //! Puts what small reads decoded beyond their bytes into the page cache.
 //!
 //! A thread of its own does it: storing a page waits for a read of that page to be answered, and
-//! whoever answers reads must not wait for that. It has normal priority and no CPU of its own: where
-//! it gets little time its room is full, and then reads decode no more than they need.
+//! whoever answers reads must not wait for that. It has the priority of the workers and no CPU of its
+//! own: where it gets little time its room is full, and then reads decode no more than they need.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -115,6 +115,17 @@ impl Queue {
 }
 
 fn run(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, nodes: Nodes) {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    if let Some(engine) = engine.upgrade() {
+        engine.follow(thread);
+    }
+    store_all(queue, session, engine, nodes);
+    if let Some(engine) = engine.upgrade() {
+        engine.unfollow(thread);
+    }
+}
+
+fn store_all(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, nodes: Nodes) {
     while let Some(surplus) = queue.next() {
         let (Some(session), Some(engine)) = (session.upgrade(), engine.upgrade()) else {
             return;
