@@ -69,11 +69,13 @@ impl<T> JobQueue<T> {
         Ok(sleeper.is_some())
     }
 
-    /// The oldest item. Without one the caller is registered as idle, under the same lock: no
+    /// The oldest item; the caller is busy with it until it says otherwise. Without one the caller is registered as idle, under the same lock: no
     /// push can slip in between.
     pub(crate) fn take(&self, me: &Arc<Parker>) -> Taken<T> {
         let mut state = lock(&self.state);
         if let Some(item) = state.items.pop_front() {
+            // Under the lock: nobody sees an empty queue and a worker without a job.
+            me.set_serving(true);
             return Taken::Item(item);
         }
         if state.closed {
@@ -126,6 +128,7 @@ mod tests {
         let (queue, me) = (JobQueue::new(), Parker::new());
         assert_eq!(queue.push(1), Ok(false), "nobody sleeps");
         assert_eq!(queue.take(&me), Taken::Item(1));
+        assert!(!me.is_idle() && me.set_serving(false), "it has a job");
         assert_eq!(queue.take(&me), Taken::Idle);
         assert!(me.is_idle());
         assert_eq!(queue.push(2), Ok(true));
@@ -134,6 +137,7 @@ mod tests {
         me.park();
         assert!(queue.leave_idle(&me));
         assert_eq!(queue.take(&me), Taken::Item(2));
+        me.set_serving(false);
     }
 
     #[test]

@@ -113,7 +113,8 @@ impl Worker {
 
     /// Whether it has nothing to do.
     pub(crate) fn is_free(&self) -> bool {
-        !self.parker.is_serving() && self.queue.len() == 0
+        // In this order: what is taken from the queue is served.
+        self.queue.len() == 0 && !self.parker.is_serving()
     }
 
     /// Asks the worker to open a source; false where it has ended.
@@ -167,7 +168,6 @@ impl Worker {
     fn run_job(self: &Arc<Self>, queued: Queued) {
         let started_ns = now_ns();
         let context = self.set_current(queued.queued_ns, started_ns);
-        self.parker.set_serving(true);
         let result = catch_unwind(AssertUnwindSafe(|| (queued.job)(&context)));
         self.parker.set_serving(false);
         let finished_ns = now_ns();

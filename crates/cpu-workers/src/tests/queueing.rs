@@ -152,7 +152,7 @@ fn an_idle_worker_is_found_and_a_busy_one_is_not() {
 #[test]
 fn delays_and_run_times_are_counted_per_job() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
-    until("it sleeps", || workers.is_idle(0));
+    until("it sleeps", || workers.stats()[0].idle);
     let gate = Arc::new(Barrier::new(2));
     let inner = Arc::clone(&gate);
     workers.queue(
