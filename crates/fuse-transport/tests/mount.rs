@@ -26,7 +26,8 @@ const LONG: Duration = Duration::from_secs(20);
 #[test]
 fn daemon() {
     if let Some(mountpoint) = std::env::var_os(DAEMON) {
-        memory::daemon(Path::new(&mountpoint), std::env::var_os(IO_URING).is_some());
+        let ring = std::env::var(IO_URING).ok();
+        memory::daemon(Path::new(&mountpoint), ring.as_deref());
     }
 }
 
@@ -45,24 +46,28 @@ static KNOB_CHANGED: Mutex<()> = Mutex::new(());
 
 /// Runs the test over each transport; says so where one cannot be had.
 fn with_each_transport(name: &str, test: impl Fn(Mount, Transport)) {
-    if let Some(mount) = Mount::start(name, Transport::DevFuse) {
+    if let Some(mount) = Mount::start(name, None) {
         test(mount, Transport::DevFuse);
     }
+    if let Some(mount) = with_ring(name, memory::WHOLE) {
+        test(mount, Transport::IoUring);
+    }
+}
+
+/// A mount over io_uring whose daemon makes such a ring.
+fn with_ring(name: &str, ring: &str) -> Option<Mount> {
     let _only = KNOB_CHANGED.lock().unwrap_or_else(PoisonError::into_inner);
     let Ok(before) = fs::read_to_string(KNOB) else {
         println!("skipped over io_uring: this kernel has no {KNOB}");
-        return;
+        return None;
     };
     if let Err(error) = fuse_transport::probe_io_uring().and_then(|()| fs::write(KNOB, "Y")) {
         println!("skipped over io_uring: {error}");
-        return;
+        return None;
     }
-    let mount = Mount::start(name, Transport::IoUring);
+    let mount = Mount::start(name, Some(ring));
     fs::write(KNOB, before.trim()).unwrap();
-    drop(_only);
-    if let Some(mount) = mount {
-        test(mount, Transport::IoUring);
-    }
+    mount
 }
 
 struct Mount {
@@ -73,7 +78,7 @@ struct Mount {
 
 impl Mount {
     /// `None`, with the reason printed, where mounts cannot be made.
-    fn start(name: &str, transport: Transport) -> Option<Self> {
+    fn start(name: &str, ring: Option<&str>) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: mounting needs root");
             return None;
@@ -88,7 +93,7 @@ impl Mount {
         let mut daemon = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "daemon", "--nocapture"])
             .env(DAEMON, &mountpoint)
-            .envs((transport == Transport::IoUring).then_some((IO_URING, "1")))
+            .envs(ring.map(|ring| (IO_URING, ring)))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -292,9 +297,13 @@ fn many_readers_get_the_right_bytes() {
 
 /// Starts readers that wait for bytes that never come; the receiver gets each one's outcome.
 fn stuck_readers(mount: &Mount, count: usize) -> mpsc::Receiver<std::io::Result<usize>> {
+    readers(mount, "stuck", count)
+}
+
+fn readers(mount: &Mount, name: &str, count: usize) -> mpsc::Receiver<std::io::Result<usize>> {
     let (sender, outcomes) = mpsc::channel();
     for _ in 0..count {
-        let (sender, path) = (sender.clone(), mount.path("stuck"));
+        let (sender, path) = (sender.clone(), mount.path(name));
         thread::spawn(move || {
             let mut bytes = [0; 100];
             let outcome = File::open(path).and_then(|mut file| file.read(&mut bytes));
@@ -359,16 +368,79 @@ impl Drop for Connections {
     }
 }
 
+/// What aborts the mount; `None`, with the reason printed, where that cannot be had. The mount itself is
+/// not asked: perhaps nobody answers.
+fn abort_file(mountpoint: &Path) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut fields = mounts.lines().map(|line| line.split(' '));
+    let device = fields
+        .find_map(|mut line| {
+            let device = line.nth(2)?;
+            (line.nth(1)? == mountpoint.to_str()?).then_some(device)
+        })
+        .unwrap();
+    let (_, minor) = device.split_once(':').unwrap();
+    let abort = Path::new(Connections::PLACE).join(minor).join("abort");
+    if !abort.exists() {
+        println!("skipped: {abort:?} is missing and cannot be mounted");
+        return None;
+    }
+    Some(abort)
+}
+
+/// The kernel lets all requests wait until each queue of a ring has an entry.
+#[test]
+fn a_ring_that_never_becomes_whole_leaves_no_reader_stuck() {
+    let _connections = Connections::open();
+    for end in ["kill", "abort"] {
+        let Some(mut mount) = with_ring(&format!("half-{end}"), memory::HALF) else {
+            return;
+        };
+        let outcomes = readers(&mount, "hello", 16);
+        let early = outcomes.try_recv();
+        if possible_cpus() > 1 {
+            assert!(early.is_err(), "nobody can have been served: {early:?}");
+        }
+        match (end, abort_file(&mount.mountpoint)) {
+            ("abort", Some(abort)) => fs::write(&abort, "1").unwrap(),
+            _ => mount.daemon.kill().unwrap(),
+        }
+        assert_all_fail(&outcomes, 16);
+        unmount_soon(&mount.mountpoint);
+        assert!(fs::read_dir(&mount.mountpoint).unwrap().next().is_none());
+        drop(mount);
+        let next = Mount::start(&format!("after-{end}"), None).unwrap();
+        assert_eq!(fs::read(next.path("hello")).unwrap(), b"hello, file\n");
+    }
+}
+
+#[test]
+fn who_waited_for_a_ring_to_become_whole_is_served() {
+    let Some(mount) = with_ring("late", memory::LATE) else {
+        return;
+    };
+    let outcomes = readers(&mount, "hello", 16);
+    for _ in 0..16 {
+        let outcome = outcomes.recv_timeout(LONG).expect("a reader hangs");
+        assert_eq!(outcome.unwrap(), b"hello, file\n".len());
+    }
+    let counters = mount.end();
+    assert_eq!(counters["by_transport"]["dev_fuse"], 0, "{counters}");
+}
+
+fn possible_cpus() -> usize {
+    let list = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    let last = list.trim().rsplit(['-', ',']).next().unwrap();
+    last.parse::<usize>().unwrap() + 1
+}
+
 #[test]
 fn a_forced_abort_ends_readers_and_daemon() {
     with_each_transport("aborted", |mount, _| {
         let _connections = Connections::open();
-        let number = rustix::fs::minor(fs::metadata(&mount.mountpoint).unwrap().dev());
-        let abort = format!("{}/{number}/abort", Connections::PLACE);
-        if !Path::new(&abort).exists() {
-            println!("skipped: {abort} is missing and cannot be mounted");
+        let Some(abort) = abort_file(&mount.mountpoint) else {
             return;
-        }
+        };
         // The daemon's threads are not stuck in this one: it must end by itself.
         assert_eq!(fs::read(mount.path("hello")).unwrap(), b"hello, file\n");
         fs::write(&abort, "1").unwrap();

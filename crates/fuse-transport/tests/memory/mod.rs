@@ -194,8 +194,16 @@ impl Filesystem for Memory {
     }
 }
 
-/// Mounts on `mountpoint`, serves, says so, and ends with the mount. Prints the counters.
-pub fn daemon(mountpoint: &Path, io_uring: bool) {
+/// Rings that a daemon may make: as they should be,
+pub const WHOLE: &str = "whole";
+/// with an entry in the queue of one CPU alone,
+pub const HALF: &str = "half";
+/// and whole only after a while.
+pub const LATE: &str = "late";
+
+/// Mounts on `mountpoint`, serves, says so, and ends with the mount. Prints the counters. Over
+/// io_uring if a `ring` is named.
+pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     let device =
         rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
     let data = format!(
@@ -213,15 +221,29 @@ pub fn daemon(mountpoint: &Path, io_uring: bool) {
     .unwrap();
     let big = Arc::new((0..BIG).map(big_byte).collect());
     let config = Config {
-        io_uring,
+        io_uring: ring.is_some(),
         ..Config::default()
     };
     let session = Session::start(device, Arc::new(Memory { big }), &config).unwrap();
+    let ready = || {
+        println!("ready");
+        std::io::stdout().flush().unwrap();
+    };
+    if ring == Some(HALF) {
+        let only = start_server(&session, 0);
+        ready();
+        return only.join().unwrap();
+    }
+    if ring == Some(LATE) {
+        ready();
+        thread::sleep(Duration::from_millis(500));
+    }
     let keeper = start_keeper(&session);
     let others = (0..2).map(|cpu| start_server(&session, cpu));
     let threads: Vec<_> = keeper.into_iter().chain(others).collect();
-    println!("ready");
-    std::io::stdout().flush().unwrap();
+    if ring != Some(LATE) {
+        ready();
+    }
     for thread in threads {
         thread.join().unwrap();
     }
