@@ -18,13 +18,15 @@ const REQUEST_PAGES: RangeInclusive<u32> = 64..=256;
 
 /// Pages of 4 KiB of the largest request.
 ///
-/// Over the device half of what is read ahead, so that two threads serve it, and whoever waits for
-/// a page waits for its half only. Over io_uring all of it: of two requests at once one goes to the
-/// keeper, whose entry then is the one the kernel takes next, so that further requests would be
-/// served on another CPU. Idle workers help with the one.
-pub(crate) fn request_pages(read_ahead_kb: Option<u32>, io_uring: bool) -> u16 {
+/// Half of what is read ahead, so that two threads serve it, and whoever waits for a page waits for
+/// its half only; or all of it, where idle workers help with one request:
+/// * over io_uring, where of two requests at once one goes to the keeper, whose entry then is the one
+///   the kernel takes next, so that further requests would be served on another CPU;
+/// * with slow codecs, where each request would wait for the pcluster at its border that the other
+///   one decodes.
+pub(crate) fn request_pages(read_ahead_kb: Option<u32>, whole: bool) -> u16 {
     let window = read_ahead_kb.unwrap_or(READ_AHEAD_KB) / 4;
-    let request = if io_uring { window } else { window / 2 };
+    let request = if whole { window } else { window / 2 };
     request.clamp(*REQUEST_PAGES.start(), *REQUEST_PAGES.end()) as u16
 }
 
@@ -57,14 +59,11 @@ mod tests {
 
     #[test]
     fn a_window_is_one_request_or_two_within_bounds() {
-        let device = |kib| request_pages(Some(kib), false);
-        assert_eq!([device(0), device(128), device(512)], [64; 3]);
-        assert_eq!(
-            [device(1024), device(2048), device(u32::MAX)],
-            [128, 256, 256]
-        );
-        let ring = |kib| request_pages(Some(kib), true);
-        assert_eq!([ring(0), ring(512), ring(1024)], [64, 128, 256]);
+        let half = |kib| request_pages(Some(kib), false);
+        assert_eq!([half(0), half(128), half(512)], [64; 3]);
+        assert_eq!([half(1024), half(2048), half(u32::MAX)], [128, 256, 256]);
+        let whole = |kib| request_pages(Some(kib), true);
+        assert_eq!([whole(0), whole(512), whole(1024)], [64, 128, 256]);
         assert_eq!(
             [request_pages(None, false), request_pages(None, true)],
             [64, 128]

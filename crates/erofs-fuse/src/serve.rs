@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use erofs_engine::erofs_format::{FileType, Nid};
+use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
 use erofs_engine::{Engine, Opened, ReadContext};
 use fuse_transport::{Config, Session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -86,7 +86,7 @@ impl Serving<'_> {
     ) -> Result<(), Error> {
         let (engine, options) = (self.engine, &self.request.options);
         let image = Arc::new(self.image()?);
-        let config = config(options, self.wish.wanted);
+        let config = config(options, engine, self.wish.wanted);
         let device = mounter.mount(usize::from(config.max_pages) * 4096)?;
         let mut unmount = Unmount(Some(mounter));
         let session =
@@ -124,12 +124,14 @@ impl Serving<'_> {
     }
 }
 
-fn config(options: &MountOptions, io_uring: bool) -> Config {
+fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
     let root = rustix::process::geteuid().is_root();
+    let mut algorithms = engine.image().superblock().algorithms();
+    let slow = algorithms.any(|algorithm| algorithm != Algorithm::Lz4);
     Config {
         acl: options.acl && options.kernel_checks(root),
         io_uring,
-        max_pages: readahead::request_pages(options.read_ahead_kb, io_uring),
+        max_pages: readahead::request_pages(options.read_ahead_kb, io_uring || slow),
         ..Config::default()
     }
 }
