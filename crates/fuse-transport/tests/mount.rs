@@ -416,7 +416,7 @@ fn a_ring_that_never_becomes_whole_leaves_no_reader_stuck() {
 
 #[test]
 fn who_waited_for_a_ring_to_become_whole_is_served() {
-    let Some(mount) = with_ring("late", memory::LATE) else {
+    let Some(mut mount) = with_ring("late", memory::LATE) else {
         return;
     };
     let outcomes = readers(&mount, "hello", 16);
@@ -424,6 +424,8 @@ fn who_waited_for_a_ring_to_become_whole_is_served() {
         let outcome = outcomes.recv_timeout(LONG).expect("a reader hangs");
         assert_eq!(outcome.unwrap(), b"hello, file\n".len());
     }
+    // The first thread of the ring is enough for readers; the others are to come before the end.
+    assert!(mount.lines().any(|line| line.ends_with(memory::WHOLE)));
     let counters = mount.end();
     assert_eq!(counters["by_transport"]["dev_fuse"], 0, "{counters}");
 }

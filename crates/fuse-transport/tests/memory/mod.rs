@@ -225,25 +225,23 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
         ..Config::default()
     };
     let session = Session::start(device, Arc::new(Memory { big }), &config).unwrap();
-    let ready = || {
-        println!("ready");
+    let say = |word| {
+        println!("{word}");
         std::io::stdout().flush().unwrap();
     };
     if ring == Some(HALF) {
         let only = start_server(&session, 0);
-        ready();
+        say("ready");
         return only.join().unwrap();
     }
     if ring == Some(LATE) {
-        ready();
+        say("ready");
         thread::sleep(Duration::from_millis(500));
     }
     let keeper = start_keeper(&session);
     let others = (0..2).map(|cpu| start_server(&session, cpu));
     let threads: Vec<_> = keeper.into_iter().chain(others).collect();
-    if ring != Some(LATE) {
-        ready();
-    }
+    say(if ring == Some(LATE) { WHOLE } else { "ready" });
     for thread in threads {
         thread.join().unwrap();
     }
