@@ -14,10 +14,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::counters::now_ns;
-use crate::cpulist;
+use crate::cpus;
 
 const RUNNABLE: &str = "/proc/loadavg";
-const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Between two looks. One takes 2 us.
 const PERIOD: Duration = Duration::from_millis(2);
@@ -49,17 +48,17 @@ impl Contention {
     /// # Errors
     /// The kernel does not tell, or not in the way that is known here.
     pub fn new() -> io::Result<Self> {
-        let unknown = |what| io::Error::other(format!("{what} says nothing that is known here"));
-        let online = std::fs::read_to_string(ONLINE)?;
-        let cpus = cpulist::parse(&online).filter(|cpus| !cpus.is_empty());
+        let unknown = |what| io::Error::other(format!("{what} cannot be told"));
+        let online = cpus::online().filter(|cpus| !cpus.is_empty());
+        let cpus = online.ok_or_else(|| unknown("the number of CPUs"))?.len();
         let runnable = File::open(RUNNABLE)?;
-        read(&runnable).ok_or_else(|| unknown(RUNNABLE))?;
+        read(&runnable).ok_or_else(|| unknown("the number of runnable threads"))?;
         Ok(Contention {
             runnable,
             clients: AtomicU64::new(0),
             next: AtomicU64::new(0),
             contended: AtomicBool::new(false),
-            average: Mutex::new(Average::new(cpus.ok_or_else(|| unknown(ONLINE))?.len())),
+            average: Mutex::new(Average::new(cpus)),
         })
     }
 

@@ -66,7 +66,7 @@ impl Cpus for SystemCpus {
 
     fn usable(&self) -> io::Result<BTreeSet<usize>> {
         let allowed = affinity(None)?;
-        Ok(match read_list("/sys/devices/system/cpu/online") {
+        Ok(match online() {
             Some(online) => allowed.intersection(&online).copied().collect(),
             None => allowed,
         })
@@ -135,6 +135,11 @@ fn affinity(thread: Option<Pid>) -> io::Result<BTreeSet<usize>> {
     Ok((0..CpuSet::MAX_CPU)
         .filter(|&cpu| set.is_set(cpu))
         .collect())
+}
+
+/// CPUs of the machine that are online; None without sysfs.
+pub(crate) fn online() -> Option<BTreeSet<usize>> {
+    read_list("/sys/devices/system/cpu/online")
 }
 
 fn read_list(path: &str) -> Option<BTreeSet<usize>> {

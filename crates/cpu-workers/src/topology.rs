@@ -230,6 +230,11 @@ impl Topology {
         }
     }
 
+    /// The priority of workers to come, but for CPUs that were given their own.
+    pub(crate) fn wanted(&self) -> Wanted {
+        self.plan().wanted
+    }
+
     fn plan(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::counters::now_ns;
 use crate::door::message;
@@ -51,6 +51,9 @@ pub struct Workers {
     /// A: where the search for an idle worker begins, so that the first CPUs are not always asked
     /// first.
     next_idle: AtomicUsize,
+    /// P: threads that are no workers and have the pinned ones' priority, by number. Taken outside of
+    /// the topology's locks.
+    followers: Mutex<Vec<i32>>,
     /// A: shutdown has begun.
     ending: AtomicBool,
     /// P: held while it lasts.
@@ -119,6 +122,7 @@ impl Workers {
             watcher: None,
             notices,
             next_idle: AtomicUsize::new(0),
+            followers: Mutex::default(),
             ending: AtomicBool::new(false),
             ended: Mutex::new(()),
         };
@@ -266,11 +270,16 @@ impl Workers {
         }
     }
 
-    /// Changes the priority of the worker of `cpu`, or of all workers (`None`; in `Mode::Unbound`
-    /// the unbound threads), now and for those that come later. Tells the first refusal; the
-    /// thread then has the next best priority that is allowed.
+    /// Changes the priority of the worker of `cpu`, or of all workers and of who follows them (`None`;
+    /// in `Mode::Unbound` the unbound threads), now and for those that come later. Tells the first
+    /// refusal; the thread then has the next best priority that is allowed.
     pub fn set_priority(&self, cpu: Option<usize>, priority: Priority) -> Result<(), Error> {
-        let wanted = self.wanted(priority);
+        let wanted = match priority {
+            Priority::High => Wanted::RealTime,
+            Priority::Normal => Wanted::Normal {
+                nice: self.base_nice,
+            },
+        };
         let pinned = self.topology.want(cpu, wanted);
         if let (Some(cpu), true) = (cpu, pinned.is_empty()) {
             return Err(Error::NoWorker { cpu });
@@ -285,22 +294,36 @@ impl Workers {
             let applied = self.apply(running, wanted);
             result = result.and(applied);
         }
+        if cpu.is_none() {
+            for &tid in &*self.followers() {
+                self.apply_to_follower(tid, wanted);
+            }
+        }
         result
     }
 
-    /// Gives a thread that is no worker (its number as the system counts threads) the priority that
-    /// workers have. The error is a line that says what was refused and what it has instead.
-    pub fn set_priority_of(&self, tid: i32, priority: Priority) -> Result<(), String> {
-        priority::apply(tid, self.wanted(priority), &self.faults)
+    /// From now on a thread that is no worker, given by its number as the system counts threads, has
+    /// the priority of all pinned workers. It has to [`unfollow`](Self::unfollow) before it ends.
+    pub fn follow(&self, tid: i32) {
+        let mut followers = self.followers();
+        followers.push(tid);
+        self.apply_to_follower(tid, self.topology.wanted());
     }
 
-    fn wanted(&self, priority: Priority) -> Wanted {
-        match priority {
-            Priority::High => Wanted::RealTime,
-            Priority::Normal => Wanted::Normal {
-                nice: self.base_nice,
-            },
-        }
+    /// The end of [`follow`](Self::follow).
+    pub fn unfollow(&self, tid: i32) {
+        self.followers().retain(|&other| other != tid);
+    }
+
+    /// What is refused to it was refused to the workers, whose line tells.
+    fn apply_to_follower(&self, tid: i32, wanted: Wanted) {
+        let _ = priority::apply(tid, wanted, &self.faults);
+    }
+
+    fn followers(&self) -> MutexGuard<'_, Vec<i32>> {
+        self.followers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn apply(&self, running: &Running, wanted: Wanted) -> Result<(), Error> {

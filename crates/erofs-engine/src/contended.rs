@@ -6,8 +6,8 @@
 //! they are idle.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use cpu_workers::{Contention, Mode, Priority, Workers};
 
@@ -22,8 +22,6 @@ pub(crate) struct Contended {
     contention: Option<Contention>,
     /// I. Whose priority follows.
     followers: Option<Arc<Workers>>,
-    /// L. Threads that are no workers and have their priority, by number.
-    others: Mutex<Vec<i32>>,
 }
 
 impl Contended {
@@ -46,24 +44,7 @@ impl Contended {
             busy: AtomicUsize::new(0),
             contention: opened.and_then(Result::ok),
             followers,
-            others: Mutex::default(),
         }
-    }
-
-    /// From now on a thread has the priority of the workers, until it says that it ends.
-    pub(crate) fn follow(&self, workers: &Workers, hipri: Hipri, thread: i32) {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.push(thread);
-        let raised = hipri == Hipri::On || (self.followers.is_some() && self.contended());
-        if raised {
-            // What is refused to it was refused to the workers, whose notice tells.
-            let _ = workers.set_priority_of(thread, Priority::High);
-        }
-    }
-
-    pub(crate) fn unfollow(&self, thread: i32) {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.retain(|&other| other != thread);
     }
 
     /// Counts the calling thread as busy for us, and looks.
@@ -100,10 +81,6 @@ impl Contended {
             };
             // A refusal is among the notices of the workers, and changes nothing else.
             let _ = workers.set_priority(None, priority);
-            let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-            for &thread in &*others {
-                let _ = workers.set_priority_of(thread, priority);
-            }
         }
     }
 }

@@ -44,7 +44,7 @@ pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<(
 pub struct Engine {
     /// I. The rest of the engine is torn down after the workers, which may still read through it.
     workers: Option<Arc<Workers>>,
-    /// Whether programs wait for the CPUs, and the priority that follows from it.
+    /// Whether other programs keep the CPUs busy, and the priority that follows from it.
     contended: Contended,
     view: Arc<View>,
     supply: Arc<Supply>,
@@ -52,7 +52,6 @@ pub struct Engine {
     /// L. Decoded inodes by age.
     inodes: Mutex<Cache<Nid, Arc<Inode>>>,
     policy: SyncDecompress,
-    hipri: Hipri,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCache>>,
     /// I. From the beginning; the workers add theirs.
@@ -112,7 +111,6 @@ impl Engine {
             pool,
             inodes: Mutex::new(Cache::new(INODES_KEPT)),
             policy: options.sync_decompress,
-            hipri: options.hipri,
             page_cache: OnceLock::new(),
             notices,
         }))
@@ -251,20 +249,6 @@ impl Engine {
     /// Counts the calling thread as busy for the engine while it does something else than reading.
     pub fn busy(&self) -> Busy<'_> {
         self.contended.enter()
-    }
-
-    /// From now on a thread that is no worker, given by its number, has the priority of the pinned
-    /// workers. It has to [`unfollow`](Self::unfollow) before it ends.
-    pub fn follow(&self, thread: i32) {
-        let pinned = |workers: &&Arc<Workers>| workers.mode() == Mode::PerCpu;
-        if let Some(workers) = self.workers.as_ref().filter(pinned) {
-            self.contended.follow(workers, self.hipri, thread);
-        }
-    }
-
-    /// The end of [`follow`](Self::follow).
-    pub fn unfollow(&self, thread: i32) {
-        self.contended.unfollow(thread);
     }
 
     /// Says which thread is asking, by its number: one that waits for answers is no load that the

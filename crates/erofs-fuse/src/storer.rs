@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
+use erofs_engine::cpu_workers::Mode;
 use erofs_engine::{Engine, PageCache, Surplus};
 use fuse_transport::Session;
 
@@ -116,12 +117,16 @@ impl Queue {
 
 fn run(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, nodes: Nodes) {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
-    if let Some(engine) = engine.upgrade() {
-        engine.follow(thread);
+    let pinned = |engine: Arc<Engine>| {
+        let workers = engine.workers().cloned();
+        workers.filter(|workers| workers.mode() == Mode::PerCpu)
+    };
+    if let Some(workers) = engine.upgrade().and_then(pinned) {
+        workers.follow(thread);
     }
     store_all(queue, session, engine, nodes);
-    if let Some(engine) = engine.upgrade() {
-        engine.unfollow(thread);
+    if let Some(workers) = engine.upgrade().and_then(pinned) {
+        workers.unfollow(thread);
     }
 }
 

@@ -398,7 +398,8 @@ fn a_ring_that_never_becomes_whole_leaves_no_reader_stuck() {
         };
         let outcomes = readers(&mount, "hello", 16);
         let early = outcomes.try_recv();
-        if possible_cpus() > 1 {
+        let possible = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+        if possible.trim() != "0" {
             assert!(early.is_err(), "nobody can have been served: {early:?}");
         }
         match (end, abort_file(&mount.mountpoint)) {
@@ -428,12 +429,6 @@ fn who_waited_for_a_ring_to_become_whole_is_served() {
     assert!(mount.lines().any(|line| line.ends_with(memory::WHOLE)));
     let counters = mount.end();
     assert_eq!(counters["by_transport"]["dev_fuse"], 0, "{counters}");
-}
-
-fn possible_cpus() -> usize {
-    let list = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
-    let last = list.trim().rsplit(['-', ',']).next().unwrap();
-    last.parse::<usize>().unwrap() + 1
 }
 
 #[test]

@@ -97,20 +97,20 @@ impl PagePool {
     /// stay within [`PoolOptions::nowait_limit_pages`]. Beyond it the answer is None: drop the
     /// read-ahead silently, the reader asks again and waits.
     pub fn alloc(self: &Arc<Self>, bytes: usize, wait: Wait) -> Option<PageBuf> {
-        match &self.meter {
-            Some(meter) => meter.measure(|| self.get(bytes, wait)),
-            None => self.get(bytes, wait),
-        }
+        self.measured(|| self.get(bytes, wait))
     }
 
     /// The same, but None where the reserve has no such stretch: the system is not asked for one.
     pub fn alloc_reserved(self: &Arc<Self>, bytes: usize, wait: Wait) -> Option<PageBuf> {
-        let take = || self.take_from_arena(pages_of(bytes), wait);
-        let run = match &self.meter {
-            Some(meter) => meter.measure(take),
-            None => take(),
-        }?;
+        let run = self.measured(|| self.take_from_arena(pages_of(bytes), wait))?;
         Some(PageBuf::new(run, bytes, Origin::Arena, Arc::clone(self)))
+    }
+
+    fn measured<R>(&self, allocate: impl FnOnce() -> R) -> R {
+        match &self.meter {
+            Some(meter) => meter.measure(allocate),
+            None => allocate(),
+        }
     }
 
     fn get(self: &Arc<Self>, bytes: usize, wait: Wait) -> Option<PageBuf> {

@@ -62,6 +62,34 @@ fn normal_leaves_the_policy_untouched() {
 }
 
 #[test]
+fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
+    let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let tid = crate::priority::own_tid();
+            let own = || sys::sched::policy(tid).unwrap();
+            let before = own();
+            workers.follow(tid);
+            assert_eq!(own(), before, "nobody was raised yet");
+            if let Err(error) = workers.set_priority(None, Priority::High) {
+                println!("skipped: {error}");
+                return;
+            }
+            assert_eq!(own(), sys::sched::Policy::Fifo(1));
+            assert_eq!(policies(&workers, true), [Policy::Fifo(1)]);
+            workers.set_priority(None, Priority::Normal).unwrap();
+            assert_eq!(own(), before);
+            workers.unfollow(tid);
+            workers.set_priority(None, Priority::High).unwrap();
+            assert_eq!(own(), before);
+            workers.follow(tid);
+            let at_once = "raised already when it came";
+            assert_eq!(own(), sys::sched::Policy::Fifo(1), "{at_once}");
+        });
+    });
+}
+
+#[test]
 fn a_refusal_names_the_privilege_and_what_runs_instead() {
     without_privilege(|| {
         let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(2, 0..2)).unwrap();

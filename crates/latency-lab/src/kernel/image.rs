@@ -101,14 +101,15 @@ fn make(compiler: &str, jail: &Jail, work: &Work, interrupt: &Interrupt) -> Resu
         .collect();
     let script = format!(
         "
-    rm -rf /work/tree
+    cd /work
+    rm -rf tree
     for file in {}; do
-        mkdir -p \"/work/tree$(dirname $file)\"
-        cp -L $file /work/tree$file
+        mkdir -p \"tree$(dirname $file)\"
+        cp -L $file tree$file
     done
-    cp /work/program.c /work/tree
-    mkfs.erofs -zlz4hc -C65536 -T0 /work/compiler.erofs /work/tree >&2
-    rm -r /work/tree",
+    cp program.c tree
+    mkfs.erofs -zlz4hc -C65536 -T0 compiler.erofs tree >&2
+    rm -r tree",
         files.join(" ")
     );
     jail.shell("making an image of the compiler", &script, interrupt)
