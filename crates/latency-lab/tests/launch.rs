@@ -1,32 +1,20 @@
-//! The launch experiment for real: root, tracefs and the kernel's EROFS are needed, and what lacks is
-//! said. No time is judged here, only that what was asked for was done, counted and undone.
+//! The launch experiment for real. Tests skip where root, tracefs or the kernel's EROFS is missing.
+//! No time is judged here, only that what was asked for was done, counted and undone.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
+mod common;
+
+use common::{image, skipped};
 use latency_lab::launch::{LaunchOptions, LaunchReport, run};
 use latency_lab::load::{Fio, LoadChoice};
 use latency_lab::{LabError, Progress, Silent};
 
 /// One experiment at a time: they look at the whole machine for what they left behind.
 static ALONE: Mutex<()> = Mutex::new(());
-
-fn image() -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images/lz4hc-16k.erofs");
-    assert!(
-        path.is_file(),
-        "the test image is missing: {}",
-        path.display()
-    );
-    path.canonicalize().unwrap()
-}
-
-fn skipped(why: &str) {
-    println!("skipped: {why}");
-}
 
 /// Root, and a recorder that starts.
 fn can_run() -> bool {
@@ -37,7 +25,7 @@ fn can_run() -> bool {
     match sched_trace::record::Recorder::start(&sched_trace::record::RecordOptions::default()) {
         Ok(_) => true,
         Err(error) => {
-            skipped(&error.to_string());
+            skipped(error);
             false
         }
     }
@@ -65,14 +53,14 @@ fn options(engines: &[&str], script: &str) -> LaunchOptions {
 
 fn nothing_is_left() {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts.contains("erofast-lab-"), "{mounts}");
+    let ours = format!("erofast-lab-{}-", std::process::id());
+    assert!(!mounts.contains(&ours), "{mounts}");
     let loops = Command::new("losetup")
         .arg("-a")
         .output()
         .map(|output| output.stdout)
         .unwrap_or_default();
-    assert!(!String::from_utf8_lossy(&loops).contains("lz4hc-16k.erofs"));
-    let ours = format!("erofast-lab-{}-", std::process::id());
+    assert!(!String::from_utf8_lossy(&loops).contains(image().to_str().unwrap()));
     for place in ["/tmp", "/var/tmp"] {
         let names = std::fs::read_dir(place)
             .unwrap()
@@ -92,7 +80,7 @@ fn nothing_is_left() {
 fn run_or_skip(options: &LaunchOptions) -> Option<LaunchReport> {
     match run(options, &mut Silent) {
         Err(error @ LabError::EngineMissing { .. }) => {
-            skipped(&error.to_string());
+            skipped(error);
             None
         }
         other => Some(other.unwrap()).filter(tells_all_switches),
@@ -164,7 +152,7 @@ fn a_program_that_fails_is_quoted_and_nothing_is_left() {
         &options(&["kernel-loop"], "echo the reason >&2; exit 7"),
         &mut Silent,
     ) {
-        Err(error @ LabError::EngineMissing { .. }) => return skipped(&error.to_string()),
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(error),
         other => other.unwrap_err(),
     };
     assert_eq!(
@@ -187,7 +175,7 @@ fn a_program_that_never_ends_is_ended() {
         ..options(&["kernel-loop"], "sleep 1000")
     };
     let error = match run(&endless, &mut Silent) {
-        Err(error @ LabError::EngineMissing { .. }) => return skipped(&error.to_string()),
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(error),
         other => other.unwrap_err(),
     };
     assert_eq!(
@@ -210,7 +198,7 @@ fn a_daemon_that_is_killed_is_one_clear_line_and_nothing_is_left() {
          if [ \"$(cat $p/comm)\" = erofsfuse ] && tr '\\0' '\\n' < $p/cmdline | grep -qx \"$0\"; then \
          kill -9 ${p#/proc/}; while [ -e $p ] && ! grep -q ') Z' $p/stat; do :; done; fi; done 2>/dev/null; exit 0";
     let error = match run(&options(&["erofsfuse"], killer), &mut Silent) {
-        Err(error @ LabError::EngineMissing { .. }) => return skipped(&error.to_string()),
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(error),
         other => other.unwrap_err().to_string(),
     };
     assert!(
@@ -278,7 +266,7 @@ fn ctrl_c_keeps_what_was_gathered_and_leaves_nothing() {
         ..options(&["kernel-loop"], "true")
     };
     let report = match run(&long, &mut CtrlC) {
-        Err(error @ LabError::EngineMissing { .. }) => return skipped(&error.to_string()),
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(error),
         other => other.unwrap(),
     };
     assert!(report.interrupted && !report.valid);
@@ -295,7 +283,7 @@ fn the_load_burns_and_is_gone_afterwards() {
         return;
     }
     if let Some(missing) = Fio::missing() {
-        return skipped(&missing.to_string());
+        return skipped(missing);
     }
     let loaded = LaunchOptions {
         load: LoadChoice::Fio,

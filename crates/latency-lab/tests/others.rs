@@ -1,21 +1,12 @@
-//! The read and the hotplug experiment for real, over the kernel's own EROFS; what lacks is said.
+//! The read and the hotplug experiment for real, over the kernel's own EROFS. Tests skip where it is missing.
 
-use std::path::{Path, PathBuf};
+mod common;
 
+use common::{image, skipped};
 use latency_lab::hotplug::{HotplugOptions, run as hotplug};
 use latency_lab::load::LoadChoice;
 use latency_lab::read::{ReadOptions, Test, run as read};
 use latency_lab::{LabError, Silent};
-
-fn image() -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images/lz4hc-16k.erofs");
-    assert!(
-        path.is_file(),
-        "the test image is missing: {}",
-        path.display()
-    );
-    path
-}
 
 #[test]
 fn every_test_gives_its_samples_in_the_words_of_the_contract() {
@@ -30,7 +21,7 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
         ..ReadOptions::default()
     };
     let report = match read(&options, &mut Silent) {
-        Err(error @ LabError::EngineMissing { .. }) => return println!("skipped: {error}"),
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(error),
         other => other.unwrap(),
     };
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
@@ -50,7 +41,7 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
 fn a_cpu_goes_and_comes_back_and_nothing_is_lost() {
     // Other tests of this machine may hold threads on the CPU that goes: only when asked for.
     if std::env::var_os("EROFAST_TEST_HOTPLUG").is_none() {
-        return println!("skipped: takes a CPU offline; set EROFAST_TEST_HOTPLUG=1");
+        return skipped("takes a CPU offline; set EROFAST_TEST_HOTPLUG=1");
     }
     let options = HotplugOptions {
         image: image(),
@@ -61,7 +52,7 @@ fn a_cpu_goes_and_comes_back_and_nothing_is_lost() {
     };
     let report = match hotplug(&options, &mut Silent) {
         Err(error @ (LabError::EngineMissing { .. } | LabError::Usage(_))) => {
-            return println!("skipped: {error}");
+            return skipped(error);
         }
         other => other.unwrap(),
     };

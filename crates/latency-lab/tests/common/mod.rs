@@ -1,0 +1,16 @@
+//! What the experiments of the tests have in common: an image of the repository, and skips.
+
+use std::path::{Path, PathBuf};
+
+/// A small LZ4 image that every kernel with EROFS can mount, kept with the tests of the command.
+pub fn image() -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+    let path = fixtures.join("lz4-full-index-64k.erofs");
+    path.canonicalize()
+        .unwrap_or_else(|reason| panic!("{}: {reason}", path.display()))
+}
+
+/// Prints the line that `make test` counts.
+pub fn skipped(why: impl std::fmt::Display) {
+    println!("skipped: {why}");
+}
