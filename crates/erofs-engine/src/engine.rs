@@ -23,11 +23,11 @@ use crate::error::errno;
 use crate::kickoff::{Help, ReadContext};
 use crate::opened::Opened;
 use crate::options::{EngineOptions, Hipri, SyncDecompress, WorkersMode};
+use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, Content, View};
 use crate::stats::{Counters, EngineStats, add};
 use crate::supply::Supply;
-use crate::surplus::PageCache;
 
 /// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
 /// this many files may be read in turn without decoding their inodes again.
@@ -53,7 +53,7 @@ pub struct Engine {
     inodes: Mutex<Cache<Nid, Arc<Inode>>>,
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
-    page_cache: OnceLock<Box<dyn PageCache>>,
+    page_cache: OnceLock<Box<dyn PageCacheWriter>>,
     /// I. From the beginning; the workers add theirs.
     notices: Vec<String>,
 }
@@ -259,7 +259,7 @@ impl Engine {
 
     /// Names the page cache that takes what small reads decode beyond their bytes. The first one
     /// stays.
-    pub fn set_page_cache(&self, page_cache: Box<dyn PageCache>) {
+    pub fn set_page_cache(&self, page_cache: Box<dyn PageCacheWriter>) {
         let _ = self.page_cache.set(page_cache);
     }
 

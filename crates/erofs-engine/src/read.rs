@@ -8,9 +8,9 @@ use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
 use crate::Error;
 use crate::kickoff::{self, Help, ReadContext, reader_decompresses};
 use crate::options::SyncDecompress;
+use crate::page_cache::{PageCacheWriter, SMALL_READ};
 use crate::piece::Piece;
 use crate::supply::{Source, Supply};
-use crate::surplus::{PageCache, SMALL_READ};
 
 /// An image as far as it may be used: special inodes are read before all of it is known.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Caller<'a> {
     pub context: ReadContext,
     pub help: Option<Help<'a>>,
     pub policy: SyncDecompress,
-    pub page_cache: Option<&'a dyn PageCache>,
+    pub page_cache: Option<&'a dyn PageCacheWriter>,
 }
 
 impl Caller<'_> {

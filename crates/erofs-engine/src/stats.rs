@@ -26,7 +26,7 @@ pub(crate) struct Counters {
     /// Pieces served by another reader's decoding.
     pub merged: AtomicU64,
     /// Bytes decoded beyond a small read, for the page cache.
-    pub surplus: AtomicU64,
+    pub remainder: AtomicU64,
     /// Reads handed to a worker.
     pub kickoffs: AtomicU64,
     /// Reads shared with workers of idle CPUs.
@@ -94,7 +94,7 @@ impl Counters {
             decodes: get(&self.decodes),
             prefix_decodes: get(&self.prefixes),
             merged: get(&self.merged),
-            surplus_bytes: get(&self.surplus),
+            surplus_bytes: get(&self.remainder),
             kickoffs: get(&self.kickoffs),
             shared: get(&self.shared),
             cache: CacheStats {

@@ -9,12 +9,12 @@ use page_pool::{PageBuf, PagePool, Wait};
 use crate::Error;
 use crate::desk::{Desk, Desks};
 use crate::device::Device;
+use crate::page_cache::{PageCacheWriter, Remainder};
 use crate::pcluster::{Claim, Decoded, Key, Landing, PclusterTable};
 use crate::piece::Piece;
 use crate::reuse::Reuse;
 use crate::spans;
 use crate::stats::{Counters, add};
-use crate::surplus::{PageCache, Surplus};
 
 /// Zstandard decodes in blocks of up to this many bytes (RFC 8878, 3.1.1.2.4), whole.
 const ZSTD_BLOCK: u64 = 128 << 10;
@@ -41,7 +41,7 @@ pub(crate) struct Source<'a> {
     pub image: &'a Image,
     pub inode: &'a Inode,
     /// Who takes the rest of a pcluster that is read in part.
-    pub page_cache: Option<&'a dyn PageCache>,
+    pub page_cache: Option<&'a dyn PageCacheWriter>,
 }
 
 /// Compressed bytes at a desk: where they came from, and how many.
@@ -79,7 +79,7 @@ enum Made {
     /// In a buffer that is kept.
     Kept(Arc<Decoded>),
     /// In a buffer whose rest goes to the page cache.
-    Surplus(Arc<Decoded>, Surplus),
+    Remainder(Arc<Decoded>, Remainder),
     /// Nowhere else: from the first one on, they went straight to the reader.
     Delivered,
     /// In a buffer that nobody keeps.
@@ -171,10 +171,10 @@ impl Supply {
         });
         match result {
             Ok(Made::Kept(decoded)) => landing.keep(decoded),
-            Ok(Made::Surplus(decoded, surplus)) => {
+            Ok(Made::Remainder(decoded, remainder)) => {
                 landing.hand_over(decoded);
                 if let Some(page_cache) = source.page_cache {
-                    page_cache.store(surplus);
+                    page_cache.store(remainder);
                 }
             }
             Ok(Made::Delivered) => {
@@ -215,14 +215,14 @@ impl Supply {
             self.decode(source, decoder, &stream, &mut buffer)?;
             let decoded = Arc::new(Decoded::new(buffer));
             copy_out(decoded.bytes(), piece);
-            let surplus = Surplus::new(
+            let remainder = Remainder::new(
                 source.inode,
                 piece.logical,
                 piece.from..piece.to(),
                 decoded.clone(),
             );
-            add(&self.counters.surplus, (whole - piece.out.len()) as u64);
-            return Ok(Made::Surplus(decoded, surplus));
+            add(&self.counters.remainder, (whole - piece.out.len()) as u64);
+            return Ok(Made::Remainder(decoded, remainder));
         }
         let length = worth_decoding(piece, algorithm, landing.reuse());
         if piece.from == 0 && piece.out.len() == length {

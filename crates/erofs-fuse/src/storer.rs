@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use erofs_engine::cpu_workers::Mode;
-use erofs_engine::{Engine, PageCache, Surplus};
+use erofs_engine::{Engine, PageCacheWriter, Remainder};
 use fuse_transport::Session;
 
 use crate::Error;
 use crate::nodes::Nodes;
 
-/// Memory of what waits to be stored or is being stored, at most; one surplus alone may be more.
+/// Memory of what waits to be stored or is being stored, at most; one remainder alone may be more.
 const ROOM: usize = 2 << 20;
 
 /// Unit of the page cache that this counts in. Where pages are larger, what does not fill one is
@@ -38,7 +38,7 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Surplus>,
+    waiting: VecDeque<Remainder>,
     /// Memory that `waiting` holds, and what is being stored.
     bytes: usize,
     closed: bool,
@@ -70,16 +70,16 @@ impl Drop for Storer {
     }
 }
 
-impl PageCache for Storer {
+impl PageCacheWriter for Storer {
     fn has_room(&self, bytes: usize) -> bool {
         let taken = self.0.lock().bytes;
         bytes <= LONGEST && (taken == 0 || taken + bytes <= ROOM)
     }
 
-    fn store(&self, surplus: Surplus) {
+    fn store(&self, remainder: Remainder) {
         let mut state = self.0.lock();
-        state.bytes += surplus.memory();
-        state.waiting.push_back(surplus);
+        state.bytes += remainder.memory();
+        state.waiting.push_back(remainder);
         drop(state);
         self.0.changed.notify_one();
     }
@@ -91,14 +91,14 @@ impl Queue {
     }
 
     /// Sleeps until there is something; `None` at the end.
-    fn next(&self) -> Option<Surplus> {
+    fn next(&self) -> Option<Remainder> {
         let mut state = self.lock();
         loop {
             if state.closed {
                 return None;
             }
-            if let Some(surplus) = state.waiting.pop_front() {
-                return Some(surplus);
+            if let Some(remainder) = state.waiting.pop_front() {
+                return Some(remainder);
             }
             state = self
                 .changed
@@ -108,9 +108,9 @@ impl Queue {
     }
 
     /// Gives its memory back.
-    fn done(&self, surplus: Surplus) {
-        let memory = surplus.memory();
-        drop(surplus);
+    fn done(&self, remainder: Remainder) {
+        let memory = remainder.memory();
+        drop(remainder);
         self.lock().bytes -= memory;
     }
 }
@@ -131,21 +131,21 @@ fn run(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, nodes: Nod
 }
 
 fn store_all(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, nodes: Nodes) {
-    while let Some(surplus) = queue.next() {
+    while let Some(remainder) = queue.next() {
         let (Some(session), Some(engine)) = (session.upgrade(), engine.upgrade()) else {
             return;
         };
         let _busy = engine.busy();
-        if let Some(node) = nodes.node(surplus.nid()) {
-            put_in_place(&session, node, &surplus);
+        if let Some(node) = nodes.node(remainder.nid()) {
+            put_in_place(&session, node, &remainder);
         }
-        queue.done(surplus);
+        queue.done(remainder);
     }
 }
 
-fn put_in_place(session: &Session, node: u64, surplus: &Surplus) {
-    let [before, behind] = surplus.parts();
-    for ((offset, bytes), ends_file) in [(before, false), (behind, surplus.reaches_end())] {
+fn put_in_place(session: &Session, node: u64, remainder: &Remainder) {
+    let [before, behind] = remainder.parts();
+    for ((offset, bytes), ends_file) in [(before, false), (behind, remainder.reaches_end())] {
         if let Some((offset, bytes)) = whole_pages(offset, bytes, ends_file) {
             // Refused: forgotten by the kernel, or no memory for it. Reads ask again.
             let _ = session.store(node, offset, bytes);

@@ -1,8 +1,8 @@
-//! What a small read decoded beyond its bytes, on its way to a page cache above.
+//! The rest of a pcluster that a small read decoded, and the page cache above that takes it.
 //!
-//! A pcluster decodes to 100 KiB and more, and a program that jumps about wants 4 of them. The
-//! kernel's EROFS puts the others into the page cache at once, so that each pcluster is decoded for
-//! the first read of it only. Behind FUSE the page cache is there as well, but has to be told.
+//! A pcluster decodes to 100 KiB and more, and a random reader wants 4 of them. The kernel's EROFS
+//! puts the others into the page cache at once, so that each pcluster is decoded only for the first
+//! read of it. Behind FUSE the page cache exists as well, but pages have to be stored explicitly.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -12,23 +12,22 @@ use erofs_format::{Inode, Nid};
 
 use crate::pcluster::Decoded;
 
-/// Reads of up to this many bytes have a surplus: longer ones belong to a stream, whose next read
-/// takes what this one left.
+/// Longest read whose remainder is written to the page cache: a longer read belongs to a stream,
+/// and the next read of the stream takes the rest.
 pub(crate) const SMALL_READ: usize = 64 << 10;
 
-/// A page cache above the engine.
-pub trait PageCache: Send + Sync + Debug {
-    /// Whether it would take so many bytes now. If not, the read decodes no more than it needs.
+/// Writes decoded bytes into a page cache above the engine (for FUSE: `FUSE_NOTIFY_STORE`).
+pub trait PageCacheWriter: Send + Sync + Debug {
+    /// Whether it accepts `bytes` more bytes now. If not, the read decodes no more than it needs.
     fn has_room(&self, bytes: usize) -> bool;
 
-    /// Takes bytes, to be put in place when there is time. Called by threads that decode, which do
-    /// not wait.
-    fn store(&self, surplus: Surplus);
+    /// Queues a remainder to be written later. Called by decoding threads: must not block.
+    fn store(&self, remainder: Remainder);
 }
 
-/// Decoded bytes that nobody asked for yet.
+/// The decoded bytes of a pcluster around those that a read asked for.
 #[derive(Debug)]
-pub struct Surplus {
+pub struct Remainder {
     nid: Nid,
     logical: u64,
     /// Bytes inside of the file: a pcluster may decode to more.
@@ -38,7 +37,7 @@ pub struct Surplus {
     decoded: Arc<Decoded>,
 }
 
-impl Surplus {
+impl Remainder {
     pub(crate) fn new(
         inode: &Inode,
         logical: u64,
@@ -99,7 +98,7 @@ mod tests {
         let mut bytes = pool.alloc(4, Wait::May).unwrap();
         bytes.copy_from_slice(b"abcd");
         let decoded = Arc::new(Decoded::new(bytes));
-        let surplus = Surplus {
+        let remainder = Remainder {
             nid: 7,
             logical: 100,
             length: 4,
@@ -107,9 +106,9 @@ mod tests {
             served: 1..3,
             decoded,
         };
-        assert_eq!(surplus.parts(), [(100, &b"a"[..]), (103, &b"d"[..])]);
+        assert_eq!(remainder.parts(), [(100, &b"a"[..]), (103, &b"d"[..])]);
         assert_eq!(pool.stats().in_use_pages, 1);
-        drop(surplus);
+        drop(remainder);
         assert_eq!(pool.stats().in_use_pages, 0);
     }
 }
