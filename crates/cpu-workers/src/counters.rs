@@ -35,7 +35,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 
 /// CLOCK_MONOTONIC in nanoseconds: the clock of scheduler traces recorded with "mono", so that the
 /// two can be laid side by side.
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

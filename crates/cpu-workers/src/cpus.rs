@@ -66,7 +66,7 @@ impl Cpus for SystemCpus {
 
     fn usable(&self) -> io::Result<BTreeSet<usize>> {
         let allowed = affinity(None)?;
-        Ok(match online() {
+        Ok(match online_cpus() {
             Some(online) => allowed.intersection(&online).copied().collect(),
             None => allowed,
         })
@@ -138,7 +138,7 @@ fn affinity(thread: Option<Pid>) -> io::Result<BTreeSet<usize>> {
 }
 
 /// CPUs of the machine that are online; None without sysfs.
-pub(crate) fn online() -> Option<BTreeSet<usize>> {
+pub fn online_cpus() -> Option<BTreeSet<usize>> {
     read_list("/sys/devices/system/cpu/online")
 }
 

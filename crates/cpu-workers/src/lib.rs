@@ -19,8 +19,7 @@
 //! * [`Priority::High`] is SCHED_FIFO 1, where refused nice -20, where refused normal;
 //!   [`Workers::notices`] says what and why.
 //! * CPUs come and go and the cpuset changes: workers follow, and no queued job is lost.
-//! * [`Contention`] tells when real-time priority is worth having ([`Workers::set_priority`]).
-//! * A worker can watch a [`Source`] besides its queue: a request that arrives there is served
+//! * A worker can watch a [`EventSource`] besides its queue: a request that arrives there is served
 //!   with one wake-up.
 //!
 //! The queue, the parking and the slots are modelled under loom:
@@ -28,13 +27,13 @@
 //! of the machine offline for a moment, as root and only with `EROFAST_TEST_HOTPLUG=1`.
 #![forbid(unsafe_code)]
 
-mod contention;
+mod attached_source;
 mod context;
 mod counters;
 mod cpulist;
 mod cpus;
-mod door;
 mod error;
+mod event_source;
 mod event_waker;
 mod faults;
 mod histogram;
@@ -48,7 +47,6 @@ mod queue;
 mod refusal;
 mod report;
 mod slot;
-mod source;
 mod spawn;
 mod stats;
 mod sync;
@@ -61,16 +59,16 @@ mod watcher;
 mod worker;
 mod workers;
 
-pub use contention::Contention;
 pub use context::WorkerContext;
-pub use cpus::{Cpus, SystemCpus};
+pub use counters::now_ns;
+pub use cpus::{Cpus, SystemCpus, online_cpus};
 pub use error::Error;
 pub use event_waker::EventWaker;
 pub use options::{Mode, Priority, WorkerOptions};
 /// Lends a closure of the caller's stack to jobs, for the length of one call.
 pub use sys::lend::{Lent, lend};
 
-pub use source::{Door, MakeSource, Source, SourceState, Waker};
+pub use event_source::{EventSource, EventSourceFactory, EventSourceState, OpenEventSource, Waker};
 pub use stats::{Policy, Summary, WorkerStats};
 pub use worker::{Job, serve};
 pub use workers::Workers;

@@ -17,7 +17,7 @@ use crate::slot::Slot;
 
 type Queue = Arc<JobQueue<usize>>;
 
-/// What the loop of a worker does, without doors: takes until the queue is closed and empty.
+/// What the loop of a worker does, without an event source: takes until the queue is closed and empty.
 fn work(queue: &Queue, me: &Arc<Parker>) -> usize {
     let mut sum = 0;
     loop {
@@ -125,7 +125,7 @@ fn loom_of_two_who_publish_one_wins_and_the_other_gets_its_worker_back() {
     });
 }
 
-/// A door that sleeps until it is rung, as one with an eventfd does: the kernel counts under a
+/// A source which sleeps on an eventfd: the kernel counts under a
 /// lock, and sleeping ends at once where the count is not zero.
 struct Bell {
     rung: Mutex<bool>,
@@ -164,23 +164,23 @@ fn loom_a_door_put_in_place_of_the_sleep_and_taken_away_misses_no_job() {
     });
 }
 
-/// Sleeps behind a door first; after that has been left for the first time, without one.
+/// Sleeps on a source first; after its first return, on the token.
 fn behind_a_door(queue: &Queue) -> usize {
     let me = Parker::new();
     let bell = Arc::new(Bell {
         rung: Mutex::new(false),
         sleeper: Parker::new(),
     });
-    let (mut sum, mut door) = (0, true);
+    let (mut sum, mut has_source) = (0, true);
     me.set_waker(Some(bell.clone()));
     loop {
         match queue.take(&me) {
             Taken::Item(item) => sum += item,
             Taken::Idle => {
-                if door {
+                if has_source {
                     bell.wait();
                     me.set_waker(None);
-                    door = false;
+                    has_source = false;
                 } else {
                     me.park();
                 }

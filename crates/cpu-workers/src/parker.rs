@@ -1,4 +1,4 @@
-//! How one thread sleeps and is woken: on a token, or behind the door it watches.
+//! How one thread sleeps and is woken: on a token, or on its event source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Parker {
     waker: Mutex<Option<Arc<dyn Waker>>>,
     /// A: registered as idle at its queue. Written under the queue's lock.
     idle: AtomicBool,
-    /// A: in a job, or serving a request behind its door, whatever `idle` says. Written by the owner.
+    /// A: in a job, or serving a request of its event source, whatever `idle` says. Written by the owner.
     serving: AtomicBool,
 }
 
@@ -56,7 +56,7 @@ impl Parker {
         }
     }
 
-    /// From now on the owner sleeps behind a door that `waker` opens (or, with None, no longer).
+    /// From now on the owner sleeps on an event source which `waker` wakes, or on the token (`None`).
     ///
     /// A wake-up on its way through the old way is not missed: whoever sent it has put its work
     /// where the owner looks before its next sleep, and the owner is awake now.

@@ -11,7 +11,7 @@ use crate::queue::JobQueue;
 use crate::slot::Slot;
 use crate::spawn::{Running, Spawner};
 use crate::worker::{Attach, Worker};
-use crate::{Error, MakeSource};
+use crate::{Error, EventSourceFactory};
 
 /// Field tags: I = set when made; S = the slot's own lock; T = under `plan`, which is never held
 /// while a thread is joined or a job runs.
@@ -37,7 +37,7 @@ struct CpuSlot {
 /// What workers that come later get.
 struct Plan {
     ended: bool,
-    source: Option<Arc<MakeSource>>,
+    source: Option<Arc<EventSourceFactory>>,
     wanted: Wanted,
     /// Where a CPU was given its own priority.
     wanted_for: BTreeMap<usize, Wanted>,
@@ -198,7 +198,7 @@ impl Topology {
     /// Posts the source to all workers, now and to come; `tell` makes each one's letter.
     pub(crate) fn attach(
         &self,
-        make: &Arc<MakeSource>,
+        make: &Arc<EventSourceFactory>,
         tell: &mut dyn FnMut(&Worker),
     ) -> Result<(), Error> {
         let mut plan = self.plan();

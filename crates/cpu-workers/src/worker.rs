@@ -14,17 +14,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::attached_source::{AttachedSource, Waited, message};
 use crate::counters::{Counters, count, now_ns};
-use crate::door::{Door, Waited, message};
 use crate::notices::Notices;
 use crate::parker::Parker;
 use crate::queue::{JobQueue, Taken};
-use crate::{MakeSource, WorkerContext};
+use crate::{EventSourceFactory, WorkerContext};
 
 /// One piece of work. It is told where and when it runs.
 pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;
 
-/// A worker with both a queue and a door looks at the door after so many jobs in a row at the
+/// A worker with both a queue and a source looks at the source after so many jobs in a row at the
 /// latest, so that neither starves.
 const JOBS_IN_A_ROW: u32 = 8;
 
@@ -55,7 +55,7 @@ pub(crate) struct Worker {
 
 /// A source to open, and whom to tell.
 pub(crate) struct Attach {
-    pub(crate) make: Arc<MakeSource>,
+    pub(crate) make: Arc<EventSourceFactory>,
     pub(crate) reply: Option<Sender<io::Result<()>>>,
 }
 
@@ -132,23 +132,23 @@ impl Worker {
     /// The thread's body.
     pub(crate) fn run(self: &Arc<Self>) {
         self.set_current(0, 0);
-        let mut door = None;
+        let mut source = None;
         let mut in_a_row = 0;
         loop {
-            self.open_doors(&mut door);
+            self.open_sources(&mut source);
             match self.queue.take(&self.parker) {
                 Taken::Item(queued) => {
                     self.run_job(queued);
                     in_a_row += 1;
                     if in_a_row >= JOBS_IN_A_ROW {
                         in_a_row = 0;
-                        self.pass(&mut door, Door::look);
+                        self.pass(&mut source, AttachedSource::look);
                     }
                 }
                 Taken::Idle => {
                     in_a_row = 0;
-                    match door {
-                        Some(_) => self.pass(&mut door, Door::wait),
+                    match source {
+                        Some(_) => self.pass(&mut source, AttachedSource::wait),
                         None => self.parker.park(),
                     }
                     if self.queue.leave_idle(&self.parker) {
@@ -161,7 +161,7 @@ impl Worker {
         // Whoever waits for a reply sees its sender dropped.
         *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.parker.set_waker(None);
-        drop(door);
+        drop(source);
         CURRENT.set(None);
     }
 
@@ -198,7 +198,7 @@ impl Worker {
     }
 
     /// Opens what was posted. A new source takes the place of an older one.
-    fn open_doors(&self, door: &mut Option<Door>) {
+    fn open_sources(&self, source: &mut Option<AttachedSource>) {
         let letters = match self
             .mailbox
             .lock()
@@ -209,9 +209,9 @@ impl Worker {
             _ => return,
         };
         for letter in letters {
-            let result = Door::open(&letter.make, self.cpu).map(|opened| {
+            let result = AttachedSource::open(&letter.make, self.cpu).map(|opened| {
                 opened.connect(&self.parker);
-                *door = Some(opened);
+                *source = Some(opened);
             });
             match (letter.reply, result) {
                 // Nobody who has gone away needs to know.
@@ -225,8 +225,12 @@ impl Worker {
         }
     }
 
-    fn pass(&self, door: &mut Option<Door>, how: fn(&mut Door, &Parker) -> Waited) {
-        let Some(open) = door else { return };
+    fn pass(
+        &self,
+        source: &mut Option<AttachedSource>,
+        how: fn(&mut AttachedSource, &Parker) -> Waited,
+    ) {
+        let Some(open) = source else { return };
         let keep = match how(open, &self.parker) {
             Waited::Continue => true,
             Waited::Closed => false,
@@ -241,7 +245,7 @@ impl Worker {
         };
         if !keep {
             self.parker.set_waker(None);
-            *door = None;
+            *source = None;
         }
     }
 

@@ -1,4 +1,4 @@
-//! The set of workers: the start-up ladder, its mirror, and the front door.
+//! The set of workers: start-up, its mirror the shut-down, and the public interface.
 //!
 //! Start-up: 1. slots for all possible CPUs, empty. 2. the unbound pool. 3. pinned workers for the
 //! usable CPUs. 4. the watcher of hotplug, 5. which begins with another look at the CPUs, since an
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::attached_source::message;
 use crate::counters::now_ns;
-use crate::door::message;
 use crate::faults::Faults;
 use crate::notices::Notices;
 use crate::priority::{self, Wanted};
@@ -30,7 +30,8 @@ use crate::unbound::UnboundPool;
 use crate::watcher::Watcher;
 use crate::worker::{Attach, Job, Queued, Worker, current};
 use crate::{
-    Cpus, Error, MakeSource, Mode, Priority, SystemCpus, WorkerContext, WorkerOptions, WorkerStats,
+    Cpus, Error, EventSourceFactory, Mode, Priority, SystemCpus, WorkerContext, WorkerOptions,
+    WorkerStats,
 };
 
 /// All workers of one pool. Dropping the last `Arc` shuts them down.
@@ -227,7 +228,7 @@ impl Workers {
     ///
     /// Waits for all of them (a busy worker answers after its job) and returns how many have one;
     /// those that failed are in `notices()`.
-    pub fn attach(&self, make: Arc<MakeSource>) -> Result<usize, Error> {
+    pub fn attach(&self, make: Arc<EventSourceFactory>) -> Result<usize, Error> {
         if current().is_some() {
             return Err(Error::OnWorker);
         }

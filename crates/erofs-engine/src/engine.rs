@@ -16,7 +16,7 @@ use page_pool::{PagePool, PoolStats};
 
 use crate::Error;
 use crate::cache::Cache;
-use crate::contended::{Busy, Contended};
+use crate::cpu_contention::{Busy, CpuContention};
 use crate::desk::Desks;
 use crate::device::MetadataCache;
 use crate::error::errno;
@@ -45,7 +45,7 @@ pub struct Engine {
     /// I. The rest of the engine is torn down after the workers, which may still read through it.
     workers: Option<Arc<Workers>>,
     /// Whether other programs keep the CPUs busy, and the priority that follows from it.
-    contended: Contended,
+    contention: CpuContention,
     view: Arc<View>,
     supply: Arc<Supply>,
     pool: Arc<PagePool>,
@@ -79,7 +79,7 @@ impl Engine {
             devices,
             pool,
             cache_memory,
-            contention,
+            load_monitor,
         } = opened;
         let whole = |source| Error::Image {
             image: name.clone(),
@@ -102,10 +102,11 @@ impl Engine {
         let view = special_inodes(&supply, image).map_err(whole)?;
         let workers = start_workers(&options)?;
         let mut notices = pool.notices();
-        let contended = Contended::new(workers.as_ref(), options.hipri, contention, &mut notices);
+        let contention =
+            CpuContention::new(workers.as_ref(), options.hipri, load_monitor, &mut notices);
         Ok(Arc::new(Engine {
             workers,
-            contended,
+            contention,
             view: Arc::new(view),
             supply,
             pool,
@@ -225,10 +226,10 @@ impl Engine {
     ) -> Result<usize, Error> {
         let left = inode.size.saturating_sub(offset);
         let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
-        let busy = self.contended.enter();
+        let busy = self.contention.enter();
         let help = self.workers.as_deref().map(|workers| Help {
             workers,
-            contended: self.contended.contended(),
+            contended: self.contention.contended(),
             busy: busy.now,
         });
         let caller = Caller {
@@ -248,13 +249,13 @@ impl Engine {
 
     /// Counts the calling thread as busy for the engine while it does something else than reading.
     pub fn busy(&self) -> Busy<'_> {
-        self.contended.enter()
+        self.contention.enter()
     }
 
     /// Says which thread is asking, by its number: one that waits for answers is no load that the
     /// workers would have to be raised above. Look-ups and reads are alike here.
     pub fn asked_by(&self, thread: u32) {
-        self.contended.asked_by(thread);
+        self.contention.asked_by(thread);
     }
 
     /// Names the page cache that takes what small reads decode beyond their bytes. The first one

@@ -21,12 +21,13 @@
 #![forbid(unsafe_code)]
 
 mod cache;
-mod contended;
+mod cpu_contention;
 mod desk;
 mod device;
 mod engine;
 mod error;
 mod kickoff;
+mod load_monitor;
 mod locate;
 #[cfg(all(test, loom))]
 mod models;
@@ -43,7 +44,7 @@ mod stats;
 mod supply;
 mod sync;
 
-pub use contended::Busy;
+pub use cpu_contention::Busy;
 pub use cpu_workers;
 pub use engine::{EachEntry, Engine, decoder_settings};
 pub use erofs_format;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cpu_workers::Contention;
+use crate::load_monitor::LoadMonitor;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
@@ -25,7 +25,7 @@ pub struct Opened {
     /// Memory of the size of the cache, taken as it is needed; `None` without a cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
     /// `None` where there are no workers.
-    pub(crate) contention: Option<std::io::Result<Contention>>,
+    pub(crate) load_monitor: Option<std::io::Result<LoadMonitor>>,
 }
 
 impl Opened {
@@ -58,7 +58,7 @@ impl Opened {
                     .map_err(start_error)?,
                 ),
             },
-            contention: has_workers.then(Contention::new),
+            load_monitor: has_workers.then(LoadMonitor::new),
             options: options.clone(),
         })
     }

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod daemon;
-mod door;
 mod error;
+mod event_source;
 mod filesystem;
 mod mounter;
 mod mounting;

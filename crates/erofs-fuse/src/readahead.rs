@@ -20,7 +20,7 @@ const REQUEST_PAGES: RangeInclusive<u32> = 64..=256;
 ///
 /// Half of what is read ahead, so that two threads serve it, and whoever waits for a page waits for
 /// its half only; or all of it, where idle workers help with one request:
-/// * over io_uring, where of two requests at once one goes to the keeper, whose entry then is the one
+/// * over io_uring, where of two requests at once one goes to the overflow queue, whose entry then is the one
 ///   the kernel takes next, so that further requests would be served on another CPU;
 /// * with slow codecs, where each request would wait for the pcluster at its border that the other
 ///   one decodes.

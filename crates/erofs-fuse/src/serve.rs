@@ -19,7 +19,7 @@ use crate::options::MountOptions;
 use crate::sandbox::Sandbox;
 use crate::stat::Reporter;
 use crate::storer::Storer;
-use crate::{Error, MountRequest, door, notify, readahead, uring};
+use crate::{Error, MountRequest, event_source, notify, readahead, uring};
 
 /// How long programs that still use a mount which was told to end may go on.
 const GRACE: Duration = Duration::from_secs(2);
@@ -156,16 +156,16 @@ fn start_threads(
     session: &Arc<Session>,
     options: &MountOptions,
 ) -> Result<(), Error> {
-    let mut open: door::OpenChannel = |session, _| session.device_channel();
+    let mut open: event_source::OpenChannel = |session, _| session.device_channel();
     if session.protocol().io_uring {
         uring::start_helpers(session, options.engine.hipri)?;
         open = uring::channel;
     }
     match engine.workers() {
         Some(workers) if options.served_by_workers() => {
-            door::attach(workers, session, open).map(drop)
+            event_source::attach(workers, session, open).map(drop)
         }
-        _ => door::start_readers(session, open),
+        _ => event_source::start_readers(session, open),
     }
 }
 

@@ -113,7 +113,7 @@ impl Reporter {
     }
 }
 
-/// `done` counts requests served at the door and jobs from the queue together.
+/// `done` counts requests of the event source and jobs of the queue together.
 fn worker(stats: &WorkerStats) -> Value {
     json!({
         "cpu": stats.cpu,

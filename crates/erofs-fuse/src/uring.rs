@@ -8,7 +8,7 @@ use erofs_engine::{Hipri, WorkersMode};
 use fuse_transport::{Channel, Session, probe_io_uring};
 
 use crate::options::{IoUring, MountOptions};
-use crate::{Error, door};
+use crate::{Error, event_source};
 
 /// Mounts that are made while this says Y are offered io_uring; they keep it when it changes.
 const KNOB: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -76,19 +76,19 @@ fn is_enabled() -> bool {
     std::fs::read(KNOB).is_ok_and(|value| matches!(value.first(), Some(b'Y' | b'1')))
 }
 
-/// Starts what every mount over io_uring has beside its workers: the keeper of all queues, and the
+/// Starts what every mount over io_uring has beside its workers: the overflow queue, and the
 /// thread for what the device still brings (FORGET). Before this, all requests wait.
 ///
-/// The keeper serves what a busy worker cannot take. Where the workers may be real-time it is so
-/// from the start: it seldom runs, and a program waits for it when it does.
+/// The overflow queue takes requests while a CPU's own entry is busy. Its thread is real-time from the
+/// start where the workers may be: it seldom runs, and a program waits for it when it does.
 pub(crate) fn start_helpers(session: &Arc<Session>, hipri: Hipri) -> Result<(), Error> {
-    door::spawn("erofs_forget", session, Session::device_channel)?;
-    door::spawn("erofs_keeper", session, move |session| {
+    event_source::spawn("erofs_forget", session, Session::device_channel)?;
+    event_source::spawn("erofs_overflow", session, move |session| {
         if hipri != Hipri::Off {
             // A refusal was said for the workers already.
             let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
         }
-        session.keeper_channel()
+        session.overflow_channel()
     })
 }
 
@@ -96,6 +96,6 @@ pub(crate) fn start_helpers(session: &Arc<Session>, hipri: Hipri) -> Result<(), 
 pub(crate) fn channel(session: &Arc<Session>, cpu: Option<usize>) -> io::Result<Channel> {
     match cpu {
         Some(cpu) => session.cpu_channel(cpu),
-        None => session.keeper_channel(),
+        None => session.overflow_channel(),
     }
 }

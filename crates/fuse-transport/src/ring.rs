@@ -4,7 +4,7 @@
 //!
 //! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was given
 //!   back last, so these are used as long as one is free;
-//! * the keeper's, with one entry in the queue of **every possible** CPU. It makes the rings
+//! * the overflow channel, with one entry in the queue of **every possible** CPU. It makes the rings
 //!   complete, without which the kernel would let every request wait; it takes what a busy CPU's
 //!   entries cannot; and it stands in for CPUs whose thread has not come yet or has gone, so that no
 //!   queue is ever without anyone.
@@ -27,7 +27,7 @@ use crate::waker::Waker;
 use crate::wire::{InHeader, MIN_READ_BUFFER, OutHeader, RingHeader};
 
 /// Entries of a CPU's own thread. It serves one request at a time; what comes meanwhile goes to the
-/// keeper, which runs on an idle CPU if there is one. With 8 entries the others would wait in the
+/// overflow queue, which runs on an idle CPU if there is one. With 8 entries the others would wait in the
 /// ring of the busy thread: one program that streams got 560 to 730 MB/s of lz4hc then, and 730 to
 /// 900 with one (two CPUs, three rounds, 1 MiB of read-ahead).
 const ENTRIES: usize = 1;
@@ -54,8 +54,8 @@ impl RingChannel {
         Self::with_queues(session, &[(queue, ENTRIES)])
     }
 
-    /// The keeper's ring.
-    pub(crate) fn open_keeper(session: &Arc<Session>) -> io::Result<Self> {
+    /// The ring of the overflow queue.
+    pub(crate) fn open_overflow(session: &Arc<Session>) -> io::Result<Self> {
         let queues: Vec<_> = (0..possible_cpus()?).map(|queue| (queue, 1)).collect();
         Self::with_queues(session, &queues)
     }

@@ -76,7 +76,7 @@ pub struct Session {
     ended: AtomicBool,
     /// Readable when a channel saw the end.
     end: Waker,
-    /// The keeper's ring is open.
+    /// The ring of the overflow queue is open.
     ring: AtomicBool,
 }
 
@@ -119,7 +119,7 @@ impl Session {
     }
 
     /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only
-    /// the thread that opened it can use it. Open the keeper's before.
+    /// the thread that opened it can use it. Open the overflow channel before.
     ///
     /// # Errors
     /// The kernel's refusal, or EOPNOTSUPP when io_uring was not agreed on.
@@ -136,9 +136,9 @@ impl Session {
     /// # Errors
     /// As for [`cpu_channel`](Self::cpu_channel). Where the kernel refused an entry, it goes on over
     /// the device.
-    pub fn keeper_channel(self: &Arc<Self>) -> io::Result<Channel> {
+    pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Channel> {
         self.check_ring()?;
-        let channel = RingChannel::open_keeper(self)?;
+        let channel = RingChannel::open_overflow(self)?;
         self.ring.store(true, Ordering::Release);
         Ok(Channel::from(channel))
     }

@@ -280,7 +280,7 @@ fn many_readers_get_the_right_bytes() {
         let way = &counters["by_transport"];
         match transport {
             Transport::DevFuse => assert_eq!(way["dev_fuse"], counters["requests"]),
-            // Reads are served where they are asked, but for those that a busy CPU leaves to the keeper.
+            // Reads are served where they are asked, but for those that a busy CPU leaves to the overflow queue.
             Transport::IoUring => {
                 assert!(
                     way["io_uring"].as_u64() >= counters["by_kind"]["read"].as_u64(),

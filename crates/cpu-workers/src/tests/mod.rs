@@ -1,6 +1,6 @@
 //! The promises of the worker threads.
 
-mod doors;
+mod event_sources;
 mod fake;
 mod hotplug;
 mod ladder;

@@ -144,7 +144,7 @@ fn io_uring_serves_on_the_cpu_that_asks() {
     let counters = stat(&place.path).unwrap();
     assert_eq!(counters["transport"], "io_uring");
     let of = |field: &str| counters[field].as_u64().unwrap();
-    // A busy CPU may leave some to the keeper.
+    // A busy CPU may leave some to the overflow queue.
     assert!(of("same_cpu") * 2 > of("requests"), "{counters}");
     assert_eq!(
         counters["fuse"]["cpu_unknown"],

@@ -238,9 +238,9 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
         say("ready");
         thread::sleep(Duration::from_millis(500));
     }
-    let keeper = start_keeper(&session);
+    let overflow = start_overflow(&session);
     let others = (0..2).map(|cpu| start_server(&session, cpu));
-    let threads: Vec<_> = keeper.into_iter().chain(others).collect();
+    let threads: Vec<_> = overflow.into_iter().chain(others).collect();
     say(if ring == Some(LATE) { WHOLE } else { "ready" });
     for thread in threads {
         thread.join().unwrap();
@@ -251,12 +251,12 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
 type Opened = mpsc::Receiver<()>;
 
 /// With io_uring: the threads for all CPUs together and for what the device still brings.
-fn start_keeper(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
+fn start_overflow(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     if !session.protocol().io_uring {
         return Vec::new();
     }
     vec![
-        start(session, Session::keeper_channel),
+        start(session, Session::overflow_channel),
         start(session, Session::device_channel),
     ]
 }

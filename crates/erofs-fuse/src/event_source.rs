@@ -1,10 +1,12 @@
-//! The door: FUSE requests taken by the threads that decompress.
+//! FUSE channels as event sources: the worker which wakes serves the request itself.
 
 use std::io;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 
-use erofs_engine::cpu_workers::{self, Door, Source, SourceState, Waker, Workers};
+use erofs_engine::cpu_workers::{
+    self, EventSource, EventSourceState, OpenEventSource, Waker, Workers,
+};
 use fuse_transport::{Channel, Ready, Session, State};
 
 use crate::Error;
@@ -12,25 +14,25 @@ use crate::Error;
 /// Opens the channel of one serving thread; the argument is the CPU it is pinned to.
 pub(crate) type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
-/// A channel as what a worker waits on.
-struct FuseSource(Channel);
+/// A channel on which a worker sleeps.
+struct ChannelSource(Channel);
 
-impl Source for FuseSource {
-    fn wait(&mut self) -> SourceState {
+impl EventSource for ChannelSource {
+    fn wait(&mut self) -> EventSourceState {
         match self.0.wait() {
             Ready::Request => match cpu_workers::serve(|| self.0.serve()) {
-                State::Closed => SourceState::Closed,
-                State::Served | State::Nothing => SourceState::Continue,
+                State::Closed => EventSourceState::Closed,
+                State::Served | State::Nothing => EventSourceState::Continue,
             },
-            Ready::Woken => SourceState::Continue,
-            Ready::Closed => SourceState::Closed,
+            Ready::Woken => EventSourceState::Continue,
+            Ready::Closed => EventSourceState::Closed,
         }
     }
 }
 
-struct FuseWaker(Arc<fuse_transport::Waker>);
+struct ChannelWaker(Arc<fuse_transport::Waker>);
 
-impl Waker for FuseWaker {
+impl Waker for ChannelWaker {
     fn wake(&self) {
         self.0.wake();
     }
@@ -45,13 +47,13 @@ pub(crate) fn attach(
     // The workers keep this closure for CPUs that come later; a mount that is gone must not live on
     // in it.
     let session: Weak<Session> = Arc::downgrade(session);
-    let make = move |cpu| -> io::Result<Door> {
+    let make = move |cpu| -> io::Result<OpenEventSource> {
         let session = session
             .upgrade()
             .ok_or_else(|| io::Error::other("the mount is gone"))?;
         let channel = open(&session, cpu)?;
-        let waker = Arc::new(FuseWaker(channel.waker()));
-        Ok((Box::new(FuseSource(channel)), waker))
+        let waker = Arc::new(ChannelWaker(channel.waker()));
+        Ok((Box::new(ChannelSource(channel)), waker))
     };
     Ok(workers.attach(Arc::new(make))?)
 }

@@ -1,4 +1,4 @@
-//! A source, opened on a worker's thread: how it is made, waited on, and given up.
+//! An event source attached to a worker: opened, waited on and dropped on its thread.
 
 use std::any::Any;
 use std::io;
@@ -6,37 +6,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::parker::Parker;
-use crate::{MakeSource, Source, SourceState, Waker};
+use crate::{EventSource, EventSourceFactory, EventSourceState, Waker};
 
-/// A source that panics loses its state and is made anew, but not for ever: a broken one would
+/// A source which panics is opened again, at most this often: one which always panics would
 /// burn the CPU.
 const RETRIES: u32 = 16;
 
-/// Lives on the worker's own stack; nobody else touches it.
-pub(crate) struct Door {
-    make: Arc<MakeSource>,
+/// Owned by the worker's thread alone.
+pub(crate) struct AttachedSource {
+    make: Arc<EventSourceFactory>,
     cpu: Option<usize>,
-    source: Box<dyn Source>,
+    source: Box<dyn EventSource>,
     waker: Arc<dyn Waker>,
     panics: u32,
 }
 
 /// How a wait ended.
 pub(crate) enum Waited {
-    /// Look at the queue.
+    /// Check the queue.
     Continue,
-    /// The source is through.
+    /// The source has ended.
     Closed,
-    /// It panicked, with this message; a new one stands in its place.
+    /// It panicked with this message and was opened again.
     Panicked(String),
-    /// It panicked, with this message, and there is none any more.
+    /// It panicked with this message and was dropped.
     Broken(String),
 }
 
-impl Door {
-    pub(crate) fn open(make: &Arc<MakeSource>, cpu: Option<usize>) -> io::Result<Self> {
+impl AttachedSource {
+    pub(crate) fn open(make: &Arc<EventSourceFactory>, cpu: Option<usize>) -> io::Result<Self> {
         let (source, waker) = make_source(make, cpu)?;
-        Ok(Door {
+        Ok(AttachedSource {
             make: Arc::clone(make),
             cpu,
             source,
@@ -45,12 +45,12 @@ impl Door {
         })
     }
 
-    /// Makes `parker` wake through this door.
+    /// Makes `parker` wake through this source.
     pub(crate) fn connect(&self, parker: &Parker) {
         parker.set_waker(Some(Arc::clone(&self.waker)));
     }
 
-    /// A look at the door that does not sleep: its own waker is called before.
+    /// A look at the source that does not sleep: its own waker is called before.
     pub(crate) fn look(&mut self, parker: &Parker) -> Waited {
         self.waker.wake();
         self.wait(parker)
@@ -58,8 +58,8 @@ impl Door {
 
     pub(crate) fn wait(&mut self, parker: &Parker) -> Waited {
         match catch_unwind(AssertUnwindSafe(|| self.source.wait())) {
-            Ok(SourceState::Continue) => Waited::Continue,
-            Ok(SourceState::Closed) => Waited::Closed,
+            Ok(EventSourceState::Continue) => Waited::Continue,
+            Ok(EventSourceState::Closed) => Waited::Closed,
             Err(panic) => self.replace(parker, message(&*panic)),
         }
     }
@@ -81,12 +81,15 @@ impl Door {
     }
 }
 
-fn make_source(make: &Arc<MakeSource>, cpu: Option<usize>) -> io::Result<crate::Door> {
+fn make_source(
+    make: &Arc<EventSourceFactory>,
+    cpu: Option<usize>,
+) -> io::Result<crate::OpenEventSource> {
     catch_unwind(AssertUnwindSafe(|| make(cpu)))
         .unwrap_or_else(|panic| Err(io::Error::other(message(&*panic))))
 }
 
-/// What a panic said, where it said it in words.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,4 +1,4 @@
-//! Workers that wait on something besides their queue.
+//! Workers which sleep on an event source.
 
 use std::io;
 use std::io::{Read, Write};
@@ -9,9 +9,12 @@ use std::sync::{Arc, Mutex};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::fake::{FakeCpus, start, until, wait, where_it_runs};
-use crate::{Door, Error, EventWaker, MakeSource, Mode, Source, SourceState, Workers, serve};
+use crate::{
+    Error, EventSource, EventSourceFactory, EventSourceState, EventWaker, Mode, OpenEventSource,
+    Workers, serve,
+};
 
-/// What happened behind the doors.
+/// What happened to the sources.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     Made(Option<usize>),
@@ -27,8 +30,8 @@ struct Bytes {
     news: Sender<News>,
 }
 
-impl Source for Bytes {
-    fn wait(&mut self) -> SourceState {
+impl EventSource for Bytes {
+    fn wait(&mut self) -> EventSourceState {
         let mut polled = [
             PollFd::new(&self.stream, PollFlags::IN),
             PollFd::new(&*self.waker, PollFlags::IN),
@@ -38,12 +41,12 @@ impl Source for Bytes {
         let mut byte = [0];
         if self.stream.read(&mut byte).is_ok() {
             match byte[0] {
-                b'.' => return SourceState::Closed,
+                b'.' => return EventSourceState::Closed,
                 b'!' => panic!("a broken request"),
                 byte => serve(|| self.news.send(News::Served(self.cpu, byte)).unwrap()),
             }
         }
-        SourceState::Continue
+        EventSourceState::Continue
     }
 }
 
@@ -53,21 +56,21 @@ impl Drop for Bytes {
     }
 }
 
-/// One street with a door for each worker; the test keeps the other ends.
+/// One socket per worker; the test keeps the other ends.
 #[derive(Default)]
-struct Street {
+struct Sockets {
     ends: Mutex<Vec<(Option<usize>, UnixStream)>>,
 }
 
-impl Street {
-    fn make(self: &Arc<Self>, news: Sender<News>) -> Arc<MakeSource> {
-        let street = Arc::clone(self);
+impl Sockets {
+    fn make(self: &Arc<Self>, news: Sender<News>) -> Arc<EventSourceFactory> {
+        let sockets = Arc::clone(self);
         let news = Mutex::new(news);
         Arc::new(move |cpu| {
             let news = news.lock().unwrap().clone();
             let (near, far) = UnixStream::pair()?;
             far.set_nonblocking(true)?;
-            street.ends.lock().unwrap().push((cpu, near));
+            sockets.ends.lock().unwrap().push((cpu, near));
             let waker = Arc::new(EventWaker::new()?);
             news.send(News::Made(cpu)).unwrap();
             let source = Bytes {
@@ -76,11 +79,11 @@ impl Street {
                 waker: waker.clone(),
                 news,
             };
-            Ok::<Door, io::Error>((Box::new(source), waker))
+            Ok::<OpenEventSource, io::Error>((Box::new(source), waker))
         })
     }
 
-    /// Sends to the newest door of that worker.
+    /// Sends to the newest source of that worker.
     fn send(&self, cpu: Option<usize>, byte: u8) {
         let ends = self.ends.lock().unwrap();
         let (_, near) = ends.iter().rev().find(|(other, _)| *other == cpu).unwrap();
@@ -91,12 +94,12 @@ impl Street {
 #[test]
 fn requests_and_jobs_are_both_served_by_the_same_thread() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(2, 0..2));
-    let (street, (sender, news)) = (Arc::new(Street::default()), channel());
-    assert_eq!(workers.attach(street.make(sender)).unwrap(), 2);
+    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
+    assert_eq!(workers.attach(sockets.make(sender)).unwrap(), 2);
     let made = [wait(&news), wait(&news)];
     assert!(made.contains(&News::Made(Some(0))) && made.contains(&News::Made(Some(1))));
     for byte in 0..20 {
-        street.send(Some(1), byte);
+        sockets.send(Some(1), byte);
         assert_eq!(wait(&news), News::Served(Some(1), byte));
         assert_eq!(where_it_runs(&workers, Some(1)), Some(1));
     }
@@ -107,8 +110,8 @@ fn requests_and_jobs_are_both_served_by_the_same_thread() {
 #[test]
 fn neither_a_flood_of_jobs_nor_one_of_requests_starves_the_other() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
-    let (street, (sender, news)) = (Arc::new(Street::default()), channel());
-    workers.attach(street.make(sender)).unwrap();
+    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
+    workers.attach(sockets.make(sender)).unwrap();
     assert_eq!(wait(&news), News::Made(Some(0)));
     // A job that queues its successor: the queue is never empty until the request was served.
     fn chain(workers: &Arc<Workers>) {
@@ -123,16 +126,16 @@ fn neither_a_flood_of_jobs_nor_one_of_requests_starves_the_other() {
         workers.queue(Some(0), Box::new(job));
     }
     chain(&workers);
-    street.send(Some(0), 7);
+    sockets.send(Some(0), 7);
     assert_eq!(wait(&news), News::Served(Some(0), 7));
 }
 
 #[test]
-fn a_closed_door_leaves_a_worker_that_still_works() {
+fn a_worker_serves_its_queue_after_its_source_closed() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
-    let (street, (sender, news)) = (Arc::new(Street::default()), channel());
-    workers.attach(street.make(sender)).unwrap();
-    street.send(Some(0), b'.');
+    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
+    workers.attach(sockets.make(sender)).unwrap();
+    sockets.send(Some(0), b'.');
     assert_eq!(
         [wait(&news), wait(&news)],
         [News::Made(Some(0)), News::Dropped(Some(0))]
@@ -142,13 +145,13 @@ fn a_closed_door_leaves_a_worker_that_still_works() {
 }
 
 #[test]
-fn a_panic_behind_the_door_makes_a_new_one() {
+fn a_source_that_panics_is_opened_again() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
-    let (street, (sender, news)) = (Arc::new(Street::default()), channel());
-    workers.attach(street.make(sender)).unwrap();
-    street.send(Some(0), b'!');
-    until("made twice", || street.ends.lock().unwrap().len() == 2);
-    street.send(Some(0), 3);
+    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
+    workers.attach(sockets.make(sender)).unwrap();
+    sockets.send(Some(0), b'!');
+    until("made twice", || sockets.ends.lock().unwrap().len() == 2);
+    sockets.send(Some(0), 3);
     until("served", || wait(&news) == News::Served(Some(0), 3));
     assert_eq!(workers.stats()[0].panics, 1);
     assert!(
@@ -160,16 +163,16 @@ fn a_panic_behind_the_door_makes_a_new_one() {
 }
 
 #[test]
-fn a_door_goes_with_its_cpu_and_comes_with_the_next() {
+fn a_source_is_dropped_with_its_cpu_and_opened_when_it_returns() {
     let cpus = FakeCpus::new(2, [0]);
     let workers = start(Mode::PerCpu, &cpus);
-    let (street, (sender, news)) = (Arc::new(Street::default()), channel());
-    workers.attach(street.make(sender)).unwrap();
+    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
+    workers.attach(sockets.make(sender)).unwrap();
     assert_eq!(wait(&news), News::Made(Some(0)));
     for _ in 0..3 {
         cpus.set([0, 1]);
         assert_eq!(wait(&news), News::Made(Some(1)));
-        street.send(Some(1), 5);
+        sockets.send(Some(1), 5);
         assert_eq!(wait(&news), News::Served(Some(1), 5));
         cpus.set([0]);
         assert_eq!(wait(&news), News::Dropped(Some(1)));
@@ -179,29 +182,29 @@ fn a_door_goes_with_its_cpu_and_comes_with_the_next() {
 }
 
 #[test]
-fn unbound_threads_have_doors_where_there_is_no_pinned_worker() {
+fn unbound_threads_have_sources_without_pinned_workers() {
     for workers in [
         start(Mode::Unbound, &FakeCpus::new(2, 0..2)),
         start(Mode::PerCpu, &FakeCpus::new(2, [])),
     ] {
-        let (street, (sender, news)) = (Arc::new(Street::default()), channel());
-        assert_eq!(workers.attach(street.make(sender)).unwrap(), 2);
-        street.send(None, 1);
+        let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
+        assert_eq!(workers.attach(sockets.make(sender)).unwrap(), 2);
+        sockets.send(None, 1);
         until("served", || wait(&news) == News::Served(None, 1));
         assert_eq!(where_it_runs(&workers, None), None);
     }
 }
 
 #[test]
-fn doors_that_cannot_be_made_are_told() {
+fn sources_that_cannot_be_opened_are_reported() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(2, 0..2));
-    let error = workers.attach(Arc::new(|_| Err(io::Error::other("no door here"))));
+    let error = workers.attach(Arc::new(|_| Err(io::Error::other("no source here"))));
     assert!(
         matches!(error, Err(Error::Attach { workers: 2, .. })),
         "{error:?}"
     );
-    let (street, (sender, _news)) = (Arc::new(Street::default()), channel());
-    let make = street.make(sender);
+    let (sockets, (sender, _news)) = (Arc::new(Sockets::default()), channel());
+    let make = sockets.make(sender);
     let only_one = move |cpu| match cpu {
         Some(0) => make(cpu),
         _ => Err(io::Error::other("only CPU 0")),
@@ -216,7 +219,7 @@ fn doors_that_cannot_be_made_are_told() {
 }
 
 #[test]
-fn a_worker_that_would_wait_for_itself_is_told_so() {
+fn attach_on_a_worker_is_refused() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
     let (sender, receiver) = channel();
     let inner = Arc::clone(&workers);
@@ -232,6 +235,6 @@ fn a_worker_that_would_wait_for_itself_is_told_so() {
 }
 
 #[test]
-fn serving_on_another_thread_is_only_running() {
+fn serve_on_another_thread_only_runs_the_closure() {
     assert_eq!(serve(|| 7), 7);
 }

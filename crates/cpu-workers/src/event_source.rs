@@ -1,0 +1,37 @@
+//! An event source: what a worker sleeps on besides its queue.
+
+use std::io;
+use std::sync::Arc;
+
+/// Result of one [`EventSource::wait`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventSourceState {
+    /// Check the queue, then call `wait` again.
+    Continue,
+    /// The source has ended. It is dropped, and the worker serves its queue alone.
+    Closed,
+}
+
+/// Replaces the sleep of a worker. Created, used and dropped on the worker's own thread.
+pub trait EventSource: Send {
+    /// Serves pending requests, or sleeps until one arrives or the [`Waker`] is called. Returns so
+    /// that the worker can check its queue; spurious returns are allowed.
+    ///
+    /// Serve each request inside [`serve`](crate::serve), which counts it and marks the worker as
+    /// busy meanwhile.
+    fn wait(&mut self) -> EventSourceState;
+}
+
+/// Ends the sleep of a [`EventSource`].
+pub trait Waker: Send + Sync {
+    /// Ends the current sleep, or the next one if the source is awake (as an eventfd does). Called
+    /// from any thread.
+    fn wake(&self);
+}
+
+/// An open source and its waker.
+pub type OpenEventSource = (Box<dyn EventSource>, Arc<dyn Waker>);
+
+/// Opens the event source of one worker, on that worker's thread. The argument is the CPU the worker is
+/// pinned to, `None` for an unbound one.
+pub type EventSourceFactory = dyn Fn(Option<usize>) -> io::Result<OpenEventSource> + Send + Sync;

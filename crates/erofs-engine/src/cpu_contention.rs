@@ -1,0 +1,102 @@
+//! Policy for contended CPUs: what changes while other programs keep the CPUs busy.
+//!
+//! A real-time worker answers at once while the CPUs are contended. On an idle machine the reader
+//! which it wakes is moved to another CPU, which costs more than real-time priority gains, so with
+//! `hipri=auto` workers are real-time only under contention. A request is split over more CPUs
+//! while they are idle.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cpu_workers::{Mode, Priority, Workers};
+
+use crate::load_monitor::LoadMonitor;
+use crate::options::Hipri;
+
+/// Samples the load with each request and sets the priority of the workers.
+#[derive(Debug)]
+pub(crate) struct CpuContention {
+    /// A. Threads of the engine which run now.
+    busy: AtomicUsize,
+    /// I. `None` without workers, or if the load cannot be read.
+    monitor: Option<LoadMonitor>,
+    /// I. Workers with `hipri=auto`.
+    followers: Option<Arc<Workers>>,
+}
+
+impl CpuContention {
+    /// `opened` is the load monitor opened before the sandbox; with `hipri=auto` it sets the priority
+    /// of `workers`.
+    pub(crate) fn new(
+        workers: Option<&Arc<Workers>>,
+        hipri: Hipri,
+        opened: Option<io::Result<LoadMonitor>>,
+        notices: &mut Vec<String>,
+    ) -> Self {
+        let adapts = |workers: &Workers| hipri == Hipri::Auto && workers.mode() == Mode::PerCpu;
+        let followers = workers.filter(|workers| adapts(workers)).cloned();
+        if let (Some(Err(error)), true) = (&opened, followers.is_some()) {
+            notices.push(format!(
+                "hipri=auto: the load of the CPUs is unknown ({error}); workers keep normal \
+                 priority"
+            ));
+        }
+        Self {
+            busy: AtomicUsize::new(0),
+            monitor: opened.and_then(Result::ok),
+            followers,
+        }
+    }
+
+    /// Counts the calling thread as busy and samples the load.
+    pub(crate) fn enter(&self) -> Busy<'_> {
+        let now = self.busy.fetch_add(1, Ordering::Relaxed) + 1;
+        self.sample(now);
+        Busy {
+            busy: &self.busy,
+            now,
+        }
+    }
+
+    /// Records a client and samples the load.
+    pub(crate) fn asked_by(&self, thread: u32) {
+        if let Some(monitor) = &self.monitor {
+            monitor.add_client(thread);
+            self.sample(self.busy.load(Ordering::Relaxed) + 1);
+        }
+    }
+
+    /// Whether other programs keep the CPUs busy now.
+    pub(crate) fn contended(&self) -> bool {
+        self.monitor.as_ref().is_some_and(LoadMonitor::contended)
+    }
+
+    fn sample(&self, own: usize) {
+        let Some(monitor) = &self.monitor else {
+            return;
+        };
+        if let (Some(contended), Some(workers)) = (monitor.poll(own), &self.followers) {
+            let priority = match contended {
+                true => Priority::High,
+                false => Priority::Normal,
+            };
+            // A refusal is among the notices of the workers.
+            let _ = workers.set_priority(None, priority);
+        }
+    }
+}
+
+/// A thread which works for the engine, until dropped.
+#[derive(Debug)]
+pub struct Busy<'e> {
+    busy: &'e AtomicUsize,
+    /// Busy threads when this one was counted, itself included.
+    pub(crate) now: usize,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
