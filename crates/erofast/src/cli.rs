@@ -226,6 +226,9 @@ pub enum LabCommand {
     Hotplug(LabHotplugArgs),
     /// Launch out of the kernel's own EROFS, built with and without per-CPU threads, in a machine made for it
     Kernel(LabKernelArgs),
+    /// The first process of the machine that `lab kernel` makes
+    #[command(hide = true)]
+    Guest,
 }
 
 /// Arguments of `lab pressure`.

@@ -31,9 +31,6 @@ fn main() -> ExitCode {
     if let Some(status) = erofs_fuse::run_if_daemon() {
         return status;
     }
-    if latency_lab::kernel::run_if_guest() {
-        return ExitCode::SUCCESS;
-    }
     let result = if is_mount_helper() {
         commands::mount::helper(&HelperArgs::parse())
     } else {
@@ -107,6 +104,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Lab(LabCommand::Pressure(args)) => commands::lab::pressure(&args),
         Command::Lab(LabCommand::Hotplug(args)) => commands::lab::hotplug(&args),
         Command::Lab(LabCommand::Kernel(args)) => commands::lab::kernel(&args),
+        Command::Lab(LabCommand::Guest) => commands::lab::guest(),
         Command::Completions(args) => commands::generate::completions(&args),
         Command::Man(args) => commands::generate::man(&args),
     }

@@ -43,7 +43,7 @@ pub struct Environment {
     pub memory_available_kib: Option<u64>,
     /// Whether the kernel offers FUSE over io_uring.
     pub fuse_uring_enabled: Option<String>,
-    /// Programs that took part, with their own words about their version.
+    /// Programs that took part, with the versions that they print.
     pub programs: BTreeMap<String, String>,
     /// What was measured.
     pub image: Image,
@@ -61,7 +61,7 @@ pub struct Image {
 }
 
 impl Environment {
-    /// Looks at everything; reads the whole image once, which warms it in the page cache too.
+    /// Reads all of it, and reads the whole image once, which warms it in the page cache too.
     pub fn capture(image: &Path, erofast: &Path) -> Result<Environment> {
         Ok(Environment {
             date: date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec),
@@ -142,14 +142,15 @@ fn cpu_cgroup() -> Option<String> {
 fn programs(erofast: &Path) -> BTreeMap<String, String> {
     let mut programs = BTreeMap::new();
     programs.extend(load::version().map(|version| ("fio".to_owned(), version)));
-    programs.extend(said(erofast, "--version").map(|version| ("erofast".to_owned(), version)));
-    let erofsfuse = in_path("erofsfuse").and_then(|path| said(&path, "--version"));
+    programs
+        .extend(first_line_of(erofast, "--version").map(|version| ("erofast".to_owned(), version)));
+    let erofsfuse = in_path("erofsfuse").and_then(|path| first_line_of(&path, "--version"));
     programs.extend(erofsfuse.map(|version| ("erofsfuse".to_owned(), version)));
     programs
 }
 
-/// The first line a program says, on whichever stream.
-fn said(program: &Path, argument: &str) -> Option<String> {
+/// The first line that a program prints, on either stream.
+fn first_line_of(program: &Path, argument: &str) -> Option<String> {
     let output = Command::new(program)
         .arg(argument)
         .stdin(Stdio::null())

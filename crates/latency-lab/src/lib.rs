@@ -10,7 +10,7 @@
 //! * [`kernel`]: the launches with the kernel's own variants, in an emulated machine
 //! * [`engine`]: what can be mounted, and how
 //! * [`load`]: what keeps the machine busy meanwhile
-//! * [`schedule`]: who is measured when; knows no time and no processes, so it is tested with a mock
+//! * [`schedule`]: the order of measurements; no time and no processes, so it is tested with a mock
 //! * [`statistics`]: from samples to "faster", "slower" or "no difference"
 #![forbid(unsafe_code)]
 

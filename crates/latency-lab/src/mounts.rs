@@ -14,7 +14,7 @@ use crate::process::{Child, in_path};
 use crate::{Interrupt, LabError, Result};
 
 /// How long somebody may keep a mount busy after the last program that we know of has ended.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Is something mounted exactly there? Reads mountinfo, which never blocks on a dead daemon.
 pub(crate) fn is_mounted(point: &Path) -> bool {
@@ -56,10 +56,10 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 
 /// Unmounts; waits a while for a busy mount. A mount that stays busy is detached, so that nothing
 /// stays mounted, and that is reported.
-pub(crate) fn take_down(point: &Path) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn unmount_within_timeout(point: &Path) -> Result<()> {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        match take_down_once(point) {
+        match unmount_once(point) {
             Ok(()) => return Ok(()),
             // Not mounted (any more): what was wanted.
             Err(Errno::INVAL) => return Ok(()),
@@ -74,7 +74,7 @@ pub(crate) fn take_down(point: &Path) -> Result<()> {
     }
 }
 
-fn take_down_once(point: &Path) -> rustix::io::Result<()> {
+fn unmount_once(point: &Path) -> rustix::io::Result<()> {
     match unmount(point, UnmountFlags::NOFOLLOW) {
         Err(Errno::PERM) => by_fusermount(point),
         other => other,
@@ -86,7 +86,7 @@ fn by_fusermount(point: &Path) -> rustix::io::Result<()> {
     let program = in_path("fusermount3").ok_or(Errno::PERM)?;
     let mut child =
         Child::spawn(Command::new(program).arg("-u").arg(point)).map_err(|_| Errno::PERM)?;
-    let _ = child.wait(PATIENCE, &Interrupt::never());
+    let _ = child.wait(TIMEOUT, &Interrupt::never());
     if is_mounted(point) {
         Err(Errno::BUSY)
     } else {

@@ -1,4 +1,4 @@
-//! What an experiment tells whoever watches it.
+//! Progress of an experiment.
 
 /// The command draws bars with it; tests stay silent.
 pub trait Progress {

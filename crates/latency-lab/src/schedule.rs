@@ -1,4 +1,4 @@
-//! Who is measured when: engines interleaved in an order drawn anew for each round, warm-ups first,
+//! The order of measurements: engines interleaved in an order drawn anew for each round, warm-ups first,
 //! spoilt measurements repeated within a budget. No time and no process here.
 
 use crate::statistics::Random;
@@ -194,7 +194,7 @@ mod tests {
     use crate::Silent;
     use crate::statistics::{Verdict, compare};
 
-    /// Hands out samples from a function and writes down who was asked.
+    /// Returns samples of a function and records which engine was asked.
     struct Mock<F: FnMut(usize, usize) -> Outcome<f64>> {
         asked: Vec<usize>,
         answer: F,

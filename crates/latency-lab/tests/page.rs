@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use latency_lab::environment::Environment;
 use latency_lab::launch::{
-    Against, Blocked, EngineReport, LaunchReport, Outliers, Picture, Sample, Stretch, ThreadWaits,
-    Waited, Who,
+    Against, Blocked, EngineReport, LaunchReport, Outliers, Owner, Picture, Sample, Stretch,
+    ThreadWaits, Waited,
 };
 use latency_lab::statistics::{Random, Summary, compare, outliers};
 
@@ -44,18 +44,18 @@ impl Drop for Place {
 fn sample(random: &mut Random, average: f64, iteration: usize) -> Sample {
     let latency = -average * (1.0 - random.unit()).ln();
     let launch = 300_000.0 + latency * 3.0;
-    let stretch = |from: f64, to: f64, who| Stretch {
+    let stretch = |from: f64, to: f64, owner| Stretch {
         from_us: from * launch,
         to_us: to * launch,
-        who,
+        owner,
     };
     let lane = |shift: f64| {
         vec![
-            stretch(0.0, 0.2 + shift, Who::Load),
-            stretch(0.2 + shift, 0.45, Who::Program),
-            stretch(0.45, 0.6, Who::Engine),
-            stretch(0.6, 0.65, Who::Idle),
-            stretch(0.65, 1.0, Who::Load),
+            stretch(0.0, 0.2 + shift, Owner::Load),
+            stretch(0.2 + shift, 0.45, Owner::Program),
+            stretch(0.45, 0.6, Owner::Engine),
+            stretch(0.6, 0.65, Owner::Idle),
+            stretch(0.65, 1.0, Owner::Load),
         ]
     };
     let wait = |from: f64, to: f64, cpu| Waited {

@@ -159,6 +159,12 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
     Ok(outcome(report.valid))
 }
 
+/// `erofast lab guest`
+pub fn guest() -> anyhow::Result<Outcome> {
+    kernel::run_guest()?;
+    Ok(Outcome::Fine)
+}
+
 fn engines(names: &[String]) -> anyhow::Result<Vec<Engine>> {
     names.iter().map(|name| Ok(name.parse()?)).collect()
 }

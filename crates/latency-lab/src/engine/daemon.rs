@@ -15,7 +15,7 @@ use crate::{Interrupt, LabError, Result};
 
 /// Under a heavy load a daemon may take its time to come up.
 const START: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL: Duration = Duration::from_millis(2);
 
 pub(super) fn mount(
     engine: &Engine,
@@ -37,17 +37,17 @@ pub(super) fn mount(
     let deadline = Instant::now() + START;
     while !ready
         .as_ref()
-        .map_or_else(|| is_mounted(point), Ready::heard)
+        .map_or_else(|| is_mounted(point), Ready::is_up)
     {
-        match daemon.wait(LOOK_AGAIN, interrupt)? {
+        match daemon.wait(POLL, interrupt)? {
             End::TimedOut if Instant::now() < deadline => (),
             End::TimedOut => return Err(fault(format!("not mounted after {} s", START.as_secs()))),
             End::Interrupted => return Err(fault("interrupted".into())),
-            End::Exited(status) => return Err(fault(last_words(&daemon, status))),
+            End::Exited(status) => return Err(fault(last_output(&daemon, status))),
         }
     }
     let mut mounted = Mounted::new(engine.to_string(), point, Some(daemon), None);
-    // The first look at the root waits until the daemon really serves.
+    // The first lookup of the root waits until the daemon serves.
     if let Err(reason) = fs::symlink_metadata(point) {
         mounted.check()?;
         return Err(fault(reason.to_string()));
@@ -55,12 +55,12 @@ pub(super) fn mount(
     Ok(mounted)
 }
 
-/// Hears when a daemon of ours has come up: a mount can be used a little earlier, and what its main
-/// thread still has to do then would be measured as if it served the launch.
+/// The start-up notification of erofast. A mount is usable a little earlier, but the rest of the
+/// daemon's start-up would then be measured as if it served the launch.
 struct Ready(UnixDatagram);
 
 impl Ready {
-    /// Tells the daemon where to say so, as a service manager would (sd_notify(3)).
+    /// Gives the daemon the socket to notify, as a service manager does (sd_notify(3)).
     fn listen(command: &mut Command) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Ready {
         Ok(Self(socket))
     }
 
-    fn heard(&self) -> bool {
+    fn is_up(&self) -> bool {
         let mut message = [0; 64];
         self.0
             .recv(&mut message)
@@ -84,7 +84,7 @@ impl Ready {
     }
 }
 
-fn last_words(daemon: &Child, status: std::process::ExitStatus) -> String {
+fn last_output(daemon: &Child, status: std::process::ExitStatus) -> String {
     let how = End::Exited(status).describe();
     match daemon.last_line() {
         line if line.is_empty() => format!("{how} before it was mounted"),

@@ -24,7 +24,7 @@ pub(crate) fn warm(image: &Path) -> Result<()> {
 }
 
 /// Out of the page cache: written back first, as dirty pages stay. Nothing may have it mounted.
-pub(crate) fn chill(image: &Path) -> Result<()> {
+pub(crate) fn drop_from_cache(image: &Path) -> Result<()> {
     let fault = |source| LabError::io("dropping from the page cache", image, source);
     let file = File::open(image).map_err(fault)?;
     file.sync_all().map_err(fault)?;

@@ -23,7 +23,7 @@ pub(super) fn file_backed(engine: &Engine, site: &Site, point: &Path) -> Result<
                               CONFIG_EROFS_FS_BACKED_BY_FILE); use kernel-loop"
                     .into()
             }
-            other => in_words(other),
+            other => describe_errno(other),
         },
     })?;
     Ok(Mounted::new(engine.to_string(), point, None, None))
@@ -36,7 +36,7 @@ pub(super) fn over_loop(engine: &Engine, site: &Site, point: &Path) -> Result<Mo
         reason,
     };
     let device = LoopDevice::attach(&site.image).map_err(fault)?;
-    mount_erofs(&device.path, point).map_err(|reason| fault(in_words(reason)))?;
+    mount_erofs(&device.path, point).map_err(|reason| fault(describe_errno(reason)))?;
     Ok(Mounted::new(engine.to_string(), point, None, Some(device)))
 }
 
@@ -66,7 +66,7 @@ fn mount_erofs(source: &Path, point: &Path) -> rustix::io::Result<()> {
     )
 }
 
-fn in_words(reason: Errno) -> String {
+fn describe_errno(reason: Errno) -> String {
     match reason {
         Errno::INVAL => "the kernel refuses it as no EROFS it can read (see dmesg)".into(),
         Errno::OPNOTSUPP => "the kernel lacks a feature of this image (see dmesg)".into(),

@@ -9,7 +9,7 @@ mod name;
 mod present;
 mod probe;
 
-pub(crate) use image::{chill, warm};
+pub(crate) use image::{drop_from_cache, warm};
 pub use mounted::Mounted;
 pub use name::{Engine, Module};
 pub(crate) use present::present;

@@ -14,7 +14,7 @@ use crate::{LabError, Result};
 /// What every module of EROFS calls itself.
 const NAME: &std::ffi::CStr = c"erofs";
 /// The last reference goes a moment after the last unmount.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A loaded module; unloaded when dropped.
 #[derive(Debug)]
@@ -53,9 +53,9 @@ impl LoadedModule {
 }
 
 fn remove() -> rustix::io::Result<()> {
-    // O_NONBLOCK of delete_module(2): refuse rather than wait for whoever uses it.
+    // O_NONBLOCK of delete_module(2): fail rather than wait until it is unused.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match delete_module(NAME, flags) {
             Err(Errno::AGAIN | Errno::BUSY) if Instant::now() < deadline => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::kernel::LoopDevice;
 use super::module::LoadedModule;
 use crate::mounts;
-use crate::process::{Child, End, process_threads, resting};
+use crate::process::{Child, End, process_threads, sleeping_threads};
 use crate::{Interrupt, LabError, Result};
 
 /// A mounted image.
@@ -65,10 +65,10 @@ impl Mounted {
         const APART: Duration = Duration::from_millis(10);
         let deadline = Instant::now() + Duration::from_secs(2);
         let Some(daemon) = self.daemon() else { return };
-        let mut before = resting(daemon);
+        let mut before = sleeping_threads(daemon);
         while Instant::now() < deadline {
             std::thread::sleep(APART);
-            let now = resting(daemon);
+            let now = sleeping_threads(daemon);
             if now.is_some() && now == before {
                 return;
             }
@@ -94,16 +94,16 @@ impl Mounted {
 
     /// Takes it down and says what went wrong with that.
     pub fn unmount(mut self) -> Result<()> {
-        self.take_down()
+        self.release()
     }
 
-    fn take_down(&mut self) -> Result<()> {
+    fn release(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.up) {
             return Ok(());
         }
-        let unmounted = mounts::take_down(&self.point);
+        let unmounted = mounts::unmount_within_timeout(&self.point);
         if let Some(mut daemon) = self.daemon.take() {
-            // It ends by itself when its mount is gone; if not, it is told to.
+            // It ends by itself when its mount is gone; if not, it gets a signal.
             let _ = daemon.wait(std::time::Duration::from_secs(5), &Interrupt::never());
             daemon.end();
         }
@@ -115,6 +115,6 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = self.take_down();
+        let _ = self.release();
     }
 }

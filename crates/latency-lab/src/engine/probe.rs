@@ -1,4 +1,4 @@
-//! What an engine needs that this machine lacks, in one line, before anything is started.
+//! What an engine needs and this machine does not have: one line, before anything starts.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::{Engine, Site};
 use crate::process::{Child, End, in_path};
 use crate::{Interrupt, LabError};
 
-/// None when everything the engine needs seems to be there; only a mount tells for sure.
+/// None when everything the engine needs seems to be there; only a mount proves it.
 pub fn missing(engine: &Engine, site: &Site) -> Option<LabError> {
     let reason = match engine {
         Engine::Kernel => root().or_else(kernel_erofs),

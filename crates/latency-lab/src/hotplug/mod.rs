@@ -29,7 +29,7 @@ pub struct HotplugOptions {
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// Who serves.
+    /// The engine under test.
     pub engine: Engine,
     /// How often the CPU goes and comes back.
     pub cycles: usize,

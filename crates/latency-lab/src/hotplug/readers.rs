@@ -64,7 +64,7 @@ impl Reference {
         Err(last.unwrap_or_else(|| LabError::Usage(format!("engine {engine}: cannot mount"))))
     }
 
-    /// Which engine told.
+    /// The engine that gave the reference bytes.
     pub(super) fn source(&self) -> &str {
         &self.source
     }

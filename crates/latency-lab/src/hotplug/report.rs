@@ -34,11 +34,11 @@ pub struct HotplugReport {
     pub interrupted: bool,
     /// The first thing that went wrong.
     pub first_fault: Option<String>,
-    /// Who served.
+    /// The engine under test.
     pub engine: String,
     /// Which CPU went.
     pub cpu: u32,
-    /// The engine that told what the bytes are.
+    /// The engine that gave the reference bytes.
     pub reference: String,
     /// Threads that read.
     pub readers: usize,

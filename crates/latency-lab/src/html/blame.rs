@@ -1,4 +1,4 @@
-//! Behind whom the waits were spent, as bars on one scale for all engines.
+//! The threads behind which the waits were spent, as bars on one scale for all engines.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::launch::{Blocked, EngineReport};
 /// Bars of an engine; the rest is one bar.
 const BARS: usize = 5;
 
-/// The engines' bars, or nothing where nobody waited.
+/// The engines' bars, or nothing where no thread waited.
 pub(super) fn bars(engines: &[EngineReport]) -> String {
     let all: Vec<Vec<Blocked>> = engines
         .iter()
@@ -23,7 +23,7 @@ pub(super) fn bars(engines: &[EngineReport]) -> String {
         return String::new();
     }
     let mut out = String::from(
-        "<h2>Behind whom</h2>\n<p class=\"soft\">Average per launch, with the priority of those who ran \
+        "<h2>Waited behind</h2>\n<p class=\"soft\">Average per launch, with the priority of the threads that ran \
          meanwhile (120 is nice 0, below 100 real-time).</p>\n",
     );
     for (number, (engine, bars)) in engines.iter().zip(&all).enumerate() {

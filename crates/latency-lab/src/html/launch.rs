@@ -50,8 +50,14 @@ const QUANTITIES: [Quantity; 2] = [
     },
 ];
 
-/// The whole page; it needs no network.
-pub fn launch_page(report: &LaunchReport) -> String {
+impl LaunchReport {
+    /// One HTML file that needs no network: the table beside the published one, distributions, all samples.
+    pub fn to_html(&self) -> String {
+        launch_page(self)
+    }
+}
+
+fn launch_page(report: &LaunchReport) -> String {
     let mut body = heading(report);
     for quantity in &QUANTITIES {
         let _ = writeln!(body, "<h2>{}</h2>", quantity.title);
@@ -109,9 +115,9 @@ fn heading(report: &LaunchReport) -> String {
             "<p>Load: {}. {} fio had {:.1} % of the CPU time, the CPUs were busy for {:.1} %, with {} random reads a second.</p>",
             escape(&load.profile),
             if load.burned {
-                "It burned its share."
+                "The load check passed."
             } else {
-                "<span class=\"bad\">It did not burn its share.</span>"
+                "<span class=\"bad\">The load check failed.</span>"
             },
             load.load_cpu_share * 100.0,
             load.busy_cpu_share * 100.0,
@@ -316,7 +322,7 @@ fn parts(report: &LaunchReport) -> String {
     for engine in &report.engines {
         let _ = writeln!(
             out,
-            "<p class=\"soft\">{}: queue delay {}; who waited, per launch (us, with priority: 120 is nice 0, below 100 real-time): {}</p>",
+            "<p class=\"soft\">{}: queue delay {}; waiting threads, per launch (us, with priority: 120 is nice 0, below 100 real-time): {}</p>",
             escape(&engine.engine),
             escape(&engine.queue_source),
             escape(&waiters(engine))

@@ -7,8 +7,6 @@ mod launch;
 mod page;
 mod timeline;
 
-pub use launch::launch_page;
-
 /// Text as HTML.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());

@@ -41,7 +41,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; }
 @media (max-width: 32rem) { .bars li { grid-template-columns: 6.2rem 1fr 4.4rem; gap: .4rem; } body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
 ";
 
-/// A whole page around `body`, with the raw report inside for whoever wants to compute on.
+/// A whole page around `body`, with the raw report inside for further computing.
 pub(super) fn page(title: &str, body: &str, json: &str) -> String {
     // "</" would end the element early; in JSON strings "<\/" says the same.
     let json = json.replace("</", "<\\/");

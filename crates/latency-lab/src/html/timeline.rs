@@ -1,10 +1,10 @@
-//! The launch with the middle scheduling latency and the worst one: who ran on each CPU, and who waited.
+//! The launch with the middle scheduling latency and the worst one: which threads ran on each CPU, and which waited.
 
 use std::fmt::Write;
 
 use super::axis::Axis;
 use super::{escape, tick, time};
-use crate::launch::{EngineReport, Picture, Sample, Who};
+use crate::launch::{EngineReport, Owner, Picture, Sample};
 
 /// Drawing units, as of the other charts.
 const WIDTH: f64 = 480.0;
@@ -17,13 +17,13 @@ const ROW: f64 = 7.0;
 const ROWS: usize = 6;
 
 /// Sides in the order of the legend, with their class of the page's style.
-const SIDES: [(Who, &str, &str); 6] = [
-    (Who::Program, "w-program", "the program"),
-    (Who::Engine, "w-engine", "who decompresses"),
-    (Who::Load, "w-load", "the load"),
-    (Who::Kernel, "w-kernel", "the kernel's other threads"),
-    (Who::Lab, "w-lab", "the lab"),
-    (Who::Other, "w-other", "others"),
+const SIDES: [(Owner, &str, &str); 6] = [
+    (Owner::Program, "w-program", "the program"),
+    (Owner::Engine, "w-engine", "decompressing threads"),
+    (Owner::Load, "w-load", "the load"),
+    (Owner::Kernel, "w-kernel", "the kernel's other threads"),
+    (Owner::Lab, "w-lab", "the lab"),
+    (Owner::Other, "w-other", "others"),
 ];
 
 /// For every engine, its two launches.
@@ -34,7 +34,7 @@ pub(super) fn timelines(engines: &[EngineReport]) -> String {
     }
     let mut out = String::from(
         "<h2>The middle launch and the worst</h2>\n<p class=\"soft\">By total scheduling latency. Each row is a CPU, \
-         coloured by who ran; below it, the waits that count.</p>\n<p class=\"legend\">",
+         coloured by what ran; below it, the waits that count.</p>\n<p class=\"legend\">",
     );
     for (_, class, name) in SIDES {
         let _ = write!(
@@ -80,8 +80,11 @@ fn drawing(picture: &Picture) -> String {
             LEFT - 5.0,
             top + LANE - 4.0
         );
-        for stretch in stretches.iter().filter(|stretch| stretch.who != Who::Idle) {
-            let (class, name) = side(stretch.who);
+        for stretch in stretches
+            .iter()
+            .filter(|stretch| stretch.owner != Owner::Idle)
+        {
+            let (class, name) = side(stretch.owner);
             let (from, to) = (along(stretch.from_us), along(stretch.to_us));
             let _ = writeln!(
                 body,
@@ -113,7 +116,7 @@ fn drawing(picture: &Picture) -> String {
     }
     let height = top + 22.0;
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"who ran and who waited\">\n"
+        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"which threads ran and which waited\">\n"
     );
     for value in axis.ticks() {
         let x = along(value);
@@ -128,8 +131,8 @@ fn drawing(picture: &Picture) -> String {
     svg + &body + "</svg>\n"
 }
 
-fn side(who: Who) -> (&'static str, &'static str) {
-    let found = SIDES.iter().find(|(side, ..)| *side == who);
+fn side(owner: Owner) -> (&'static str, &'static str) {
+    let found = SIDES.iter().find(|(side, ..)| *side == owner);
     found.map_or(("", ""), |(_, class, name)| (class, name))
 }
 
@@ -139,10 +142,10 @@ mod tests {
     use crate::launch::{Stretch, Waited};
 
     fn picture() -> Picture {
-        let stretch = |from_us, to_us, who| Stretch {
+        let stretch = |from_us, to_us, owner| Stretch {
             from_us,
             to_us,
-            who,
+            owner,
         };
         let wait = |from_us, to_us| Waited {
             from_us,
@@ -155,9 +158,9 @@ mod tests {
             cpus: vec![(
                 0,
                 vec![
-                    stretch(0.0, 400.0, Who::Load),
-                    stretch(400.0, 700.0, Who::Idle),
-                    stretch(700.0, 1000.0, Who::Program),
+                    stretch(0.0, 400.0, Owner::Load),
+                    stretch(400.0, 700.0, Owner::Idle),
+                    stretch(700.0, 1000.0, Owner::Program),
                 ],
             )],
             waits: vec![wait(10.0, 300.0), wait(20.0, 100.0), wait(320.0, 390.0)],

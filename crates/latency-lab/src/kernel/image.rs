@@ -4,14 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::jail::Jail;
 use super::libraries;
 use super::options::KernelOptions;
 use super::packages::Packages;
+use super::sandbox::Sandbox;
 use super::work::Work;
 use crate::{Interrupt, LabError, Result};
 
-/// Needs no header: the compiler proper, run alone, looks for none of its own.
+/// Needs no header: the compiler proper, run alone, opens none of its own.
 const PROGRAM: &str = "typedef unsigned long size_t;
 struct list { struct list *next; size_t length; };
 static size_t total(const struct list *list) {
@@ -36,7 +36,7 @@ pub(super) struct Image {
 pub(super) fn take_or_make(
     options: &KernelOptions,
     packages: &Packages,
-    jail: &Jail,
+    sandbox: &Sandbox,
     work: &Work,
     interrupt: &Interrupt,
 ) -> Result<Image> {
@@ -52,7 +52,7 @@ pub(super) fn take_or_make(
     let command = vec![
         compiler.clone(),
         "-quiet".into(),
-        // Not even stdc-predef.h, which it looks for unasked.
+        // Not even stdc-predef.h, which it opens by default.
         "-nostdinc".into(),
         "-fsyntax-only".into(),
         // Else it opens program.s in its directory, which cannot be written.
@@ -63,7 +63,7 @@ pub(super) fn take_or_make(
     let made = work.inside("compiler.erofs");
     let mark = format!("{} {PROGRAM}", packages.version);
     if !(made.is_file() && work.is_done("image", &mark)) {
-        make(&compiler, jail, work, interrupt)?;
+        make(&compiler, sandbox, work, interrupt)?;
         work.done("image", &mark)?;
     }
     fs::copy(&made, &path).map_err(|source| LabError::io("copying", &made, source))?;
@@ -90,10 +90,10 @@ fn compiler(root: &Path) -> Result<String> {
         .ok_or_else(|| LabError::Kernel(format!("the packages have no compiler in {directory}")))
 }
 
-fn make(compiler: &str, jail: &Jail, work: &Work, interrupt: &Interrupt) -> Result<()> {
+fn make(compiler: &str, sandbox: &Sandbox, work: &Work, interrupt: &Interrupt) -> Result<()> {
     let program = work.inside("program.c");
     fs::write(&program, PROGRAM).map_err(|source| LabError::io("writing", &program, source))?;
-    let libraries = libraries::inside(jail, compiler)?;
+    let libraries = libraries::inside(sandbox, compiler)?;
     let files: Vec<String> = libraries
         .iter()
         .map(|path| path.display().to_string())
@@ -112,5 +112,5 @@ fn make(compiler: &str, jail: &Jail, work: &Work, interrupt: &Interrupt) -> Resu
     rm -r tree",
         files.join(" ")
     );
-    jail.shell("making an image of the compiler", &script, interrupt)
+    sandbox.shell("making an image of the compiler", &script, interrupt)
 }

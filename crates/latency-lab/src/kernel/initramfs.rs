@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::guest::{GUEST, JOB, Job, MODULES};
-use super::jail::Jail;
+use super::cpio::Cpio;
+use super::job::{GUEST, JOB, Job, MODULES};
 use super::libraries;
 use super::module::Modules;
 use super::packages::Packages;
+use super::sandbox::Sandbox;
 use super::work::Work;
 use crate::{Interrupt, LabError, Result};
 
@@ -17,12 +18,10 @@ use crate::{Interrupt, LabError, Result};
 const MODULES_NEEDED: [&str; 4] = ["virtio_pci", "virtio_blk", "loop", "erofs"];
 /// Programs of the packages that the experiment runs.
 const PROGRAMS: [&str; 2] = ["/usr/bin/fio", "/usr/sbin/losetup"];
-/// Names under which busybox does the rest.
-const APPLETS: [&str; 6] = ["sh", "chroot", "cat", "env", "mount", "mkdir"];
 /// Where this program and its libraries are: those of the host, apart from the packages'.
 const HOST: &str = "host";
 
-/// Files of the boot, as the jail sees them.
+/// Files of the boot, as the sandbox sees them.
 #[derive(Debug)]
 pub(super) struct Boot {
     pub(super) kernel: PathBuf,
@@ -37,12 +36,12 @@ pub(super) fn make(
     image: &Path,
     modules: &Modules,
     packages: &Packages,
-    jail: &Jail,
+    sandbox: &Sandbox,
     work: &Work,
     interrupt: &Interrupt,
 ) -> Result<Boot> {
     job.image_bytes = size(image)?;
-    let needed = needed_modules(packages, jail, work, interrupt)?;
+    let needed = needed_modules(packages, sandbox, work, interrupt)?;
     let archive = work.inside("initramfs");
     let mut files = Files::new(work.root());
     for (place, name) in &needed {
@@ -54,7 +53,7 @@ pub(super) fn make(
     }
     for program in PROGRAMS {
         files.package(program);
-        libraries::inside(jail, program)?
+        libraries::inside(sandbox, program)?
             .iter()
             .for_each(|library| files.package(library));
     }
@@ -123,13 +122,13 @@ exec {program} {}
 /// The modules to load, in the order in which they need one another, unpacked; by file and name.
 fn needed_modules(
     packages: &Packages,
-    jail: &Jail,
+    sandbox: &Sandbox,
     work: &Work,
     interrupt: &Interrupt,
 ) -> Result<Vec<(PathBuf, String)>> {
     let release = &packages.release;
     let script = format!("depmod -b /work/image {release}");
-    jail.shell("looking what the modules need", &script, interrupt)?;
+    sandbox.shell("looking what the modules need", &script, interrupt)?;
     let directory = work.inside("image").join("lib/modules").join(release);
     let read = |name: &str| {
         let path = directory.join(name);
@@ -149,7 +148,7 @@ fn needed_modules(
             Some("xz") => format!("xz -dc {packed} > /work/{name}.ko"),
             _ => format!("cp {packed} /work/{name}.ko"),
         };
-        jail.shell(&format!("unpacking the module {name}"), &unpack, interrupt)?;
+        sandbox.shell(&format!("unpacking the module {name}"), &unpack, interrupt)?;
         needed.push((plain, format!("{name}.ko")));
     }
     Ok(needed)
@@ -239,145 +238,6 @@ fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(&path))
 }
 
-/// The archive format of the kernel's initramfs ("newc": thirteen numbers of eight hexadecimal
-/// digits, a name and the content, each padded to four bytes).
-struct Cpio<W> {
-    out: W,
-    bytes: u64,
-    inode: u32,
-    directories: Vec<String>,
-}
-
-/// File types of st_mode.
-const DIRECTORY: u32 = 0o040_000;
-const REGULAR: u32 = 0o100_000;
-const LINK: u32 = 0o120_000;
-const CHARACTERS: u32 = 0o020_000;
-
-impl<W: Write> Cpio<W> {
-    fn new(out: W) -> Self {
-        Cpio {
-            out,
-            bytes: 0,
-            inode: 0,
-            directories: Vec::new(),
-        }
-    }
-
-    /// Directories to mount on, links of a merged /usr, names of busybox, and the console, which the
-    /// kernel opens before anything is mounted.
-    fn skeleton(&mut self) -> io::Result<()> {
-        for name in [
-            "/dev",
-            "/proc",
-            "/sys",
-            "/tmp",
-            "/var/tmp",
-            "/run",
-            "/root",
-            "/usr/bin",
-            "/usr/sbin",
-            "/usr/lib",
-            "/usr/lib64",
-        ] {
-            self.directory(name)?;
-        }
-        for name in ["bin", "sbin", "lib", "lib64"] {
-            self.entry(
-                &format!("/{name}"),
-                LINK | 0o777,
-                (0, 0),
-                format!("usr/{name}").as_bytes(),
-            )?;
-        }
-        for applet in APPLETS {
-            self.entry(
-                &format!("/usr/bin/{applet}"),
-                LINK | 0o777,
-                (0, 0),
-                b"busybox",
-            )?;
-        }
-        self.entry("/dev/console", CHARACTERS | 0o600, (5, 1), &[])
-    }
-
-    fn directory(&mut self, path: &str) -> io::Result<()> {
-        if path.is_empty() || self.directories.iter().any(|known| known == path) {
-            return Ok(());
-        }
-        self.directory(&path[..path.rfind('/').unwrap_or(0)])?;
-        self.directories.push(path.to_owned());
-        self.entry(path, DIRECTORY | 0o755, (0, 0), &[])
-    }
-
-    fn file(&mut self, path: &str, mode: u32, content: &[u8]) -> io::Result<()> {
-        let path = through_links(path);
-        self.directory(&path[..path.rfind('/').unwrap_or(0)])?;
-        self.entry(&path, REGULAR | mode, (0, 0), content)
-    }
-
-    fn entry(
-        &mut self,
-        path: &str,
-        mode: u32,
-        device: (u32, u32),
-        content: &[u8],
-    ) -> io::Result<()> {
-        let name = path.trim_start_matches('/');
-        self.inode += 1;
-        let length = u32::try_from(content.len())
-            .map_err(|_| io::Error::other(format!("{path} is larger than 4 GiB")))?;
-        let links = if mode & 0o170_000 == DIRECTORY { 2 } else { 1 };
-        let name_length = name.len() as u32 + 1;
-        let fields = [
-            self.inode,
-            mode,
-            0,
-            0,
-            links,
-            0,
-            length,
-            0,
-            0,
-            device.0,
-            device.1,
-            name_length,
-            0,
-        ];
-        let head: String = fields.iter().map(|field| format!("{field:08X}")).collect();
-        self.put(format!("070701{head}{name}\0").as_bytes())?;
-        self.pad()?;
-        self.put(content)?;
-        self.pad()
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.bytes += bytes.len() as u64;
-        self.out.write_all(bytes)
-    }
-
-    fn pad(&mut self) -> io::Result<()> {
-        let more = self.bytes.next_multiple_of(4) - self.bytes;
-        self.put(&[0; 4][..more as usize])
-    }
-
-    /// The end; the length of it all.
-    fn finish(mut self) -> io::Result<u64> {
-        self.entry("TRAILER!!!", 0, (0, 0), &[])?;
-        self.out.flush()?;
-        Ok(self.bytes)
-    }
-}
-
-/// Paths through the links of a merged /usr: the kernel makes files where they are said to be.
-fn through_links(path: &str) -> String {
-    let linked = ["/bin/", "/sbin/", "/lib/", "/lib64/"];
-    match linked.iter().any(|start| path.starts_with(start)) {
-        true => format!("/usr{path}"),
-        false => path.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,34 +272,5 @@ mod tests {
         let found = below(&root, Path::new("/lib64/b.so"));
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(found, root.join("lib/real.so"));
-    }
-
-    #[test]
-    fn archives_are_what_cpio_reads() {
-        let mut bytes = Vec::new();
-        let mut cpio = Cpio::new(&mut bytes);
-        cpio.skeleton().unwrap();
-        cpio.file("/lib/a/b.so.1", 0o755, b"content").unwrap();
-        cpio.finish().unwrap();
-        if crate::process::in_path("cpio").is_none() {
-            return println!("skipped: cpio is not installed");
-        }
-        let file = std::env::temp_dir().join(format!("erofast-cpio-{}", std::process::id()));
-        fs::write(&file, &bytes).unwrap();
-        let listed = std::process::Command::new("cpio")
-            .args(["-it", "--quiet"])
-            .stdin(File::open(&file).unwrap())
-            .output()
-            .unwrap();
-        fs::remove_file(&file).unwrap();
-        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-        assert!(
-            listed.status.success(),
-            "{}",
-            String::from_utf8_lossy(&listed.stderr)
-        );
-        for name in ["dev/console", "usr/lib/a/b.so.1", "lib", "usr/bin/sh"] {
-            assert!(text.lines().any(|line| line == name), "{name}: {text}");
-        }
     }
 }

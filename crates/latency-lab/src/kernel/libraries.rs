@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::jail::{Jail, output};
+use super::sandbox::{Sandbox, output};
 use crate::Result;
 
 /// The dynamic loader of x86-64.
@@ -31,9 +31,9 @@ fn is_library(path: &Path) -> bool {
     name.ends_with(".so") || name.contains(".so.")
 }
 
-/// Libraries of a program inside of the jail, by their paths there.
-pub(super) fn inside(jail: &Jail, program: &str) -> Result<Vec<PathBuf>> {
-    let mut command = jail.command(LOADER);
+/// Libraries of a program inside of the sandbox, by their paths there.
+pub(super) fn inside(sandbox: &Sandbox, program: &str) -> Result<Vec<PathBuf>> {
+    let mut command = sandbox.command(LOADER);
     command.args(["--list", program]);
     let text = output(
         &format!("looking for the libraries of {program}"),

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::guest::{LeftBehind, Said, read_result};
 use super::initramfs::Boot;
-use super::jail::{Jail, output};
+use super::message::GuestMessage;
+use super::result::{self, GuestResult};
+use super::sandbox::{Sandbox, output};
 use super::work::Work;
 use crate::process::{Child, End};
 use crate::{Interrupt, LabError, Progress, Result};
@@ -18,33 +19,33 @@ use crate::{Interrupt, LabError, Progress, Result};
 const READER_BYTES: u64 = 500 << 20;
 /// Room for the report.
 const RESULT_BYTES: u64 = 64 << 20;
-/// From QEMU's start to the first word of the machine. Where KVM is broken, it hangs.
+/// From QEMU's start to the first message of the guest. Where KVM is broken, it hangs.
 const UP_ACCELERATED: Duration = Duration::from_secs(30);
 const UP_EMULATED: Duration = Duration::from_secs(300);
-/// From being told to stop to the report of what there is.
-const LAST_WORDS: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(200);
+/// From the request to stop to the report of what was measured.
+const STOP_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(200);
 
 /// A machine to be run once.
 pub(super) struct Machine<'a> {
-    pub(super) jail: &'a Jail,
+    pub(super) sandbox: &'a Sandbox,
     pub(super) work: &'a Work,
     pub(super) boot: &'a Boot,
     pub(super) timeout: Duration,
     pub(super) accelerate: bool,
 }
 
-/// What came of it.
-pub(super) struct Ran {
-    pub(super) left: LeftBehind,
-    /// QEMU's own words: "QEMU 10.0.2".
+/// The result of a run.
+pub(super) struct MachineRun {
+    pub(super) left: GuestResult,
+    /// The version that QEMU prints: "QEMU 10.0.2".
     pub(super) qemu: String,
     pub(super) accelerator: &'static str,
 }
 
 /// Why a machine gave no report.
 enum Failed {
-    /// Before its first word: another accelerator may do.
+    /// Before the first message of the guest: another accelerator may work.
     Silent(String),
     /// For good.
     Error(LabError),
@@ -57,7 +58,11 @@ impl From<LabError> for Failed {
 }
 
 impl Machine<'_> {
-    pub(super) fn run(&self, interrupt: &Interrupt, progress: &mut dyn Progress) -> Result<Ran> {
+    pub(super) fn run(
+        &self,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<MachineRun> {
         let qemu = self.version()?;
         let disks = [("reader.img", READER_BYTES), ("result.img", RESULT_BYTES)];
         for (name, bytes) in disks {
@@ -76,7 +81,7 @@ impl Machine<'_> {
             progress.step(0, accelerator);
             match self.boot(accelerator, &qemu, interrupt, progress) {
                 Ok(left) => {
-                    return Ok(Ran {
+                    return Ok(MachineRun {
                         left,
                         qemu,
                         accelerator,
@@ -98,7 +103,7 @@ impl Machine<'_> {
 
     /// "QEMU emulator version 10.0.2 (Debian ...)" is "QEMU 10.0.2".
     fn version(&self) -> Result<String> {
-        let mut command = self.jail.command(QEMU);
+        let mut command = self.sandbox.command(QEMU);
         let text = output("asking QEMU for its version", command.arg("--version"))?;
         let version = text
             .split("version ")
@@ -113,7 +118,7 @@ impl Machine<'_> {
         qemu: &str,
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
-    ) -> std::result::Result<LeftBehind, Failed> {
+    ) -> std::result::Result<GuestResult, Failed> {
         let socket = self.work.inside("console.sock");
         let _ = fs::remove_file(&socket);
         let mut command = self.command(accelerator, qemu);
@@ -124,44 +129,44 @@ impl Machine<'_> {
             "kvm" => UP_ACCELERATED,
             _ => UP_EMULATED,
         };
-        let mut talk = Talk::default();
+        let mut guest = GuestState::default();
         let mut stop_by = None;
         loop {
-            let ended = matches!(child.wait(LOOK, &Interrupt::never())?, End::Exited(_));
+            let ended = matches!(child.wait(POLL, &Interrupt::never())?, End::Exited(_));
             console.connect(&socket);
             for line in console.lines() {
-                talk.hear(&line, progress);
+                guest.take(&line, progress);
             }
-            if let Some(error) = talk.error.take() {
+            if let Some(error) = guest.error.take() {
                 child.end();
                 return Err(LabError::Kernel(format!("in the machine: {error}")).into());
             }
             if ended {
-                return match (talk.done, talk.up) {
-                    (true, _) => Ok(read_result(&self.work.inside("result.img"))?),
-                    (false, false) => Err(Failed::Silent(talk.last_words(&child))),
+                return match (guest.done, guest.up) {
+                    (true, _) => Ok(result::read(&self.work.inside("result.img"))?),
+                    (false, false) => Err(Failed::Silent(guest.last_output(&child))),
                     (false, true) => Err(LabError::Kernel(format!(
                         "the machine ended before its experiment: {}",
-                        talk.last_words(&child)
+                        guest.last_output(&child)
                     ))
                     .into()),
                 };
             }
             if interrupt.asked() && stop_by.is_none() {
                 console.say("stop");
-                stop_by = Some(Instant::now() + LAST_WORDS);
+                stop_by = Some(Instant::now() + STOP_TIMEOUT);
             }
-            let too_long = stop_by.is_some_and(|by| Instant::now() > by || !talk.measures);
+            let too_long = stop_by.is_some_and(|by| Instant::now() > by || !guest.measures);
             if too_long {
                 return Err(
                     LabError::Kernel("interrupted before anything was measured".into()).into(),
                 );
             }
-            if !talk.up && child.tail().contains(KVM_BROKEN) {
+            if !guest.up && child.tail().contains(KVM_BROKEN) {
                 return Err(Failed::Silent(KVM_BROKEN.into()));
             }
-            if !talk.up && start.elapsed() > up {
-                return Err(Failed::Silent(talk.last_words(&child)));
+            if !guest.up && start.elapsed() > up {
+                return Err(Failed::Silent(guest.last_output(&child)));
             }
             if start.elapsed() > self.timeout {
                 let seconds = self.timeout.as_secs();
@@ -174,7 +179,7 @@ impl Machine<'_> {
     }
 
     fn command(&self, accelerator: &str, qemu: &str) -> Command {
-        let mut command = self.jail.command(QEMU);
+        let mut command = self.sandbox.command(QEMU);
         let accel = match accelerator {
             "kvm" => "kvm",
             _ => "tcg,thread=multi",
@@ -213,13 +218,13 @@ impl Machine<'_> {
     }
 }
 
-/// QEMU's first words when KVM cannot go on; the machine hangs then.
+/// QEMU prints this when KVM cannot go on; the machine hangs then.
 const KVM_BROKEN: &str = "KVM internal error";
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
-/// What the machine said so far.
+/// What the guest reported so far.
 #[derive(Default)]
-struct Talk {
+struct GuestState {
     up: bool,
     /// The launches have begun: it can be asked to stop.
     measures: bool,
@@ -229,24 +234,24 @@ struct Talk {
     other: String,
 }
 
-impl Talk {
-    fn hear(&mut self, line: &str, progress: &mut dyn Progress) {
-        match Said::parse(line) {
-            Some(Said::Up) => self.up = true,
-            Some(Said::Begin(phase, total)) => {
+impl GuestState {
+    fn take(&mut self, line: &str, progress: &mut dyn Progress) {
+        match GuestMessage::parse(line) {
+            Some(GuestMessage::Up) => self.up = true,
+            Some(GuestMessage::Begin(phase, total)) => {
                 self.measures |= phase == "measuring";
                 progress.begin(&phase, total);
             }
-            Some(Said::Step(done, note)) => progress.step(done, &note),
-            Some(Said::Line(text)) => progress.line(&text),
-            Some(Said::Error(text)) => self.error = Some(text),
-            Some(Said::Done) => self.done = true,
+            Some(GuestMessage::Step(done, note)) => progress.step(done, &note),
+            Some(GuestMessage::Line(text)) => progress.line(&text),
+            Some(GuestMessage::Error(text)) => self.error = Some(text),
+            Some(GuestMessage::Done) => self.done = true,
             None if line.trim().is_empty() => {}
             None => self.other = line.trim().to_owned(),
         }
     }
 
-    fn last_words(&self, child: &Child) -> String {
+    fn last_output(&self, child: &Child) -> String {
         let qemu = child.last_line();
         match (qemu.is_empty(), self.other.is_empty()) {
             (false, _) => qemu,

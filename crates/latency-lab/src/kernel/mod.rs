@@ -8,29 +8,33 @@
 //! needs; `machine` boots it and listens; `guest` is this very program inside, which runs the
 //! launch experiment of [`crate::launch`] with one engine for each variant.
 
+mod cpio;
 mod guest;
 mod image;
 mod initramfs;
-mod jail;
+mod job;
 mod libraries;
 mod machine;
+mod message;
 mod module;
 mod options;
 mod packages;
 mod report;
+mod result;
 mod running;
+mod sandbox;
 mod variant;
 mod work;
 
-pub use guest::run_if_guest;
+pub use guest::run_guest;
 pub use options::KernelOptions;
 pub use report::KernelReport;
 pub use running::module_for_running_kernel;
 pub use variant::Variant;
 
 use crate::{Interrupt, Progress, Result};
-use jail::Jail;
 use packages::Packages;
+use sandbox::Sandbox;
 use work::Work;
 
 /// Runs the experiment.
@@ -39,12 +43,12 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Kerne
     let interrupt = Interrupt::watch()?;
     let work = Work::open(options.work.as_deref())?;
     let packages = Packages::fetch(options, &work, &interrupt, progress)?;
-    let jail = Jail::new(work.root());
-    let modules = module::build_all(&packages, &jail, &work, &interrupt, progress)?;
+    let sandbox = Sandbox::new(work.root());
+    let modules = module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
     progress.begin("making the machine", 2);
-    let image = image::take_or_make(options, &packages, &jail, &work, &interrupt)?;
+    let image = image::take_or_make(options, &packages, &sandbox, &work, &interrupt)?;
     progress.step(1, "files");
-    let mut job = guest::Job::new(options, &packages);
+    let mut job = job::Job::new(options, &packages);
     if let Some(command) = image.command {
         job.launch(command);
     }
@@ -53,13 +57,13 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Kerne
         &image.path,
         &modules,
         &packages,
-        &jail,
+        &sandbox,
         &work,
         &interrupt,
     )?;
     progress.step(2, "");
     let machine = machine::Machine {
-        jail: &jail,
+        sandbox: &sandbox,
         work: &work,
         boot: &boot,
         timeout: options.timeout.max(2 * options.time),

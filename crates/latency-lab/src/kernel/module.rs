@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use super::jail::Jail;
 use super::packages::Packages;
+use super::sandbox::Sandbox;
 use super::variant::Variant;
 use super::work::Work;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Where each variant's module is, outside of the jail.
+/// Where each variant's module is, outside of the sandbox.
 pub(super) type Modules = BTreeMap<Variant, PathBuf>;
 
 /// Takes `fs/erofs` out of the packed source.
@@ -24,7 +24,7 @@ const TAKE_OUT: &str = "
 
 pub(super) fn build_all(
     packages: &Packages,
-    jail: &Jail,
+    sandbox: &Sandbox,
     work: &Work,
     interrupt: &Interrupt,
     progress: &mut dyn Progress,
@@ -36,9 +36,9 @@ pub(super) fn build_all(
         let stage = format!("module-{variant}");
         if !(path.is_file() && work.is_done(&stage, &packages.version)) {
             progress.step(number as u64, "fs/erofs of the kernel's source");
-            take_out(packages, jail, work, interrupt)?;
+            take_out(packages, sandbox, work, interrupt)?;
             progress.step(number as u64 + 1, &variant.to_string());
-            build(variant, &packages.release, jail, interrupt)?;
+            build(variant, &packages.release, sandbox, interrupt)?;
             work.done(&stage, &packages.version)?;
         }
         modules.insert(variant, path);
@@ -47,11 +47,16 @@ pub(super) fn build_all(
     Ok(modules)
 }
 
-fn take_out(packages: &Packages, jail: &Jail, work: &Work, interrupt: &Interrupt) -> Result<()> {
+fn take_out(
+    packages: &Packages,
+    sandbox: &Sandbox,
+    work: &Work,
+    interrupt: &Interrupt,
+) -> Result<()> {
     if work.is_done("source", &packages.version) {
         return Ok(());
     }
-    jail.shell("unpacking fs/erofs", TAKE_OUT, interrupt)?;
+    sandbox.shell("unpacking fs/erofs", TAKE_OUT, interrupt)?;
     let makefile = work.inside("erofs/Makefile");
     if !fs::read_to_string(&makefile)
         .is_ok_and(|text| text.contains("PCPU_KTHREAD") || text.contains("erofs-"))
@@ -64,8 +69,8 @@ fn take_out(packages: &Packages, jail: &Jail, work: &Work, interrupt: &Interrupt
     work.done("source", &packages.version)
 }
 
-fn build(variant: Variant, release: &str, jail: &Jail, interrupt: &Interrupt) -> Result<()> {
-    jail.shell(
+fn build(variant: Variant, release: &str, sandbox: &Sandbox, interrupt: &Interrupt) -> Result<()> {
+    sandbox.shell(
         &format!("building the variant {variant}"),
         &script(variant, release),
         interrupt,

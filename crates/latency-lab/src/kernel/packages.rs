@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::jail::{self, finish, need};
 use super::options::KernelOptions;
+use super::sandbox::{self, finish, need};
 use super::work::Work;
 use crate::{Interrupt, LabError, Progress, Result};
 
@@ -46,7 +46,7 @@ pub(super) struct Packages {
     pub(super) release: String,
     /// The version of the kernel's package.
     pub(super) version: String,
-    /// The kernel that boots, outside of the jail.
+    /// The kernel that boots, outside of the sandbox.
     pub(super) kernel: PathBuf,
 }
 
@@ -189,7 +189,7 @@ impl Apt {
     fn kernel(&self, suite: &str) -> Result<Kernel> {
         let mut command = self.command("apt-cache");
         command.args(["show", "--no-all-versions", "linux-image-cloud-amd64"]);
-        let text = jail::output("looking for the kernel", &mut command)?;
+        let text = sandbox::output("looking for the kernel", &mut command)?;
         parse_kernel(&text).ok_or_else(|| {
             LabError::Kernel(format!("{suite} has no package linux-image-cloud-amd64"))
         })
@@ -346,7 +346,7 @@ fn settings(directory: &Path, options: &KernelOptions, host: &str) -> String {
 /// How the host reaches mirrors, and what it thinks of their dates; none of its other settings.
 fn host_settings() -> String {
     let text =
-        jail::output("apt-config", Command::new("apt-config").arg("dump")).unwrap_or_default();
+        sandbox::output("apt-config", Command::new("apt-config").arg("dump")).unwrap_or_default();
     let wanted = [
         "Acquire::http",
         "Acquire::https",

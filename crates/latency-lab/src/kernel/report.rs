@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::machine::Ran;
+use super::machine::MachineRun;
 use super::packages::Packages;
 
 /// The launch experiment's report, as the machine made it, with what the machine was.
@@ -18,7 +18,7 @@ pub struct KernelReport {
 }
 
 impl KernelReport {
-    pub(super) fn new(packages: &Packages, ran: Ran) -> Self {
+    pub(super) fn new(packages: &Packages, ran: MachineRun) -> Self {
         let mut json = ran.left.json;
         json["machine"] = json!({
             "qemu": ran.qemu,

@@ -1,13 +1,13 @@
-//! The module for the kernel that runs here, for those who want per-CPU threads on a distribution's
+//! The module for the kernel that runs here, for per-CPU threads on a distribution's
 //! kernel without building one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::jail::Jail;
 use super::module;
 use super::options::KernelOptions;
 use super::packages::{Kernel, Packages};
+use super::sandbox::Sandbox;
 use super::work::Work;
 use crate::{Interrupt, LabError, Progress, Result};
 
@@ -34,8 +34,8 @@ pub(super) fn build_for(
     fs::create_dir_all(to).map_err(|source| LabError::io("making the directory", to, source))?;
     let work = Work::open(options.work.as_deref())?;
     let packages = Packages::fetch_to_build(options, kernel, &work, &interrupt, progress)?;
-    let jail = Jail::new(work.root());
-    let modules = module::build_all(&packages, &jail, &work, &interrupt, progress)?;
+    let sandbox = Sandbox::new(work.root());
+    let modules = module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
     modules
         .iter()
         .map(|(variant, from)| {

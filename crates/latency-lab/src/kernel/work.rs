@@ -15,7 +15,7 @@ pub(super) struct Work {
 }
 
 /// A scratch directory whose content goes too. Nothing is ever mounted below it outside of the
-/// private mount namespaces of [`super::jail`].
+/// private mount namespaces of [`super::sandbox`].
 #[derive(Debug)]
 struct Whole(Scratch);
 

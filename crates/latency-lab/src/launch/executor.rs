@@ -9,9 +9,10 @@ use rustix::process::{getpriority_process, setpriority_process};
 use sched_trace::Trace;
 use sched_trace::record::{Drain, RecordOptions, Recorder, now_ns};
 
-use super::attribute::{Foreign, Launch, Threads};
+use super::attribute::{Foreign, Launch};
 use super::options::LaunchOptions;
-use super::report::Sample;
+use super::owner::Threads;
+use super::sample::Sample;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
 use crate::load::{Fio, LoadReport};
 use crate::process::{Child, End, in_path, kernel_threads, process_threads};
@@ -124,7 +125,7 @@ impl<'a> Launcher<'a> {
         let mut threads = self.threads(&mounted);
         mounted.settle();
         let run = self.recorded(&point);
-        // A program out of a mount whose daemon is dead does not even start: the daemon is the cause.
+        // A program does not start from a mount whose daemon is dead: report the daemon, not the program.
         mounted.check()?;
         let (run, trace) = run?;
         self.check_run(engine, &run)?;
@@ -179,7 +180,7 @@ impl<'a> Launcher<'a> {
         mount_point(self.points, &format!("engine-{engine}"))
     }
 
-    /// Who is who before the launch. Threads that start later are told by their parents.
+    /// The owners of threads before the launch. Threads that start later belong to their parents' owner.
     fn threads(&self, mounted: &Mounted) -> Threads {
         let load = self.load.as_ref().map(Fio::processes).unwrap_or_default();
         Threads {
@@ -210,10 +211,10 @@ impl<'a> Launcher<'a> {
         command.args(&words[1..]).current_dir("/");
         let start_ns = now_ns();
         let mut child = Child::spawn(&mut command)?;
-        let hurry = Hurry::begin();
+        let urgency = Urgency::begin();
         let end = child.wait(self.options.timeout, self.interrupt)?;
         let end_ns = now_ns();
-        drop(hurry);
+        drop(urgency);
         let pid = child.id();
         child.end();
         Ok(Run {
@@ -243,7 +244,7 @@ impl<'a> Launcher<'a> {
         let (total, note) = match &self.engines[engine] {
             Engine::Erofast { .. } => match queue_total(&self.site.erofast, mounted.point()) {
                 Some(total) => (Some(total), "from the counters of erofast stat"),
-                None => (None, "0: erofast stat told no queue delay"),
+                None => (None, "n/a: erofast stat has no queue delay"),
             },
             Engine::Erofsfuse => (
                 None,
@@ -302,17 +303,17 @@ impl Executor for Launcher<'_> {
 
 /// While it lives this thread is preferred over the load, so that it sees the end of the program
 /// soon. The program has been started already and does not inherit it.
-struct Hurry(Option<i32>);
+struct Urgency(Option<i32>);
 
-impl Hurry {
-    fn begin() -> Hurry {
+impl Urgency {
+    fn begin() -> Urgency {
         let before = getpriority_process(None).ok();
         // Refused without the right to do so: the time stamps are a little later then.
-        Hurry(before.filter(|_| setpriority_process(None, -20).is_ok()))
+        Urgency(before.filter(|_| setpriority_process(None, -20).is_ok()))
     }
 }
 
-impl Drop for Hurry {
+impl Drop for Urgency {
     fn drop(&mut self) {
         if let Some(before) = self.0 {
             let _ = setpriority_process(None, before);

@@ -1,4 +1,4 @@
-//! What the numbers mean, in plain words, and what a reader of this run in particular should know.
+//! What the numbers mean, and the notices of one run.
 
 use super::report::EngineReport;
 use crate::environment::Environment;

@@ -10,20 +10,23 @@
 //! is undone in reverse by dropping, whether the run ends well, with an error or by Ctrl-C.
 
 mod attribute;
+mod build;
 mod executor;
 mod explain;
 mod options;
+mod owner;
 mod picture;
 mod report;
+mod sample;
 mod table;
 
 pub use explain::EXPLANATION;
 pub use options::LaunchOptions;
 pub(crate) use options::command_at;
-pub use picture::{Blocked, Picture, Stretch, Waited, Who};
-pub use report::{
-    Against, EngineReport, LaunchReport, Outliers, RecordingCost, Sample, ThreadWaits,
-};
+pub use owner::Owner;
+pub use picture::{Blocked, Picture, Stretch, Waited};
+pub use report::{Against, EngineReport, LaunchReport, Outliers, RecordingCost};
+pub use sample::{Sample, ThreadWaits};
 pub(crate) use table::{ROWS, verdict, waiters};
 
 use crate::engine::present;
@@ -67,7 +70,7 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
         seed: options.seed,
     };
     let gathered = gather(&mut launcher, &plan, &interrupt, progress)?;
-    Ok(report::build(
+    Ok(build::build(
         options,
         environment,
         launcher.finish(),

@@ -1,4 +1,4 @@
-//! What `lab launch` is asked to do.
+//! Options of `lab launch`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,7 +16,7 @@ pub struct LaunchOptions {
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// Who is compared; the first is what the others are compared with.
+    /// The engines to compare, each with the first one.
     pub engines: Vec<Engine>,
     /// The engines were not named by the user: those that are missing are left out and said.
     pub engines_by_default: bool,
@@ -34,7 +34,7 @@ pub struct LaunchOptions {
     pub load: LoadChoice,
     /// How long a launch may take.
     pub timeout: Duration,
-    /// When so much time has passed, what was measured must do: no further round begins.
+    /// No further round begins when this time has passed.
     pub time: Option<Duration>,
     /// A directory on a disk for the load's file; by default /var/tmp.
     pub scratch: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct LaunchOptions {
     pub notices: Vec<String>,
     /// Keep the load's file for the next run.
     pub keep_scratch: bool,
-    /// Also launch each engine without the recorder, as often, to tell what recording costs.
+    /// Also launch each engine without the recorder, as often, to measure what recording costs.
     pub overhead: bool,
     /// Of the order of launches.
     pub seed: u64,

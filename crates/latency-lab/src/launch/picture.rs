@@ -1,5 +1,5 @@
-//! What a launch looked like: who ran on each CPU, who waited, and behind whom. Coarse on purpose, so
-//! that every launch of a run can keep its own.
+//! The timeline of one launch: which threads ran on each CPU, which waited, and behind which. It is
+//! coarse, so that every launch of a run can keep its own.
 
 use std::collections::HashMap;
 
@@ -7,30 +7,12 @@ use sched_trace::blame::Timeline;
 use sched_trace::latency::Wait;
 use serde::Serialize;
 
+use super::owner::Owner;
+
 /// Pieces that a launch's time is cut into; a page has no room for more.
 const PIECES: u64 = 480;
 /// The longest waits that are kept.
 const WAITS: usize = 120;
-
-/// Whose time it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Who {
-    /// Nobody's.
-    Idle,
-    /// The launched program and its children.
-    Program,
-    /// Threads that decompressed.
-    Engine,
-    /// The load.
-    Load,
-    /// Other threads of the kernel.
-    Kernel,
-    /// The lab.
-    Lab,
-    /// Programs that have nothing to do with it.
-    Other,
-}
 
 /// A stretch of a CPU's time; times in microseconds from the start of the launch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,8 +21,8 @@ pub struct Stretch {
     pub from_us: f64,
     /// End.
     pub to_us: f64,
-    /// Who had most of it.
-    pub who: Who,
+    /// The owner of the threads that ran longest in it.
+    pub owner: Owner,
 }
 
 /// A wait that counts.
@@ -78,8 +60,8 @@ pub struct Blocked {
     pub total_us: f64,
 }
 
-/// Behind whom all of `waits` were spent, longest first. Time on an idle CPU that was on its way to run
-/// the waiter stands as "idle CPU waking up"; what the trace does not tell, as "unknown".
+/// The threads behind which all of `waits` were spent, longest first. Time on an idle CPU that was on
+/// its way to run the waiter is "idle CPU waking up"; time that the trace does not explain, "unknown".
 pub(super) fn blame(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     let mut behind: HashMap<(String, i32), u64> = HashMap::new();
     let mut add = |comm: &str, priority: i32, ns: u64| {
@@ -115,7 +97,7 @@ pub(super) fn blame(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     blocked
 }
 
-/// Names with a number that only tells one from another.
+/// One name for threads whose names differ in a number only.
 pub(super) fn common_name(comm: &str) -> &str {
     if comm.starts_with("kworker/") {
         "kworker"
@@ -130,11 +112,11 @@ pub(super) fn picture(
     cpus: &[u32],
     (start_ns, end_ns): (u64, u64),
     waits: &[&Wait],
-    who: &dyn Fn(i32) -> Who,
+    owner: &dyn Fn(i32) -> Owner,
 ) -> Picture {
     let lanes = cpus
         .iter()
-        .map(|&cpu| (cpu, lane(timeline, cpu, (start_ns, end_ns), who)));
+        .map(|&cpu| (cpu, lane(timeline, cpu, (start_ns, end_ns), owner)));
     let mut longest: Vec<&&Wait> = waits.iter().collect();
     longest.sort_by_key(|wait| std::cmp::Reverse(wait.length_ns()));
     longest.truncate(WAITS);
@@ -158,25 +140,25 @@ fn lane(
     timeline: &Timeline,
     cpu: u32,
     (start, end): (u64, u64),
-    who: &dyn Fn(i32) -> Who,
+    owner: &dyn Fn(i32) -> Owner,
 ) -> Vec<Stretch> {
     let mut stretches: Vec<Stretch> = Vec::new();
     let edge = |piece: u64| start + (end - start) * piece / PIECES;
     for piece in 0..PIECES {
         let (from, to) = (edge(piece), edge(piece + 1));
-        let mut times: HashMap<Who, u64> = HashMap::new();
+        let mut times: HashMap<Owner, u64> = HashMap::new();
         for run in timeline.runs(cpu, from, to) {
-            *times.entry(who(run.pid)).or_default() += run.end_ns - run.start_ns;
+            *times.entry(owner(run.pid)).or_default() += run.end_ns - run.start_ns;
         }
-        let most = times.into_iter().max_by_key(|&(who, ns)| (ns, who));
-        let who = most.map_or(Who::Idle, |(who, _)| who);
+        let most = times.into_iter().max_by_key(|&(owner, ns)| (ns, owner));
+        let owner = most.map_or(Owner::Idle, |(owner, _)| owner);
         let to_us = us(to - start);
         match stretches.last_mut() {
-            Some(last) if last.who == who => last.to_us = to_us,
+            Some(last) if last.owner == owner => last.to_us = to_us,
             _ => stretches.push(Stretch {
                 from_us: us(from - start),
                 to_us,
-                who,
+                owner,
             }),
         }
     }

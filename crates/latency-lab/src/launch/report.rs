@@ -4,67 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::executor::Finished;
-use super::options::LaunchOptions;
-use super::picture::{Blocked, Picture, common_name};
-use super::{explain, table};
+use super::picture::{Blocked, common_name};
+use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
-use crate::load::{LoadChoice, LoadReport};
-use crate::schedule::{Gathered, Kept};
+use crate::load::LoadReport;
+use crate::schedule::Kept;
 use crate::statistics::{Comparison, Summary, compare, outliers};
-
-/// One launch, in microseconds and counts.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Sample {
-    /// From starting the program to its end.
-    pub launch_us: f64,
-    /// Total scheduling latency of the threads that decompressed: `wakeup_us` + `preempted_us`.
-    pub sched_latency_us: f64,
-    /// Waits from waking up to running.
-    pub wakeup_us: f64,
-    /// Waits after being taken off the CPU while able to go on.
-    pub preempted_us: f64,
-    /// From queueing work items to their start; contains waits of their workers, so it is never
-    /// added to the scheduling latency.
-    pub queue_us: f64,
-    /// How often those threads were woken.
-    pub wakeups: u64,
-    /// How many such threads waited at least once.
-    pub threads: u64,
-    /// Whose waits they were.
-    pub by_thread: Vec<ThreadWaits>,
-    /// Behind whom those waits were spent, longest first.
-    pub behind: Vec<Blocked>,
-    /// Launch time by the lab's own two looks at the clock, its own wait for a CPU included.
-    pub seen_us: f64,
-    /// What it looked like.
-    #[serde(skip)]
-    pub picture: Picture,
-    /// Work items that decompressed; in-kernel engines only.
-    pub works: u64,
-    /// CPU time that programs took which have nothing to do with the launch.
-    pub foreign_us: f64,
-    /// The round it was measured in.
-    pub iteration: usize,
-    /// Why it should not count, if so; a run with such samples is not valid.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spoilt: Option<String>,
-}
-
-/// The waits of one thread within one launch.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct ThreadWaits {
-    /// Its name.
-    pub comm: String,
-    /// As the kernel traces it: 120 is nice 0, 100 is nice -20, below 100 is real-time.
-    pub priority: i32,
-    /// How often it was woken.
-    pub wakeups: u64,
-    /// All its waits, after wake-up and after preemption.
-    pub total_us: f64,
-    /// The longest of them.
-    pub longest_us: f64,
-}
 
 /// An engine against the first one.
 #[derive(Debug, Clone, Serialize)]
@@ -166,135 +111,6 @@ pub struct LaunchReport {
     pub notices: Vec<String>,
 }
 
-impl LaunchReport {
-    /// The table that the patch printed, with what each number means.
-    pub fn table(&self) -> String {
-        table::render(self)
-    }
-
-    /// One HTML file that needs no network: the table beside the published one, distributions, all samples.
-    pub fn to_html(&self) -> String {
-        crate::html::launch_page(self)
-    }
-
-    /// The JSON of the contract, readable.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default()
-    }
-}
-
-pub(super) fn build(
-    options: &LaunchOptions,
-    environment: Environment,
-    finished: Finished,
-    gathered: Gathered<Sample>,
-    left_out: Vec<String>,
-) -> LaunchReport {
-    let faults = faults(options, &finished, &gathered);
-    let time_over = (gathered.rounds < options.iterations).then(|| {
-        format!(
-            "time was over: {} of {} launches per engine",
-            gathered.rounds, options.iterations
-        )
-    });
-    let mut engines: Vec<EngineReport> = Vec::new();
-    let mut kept = gathered.kept;
-    // Behind the engines stand the same engines without the recorder.
-    let twins = kept.split_off(finished.engines.len());
-    for (number, kept) in kept.into_iter().enumerate() {
-        let mut report = engine(finished.engines[number].to_string(), kept, engines.first());
-        report.recording = twins.get(number).map(|twin| cost(&report, twin));
-        report.thrown_away = gathered.thrown_away[number].clone();
-        report.queue_source = finished
-            .queue_notes
-            .get(&number)
-            .cloned()
-            .unwrap_or_default();
-        engines.push(report);
-    }
-    LaunchReport {
-        iterations: gathered.rounds,
-        load: options.load.to_string(),
-        valid: faults.is_empty(),
-        not_valid_because: faults,
-        interrupted: gathered.interrupted,
-        command: options
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
-        root: options.root,
-        warm_ups: options.warm_ups,
-        seed: options.seed,
-        repeat: options.repeat_with.clone(),
-        cold: explain::COLD,
-        notices: options
-            .notices
-            .iter()
-            .cloned()
-            .chain(time_over)
-            .chain(explain::notices(
-                &environment,
-                finished.load.as_ref(),
-                &engines,
-            ))
-            .collect(),
-        environment,
-        load_seen: finished.load,
-        left_out,
-        engines,
-    }
-}
-
-fn cost(with: &EngineReport, without: &[Kept<Sample>]) -> RecordingCost {
-    let without: Vec<f64> = without.iter().map(|kept| kept.sample.seen_us).collect();
-    let with = with.column(|sample| sample.seen_us);
-    RecordingCost {
-        without_us: Summary::of(&without),
-        with_us: Summary::of(&with),
-        comparison: compare(&without, &with),
-        samples_without_us: without,
-    }
-}
-
-/// Everything that keeps the run from being valid.
-fn faults(
-    options: &LaunchOptions,
-    finished: &Finished,
-    gathered: &Gathered<Sample>,
-) -> Vec<String> {
-    let mut faults = Vec::new();
-    if gathered.interrupted {
-        faults.push("the run was interrupted".to_owned());
-    }
-    for (number, kept) in gathered.kept.iter().enumerate() {
-        let spoilt = kept.iter().filter(|kept| kept.spoilt.is_some()).count();
-        if spoilt > 0 {
-            let why = kept
-                .iter()
-                .find_map(|kept| kept.spoilt.clone())
-                .unwrap_or_default();
-            faults.push(format!(
-                "{}: {spoilt} launches were spoilt ({why}) and could not be repeated any more",
-                finished.name(number)
-            ));
-        }
-        if kept.len() < gathered.rounds && !gathered.interrupted {
-            faults.push(format!(
-                "{}: {} of {} launches count",
-                finished.engines[number],
-                kept.len(),
-                gathered.rounds
-            ));
-        }
-    }
-    let burned = finished.load.as_ref().is_none_or(|load| load.burned);
-    if options.load == LoadChoice::Fio && !burned {
-        faults.push("the load did not burn its share".to_owned());
-    }
-    faults
-}
-
 /// The figures of one engine, against those of the first.
 pub(super) fn engine(
     name: String,
@@ -334,6 +150,13 @@ pub(super) fn engine(
     }
 }
 
+impl LaunchReport {
+    /// The JSON of the contract, readable.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
 impl EngineReport {
     /// Waits per launch by thread name and priority, greatest first; kworkers and threads of a pool
     /// count together.
@@ -357,7 +180,7 @@ impl EngineReport {
         groups
     }
 
-    /// Behind whom the waits of a launch were spent, on the average over launches, longest first.
+    /// The threads behind which the waits of a launch were spent, average over launches, longest first.
     pub fn behind(&self) -> Vec<Blocked> {
         let mut groups: BTreeMap<(&str, i32), f64> = BTreeMap::new();
         for blocked in self.samples.iter().flat_map(|sample| &sample.behind) {

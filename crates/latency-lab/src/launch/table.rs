@@ -73,7 +73,14 @@ const BLOCKS: [Block; 2] = [
     },
 ];
 
-pub(super) fn render(report: &LaunchReport) -> String {
+impl LaunchReport {
+    /// The table that the patch printed, with what each number means.
+    pub fn table(&self) -> String {
+        render(self)
+    }
+}
+
+fn render(report: &LaunchReport) -> String {
     let mut out = String::new();
     heading(&mut out, report);
     for block in &BLOCKS {
@@ -82,8 +89,8 @@ pub(super) fn render(report: &LaunchReport) -> String {
     }
     out.push('\n');
     parts(&mut out, report);
-    who_waited(&mut out, report);
-    behind_whom(&mut out, report);
+    waiting_threads(&mut out, report);
+    blocked_behind(&mut out, report);
     footing(&mut out, report);
     let _ = write!(out, "\n{EXPLANATION}\n");
     out
@@ -111,9 +118,9 @@ fn heading(out: &mut String, report: &LaunchReport) {
             "load: {}; {} (fio {:.1} % of the CPU time, CPUs busy {:.1} %, {} reads a second)",
             load.profile,
             if load.burned {
-                "it burned its share"
+                "load check passed"
             } else {
-                "IT DID NOT BURN ITS SHARE"
+                "LOAD CHECK FAILED"
             },
             load.load_cpu_share * 100.0,
             load.busy_cpu_share * 100.0,
@@ -246,10 +253,10 @@ fn parts(out: &mut String, report: &LaunchReport) {
 }
 
 /// Which threads the scheduling latency belongs to.
-fn who_waited(out: &mut String, report: &LaunchReport) {
+fn waiting_threads(out: &mut String, report: &LaunchReport) {
     let _ = writeln!(
         out,
-        "who waited, per launch (us), with priority (120 is nice 0, below 100 real-time)"
+        "waiting threads, per launch (us), with priority (120 is nice 0, below 100 real-time)"
     );
     for engine in &report.engines {
         let _ = writeln!(out, "  {}: {}", engine.engine, waiters(engine));
@@ -257,8 +264,8 @@ fn who_waited(out: &mut String, report: &LaunchReport) {
 }
 
 /// "of 10200 us per launch, 7900 behind fio[120], 1100 behind ...".
-fn behind_whom(out: &mut String, report: &LaunchReport) {
-    let _ = writeln!(out, "behind whom, per launch (us)");
+fn blocked_behind(out: &mut String, report: &LaunchReport) {
+    let _ = writeln!(out, "waited behind, per launch (us)");
     for engine in &report.engines {
         let behind = engine.behind();
         let total: f64 = behind.iter().map(|blocked| blocked.total_us).sum();
@@ -291,7 +298,7 @@ pub(crate) fn waiters(engine: &EngineReport) -> String {
     });
     let words: Vec<String> = words.collect();
     if words.is_empty() {
-        "nobody".into()
+        "none".into()
     } else {
         words.join(", ")
     }

@@ -11,10 +11,10 @@ use crate::{Interrupt, LabError, Progress, Result};
 /// The profile of the blog: a 500 MB file.
 pub(super) const BYTES: u64 = 500 << 20;
 const PIECE: usize = 1 << 20;
-/// What stays free beside the file, so that nobody else's disk runs full for us.
+/// What stays free beside the file, so that the disk does not run full.
 const SPARE: u64 = 64 << 20;
 /// f_type of tmpfs and ramfs, from linux/magic.h: no disk behind them, so no direct reads to wait for.
-const NO_DISK: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// The file, and the directory that goes with it when it is not to be kept.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ fn refuse_memory(parent: &Path) -> Result<()> {
     let kind = rustix::fs::statfs(parent)
         .map_err(|reason| LabError::io("looking at", parent, reason))?
         .f_type as u64;
-    if NO_DISK.contains(&kind) {
+    if MEMORY_FILESYSTEMS.contains(&kind) {
         return Err(LabError::Load(format!(
             "{} lies in memory, and the random reader needs a disk; give another scratch directory",
             parent.display()

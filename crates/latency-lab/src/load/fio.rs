@@ -13,8 +13,8 @@ use crate::{Interrupt, LabError, Progress, Result};
 const JOBS_PER_CPU: usize = 4;
 /// fio sorts its first arrays and opens its file within seconds, even on a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// Long enough for clock ticks of 10 ms to tell a share.
-const LOOK: Duration = Duration::from_millis(400);
+/// Long enough to measure a share in clock ticks of 10 ms.
+const POLL: Duration = Duration::from_millis(400);
 
 /// A running load; ended when dropped.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Fio {
 }
 
 impl Fio {
-    /// None if fio is there and can do what is asked, else the reason.
+    /// Why fio cannot run this load; none if it can.
     pub fn missing() -> Option<LabError> {
         let Some(program) = in_path("fio") else {
             return Some(LabError::Load(
@@ -104,7 +104,7 @@ impl Fio {
             }
             self.jobs = descendants(self.fio.id());
             let before = self.window();
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
             let spent = before
                 .zip(self.window())
                 .map(|(before, now)| before.until(&now))
@@ -163,7 +163,7 @@ impl Fio {
     }
 }
 
-/// Its own words: "fio-3.33".
+/// The version that fio prints: "fio-3.33".
 pub(crate) fn version() -> Option<String> {
     let output = Command::new(in_path("fio")?)
         .arg("--version")

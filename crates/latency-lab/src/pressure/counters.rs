@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{LabError, Result};
 
-/// The attribute of a mount's root that tells them, and the most it can be.
+/// The attribute of a mount's root that holds them, and its largest size.
 const ATTRIBUTE: &str = "user.erofast.stat";
 const LARGEST: usize = 64 << 10;
 
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(allocations: u64, reclaims: Value) -> Value {
+    fn stat(allocations: u64, reclaims: Value) -> Value {
         json!({
             "pool": {"hit_pages": 5, "missed_pages": 7, "times": {
                 "allocations": allocations, "cpu_ns": allocations * 1200, "wall_ns": allocations * 2000,
@@ -125,8 +125,8 @@ mod tests {
 
     #[test]
     fn a_program_is_charged_with_what_came_since_and_without_the_clocks() {
-        let before = Counters::parse(&told(10, json!(1))).unwrap();
-        let added = Counters::parse(&told(30, json!(4))).unwrap().since(&before);
+        let before = Counters::parse(&stat(10, json!(1))).unwrap();
+        let added = Counters::parse(&stat(30, json!(4))).unwrap().since(&before);
         assert_eq!((added.allocations, added.reclaims), (20, Some(3)));
         assert_eq!((added.cpu_us(), added.wall_us()), (20.0, 30.0));
         assert_eq!(added.in_use, BTreeMap::from([(9, 20)]));
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn unknown_reclaim_stays_unknown_and_a_daemon_that_does_not_measure_is_refused() {
-        let counters = Counters::parse(&told(1, Value::Null)).unwrap();
+        let counters = Counters::parse(&stat(1, Value::Null)).unwrap();
         assert_eq!(counters.reclaims, None);
         assert_eq!(Counters::parse(&json!({"pool": {"times": null}})), None);
     }

@@ -10,7 +10,7 @@ use super::place::{Place, Version};
 use crate::{LabError, Result};
 
 /// How long the kernel may take to let go of a group whose processes have ended.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Group {
@@ -78,7 +78,7 @@ impl Group {
     }
 
     fn remove(&self) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             self.empty();
             match fs::remove_dir(&self.path) {
@@ -93,7 +93,7 @@ impl Group {
         }
     }
 
-    /// Back to the group above with whoever is left.
+    /// Moves what is left to the group above.
     fn empty(&self) {
         let parent = self.place.parent.join("cgroup.procs");
         let text = fs::read_to_string(self.processes()).unwrap_or_default();
@@ -167,7 +167,7 @@ mod tests {
         let end = child
             .wait(Duration::from_secs(60), &Interrupt::never())
             .unwrap();
-        // The shell tells of tail's SIGKILL.
+        // The shell's status reports tail's SIGKILL.
         assert_eq!(end.describe(), "exit status 137");
         assert!(group.peak().is_none_or(|bytes| bytes <= 17 << 20));
     }

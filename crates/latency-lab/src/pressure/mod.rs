@@ -10,8 +10,8 @@
 //! window; the image is in the page cache already and is read outside of the group; a buffer is held
 //! as long as a decompression holds it, and none is kept as a cache (`cache=0`).
 
+mod assign;
 mod counters;
-mod deal;
 mod group;
 mod place;
 mod report;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use super::assign::assign;
 use super::counters::Counters;
-use super::deal::deal;
 use super::group::Group;
 use super::{Buffers, PressureOptions};
 use crate::engine::{Mounted, Site, mount_point, warm};
@@ -36,7 +36,7 @@ pub(super) struct Rounds<'a> {
     point: PathBuf,
     interrupt: &'a Interrupt,
     /// Files of each program.
-    dealt: Vec<Vec<PathBuf>>,
+    assigned: Vec<Vec<PathBuf>>,
 }
 
 impl<'a> Rounds<'a> {
@@ -49,14 +49,14 @@ impl<'a> Rounds<'a> {
         let point = mount_point(points, "mount")?;
         let engine = options.engine(Buffers::Pool(0));
         let mounted = engine.mount(site, &point, interrupt)?;
-        let dealt = deal(&point, options.programs, options.limit, options.seed)?;
+        let assigned = assign(&point, options.programs, options.limit, options.seed)?;
         mounted.unmount()?;
         Ok(Rounds {
             options,
             site,
             point,
             interrupt,
-            dealt,
+            assigned,
         })
     }
 
@@ -90,7 +90,7 @@ impl<'a> Rounds<'a> {
         let engine = self.options.engine(buffers);
         let mut mounted = engine.mount(self.site, &self.point, self.interrupt)?;
         group.add(mounted.daemon().unwrap_or_default())?;
-        let (last, before) = match self.dealt.split_last() {
+        let (last, before) = match self.assigned.split_last() {
             Some(split) => split,
             None => return Ok(None),
         };

@@ -1,5 +1,5 @@
 //! A child in a process group of its own, so that Ctrl-C at the terminal reaches the lab alone and
-//! the lab ends its children in order. Its end is seen through a pidfd, its last words in a memfd.
+//! the lab ends its children in order. Its end is seen through a pidfd, its standard error goes to a memfd.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,9 +17,9 @@ use super::facts::{descendants, started};
 use crate::{Interrupt, LabError, Result};
 
 /// How long a process may take to follow SIGTERM.
-const GRACE: Duration = Duration::from_secs(5);
+const TERM_TIMEOUT: Duration = Duration::from_secs(5);
 /// A pidfd is waited for in slices, so that a request to stop is seen soon.
-const SLICE: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(200);
 
 /// A running or ended child.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Child {
             if left.is_zero() {
                 return Ok(End::TimedOut);
             }
-            self.nap(left.min(SLICE));
+            self.nap(left.min(POLL));
         }
     }
 
@@ -132,7 +132,7 @@ impl Child {
         String::from_utf8_lossy(&tail).into_owned()
     }
 
-    /// SIGTERM to the child and what it started, then SIGKILL to whoever is left. fio's jobs are in
+    /// SIGTERM to the child and what it started, then SIGKILL to what is left. fio's jobs are in
     /// sessions of their own, so the process group alone would miss them.
     pub(crate) fn end(&mut self) {
         let family: Vec<_> = descendants(self.id())
@@ -141,16 +141,16 @@ impl Child {
             .collect();
         if !matches!(self.ended(), Ok(Some(_))) {
             let _ = kill_process(pid_of(self.id()), Signal::TERM);
-            let _ = self.wait(GRACE, &Interrupt::never());
+            let _ = self.wait(TERM_TIMEOUT, &Interrupt::never());
         }
         let _ = kill_process_group(pid_of(self.id()), Signal::KILL);
         for (pid, start) in family {
-            // The start time tells a process from a later one with its number.
+            // A later process with the same pid has another start time.
             if start.is_some() && started(pid) == start {
                 let _ = kill_process(pid_of(pid), Signal::KILL);
             }
         }
-        let _ = self.wait(GRACE, &Interrupt::never());
+        let _ = self.wait(TERM_TIMEOUT, &Interrupt::never());
     }
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
 }
 
 impl End {
-    /// The same in words.
+    /// For messages.
     pub(crate) fn describe(self) -> String {
         match self {
             End::Exited(status) => describe(status),

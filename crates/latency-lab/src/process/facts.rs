@@ -45,7 +45,7 @@ pub(crate) fn process_threads(pid: u32) -> Vec<u32> {
 }
 
 /// How often each thread of a process has left its CPU, if all of them sleep.
-pub(crate) fn resting(pid: u32) -> Option<Vec<(u32, u64)>> {
+pub(crate) fn sleeping_threads(pid: u32) -> Option<Vec<(u32, u64)>> {
     let mut threads = process_threads(pid);
     threads.sort_unstable();
     threads
@@ -182,7 +182,11 @@ mod tests {
         };
         assert_eq!(switches_of_a_sleeper(&status("S (sleeping)")), Some(9));
         assert_eq!(switches_of_a_sleeper(&status("R (running)")), None);
-        assert_eq!(resting(std::process::id()), None, "this thread runs");
+        assert_eq!(
+            sleeping_threads(std::process::id()),
+            None,
+            "this thread runs"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// What a daemon may hold beside its cache and its pool.
 const OWN_BYTES: u64 = 16 << 20;
-/// The attribute of a mount's root that tells its limits.
+/// The attribute of a mount's root that holds its counters and limits.
 const ATTRIBUTE: &str = "user.erofast.stat";
 
 /// Resident memory of a daemon of ours.
@@ -21,7 +21,7 @@ pub struct DaemonMemory {
 }
 
 impl DaemonMemory {
-    /// None where nobody of ours serves.
+    /// None for other engines than erofast.
     pub(crate) fn of(daemon: Option<u32>, point: &Path) -> Option<DaemonMemory> {
         let peak_rss_bytes = peak_rss(daemon?)?;
         let mut value = vec![0; 64 << 10];

@@ -7,8 +7,8 @@ mod others;
 
 pub(crate) use child::{Child, End, in_path};
 pub(crate) use facts::{
-    Machine, cpu_ticks, descendants, kernel_threads, machine_ticks, process_threads, resting,
-    ticks_per_second,
+    Machine, cpu_ticks, descendants, kernel_threads, machine_ticks, process_threads,
+    sleeping_threads, ticks_per_second,
 };
 pub use memory::DaemonMemory;
 pub(crate) use others::Others;

@@ -1,4 +1,4 @@
-//! CPU time of programs that have nothing to do with a measurement, where no trace tells it.
+//! CPU time of unrelated programs, for measurements without a trace.
 
 use super::facts::{all_ticks, descendants};
 
@@ -10,7 +10,7 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// The lab, its children and `daemon` are not others; kernel threads are nobody's.
+    /// The lab, its children and `daemon` are not others; kernel threads are not counted.
     pub(crate) fn now(daemon: Option<u32>) -> Others {
         let me = std::process::id();
         let mut ours = descendants(me);

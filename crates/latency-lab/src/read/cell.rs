@@ -102,10 +102,10 @@ pub enum ImageState {
 /// One thing to measure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
-    /// Who.
+    /// The engine.
     pub engine: Engine,
-    /// What.
+    /// The test.
     pub test: Test,
-    /// With the image where.
+    /// Where the image is.
     pub image: ImageState,
 }

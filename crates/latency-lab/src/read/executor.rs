@@ -1,4 +1,4 @@
-//! One sample: the image warmed or chilled, a fresh mount, the readers, unmount.
+//! One sample: the image warmed or dropped from the cache, a fresh mount, the readers, unmount.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use super::ReadOptions;
 use super::cell::{Cell, ImageState};
 use super::content::Content;
 use super::job::{Measured, measure};
-use crate::engine::{Engine, Mounted, Site, chill, mount_point, warm};
+use crate::engine::{Engine, Mounted, Site, drop_from_cache, mount_point, warm};
 use crate::process::{Others, ticks_per_second};
 use crate::schedule::{Executor, Outcome};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Shorter foreign activity than this cannot be told from the grain of the clock.
+/// Shorter foreign activity than this is within the resolution of the clock.
 const GRAIN_SECONDS: f64 = 0.05;
 
 pub(super) struct Bench<'a> {
@@ -94,12 +94,12 @@ impl<'a> Bench<'a> {
     fn sample(&self, cell: &Cell) -> Result<Outcome<Measured>> {
         match cell.image {
             ImageState::Warm => warm(&self.site.image)?,
-            ImageState::Cold => chill(&self.site.image)?,
+            ImageState::Cold => drop_from_cache(&self.site.image)?,
         }
         let mut mounted = cell.engine.mount(self.site, &self.point, self.interrupt)?;
         if cell.image == ImageState::Cold {
             // Mounting read the superblock and its neighbours.
-            chill(&self.site.image)?;
+            drop_from_cache(&self.site.image)?;
         }
         let others = Others::now(mounted.daemon());
         let reads = self.options.random_reads;

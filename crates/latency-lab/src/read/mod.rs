@@ -30,7 +30,7 @@ pub struct ReadOptions {
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// Who is compared; the first is what the others are compared with.
+    /// The engines to compare, each with the first one.
     pub engines: Vec<Engine>,
     /// The engines were not named by the user: those that are missing are left out and said.
     pub engines_by_default: bool,

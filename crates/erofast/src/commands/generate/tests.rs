@@ -16,13 +16,13 @@ const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 /// A command of the parser, and its name with those above it.
 type Named = (Vec<String>, Command);
 
-/// All commands of the parser, the outermost too.
+/// All commands of the parser that users see, the outermost too.
 fn commands() -> Vec<Named> {
     fn below(command: &Command, above: &[String], all: &mut Vec<Named>) {
         let mut path = above.to_vec();
         path.push(command.get_name().to_owned());
         all.push((path.clone(), command.clone()));
-        for sub in command.get_subcommands() {
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
             below(sub, &path, all);
         }
     }
@@ -72,7 +72,7 @@ fn every_option_is_in_the_help_and_has_a_meaning() {
                 assert!(has_word(&short, &flag), "{path:?} -h: {flag}");
             }
         }
-        for sub in command.get_subcommands() {
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
             assert!(
                 has_word(&long, sub.get_name()),
                 "{path:?}: {}",

@@ -13,7 +13,7 @@ const NAMES: usize = 2000;
 
 /// The files of each program, by their path below the mount point. The last one, which is measured,
 /// begins with the biggest: a program that starts reads its executable and its libraries.
-pub(super) fn deal(
+pub(super) fn assign(
     point: &Path,
     programs: usize,
     limit: u64,
@@ -33,13 +33,13 @@ pub(super) fn deal(
     }
     let biggest = files.remove(0);
     Random::new(seed).shuffle(&mut files);
-    // Nobody else reads it, or it would be in memory already.
+    // No other program reads it, or it would be in memory already.
     if files.is_empty() {
         files.push(biggest.clone());
     }
     let mut endless = files.iter().cycle();
     let share = limit / SHARE_OF_LIMIT;
-    let dealt = (0..programs).map(|program| {
+    let assigned = (0..programs).map(|program| {
         let mut own = Vec::new();
         let mut bytes = 0;
         if program + 1 == programs {
@@ -54,7 +54,7 @@ pub(super) fn deal(
         }
         own
     });
-    Ok(dealt.collect())
+    Ok(assigned.collect())
 }
 
 #[cfg(test)]
@@ -63,34 +63,34 @@ mod tests {
     use crate::scratch::Scratch;
 
     #[test]
-    fn every_program_gets_its_share_and_files_are_dealt_again_when_they_run_out() {
+    fn every_program_gets_its_share_and_files_are_assigned_again_when_they_run_out() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         for name in 0..6 {
             std::fs::write(scratch.path().join(name.to_string()), vec![0; 1000]).unwrap();
         }
         std::fs::write(scratch.path().join("big"), vec![0; 2000]).unwrap();
-        let dealt = deal(scratch.path(), 5, 8 * 1500, 1).unwrap();
-        let (last, others) = dealt.split_last().unwrap();
-        assert!(others.iter().all(|files| files.len() == 2), "{dealt:?}");
+        let assigned = assign(scratch.path(), 5, 8 * 1500, 1).unwrap();
+        let (last, others) = assigned.split_last().unwrap();
+        assert!(others.iter().all(|files| files.len() == 2), "{assigned:?}");
         let once: std::collections::BTreeSet<_> = others[..3].iter().flatten().collect();
         assert_eq!(once.len(), 6, "each once before any twice");
         let big = PathBuf::from("big");
         assert!(*last == [big.clone()] && !others.iter().flatten().any(|file| *file == big));
-        assert_eq!(dealt, deal(scratch.path(), 5, 8 * 1500, 1).unwrap());
+        assert_eq!(assigned, assign(scratch.path(), 5, 8 * 1500, 1).unwrap());
     }
 
     #[test]
     fn an_image_of_one_file_is_read_by_all() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         std::fs::write(scratch.path().join("only"), "content").unwrap();
-        let dealt = deal(scratch.path(), 3, 1 << 20, 1).unwrap();
-        assert_eq!(dealt, vec![vec![PathBuf::from("only")]; 3]);
+        let assigned = assign(scratch.path(), 3, 1 << 20, 1).unwrap();
+        assert_eq!(assigned, vec![vec![PathBuf::from("only")]; 3]);
     }
 
     #[test]
     fn nothing_to_read_is_said() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
-        let error = deal(scratch.path(), 2, 1 << 20, 1).unwrap_err();
+        let error = assign(scratch.path(), 2, 1 << 20, 1).unwrap_err();
         assert!(error.to_string().contains("no file with content"));
     }
 }

@@ -17,13 +17,13 @@ const ENTER: &str = r#"mount --rbind /dev "$0/dev" && exec chroot "$0" "$@""#;
 
 /// The way in.
 #[derive(Debug)]
-pub(super) struct Jail {
+pub(super) struct Sandbox {
     root: PathBuf,
 }
 
-impl Jail {
+impl Sandbox {
     pub(super) fn new(root: PathBuf) -> Self {
-        Jail { root }
+        Sandbox { root }
     }
 
     /// A program inside; add arguments as usual.
@@ -53,7 +53,7 @@ impl Jail {
     }
 }
 
-/// Runs a command to its end; a failure is told with its last words.
+/// Runs a command to its end; a failure carries the last line of its output.
 pub(super) fn finish(what: &str, command: &mut Command, interrupt: &Interrupt) -> Result<()> {
     let mut child = Child::spawn(command)?;
     match child.wait(LONGEST, interrupt)? {

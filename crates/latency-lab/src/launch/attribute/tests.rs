@@ -1,0 +1,228 @@
+//! Traces written line by line, and the samples that follow from them.
+
+use super::*;
+use sched_trace::{Comm, Event, TaskState};
+
+const LAB: i32 = 10;
+const PROGRAM: i32 = 20;
+const WORKER: i32 = 30;
+const FIO: i32 = 40;
+const STRANGER: i32 = 50;
+
+/// A trace of one CPU, written line by line; times in microseconds.
+struct Lines(Trace);
+
+impl Lines {
+    fn new() -> Self {
+        Lines(Trace::new("mono"))
+    }
+    fn add(mut self, at_us: u64, kind: Kind) -> Self {
+        self.0.events.push(Event {
+            time_ns: at_us * 1000,
+            cpu: 0,
+            pid: 0,
+            kind,
+        });
+        self
+    }
+    fn switch(self, at_us: u64, prev: i32, prev_state: TaskState, next: i32) -> Self {
+        let comm = |pid: i32| Comm::new(name(pid).as_bytes());
+        self.add(
+            at_us,
+            Kind::Switch {
+                prev_pid: prev,
+                prev_comm: comm(prev),
+                prev_prio: 120,
+                prev_state,
+                next_pid: next,
+                next_comm: comm(next),
+                next_prio: 120,
+            },
+        )
+    }
+    fn waking(self, at_us: u64, pid: i32) -> Self {
+        self.add(
+            at_us,
+            Kind::Waking {
+                pid,
+                comm: Comm::new(name(pid).as_bytes()),
+                prio: 120,
+                target_cpu: 0,
+            },
+        )
+    }
+    fn fork(self, at_us: u64, parent: i32, child: i32) -> Self {
+        let comm = Comm::new(b"x");
+        self.add(
+            at_us,
+            Kind::Fork {
+                child_pid: child,
+                child_comm: comm,
+                parent_pid: parent,
+                parent_comm: comm,
+            },
+        )
+    }
+}
+
+fn name(pid: i32) -> String {
+    match pid {
+        0 => "swapper/0".into(),
+        WORKER => "kworker/u9:2".into(),
+        FIO => "fio".into(),
+        STRANGER => "rustc".into(),
+        pid => format!("task-{pid}"),
+    }
+}
+
+fn threads(in_kernel: bool) -> Threads {
+    Threads {
+        lab: vec![LAB as u32],
+        load: vec![FIO as u32],
+        kernel: if in_kernel {
+            vec![WORKER as u32]
+        } else {
+            vec![]
+        },
+        engine: if in_kernel {
+            vec![]
+        } else {
+            vec![WORKER as u32]
+        },
+        in_kernel,
+    }
+}
+
+/// The worker waits 300 us behind fio, runs, is preempted for 200 us, runs again.
+fn waits() -> Lines {
+    let sleeping = TaskState::SLEEPING;
+    Lines::new()
+        .switch(100, LAB, sleeping, WORKER)
+        .switch(110, WORKER, sleeping, FIO)
+        .waking(1000, WORKER)
+        .switch(1300, FIO, TaskState::PREEMPTED, WORKER)
+        .switch(1400, WORKER, TaskState::PREEMPTED, FIO)
+        .switch(1600, FIO, TaskState::PREEMPTED, WORKER)
+        .switch(1700, WORKER, sleeping, FIO)
+}
+
+#[test]
+fn a_daemon_waits_after_wake_up_and_after_preemption() {
+    let lines = waits();
+    let sample = Launch::new(&lines.0, threads(false), PROGRAM as u32, 200_000, 2_000_000).sample();
+    assert_eq!(
+        (
+            sample.wakeup_us,
+            sample.preempted_us,
+            sample.sched_latency_us
+        ),
+        (300.0, 200.0, 500.0)
+    );
+    assert_eq!(
+        (sample.wakeups, sample.threads, sample.launch_us),
+        (1, 1, 1800.0)
+    );
+}
+
+#[test]
+fn what_a_daemon_does_before_and_after_the_launch_does_not_count() {
+    let lines = waits();
+    let sample = Launch::new(
+        &lines.0,
+        threads(false),
+        PROGRAM as u32,
+        1_800_000,
+        2_000_000,
+    )
+    .sample();
+    assert_eq!((sample.sched_latency_us, sample.wakeups), (0.0, 0));
+}
+
+#[test]
+fn a_thread_that_the_daemon_makes_during_the_launch_counts() {
+    let young = 31;
+    let lines = waits()
+        .fork(1750, WORKER, young)
+        .switch(1760, FIO, TaskState::PREEMPTED, young)
+        .switch(1770, young, TaskState::SLEEPING, FIO)
+        .waking(1800, young)
+        .switch(1840, FIO, TaskState::PREEMPTED, young);
+    let sample = Launch::new(&lines.0, threads(false), PROGRAM as u32, 200_000, 2_000_000).sample();
+    assert_eq!((sample.wakeup_us, sample.threads), (340.0, 2));
+}
+
+#[test]
+fn a_kworker_counts_for_decompression_only() {
+    let mut lines = waits();
+    let decompress = lines.0.intern("z_erofs_decompressqueue_work");
+    let other = lines.0.intern("loop_workfn");
+    let with = |function| {
+        let mut trace = lines.0.clone();
+        let work = |at_us: u64, kind| Event {
+            time_ns: at_us * 1000,
+            cpu: 0,
+            pid: WORKER,
+            kind,
+        };
+        trace.events.push(work(
+            990,
+            Kind::WorkQueued {
+                work: 7,
+                function,
+                queue: None,
+                cpu: 0,
+            },
+        ));
+        trace
+            .events
+            .push(work(1310, Kind::WorkStart { work: 7, function }));
+        trace.events.push(work(
+            1690,
+            Kind::WorkEnd {
+                work: 7,
+                function: Some(function),
+            },
+        ));
+        trace.sort();
+        Launch::new(&trace, threads(true), PROGRAM as u32, 200_000, 2_000_000).sample()
+    };
+    let sample = with(decompress);
+    assert_eq!((sample.wakeup_us, sample.preempted_us), (300.0, 200.0));
+    assert_eq!((sample.works, sample.queue_us), (1, 320.0));
+    let sample = with(other);
+    assert_eq!((sample.sched_latency_us, sample.works), (0.0, 0));
+}
+
+#[test]
+fn time_of_strangers_is_foreign_and_the_programs_children_are_not() {
+    let child = 21;
+    let preempted = TaskState::PREEMPTED;
+    let lines = Lines::new()
+        .fork(100, LAB, PROGRAM)
+        .fork(150, PROGRAM, child)
+        .switch(200, LAB, preempted, child)
+        .switch(500, child, preempted, STRANGER)
+        .switch(900, STRANGER, preempted, FIO)
+        .switch(1000, FIO, preempted, PROGRAM);
+    let launch = Launch::new(&lines.0, threads(false), PROGRAM as u32, 0, 2_000_000);
+    assert_eq!(
+        launch.foreign(),
+        Foreign {
+            total_us: 400.0,
+            most: "rustc".into()
+        }
+    );
+}
+
+#[test]
+fn the_end_is_the_programs_last_switch_when_the_lab_looked_late() {
+    let lines = Lines::new().switch(1500, PROGRAM, TaskState::DEAD, FIO);
+    let end = |seen_us: u64| exit_time(&lines.0, PROGRAM, 0, seen_us * 1000);
+    assert_eq!(end(9000), 1_500_000);
+    assert_eq!(
+        end(500_000),
+        500_000_000,
+        "a first thread that ends early is not the end of the program"
+    );
+    assert_eq!(exit_time(&Trace::new("mono"), PROGRAM, 0, 7000), 7000);
+}

@@ -1,0 +1,65 @@
+//! What each thread of a trace belongs to: the program, the engine, the load, the lab, the kernel.
+
+use std::collections::HashMap;
+
+use sched_trace::{Kind, Trace};
+use serde::Serialize;
+
+/// What a thread, and so the time of a CPU, belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Owner {
+    /// The idle task.
+    Idle,
+    /// The launched program and its children.
+    Program,
+    /// Threads that decompressed.
+    Engine,
+    /// The load.
+    Load,
+    /// Other threads of the kernel.
+    Kernel,
+    /// The lab.
+    Lab,
+    /// Programs that have nothing to do with it.
+    Other,
+}
+
+/// Threads known before or right after a launch; the trace adds those that they made.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Threads {
+    pub(super) lab: Vec<u32>,
+    pub(super) load: Vec<u32>,
+    pub(super) kernel: Vec<u32>,
+    pub(super) engine: Vec<u32>,
+    /// The kernel decompresses.
+    pub(super) in_kernel: bool,
+}
+
+/// Known threads, and every thread that one of them made during the trace.
+pub(super) fn owners(trace: &Trace, threads: &Threads, program: i32) -> HashMap<i32, Owner> {
+    let mut owners = HashMap::from([(0, Owner::Idle)]);
+    let groups = [
+        (&threads.kernel, Owner::Kernel),
+        (&threads.lab, Owner::Lab),
+        (&threads.load, Owner::Load),
+        (&threads.engine, Owner::Engine),
+    ];
+    for (members, owner) in groups {
+        owners.extend(members.iter().map(|&pid| (pid as i32, owner)));
+    }
+    owners.insert(program, Owner::Program);
+    for event in &trace.events {
+        if let Kind::Fork {
+            child_pid,
+            parent_pid,
+            ..
+        } = event.kind
+            && child_pid != program
+            && let Some(&owner) = owners.get(&parent_pid)
+        {
+            owners.insert(child_pid, owner);
+        }
+    }
+    owners
+}

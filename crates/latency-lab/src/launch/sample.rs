@@ -1,0 +1,69 @@
+//! The sample of one launch.
+
+use sched_trace::latency::{Wait, WaitKind};
+use serde::Serialize;
+
+use super::picture::{Blocked, Picture};
+
+/// One launch, in microseconds and counts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Sample {
+    /// From starting the program to its end.
+    pub launch_us: f64,
+    /// Total scheduling latency of the threads that decompressed: `wakeup_us` + `preempted_us`.
+    pub sched_latency_us: f64,
+    /// Waits from waking up to running.
+    pub wakeup_us: f64,
+    /// Waits after being taken off the CPU while able to go on.
+    pub preempted_us: f64,
+    /// From queueing work items to their start; contains waits of their workers, so it is never
+    /// added to the scheduling latency.
+    pub queue_us: f64,
+    /// How often those threads were woken.
+    pub wakeups: u64,
+    /// How many such threads waited at least once.
+    pub threads: u64,
+    /// Their waits, thread by thread.
+    pub by_thread: Vec<ThreadWaits>,
+    /// The threads behind which those waits were spent, longest first.
+    pub behind: Vec<Blocked>,
+    /// Launch time by two readings of the lab's own clock, its own wait for a CPU included.
+    pub seen_us: f64,
+    /// What it looked like.
+    #[serde(skip)]
+    pub picture: Picture,
+    /// Work items that decompressed; in-kernel engines only.
+    pub works: u64,
+    /// CPU time that programs took which have nothing to do with the launch.
+    pub foreign_us: f64,
+    /// The round it was measured in.
+    pub iteration: usize,
+    /// Why it should not count, if so; a run with such samples is not valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spoilt: Option<String>,
+}
+
+/// The waits of one thread within one launch.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ThreadWaits {
+    /// Its name.
+    pub comm: String,
+    /// As the kernel traces it: 120 is nice 0, 100 is nice -20, below 100 is real-time.
+    pub priority: i32,
+    /// How often it was woken.
+    pub wakeups: u64,
+    /// All its waits, after wake-up and after preemption.
+    pub total_us: f64,
+    /// The longest of them.
+    pub longest_us: f64,
+}
+
+impl ThreadWaits {
+    pub(super) fn add(&mut self, wait: &Wait) {
+        self.comm = wait.comm.to_string();
+        self.priority = wait.prio;
+        self.wakeups += u64::from(wait.kind == WaitKind::Wakeup);
+        self.total_us += wait.length_ns() as f64 / 1000.0;
+        self.longest_us = self.longest_us.max(wait.length_ns() as f64 / 1000.0);
+    }
+}
