@@ -1,11 +1,11 @@
-//! Why something could not be done, in one line.
+//! Errors of mounting, unmounting and reading counters, one line each.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::options::OptionError;
 
-/// Why a mount could not be made, ended or looked at.
+/// An error of mounting, unmounting or reading counters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -40,7 +40,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// Not root, and no helper.
+    /// Not root, and no fusermount3.
     #[error(
         "mounting without root needs fusermount3, which was not found: install the package fuse3"
     )]
@@ -50,18 +50,18 @@ pub enum Error {
     Fusermount {
         /// Where.
         mountpoint: PathBuf,
-        /// What it printed.
+        /// Its message.
         message: String,
     },
-    /// FUSE over io_uring cannot be had.
+    /// FUSE over io_uring is not available.
     #[error("FUSE over io_uring: {0}")]
     IoUring(String),
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// What failed.
         what: String,
-        /// How it failed.
+        /// Why.
         source: io::Error,
     },
     /// The daemon could not mount; its own line.
@@ -84,11 +84,28 @@ impl Error {
         }
     }
 
-    pub(crate) fn mountpoint(mountpoint: &std::path::Path, why: impl Into<String>) -> Self {
+    pub(crate) fn mountpoint(mountpoint: &Path, why: impl Into<String>) -> Self {
         Self::Mountpoint {
             mountpoint: mountpoint.to_owned(),
             why: why.into(),
         }
+    }
+
+    /// A path that cannot be resolved to a mount point.
+    pub(crate) fn no_mountpoint(path: &Path, error: &io::Error) -> Self {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "no such directory".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::mountpoint(path, why)
+    }
+
+    /// A mount that cannot be unmounted while it is in use.
+    pub(crate) fn busy(mountpoint: &Path) -> Self {
+        let path = mountpoint.display();
+        let why =
+            format!("is busy: programs have files open or are in it (fuser -m {path} lists them)");
+        Self::mountpoint(mountpoint, why)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `-o` options: one table of what is known, one structure of what was asked for.
+//! The `-o` options: a table of the known ones, and the parsed options of one mount.
 
 mod known;
 mod size;
@@ -16,20 +16,26 @@ use rustix::mount::MountFlags;
 pub use known::{KNOWN, KnownOption};
 pub use split::escape;
 
-/// What is wrong with the options.
+/// An invalid option.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// Nobody knows it.
+    /// Not a known option.
     #[error("unknown mount option '{name}'; known: {}", known::names())]
     Unknown {
         /// As it was given.
         name: String,
     },
-    /// Its value cannot be used.
+    /// An invalid value.
     #[error("{0}")]
     Value(String),
 }
+
+/// KiB that the kernel reads ahead of a stream, and around a page fault.
+///
+/// The kernel sets 128 for FUSE, whatever INIT says. Streams gain from more, the start of a program
+/// from less: 512 is a compromise. docs/tuning.md has the figures.
+pub const READ_AHEAD_KB: u32 = 512;
 
 impl OptionError {
     fn value(name: &str, value: &str, must: &str) -> Self {
@@ -56,8 +62,7 @@ pub struct MountOptions {
     pub engine: EngineOptions,
     /// Transport.
     pub io_uring: IoUring,
-    /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`](crate::READ_AHEAD_KB) where
-    /// that may be set.
+    /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] where that may be set.
     pub read_ahead_kb: Option<u32>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,
@@ -79,7 +84,7 @@ pub struct MountOptions {
     pub uid: Option<u32>,
     /// Group of everything.
     pub gid: Option<u32>,
-    /// Every request is told on the standard error, in the foreground.
+    /// Stay in the foreground and print every request to standard error.
     pub debug: bool,
     /// A newline is written to this descriptor when the mount can be used.
     pub ready_fd: Option<u32>,

@@ -1,11 +1,11 @@
 //! seccomp: the system calls that serving needs, and no others.
 //!
-//! Another call fails with EPERM rather than killing the server. Whoever took the server over gains
-//! nothing from an error, while a call that a new C library makes, and that is missing below, costs
-//! the odd feature instead of the mount and the work of all who use it. `clone3` fails with ENOSYS
-//! instead: its flags cannot be seen by a filter, and the C library then takes `clone`, whose can.
+//! Any other call fails with EPERM rather than killing the server. An attacker gains nothing from an
+//! error, while a call that a new C library makes, and that is missing below, costs a feature instead
+//! of the mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C library then
+//! falls back to `clone`, whose flags it can.
 //!
-//! To add a call: the list below, by what it is for. `strace -f -c` of a server shows what is used.
+//! To add a call, add it below by its purpose. `strace -f -c` of a server shows which are used.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ type Outcome<T> = Result<T, seccompiler::Error>;
 /// FUSE_DEV_IOC_CLONE.
 const FUSE_CLONE: u64 = 0x8004_e500;
 
-/// Calls that are allowed whatever their arguments are.
+/// Calls that are allowed with any arguments.
 const ALWAYS: &[c_long] = &[
-    // Requests and replies, the image, wakers, the standard error, and the mounter's socket.
+    // Requests and replies, the image, wakers, the standard error, and the mount helper's socket.
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_pread64,
@@ -55,7 +55,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_nanosleep,
     libc::SYS_clock_nanosleep,
     libc::SYS_restart_syscall,
-    // Threads of this process: their making, place, priority and end.
+    // Threads of this process: creation, CPU, priority and exit.
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
     libc::SYS_gettid,
@@ -87,12 +87,12 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_madvise,
     libc::SYS_mlock2,
     libc::SYS_munlock,
-    // Clocks and chance.
+    // Clocks and random numbers.
     libc::SYS_clock_gettime,
     libc::SYS_clock_getres,
     libc::SYS_gettimeofday,
     libc::SYS_getrandom,
-    // Leaving the terminal and the directory of the start.
+    // Detaching from the terminal and the initial working directory.
     libc::SYS_setsid,
     libc::SYS_chdir,
 ];
@@ -124,7 +124,7 @@ pub(super) fn restrict(io_uring: bool) -> Result<(), String> {
         allowed(io_uring, arch).map_err(describe)?,
         newer(arch).map_err(describe)?,
     ];
-    // This order: inside of the second no other can be installed.
+    // In this order: the second forbids to install another.
     let [allowed, newer] = filters;
     apply_filter(&newer).map_err(describe)?;
     apply_filter(&allowed).map_err(describe)
@@ -177,7 +177,7 @@ fn conditional() -> Outcome<Rules> {
         (libc::SYS_clone, vec![set(0, libc::CLONE_THREAD as u64)?]),
         (libc::SYS_mmap, vec![no_exec()?]),
         (libc::SYS_mprotect, vec![no_exec()?]),
-        // The kernel's news of CPUs.
+        // The kernel's events about CPUs.
         (libc::SYS_socket, vec![equal(0, libc::AF_NETLINK as u64)?]),
         // abort(3) sends a signal to its own thread.
         (

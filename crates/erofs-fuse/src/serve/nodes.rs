@@ -1,8 +1,8 @@
-//! FUSE nodes and EROFS nids: a mapping without state.
+//! The stateless mapping between FUSE node ids and EROFS nids.
 //!
-//! The kernel fixes two numbers: 1 is the root, 0 is nothing. Every other nid moves up by two, so
-//! that nid 0 and 1 keep a number of their own; nids have bit 63 set in the metabox, and the two
-//! largest numbers stand for no inode in any image that fits on a disk.
+//! The kernel fixes two node ids: 1 is the root, 0 is invalid. Every other nid is shifted up by two,
+//! so that nids 0 and 1 get a node id of their own; nids in the metabox have bit 63 set, and the two
+//! largest numbers are no inode in any image that fits on a disk.
 
 use erofs_engine::erofs_format::Nid;
 use fuse_transport::wire::ROOT_NODE;
@@ -11,17 +11,17 @@ const SHIFT: u64 = 2;
 
 /// The mapping of one mount.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nodes {
+pub(super) struct Nodes {
     root: Nid,
 }
 
 impl Nodes {
-    pub(crate) fn new(root: Nid) -> Self {
+    pub(super) fn new(root: Nid) -> Self {
         Self { root }
     }
 
     /// The node of an inode; `None` for one that has none.
-    pub(crate) fn node(self, nid: Nid) -> Option<u64> {
+    pub(super) fn node(self, nid: Nid) -> Option<u64> {
         if nid == self.root {
             Some(ROOT_NODE)
         } else {
@@ -30,7 +30,7 @@ impl Nodes {
     }
 
     /// The inode of a node; `None` for node 0.
-    pub(crate) fn nid(self, node: u64) -> Option<Nid> {
+    pub(super) fn nid(self, node: u64) -> Option<Nid> {
         if node == ROOT_NODE {
             Some(self.root)
         } else {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_nid_comes_back_as_itself() {
+    fn every_nid_maps_to_a_node_and_back() {
         let nodes = Nodes::new(36);
         for nid in [
             0,
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_mean_nothing_lead_nowhere() {
+    fn invalid_numbers_map_to_nothing() {
         let nodes = Nodes::new(36);
         assert_eq!(nodes.nid(0), None);
         assert_eq!(nodes.node(u64::MAX), None);

@@ -1,7 +1,4 @@
-//! `erofast stat`: live counters, read through a hidden extended attribute of the mount's root, so
-//! that they need no socket and follow the mount's own permissions.
-
-mod prometheus;
+//! `erofast stat`: the live counters of a mount, as JSON.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -10,44 +7,30 @@ use erofs_engine::cpu_workers::{Summary, WorkerStats};
 use erofs_engine::{AllocationTimes, Engine};
 
 use fuse_transport::Session;
-use rustix::io::Errno;
 use serde_json::{Value, json};
 
+use super::xattrs::{STAT_XATTR, VALUE_BYTES, get};
+use crate::error::Error;
+use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
-use crate::{Error, MountRequest};
-
-pub use prometheus::prometheus;
-
-/// The attribute; never listed.
-pub const STAT_XATTR: &str = "user.erofast.stat";
-
-/// The kernel's limit for a value.
-const LARGEST_VALUE: usize = 64 << 10;
 
 /// The live counters of a mount.
 ///
 /// # Errors
 /// One line: it is no erofast mount, may not be read, or its daemon is dead.
 pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
-    let mut value = vec![0; LARGEST_VALUE];
-    let length = rustix::fs::getxattr(mountpoint, STAT_XATTR, &mut value[..])
-        .map_err(|errno| Error::mountpoint(mountpoint, why(errno)))?;
-    serde_json::from_slice(&value[..length]).map_err(|error| {
-        Error::mountpoint(mountpoint, format!("its counters cannot be read: {error}"))
+    let value = get(mountpoint, STAT_XATTR)?;
+    serde_json::from_slice(&value).map_err(|error| {
+        Error::mountpoint(
+            mountpoint,
+            format!("its counters cannot be parsed: {error}"),
+        )
     })
 }
 
-pub(crate) fn why(errno: Errno) -> String {
-    match errno {
-        Errno::NODATA | Errno::OPNOTSUPP => "is not the mount point of an erofast mount".to_owned(),
-        Errno::NOTCONN => "its daemon is dead: erofast umount it".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// Makes the counters, on the side of the daemon.
+/// Collects the counters, in the daemon.
 pub(crate) struct Reporter {
-    // The filesystem holds the reporter, and is held by the session: weak, or none would ever end.
+    // Weak: the filesystem owns the reporter, and the session owns the filesystem.
     engine: Weak<Engine>,
     session: Weak<Session>,
     image: PathBuf,
@@ -108,12 +91,12 @@ impl Reporter {
             "sandbox": self.sandbox.report(),
             "notices": notices,
         });
-        shorten(&mut report, LARGEST_VALUE);
+        shorten(&mut report, VALUE_BYTES);
         report
     }
 }
 
-/// `done` counts requests of the event source and jobs of the queue together.
+/// `done` is the sum of requests served and jobs run from the queue.
 fn worker(stats: &WorkerStats) -> Value {
     json!({
         "cpu": stats.cpu,
@@ -180,7 +163,7 @@ fn pool(engine: &Engine) -> Value {
     })
 }
 
-/// Only with `measure_allocations`.
+/// With `measure_allocations` only.
 fn times(times: &AllocationTimes) -> Value {
     json!({
         "allocations": times.allocations, "cpu_ns": times.cpu_ns, "wall_ns": times.wall_ns,
@@ -205,16 +188,16 @@ mod tests {
     #[test]
     fn a_report_of_a_few_workers_is_whole() {
         let mut whole = report(8, 0);
-        shorten(&mut whole, LARGEST_VALUE);
+        shorten(&mut whole, VALUE_BYTES);
         assert_eq!(whole, report(8, 0));
     }
 
     #[test]
-    fn a_report_of_very_many_workers_fits_and_says_what_it_is() {
+    fn a_report_of_very_many_workers_is_shortened_and_says_so() {
         for (workers, done, left) in [(600, 0, 600), (600, 1, 600), (20_000, 1, 0)] {
             let mut report = report(workers, done);
-            shorten(&mut report, LARGEST_VALUE);
-            assert!(report.to_string().len() <= LARGEST_VALUE);
+            shorten(&mut report, VALUE_BYTES);
+            assert!(report.to_string().len() <= VALUE_BYTES);
             assert_eq!(report["shortened"], true);
             assert_eq!(report["workers"].as_array().unwrap().len(), left);
         }

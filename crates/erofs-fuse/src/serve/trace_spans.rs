@@ -1,66 +1,62 @@
-//! What a mount did and when, handed out through a hidden extended attribute of the mount's root.
+//! Trace spans: what a mount did and when, read through a hidden extended attribute of its root.
 //!
-//! Asking with less room than the kernel's limit for a value loses what was written down: this is for
-//! [`take_spans`] alone. Asking switches the writing down on, and keeps it on for [`spans::LASTING`]: see
-//! [`erofs_engine::spans`]. Only root and the mount's own user are answered.
+//! A read of the attribute with a buffer below the kernel's limit for a value loses spans: it is for
+//! [`take_spans`] only. It switches recording on for [`spans::LASTING`], see [`erofs_engine::spans`].
+//! Only root and the mount's own user may read it.
 
 use std::path::Path;
 
 use erofs_engine::spans;
 use fuse_transport::{Caller, Errno, Served};
 
-use crate::Error;
+use super::xattrs::{TRACE_XATTR, VALUE_BYTES, get};
+use crate::error::Error;
 
-/// The attribute; never listed.
-pub const SPANS_XATTR: &str = "user.erofast.spans";
-
-/// The kernel's limit for a value.
-const LARGEST_VALUE: usize = 64 << 10;
 /// The longest line: a name of at most 16 bytes, a thread, and four numbers with their spaces.
 const LONGEST_LINE: usize = 16 + 11 + 4 * 21;
-/// Spans of one answer.
-const MOST: usize = LARGEST_VALUE / LONGEST_LINE - 1;
+/// Spans of one value.
+const MAX_SPANS: usize = VALUE_BYTES / LONGEST_LINE - 1;
 
-/// A piece of a thread's time, on the side of the recorder. Times are those of CLOCK_MONOTONIC.
+/// An interval of a thread's time, as the recorder reads it. Times are CLOCK_MONOTONIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The kind of a request ("read"), or a part of serving one: "queue", "fetch", "decompress", "reply".
     pub name: String,
-    /// The thread that did it.
+    /// Thread id.
     pub thread: u32,
-    /// Beginning.
+    /// Start.
     pub start_ns: u64,
     /// End.
     pub end_ns: u64,
-    /// The kernel's number of a request; the address of a pcluster in the image.
+    /// `unique` of a request; the physical address of a pcluster.
     pub id: u64,
-    /// Bytes that were moved.
+    /// Bytes moved.
     pub bytes: u64,
 }
 
-/// What a mount did since it was asked last.
+/// The spans of a mount since the last read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
-    /// In no order.
+    /// In no particular order.
     pub spans: Vec<Span>,
-    /// How many there was no room for.
+    /// Number of spans dropped because the buffer was full.
     pub lost: u64,
 }
 
-/// Writes down a request on the thread that served it, and its reply within.
-pub(crate) fn served(served: &Served) {
+/// Records a request on the thread that served it, and its reply within.
+pub(super) fn record(served: &Served) {
     let name = served.opcode.map_or("unknown", |opcode| opcode.label());
     let (unique, bytes) = (served.unique, served.bytes as u64);
     spans::write("reply", served.answered_ns, served.sent_ns, unique, bytes);
     spans::write(name, served.taken_ns, served.sent_ns, unique, bytes);
 }
 
-/// The value of the attribute: a line with the number of spans lost, then one line for each span.
-pub(crate) fn hand_out(caller: Caller) -> Result<Vec<u8>, Errno> {
+/// The value of the attribute: a line with the number of spans lost, then one line a span.
+pub(super) fn value(caller: Caller) -> Result<Vec<u8>, Errno> {
     if caller.uid != 0 && caller.uid != rustix::process::getuid().as_raw() {
         return Err(Errno::ACCESS);
     }
-    let (spans, lost) = spans::take(MOST);
+    let (spans, lost) = spans::take(MAX_SPANS);
     let mut text = format!("{lost}\n");
     for s in spans {
         let (name, thread, start, end) = (s.name, s.thread, s.start_ns, s.end_ns);
@@ -69,21 +65,19 @@ pub(crate) fn hand_out(caller: Caller) -> Result<Vec<u8>, Errno> {
     Ok(text.into_bytes())
 }
 
-/// Everything that the mount has written down since it was asked last; it goes on for ten seconds.
+/// All spans that the mount recorded since the last call; recording goes on for ten seconds.
 ///
 /// # Errors
 /// One line: it is no erofast mount, may not be asked, or its daemon is dead.
 pub fn take_spans(mountpoint: &Path) -> Result<Spans, Error> {
     let mut all = Spans::default();
     loop {
-        let mut value = vec![0; LARGEST_VALUE];
-        let length = rustix::fs::getxattr(mountpoint, SPANS_XATTR, &mut value[..])
-            .map_err(|errno| Error::mountpoint(mountpoint, crate::stat::why(errno)))?;
+        let value = get(mountpoint, TRACE_XATTR)?;
         let before = all.spans.len();
-        parse(&String::from_utf8_lossy(&value[..length]), &mut all)
-            .ok_or_else(|| Error::mountpoint(mountpoint, "its spans cannot be read"))?;
-        // The asking writes down itself, so there is always something: less than a full answer is all.
-        if all.spans.len() - before < MOST {
+        parse(&String::from_utf8_lossy(&value), &mut all)
+            .ok_or_else(|| Error::mountpoint(mountpoint, "its trace spans cannot be parsed"))?;
+        // The request itself is recorded, so there is always a span: less than a full value is all.
+        if all.spans.len() - before < MAX_SPANS {
             return Ok(all);
         }
     }
@@ -121,9 +115,9 @@ mod tests {
     };
 
     #[test]
-    fn what_was_served_is_read_as_it_was_written() {
-        hand_out(ROOT).unwrap();
-        served(&Served {
+    fn spans_are_parsed_as_they_are_written() {
+        value(ROOT).unwrap();
+        record(&Served {
             opcode: Some(fuse_transport::wire::Opcode::Read),
             unique: 8,
             taken_ns: 1000,
@@ -132,7 +126,7 @@ mod tests {
             bytes: 4096,
         });
         let mut read = Spans::default();
-        let text = String::from_utf8(hand_out(ROOT).unwrap()).unwrap();
+        let text = String::from_utf8(value(ROOT).unwrap()).unwrap();
         parse(&text, &mut read).unwrap();
         let spans: Vec<_> = read
             .spans
@@ -150,17 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_not_answered() {
-        let stranger = Caller {
+    fn other_users_are_refused() {
+        let other = Caller {
             uid: rustix::process::getuid().as_raw() + 1,
             gid: 0,
             pid: 1,
         };
-        assert_eq!(hand_out(stranger), Err(Errno::ACCESS));
+        assert_eq!(value(other), Err(Errno::ACCESS));
     }
 
     #[test]
-    fn a_value_that_is_something_else_is_refused() {
+    fn a_malformed_value_is_refused() {
         for text in ["", "x", "0\nread", "0\nread 1 2 3 4 -5"] {
             assert_eq!(parse(text, &mut Spans::default()), None, "{text:?}");
         }

@@ -12,87 +12,87 @@ use fuse_transport::{
 
 use fuse_transport::wire::FOREVER;
 
-use crate::nodes::Nodes;
-use crate::spans::{self, SPANS_XATTR};
-use crate::stat::STAT_XATTR;
+use super::nodes::Nodes;
+use super::trace_spans;
+use super::xattrs::{STAT_XATTR, TRACE_XATTR};
 
-/// Position in a directory behind a "." that the image leaves out. Positions in images are byte
-/// offsets, which stay far below.
-const BEHIND_DOT: u64 = 1 << 62;
+/// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
+/// which stay far below.
+const AFTER_DOT: u64 = 1 << 62;
 
-/// Extents that one SEEK_DATA or SEEK_HOLE looks at: 4 GiB of 64 KiB chunks. Beyond, everything
+/// Extents that one SEEK_DATA or SEEK_HOLE examines: 4 GiB of 64 KiB chunks. Beyond, everything
 /// counts as data, which is always allowed.
 const SEEK_STEPS: usize = 1 << 16;
 
 /// Bytes of the longest name in a directory (EROFS_NAME_LEN).
 const LONGEST_NAME: usize = 255;
 
-/// Makes the live counters.
-pub(crate) type Report = Box<dyn Fn() -> serde_json::Value + Send + Sync>;
+/// Collects the live counters.
+pub(super) type CollectCounters = Box<dyn Fn() -> serde_json::Value + Send + Sync>;
 
 /// The filesystem of one mount.
-pub(crate) struct Image {
+pub(super) struct Image {
     engine: Arc<Engine>,
     nodes: Nodes,
     context: ReadContext,
     uid: Option<u32>,
     gid: Option<u32>,
-    /// With `allow_root`: the only user beside root that may use the mount.
-    user: Option<u32>,
-    /// Every request is told on the standard error.
+    /// With `allow_root`: the only user besides root that may use the mount.
+    only_user: Option<u32>,
+    /// Print every request to standard error.
     debug: bool,
-    /// Set when the session exists, which the report tells about.
-    report: OnceLock<Report>,
+    /// Set when the session exists, whose counters it includes.
+    counters: OnceLock<CollectCounters>,
 }
 
 impl Image {
-    pub(crate) fn new(engine: Arc<Engine>, root: Nid, context: ReadContext) -> Self {
-        let (nodes, report) = (Nodes::new(root), OnceLock::new());
+    pub(super) fn new(engine: Arc<Engine>, root: Nid, context: ReadContext) -> Self {
+        let (nodes, counters) = (Nodes::new(root), OnceLock::new());
         Self {
             engine,
             nodes,
             context,
             uid: None,
             gid: None,
-            user: None,
+            only_user: None,
             debug: false,
-            report,
+            counters,
         }
     }
 
-    pub(crate) fn nodes(&self) -> Nodes {
+    pub(super) fn nodes(&self) -> Nodes {
         self.nodes
     }
 
-    pub(crate) fn owned_by(self, uid: Option<u32>, gid: Option<u32>) -> Self {
+    pub(super) fn owned_by(self, uid: Option<u32>, gid: Option<u32>) -> Self {
         Self { uid, gid, ..self }
     }
 
-    /// Root and `user` alone may use the mount. The kernel knows no such rule, so it has to ask every
+    /// Only root and this user may use the mount. The kernel has no such rule, so it must ask every
     /// time.
-    pub(crate) fn only_for(self, user: Option<u32>) -> Self {
-        Self { user, ..self }
+    pub(super) fn only_for(self, only_user: Option<u32>) -> Self {
+        Self { only_user, ..self }
     }
 
-    pub(crate) fn debugged(self, debug: bool) -> Self {
+    pub(super) fn debugged(self, debug: bool) -> Self {
         Self { debug, ..self }
     }
 
     fn admit(&self, caller: Caller) -> Result<(), Errno> {
-        match self.user {
+        match self.only_user {
             Some(user) if caller.uid != user && caller.uid != 0 => Err(Errno::ACCESS),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn set_report(&self, report: Report) {
-        // Set once; a second report would be a mistake without consequences.
-        let _ = self.report.set(report);
+    pub(super) fn set_counters(&self, counters: CollectCounters) {
+        // Called once; a second call has no effect.
+        let _ = self.counters.set(counters);
     }
 
     fn inode(&self, node: u64) -> Result<Arc<Inode>, Errno> {
         let nid = self.nodes.nid(node).ok_or(Errno::STALE)?;
-        self.engine.inode(nid).map_err(|error| tell(&error))
+        self.engine.inode(nid).map_err(|error| report(&error))
     }
 
     fn found(&self, nid: Nid) -> Result<Found, Errno> {
@@ -100,7 +100,7 @@ impl Image {
             .nodes
             .node(nid)
             .ok_or(Errno::from_raw_os_error(erofs_engine::errno::EUCLEAN))?;
-        let inode = self.engine.inode(nid).map_err(|error| tell(&error))?;
+        let inode = self.engine.inode(nid).map_err(|error| report(&error))?;
         Ok(Found {
             node,
             attr: self.attr(&inode),
@@ -129,7 +129,7 @@ impl Image {
         }
     }
 
-    /// A request for the log.
+    /// The log line of a request.
     fn line(&self, seen: &Seen<'_>) -> String {
         let nid = self.nodes.nid(seen.node);
         let name = seen.name.map(String::from_utf8_lossy);
@@ -165,7 +165,7 @@ impl Image {
             next,
         };
         let dots = matches!(name, b"." | b"..");
-        // An inode that cannot be read shall not hide its neighbours: its name is listed alone.
+        // An inode that cannot be read must not hide its neighbours: it is listed without attributes.
         let found = if reply.wants_attributes() && !dots {
             self.found(nid).ok()
         } else {
@@ -177,13 +177,13 @@ impl Image {
 
 impl Filesystem for Image {
     fn lasting(&self) -> u64 {
-        if self.user.is_some() { 0 } else { FOREVER }
+        if self.only_user.is_some() { 0 } else { FOREVER }
     }
 
     fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
         self.engine.asked_by(caller.pid);
         self.admit(caller)?;
-        // No image has one, but "not there" would be no answer to it.
+        // No image contains one, but ENOENT would be the wrong answer.
         if name.len() > LONGEST_NAME {
             return Err(Errno::NAMETOOLONG);
         }
@@ -194,7 +194,7 @@ impl Filesystem for Image {
         match self
             .engine
             .lookup(&parent, name)
-            .map_err(|error| tell(&error))?
+            .map_err(|error| report(&error))?
         {
             Some(nid) => self.found(nid).map(Some),
             None => Ok(None),
@@ -210,7 +210,7 @@ impl Filesystem for Image {
     fn read_link(&self, _: Caller, node: u64) -> Result<Vec<u8>, Errno> {
         self.engine
             .read_link(&self.inode(node)?)
-            .map_err(|error| tell(&error))
+            .map_err(|error| report(&error))
     }
 
     fn read(
@@ -225,7 +225,7 @@ impl Filesystem for Image {
         let read = self
             .engine
             .read_at(&inode, offset, reply.spare(), self.context);
-        reply.advance(read.map_err(|error| tell(&error))?);
+        reply.advance(read.map_err(|error| report(&error))?);
         Ok(())
     }
 
@@ -241,11 +241,11 @@ impl Filesystem for Image {
         let mut position = position;
         if directory.dot_omitted && position == 0 {
             let kind = FileType::Directory as u8;
-            if !self.list(reply, b".", directory.nid, kind, BEHIND_DOT) {
+            if !self.list(reply, b".", directory.nid, kind, AFTER_DOT) {
                 return Ok(());
             }
         }
-        if position == BEHIND_DOT {
+        if position == AFTER_DOT {
             position = 0;
         }
         let mut each = |name: &[u8], nid, kind, next| match self.list(reply, name, nid, kind, next)
@@ -255,18 +255,18 @@ impl Filesystem for Image {
         };
         self.engine
             .read_dir(&directory, position, &mut each)
-            .map_err(|error| tell(&error))
+            .map_err(|error| report(&error))
     }
 
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-        if name == SPANS_XATTR.as_bytes() && node == fuse_transport::wire::ROOT_NODE {
-            return spans::hand_out(caller).map(Some);
+        if name == TRACE_XATTR.as_bytes() && node == fuse_transport::wire::ROOT_NODE {
+            return trace_spans::value(caller).map(Some);
         }
         if name == STAT_XATTR.as_bytes() && node == fuse_transport::wire::ROOT_NODE {
             return Ok(self
-                .report
+                .counters
                 .get()
-                .map(|report| report().to_string().into_bytes()));
+                .map(|collect| collect().to_string().into_bytes()));
         }
         let inode = self.inode(node)?;
         if inode.xattr_icount == 0 {
@@ -274,15 +274,15 @@ impl Filesystem for Image {
         }
         self.engine
             .xattr(&inode, name)
-            .map_err(|error| tell(&error))
+            .map_err(|error| report(&error))
     }
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
         let all = self
             .engine
             .xattrs(&*self.inode(node)?)
-            .map_err(|error| tell(&error))?;
-        // The kernel guards the values of trusted.*; their names are for root, too.
+            .map_err(|error| report(&error))?;
+        // The kernel guards the values of trusted.*; their names are for root only, too.
         let hidden = |name: &[u8]| caller.uid != 0 && name.starts_with(b"trusted.");
         Ok(all
             .into_iter()
@@ -339,13 +339,13 @@ impl Filesystem for Image {
     }
 
     fn served(&self, served: &Served) {
-        spans::served(served);
+        trace_spans::record(served);
     }
 }
 
-/// The errno of an error. What is wrong with the image is said once here, in full: the program that
-/// reads gets nothing but the number.
-fn tell(error: &erofs_engine::Error) -> Errno {
+/// The errno of an error. A fault of the image is logged here in full: the reading program gets only
+/// the number.
+fn report(error: &erofs_engine::Error) -> Errno {
     let errno = error.errno();
     if matches!(
         errno,
@@ -369,7 +369,7 @@ mod tests {
     use super::directory_type;
 
     #[test]
-    fn file_types_take_the_numbers_of_readdir() {
+    fn file_types_map_to_the_numbers_of_readdir() {
         assert_eq!(
             (1..=7).map(directory_type).collect::<Vec<_>>(),
             [8, 4, 2, 6, 1, 12, 10]

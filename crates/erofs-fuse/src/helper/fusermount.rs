@@ -1,5 +1,5 @@
-//! fusermount3, the set-user-ID helper that mounts for users. It opens `/dev/fuse`, mounts, and
-//! hands the descriptor back over a socket.
+//! Mounting through fusermount3, the set-user-ID program that mounts for users. It opens
+//! `/dev/fuse`, mounts, and passes the descriptor back over a socket.
 
 use std::ffi::OsString;
 use std::io::{self, IoSliceMut, Read};
@@ -14,13 +14,15 @@ use rustix::net::{
     recvmsg, socketpair,
 };
 
-use super::{Mounted, Wish};
-use crate::Error;
+use super::plan::MountPlan;
+use crate::error::Error;
 use crate::options::escape;
+use crate::respawn::MARK;
 
 const PROGRAM: &str = "fusermount3";
 
-pub(super) fn mount(wish: Wish<'_>) -> Result<(Mounted, OwnedFd), Error> {
+/// Mounts, and returns the descriptor of `/dev/fuse`.
+pub(super) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -30,23 +32,23 @@ pub(super) fn mount(wish: Wish<'_>) -> Result<(Mounted, OwnedFd), Error> {
     .map_err(Error::io("socketpair"))?;
     let mut helper = Command::new(PROGRAM)
         .arg("-o")
-        .arg(options(&wish))
+        .arg(options(plan))
         .arg("--")
-        .arg(&wish.mountpoint)
+        .arg(&plan.mountpoint)
         // The socket is its standard input: no descriptor leaks into other programs.
         .env("_FUSE_COMMFD", "0")
-        .env_remove(crate::daemon::MARK)
+        .env_remove(MARK)
         .stdin(theirs)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(not_started)?;
     let device = receive(&ours);
-    let Some(device) = device.map_err(Error::std_io("answer of fusermount3"))? else {
-        return Err(refused(&wish.mountpoint, helper));
+    let Some(device) = device.map_err(Error::std_io("reply of fusermount3"))? else {
+        return Err(refused(&plan.mountpoint, helper));
     };
     let _ = helper.wait();
-    Ok((Mounted::new(wish.mountpoint, false), device))
+    Ok(device)
 }
 
 pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error> {
@@ -54,7 +56,7 @@ pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error
         .args(arguments)
         .arg("--")
         .arg(mountpoint)
-        .env_remove(crate::daemon::MARK)
+        .env_remove(MARK)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -65,7 +67,7 @@ pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error
     }
     let message = one_line(&helper.stderr);
     if message.contains("busy") {
-        return Err(Error::mountpoint(mountpoint, super::busy(mountpoint)));
+        return Err(Error::busy(mountpoint));
     }
     Err(Error::Fusermount {
         mountpoint: mountpoint.to_owned(),
@@ -73,15 +75,15 @@ pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error
     })
 }
 
-fn options(wish: &Wish<'_>) -> OsString {
+fn options(plan: &MountPlan<'_>) -> OsString {
     let mut list = OsString::from("ro,subtype=erofast,fsname=");
-    list.push(escape(&wish.source));
-    list.push(format!(",max_read={}", wish.max_read));
-    let flags = wish.options.flags;
+    list.push(escape(&plan.source));
+    list.push(format!(",max_read={}", plan.max_read));
+    let flags = plan.options.flags;
     let switches = [
-        (wish.checks, ",default_permissions"),
+        (plan.default_permissions, ",default_permissions"),
         (
-            wish.options.allow_other || wish.options.allow_root,
+            plan.options.allow_other || plan.options.allow_root,
             ",allow_other",
         ),
         (flags.contains(MountFlags::NOEXEC), ",noexec"),
@@ -97,7 +99,7 @@ fn options(wish: &Wish<'_>) -> OsString {
     list
 }
 
-/// The descriptor it sends; `None` when it ends without one.
+/// The descriptor it sends; `None` when it exits without one.
 fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -137,7 +139,7 @@ fn not_started(error: io::Error) -> Error {
     }
 }
 
-/// What it printed, on one line, without its own name in front.
+/// What it printed, on one line, without its own name as prefix.
 fn one_line(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let lines = text
@@ -148,7 +150,7 @@ fn one_line(output: &[u8]) -> String {
         .collect::<Vec<_>>()
         .join("; ");
     if line.is_empty() {
-        "failed without saying why".to_owned()
+        "failed without a message".to_owned()
     } else {
         line
     }
@@ -159,11 +161,11 @@ mod tests {
     use super::one_line;
 
     #[test]
-    fn what_the_helper_prints_becomes_one_line() {
+    fn its_output_becomes_one_line() {
         assert_eq!(
             one_line(b"fusermount3: mount failed: No\nfusermount3: sorry\n"),
             "mount failed: No; sorry"
         );
-        assert_eq!(one_line(b"\n"), "failed without saying why");
+        assert_eq!(one_line(b"\n"), "failed without a message");
     }
 }

@@ -1,8 +1,9 @@
-//! Puts what small reads decoded beyond their bytes into the page cache.
+//! Stores the remainder of a pcluster, which a small read decoded beyond its bytes, in the page cache
+//! (FUSE_NOTIFY_STORE).
 //!
-//! A thread of its own does it: storing a page waits for a read of that page to be answered, and
-//! whoever answers reads must not wait for that. It has the priority of the workers and no CPU of its
-//! own: where it gets little time its room is full, and then reads decode no more than they need.
+//! A thread of its own does it: storing a page waits until a pending read of that page is answered,
+//! so a thread that answers reads must not do it. It has the priority of the workers and is not
+//! pinned: when it gets little CPU time its queue is full, and reads decode no more than they need.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,22 +13,22 @@ use erofs_engine::cpu_workers::Mode;
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
 use fuse_transport::Session;
 
-use crate::Error;
-use crate::nodes::Nodes;
+use super::nodes::Nodes;
+use crate::error::Error;
 
-/// Memory of what waits to be stored or is being stored, at most; one remainder alone may be more.
+/// Bytes of memory that may be queued or being stored; a single remainder may exceed it.
 const ROOM: usize = 2 << 20;
 
-/// Unit of the page cache that this counts in. Where pages are larger, what does not fill one is
-/// copied for nothing.
+/// Page size that is assumed. Where pages are larger, a part that does not fill one is copied in
+/// vain.
 const PAGE: u64 = 4096;
 
 /// Longest pcluster that is decoded whole for a small read.
 const LONGEST: usize = 4 << 20;
 
-/// The way into the page cache of one mount.
+/// Writes to the page cache of one mount.
 #[derive(Debug)]
-pub(crate) struct Storer(Arc<Queue>);
+pub(super) struct NotifyStoreWriter(Arc<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -39,38 +40,38 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Remainder>,
-    /// Memory that `waiting` holds, and what is being stored.
+    /// Memory of `waiting` and of the remainder that is being stored.
     bytes: usize,
     closed: bool,
 }
 
-impl Storer {
+impl NotifyStoreWriter {
     /// Starts the thread. It ends when this is dropped, or with the session or the engine.
-    pub(crate) fn start(
+    pub(super) fn start(
         session: &Arc<Session>,
         engine: &Arc<Engine>,
         nodes: Nodes,
     ) -> Result<Self, Error> {
         let queue = Arc::new(Queue::default());
         let (ours, session) = (Arc::clone(&queue), Arc::downgrade(session));
-        // The engine owns this.
+        // Weak: the engine owns the writer.
         let engine = Arc::downgrade(engine);
         thread::Builder::new()
-            .name("erofs_storer".to_owned())
+            .name("erofs_pagecache".to_owned())
             .spawn(move || run(&ours, &session, &engine, nodes))
-            .map_err(Error::std_io("erofs_storer"))?;
+            .map_err(Error::std_io("erofs_pagecache"))?;
         Ok(Self(queue))
     }
 }
 
-impl Drop for Storer {
+impl Drop for NotifyStoreWriter {
     fn drop(&mut self) {
         self.0.lock().closed = true;
         self.0.changed.notify_all();
     }
 }
 
-impl PageCacheWriter for Storer {
+impl PageCacheWriter for NotifyStoreWriter {
     fn has_room(&self, bytes: usize) -> bool {
         let taken = self.0.lock().bytes;
         bytes <= LONGEST && (taken == 0 || taken + bytes <= ROOM)
@@ -90,7 +91,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until there is something; `None` at the end.
+    /// Waits for the next remainder; `None` when closed.
     fn next(&self) -> Option<Remainder> {
         let mut state = self.lock();
         loop {
@@ -107,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// Gives its memory back.
+    /// Releases its memory.
     fn done(&self, remainder: Remainder) {
         let memory = remainder.memory();
         drop(remainder);
@@ -137,23 +138,23 @@ fn store_all(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, node
         };
         let _busy = engine.busy();
         if let Some(node) = nodes.node(remainder.nid()) {
-            put_in_place(&session, node, &remainder);
+            store_parts(&session, node, &remainder);
         }
         queue.done(remainder);
     }
 }
 
-fn put_in_place(session: &Session, node: u64, remainder: &Remainder) {
+fn store_parts(session: &Session, node: u64, remainder: &Remainder) {
     let [before, behind] = remainder.parts();
     for ((offset, bytes), ends_file) in [(before, false), (behind, remainder.reaches_end())] {
         if let Some((offset, bytes)) = whole_pages(offset, bytes, ends_file) {
-            // Refused: forgotten by the kernel, or no memory for it. Reads ask again.
+            // Refused when the kernel forgot the node or has no memory; a read will ask again.
             let _ = session.store(node, offset, bytes);
         }
     }
 }
 
-/// The part of a stretch that fills pages; the last page of a file need not be full.
+/// The part of a range that fills pages; the last page of a file need not be full.
 fn whole_pages(offset: u64, bytes: &[u8], reaches_end: bool) -> Option<(u64, &[u8])> {
     let end = offset + bytes.len() as u64;
     let start = offset.next_multiple_of(PAGE);

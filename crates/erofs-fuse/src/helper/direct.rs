@@ -1,4 +1,4 @@
-//! mount(2).
+//! Mounting by mount(2), as root.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,29 +6,31 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{Mounted, Wish};
-use crate::{Error, FSTYPE};
+use super::plan::MountPlan;
+use crate::error::Error;
+use crate::request::FSTYPE;
 
-pub(super) fn mount(wish: &Wish<'_>) -> Result<(Mounted, OwnedFd), Error> {
+/// Mounts, and returns the descriptor of `/dev/fuse`.
+pub(super) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
     let device = open_device()?;
-    let source = CString::new(wish.source.as_bytes())
-        .map_err(|_| Error::mountpoint(&wish.mountpoint, "the image's path holds a zero byte"))?;
-    let data = CString::new(data(wish, &device))
-        .map_err(|_| Error::mountpoint(&wish.mountpoint, "an option holds a zero byte"))?;
+    let source = CString::new(plan.source.as_bytes())
+        .map_err(|_| Error::mountpoint(&plan.mountpoint, "the image's path contains a NUL byte"))?;
+    let data = CString::new(data(plan, &device))
+        .map_err(|_| Error::mountpoint(&plan.mountpoint, "an option contains a NUL byte"))?;
     let what = format!(
         "mount {} on {}",
-        wish.source.display(),
-        wish.mountpoint.display()
+        plan.source.display(),
+        plan.mountpoint.display()
     );
     rustix::mount::mount(
         source.as_c_str(),
-        &wish.mountpoint,
+        &plan.mountpoint,
         FSTYPE,
-        wish.options.flags,
+        plan.options.flags,
         data.as_c_str(),
     )
     .map_err(Error::io(what))?;
-    Ok((Mounted::new(wish.mountpoint.clone(), true), device))
+    Ok(device)
 }
 
 fn open_device() -> Result<OwnedFd, Error> {
@@ -40,7 +42,7 @@ fn open_device() -> Result<OwnedFd, Error> {
 }
 
 /// The kernel's own options: see Documentation/filesystems/fuse.rst.
-fn data(wish: &Wish<'_>, device: &OwnedFd) -> String {
+fn data(plan: &MountPlan<'_>, device: &OwnedFd) -> String {
     let (uid, gid) = (
         rustix::process::getuid().as_raw(),
         rustix::process::getgid().as_raw(),
@@ -48,9 +50,9 @@ fn data(wish: &Wish<'_>, device: &OwnedFd) -> String {
     let mut data = format!(
         "fd={},rootmode=40000,user_id={uid},group_id={gid},max_read={}",
         device.as_raw_fd(),
-        wish.max_read
+        plan.max_read
     );
-    if wish.checks {
+    if plan.default_permissions {
         data.push_str(",default_permissions");
     }
     // Root mounts for everyone: permissions decide, as with any mount of root.

@@ -1,17 +1,17 @@
-//! What a server may still do once it has opened its image: read it, answer the kernel, make and
-//! place its own threads. An image that takes the server over finds nothing else within reach.
+//! The sandbox of a server: once it has opened its image it may read it, answer the kernel, and make
+//! and place its own threads. An image that takes over the server can reach nothing else.
 //!
 //! Entered by one thread before it reads the first byte of the image and before it makes any other;
 //! all later ones inherit everything. From the outside in:
 //!
 //! 1. [Capabilities](capabilities) go, but for the right to be real-time where that is asked for.
 //! 2. No new privileges: no program that is run could have more than this one.
-//! 3. [Landlock](files): no file can be opened but the few that workers need; no program run, no
-//!    mount changed, no network used, nobody signalled.
-//! 4. [seccomp](calls): no system call but those that serving needs.
+//! 3. [Landlock](files): only the few files that workers need can be opened; no program can be run,
+//!    no mount changed, no network used, no other process signalled.
+//! 4. [seccomp](calls): only the system calls that serving needs.
 //!
-//! Each is left out where the kernel or a container refuses it; a notice says so. What needs more,
-//! mounting and unmounting, is done by another process (see [`crate::mounter`]).
+//! Each is left out when the kernel or a container refuses it; a notice says so. What needs more,
+//! mounting and unmounting, is done by another process (see [`crate::helper`]).
 
 #[cfg(any(
     target_arch = "x86_64",
@@ -36,7 +36,7 @@ mod calls {
 use erofs_engine::Hipri;
 use serde_json::{Value, json};
 
-/// What became of the sandbox of this process.
+/// The restrictions in force in this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Sandbox {
     on: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// None: `sandbox=off`.
+    /// No restrictions: `sandbox=off`.
     pub(crate) fn off() -> Self {
         Self {
             on: false,
@@ -61,7 +61,8 @@ impl Sandbox {
         }
     }
 
-    /// The first half: gives rights up that what comes next must do without.
+    /// The first half: drops capabilities, so that the steps before [`close`](Self::close) run
+    /// without them.
     pub(crate) fn begin(hipri: Hipri) -> Self {
         let mut this = Self::off();
         this.on = true;
@@ -76,7 +77,7 @@ impl Sandbox {
         this
     }
 
-    /// The second half; `io_uring`: whether requests come over it.
+    /// The second half; `io_uring`: whether requests are served over it.
     pub(crate) fn close(&mut self, io_uring: bool) {
         if !self.on {
             return;
@@ -95,7 +96,7 @@ impl Sandbox {
         self.missing.push(format!("{what} ({why})"));
     }
 
-    /// One line where something is missing, or all of it is.
+    /// One line if part of it, or all of it, is missing.
     pub(crate) fn notice(&self) -> Option<String> {
         if !self.on {
             return Some("sandbox=off: the image is read with all rights of this user".to_owned());

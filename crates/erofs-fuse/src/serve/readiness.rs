@@ -1,5 +1,5 @@
-//! Telling whoever started this process that the mount is ready: a service manager by the
-//! sd_notify(3) protocol, which is one datagram, or any supervisor by a newline into a descriptor.
+//! Readiness notification: to a service manager by the sd_notify(3) protocol, which is one datagram,
+//! or to any supervisor by a newline into a descriptor.
 
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
@@ -8,19 +8,19 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::Error;
+use crate::error::Error;
 
-/// Those who want to be told.
-pub(crate) struct Manager {
+/// The receivers of the notification.
+pub(super) struct Readiness {
     socket: Option<UnixDatagram>,
     pipe: Option<OwnedFd>,
 }
 
-impl Manager {
-    /// Connects; later, inside of the sandbox, that is not possible any more.
-    pub(crate) fn new(ready_fd: Option<u32>) -> Result<Self, Error> {
+impl Readiness {
+    /// Connects, which the sandbox forbids later.
+    pub(super) fn new(ready_fd: Option<u32>) -> Result<Self, Error> {
         let pipe = ready_fd.map(|number| {
-            // Opened once more by its name, since the number alone is nobody's to own.
+            // Opened again by name: a bare number cannot be owned.
             let path = format!("/proc/self/fd/{number}");
             rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(Error::io(format!("ready_fd={number}")))
@@ -31,9 +31,8 @@ impl Manager {
         })
     }
 
-    /// Says that the mount can be used. Whether it arrives is the other side's business: a mount
-    /// without one is none the worse.
-    pub(crate) fn ready(&self) {
+    /// Announces that the mount can be used. A failure does not concern the mount.
+    pub(super) fn announce(&self) {
         if let Some(socket) = &self.socket {
             let _ = rustix::io::write(socket, b"READY=1");
         }

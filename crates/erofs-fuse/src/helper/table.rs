@@ -1,28 +1,34 @@
-//! The mount table.
+//! The mount table of this process's namespace.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use crate::error::Error;
 
-/// One line of `/proc/self/mountinfo`, as far as it matters here.
+/// One line of `/proc/self/mountinfo`: the fields in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
+pub(super) struct Entry {
     /// `MAJOR:MINOR` of the filesystem.
-    pub(crate) device: String,
-    /// Where.
-    pub(crate) mountpoint: PathBuf,
-    /// Type.
-    pub(crate) fstype: String,
+    pub(super) device: String,
+    /// Absolute.
+    pub(super) mountpoint: PathBuf,
+    /// Filesystem type.
+    pub(super) fstype: String,
 }
 
-/// What is mounted at `place`: the topmost, which is the last in the table.
-pub(crate) fn find(place: &Path) -> Result<Option<Entry>, Error> {
+/// The topmost mount at `path`, which is the last in the table.
+pub(super) fn find(path: &Path) -> Result<Option<Entry>, Error> {
     const TABLE: &str = "/proc/self/mountinfo";
     let table = std::fs::read(TABLE).map_err(Error::std_io(TABLE))?;
     let mut entries = table.split(|byte| *byte == b'\n').filter_map(parse);
-    Ok(entries.rfind(|entry| entry.mountpoint == place))
+    Ok(entries.rfind(|entry| entry.mountpoint == path))
+}
+
+/// Whether the daemon of the mount at `path` died. Attributes and directories may still come from
+/// the kernel's caches; statfs(2) always asks the daemon.
+pub(super) fn is_dead(path: &Path) -> bool {
+    matches!(rustix::fs::statfs(path), Err(rustix::io::Errno::NOTCONN))
 }
 
 /// Fields: id, parent, device, root, mount point, options, optional ones, "-", type, source, more.
@@ -38,7 +44,7 @@ fn parse(line: &[u8]) -> Option<Entry> {
     })
 }
 
-/// Blanks and backslashes are written as three octal digits.
+/// Whitespace and backslashes are written as three octal digits.
 fn unescape(field: &[u8]) -> OsString {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -63,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_gives_device_place_and_type_whatever_optional_fields_there_are() {
+    fn a_line_is_parsed_with_any_number_of_optional_fields() {
         for optional in ["", "shared:7 ", "shared:7 master:1 "] {
             let line =
                 format!(r"36 35 0:45 / /a\040b ro,nodev {optional}- fuse.erofast /i rw,fd=3");
@@ -77,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_cut_short_are_none() {
+    fn truncated_lines_are_skipped() {
         for line in [&b""[..], b"36 35", b"36 35 0:45 / /a ro shared:1"] {
             assert_eq!(parse(line), None);
         }

@@ -1,0 +1,31 @@
+//! Mounting and unmounting, in a privileged process of its own beside the server.
+//!
+//! A server in the [sandbox](crate::sandbox) can neither mount nor unmount, so the mount helper, which
+//! is this program started again, does both for it and nothing else. It never reads an image.
+//!
+//! 1. The server starts the helper with a socket as its standard input ([`client`]).
+//! 2. The helper takes one [request](protocol) at a time from the socket and answers each
+//!    ([`process`]). The answer to `mount` carries the descriptor of `/dev/fuse`.
+//! 3. The socket closes when the server exits. The helper then unmounts if the handshake was never
+//!    completed, or with `auto_unmount`.
+//!
+//! To add a request: a variant and its text in [`protocol`], its action in [`state`].
+
+mod client;
+mod direct;
+mod enable_uring;
+mod fusermount;
+mod mount;
+mod mounted;
+mod plan;
+mod process;
+mod protocol;
+mod read_ahead;
+mod state;
+mod table;
+mod umount;
+
+pub(crate) use client::MountHelper;
+pub(crate) use enable_uring::is_enabled as io_uring_is_enabled;
+pub(crate) use process::run;
+pub use umount::umount;

@@ -1,0 +1,28 @@
+//! Mounting: by mount(2) as root, otherwise through fusermount3.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use super::mounted::Mounted;
+use super::plan::MountPlan;
+use super::{direct, fusermount};
+use crate::error::Error;
+use crate::request::MountRequest;
+
+/// Mounts, without serving. The descriptor is that of `/dev/fuse`, bound to the mount.
+pub(super) fn mount(request: &MountRequest, max_read: usize) -> Result<(Mounted, OwnedFd), Error> {
+    let root = rustix::process::geteuid().is_root();
+    let plan = MountPlan::new(request, root, max_read)?;
+    if root {
+        match direct::mount(&plan) {
+            Ok(device) => return Ok((Mounted::new(plan.mountpoint, true), device)),
+            // Root of a user namespace that does not own the mount namespace.
+            Err(Error::Io { source, .. })
+                if source.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    let device = fusermount::mount(&plan)?;
+    Ok((Mounted::new(plan.mountpoint, false), device))
+}

@@ -1,0 +1,177 @@
+//! Requests of a server to its mount helper and the responses: one packet of text each, on a
+//! SOCK_SEQPACKET socket, and with one response a descriptor.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// Bytes of the longest packet. Only an error message can be longer, and is cut.
+const PACKET_BYTES: usize = 4096;
+
+/// The text of [`Response::Done`].
+const OK: &str = "ok";
+
+/// What the server asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Request {
+    /// Mount, with reads of at most this many bytes.
+    Mount {
+        /// `max_read` of mount(2).
+        max_read: usize,
+    },
+    /// The handshake with the kernel is complete.
+    HandshakeDone,
+    /// Remove the mount from the tree; programs that use it keep what they have open.
+    Detach,
+    /// Unmount if it was not used since the last `Expire`.
+    Expire,
+}
+
+/// What the helper answers.
+#[derive(Debug)]
+pub(super) enum Response {
+    /// Carried out; `Mount` returns the descriptor of `/dev/fuse`.
+    Done(Option<OwnedFd>),
+    /// One line.
+    Failed(String),
+}
+
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Mount { max_read } => write!(f, "mount {max_read}"),
+            Self::HandshakeDone => f.write_str("handshake-done"),
+            Self::Detach => f.write_str("detach"),
+            Self::Expire => f.write_str("expire"),
+        }
+    }
+}
+
+impl Request {
+    fn parse(text: &str) -> Option<Self> {
+        match text.split_once(' ') {
+            Some(("mount", max_read)) => {
+                let max_read = max_read.parse().ok()?;
+                Some(Self::Mount { max_read })
+            }
+            None if text == "handshake-done" => Some(Self::HandshakeDone),
+            None if text == "detach" => Some(Self::Detach),
+            None if text == "expire" => Some(Self::Expire),
+            _ => None,
+        }
+    }
+
+    pub(super) fn send(self, socket: impl AsFd) -> io::Result<()> {
+        send(socket, self.to_string().as_bytes(), None)
+    }
+
+    /// `None` when the server is gone or sent what is no request.
+    pub(super) fn receive(socket: impl AsFd) -> Option<Self> {
+        let (text, _) = receive(socket).ok()?;
+        Self::parse(&text)
+    }
+}
+
+impl Response {
+    pub(super) fn send(self, socket: impl AsFd) -> io::Result<()> {
+        match self {
+            Self::Done(device) => send(socket, OK.as_bytes(), device),
+            Self::Failed(line) => send(socket, line.as_bytes(), None),
+        }
+    }
+
+    pub(super) fn receive(socket: impl AsFd) -> io::Result<Self> {
+        let (text, device) = receive(socket)?;
+        match text.as_str() {
+            OK => Ok(Self::Done(device)),
+            "" => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(Self::Failed(text)),
+        }
+    }
+}
+
+fn send(socket: impl AsFd, text: &[u8], device: Option<OwnedFd>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let devices = device.as_ref().map(|device| [device.as_fd()]);
+    if let Some(devices) = &devices {
+        control.push(SendAncillaryMessage::ScmRights(devices));
+    }
+    let text = &text[..text.len().min(PACKET_BYTES)];
+    let flags = SendFlags::NOSIGNAL;
+    rustix::io::retry_on_intr(|| {
+        sendmsg(&socket, &[IoSlice::new(text)], &mut control, flags).map(drop)
+    })?;
+    Ok(())
+}
+
+/// One packet; an empty one means that the other end is closed.
+fn receive(socket: impl AsFd) -> io::Result<(String, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut text = [0; PACKET_BYTES];
+    let received = rustix::io::retry_on_intr(|| {
+        let mut slices = [IoSliceMut::new(&mut text)];
+        recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let mut device = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            device = descriptors.next();
+        }
+    }
+    let text = String::from_utf8_lossy(&text[..received.bytes]).into_owned();
+    Ok((text, device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
+        socketpair(AddressFamily::UNIX, kind, flags, None).unwrap()
+    }
+
+    #[test]
+    fn requests_are_parsed_as_they_are_written() {
+        for request in [
+            Request::Mount { max_read: 1 << 20 },
+            Request::HandshakeDone,
+            Request::Detach,
+            Request::Expire,
+        ] {
+            assert_eq!(Request::parse(&request.to_string()), Some(request));
+        }
+        for text in ["", "mount", "mount all", "umount", "detach now"] {
+            assert_eq!(Request::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_response_carries_a_descriptor_or_an_error_line() {
+        let (a, b) = pair();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        Response::Done(Some(file.into())).send(&a).unwrap();
+        assert!(matches!(
+            Response::receive(&b).unwrap(),
+            Response::Done(Some(_))
+        ));
+        Response::Failed("no".into()).send(&a).unwrap();
+        assert!(matches!(Response::receive(&b).unwrap(), Response::Failed(line) if line == "no"));
+    }
+
+    #[test]
+    fn a_closed_socket_is_the_end() {
+        let (a, b) = pair();
+        drop(a);
+        assert!(Response::receive(&b).is_err());
+        assert_eq!(Request::receive(&b), None);
+    }
+}

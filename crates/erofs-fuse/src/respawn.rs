@@ -1,0 +1,148 @@
+//! Starting this program again, as a daemon or as a mount helper, and the command line that such a
+//! process gets.
+
+use std::ffi::{OsStr, OsString};
+use std::process::Command;
+
+use std::os::unix::process::CommandExt;
+
+use crate::error::Error;
+use crate::options::MountOptions;
+use crate::request::MountRequest;
+
+/// Environment variable that marks a process started here; its value is the [`Role`].
+pub(crate) const MARK: &str = "EROFAST_DAEMON";
+
+/// What a process that was started here does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Serves a mount in the background.
+    Daemon,
+    /// Mounts and unmounts on behalf of a server.
+    MountHelper,
+}
+
+impl Role {
+    /// The value of [`MARK`].
+    pub(crate) fn mark(self) -> &'static str {
+        match self {
+            Self::Daemon => "1",
+            Self::MountHelper => "mount-helper",
+        }
+    }
+
+    /// The role of this process; `None` for one that a user started.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        let mark = std::env::var_os(MARK)?;
+        let helper = mark == Self::MountHelper.mark();
+        Some(if helper {
+            Self::MountHelper
+        } else {
+            Self::Daemon
+        })
+    }
+}
+
+/// A command that starts this program again in a role: by its own path, which names the process in
+/// `ps`, or by the kernel's link when that path is gone.
+pub(crate) fn command(role: Role) -> Command {
+    let path = std::env::current_exe().ok().filter(|path| path.exists());
+    let mut command = Command::new(path.unwrap_or_else(|| "/proc/self/exe".into()));
+    command.arg0(
+        std::env::args_os()
+            .next()
+            .unwrap_or_else(|| "erofast".into()),
+    );
+    if role == Role::MountHelper {
+        command.arg(role.mark());
+    }
+    command.env(MARK, role.mark());
+    command
+}
+
+/// The command line that describes a mount to a process started again.
+pub(crate) fn arguments(request: &MountRequest) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["mount".into(), "-f".into()];
+    for list in &request.options.given {
+        arguments.extend(["-o".into(), list.clone()]);
+    }
+    arguments.extend([
+        "--".into(),
+        request.image.clone().into(),
+        request.mountpoint.clone().into(),
+    ]);
+    arguments
+}
+
+/// Reads the command line of this process, which [`command`] and [`arguments`] made.
+pub(crate) fn own_request(role: Role) -> Result<MountRequest, Error> {
+    let program_and_role = match role {
+        Role::Daemon => 1,
+        Role::MountHelper => 2,
+    };
+    let arguments: Vec<OsString> = std::env::args_os().skip(program_and_role).collect();
+    parse(&arguments)
+}
+
+/// The inverse of [`arguments`].
+fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
+    let mut lists = Vec::new();
+    let mut rest = arguments
+        .strip_prefix(&["mount".into(), "-f".into()])
+        .unwrap_or_default();
+    while let [flag, list, after @ ..] = rest
+        && flag == OsStr::new("-o")
+    {
+        lists.push(list.clone());
+        rest = after;
+    }
+    match rest {
+        [dashes, image, mountpoint] if dashes == OsStr::new("--") => Ok(MountRequest {
+            image: image.into(),
+            mountpoint: mountpoint.into(),
+            options: MountOptions::parse(&lists)?,
+            foreground: true,
+        }),
+        _ => Err(Error::Daemon(format!(
+            "{MARK} is set, but this is not the command line of a daemon"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_parsed_as_it_was_written() {
+        let request = MountRequest {
+            image: "-image, odd".into(),
+            mountpoint: "/mnt".into(),
+            options: MountOptions::parse(&["cache=1M,device=/a\\,b", "nohipri"]).unwrap(),
+            foreground: false,
+        };
+        let parsed = parse(&arguments(&request)).unwrap();
+        assert_eq!(
+            (parsed.image, parsed.mountpoint),
+            (request.image, request.mountpoint)
+        );
+        assert_eq!(parsed.options.engine.cache_bytes, 1 << 20);
+        assert_eq!(
+            parsed.options.engine.devices,
+            request.options.engine.devices
+        );
+        assert!(parsed.foreground);
+    }
+
+    #[test]
+    fn any_other_command_line_is_refused() {
+        for line in [
+            &["mount", "-f", "image"][..],
+            &[],
+            &["mount", "-f", "-o", "ro"],
+        ] {
+            let line: Vec<OsString> = line.iter().map(OsString::from).collect();
+            assert!(parse(&line).is_err());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Start-up and shut-down of one mount.
+//!
+//! Up: signals, mount helper, files, sandbox, image, mount, handshake, serving threads, ready.
+//! Down, whatever ends it: unmount, join the threads, close the image. If a step fails, the owners of
+//! the earlier ones release them; the mount by [`UnmountGuard`].
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
+use erofs_engine::{Engine, Opened, ReadContext};
+use fuse_transport::{Config, Session};
+
+use super::counters::Reporter;
+use super::filesystem::Image;
+use super::notify_store::NotifyStoreWriter;
+use super::readiness::Readiness;
+use super::request_size::request_pages;
+use super::threads;
+use super::uring_mode::UringMode;
+use super::wait::{End, wait_for_end};
+use crate::error::Error;
+use crate::helper::MountHelper;
+use crate::options::MountOptions;
+use crate::request::MountRequest;
+use crate::sandbox::Sandbox;
+
+/// Serves an image until the mount is gone. `notice` gets lines for the user; `ready` is called
+/// when programs can use the mount.
+pub(crate) fn foreground(
+    request: &MountRequest,
+    notice: &mut dyn FnMut(&str),
+    ready: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    sys::memory::share_one_heap();
+    // Before any thread exists: they inherit the mask, and only this one reads the signals.
+    let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
+    let mut helper = MountHelper::start(request)?;
+    let options = &request.options;
+    let opened = Opened::new(&request.image, &options.engine)?;
+    let mut sandbox = match options.sandbox {
+        true => Sandbox::begin(options.engine.hipri),
+        false => Sandbox::off(),
+    };
+    // With the rights that are left: the kernel may allow io_uring to privileged processes only.
+    let uring = UringMode::new(options)?;
+    let readiness = Readiness::new(options.ready_fd)?;
+    sandbox.close(uring.is_wanted());
+    let engine = Engine::start(opened)?;
+    for line in sandbox.notice().into_iter().chain(engine.notices()) {
+        notice(&line);
+    }
+    let mut ready = || {
+        ready()?;
+        readiness.announce();
+        Ok(())
+    };
+    let serving = Serving {
+        engine: &engine,
+        request,
+        uring,
+        sandbox,
+        signals: &signals,
+    };
+    let served = serving.run(&mut helper, &mut ready);
+    // The workers hold channels, which hold the filesystem, which holds the engine.
+    if let Some(workers) = engine.workers() {
+        workers.shutdown();
+    }
+    served
+}
+
+/// The parts of one mount that is about to be served.
+struct Serving<'s> {
+    engine: &'s Arc<Engine>,
+    request: &'s MountRequest,
+    uring: UringMode,
+    sandbox: Sandbox,
+    signals: &'s OwnedFd,
+}
+
+impl Serving<'_> {
+    fn run(
+        self,
+        helper: &mut MountHelper,
+        ready: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (engine, options) = (self.engine, &self.request.options);
+        let image = Arc::new(self.image()?);
+        let config = config(options, engine, self.uring.is_wanted());
+        let device = helper.mount(usize::from(config.max_pages) * 4096)?;
+        let mut unmount = UnmountGuard(Some(helper));
+        let session =
+            Session::start(device, image.clone(), &config).map_err(|source| Error::Session {
+                mountpoint: self.request.mountpoint.clone(),
+                source,
+            })?;
+        self.uring.check(&session)?;
+        unmount.helper().handshake_done()?;
+        let reporter = Reporter::new(engine, &session, self.request, self.sandbox);
+        image.set_counters(Box::new(move || reporter.report()));
+        engine.set_page_cache(Box::new(NotifyStoreWriter::start(
+            &session,
+            engine,
+            image.nodes(),
+        )?));
+        threads::start(engine, &session, options)?;
+        ready()?;
+        if wait_for_end(&session, self.signals, unmount.helper(), options.timeout)? == End::Gone {
+            unmount.0 = None;
+        }
+        Ok(())
+    }
+
+    fn image(&self) -> Result<Image, Error> {
+        let options = &self.request.options;
+        let root = find_root(self.engine, options)?;
+        let context = match options.served_by_workers() {
+            true => ReadContext::Worker,
+            false => ReadContext::Reader { readahead: false },
+        };
+        let image = Image::new(Arc::clone(self.engine), root, context);
+        let user = (options.allow_root && !options.allow_other)
+            .then(|| rustix::process::getuid().as_raw());
+        Ok(image
+            .owned_by(options.uid, options.gid)
+            .only_for(user)
+            .debugged(options.debug))
+    }
+}
+
+fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
+    let root = rustix::process::geteuid().is_root();
+    let mut algorithms = engine.image().superblock().algorithms();
+    let slow = algorithms.any(|algorithm| algorithm != Algorithm::Lz4);
+    Config {
+        acl: options.acl && options.kernel_checks(root),
+        io_uring,
+        max_pages: request_pages(options.read_ahead_kb, io_uring || slow),
+        ..Config::default()
+    }
+}
+
+fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error> {
+    let Some(subdir) = &options.subdir else {
+        return Ok(engine.root());
+    };
+    let path = std::os::unix::ffi::OsStrExt::as_bytes(subdir.as_os_str());
+    let inode = engine.resolve(path, true)?;
+    match inode.file_type() {
+        FileType::Directory => Ok(inode.nid),
+        _ => Err(Error::mountpoint(
+            subdir,
+            "subdir: not a directory of the image",
+        )),
+    }
+}
+
+/// Unmounts when dropped, unless the mount is gone already (`None`).
+struct UnmountGuard<'m>(Option<&'m mut MountHelper>);
+
+impl UnmountGuard<'_> {
+    fn helper(&mut self) -> &mut MountHelper {
+        self.0
+            .as_mut()
+            .unwrap_or_else(|| unreachable!("taken only when the mount is gone"))
+    }
+}
+
+impl Drop for UnmountGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(helper) = &mut self.0 {
+            // On failure the mount stays in the tree; it dies with this process.
+            let _ = helper.detach();
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The server: reads the image and answers the kernel's requests.
+
+mod counters;
+mod filesystem;
+mod lifecycle;
+mod nodes;
+mod notify_store;
+mod prometheus;
+mod readiness;
+mod request_size;
+mod threads;
+mod trace_spans;
+mod uring_mode;
+mod wait;
+mod xattrs;
+
+pub use counters::stat;
+pub(crate) use lifecycle::foreground;
+pub use prometheus::prometheus;
+pub use trace_spans::{Span, Spans, take_spans};
+pub use xattrs::{STAT_XATTR, TRACE_XATTR};

@@ -1,0 +1,143 @@
+//! The threads that take requests: the workers that decompress, or plain threads, and what a mount
+//! over io_uring needs besides.
+
+use std::io;
+use std::sync::{Arc, Weak, mpsc};
+use std::thread;
+
+use erofs_engine::cpu_workers::{
+    self, EventSource, EventSourceState, OpenEventSource, Waker, Workers,
+};
+use erofs_engine::{Engine, Hipri};
+use fuse_transport::{Channel, Ready, Session, State};
+
+use crate::error::Error;
+use crate::options::MountOptions;
+
+/// Opens the channel of one serving thread, which is pinned to the given CPU.
+type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
+
+/// Starts all threads that serve `session`.
+pub(super) fn start(
+    engine: &Engine,
+    session: &Arc<Session>,
+    options: &MountOptions,
+) -> Result<(), Error> {
+    let mut open: OpenChannel = |session, _| session.device_channel();
+    if session.protocol().io_uring {
+        start_ring_threads(session, options.engine.hipri)?;
+        open = ring_channel;
+    }
+    match engine.workers() {
+        Some(workers) if options.served_by_workers() => attach(workers, session, open),
+        _ => start_readers(session, open),
+    }
+}
+
+/// Starts what every mount over io_uring has besides its workers: the overflow queue, and the thread
+/// that reads FORGET from the device. Until they run, all requests wait.
+///
+/// The overflow queue takes what a busy worker cannot. Where the workers may be real-time it is so
+/// from the start: it seldom runs, and a program waits for it when it does.
+fn start_ring_threads(session: &Arc<Session>, hipri: Hipri) -> Result<(), Error> {
+    spawn("erofs_forget", session, Session::device_channel)?;
+    spawn("erofs_overflow", session, move |session| {
+        if hipri != Hipri::Off {
+            // A refusal was reported for the workers already.
+            let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
+        }
+        session.overflow_channel()
+    })
+}
+
+/// The channel of a thread: its CPU's queue, or all queues for a thread without a CPU.
+fn ring_channel(session: &Arc<Session>, cpu: Option<usize>) -> io::Result<Channel> {
+    match cpu {
+        Some(cpu) => session.cpu_channel(cpu),
+        None => session.overflow_channel(),
+    }
+}
+
+/// A channel as a worker's event source.
+struct ChannelSource(Channel);
+
+impl EventSource for ChannelSource {
+    fn wait(&mut self) -> EventSourceState {
+        match self.0.wait() {
+            Ready::Request => match cpu_workers::serve(|| self.0.serve()) {
+                State::Closed => EventSourceState::Closed,
+                State::Served | State::Nothing => EventSourceState::Continue,
+            },
+            Ready::Woken => EventSourceState::Continue,
+            Ready::Closed => EventSourceState::Closed,
+        }
+    }
+}
+
+struct ChannelWaker(Arc<fuse_transport::Waker>);
+
+impl Waker for ChannelWaker {
+    fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+/// Gives every worker a channel of its own.
+fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
+    // The workers keep this closure for CPUs that come online later; it must not keep a finished
+    // mount alive.
+    let session: Weak<Session> = Arc::downgrade(session);
+    let make = move |cpu| -> io::Result<OpenEventSource> {
+        let session = session
+            .upgrade()
+            .ok_or_else(|| io::Error::other("the mount is gone"))?;
+        let channel = open(&session, cpu)?;
+        let waker = Arc::new(ChannelWaker(channel.waker()));
+        Ok((Box::new(ChannelSource(channel)), waker))
+    };
+    workers.attach(Arc::new(make))?;
+    Ok(())
+}
+
+/// Without workers: as many plain threads as usable CPUs, named `erofs_reader/N`.
+fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
+    let count = thread::available_parallelism().map_or(1, usize::from);
+    for number in 0..count {
+        spawn(&format!("erofs_reader/{number}"), session, move |session| {
+            open(session, None)
+        })?;
+    }
+    Ok(())
+}
+
+/// Starts a thread that opens its own channel (a ring can only be used by the thread that opened it)
+/// and serves until the mount is gone. Returns when the channel is open.
+fn spawn(
+    name: &str,
+    session: &Arc<Session>,
+    open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
+) -> Result<(), Error> {
+    let (sender, opened) = mpsc::channel();
+    let session = Arc::clone(session);
+    let serve = move || {
+        let channel = open(&session);
+        drop(session);
+        match channel {
+            Ok(channel) => {
+                let _ = sender.send(Ok(()));
+                channel.run();
+            }
+            Err(error) => {
+                let _ = sender.send(Err(error));
+            }
+        }
+    };
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(serve)
+        .map_err(Error::std_io(name))?;
+    let outcome = opened
+        .recv()
+        .unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
+    outcome.map_err(Error::std_io(format!("{name}: cannot open its channel")))
+}
