@@ -9,7 +9,7 @@ use std::time::Duration;
 use erofs_fuse::{mount, stat, umount};
 
 use crate::place::{self, Place, image};
-use crate::{KNOB, Test, kill, manifest, mounted, pid_of, read_tree, request, soon};
+use crate::{ENABLE_URING, Test, kill, manifest, mounted, pid_of, read_tree, request, soon};
 
 pub const TESTS: &[Test] = tests![
     a_daemon_serves_when_mount_returns,
@@ -127,7 +127,7 @@ fn auto_unmount_outlives_the_daemon() {
 }
 
 fn io_uring_serves_on_the_cpu_that_asks() {
-    let before = fs::read_to_string(KNOB).unwrap_or_default();
+    let before = fs::read_to_string(ENABLE_URING).unwrap_or_default();
     let place = Place::new();
     let wish = request(&image("lz4-4k"), &place, "io_uring=on,workers=percpu");
     if let Err(error) = mount(&wish) {
@@ -136,9 +136,9 @@ fn io_uring_serves_on_the_cpu_that_asks() {
         return;
     }
     assert_eq!(
-        fs::read_to_string(KNOB).unwrap(),
+        fs::read_to_string(ENABLE_URING).unwrap(),
         before,
-        "the knob is as it was"
+        "the parameter is restored"
     );
     read_tree(&place.path).unwrap();
     let counters = stat(&place.path).unwrap();
@@ -169,8 +169,8 @@ fn read_ahead_is_as_it_was_asked_for() {
         let place = mounted("lz4-4k", options);
         let device = fs::metadata(&place.path).unwrap().dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let knob = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-        assert_eq!(fs::read_to_string(&knob).unwrap().trim(), kib, "{knob}");
+        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        assert_eq!(fs::read_to_string(&path).unwrap().trim(), kib, "{path}");
         umount(&place.path).unwrap();
     }
 }

@@ -16,7 +16,7 @@ use place::{Place, image};
 /// Far more than anything here takes; reached only when something hangs.
 const LONG: Duration = Duration::from_secs(20);
 
-const KNOB: &str = "/sys/module/fuse/parameters/enable_uring";
+const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 type Test = (&'static str, fn());
 
@@ -33,12 +33,12 @@ mod manifest;
 mod place;
 mod random;
 mod readonly;
+mod remainder;
 mod sandboxed;
-mod surplus;
 
 const TESTS: &[&[Test]] = &[
     life::TESTS,
-    surplus::TESTS,
+    remainder::TESTS,
     sandboxed::TESTS,
     killed::TESTS,
     readonly::TESTS,
