@@ -1,0 +1,42 @@
+//! What can be wrong with a profile.
+
+/// Why bytes are no profile. Each message is one line.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It does not begin as one.
+    #[error("not a launch profile: it does not begin with EROLAUNC")]
+    Magic,
+    /// Another version of the format.
+    #[error("launch profile of version {0}; this program reads version 1: record it again")]
+    Version(u16),
+    /// More bytes than any profile has.
+    #[error("a launch profile of {0} bytes; at most {limit} are read", limit = crate::limits::FILE_BYTES)]
+    TooLarge(usize),
+    /// It ends too soon, or has something behind its end.
+    #[error(
+        "launch profile is cut short or has bytes behind its end: {have} bytes, {want} expected"
+    )]
+    Length {
+        /// Bytes that are there.
+        have: usize,
+        /// Bytes that the header promises.
+        want: usize,
+    },
+    /// The checksum differs.
+    #[error("launch profile is damaged: checksum {have:016x}, {want:016x} expected")]
+    Checksum {
+        /// Of the bytes.
+        have: u64,
+        /// Stored.
+        want: u64,
+    },
+    /// Something in the body cannot be.
+    #[error("launch profile is damaged at byte {at} of its body: {what}")]
+    Body {
+        /// Where.
+        at: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+}

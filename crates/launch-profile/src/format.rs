@@ -1,0 +1,36 @@
+//! The layout of a profile file.
+//!
+//! | offset | bytes | what |
+//! | --- | --- | --- |
+//! | 0 | 8 | [`MAGIC`] |
+//! | 8 | 2 | [`VERSION`] |
+//! | 10 | 2 | flags: bit 0 says that the pages are exact |
+//! | 12 | 4 | bytes of the body |
+//! | 16 | 44 | the image: UUID (16), build time in seconds (8) and nanoseconds (4), blocks (8), inodes (8) |
+//! | 60 | 8 | FNV-1a (64 bits) of all other bytes |
+//! | 68 | | the body |
+//!
+//! Numbers of the header are little endian. The body is a sequence of LEB128 numbers and of byte
+//! strings with their length before them: four lists, each with its length before it.
+//!
+//! | list | one entry |
+//! | --- | --- |
+//! | directories | parent + 1 in this list (0: the mount's root), name |
+//! | files | directory + 1, nid, size, name |
+//! | absent names | directory + 1, name |
+//! | windows | file, number of the window, bit map of its pages, milliseconds since the last one |
+
+/// First bytes of the file.
+pub const MAGIC: [u8; 8] = *b"EROLAUNC";
+
+/// The version that is written, and the only one that is read.
+pub const VERSION: u16 = 1;
+
+/// Bytes before the body.
+pub const HEADER_BYTES: usize = 68;
+
+/// Where the checksum is.
+pub(crate) const CHECKSUM_AT: usize = 60;
+
+/// The flag that says that every recorded page was asked for by a program.
+pub(crate) const FLAG_EXACT: u16 = 1;

@@ -1,0 +1,67 @@
+//! Which image a profile belongs to.
+
+use std::fmt;
+
+/// What tells one image from another without reading all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ImageIdentity {
+    /// Of the superblock.
+    pub uuid: [u8; 16],
+    /// Build time, seconds since 1970.
+    pub build_time: u64,
+    /// Nanoseconds of the build time.
+    pub build_time_nsec: u32,
+    /// Blocks of the image.
+    pub blocks: u64,
+    /// Inodes of the image.
+    pub inodes: u64,
+}
+
+impl ImageIdentity {
+    /// Bytes of the stored form.
+    pub(crate) const BYTES: usize = 44;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..16].copy_from_slice(&self.uuid);
+        bytes[16..24].copy_from_slice(&self.build_time.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.build_time_nsec.to_le_bytes());
+        bytes[28..36].copy_from_slice(&self.blocks.to_le_bytes());
+        bytes[36..].copy_from_slice(&self.inodes.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let array = |from: usize| -> [u8; 8] { std::array::from_fn(|i| bytes[from + i]) };
+        Self {
+            uuid: std::array::from_fn(|i| bytes[i]),
+            build_time: u64::from_le_bytes(array(16)),
+            build_time_nsec: u32::from_le_bytes(std::array::from_fn(|i| bytes[24 + i])),
+            blocks: u64::from_le_bytes(array(28)),
+            inodes: u64::from_le_bytes(array(36)),
+        }
+    }
+
+    /// A file name for the profile of this image: another image gets another name.
+    pub fn file_name(&self) -> String {
+        format!(
+            "{self}-{:x}.{:x}-{:x}-{:x}.profile",
+            self.build_time, self.build_time_nsec, self.blocks, self.inodes
+        )
+    }
+}
+
+impl fmt::Display for ImageIdentity {
+    /// The UUID.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.uuid.iter().enumerate() {
+            let dash = if [4, 6, 8, 10].contains(&index) {
+                "-"
+            } else {
+                ""
+            };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,17 @@
+//! Limits that hold for every profile, written or read.
+
+/// Bytes of a profile file.
+pub const FILE_BYTES: usize = 4 << 20;
+
+/// Directories, files, absent names: each list at most.
+pub const NAMES: usize = 1 << 16;
+
+/// Windows of pages: 8 GiB of file content.
+pub const WINDOWS: usize = 1 << 16;
+
+/// Bytes of one name (`NAME_MAX`).
+pub const NAME_BYTES: usize = 255;
+
+/// Directories above one another: a path of so many names of one byte is as long as a path may be
+/// (`PATH_MAX`).
+pub const DEPTH: usize = 2048;

@@ -1,0 +1,180 @@
+//! A profile in memory.
+
+use crate::identity::ImageIdentity;
+
+/// Bytes of a page, on whatever machine: what a profile counts in.
+pub const PAGE: u64 = 4096;
+
+/// Pages of one [`Window`].
+pub const PAGES_PER_WINDOW: u32 = 32;
+
+/// What a launch asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Profile {
+    /// The image it was recorded from.
+    pub image: ImageIdentity,
+    /// Every page of it was asked for by a program; otherwise the kernel's read-ahead is among them.
+    pub exact: bool,
+    /// Directories in which names were looked up or that were listed, parents before their children.
+    pub directories: Vec<Directory>,
+    /// Files that were read, in the order of their first page.
+    pub files: Vec<RecordedFile>,
+    /// Names that were looked up and are not there.
+    pub absent: Vec<Name>,
+    /// Pages that were read, in the order of the first page of each window.
+    pub windows: Vec<Window>,
+}
+
+/// A directory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Directory {
+    /// Its parent in [`Profile::directories`]; `None`: the root of the mount.
+    pub parent: Option<u32>,
+    /// Its name there.
+    pub name: Vec<u8>,
+}
+
+/// A name in a directory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Name {
+    /// In [`Profile::directories`]; `None`: the root of the mount.
+    pub directory: Option<u32>,
+    /// The name.
+    pub name: Vec<u8>,
+}
+
+/// A file that was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordedFile {
+    /// Where it is.
+    pub name: Name,
+    /// Number of its inode.
+    pub nid: u64,
+    /// Bytes: a file of another size is another file.
+    pub size: u64,
+}
+
+/// Up to 32 pages of a file that begin at a multiple of 128 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// In [`Profile::files`].
+    pub file: u32,
+    /// Its first page is `number * 32` of the file.
+    pub number: u32,
+    /// Bit N: page N of the window was read. Never 0.
+    pub pages: u32,
+    /// Milliseconds from the beginning of the launch to its first page.
+    pub at_ms: u32,
+}
+
+impl Window {
+    /// First byte in the file.
+    pub fn offset(&self) -> u64 {
+        u64::from(self.number) * u64::from(PAGES_PER_WINDOW) * PAGE
+    }
+
+    /// Bytes of its pages.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.pages.count_ones()) * PAGE
+    }
+
+    /// Its pages as stretches of bytes of the file, in order: first byte and length.
+    pub fn stretches(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (offset, mut rest, mut at) = (self.offset(), self.pages, 0);
+        std::iter::from_fn(move || {
+            if rest == 0 {
+                return None;
+            }
+            let gap = rest.trailing_zeros();
+            rest >>= gap;
+            let length = rest.trailing_ones();
+            rest = rest.checked_shr(length).unwrap_or(0);
+            let from = offset + u64::from(at + gap) * PAGE;
+            at += gap + length;
+            Some((from, u64::from(length) * PAGE))
+        })
+    }
+}
+
+impl Profile {
+    /// Bytes of all recorded pages.
+    pub fn bytes(&self) -> u64 {
+        self.windows.iter().map(Window::bytes).sum()
+    }
+
+    /// Milliseconds from the beginning of the launch to the last window.
+    pub fn lasts_ms(&self) -> u32 {
+        self.windows.last().map_or(0, |window| window.at_ms)
+    }
+
+    /// The path of a directory from the root of the mount, without a slash at either end.
+    pub fn directory_path(&self, directory: Option<u32>) -> Vec<u8> {
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut next = directory;
+        // Parents come before their children, so this ends.
+        while let Some(one) = next.and_then(|index| self.directories.get(index as usize)) {
+            names.push(&one.name);
+            next = one.parent;
+        }
+        names.reverse();
+        names.join(&b'/')
+    }
+
+    /// The path of a name from the root of the mount.
+    pub fn path(&self, name: &Name) -> Vec<u8> {
+        let mut path = self.directory_path(name.directory);
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend(&name.name);
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(pages: u32) -> Window {
+        Window {
+            file: 0,
+            number: 1,
+            pages,
+            at_ms: 0,
+        }
+    }
+
+    #[test]
+    fn pages_side_by_side_are_one_stretch() {
+        let at = |page: u64| (32 + page) * PAGE;
+        let stretches = |pages| window(pages).stretches().collect::<Vec<_>>();
+        assert_eq!(stretches(0b1), [(at(0), PAGE)]);
+        assert_eq!(
+            stretches(0b1101_1000),
+            [(at(3), 2 * PAGE), (at(6), 2 * PAGE)]
+        );
+        assert_eq!(stretches(u32::MAX), [(at(0), 32 * PAGE)]);
+        assert_eq!(stretches(1 << 31), [(at(31), PAGE)]);
+    }
+
+    #[test]
+    fn paths_have_no_slash_at_either_end() {
+        let directory = |parent, name: &[u8]| Directory {
+            parent,
+            name: name.to_vec(),
+        };
+        let profile = Profile {
+            directories: vec![directory(None, b"usr"), directory(Some(0), b"lib")],
+            ..Profile::default()
+        };
+        let path = |directory| {
+            let name = Name {
+                directory,
+                name: b"a.so".to_vec(),
+            };
+            String::from_utf8(profile.path(&name)).unwrap()
+        };
+        assert_eq!([path(None), path(Some(1))], ["a.so", "usr/lib/a.so"]);
+        assert_eq!(profile.directory_path(None), b"");
+    }
+}

@@ -1,0 +1,193 @@
+//! From the bytes of a file to a profile. The bytes may come from anyone.
+
+use crate::checksum::fnv1a;
+use crate::error::Error;
+use crate::format::{CHECKSUM_AT, FLAG_EXACT, HEADER_BYTES, MAGIC, VERSION};
+use crate::identity::ImageIdentity;
+use crate::limits::{DEPTH, FILE_BYTES, NAME_BYTES, NAMES, WINDOWS};
+use crate::profile::{Directory, Name, Profile, RecordedFile, Window};
+
+/// Bytes of the shortest entry of a list.
+const SHORTEST_ENTRY: usize = 3;
+
+impl Profile {
+    /// Reads the bytes of a profile file.
+    ///
+    /// # Errors
+    /// When they are none, or are damaged.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.get(..MAGIC.len()) != Some(&MAGIC) {
+            return Err(Error::Magic);
+        }
+        if bytes.len() > FILE_BYTES {
+            return Err(Error::TooLarge(bytes.len()));
+        }
+        let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+            return Err(Error::Length {
+                have: bytes.len(),
+                want: HEADER_BYTES,
+            });
+        };
+        let version = u16::from_le_bytes([header[8], header[9]]);
+        if version != VERSION {
+            return Err(Error::Version(version));
+        }
+        let promised = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
+        if body.len() != promised as usize {
+            let want = HEADER_BYTES + promised as usize;
+            return Err(Error::Length {
+                have: bytes.len(),
+                want,
+            });
+        }
+        check(header, body)?;
+        let identity = std::array::from_fn(|i| header[16 + i]);
+        let mut profile = Reader { body, at: 0 }.profile()?;
+        profile.exact = u16::from_le_bytes([header[10], header[11]]) & FLAG_EXACT != 0;
+        profile.image = ImageIdentity::from_bytes(&identity);
+        Ok(profile)
+    }
+}
+
+fn check(header: &[u8; HEADER_BYTES], body: &[u8]) -> Result<(), Error> {
+    let (before, stored) = header.split_at(CHECKSUM_AT);
+    let want = u64::from_le_bytes(std::array::from_fn(|i| stored[i]));
+    let have = fnv1a(&[before, body]);
+    if have == want {
+        Ok(())
+    } else {
+        Err(Error::Checksum { have, want })
+    }
+}
+
+struct Reader<'b> {
+    body: &'b [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn profile(mut self) -> Result<Profile, Error> {
+        let mut profile = Profile::default();
+        let mut depths: Vec<usize> = Vec::new();
+        for index in 0..self.count(NAMES, "too many directories")? {
+            let parent = self.place(index)?;
+            let depth = parent.map_or(0, |parent| depths[parent as usize]) + 1;
+            if depth > DEPTH {
+                return Err(self.damaged("directories lie too deep"));
+            }
+            depths.push(depth);
+            let name = self.name()?;
+            profile.directories.push(Directory { parent, name });
+        }
+        let directories = profile.directories.len();
+        for _ in 0..self.count(NAMES, "too many files")? {
+            let directory = self.place(directories)?;
+            let (nid, size) = (self.number()?, self.number()?);
+            let name = Name {
+                directory,
+                name: self.name()?,
+            };
+            profile.files.push(RecordedFile { name, nid, size });
+        }
+        for _ in 0..self.count(NAMES, "too many absent names")? {
+            let directory = self.place(directories)?;
+            let name = self.name()?;
+            profile.absent.push(Name { directory, name });
+        }
+        let mut at_ms = 0_u32;
+        for _ in 0..self.count(WINDOWS, "too many windows")? {
+            let window = self.window(profile.files.len(), at_ms)?;
+            at_ms = window.at_ms;
+            profile.windows.push(window);
+        }
+        if self.at != self.body.len() {
+            return Err(self.damaged("bytes behind the last window"));
+        }
+        Ok(profile)
+    }
+
+    fn window(&mut self, files: usize, before_ms: u32) -> Result<Window, Error> {
+        let file = self.small("a window of no file")?;
+        if file as usize >= files {
+            return Err(self.damaged("a window of no file"));
+        }
+        let number = self.small("a window beyond any file")?;
+        let pages = self.small("a window of more than 32 pages")?;
+        if pages == 0 {
+            return Err(self.damaged("a window without pages"));
+        }
+        let at_ms = before_ms.checked_add(self.small("a time beyond any launch")?);
+        let at_ms = at_ms.ok_or_else(|| self.damaged("a time beyond any launch"))?;
+        Ok(Window {
+            file,
+            number,
+            pages,
+            at_ms,
+        })
+    }
+
+    /// The length of a list, whose entries must have room in what is left.
+    fn count(&mut self, most: usize, what: &'static str) -> Result<usize, Error> {
+        let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        let room = (self.body.len() - self.at) / SHORTEST_ENTRY;
+        // Absent names and directories take at least three bytes each: a place, a length, a letter.
+        if count > most || count > room {
+            Err(self.damaged(what))
+        } else {
+            Ok(count)
+        }
+    }
+
+    /// A directory that came before `limit`.
+    fn place(&mut self, limit: usize) -> Result<Option<u32>, Error> {
+        let place = self.small("a directory that is not there")?;
+        match place.checked_sub(1) {
+            Some(index) if index as usize >= limit => {
+                Err(self.damaged("a directory that is not there"))
+            }
+            index => Ok(index),
+        }
+    }
+
+    /// A name as a directory may have: not empty, without slash and zero, no dots alone.
+    fn name(&mut self) -> Result<Vec<u8>, Error> {
+        let length = self.number()? as usize;
+        if length == 0 || length > NAME_BYTES {
+            return Err(self.damaged("a name that is empty or too long"));
+        }
+        let name = self.body.get(self.at..self.at + length);
+        let name = name.ok_or_else(|| self.damaged("a name reaches beyond the end"))?;
+        if matches!(name, b"." | b"..") || name.iter().any(|&byte| matches!(byte, b'/' | 0)) {
+            return Err(self.damaged("a name that no directory can have"));
+        }
+        self.at += length;
+        Ok(name.to_vec())
+    }
+
+    fn small(&mut self, what: &'static str) -> Result<u32, Error> {
+        let number = self.number()?;
+        u32::try_from(number).map_err(|_| self.damaged(what))
+    }
+
+    fn number(&mut self) -> Result<u64, Error> {
+        let mut value = 0_u64;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = self.body.get(self.at).copied();
+            let byte = byte.ok_or_else(|| self.damaged("it ends inside of a number"))?;
+            self.at += 1;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.damaged("a number of more than 64 bits"))
+    }
+
+    fn damaged(&self, what: &'static str) -> Error {
+        Error::Body { at: self.at, what }
+    }
+}
