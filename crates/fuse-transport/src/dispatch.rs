@@ -9,8 +9,8 @@ use crate::filesystem::{Caller, Filesystem, Seek, Seen};
 use crate::reply::{DirectoryReply, ReadReply, Reply};
 use crate::request::Request;
 use crate::wire::{
-    AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, LseekIn, LseekOut, Opcode, ReadIn,
-    SizeOut, Treatment, XattrIn,
+    AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, IoctlIn, IoctlOut, LseekIn, LseekOut,
+    Opcode, ReadIn, SizeOut, Treatment, XattrIn,
 };
 
 /// Longest target of a symbolic link that the kernel takes.
@@ -72,14 +72,19 @@ fn decide(filesystem: &dyn Filesystem, request: &Request<'_>, reply: &mut Reply<
     match opcode.treatment() {
         Treatment::Unsupported => Answer::Error(Errno::NOSYS),
         Treatment::ReadOnly => Answer::Error(Errno::ROFS),
-        Treatment::NoIoctl => Answer::Error(Errno::NOTTY),
+        Treatment::Ioctl if !is_of_directory(request) => Answer::Error(Errno::NOTTY),
         Treatment::Agreed => Answer::Reply,
         Treatment::Silent => {
             forget(filesystem, opcode, request);
             Answer::Silent
         }
-        Treatment::Served => serve_safely(filesystem, opcode, request, reply),
+        Treatment::Ioctl | Treatment::Served => serve_safely(filesystem, opcode, request, reply),
     }
+}
+
+fn is_of_directory(request: &Request<'_>) -> bool {
+    let ioctl = request.fixed::<IoctlIn>();
+    ioctl.is_ok_and(|ioctl| ioctl.flags & IoctlIn::DIRECTORY != 0)
 }
 
 fn serve_safely(
@@ -167,6 +172,14 @@ fn serve(
                     offset: filesystem.seek(caller, node, seek.offset, what)?,
                 },
             )
+        }
+        Opcode::Ioctl => {
+            let ioctl = request.fixed::<IoctlIn>()?;
+            let room = ioctl.out_size as usize;
+            let output = filesystem.directory_ioctl(caller, node, ioctl.cmd, request.rest, room)?;
+            put(reply, &IoctlOut::default())?;
+            let fits = output.len() <= room && reply.push(&output);
+            if fits { Ok(()) } else { Err(Errno::OVERFLOW) }
         }
         // A second INIT; the first is the handshake.
         _ => Err(Errno::INVAL),

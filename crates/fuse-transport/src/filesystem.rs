@@ -120,10 +120,11 @@ pub trait Filesystem: Send + Sync {
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Errno>;
 
-    /// The value of an extended attribute; `None` when it has none of this name.
+    /// The value of an extended attribute; `None` when it has none of this name. ENOSYS says that no
+    /// file has any, and the kernel never asks again.
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno>;
 
-    /// The names of all extended attributes.
+    /// The names of all extended attributes; ENOSYS as above.
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno>;
 
     /// Sizes of the whole filesystem.
@@ -133,6 +134,19 @@ pub trait Filesystem: Send + Sync {
     /// data; ENXIO when there is none.
     fn seek(&self, _caller: Caller, _node: u64, _offset: u64, _what: Seek) -> Result<u64, Errno> {
         Err(Errno::NOSYS)
+    }
+
+    /// What an ioctl of a directory is answered with, at most `room` bytes; `input` are those that the
+    /// program sent along. ENOTTY (the default): there is none of this number.
+    fn directory_ioctl(
+        &self,
+        _caller: Caller,
+        _node: u64,
+        _command: u32,
+        _input: &[u8],
+        _room: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        Err(Errno::NOTTY)
     }
 
     /// The kernel drops `count` of the look-ups of `node` that it was answered. Nothing to do where

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 pub mod fuse_device;
+pub mod fuse_query;
 #[cfg(feature = "fuse-ring")]
 pub mod fuse_ring;
 pub mod fuse_signals;

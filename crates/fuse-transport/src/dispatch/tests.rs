@@ -73,6 +73,17 @@ impl Filesystem for Small {
             ..StatfsOut::default()
         })
     }
+    fn directory_ioctl(
+        &self,
+        _: Caller,
+        node: u64,
+        command: u32,
+        input: &[u8],
+        room: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        assert_eq!(command, 7);
+        Ok(format!("{node} {room} {input:?}").into_bytes())
+    }
     fn forget(&self, node: u64, count: u64) {
         self.forgotten.lock().unwrap().push((node, count));
     }
@@ -321,4 +332,22 @@ fn an_unknown_kind_is_not_supported() {
         &mut Reply::new(&mut buffer, None),
     );
     assert_eq!(answer, Answer::Error(Errno::NOSYS));
+}
+
+#[test]
+fn an_ioctl_of_a_directory_reaches_the_filesystem_and_isatty_does_not() {
+    let ioctl = |flags, out_size| {
+        let fixed = IoctlIn {
+            flags,
+            cmd: 7,
+            out_size,
+            ..IoctlIn::default()
+        };
+        ask_of_small(Opcode::Ioctl, 1, fixed.as_bytes(), b"ab")
+    };
+    let (answer, bytes) = ioctl(IoctlIn::DIRECTORY, 32);
+    assert_eq!(answer, Answer::Reply);
+    assert_eq!(&bytes[size_of::<IoctlOut>()..], b"1 32 [97, 98]");
+    assert_eq!(error_of(ioctl(0, 32)), Errno::NOTTY);
+    assert_eq!(error_of(ioctl(IoctlIn::DIRECTORY, 3)), Errno::OVERFLOW);
 }

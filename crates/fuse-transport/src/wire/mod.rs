@@ -12,10 +12,10 @@ mod ring;
 pub use init::{InitFlags, InitIn, InitOut};
 pub use opcode::{Opcode, Treatment};
 pub use reply::{
-    Attr, AttrOut, Dirent, EntryOut, LseekOut, OutHeader, SizeOut, StatfsOut, StoreOut,
+    Attr, AttrOut, Dirent, EntryOut, IoctlOut, LseekOut, OutHeader, SizeOut, StatfsOut, StoreOut,
 };
 pub use request::{
-    BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, LseekIn, ReadIn, XattrIn,
+    BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, IoctlIn, LseekIn, ReadIn, XattrIn,
 };
 pub use ring::{RingEntry, RingHeader};
 

@@ -11,8 +11,9 @@ pub enum Treatment {
     Unsupported,
     /// EROFS: it would change something.
     ReadOnly,
-    /// ENOTTY: there are no ioctls.
-    NoIoctl,
+    /// ENOTTY for anything but a directory, by which the filesystem can be asked about itself. The
+    /// kernel knows no way to be told that there are none: isatty(3) asks for every file.
+    Ioctl,
     /// An empty success.
     Agreed,
 }
@@ -95,7 +96,7 @@ opcodes! {
     Interrupt = 36, "interrupt", 8, Silent;
     Bmap = 37, "bmap", 16, Unsupported;
     Destroy = 38, "destroy", 0, Agreed;
-    Ioctl = 39, "ioctl", 32, NoIoctl;
+    Ioctl = 39, "ioctl", 32, Ioctl;
     Poll = 40, "poll", 24, Unsupported;
     NotifyReply = 41, "notify_reply", 40, Silent;
     BatchForget = 42, "batch_forget", 8, Silent;

@@ -172,6 +172,17 @@ pub struct LseekOut {
     pub offset: u64,
 }
 
+/// IOCTL, before the bytes that the program gets.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct IoctlOut {
+    pub result: i32,
+    pub flags: u32,
+    pub in_iovs: u32,
+    pub out_iovs: u32,
+}
+
 /// READDIR, before the name; also the end of a READDIRPLUS entry, after an [`EntryOut`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -193,6 +204,7 @@ const _: () = assert!(size_of::<AttrOut>() == 104);
 const _: () = assert!(size_of::<StatfsOut>() == 80);
 const _: () = assert!(size_of::<SizeOut>() == 8);
 const _: () = assert!(size_of::<LseekOut>() == 8);
+const _: () = assert!(size_of::<IoctlOut>() == 16);
 const _: () = assert!(size_of::<Dirent>() == 24);
 
 #[cfg(test)]

@@ -70,6 +70,25 @@ pub struct LseekIn {
     pub padding: u32,
 }
 
+/// IOCTL; the bytes that the program sends along follow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[allow(missing_docs)]
+pub struct IoctlIn {
+    pub fh: u64,
+    pub flags: u32,
+    pub cmd: u32,
+    pub arg: u64,
+    pub in_size: u32,
+    /// Bytes that the program has room for.
+    pub out_size: u32,
+}
+
+impl IoctlIn {
+    /// In `flags`: the node is a directory (`FUSE_IOCTL_DIR`).
+    pub const DIRECTORY: u32 = 1 << 4;
+}
+
 /// FORGET: the kernel drops this many of the look-ups that it was answered.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -101,6 +120,7 @@ const _: () = assert!(size_of::<GetattrIn>() == 16);
 const _: () = assert!(size_of::<ReadIn>() == 40);
 const _: () = assert!(size_of::<XattrIn>() == 8);
 const _: () = assert!(size_of::<LseekIn>() == 24);
+const _: () = assert!(size_of::<IoctlIn>() == 32);
 const _: () = assert!(size_of::<ForgetIn>() == 8);
 const _: () = assert!(size_of::<BatchForgetIn>() == 8);
 const _: () = assert!(size_of::<ForgetOne>() == 16);
@@ -119,6 +139,7 @@ mod tests {
         assert_eq!(Opcode::Getxattr.fixed_size(), size_of::<XattrIn>());
         assert_eq!(Opcode::Listxattr.fixed_size(), size_of::<XattrIn>());
         assert_eq!(Opcode::Lseek.fixed_size(), size_of::<LseekIn>());
+        assert_eq!(Opcode::Ioctl.fixed_size(), size_of::<IoctlIn>());
         assert_eq!(Opcode::Forget.fixed_size(), size_of::<ForgetIn>());
         assert_eq!(Opcode::BatchForget.fixed_size(), size_of::<BatchForgetIn>());
     }
