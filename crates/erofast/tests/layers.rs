@@ -8,11 +8,23 @@ use std::process::Command;
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "erofast",
-        &["erofs-fuse", "latency-lab", "erofs-engine", "sched-trace"],
+        &[
+            "erofs-fuse",
+            "latency-lab",
+            "erofs-engine",
+            "sched-trace",
+            "launch-profile",
+        ],
     ),
     (
         "erofs-fuse",
-        &["erofs-engine", "fuse-transport", "cpu-workers", "sys"],
+        &[
+            "erofs-engine",
+            "fuse-transport",
+            "cpu-workers",
+            "launch-profile",
+            "sys",
+        ],
     ),
     (
         "erofs-engine",
@@ -26,11 +38,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     // liblzma's MicroLZMA decoder has no safe binding; ours is in sys.
     ("erofs-codecs", &["sys"]),
     ("erofs-format", &[]),
+    ("launch-profile", &[]),
     ("sys", &[]),
     // For the fuzz targets and the tests that replay their findings.
     (
         "erofs-oracles",
-        &["erofs-format", "erofs-codecs", "erofs-engine"],
+        &[
+            "erofs-format",
+            "erofs-codecs",
+            "erofs-engine",
+            "launch-profile",
+        ],
     ),
 ];
 

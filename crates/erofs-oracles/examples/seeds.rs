@@ -8,6 +8,7 @@ use erofs_codecs::Codec;
 use erofs_format::{Coding, ExtentKind, FileType, Image, Inode, ReadAt};
 use erofs_oracles::content::{Budget, Content, codec_of, open_whole};
 use erofs_oracles::{codec_input, directory_input};
+use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -36,9 +37,53 @@ fn main() -> io::Result<()> {
             count += 1;
         }
     }
+    profile_seeds(&folder)?;
     match count {
         0 => println!("no images at {}: starting from nothing", images.display()),
         _ => println!("seeds from {count} images"),
+    }
+    Ok(())
+}
+
+/// Bodies of launch profiles: none of them comes from an image.
+fn profile_seeds(folder: &Path) -> io::Result<()> {
+    let name = |directory, name: &str| Name {
+        directory,
+        name: name.into(),
+    };
+    let file = |nid, file| RecordedFile {
+        name: file,
+        nid,
+        size: 1 << 20,
+    };
+    let window = |file, number, pages, at_ms| Window {
+        file,
+        number,
+        pages,
+        at_ms,
+    };
+    let launch = Profile {
+        directories: ["usr", "lib"]
+            .map(|name| Directory {
+                parent: (name == "lib").then_some(0),
+                name: name.into(),
+            })
+            .into(),
+        files: vec![
+            file(36, name(Some(1), "libc.so.6")),
+            file(1 << 63, name(None, "init")),
+        ],
+        absent: vec![name(Some(1), "glibc-hwcaps")],
+        windows: vec![
+            window(0, 0, 0b1011, 0),
+            window(1, 0, 1, 2),
+            window(0, 3, u32::MAX, 40),
+        ],
+        ..Profile::default()
+    };
+    for (name, profile) in [("launch", launch), ("empty", Profile::default())] {
+        let body = &profile.to_bytes()[launch_profile::format::HEADER_BYTES..];
+        fs::write(folder.join("profile").join(name), body)?;
     }
     Ok(())
 }

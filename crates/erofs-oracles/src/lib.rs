@@ -13,6 +13,7 @@ mod engine;
 mod extents;
 mod lz4_reference;
 mod opening;
+mod profile;
 mod walk;
 mod xattrs;
 
@@ -21,6 +22,7 @@ pub use directory::{directory, directory_input};
 pub use engine::engine;
 pub use extents::{extents, extents_of_sound_image};
 pub use opening::opening;
+pub use profile::{profile, profile_input};
 pub use walk::walk;
 pub use xattrs::xattrs;
 
@@ -28,7 +30,7 @@ pub use xattrs::xattrs;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("opening", opening),
     ("directory", directory),
     ("extents", extents),
@@ -39,4 +41,5 @@ pub const TARGETS: [Target; 10] = [
     ("zstd", zstd),
     ("walk", walk),
     ("engine", engine),
+    ("profile", profile),
 ];

@@ -20,6 +20,8 @@
 //! | absent names | directory + 1, name |
 //! | windows | file, number of the window, bit map of its pages, milliseconds since the last one |
 
+use crate::checksum::fnv1a;
+
 /// First bytes of the file.
 pub const MAGIC: [u8; 8] = *b"EROLAUNC";
 
@@ -34,3 +36,8 @@ pub(crate) const CHECKSUM_AT: usize = 60;
 
 /// The flag that says that every recorded page was asked for by a program.
 pub(crate) const FLAG_EXACT: u16 = 1;
+
+/// The checksum of a file: of what stands before it, and of the body.
+pub fn checksum(before: &[u8], body: &[u8]) -> u64 {
+    fnv1a(&[before, body])
+}

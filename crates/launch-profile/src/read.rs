@@ -1,8 +1,7 @@
 //! From the bytes of a file to a profile. The bytes may come from anyone.
 
-use crate::checksum::fnv1a;
 use crate::error::Error;
-use crate::format::{CHECKSUM_AT, FLAG_EXACT, HEADER_BYTES, MAGIC, VERSION};
+use crate::format::{CHECKSUM_AT, FLAG_EXACT, HEADER_BYTES, MAGIC, VERSION, checksum};
 use crate::identity::ImageIdentity;
 use crate::limits::{DEPTH, FILE_BYTES, NAME_BYTES, NAMES, WINDOWS};
 use crate::profile::{Directory, Name, Profile, RecordedFile, Window};
@@ -52,7 +51,7 @@ impl Profile {
 fn check(header: &[u8; HEADER_BYTES], body: &[u8]) -> Result<(), Error> {
     let (before, stored) = header.split_at(CHECKSUM_AT);
     let want = u64::from_le_bytes(std::array::from_fn(|i| stored[i]));
-    let have = fnv1a(&[before, body]);
+    let have = checksum(before, body);
     if have == want {
         Ok(())
     } else {

@@ -1,7 +1,6 @@
 //! From a profile to the bytes of its file.
 
-use crate::checksum::fnv1a;
-use crate::format::{CHECKSUM_AT, FLAG_EXACT, HEADER_BYTES, MAGIC, VERSION};
+use crate::format::{CHECKSUM_AT, FLAG_EXACT, HEADER_BYTES, MAGIC, VERSION, checksum};
 use crate::profile::{Name, Profile};
 
 impl Profile {
@@ -16,7 +15,7 @@ impl Profile {
         file.extend((body.len() as u32).to_le_bytes());
         file.extend(self.image.to_bytes());
         debug_assert_eq!(file.len(), CHECKSUM_AT);
-        let checksum = fnv1a(&[&file, &body]);
+        let checksum = checksum(&file, &body);
         file.extend(checksum.to_le_bytes());
         file.extend(body);
         file

@@ -1,0 +1,53 @@
+//! Launch profiles.
+
+use launch_profile::format::{HEADER_BYTES, MAGIC, VERSION};
+use launch_profile::{PAGE, Profile, Trim};
+
+use crate::opening::one_line;
+
+/// The bytes are the body of a profile, behind a header that fits it: a fuzzer would never guess the
+/// checksum. What is read leads nowhere out of the mount, is written and read again as the same, and
+/// stays readable however it is trimmed.
+pub fn profile(data: &[u8]) {
+    if let Err(error) = Profile::parse(data) {
+        one_line(&error.to_string());
+    }
+    let profile = match Profile::parse(&profile_input(data)) {
+        Ok(profile) => profile,
+        Err(error) => return one_line(&error.to_string()),
+    };
+    assert_eq!(Profile::parse(&profile.to_bytes()).as_ref(), Ok(&profile));
+    let names = profile.files.iter().map(|file| &file.name);
+    // Paths may be long, and there may be many.
+    for name in names.chain(&profile.absent).take(256) {
+        let path = profile.path(name);
+        let sound = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
+        assert!(path.split(|&byte| byte == b'/').all(sound));
+    }
+    for window in &profile.windows {
+        let stretches: Vec<_> = window.stretches().collect();
+        let bytes: u64 = stretches.iter().map(|(_, length)| length).sum();
+        assert_eq!(bytes, window.bytes());
+        assert!(stretches.iter().all(|(offset, _)| offset % PAGE == 0));
+    }
+    let mut half = profile.clone();
+    half.trim(&Trim {
+        bytes: profile.bytes() / 2,
+        until_ms: profile.lasts_ms(),
+    });
+    assert!(half.bytes() <= profile.bytes() / 2);
+    assert_eq!(Profile::parse(&half.to_bytes()).as_ref(), Ok(&half));
+}
+
+/// A profile file with this body.
+pub fn profile_input(body: &[u8]) -> Vec<u8> {
+    let mut file = Vec::with_capacity(HEADER_BYTES + body.len());
+    file.extend(MAGIC);
+    file.extend(VERSION.to_le_bytes());
+    file.extend([0; 2]);
+    file.extend((body.len() as u32).to_le_bytes());
+    file.resize(HEADER_BYTES - 8, 0);
+    file.extend(launch_profile::format::checksum(&file, body).to_le_bytes());
+    file.extend(body);
+    file
+}
