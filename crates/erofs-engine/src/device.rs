@@ -5,13 +5,10 @@ use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use erofs_format::ReadAt;
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
-
-use crate::cache::Cache;
 
 /// A file or block device that holds an image, or one of its extra devices.
 ///
@@ -102,76 +99,5 @@ impl ReadAt for Device {
 
     fn size(&self) -> u64 {
         self.size
-    }
-}
-
-/// Bytes of one cached piece of metadata.
-const PIECE: u64 = 4096;
-/// Reads longer than this go past the cache: they are content, not structures.
-const LONGEST: usize = 2 * PIECE as usize;
-/// Independent parts of the cache, each with a lock of its own.
-const SHARDS: usize = 8;
-/// Bytes kept in all.
-const BUDGET: u64 = 1 << 20;
-
-type Shard = Mutex<Cache<u64, Arc<[u8]>>>;
-
-/// A device as the metadata sees it: many small reads close to each other, kept in memory.
-#[derive(Debug)]
-pub(crate) struct MetadataCache {
-    device: Arc<dyn ReadAt>,
-    shards: [Shard; SHARDS],
-}
-
-impl MetadataCache {
-    pub(crate) fn new(device: Arc<dyn ReadAt>) -> Self {
-        let shard = |_| Mutex::new(Cache::new(BUDGET / SHARDS as u64));
-        Self {
-            device,
-            shards: std::array::from_fn(shard),
-        }
-    }
-
-    fn piece(&self, index: u64) -> io::Result<Arc<[u8]>> {
-        let shard = &self.shards[index as usize % SHARDS];
-        let lock = || shard.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(piece) = lock().get(&index) {
-            return Ok(piece.clone());
-        }
-        let start = index * PIECE;
-        let length = PIECE.min(self.device.size().saturating_sub(start));
-        let mut bytes = vec![0; length as usize];
-        self.device.read_exact_at(&mut bytes, start)?;
-        let piece: Arc<[u8]> = bytes.into();
-        lock().put(index, piece.clone(), PIECE);
-        Ok(piece)
-    }
-}
-
-impl ReadAt for MetadataCache {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        if buf.len() > LONGEST || end.is_none_or(|end| end > self.size()) {
-            return self.device.read_exact_at(buf, offset);
-        }
-        let mut position = offset;
-        let mut rest = buf;
-        while !rest.is_empty() {
-            let piece = self.piece(position / PIECE)?;
-            let from = (position % PIECE) as usize;
-            let count = rest.len().min(piece.len().saturating_sub(from));
-            if count == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let (now, later) = rest.split_at_mut(count);
-            now.copy_from_slice(&piece[from..from + count]);
-            position += count as u64;
-            rest = later;
-        }
-        Ok(())
-    }
-
-    fn size(&self) -> u64 {
-        self.device.size()
     }
 }

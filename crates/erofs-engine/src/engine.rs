@@ -15,19 +15,20 @@ use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock, Xattr};
 use page_pool::{PagePool, PoolStats};
 
 use crate::Error;
+use crate::buffers::Buffers;
 use crate::cache::Cache;
 use crate::cpu_contention::{Busy, CpuContention};
-use crate::desk::Desks;
-use crate::device::MetadataCache;
+use crate::data_path::DataPath;
+use crate::decode_context::ContextPool;
 use crate::error::errno;
 use crate::kickoff::{Help, ReadContext};
+use crate::metadata_cache::MetadataCache;
 use crate::opened::Opened;
 use crate::options::{EngineOptions, Hipri, SyncDecompress, WorkersMode};
 use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, Content, View};
 use crate::stats::{Counters, EngineStats, add};
-use crate::supply::Supply;
 
 /// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
 /// this many files may be read in turn without decoding their inodes again.
@@ -47,7 +48,7 @@ pub struct Engine {
     /// Whether other programs keep the CPUs busy, and the priority that follows from it.
     contention: CpuContention,
     view: Arc<View>,
-    supply: Arc<Supply>,
+    path: Arc<DataPath>,
     pool: Arc<PagePool>,
     /// L. Decoded inodes by age.
     inodes: Mutex<Cache<Nid, Arc<Inode>>>,
@@ -89,17 +90,19 @@ impl Engine {
             .iter()
             .map(|device| Arc::new(MetadataCache::new(device.clone())) as Arc<dyn ReadAt>);
         let image = Image::open(readers.collect()).map_err(whole)?;
-        let supply = Arc::new(Supply {
+        let path = Arc::new(DataPath {
             name: name.clone(),
             block_size: u64::from(image.superblock().block_size),
-            desks: Desks::new(decoder_settings(image.superblock())),
+            contexts: ContextPool::new(decoder_settings(image.superblock())),
             devices,
-            pool: pool.clone(),
+            buffers: Buffers {
+                pool: pool.clone(),
+                cache_memory,
+            },
             table: PclusterTable::new(options.cache_bytes),
-            cache_memory,
             counters: Counters::default(),
         });
-        let view = special_inodes(&supply, image).map_err(whole)?;
+        let view = special_inodes(&path, image).map_err(whole)?;
         let workers = start_workers(&options)?;
         let mut notices = pool.notices();
         let contention =
@@ -108,7 +111,7 @@ impl Engine {
             workers,
             contention,
             view: Arc::new(view),
-            supply,
+            path,
             pool,
             inodes: Mutex::new(Cache::new(INODES_KEPT)),
             policy: options.sync_decompress,
@@ -124,7 +127,7 @@ impl Engine {
 
     /// Path of the image, as it was given.
     pub fn name(&self) -> &str {
-        &self.supply.name
+        &self.path.name
     }
 
     /// Lines to show to the user: what the system refused until now, and what was done instead.
@@ -238,11 +241,11 @@ impl Engine {
             policy: self.policy,
             page_cache: self.page_cache.get().map(|cache| &**cache),
         };
-        add(&self.supply.counters.reads, 1);
+        add(&self.path.counters.reads, 1);
         let result = self.fill(inode, offset, &mut out[..count], caller);
         match result {
-            Ok(()) => add(&self.supply.counters.delivered, count as u64),
-            Err(_) => add(&self.supply.counters.errors, 1),
+            Ok(()) => add(&self.path.counters.delivered, count as u64),
+            Err(_) => add(&self.path.counters.errors, 1),
         }
         result.map(|()| count)
     }
@@ -280,8 +283,8 @@ impl Engine {
 
     /// What was read, decoded and kept so far.
     pub fn stats(&self) -> EngineStats {
-        let (bytes, budget) = self.supply.table.usage();
-        self.supply.counters.read(bytes, budget)
+        let (bytes, budget) = self.path.table.usage();
+        self.path.counters.read(bytes, budget)
     }
 
     /// Use of the page pool.
@@ -296,7 +299,7 @@ impl Engine {
         out: &mut [u8],
         caller: Caller<'_>,
     ) -> Result<(), Error> {
-        read::fill(&self.supply, &self.view, inode, offset, out, caller)
+        read::fill(&self.path, &self.view, inode, offset, out, caller)
     }
 
     fn directory(&self, inode: &Arc<Inode>) -> Result<Content, Error> {
@@ -304,7 +307,7 @@ impl Engine {
             return Err(self.kind(inode, "is not a directory", errno::ENOTDIR));
         }
         Ok(Content {
-            supply: self.supply.clone(),
+            path: self.path.clone(),
             view: self.view.clone(),
             inode: inode.clone(),
         })
@@ -312,7 +315,7 @@ impl Engine {
 
     fn error(&self, nid: Nid, source: erofs_format::Error) -> Error {
         Error::Inode {
-            image: self.supply.name.clone(),
+            image: self.path.name.clone(),
             nid,
             source: Arc::new(source),
         }
@@ -320,7 +323,7 @@ impl Engine {
 
     fn kind(&self, inode: &Inode, what: &'static str, errno: i32) -> Error {
         Error::Kind {
-            image: self.supply.name.clone(),
+            image: self.path.name.clone(),
             nid: inode.nid,
             what,
             errno,
@@ -337,10 +340,10 @@ impl Drop for Engine {
 }
 
 /// Gives the image what it cannot read by itself: the content of its special inodes.
-fn special_inodes(supply: &Arc<Supply>, mut image: Image) -> erofs_format::Result<View> {
+fn special_inodes(path: &Arc<DataPath>, mut image: Image) -> erofs_format::Result<View> {
     let content = |image: &Image, packed: Option<Inode>, inode: Inode| {
         Arc::new(Content {
-            supply: supply.clone(),
+            path: path.clone(),
             view: Arc::new(View {
                 image: image.clone(),
                 packed,
@@ -406,9 +409,5 @@ fn start_workers(options: &EngineOptions) -> Result<Option<Arc<Workers>>, Error>
     };
     Workers::start(options)
         .map(Some)
-        .map_err(|error| start_error(io::Error::other(error)))
-}
-
-pub(crate) fn start_error(error: io::Error) -> Error {
-    Error::Start(Arc::new(error))
+        .map_err(|error| Error::start(io::Error::other(error)))
 }

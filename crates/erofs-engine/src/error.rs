@@ -141,6 +141,11 @@ pub mod errno {
 }
 
 impl Error {
+    /// Memory or threads are missing at start-up.
+    pub(crate) fn start(source: io::Error) -> Self {
+        Error::Start(Arc::new(source))
+    }
+
     /// The errno a filesystem answers with.
     pub fn errno(&self) -> i32 {
         match self {

@@ -9,11 +9,11 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use cpu_workers::{Lent, Mode, Workers, lend};
 
 use crate::Error;
+use crate::data_path::FileReader;
 use crate::options::SyncDecompress;
-use crate::piece::{Piece, runs};
+use crate::segment::{Segment, runs};
 use crate::spans;
 use crate::stats::add;
-use crate::supply::{Source, Supply};
 
 /// Who calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +65,9 @@ pub(crate) fn reader_decompresses(
 
 /// Runs, taken one after another by whoever has time.
 struct Work<'s, 'p, 'a> {
-    supply: &'s Supply,
-    source: Source<'s>,
+    reader: FileReader<'s>,
     /// I. Taken apart by `next`; each mutex is locked by the thread that got its index alone.
-    runs: Vec<Mutex<&'p mut [Piece<'a>]>>,
+    runs: Vec<Mutex<&'p mut [Segment<'a>]>>,
     /// A. Index of the next run.
     next: AtomicUsize,
     /// A. A run failed: the others need not be begun.
@@ -92,12 +91,12 @@ impl Work<'_, '_, '_> {
     }
 
     /// False where something of the run has to be waited for.
-    fn fill(&self, run: &Mutex<&mut [Piece<'_>]>, wait: bool) -> bool {
+    fn fill(&self, run: &Mutex<&mut [Segment<'_>]>, wait: bool) -> bool {
         if self.failed.load(Ordering::Relaxed) {
             return true;
         }
         let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
-        let filled = self.supply.fill_run(self.source, &mut run, wait);
+        let filled = self.reader.fill_run(&mut run, wait);
         filled.unwrap_or_else(|error| {
             self.failed.store(true, Ordering::Relaxed);
             self.error
@@ -116,26 +115,25 @@ impl Work<'_, '_, '_> {
     }
 }
 
-/// Fills the pieces on this thread, with help where that pays and somebody is idle.
+/// Fills the segments on this thread, with help where that pays and somebody is idle.
 pub(crate) fn fill_here(
-    supply: &Supply,
-    source: Source<'_>,
-    pieces: &mut [Piece<'_>],
+    reader: FileReader<'_>,
+    segments: &mut [Segment<'_>],
     help: Option<Help<'_>>,
 ) -> Result<(), Error> {
-    match pieces {
+    match segments {
         [] => return Ok(()),
-        [_] => return supply.fill_run(source, pieces, true).map(drop),
+        [_] => return reader.fill_run(segments, true).map(drop),
         _ => {}
     }
-    let cost: u64 = pieces.iter().map(Piece::cost).sum();
-    let work = plan(supply, source, pieces);
+    let cost: u64 = segments.iter().map(Segment::cost).sum();
+    let work = plan(reader, segments);
     let helpers = help.map_or(Vec::new(), |help| helpers(help, cost, work.runs.len()));
     if helpers.is_empty() {
         work.take_part();
         return work.outcome();
     }
-    add(&supply.counters.shared, 1);
+    add(&reader.path.counters.shared, 1);
     lend(&|| work.take_part(), |lent| {
         for cpu in &helpers {
             if let Some(Help { workers, .. }) = help {
@@ -147,15 +145,14 @@ pub(crate) fn fill_here(
     work.outcome()
 }
 
-/// Has a worker fill the pieces and waits for it.
+/// Has a worker fill the segments and waits for it.
 pub(crate) fn fill_by_worker(
-    supply: &Supply,
-    source: Source<'_>,
-    pieces: &mut [Piece<'_>],
+    reader: FileReader<'_>,
+    segments: &mut [Segment<'_>],
     workers: &Workers,
 ) -> Result<(), Error> {
-    add(&supply.counters.kickoffs, 1);
-    let work = plan(supply, source, pieces);
+    add(&reader.path.counters.kickoffs, 1);
+    let work = plan(reader, segments);
     lend(&|| work.take_part(), |lent| {
         let (done, finished) = mpsc::sync_channel::<()>(1);
         let (lent, queued) = (lent.clone(), spans::begin());
@@ -173,15 +170,10 @@ pub(crate) fn fill_by_worker(
     work.outcome()
 }
 
-fn plan<'s, 'p, 'a>(
-    supply: &'s Supply,
-    source: Source<'s>,
-    pieces: &'p mut [Piece<'a>],
-) -> Work<'s, 'p, 'a> {
+fn plan<'s, 'p, 'a>(reader: FileReader<'s>, segments: &'p mut [Segment<'a>]) -> Work<'s, 'p, 'a> {
     Work {
-        supply,
-        source,
-        runs: runs(pieces).into_iter().map(Mutex::new).collect(),
+        reader,
+        runs: runs(segments).into_iter().map(Mutex::new).collect(),
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
         error: Mutex::new(None),

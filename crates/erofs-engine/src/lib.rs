@@ -13,22 +13,30 @@
 //! # Ok::<(), erofs_engine::Error>(())
 //! ```
 //!
-//! # The way of a read
-//! `read` maps the range to extents and serves what is plain; `kickoff` decides who decompresses
-//! the rest; `supply` fetches and decodes it, run by run (`piece`); `pcluster` sees to it that
-//! nothing is decoded twice at once and keeps what was read in part (`cache`), as long as that pays
-//! (`reuse`).
+//! # The path of a read
+//! `read` maps the range to extents and serves uncompressed ones; `kickoff` decides which thread
+//! decompresses the rest (`segment`). A `FileReader` (`data_path`) fetches the stored bytes
+//! (`fetch`), decodes them (`decode`) and places the result (`place`). `pcluster` sees to it that
+//! no pcluster is decoded twice at the same time (`in_flight`) and caches what was read in part
+//! (`cache`), as long as that pays (`reuse`).
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod cache;
 mod cpu_contention;
-mod desk;
+mod data_path;
+mod decode;
+mod decode_context;
+mod decoded;
 mod device;
 mod engine;
 mod error;
+mod fetch;
+mod in_flight;
 mod kickoff;
 mod load_monitor;
 mod locate;
+mod metadata_cache;
 #[cfg(all(test, loom))]
 mod models;
 mod opened;
@@ -36,16 +44,17 @@ mod options;
 mod page_cache;
 mod path;
 mod pcluster;
-mod piece;
+mod place;
 mod read;
 mod reuse;
+mod segment;
 pub mod spans;
 mod stats;
-mod supply;
 mod sync;
 
 pub use cpu_contention::Busy;
 pub use cpu_workers;
+pub use decode::codec;
 pub use engine::{EachEntry, Engine, decoder_settings};
 pub use erofs_format;
 pub use error::{Error, errno};
@@ -55,4 +64,3 @@ pub use options::{DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompr
 pub use page_cache::{PageCacheWriter, Remainder};
 pub use page_pool::{AllocationTimes, PoolStats};
 pub use stats::{CacheStats, EngineStats};
-pub use supply::codec;

@@ -1,4 +1,4 @@
-//! Models of pclusters in flight under loom: every interleaving of the readers of one pcluster.
+//! Models of pclusters in in_flight under loom: every interleaving of the readers of one pcluster.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p erofs-engine --release --lib loom_`
 
@@ -9,18 +9,19 @@ use loom::thread;
 use page_pool::{PagePool, PoolOptions, Wait};
 
 use crate::Error;
-use crate::pcluster::{Claim, Decoded, Key, PclusterTable};
+use crate::decoded::Decoded;
+use crate::pcluster::{Claim, Key, PclusterTable};
 
 /// What the pcluster decodes to.
 const BYTES: [u8; 4] = [1, 2, 3, 4];
 
-/// How a reader who decodes ends the flight.
+/// How the decoding reader ends its lease.
 #[derive(Clone, Copy)]
 enum Ending {
-    /// The bytes are worth keeping.
-    Keep,
+    /// The bytes are cached.
+    Cache,
     /// They went straight into the reader's buffer.
-    Straight,
+    Direct,
 }
 
 struct Model {
@@ -52,23 +53,24 @@ impl Model {
         Decoded::new(buffer)
     }
 
-    /// A read of the first `length` bytes, as `supply` does it.
+    /// A read of the first `length` bytes, as `place` does it.
     fn read(&self, length: usize, ending: Ending) -> Result<Vec<u8>, Error> {
         loop {
             match self.table.claim(Key::example(), 0..length) {
-                Claim::Kept(decoded) => return Ok(decoded.bytes()[..length].to_vec()),
-                Claim::InFlight(flight) => {
-                    if let Some(decoded) = flight.wait(length)? {
+                Claim::Cached(decoded) => return Ok(decoded.bytes()[..length].to_vec()),
+                Claim::InFlight(in_flight) => {
+                    if let Some(decoded) = in_flight.wait(length)? {
                         return Ok(decoded.bytes()[..length].to_vec());
                     }
                 }
-                Claim::Yours(landing) => {
+                Claim::Leader(lease) => {
                     let decoded = self.decode(length);
                     let out = decoded.bytes().to_vec();
                     match ending {
-                        Ending::Keep => landing.keep(Arc::new(decoded)),
-                        Ending::Straight => landing
-                            .delivered(|wanted| (wanted <= out.len()).then(|| self.copy(&out))),
+                        Ending::Cache => lease.cache(Arc::new(decoded)),
+                        Ending::Direct => {
+                            lease.delivered(|wanted| (wanted <= out.len()).then(|| self.copy(&out)))
+                        }
                     }
                     return Ok(out);
                 }
@@ -95,7 +97,7 @@ fn two_readers(budget: u64, lengths: [usize; 2], ending: Ending) -> usize {
 
 #[test]
 fn loom_a_pcluster_that_is_kept_is_decoded_once_whoever_comes_first() {
-    loom::model(|| assert_eq!(two_readers(1 << 20, [4, 4], Ending::Keep), 1));
+    loom::model(|| assert_eq!(two_readers(1 << 20, [4, 4], Ending::Cache), 1));
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn loom_readers_at_the_same_time_are_served_by_one_decoding_or_come_one_after_th
     let shared = Arc::new(AtomicUsize::new(0));
     let seen = shared.clone();
     loom::model(move || {
-        let decodes = two_readers(0, [4, 4], Ending::Straight);
+        let decodes = two_readers(0, [4, 4], Ending::Direct);
         assert!(decodes == 1 || decodes == 2, "{decodes}");
         seen.fetch_add(usize::from(decodes == 1), Ordering::Relaxed);
     });
@@ -114,7 +116,7 @@ fn loom_readers_at_the_same_time_are_served_by_one_decoding_or_come_one_after_th
 #[test]
 fn loom_who_wants_more_than_is_being_decoded_asks_again_and_gets_it() {
     loom::model(|| {
-        let decodes = two_readers(1 << 20, [2, 4], Ending::Keep);
+        let decodes = two_readers(1 << 20, [2, 4], Ending::Cache);
         assert!(decodes <= 2, "{decodes}");
     });
 }
@@ -123,18 +125,18 @@ fn loom_who_wants_more_than_is_being_decoded_asks_again_and_gets_it() {
 fn loom_a_failure_reaches_all_who_wait_and_nobody_later() {
     loom::model(|| {
         let model = Model::new(1 << 20);
-        let Claim::Yours(landing) = model.table.claim(Key::example(), 0..4) else {
+        let Claim::Leader(lease) = model.table.claim(Key::example(), 0..4) else {
             panic!("nobody else is there");
         };
         let other = model.clone();
-        let thread = thread::spawn(move || other.read(4, Ending::Keep));
-        landing.fail(failure());
+        let thread = thread::spawn(move || other.read(4, Ending::Cache));
+        lease.fail(failure());
         // Either it waited and got the failure, or it came later and decoded by itself.
         match thread.join().expect("no panic") {
             Ok(bytes) => assert_eq!(bytes, BYTES),
             Err(error) => assert!(error.to_string().contains("the stream is broken")),
         }
-        assert_eq!(model.read(4, Ending::Keep).expect("a new try"), BYTES);
+        assert_eq!(model.read(4, Ending::Cache).expect("a new try"), BYTES);
     });
 }
 
@@ -142,13 +144,13 @@ fn loom_a_failure_reaches_all_who_wait_and_nobody_later() {
 fn loom_a_reader_who_goes_without_an_outcome_leaves_nobody_waiting() {
     loom::model(|| {
         let model = Model::new(0);
-        let Claim::Yours(landing) = model.table.claim(Key::example(), 0..4) else {
+        let Claim::Leader(lease) = model.table.claim(Key::example(), 0..4) else {
             panic!("nobody else is there");
         };
         let other = model.clone();
-        let thread = thread::spawn(move || other.read(4, Ending::Straight));
+        let thread = thread::spawn(move || other.read(4, Ending::Direct));
         // As when it panics, or its process shuts down in the middle of a decoding.
-        drop(landing);
+        drop(lease);
         assert_eq!(thread.join().expect("no panic").expect("took over"), BYTES);
         assert_eq!(model.decodes.load(Ordering::Relaxed), 1);
     });

@@ -8,7 +8,6 @@ use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
 use crate::device::Device;
-use crate::engine::start_error;
 use crate::options::{EngineOptions, Offset, WorkersMode};
 
 /// The first half of [`Engine::open`](crate::Engine::open): all that takes rights. A process may
@@ -47,7 +46,7 @@ impl Opened {
                 measure: options.measure_allocations,
                 ..PoolOptions::default()
             })
-            .map_err(start_error)?,
+            .map_err(Error::start)?,
             cache_memory: match (options.cache_bytes / PAGE_SIZE as u64) as usize {
                 0 => None,
                 reserved_pages => Some(
@@ -55,7 +54,7 @@ impl Opened {
                         reserved_pages,
                         ..PoolOptions::default()
                     })
-                    .map_err(start_error)?,
+                    .map_err(Error::start)?,
                 ),
             },
             load_monitor: has_workers.then(LoadMonitor::new),

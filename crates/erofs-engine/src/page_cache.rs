@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use erofs_format::{Inode, Nid};
 
-use crate::pcluster::Decoded;
+use crate::decoded::Decoded;
 
 /// Longest read whose remainder is written to the page cache: a longer read belongs to a stream,
 /// and the next read of the stream takes the rest.

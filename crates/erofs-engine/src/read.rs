@@ -1,4 +1,4 @@
-//! The way of a read: map, fetch what is plain, then hand the compressed pieces to the kickoff.
+//! The way of a read: map, fetch what is plain, then hand the compressed segments to the kickoff.
 
 use std::io;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
 
 use crate::Error;
+use crate::data_path::{DataPath, FileReader};
 use crate::kickoff::{self, Help, ReadContext, reader_decompresses};
 use crate::options::SyncDecompress;
 use crate::page_cache::{PageCacheWriter, SMALL_READ};
-use crate::piece::Piece;
-use crate::supply::{Source, Supply};
+use crate::segment::Segment;
 
 /// An image as far as it may be used: special inodes are read before all of it is known.
 #[derive(Clone, Debug)]
@@ -41,24 +41,25 @@ impl Caller<'_> {
 
 /// Fills `out` from byte `offset` of the inode; all of it must be inside of the file.
 pub(crate) fn fill(
-    supply: &Supply,
+    path: &DataPath,
     view: &View,
     inode: &Inode,
     offset: u64,
     out: &mut [u8],
     caller: Caller<'_>,
 ) -> Result<(), Error> {
-    let source = Source {
+    let reader = FileReader {
+        path,
         image: &view.image,
         inode,
         page_cache: caller.page_cache.filter(|_| out.len() <= SMALL_READ),
     };
     let wanted = out.len();
-    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    let mut segments: Vec<Segment<'_>> = Vec::new();
     let mut rest = out;
     let mut position = offset;
     while !rest.is_empty() {
-        let extent = map(supply, view, inode, position)?;
+        let extent = map(reader, position)?;
         let within = position - extent.logical;
         let count =
             usize::try_from(extent.length - within).map_or(rest.len(), |n| n.min(rest.len()));
@@ -73,16 +74,16 @@ pub(crate) fn fill(
                     metabox: false,
                     physical: physical + within,
                 };
-                supply.read(source, location, now)?;
+                reader.read(location, now)?;
             }
             ExtentKind::Meta { metabox, physical } => view
                 .image
                 .read_meta(metabox, now, physical + within)
-                .map_err(|error| supply.inode_error(inode, error))?,
+                .map_err(|error| reader.error(error))?,
             ExtentKind::Fragment { offset } => {
-                fill_fragment(supply, view, inode, offset + within, now, caller)?;
+                fill_fragment(path, view, inode, offset + within, now, caller)?;
             }
-            ExtentKind::Compressed(pcluster) => pieces.push(Piece {
+            ExtentKind::Compressed(pcluster) => segments.push(Segment {
                 logical: extent.logical,
                 from: within as usize,
                 out: now,
@@ -92,15 +93,15 @@ pub(crate) fn fill(
             }),
         }
     }
-    decompress(supply, source, &mut pieces, wanted, caller)
+    decompress(reader, &mut segments, wanted, caller)
 }
 
-/// The extent at `position`, which the format promises to be around it.
-fn map(supply: &Supply, view: &View, inode: &Inode, position: u64) -> Result<Extent, Error> {
-    let extent = view
+/// The extent that contains `position`, as [`Image::map`] promises.
+fn map(reader: FileReader<'_>, position: u64) -> Result<Extent, Error> {
+    let extent = reader
         .image
-        .map(inode, position)
-        .map_err(|error| supply.inode_error(inode, error))?;
+        .map(reader.inode, position)
+        .map_err(|error| reader.error(error))?;
     debug_assert!(
         extent.logical <= position && position < extent.end(),
         "{extent:?} {position}"
@@ -110,7 +111,7 @@ fn map(supply: &Supply, view: &View, inode: &Inode, position: u64) -> Result<Ext
 
 /// Fills `out` from the packed inode, which may not consist of fragments itself.
 fn fill_fragment(
-    supply: &Supply,
+    path: &DataPath,
     view: &View,
     inode: &Inode,
     offset: u64,
@@ -118,7 +119,7 @@ fn fill_fragment(
     caller: Caller<'_>,
 ) -> Result<(), Error> {
     let looped = |what| Error::Loop {
-        image: supply.name.clone(),
+        image: path.name.clone(),
         nid: inode.nid,
         what,
     };
@@ -138,17 +139,16 @@ fn fill_fragment(
         page_cache: None,
         ..caller
     };
-    fill(supply, view, packed, offset, out, caller)
+    fill(path, view, packed, offset, out, caller)
 }
 
 fn decompress(
-    supply: &Supply,
-    source: Source<'_>,
-    pieces: &mut [Piece<'_>],
+    reader: FileReader<'_>,
+    segments: &mut [Segment<'_>],
     bytes: usize,
     caller: Caller<'_>,
 ) -> Result<(), Error> {
-    let to_decode = pieces
+    let to_decode = segments
         .iter()
         .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
     match caller.help {
@@ -156,16 +156,16 @@ fn decompress(
         Some(Help { workers, .. })
             if to_decode && !reader_decompresses(caller.policy, caller.context, bytes) =>
         {
-            kickoff::fill_by_worker(supply, source, pieces, workers)
+            kickoff::fill_by_worker(reader, segments, workers)
         }
-        help => kickoff::fill_here(supply, source, pieces, help),
+        help => kickoff::fill_here(reader, segments, help),
     }
 }
 
 /// The content of an inode as something to read structures from: directories, the metabox.
 #[derive(Debug)]
 pub(crate) struct Content {
-    pub supply: Arc<Supply>,
+    pub path: Arc<DataPath>,
     pub view: Arc<View>,
     pub inode: Arc<Inode>,
 }
@@ -177,7 +177,7 @@ impl ReadAt for Content {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         fill(
-            &self.supply,
+            &self.path,
             &self.view,
             &self.inode,
             offset,

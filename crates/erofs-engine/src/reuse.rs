@@ -29,7 +29,7 @@ impl Reuse {
     }
 
     /// Whether keeping the bytes pays: they displace others, and the memory for them is cold.
-    pub(crate) fn pays_keeping(self) -> bool {
+    pub(crate) fn pays_caching(self) -> bool {
         self.0 >= Self::ONE / 8
     }
 }
@@ -57,14 +57,14 @@ mod tests {
         let reuse = Reuse::default();
         assert!(!reuse.pays_whole(25, 100));
         assert!(reuse.pays_whole(26, 100));
-        assert!(reuse.pays_keeping());
+        assert!(reuse.pays_caching());
     }
 
     #[test]
     fn random_reads_decode_what_they_need_and_keep_nothing() {
         let reuse = after(100, false);
         assert!(!reuse.pays_whole(99, 100));
-        assert!(!reuse.pays_keeping());
+        assert!(!reuse.pays_caching());
     }
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
     fn a_few_successes_bring_the_trust_back() {
         let mut reuse = after(1000, false);
         (0..8).for_each(|_| reuse.record(true));
-        assert!(reuse.pays_keeping());
+        assert!(reuse.pays_caching());
         assert!(reuse.pays_whole(65, 100));
     }
 }

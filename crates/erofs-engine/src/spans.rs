@@ -1,22 +1,22 @@
-//! What a mount did and when, for a recorder that asks: pieces of time by thread.
+//! Trace spans: what the threads of a mount did and when, for a recorder.
 //!
-//! Off, it costs one relaxed load where a span would begin. A recorder switches it on for some
-//! seconds by asking for what was written down ([`take`]) and asks again before they are over; one
-//! that was killed does not, and the writing ends by itself.
+//! While tracing is off, a span costs one relaxed load. A recorder switches tracing on for some
+//! seconds by fetching the recorded spans ([`take`]), and fetches again before they are over. When
+//! a recorder is killed, tracing ends by itself.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use cpu_workers::now_ns;
 
 /// How long spans are written down after the last [`take`].
 pub const LASTING: Duration = Duration::from_secs(10);
 
 /// Threads write into one of these by their number: seldom two into the same.
-const SHELVES: usize = 16;
-/// Spans a shelf holds, 48 bytes each; what comes later is counted as lost.
+const BUFFERS: usize = 16;
+/// Spans a buffer holds, 48 bytes each; what comes later is counted as lost.
 const MOST: usize = 1 << 16;
 
 /// A piece of a thread's time. Times are those of CLOCK_MONOTONIC.
@@ -38,10 +38,10 @@ pub struct Span {
 
 /// A. Spans are written down until then; 0 when nobody asked.
 static UNTIL: AtomicU64 = AtomicU64::new(0);
-/// A. Spans that found their shelf full.
+/// A. Spans that found their buffer full.
 static LOST: AtomicU64 = AtomicU64::new(0);
 /// L. What was written down.
-static WRITTEN: [Mutex<Vec<Span>>; SHELVES] = [const { Mutex::new(Vec::new()) }; SHELVES];
+static RECORDED: [Mutex<Vec<Span>>; BUFFERS] = [const { Mutex::new(Vec::new()) }; BUFFERS];
 
 /// Whether a recorder wants spans.
 #[inline]
@@ -70,12 +70,12 @@ pub fn write(name: &'static str, start_ns: u64, end_ns: u64, id: u64, bytes: u64
         return forget();
     }
     let thread = thread();
-    let mut shelf = shelf(thread as usize);
-    if shelf.len() >= MOST {
+    let mut buffer = buffer(thread as usize);
+    if buffer.len() >= MOST {
         LOST.fetch_add(1, Relaxed);
         return;
     }
-    shelf.push(Span {
+    buffer.push(Span {
         name,
         thread,
         start_ns,
@@ -91,14 +91,14 @@ pub fn take(most: usize) -> (Vec<Span>, u64) {
     let now = now_ns();
     if UNTIL.swap(now + LASTING.as_nanos() as u64, Relaxed) < now {
         // Of a recorder that went away.
-        WRITTEN.iter().for_each(|shelf| lock(shelf).clear());
+        RECORDED.iter().for_each(|buffer| lock(buffer).clear());
         LOST.store(0, Relaxed);
     }
     let mut spans = Vec::new();
-    for shelf in &WRITTEN {
-        let mut shelf = lock(shelf);
-        let rest = shelf.len().saturating_sub(most - spans.len());
-        spans.extend(shelf.drain(rest..));
+    for buffer in &RECORDED {
+        let mut buffer = lock(buffer);
+        let rest = buffer.len().saturating_sub(most - spans.len());
+        spans.extend(buffer.drain(rest..));
     }
     (spans, LOST.swap(0, Relaxed))
 }
@@ -106,15 +106,17 @@ pub fn take(most: usize) -> (Vec<Span>, u64) {
 /// The recorder is gone: nothing more is written, and the memory goes.
 fn forget() {
     UNTIL.store(0, Relaxed);
-    WRITTEN.iter().for_each(|shelf| *lock(shelf) = Vec::new());
+    RECORDED
+        .iter()
+        .for_each(|buffer| *lock(buffer) = Vec::new());
 }
 
-fn shelf(thread: usize) -> std::sync::MutexGuard<'static, Vec<Span>> {
-    lock(&WRITTEN[thread % SHELVES])
+fn buffer(thread: usize) -> std::sync::MutexGuard<'static, Vec<Span>> {
+    lock(&RECORDED[thread % BUFFERS])
 }
 
-fn lock(shelf: &Mutex<Vec<Span>>) -> std::sync::MutexGuard<'_, Vec<Span>> {
-    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(buffer: &Mutex<Vec<Span>>) -> std::sync::MutexGuard<'_, Vec<Span>> {
+    buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// This thread's number, asked of the kernel once.
@@ -126,11 +128,6 @@ fn thread() -> u32 {
         }
         number.get()
     })
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]

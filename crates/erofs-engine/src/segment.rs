@@ -1,14 +1,14 @@
-//! The pieces of a read: which part of which extent goes where in the reader's buffer.
+//! The segments of a read: which part of which extent goes where in the reader's buffer.
 
 use std::sync::Arc;
 
 use erofs_format::{Algorithm, Coding, Location, Pcluster};
 
-use crate::pcluster::Flight;
+use crate::in_flight::InFlight;
 
 /// A part of one compressed extent, and the reader's bytes it fills.
 #[derive(Debug)]
-pub(crate) struct Piece<'a> {
+pub(crate) struct Segment<'a> {
     /// First byte of the file that the pcluster decodes to.
     pub logical: u64,
     /// First wanted byte, counted from `logical`.
@@ -20,10 +20,10 @@ pub(crate) struct Piece<'a> {
     /// The reader's bytes are there.
     pub filled: bool,
     /// Another thread decodes the pcluster, and will be waited for.
-    pub joined: Option<Arc<Flight>>,
+    pub joined: Option<Arc<InFlight>>,
 }
 
-impl Piece<'_> {
+impl Segment<'_> {
     /// First byte behind the wanted ones, counted from the beginning of the pcluster.
     pub(crate) fn to(&self) -> usize {
         self.from + self.out.len()
@@ -51,26 +51,26 @@ impl Piece<'_> {
 /// enough to make the call cheap beside the decoding, small enough to stay in a CPU's own cache.
 pub(crate) const RUN_BYTES: u64 = 128 << 10;
 
-/// Work, as [`Piece::cost`] counts it, of one run at most, unless one pcluster is more: runs are what
+/// Work, as [`Segment::cost`] counts it, of one run at most, unless one pcluster is more: runs are what
 /// CPUs share, and the last one shall not keep all the others waiting.
 const RUN_COST: u64 = 512 << 10;
 
-/// Cuts pieces into runs whose compressed bytes lie side by side: each run is fetched at once and
+/// Cuts segments into runs whose compressed bytes lie side by side: each run is fetched at once and
 /// is one work item.
-pub(crate) fn runs<'p, 'a>(pieces: &'p mut [Piece<'a>]) -> Vec<&'p mut [Piece<'a>]> {
+pub(crate) fn runs<'p, 'a>(segments: &'p mut [Segment<'a>]) -> Vec<&'p mut [Segment<'a>]> {
     let mut runs = Vec::new();
-    let mut rest = pieces;
+    let mut rest = segments;
     while let Some(first) = rest.first() {
         let start = first.location();
         let (mut length, mut cost) = (u64::from(first.pcluster.length), first.cost());
-        let more = rest[1..].iter().take_while(|piece| {
+        let more = rest[1..].iter().take_while(|segment| {
             let next = Location {
                 physical: start.physical + length,
                 ..start
             };
-            length += u64::from(piece.pcluster.length);
-            cost += piece.cost();
-            piece.location() == next && length <= RUN_BYTES && cost <= RUN_COST
+            length += u64::from(segment.pcluster.length);
+            cost += segment.cost();
+            segment.location() == next && length <= RUN_BYTES && cost <= RUN_COST
         });
         let (run, others) = rest.split_at_mut(1 + more.count());
         runs.push(run);
@@ -83,7 +83,7 @@ pub(crate) fn runs<'p, 'a>(pieces: &'p mut [Piece<'a>]) -> Vec<&'p mut [Piece<'a
 mod tests {
     use super::*;
 
-    fn piece(physical: u64, length: u32, out: &mut [u8]) -> Piece<'_> {
+    fn segment(physical: u64, length: u32, out: &mut [u8]) -> Segment<'_> {
         let location = Location {
             device: 0,
             metabox: false,
@@ -98,7 +98,7 @@ mod tests {
             partial: false,
             inline: false,
         };
-        Piece {
+        Segment {
             logical: 0,
             from: 0,
             out,
@@ -115,16 +115,16 @@ mod tests {
     /// Each decodes to twice as many bytes.
     fn lengths_of(algorithm: Algorithm, places: &[(u64, u32)]) -> Vec<usize> {
         let mut out = vec![[0_u8; 1]; places.len()];
-        let mut pieces: Vec<_> = places
+        let mut segments: Vec<_> = places
             .iter()
             .zip(&mut out)
-            .map(|(&(physical, length), out)| piece(physical, length, out))
+            .map(|(&(physical, length), out)| segment(physical, length, out))
             .collect();
-        for piece in &mut pieces {
-            piece.pcluster.coding = Coding::Compressed(algorithm);
-            piece.pcluster.decoded_length = 2 * u64::from(piece.pcluster.length);
+        for segment in &mut segments {
+            segment.pcluster.coding = Coding::Compressed(algorithm);
+            segment.pcluster.decoded_length = 2 * u64::from(segment.pcluster.length);
         }
-        runs(&mut pieces).iter().map(|run| run.len()).collect()
+        runs(&mut segments).iter().map(|run| run.len()).collect()
     }
 
     #[test]

@@ -1,0 +1,60 @@
+//! The data path of an opened image: what its reads share, and the reader of one file.
+
+use std::sync::Arc;
+
+use erofs_format::{Image, Inode};
+use page_pool::PageBuf;
+
+use crate::Error;
+use crate::buffers::Buffers;
+use crate::decode_context::ContextPool;
+use crate::device::Device;
+use crate::page_cache::PageCacheWriter;
+use crate::pcluster::PclusterTable;
+use crate::stats::Counters;
+
+/// What all reads of an opened image share. I: all fields; those that change have locks.
+#[derive(Debug)]
+pub(crate) struct DataPath {
+    /// The image's path, for messages.
+    pub name: Arc<str>,
+    /// The files; index 0 is the image itself.
+    pub devices: Vec<Arc<Device>>,
+    pub block_size: u64,
+    pub contexts: ContextPool,
+    pub buffers: Buffers,
+    pub table: PclusterTable,
+    pub counters: Counters,
+}
+
+/// Reads one file: fetches stored bytes (`fetch`), decodes them (`decode`) and places the result
+/// (`place`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileReader<'a> {
+    pub path: &'a DataPath,
+    pub image: &'a Image,
+    pub inode: &'a Inode,
+    /// Receives the rest of a pcluster that is read in part.
+    pub page_cache: Option<&'a dyn PageCacheWriter>,
+}
+
+impl FileReader<'_> {
+    /// A buffer for decoded bytes.
+    pub(crate) fn buffer(&self, bytes: usize) -> Result<PageBuf, Error> {
+        let DataPath { buffers, table, .. } = self.path;
+        buffers.alloc(table, bytes).ok_or_else(|| Error::Memory {
+            image: self.path.name.clone(),
+            nid: self.inode.nid,
+            bytes,
+        })
+    }
+
+    /// An error of the format, with the inode at which it was met.
+    pub(crate) fn error(&self, source: erofs_format::Error) -> Error {
+        Error::Inode {
+            image: self.path.name.clone(),
+            nid: self.inode.nid,
+            source: Arc::new(source),
+        }
+    }
+}

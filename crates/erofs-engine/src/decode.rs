@@ -1,0 +1,77 @@
+//! Decoding stored bytes: which codec, how many bytes, into which memory.
+
+use erofs_codecs::{Codec, Decoder};
+use erofs_format::Algorithm;
+
+use crate::Error;
+use crate::data_path::FileReader;
+use crate::reuse::Reuse;
+use crate::segment::Segment;
+use crate::spans;
+use crate::stats::add;
+
+/// Zstandard decodes whole blocks of up to this many bytes (RFC 8878, 3.1.1.2.4).
+const ZSTD_BLOCK: u64 = 128 << 10;
+
+impl FileReader<'_> {
+    /// Decodes the beginning of the pcluster of `segment`, as much as `output` holds, or straight
+    /// into the segment's own bytes if there is no `output`.
+    pub(crate) fn decode(
+        &self,
+        decoder: &mut Decoder,
+        algorithm: Algorithm,
+        input: &[u8],
+        segment: &mut Segment<'_>,
+        output: Option<&mut [u8]>,
+    ) -> Result<(), Error> {
+        let (logical, pcluster) = (segment.logical, segment.pcluster);
+        let output = match output {
+            Some(output) => output,
+            None => &mut *segment.out,
+        };
+        let short = (output.len() as u64) < pcluster.decoded_length;
+        let counters = &self.path.counters;
+        add(&counters.decodes, 1);
+        add(&counters.prefixes, u64::from(short));
+        let start = spans::begin();
+        decoder
+            .decode(codec(algorithm), input, output, pcluster.partial || short)
+            .map_err(|source| Error::Decode {
+                image: self.path.name.clone(),
+                nid: self.inode.nid,
+                logical,
+                location: pcluster.location,
+                source,
+            })?;
+        let length = output.len() as u64;
+        spans::end(start, "decompress", pcluster.location.physical, length);
+        add(&counters.decoded, length);
+        Ok(())
+    }
+}
+
+/// Bytes to decode for a segment: up to its last one, or the whole pcluster.
+pub(crate) fn decode_length(segment: &Segment<'_>, algorithm: Algorithm, reuse: Reuse) -> usize {
+    let (to, whole) = (segment.to() as u64, segment.pcluster.decoded_length);
+    let needed = match algorithm {
+        Algorithm::Lz4 | Algorithm::Lzma => to,
+        Algorithm::Zstd => to.next_multiple_of(ZSTD_BLOCK),
+        // The decoder that can stop takes a quarter longer than the one that cannot.
+        Algorithm::Deflate => to + to / 4,
+    };
+    if needed < whole && !reuse.pays_whole(needed, whole) {
+        segment.to()
+    } else {
+        whole as usize
+    }
+}
+
+/// The codec of an algorithm.
+pub fn codec(algorithm: Algorithm) -> Codec {
+    match algorithm {
+        Algorithm::Lz4 => Codec::Lz4,
+        Algorithm::Lzma => Codec::Lzma,
+        Algorithm::Deflate => Codec::Deflate,
+        Algorithm::Zstd => Codec::Zstd,
+    }
+}

@@ -1,0 +1,43 @@
+//! Decode contexts: codec streams and scratch memory of one decoding thread, and their pool.
+
+use std::sync::{Mutex, PoisonError};
+
+use erofs_codecs::{Decoder, Settings};
+
+/// Codec streams, created at their first use, and a buffer for stored bytes, which grows to the
+/// longest run that was fetched.
+#[derive(Debug)]
+pub(crate) struct DecodeContext {
+    pub(crate) decoder: Decoder,
+    pub(crate) input: Vec<u8>,
+}
+
+/// Idle contexts. There are never more contexts than threads that decode at the same time.
+#[derive(Debug)]
+pub(crate) struct ContextPool {
+    settings: Settings,
+    /// L. A stack: the context released last is taken first, since its buffer is warm.
+    idle: Mutex<Vec<DecodeContext>>,
+}
+
+impl ContextPool {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            idle: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Runs `work` with an idle context, or a new one.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut DecodeContext) -> R) -> R {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = idle().pop();
+        let mut context = taken.unwrap_or_else(|| DecodeContext {
+            decoder: Decoder::new(self.settings),
+            input: Vec::new(),
+        });
+        let result = work(&mut context);
+        idle().push(context);
+        result
+    }
+}

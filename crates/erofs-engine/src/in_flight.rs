@@ -1,0 +1,69 @@
+//! A pcluster that one thread decodes and others wait for.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::Error;
+use crate::decoded::Decoded;
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// A pcluster that is being decoded.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    /// L: leaf lock, never taken with another lock held.
+    state: Mutex<State>,
+    completed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// L. Most decoded bytes that a reader waits for.
+    wanted: usize,
+    /// L. Set once.
+    outcome: Option<Outcome>,
+}
+
+/// `Ok(None)`: decoded, but there is no copy for other readers (none had joined in time).
+pub(crate) type Outcome = Result<Option<Arc<Decoded>>, Error>;
+
+impl InFlight {
+    /// Most decoded bytes that a reader waits for; 0 if none waits.
+    pub(crate) fn wanted(&self) -> usize {
+        self.lock().wanted
+    }
+
+    /// Announces that a reader will wait for the first `length` decoded bytes.
+    pub(crate) fn join(&self, length: usize) {
+        let mut state = self.lock();
+        state.wanted = state.wanted.max(length);
+    }
+
+    /// Waits for the decoding to end. `Ok(None)` means: claim the pcluster again.
+    pub(crate) fn wait(&self, length: usize) -> Outcome {
+        self.join(length);
+        let mut state = self.lock();
+        loop {
+            match &state.outcome {
+                Some(Ok(Some(decoded))) if decoded.bytes().len() < length => return Ok(None),
+                Some(outcome) => return outcome.clone(),
+                None => {
+                    state = self
+                        .completed
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// Ends the decoding and wakes all waiters. The first outcome counts.
+    pub(crate) fn complete(&self, outcome: Outcome) {
+        let mut state = self.lock();
+        state.outcome.get_or_insert(outcome);
+        drop(state);
+        self.completed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

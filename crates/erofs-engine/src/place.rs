@@ -1,0 +1,215 @@
+//! Placing decoded bytes: into the reader's buffer, the pcluster cache or the page cache above.
+
+use std::sync::Arc;
+
+use erofs_format::{Algorithm, Coding, Location, interlaced_offset};
+use page_pool::PageBuf;
+
+use crate::Error;
+use crate::data_path::FileReader;
+use crate::decode::decode_length;
+use crate::decode_context::DecodeContext;
+use crate::decoded::Decoded;
+use crate::fetch::Stored;
+use crate::page_cache::Remainder;
+use crate::pcluster::{Claim, DecodeLease, Key};
+use crate::segment::Segment;
+use crate::stats::add;
+
+/// Where the decoded bytes of a pcluster are, besides the reader's buffer.
+enum Placement {
+    /// In a buffer for the cache.
+    Cached(Arc<Decoded>),
+    /// In a buffer whose remainder goes to the page cache.
+    Remainder(Arc<Decoded>, Remainder),
+    /// Nowhere else: they were decoded straight into the reader's buffer, from the first byte on.
+    Direct,
+    /// In a buffer that is released at once.
+    Scratch(PageBuf),
+}
+
+impl FileReader<'_> {
+    /// Fills the segments of one run (see [`crate::segment::runs`]). Skips pclusters that another
+    /// thread is decoding unless it may `wait`. Returns whether all segments are filled.
+    pub(crate) fn fill_run(&self, run: &mut [Segment<'_>], wait: bool) -> Result<bool, Error> {
+        self.path.contexts.with(|context| {
+            let mut stored = None;
+            for index in 0..run.len() {
+                if !run[index].filled {
+                    let rest = &mut run[index..];
+                    rest[0].filled = self.fill_segment(context, &mut stored, rest, wait)?;
+                }
+            }
+            Ok(run.iter().all(|segment| segment.filled))
+        })
+    }
+
+    /// Fills the first segment of `run`; the others only say what to fetch along with it. Returns
+    /// false if another thread is decoding its pcluster and this one may not wait.
+    fn fill_segment(
+        &self,
+        context: &mut DecodeContext,
+        stored: &mut Option<Stored>,
+        run: &mut [Segment<'_>],
+        wait: bool,
+    ) -> Result<bool, Error> {
+        let Coding::Compressed(algorithm) = run[0].pcluster.coding else {
+            return self.fill_plain(&mut run[0]).map(|()| true);
+        };
+        let (key, table) = (Key::of(&run[0].pcluster), &self.path.table);
+        loop {
+            let claim = match run[0].joined.take() {
+                Some(in_flight) => Claim::InFlight(in_flight),
+                None => table.claim(key, run[0].from..run[0].to()),
+            };
+            match claim {
+                Claim::Cached(decoded) => {
+                    add(&self.path.counters.cache_hits, 1);
+                    copy_out(decoded.bytes(), &mut run[0]);
+                    if run[0].to() as u64 >= run[0].pcluster.decoded_length {
+                        table.finished(key);
+                    }
+                    return Ok(true);
+                }
+                Claim::InFlight(in_flight) if !wait => {
+                    in_flight.join(run[0].to());
+                    run[0].joined = Some(in_flight);
+                    return Ok(false);
+                }
+                Claim::InFlight(in_flight) => {
+                    if let Some(decoded) = in_flight.wait(run[0].to())? {
+                        add(&self.path.counters.merged, 1);
+                        copy_out(decoded.bytes(), &mut run[0]);
+                        return Ok(true);
+                    }
+                }
+                Claim::Leader(lease) => {
+                    add(&self.path.counters.cache_misses, 1);
+                    self.lead(context, stored, run, algorithm, lease)?;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Decodes the pcluster of the first segment of `run` for all readers that wait for it.
+    fn lead(
+        &self,
+        context: &mut DecodeContext,
+        stored: &mut Option<Stored>,
+        run: &mut [Segment<'_>],
+        algorithm: Algorithm,
+        lease: DecodeLease<'_>,
+    ) -> Result<(), Error> {
+        let result = self
+            .fetch(&mut context.input, stored, run)
+            .and_then(|range| self.decode_segment(context, range, &mut run[0], algorithm, &lease));
+        match result {
+            Ok(Placement::Cached(decoded)) => lease.cache(decoded),
+            Ok(Placement::Remainder(decoded, remainder)) => {
+                lease.publish(decoded);
+                if let Some(page_cache) = self.page_cache {
+                    page_cache.store(remainder);
+                }
+            }
+            Ok(Placement::Direct) => {
+                lease.delivered(|wanted| self.copy_prefix(run[0].out, wanted));
+            }
+            Ok(Placement::Scratch(bytes)) => {
+                lease.delivered(|wanted| self.copy_prefix(&bytes, wanted));
+            }
+            Err(error) => {
+                lease.fail(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes a segment: straight into the reader's buffer if the segment takes all of the
+    /// pcluster, else into a buffer, which is cached if it is likely to be read again.
+    fn decode_segment(
+        &self,
+        context: &mut DecodeContext,
+        range: std::ops::Range<usize>,
+        segment: &mut Segment<'_>,
+        algorithm: Algorithm,
+        lease: &DecodeLease<'_>,
+    ) -> Result<Placement, Error> {
+        let DecodeContext { decoder, input } = context;
+        let input = &input[range];
+        let whole = segment.pcluster.decoded_length as usize;
+        let stores = self.page_cache.is_some_and(|cache| cache.has_room(whole));
+        if segment.out.len() < whole && stores {
+            let mut buffer = self.buffer(whole)?;
+            self.decode(decoder, algorithm, input, segment, Some(&mut buffer))?;
+            return Ok(self.with_remainder(segment, buffer));
+        }
+        let length = decode_length(segment, algorithm, lease.reuse());
+        if segment.from == 0 && segment.out.len() == length {
+            if length < whole {
+                lease.record_uncached();
+            }
+            self.decode(decoder, algorithm, input, segment, None)?;
+            return Ok(Placement::Direct);
+        }
+        let mut buffer = self.buffer(length)?;
+        self.decode(decoder, algorithm, input, segment, Some(&mut buffer))?;
+        copy_out(&buffer, segment);
+        if lease.reuse().pays_caching() {
+            return Ok(Placement::Cached(Arc::new(Decoded::new(buffer))));
+        }
+        lease.record_uncached();
+        Ok(Placement::Scratch(buffer))
+    }
+
+    /// Serves `segment` from its decoded pcluster; the bytes around it are for the page cache.
+    fn with_remainder(&self, segment: &mut Segment<'_>, buffer: PageBuf) -> Placement {
+        let decoded = Arc::new(Decoded::new(buffer));
+        copy_out(decoded.bytes(), segment);
+        let served = segment.from..segment.to();
+        let beyond = decoded.bytes().len() - served.len();
+        add(&self.path.counters.remainder, beyond as u64);
+        let remainder = Remainder::new(self.inode, segment.logical, served, decoded.clone());
+        Placement::Remainder(decoded, remainder)
+    }
+
+    /// A copy of the first `wanted` bytes, for readers that joined while the pcluster was decoded.
+    fn copy_prefix(&self, bytes: &[u8], wanted: usize) -> Option<Decoded> {
+        let prefix = bytes.get(..wanted)?;
+        let mut buffer = self.buffer(wanted).ok()?;
+        buffer.copy_from_slice(prefix);
+        Some(Decoded::new(buffer))
+    }
+
+    /// Fills a segment of an uncompressed pcluster.
+    fn fill_plain(&self, segment: &mut Segment<'_>) -> Result<(), Error> {
+        let (from, pcluster) = (segment.from as u64, segment.pcluster);
+        let stored = u64::from(pcluster.length);
+        let start = match pcluster.coding {
+            Coding::Interlaced => {
+                interlaced_offset(segment.logical, from, self.path.block_size, stored)
+            }
+            _ => from,
+        };
+        // At most one wrap: the bytes up to the end of the stored ones, then those from its start.
+        let until_wrap = stored.saturating_sub(start);
+        let split = segment.out.len().min(until_wrap as usize);
+        let (first, second) = segment.out.split_at_mut(split);
+        let at = |offset| Location {
+            physical: pcluster.location.physical + offset,
+            ..pcluster.location
+        };
+        self.read(at(start), first)?;
+        if second.is_empty() {
+            Ok(())
+        } else {
+            self.read(at(0), second)
+        }
+    }
+}
+
+fn copy_out(decoded: &[u8], segment: &mut Segment<'_>) {
+    let range = segment.from..segment.to();
+    segment.out.copy_from_slice(&decoded[range]);
+}
