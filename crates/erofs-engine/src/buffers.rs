@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use page_pool::{PageBuf, PagePool, Wait};
+use page_pool::{PageBuf, PagePool};
 
 use crate::pcluster::PclusterTable;
 
@@ -21,10 +21,10 @@ impl Buffers {
         self.cache_memory
             .as_ref()
             .and_then(|memory| {
-                let pool = self.pool.alloc_reserved(bytes, Wait::May);
+                let pool = self.pool.alloc_reserved(bytes);
                 pool.or_else(|| displace_for(table, memory, bytes))
             })
-            .or_else(|| self.pool.alloc(bytes, Wait::May))
+            .or_else(|| self.pool.alloc(bytes))
     }
 }
 
@@ -34,7 +34,7 @@ fn displace_for(table: &PclusterTable, memory: &Arc<PagePool>, bytes: usize) -> 
         return None;
     }
     loop {
-        let buffer = memory.alloc_reserved(bytes, Wait::May);
+        let buffer = memory.alloc_reserved(bytes);
         if buffer.is_some() || !table.displace_oldest() {
             return buffer;
         }

@@ -62,5 +62,7 @@ pub use kickoff::ReadContext;
 pub use opened::Opened;
 pub use options::{DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode};
 pub use page_cache::{PageCacheWriter, Remainder};
-pub use page_pool::{AllocationTimes, PoolStats};
+#[cfg(feature = "experiments")]
+pub use page_pool::AllocationTimes;
+pub use page_pool::PoolStats;
 pub use stats::{CacheStats, EngineStats};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::thread;
-use page_pool::{PagePool, PoolOptions, Wait};
+use page_pool::{PagePool, PoolOptions};
 
 use crate::Error;
 use crate::decoded::Decoded;
@@ -48,7 +48,7 @@ impl Model {
     }
 
     fn copy(&self, bytes: &[u8]) -> Decoded {
-        let mut buffer = self.pool.alloc(bytes.len(), Wait::May).expect("a page");
+        let mut buffer = self.pool.alloc(bytes.len()).expect("a page");
         buffer.copy_from_slice(bytes);
         Decoded::new(buffer)
     }

@@ -42,9 +42,10 @@ impl Opened {
                 reserved_pages: options.reserved_pages,
                 prefill: options.prefill,
                 lock: options.reserved_pages > 0,
+                #[cfg(feature = "experiments")]
                 thread_buffers: options.thread_buffers,
+                #[cfg(feature = "experiments")]
                 measure: options.measure_allocations,
-                ..PoolOptions::default()
             })
             .map_err(Error::start)?,
             cache_memory: match (options.cache_bytes / PAGE_SIZE as u64) as usize {

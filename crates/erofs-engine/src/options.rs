@@ -125,9 +125,11 @@ pub struct EngineOptions {
     pub reserved_pages: usize,
     /// Fill the pool now rather than from the first pages that are given back.
     pub prefill: bool,
-    /// Each decoding thread keeps a buffer of its own: the rival of the pool, for comparisons.
+    /// Each decoding thread keeps a buffer of its own: the alternative to the pool, for comparisons.
+    #[cfg(feature = "experiments")]
     pub thread_buffers: bool,
-    /// Measure each allocation of a buffer; it costs four clock readings.
+    /// Measure each allocation of a buffer; costs four clock readings each.
+    #[cfg(feature = "experiments")]
     pub measure_allocations: bool,
     /// Whether the thread that asks decompresses for itself.
     pub sync_decompress: SyncDecompress,
@@ -146,7 +148,9 @@ impl Default for EngineOptions {
             hipri: Hipri::default(),
             reserved_pages: 0,
             prefill: false,
+            #[cfg(feature = "experiments")]
             thread_buffers: false,
+            #[cfg(feature = "experiments")]
             measure_allocations: false,
             sync_decompress: SyncDecompress::default(),
             cache_bytes: DEFAULT_CACHE_BYTES,

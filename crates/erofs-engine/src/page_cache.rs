@@ -90,12 +90,12 @@ impl Remainder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use page_pool::{PagePool, PoolOptions, Wait};
+    use page_pool::{PagePool, PoolOptions};
 
     #[test]
     fn a_surplus_is_what_lies_around_the_read() {
         let pool = PagePool::new(&PoolOptions::default()).unwrap();
-        let mut bytes = pool.alloc(4, Wait::May).unwrap();
+        let mut bytes = pool.alloc(4).unwrap();
         bytes.copy_from_slice(b"abcd");
         let decoded = Arc::new(Decoded::new(bytes));
         let remainder = Remainder {

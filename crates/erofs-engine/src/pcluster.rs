@@ -295,7 +295,7 @@ impl Drop for DecodeLease<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use page_pool::{PagePool, PoolOptions, Wait};
+    use page_pool::{PagePool, PoolOptions};
 
     use super::*;
 
@@ -308,7 +308,7 @@ mod tests {
         for range in ranges {
             match table.claim(Key::example(), range.clone()) {
                 Claim::Leader(lease) => {
-                    let buffer = pool.alloc(LENGTH, Wait::May).unwrap();
+                    let buffer = pool.alloc(LENGTH).unwrap();
                     lease.cache(Arc::new(Decoded::new(buffer)));
                 }
                 Claim::Cached(_) if range.end == LENGTH => table.finished(Key::example()),
@@ -343,7 +343,7 @@ mod tests {
         let Claim::Leader(lease) = table.claim(Key::example(), 0..1) else {
             panic!("there is no other reader");
         };
-        lease.cache(Arc::new(Decoded::new(pool.alloc(1, Wait::May).unwrap())));
+        lease.cache(Arc::new(Decoded::new(pool.alloc(1).unwrap())));
         assert!(table.displace_oldest());
         assert_eq!((table.usage().0, pool.stats().in_use_pages), (0, 0));
     }

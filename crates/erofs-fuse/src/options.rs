@@ -165,7 +165,9 @@ impl MountOptions {
             "hipri" => self.engine.hipri = Hipri::On,
             "nohipri" => self.engine.hipri = Hipri::Off,
             "prefill" => self.engine.prefill = true,
+            #[cfg(feature = "experiments")]
             "thread_buffers" => self.engine.thread_buffers = true,
+            #[cfg(feature = "experiments")]
             "measure_allocations" => self.engine.measure_allocations = true,
             "allow_other" => self.allow_other = true,
             "allow_root" => self.allow_root = true,

@@ -1,10 +1,10 @@
 //! A buffer from the pool against a fresh mapping, every page touched: `cargo bench -p page-pool`.
 //!
-//! Prints the median of many batches, interleaved so that a busy moment hits all ways alike.
+//! Prints the median of many batches, interleaved so that noise affects all variants alike.
 
 use std::time::Instant;
 
-use page_pool::{PAGE_SIZE, PagePool, PoolOptions, RequestPages, Wait};
+use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 const BATCH: u32 = 200;
 const BATCHES: usize = 101;
@@ -34,9 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for pages in [16, 32] {
         let bytes = pages * PAGE_SIZE;
         let (pool, none) = (&pool, &none);
-        let mut request = RequestPages::new(pool, Wait::May);
         let from = move |pool: &std::sync::Arc<PagePool>| {
-            touch(&mut pool.alloc(bytes, Wait::May).expect("memory"));
+            touch(&mut pool.alloc(bytes).expect("memory"));
         };
         ways.push((
             format!("{pages} pages, pool"),
@@ -46,16 +45,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ways.push((
             format!("{pages} pages, system"),
             Box::new(move || from(none)),
-            vec![],
-        ));
-        let local = move || {
-            let mut buffer = request.alloc(bytes).expect("memory");
-            touch(&mut buffer);
-            request.recycle(buffer);
-        };
-        ways.push((
-            format!("{pages} pages, request-local"),
-            Box::new(local),
             vec![],
         ));
     }

@@ -6,27 +6,30 @@ use std::sync::Arc;
 
 use sys::memory::Run;
 
-use crate::PagePool;
-
-/// Where a buffer's pages came from, and so where they go.
+/// Where a buffer's pages came from, and so where they are returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     Arena,
     System,
 }
 
-/// A contiguous buffer of whole pages; dropping it gives them back. Its contents are unspecified
-/// until written.
+/// Takes the pages of a dropped buffer.
+pub(crate) trait Release: Send + Sync {
+    fn release(&self, run: Run, origin: Origin);
+}
+
+/// A contiguous buffer of whole pages, returned to the pool when dropped. Its contents are
+/// unspecified until written.
 pub struct PageBuf {
-    /// None only inside of `drop`.
+    /// `None` only inside of `drop`.
     run: Option<Run>,
     length: usize,
     origin: Origin,
-    pool: Arc<PagePool>,
+    pool: Arc<dyn Release>,
 }
 
 impl PageBuf {
-    pub(crate) fn new(run: Run, length: usize, origin: Origin, pool: Arc<PagePool>) -> Self {
+    pub(crate) fn new(run: Run, length: usize, origin: Origin, pool: Arc<dyn Release>) -> Self {
         PageBuf {
             run: Some(run),
             length,
@@ -35,8 +38,7 @@ impl PageBuf {
         }
     }
 
-    /// Bytes that fit without another allocation: the length rounded up to whole pages, or more
-    /// where a request-local list supplied a larger buffer.
+    /// Bytes of the pages: the length rounded up to whole pages.
     pub fn capacity(&self) -> usize {
         self.run.as_deref().map_or(0, <[u8]>::len)
     }
@@ -52,10 +54,6 @@ impl PageBuf {
             self.capacity()
         );
         self.length = length;
-    }
-
-    pub(crate) fn belongs_to(&self, pool: &Arc<PagePool>) -> bool {
-        Arc::ptr_eq(&self.pool, pool)
     }
 }
 

@@ -1,14 +1,14 @@
-//! The free part of the arena, and which of its pages are warm.
+//! The free runs of the arena, and which of their pages are ready.
 //!
-//! A page is *ready* once somebody had it: its memory is there and a caller does not fault. Three
-//! tries, in this order: where a buffer was given back last (its bytes may still be in the CPU's
-//! cache), the first ready stretch, the first stretch at all.
+//! A page is *ready* once it was used: its memory is present and the next user takes no page fault.
+//! A run is searched in this order: the place released last (its bytes may still be in the CPU's
+//! cache), the first ready run, the first run.
 
 use std::collections::VecDeque;
 
 use sys::memory::Run;
 
-/// Places of recent releases that are remembered; more would outlive the cache they stand for.
+/// Recent releases remembered; older ones have left the CPU's cache.
 const RECENT: usize = 8;
 
 /// Free runs, lowest address first, neighbours always joined.
@@ -19,18 +19,18 @@ pub(crate) struct FreeRuns {
     /// First pages of the last releases, newest at the back.
     recent: VecDeque<usize>,
     free_pages: usize,
-    /// Pages from this one on were never taken.
+    /// Pages from this one on were never used.
     untouched: usize,
 }
 
-/// Some pages taken out, and how many of them nobody had before.
+/// Pages taken out, and how many of them were never used before.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) run: Run,
     pub(crate) cold_pages: usize,
 }
 
-/// A stretch found: which run, and at which page of the arena.
+/// A place found: index of the run, and page of the arena.
 #[derive(Clone, Copy)]
 struct Place {
     index: usize,
@@ -58,10 +58,9 @@ impl FreeRuns {
         pages.filter(|&page| self.ready[page]).count()
     }
 
-    /// A contiguous run, or None where no stretch is long enough or `allow` refuses the number of
-    /// cold pages in the best one.
-    pub(crate) fn take(&mut self, pages: usize, allow: impl Fn(usize) -> bool) -> Option<Taken> {
-        // An empty reserve, or one that is too small, is found out without a search.
+    /// A contiguous run, or `None` where no free run is long enough.
+    pub(crate) fn take(&mut self, pages: usize) -> Option<Taken> {
+        // Without a search where it cannot succeed.
         if pages > self.free_pages {
             return None;
         }
@@ -71,9 +70,6 @@ impl FreeRuns {
             .or_else(|| self.any_place(pages))?;
         let stretch = &mut self.ready[place.page..place.page + pages];
         let cold_pages = stretch.iter().filter(|&&ready| !ready).count();
-        if !allow(cold_pages) {
-            return None;
-        }
         stretch.fill(true);
         self.untouched = self.untouched.max(place.page + pages);
         Some(Taken {
@@ -82,7 +78,7 @@ impl FreeRuns {
         })
     }
 
-    /// Gives a run back and joins it with its neighbours.
+    /// Returns a run and joins it with its neighbours.
     pub(crate) fn put(&mut self, run: Run) {
         self.free_pages += run.pages();
         if self.recent.len() == RECENT {
@@ -112,8 +108,8 @@ impl FreeRuns {
         }
     }
 
-    /// The newest remembered place with enough ready pages behind it. What it passes over is
-    /// forgotten: somebody has those pages, or there are too few.
+    /// The newest remembered place with enough ready pages. Places it passes over are dropped: their
+    /// pages are in use or too few.
     fn recent_place(&mut self, pages: usize) -> Option<Place> {
         while let Some(page) = self.recent.pop_back() {
             let index = self
@@ -154,7 +150,7 @@ impl FreeRuns {
         })
     }
 
-    /// Cuts the stretch out of its run; what is before and behind it stays free.
+    /// Cuts the pages out of their run; the rest on both sides stays free.
     fn cut(&mut self, place: Place, pages: usize) -> Run {
         self.free_pages -= pages;
         let mut run = self.runs.remove(place.index);
@@ -187,7 +183,7 @@ mod tests {
     }
 
     fn take(free: &mut FreeRuns, pages: usize) -> Taken {
-        free.take(pages, |_| true).unwrap()
+        free.take(pages).unwrap()
     }
 
     #[test]
@@ -202,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_given_back_last_is_taken_first() {
+    fn the_run_released_last_is_taken_first() {
         let mut free = free(8);
         let runs: Vec<Run> = (0..4).map(|_| take(&mut free, 2).run).collect();
         let places: Vec<usize> = runs.iter().map(Run::first_page).collect();
@@ -225,10 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn everything_given_back_is_one_run_again() {
+    fn released_runs_are_joined() {
         let mut free = free(8);
         let mut runs: Vec<Run> = (0..8).map(|_| take(&mut free, 1).run).collect();
-        assert!(free.take(1, |_| true).is_none());
+        assert!(free.take(1).is_none());
         runs.swap(1, 6);
         runs.swap(0, 3);
         runs.into_iter().for_each(|run| free.put(run));
@@ -239,22 +235,15 @@ mod tests {
     }
 
     #[test]
-    fn fragments_do_not_serve_what_must_be_contiguous() {
+    fn fragments_do_not_serve_a_contiguous_request() {
         let mut free = free(3);
         let runs: Vec<Run> = (0..3).map(|_| take(&mut free, 1).run).collect();
         let mut runs = runs.into_iter();
         free.put(runs.next().unwrap());
         let middle = runs.next().unwrap();
         free.put(runs.next().unwrap());
-        assert!(free.take(2, |_| true).is_none());
+        assert!(free.take(2).is_none());
         free.put(middle);
-        assert!(free.take(3, |_| true).is_some());
-    }
-
-    #[test]
-    fn a_refusal_changes_nothing() {
-        let mut free = free(2);
-        assert!(free.take(2, |cold| cold == 0).is_none());
-        assert_eq!((free.free_pages(), free.ready_pages()), (2, 0));
+        assert!(free.take(3).is_some());
     }
 }

@@ -1,7 +1,7 @@
-//! How many pages: one bucket for each number up to a limit.
+//! A histogram of page counts: one exact bucket per number up to a limit.
 
-/// Counts above this share the last bucket; four megabytes in use at once is far beyond the 64
-/// pages that the question is about.
+/// Counts above this share the last bucket. 4 MiB in use at once is far beyond the 64 pages that
+/// matter.
 const LIMIT: usize = 1024;
 
 /// Exact up to [`LIMIT`] pages. Guarded by the pool's lock.
@@ -28,7 +28,8 @@ impl PageHistogram {
         self.largest = self.largest.max(pages);
     }
 
-    /// Numbers of pages that occurred, and how often; the last one stands for all beyond the limit.
+    /// Numbers of pages that occurred, and how often; the last one counts all beyond the limit.
+    #[cfg(feature = "experiments")]
     pub(crate) fn counts(&self) -> Vec<(usize, u64)> {
         let counts = self.counts.iter().copied().enumerate();
         counts.filter(|(_, count)| *count > 0).collect()
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_histogram_says_zero() {
+    fn the_percentile_of_an_empty_histogram_is_zero() {
         assert_eq!(PageHistogram::new().percentile(95), 0);
     }
 
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_limit_is_told_by_the_largest() {
+    fn beyond_the_limit_the_percentile_is_the_maximum() {
         let mut histogram = PageHistogram::new();
         histogram.record(LIMIT + 1);
         histogram.record(5 * LIMIT);

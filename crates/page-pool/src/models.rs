@@ -4,12 +4,11 @@
 
 use loom::thread;
 
-use crate::{PAGE_SIZE, PagePool, PoolOptions, Wait};
+use crate::{PAGE_SIZE, PagePool, PoolOptions};
 
-fn pool(reserved_pages: usize, nowait_limit_pages: usize) -> std::sync::Arc<PagePool> {
+fn pool(reserved_pages: usize) -> std::sync::Arc<PagePool> {
     let options = PoolOptions {
         reserved_pages,
-        nowait_limit_pages,
         ..Default::default()
     };
     PagePool::new(&options).expect("four pages")
@@ -18,33 +17,19 @@ fn pool(reserved_pages: usize, nowait_limit_pages: usize) -> std::sync::Arc<Page
 #[test]
 fn loom_two_threads_never_share_a_page_and_leak_none() {
     loom::model(|| {
-        let pool = pool(2, 8);
+        let pool = pool(2);
         let other = pool.clone();
         let thread = thread::spawn(move || {
-            let mut buffer = other.alloc(2 * PAGE_SIZE, Wait::May).expect("memory");
+            let mut buffer = other.alloc(2 * PAGE_SIZE).expect("memory");
             buffer.fill(1);
             assert_eq!((buffer[0], buffer[PAGE_SIZE]), (1, 1));
         });
-        let mut buffer = pool.alloc(PAGE_SIZE, Wait::May).expect("memory");
+        let mut buffer = pool.alloc(PAGE_SIZE).expect("memory");
         buffer.fill(2);
         assert_eq!(buffer[0], 2);
         drop(buffer);
         thread.join().expect("no panic");
         let stats = pool.stats();
         assert_eq!((stats.free_pages, stats.in_use_pages), (2, 0));
-    });
-}
-
-#[test]
-fn loom_callers_who_never_wait_stay_within_the_limit_together() {
-    loom::model(|| {
-        let pool = pool(0, 1);
-        let other = pool.clone();
-        let thread = thread::spawn(move || other.alloc(1, Wait::Never));
-        let mine = pool.alloc(1, Wait::Never);
-        let theirs = thread.join().expect("no panic");
-        assert!(mine.is_some() != theirs.is_some(), "exactly one fits");
-        drop((mine, theirs));
-        assert_eq!(pool.stats().in_use_pages, 0);
     });
 }

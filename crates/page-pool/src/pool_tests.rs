@@ -18,8 +18,8 @@ fn pages(count: usize) -> usize {
 fn it_starts_empty_and_is_filled_by_releases() {
     let pool = pool(16);
     assert_eq!((pool.stats().free_pages, pool.stats().ready_pages), (16, 0));
-    drop(pool.alloc(pages(4), Wait::May).unwrap());
-    drop(pool.alloc(pages(4), Wait::May).unwrap());
+    drop(pool.alloc(pages(4)).unwrap());
+    drop(pool.alloc(pages(4)).unwrap());
     let stats = pool.stats();
     assert_eq!(
         (
@@ -36,8 +36,8 @@ fn it_starts_empty_and_is_filled_by_releases() {
 #[test]
 fn a_partly_ready_request_counts_its_pages_apart() {
     let pool = pool(4);
-    drop(pool.alloc(pages(1), Wait::May).unwrap());
-    drop(pool.alloc(pages(4), Wait::May).unwrap());
+    drop(pool.alloc(pages(1)).unwrap());
+    drop(pool.alloc(pages(4)).unwrap());
     let stats = pool.stats();
     assert_eq!(
         (
@@ -58,15 +58,15 @@ fn prefilled_pages_are_hits_from_the_first_request() {
         ..Default::default()
     };
     let pool = PagePool::new(&options).unwrap();
-    let _held = pool.alloc(pages(8), Wait::Never).unwrap();
+    let _held = pool.alloc(pages(8)).unwrap();
     assert_eq!((pool.stats().hits, pool.stats().misses), (1, 0));
 }
 
 #[test]
-fn beyond_the_reserve_the_system_serves_and_gets_its_pages_back() {
+fn beyond_the_arena_the_system_serves() {
     let pool = pool(2);
-    let inside = pool.alloc(pages(2), Wait::May).unwrap();
-    let outside = pool.alloc(pages(3), Wait::May).unwrap();
+    let inside = pool.alloc(pages(2)).unwrap();
+    let outside = pool.alloc(pages(3)).unwrap();
     assert_eq!(
         (pool.stats().in_use_pages, pool.state().system_pages),
         (5, 3)
@@ -87,65 +87,28 @@ fn beyond_the_reserve_the_system_serves_and_gets_its_pages_back() {
 #[test]
 fn no_reserve_means_every_page_comes_from_the_system() {
     let pool = pool(0);
-    drop(pool.alloc(pages(16), Wait::May).unwrap());
-    drop(pool.alloc(pages(16), Wait::May).unwrap());
+    drop(pool.alloc(pages(16)).unwrap());
+    drop(pool.alloc(pages(16)).unwrap());
     assert_eq!((pool.stats().hits, pool.stats().missed_pages), (0, 32));
-}
-
-#[test]
-fn who_never_waits_gets_ready_pages_but_no_growth_beyond_the_limit() {
-    let options = PoolOptions {
-        reserved_pages: 4,
-        nowait_limit_pages: 2,
-        ..PoolOptions::default()
-    };
-    let pool = PagePool::new(&options).unwrap();
-    assert!(
-        pool.alloc(pages(3), Wait::Never).is_none(),
-        "three untouched pages"
-    );
-    drop(
-        pool.alloc(pages(2), Wait::Never)
-            .expect("two untouched pages are within the limit"),
-    );
-    drop(pool.alloc(pages(4), Wait::May).unwrap());
-    let ready = pool
-        .alloc(pages(4), Wait::Never)
-        .expect("ready pages are free for the taking");
-    let system = pool
-        .alloc(pages(2), Wait::Never)
-        .expect("two pages of the system");
-    assert!(
-        pool.alloc(pages(1), Wait::Never).is_none(),
-        "the limit is reached"
-    );
-    assert!(
-        pool.alloc(pages(1), Wait::May).is_some(),
-        "a reader waits and gets it"
-    );
-    drop(system);
-    assert!(pool.alloc(pages(1), Wait::Never).is_some());
-    drop(ready);
-    assert_eq!(pool.stats().refused, 2);
 }
 
 #[test]
 fn growing_again_after_a_failure_works_and_leaks_nothing() {
     let pool = pool(4);
-    let held = pool.alloc(pages(3), Wait::May).unwrap();
+    let held = pool.alloc(pages(3)).unwrap();
     let before = pool.stats();
-    assert!(pool.alloc(usize::MAX / 2, Wait::May).is_none());
+    assert!(pool.alloc(usize::MAX / 2).is_none());
     let after = pool.stats();
     assert_eq!(after.failed, 1);
     assert_eq!(PoolStats { failed: 0, ..after }, before);
-    let more = pool.alloc(pages(9), Wait::May).unwrap();
+    let more = pool.alloc(pages(9)).unwrap();
     drop((held, more));
     let stats = pool.stats();
     assert_eq!((stats.in_use_pages, stats.free_pages), (0, 4));
 }
 
 #[test]
-fn an_arena_that_cannot_be_had_is_an_error() {
+fn an_arena_that_cannot_be_mapped_is_an_error() {
     let options = PoolOptions {
         reserved_pages: usize::MAX / PAGE_SIZE,
         ..Default::default()
@@ -169,7 +132,7 @@ fn buffers_never_overlap_and_all_come_back() {
             assert_eq!(buffer[buffer.len() - 1], mark);
         } else {
             let mark = round as u8;
-            let mut buffer = pool.alloc(1 + pick % pages(8), Wait::May).unwrap();
+            let mut buffer = pool.alloc(1 + pick % pages(8)).unwrap();
             buffer.fill(mark);
             held.push((mark, buffer));
         }
@@ -188,7 +151,7 @@ fn threads_share_it_without_losing_a_page() {
             let pool = &pool;
             scope.spawn(move || {
                 for bytes in 1..500 {
-                    let mut buffer = pool.alloc(bytes * 50, Wait::May).unwrap();
+                    let mut buffer = pool.alloc(bytes * 50).unwrap();
                     buffer.fill(mark);
                     assert!(buffer.iter().all(|&byte| byte == mark));
                 }
@@ -203,23 +166,23 @@ fn threads_share_it_without_losing_a_page() {
 #[test]
 fn a_buffer_keeps_its_pool_alive() {
     let pool = pool(2);
-    let mut buffer = pool.alloc(1, Wait::May).unwrap();
+    let mut buffer = pool.alloc(1).unwrap();
     drop(pool);
     buffer[0] = 1;
 }
 
 #[test]
-fn the_95_per_cent_question_is_answered() {
+fn percentiles_of_sizes_and_use_are_reported() {
     let pool = pool(64);
     for count in 1..=100 {
-        drop(pool.alloc(pages(count), Wait::May).unwrap());
+        drop(pool.alloc(pages(count)).unwrap());
     }
     assert_eq!(pool.stats().request_p95_pages, 95);
     assert_eq!(pool.stats().in_use_p95_pages, 95);
 }
 
 #[test]
-fn locking_works_or_says_what_to_raise() {
+fn locking_works_or_names_the_limit_to_raise() {
     let options = PoolOptions {
         reserved_pages: 4,
         lock: true,
@@ -236,7 +199,7 @@ fn locking_works_or_says_what_to_raise() {
 
 #[test]
 fn an_empty_buffer_is_a_buffer() {
-    assert_eq!(pool(1).alloc(0, Wait::May).unwrap().len(), 0);
+    assert_eq!(pool(1).alloc(0).unwrap().len(), 0);
 }
 
 #[test]
@@ -244,7 +207,7 @@ fn all_memory_of_a_buffer_is_there_before_it_is_handed_out() {
     // Touching it afterwards faults nowhere, wherever it came from.
     let pool = pool(4);
     for count in [4, 64] {
-        let mut buffer = pool.alloc(pages(count), Wait::May).unwrap();
+        let mut buffer = pool.alloc(pages(count)).unwrap();
         let before = faults();
         buffer
             .iter_mut()
@@ -267,6 +230,7 @@ fn faults() -> u64 {
 }
 
 #[test]
+#[cfg(feature = "experiments")]
 fn a_thread_that_keeps_its_buffer_asks_the_system_once() {
     let options = PoolOptions {
         thread_buffers: true,
@@ -274,18 +238,19 @@ fn a_thread_that_keeps_its_buffer_asks_the_system_once() {
     };
     let pool = PagePool::new(&options).unwrap();
     for count in [8, 3, 8, 1] {
-        drop(pool.alloc(pages(count), Wait::May).unwrap());
+        drop(pool.alloc(pages(count)).unwrap());
     }
     let stats = pool.stats();
     assert_eq!((stats.misses, stats.hits, stats.thread_pages), (1, 3, 8));
     assert_eq!((stats.in_use_pages, stats.peak_in_use_pages), (0, 8));
-    let two = [1, 2].map(|_| pool.alloc(pages(2), Wait::May).unwrap());
+    let two = [1, 2].map(|_| pool.alloc(pages(2)).unwrap());
     assert_eq!(pool.stats().misses, 2, "one buffer a thread, not more");
     drop(two);
     assert_eq!(pool.state().system_pages, 0);
 }
 
 #[test]
+#[cfg(feature = "experiments")]
 fn measuring_counts_every_allocation_and_what_was_in_use() {
     let options = PoolOptions {
         reserved_pages: 4,
@@ -293,9 +258,9 @@ fn measuring_counts_every_allocation_and_what_was_in_use() {
         ..Default::default()
     };
     let pool = PagePool::new(&options).unwrap();
-    assert!(pool.alloc(usize::MAX / 2, Wait::May).is_none());
-    let held = pool.alloc(pages(3), Wait::May).unwrap();
-    drop(pool.alloc(pages(2), Wait::May).unwrap());
+    assert!(pool.alloc(usize::MAX / 2).is_none());
+    let held = pool.alloc(pages(3)).unwrap();
+    drop(pool.alloc(pages(2)).unwrap());
     drop(held);
     let times = pool.stats().times.unwrap();
     assert_eq!(

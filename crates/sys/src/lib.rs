@@ -9,9 +9,11 @@ pub mod fuse_query;
 pub mod fuse_ring;
 pub mod fuse_signals;
 pub mod lend;
+#[cfg(feature = "mapped-read")]
 pub mod mapped;
 pub mod memory;
 #[cfg(feature = "microlzma")]
 pub mod microlzma;
 pub mod sched;
+#[cfg(feature = "tracepoint-count")]
 pub mod tracepoint_count;

@@ -38,10 +38,12 @@ pub const KNOWN: &[KnownOption] = &[
         "prefill",
         "fill the page pool when mounting, not from released pages",
     ),
+    #[cfg(feature = "experiments")]
     option(
         "thread_buffers",
         "each thread keeps its last buffer; to compare with the pool",
     ),
+    #[cfg(feature = "experiments")]
     option(
         "measure_allocations",
         "stat tells what buffers cost; for lab pressure",

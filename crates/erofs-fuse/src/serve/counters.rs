@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{Summary, WorkerStats};
-use erofs_engine::{AllocationTimes, Engine};
 
 use fuse_transport::Session;
 use serde_json::{Value, json};
@@ -150,21 +150,27 @@ fn summary(times: &Summary) -> Value {
 
 fn pool(engine: &Engine) -> Value {
     let pool = engine.pool_stats();
-    json!({
+    #[cfg_attr(not(feature = "experiments"), expect(unused_mut))]
+    let mut report = json!({
         "reserved_pages": pool.reserved_pages, "free_pages": pool.free_pages,
         "ready_pages": pool.ready_pages, "locked": pool.locked,
-        "hits": pool.hits, "misses": pool.misses, "local_hits": pool.local_hits,
+        "hits": pool.hits, "misses": pool.misses,
         "hit_pages": pool.hit_pages, "missed_pages": pool.missed_pages,
-        "refused": pool.refused, "failed": pool.failed,
+        "failed": pool.failed,
         "in_use_pages": pool.in_use_pages, "peak_in_use_pages": pool.peak_in_use_pages,
         "in_use_p95_pages": pool.in_use_p95_pages, "request_p95_pages": pool.request_p95_pages,
-        "thread_pages": pool.thread_pages,
-        "times": pool.times.as_ref().map(times),
-    })
+    });
+    #[cfg(feature = "experiments")]
+    {
+        report["thread_pages"] = pool.thread_pages.into();
+        report["times"] = pool.times.as_ref().map(times).into();
+    }
+    report
 }
 
-/// With `measure_allocations` only.
-fn times(times: &AllocationTimes) -> Value {
+/// Only with `measure_allocations`.
+#[cfg(feature = "experiments")]
+fn times(times: &erofs_engine::AllocationTimes) -> Value {
     json!({
         "allocations": times.allocations, "cpu_ns": times.cpu_ns, "wall_ns": times.wall_ns,
         "empty_cpu_ns": times.empty_cpu_ns, "empty_wall_ns": times.empty_wall_ns,

@@ -1,7 +1,7 @@
-//! One buffer for each thread: what a pool competes with.
+//! One buffer per thread: the alternative to a pool.
 //!
-//! As fast as a pool, since the buffer is always ready; but there are as many as threads that ever
-//! allocated, each as large as the largest that its thread gave back.
+//! As fast as a pool, since the buffer is always ready, but there is one for each thread that ever
+//! allocated, as large as the largest buffer which that thread released.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sys::memory::Run;
 
 thread_local! {
-    /// At most one entry for each pool that this thread gave a buffer back to.
-    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+    /// At most one entry per pool to which this thread released a buffer.
+    static BUFFERS: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The buffers of all threads, as the pool sees them. A: the sum of their pages.
+/// The buffers of all threads of one pool. A: the sum of their pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadBuffers(Arc<AtomicUsize>);
 
-/// Goes, and is no longer counted, when it is taken, replaced, or its thread ends.
-struct Kept {
+/// Unmapped and no longer counted when it is replaced or its thread ends.
+struct Buffer {
     run: Option<Run>,
     pages: Arc<AtomicUsize>,
 }
 
 impl ThreadBuffers {
-    /// This thread's buffer, if it has so many pages.
+    /// This thread's buffer, if it has `pages` pages.
     pub(crate) fn take(&self, pages: usize) -> Option<Run> {
-        KEPT.with_borrow_mut(|kept| {
+        BUFFERS.with_borrow_mut(|kept| {
             let index = self.index(kept)?;
             let fits = kept[index]
                 .run
@@ -45,7 +45,7 @@ impl ThreadBuffers {
     pub(crate) fn put(&self, run: Run) {
         let pages = run.pages();
         // Unmapped outside of the borrow, and silently where the thread is ending already.
-        let replaced = KEPT.try_with(|kept| {
+        let replaced = BUFFERS.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             let index = self.index(&kept);
             let larger = index
@@ -56,7 +56,7 @@ impl ThreadBuffers {
             }
             let old = index.map(|index| kept.swap_remove(index));
             self.0.fetch_add(pages, Ordering::Relaxed);
-            kept.push(Kept {
+            kept.push(Buffer {
                 run: Some(run),
                 pages: Arc::clone(&self.0),
             });
@@ -70,13 +70,13 @@ impl ThreadBuffers {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn index(&self, kept: &[Kept]) -> Option<usize> {
+    fn index(&self, kept: &[Buffer]) -> Option<usize> {
         kept.iter()
             .position(|kept| Arc::ptr_eq(&kept.pages, &self.0))
     }
 }
 
-impl Drop for Kept {
+impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
             self.pages.fetch_sub(run.pages(), Ordering::Relaxed);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_gets_back_what_it_gave_and_no_other_thread_does() {
+    fn a_thread_takes_back_only_its_own_buffer() {
         let buffers = ThreadBuffers::default();
         buffers.put(run(4));
         let other = buffers.clone();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_stays() {
+    fn the_largest_buffer_is_kept() {
         let buffers = ThreadBuffers::default();
         for pages in [2, 8, 3] {
             buffers.put(run(pages));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_end_with_their_thread_and_stay_apart_by_pool() {
+    fn buffers_end_with_their_thread_and_are_kept_per_pool() {
         let (one, two) = (ThreadBuffers::default(), ThreadBuffers::default());
         let (first, second) = (one.clone(), two.clone());
         let thread = std::thread::spawn(move || {

@@ -1,9 +1,8 @@
-//! How long callers spend getting pages, and how often the system reclaimed memory meanwhile.
+//! The time of each allocation, and how often the allocating thread reclaimed memory meanwhile.
 //!
-//! Two clocks are read before and after every allocation, so it happens only when it was asked for.
-//! What a window without an allocation takes is measured at the start, for those who want to
-//! subtract it. Reclaim is counted per thread at the kernel's own tracepoints: what other threads
-//! reclaim at the same time is not ours.
+//! Two clocks are read before and after each allocation. The cost of an empty window is measured at
+//! the start, so that it can be subtracted. Reclaim is counted per thread at the kernel's
+//! tracepoints, so reclaim of other threads does not count.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,31 +10,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::time::{ClockId, clock_gettime};
 use sys::tracepoint_count::TracepointCount;
 
-/// Where a thread begins to reclaim: the limit of its memory cgroup, and the machine's own.
+/// Begin of reclaim in a thread: at the limit of its memory cgroup, or of the machine.
 const EVENTS: [&str; 2] = [
     "mm_vmscan_memcg_reclaim_begin",
     "mm_vmscan_direct_reclaim_begin",
 ];
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// Windows measured to learn what an empty one takes; the median is taken.
+/// Empty windows measured; their median is used.
 const EMPTY_WINDOWS: usize = 501;
 
-/// What was measured since the pool was made.
+/// Sums over all allocations since the pool was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllocationTimes {
-    /// Allocations, those from a thread's own buffer included.
+    /// Allocations, including those from a thread's own buffer.
     pub allocations: u64,
     /// CPU time of the allocating threads.
     pub cpu_ns: u64,
-    /// Time on the clock.
+    /// Wall-clock time.
     pub wall_ns: u64,
-    /// What one window without an allocation shows as CPU time; part of each allocation above.
+    /// CPU time of one empty window; included in each allocation above.
     pub empty_cpu_ns: u64,
-    /// The same on the clock.
+    /// Wall-clock time of one empty window.
     pub empty_wall_ns: u64,
-    /// How often the allocating thread began to reclaim memory; the error is why nobody counted.
+    /// How often the allocating thread began to reclaim memory, or why it was not counted.
     pub reclaims: Result<u64, String>,
-    /// How often so many pages were in use right after an allocation.
+    /// Pages in use right after an allocation, and how often that many were.
     pub in_use_pages: Vec<(usize, u64)>,
 }
 
@@ -95,7 +94,7 @@ impl Meter {
         meter
     }
 
-    /// Does `work`, an allocation, in a window of its own.
+    /// Measures `work`, an allocation.
     pub(crate) fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = self.reclaimed();
         let (result, (cpu, wall)) = window(work);
@@ -152,11 +151,10 @@ impl Meter {
     }
 }
 
-/// The result of `work`, and how long it took: CPU time of this thread, time on the clock.
+/// The result of `work`, its CPU time in this thread and its wall-clock time.
 fn window<T>(work: impl FnOnce() -> T) -> (T, (u64, u64)) {
     let wall = now(ClockId::Monotonic);
-    // Twice: the first call brings the clock's own code into the CPU's cache, as it is when the
-    // empty window is measured.
+    // Twice: the first call loads the clock's code into the cache, as for the empty window.
     now(ClockId::ThreadCPUTime);
     let cpu = now(ClockId::ThreadCPUTime);
     let result = work();
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn reclaim_is_counted_or_it_is_said_why_not() {
+    fn reclaim_is_counted_or_the_reason_is_given() {
         let meter = Meter::new();
         meter.measure(|| ());
         match meter.times(Vec::new()).reclaims {
