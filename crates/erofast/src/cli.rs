@@ -276,13 +276,14 @@ pub struct LabPressureArgs {
 pub struct LabReadArgs {
     /// Image to read
     pub image: PathBuf,
-    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first one is compared with)
+    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first is the baseline;
+    /// default: kernel, kernel-loop, erofast:io_uring=off, erofast:io_uring=on)
     #[arg(long = "engine", value_name = "ENGINE")]
     pub engines: Vec<String>,
     /// Samples of each test that count
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub iterations: usize,
-    /// Test to make: seq, rand, tree, meta (repeatable; all of them by default)
+    /// Test to make: seq, rand, tree, meta, list (repeatable; all of them by default)
     #[arg(long = "test", value_name = "TEST")]
     pub tests: Vec<String>,
     /// Readers or jobs: only tests with so many
@@ -389,7 +390,8 @@ pub struct LabKernelArgs {
 pub struct LabLaunchArgs {
     /// Image to launch from
     pub image: PathBuf,
-    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first one is compared with)
+    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first is the baseline;
+    /// default: kernel, kernel-loop, erofast:io_uring=off, erofast:io_uring=on)
     #[arg(long = "engine", value_name = "ENGINE")]
     pub engines: Vec<String>,
     /// Launches of each engine that count

@@ -30,7 +30,9 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
     for result in results {
         assert_eq!(result["samples"].as_array().unwrap().len(), 2);
         assert!(result["median"].as_f64().unwrap() > 0.0, "{result}");
-        assert!(["seq", "rand", "tree", "meta"].contains(&result["test"].as_str().unwrap()));
+        assert!(
+            ["seq", "rand", "tree", "meta", "list"].contains(&result["test"].as_str().unwrap())
+        );
         assert!(["warm", "cold"].contains(&result["image"].as_str().unwrap()));
         assert!(["MB/s", "ops/s", "s"].contains(&result["unit"].as_str().unwrap()));
         assert_eq!(result["p99_us"].is_number(), result["test"] == "rand");

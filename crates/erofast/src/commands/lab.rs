@@ -60,7 +60,7 @@ pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
     }
     if let Some(unknown) = args.tests.iter().find(|name| !is_test(name)) {
         bail!(Usage(format!(
-            "--test {unknown}: must be seq, rand, tree or meta"
+            "--test {unknown}: must be seq, rand, tree, meta or list"
         )));
     }
     options.tests.retain(|test| {

@@ -55,16 +55,18 @@ impl FromStr for Module {
 }
 
 impl Engine {
-    /// The engines of the patch's table, compared when none is named.
+    /// The engines to compare when none is named: the kernel's file-backed mount, which a user has
+    /// without erofast, as the baseline; its loop mount; and erofast as it is by default over both
+    /// transports.
     pub fn default_list() -> Vec<Engine> {
         let erofast = |options: &str| Engine::Erofast {
             options: options.into(),
         };
         vec![
+            Engine::Kernel,
             Engine::KernelLoop,
-            erofast("unbound"),
-            erofast("percpu"),
-            erofast("percpu,hipri"),
+            erofast("io_uring=off"),
+            erofast("io_uring=on"),
         ]
     }
 
@@ -158,6 +160,21 @@ mod tests {
         assert!(
             error.starts_with("engine kernel:fast: unknown; there are kernel, "),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn the_file_backed_kernel_mount_is_the_baseline_and_both_transports_are_compared() {
+        let names = Engine::default_list();
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            names,
+            [
+                "kernel",
+                "kernel-loop",
+                "erofast:io_uring=off",
+                "erofast:io_uring=on"
+            ]
         );
     }
 

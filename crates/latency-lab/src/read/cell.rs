@@ -23,6 +23,8 @@ pub enum Test {
     Tree,
     /// All entries of the tree with their attributes, no contents.
     Metadata,
+    /// `ls -lR`: what a user types. Beside the attributes it asks for extended attributes.
+    List,
 }
 
 impl Test {
@@ -35,7 +37,7 @@ impl Test {
         for block in [4 << 10, 64 << 10] {
             tests.extend([1, 4].map(|jobs| Test::Random { block, jobs }));
         }
-        tests.extend([Test::Tree, Test::Metadata]);
+        tests.extend([Test::Tree, Test::Metadata, Test::List]);
         tests
     }
 
@@ -46,6 +48,7 @@ impl Test {
             Test::Random { .. } => "rand",
             Test::Tree => "tree",
             Test::Metadata => "meta",
+            Test::List => "list",
         }
     }
 
@@ -54,7 +57,7 @@ impl Test {
         match *self {
             Test::Sequential { readers } => readers,
             Test::Random { jobs, .. } => jobs,
-            Test::Tree | Test::Metadata => 1,
+            Test::Tree | Test::Metadata | Test::List => 1,
         }
     }
 
@@ -62,7 +65,7 @@ impl Test {
     pub fn block(&self) -> usize {
         match *self {
             Test::Random { block, .. } => block,
-            Test::Metadata => 0,
+            Test::Metadata | Test::List => 0,
             Test::Sequential { .. } | Test::Tree => Test::SEQUENTIAL_BLOCK,
         }
     }
@@ -72,7 +75,7 @@ impl Test {
         match self {
             Test::Sequential { .. } => "MB/s",
             Test::Random { .. } => "ops/s",
-            Test::Tree | Test::Metadata => "s",
+            Test::Tree | Test::Metadata | Test::List => "s",
         }
     }
 
@@ -85,6 +88,7 @@ impl Test {
             Test::Random { block, jobs } => format!("random {} KiB, {jobs} jobs", block >> 10),
             Test::Tree => "whole tree".into(),
             Test::Metadata => "metadata walk".into(),
+            Test::List => "ls -lR".into(),
         }
     }
 }

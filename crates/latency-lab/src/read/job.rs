@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
@@ -42,6 +43,7 @@ pub(super) fn measure(
         ),
         Test::Tree => timed(|| tree(point)),
         Test::Metadata => timed(|| walk(point, &mut |_, _| Ok(()))),
+        Test::List => timed(|| list(point)),
     }
 }
 
@@ -190,6 +192,22 @@ fn tree(point: &Path) -> io::Result<()> {
     })
 }
 
+/// The program itself, its start included: what it asks of each entry depends on its version.
+fn list(point: &Path) -> io::Result<()> {
+    let output = Command::new("ls")
+        .args(["-lR", "--"])
+        .arg(point)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let first = text.lines().next().unwrap_or("no message");
+    Err(io::Error::other(format!("ls -lR: {first}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,5 +258,7 @@ mod tests {
             assert!(result.unwrap().value > 0.0, "{test:?}");
         }
         assert_eq!(too_long.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let error = list(&directory).unwrap_err().to_string();
+        assert!(error.starts_with("ls -lR: ls: "), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! Throughput and latency of reading, engine beside engine: sequential, random, the whole tree, and
-//! its metadata; the image warm and cold. File contents are always cold: every sample has a fresh mount.
+//! Throughput and latency of reading, engine beside engine: sequential, random, the whole tree,
+//! its metadata, and `ls -lR`; the image warm and cold. File contents are always cold: every sample has a fresh mount.
 //!
 //! Readers are threads of the lab. Before anything is measured, every engine has to deliver the same
 //! bytes as the first one.
@@ -57,14 +57,7 @@ impl Default for ReadOptions {
         ReadOptions {
             image: PathBuf::new(),
             erofast: PathBuf::new(),
-            engines: vec![
-                Engine::Kernel,
-                Engine::KernelLoop,
-                Engine::Erofsfuse,
-                Engine::Erofast {
-                    options: "percpu".into(),
-                },
-            ],
+            engines: Engine::default_list(),
             engines_by_default: true,
             iterations: 5,
             warm_ups: 1,

@@ -15,7 +15,7 @@ use crate::statistics::{Comparison, Summary, Verdict, compare, percentile};
 pub struct ReadResult {
     /// As it was asked for.
     pub engine: String,
-    /// "seq", "rand", "tree" or "meta".
+    /// "seq", "rand", "tree", "meta" or "list".
     pub test: &'static str,
     /// For a person.
     pub title: String,
