@@ -1,4 +1,4 @@
-//! The way of a read: map, fetch what is plain, then hand the compressed segments to the kickoff.
+//! The path of a read: map, fetch uncompressed bytes, then hand the compressed segments to the kickoff.
 
 use std::io;
 use std::sync::Arc;

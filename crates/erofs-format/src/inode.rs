@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::map::ZMap;
+use crate::data_layout::{check_chunk_format, layout};
 use crate::meta::{Meta, structure};
 use crate::raw::{RawInodeCompact, RawInodeExtended};
-use crate::{Error, NID_IN_METABOX, Nid, Result, Superblock};
+use crate::zmap::ZMap;
+use crate::{DataLayout, DeviceNumber, Error, FileType, NID_IN_METABOX, Nid, Result, Superblock};
 
 /// A decoded and checked inode.
 #[derive(Clone, Debug)]
@@ -49,76 +50,6 @@ pub struct Inode {
     pub(crate) zmap: Arc<OnceLock<ZMap>>,
 }
 
-/// How the data of an inode is laid out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum DataLayout {
-    /// Consecutive blocks.
-    FlatPlain,
-    /// Compressed, with 8-byte indexes or encoded extents.
-    CompressedFull,
-    /// Consecutive blocks, and the tail behind the inode.
-    FlatInline,
-    /// Compressed, with indexes of 4 and 2 bytes.
-    CompressedCompact,
-    /// Chunks of equal size anywhere.
-    ChunkBased,
-}
-
-/// File types, by their numbers in directory entries.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum FileType {
-    /// Regular file.
-    Regular = 1,
-    /// Directory.
-    Directory = 2,
-    /// Character device.
-    CharDevice = 3,
-    /// Block device.
-    BlockDevice = 4,
-    /// FIFO.
-    Fifo = 5,
-    /// Socket.
-    Socket = 6,
-    /// Symbolic link.
-    Symlink = 7,
-}
-
-impl FileType {
-    /// The type that the upper bits of a mode say.
-    pub fn from_mode(mode: u16) -> Option<FileType> {
-        Some(match mode >> 12 {
-            0o10 => FileType::Regular,
-            0o04 => FileType::Directory,
-            0o02 => FileType::CharDevice,
-            0o06 => FileType::BlockDevice,
-            0o01 => FileType::Fifo,
-            0o14 => FileType::Socket,
-            0o12 => FileType::Symlink,
-            _ => return None,
-        })
-    }
-}
-
-/// A device number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct DeviceNumber {
-    /// Major number.
-    pub major: u32,
-    /// Minor number.
-    pub minor: u32,
-}
-
-impl DeviceNumber {
-    /// Takes apart the 32-bit form of Linux: minor bits 0-7, 12 bits of major, the rest of minor.
-    fn decode(bits: u32) -> DeviceNumber {
-        DeviceNumber {
-            major: (bits >> 8) & 0xfff,
-            minor: (bits & 0xff) | ((bits >> 12) & 0xf_ff00),
-        }
-    }
-}
-
 /// Bytes of an inode slot, which nids count in.
 const SLOT: u64 = 32;
 /// `i_format`: extended inode.
@@ -126,8 +57,6 @@ const EXTENDED: u16 = 1;
 /// `i_format`: nlink of a compact inode is 1 and `i_nb` means something else; for directories:
 /// `.` is left out.
 const NLINK_1_OR_DOT_OMITTED: u16 = 1 << 4;
-/// `i_format`: all bits that have a meaning.
-const KNOWN_FORMAT: u16 = (1 << 5) - 1;
 /// The longest target that readlink can give back: a page with its final NUL.
 const MAX_SYMLINK: u64 = 4095;
 
@@ -267,26 +196,6 @@ fn compact(raw: &RawInodeCompact, superblock: &Superblock) -> Fields {
     }
 }
 
-fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
-    if format & !KNOWN_FORMAT != 0 {
-        return Err(Error::unsupported(format!(
-            "i_format {format:#x} of nid {nid:#x}"
-        )));
-    }
-    Ok(match (format >> 1) & 7 {
-        0 => DataLayout::FlatPlain,
-        1 => DataLayout::CompressedFull,
-        2 => DataLayout::FlatInline,
-        3 => DataLayout::CompressedCompact,
-        4 => DataLayout::ChunkBased,
-        other => {
-            return Err(Error::unsupported(format!(
-                "data layout {other} of nid {nid:#x}"
-            )));
-        }
-    })
-}
-
 fn build(nid: Nid, position: u64, fields: Fields, superblock: &Superblock) -> Result<Inode> {
     let layout = layout(fields.format, nid)?;
     let Some(file_type) = FileType::from_mode(fields.mode) else {
@@ -301,8 +210,8 @@ fn build(nid: Nid, position: u64, fields: Fields, superblock: &Superblock) -> Re
         layout,
         DataLayout::CompressedFull | DataLayout::CompressedCompact
     );
-    if layout == DataLayout::ChunkBased && has_data(file_type) {
-        crate::map::check_chunk_format(nid, fields.union_bits)?;
+    if layout == DataLayout::ChunkBased && file_type.has_data() {
+        check_chunk_format(nid, fields.union_bits)?;
     }
     Ok(Inode {
         nid,
@@ -330,14 +239,6 @@ fn build(nid: Nid, position: u64, fields: Fields, superblock: &Superblock) -> Re
         start_block: start_block(&fields),
         zmap: Arc::default(),
     })
-}
-
-/// Does content belong to files of that type?
-pub(crate) fn has_data(file_type: FileType) -> bool {
-    matches!(
-        file_type,
-        FileType::Regular | FileType::Directory | FileType::Symlink
-    )
 }
 
 fn check_size(nid: Nid, file_type: FileType, size: u64) -> Result<()> {
@@ -371,28 +272,4 @@ fn start_block(fields: &Fields) -> Option<u64> {
     };
     let block = u64::from(fields.union_bits) | high;
     (block != mask).then_some(block)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn device_numbers_have_12_bits_of_major_and_20_of_minor() {
-        let decode = |bits| {
-            let number = DeviceNumber::decode(bits);
-            (number.major, number.minor)
-        };
-        assert_eq!(decode(0x0103), (1, 3));
-        assert_eq!(decode(0xffff_ffff), (0xfff, 0xf_ffff));
-        assert_eq!(decode(0x1000_0800), (8, 0x1_0000));
-    }
-
-    #[test]
-    fn modes_without_a_known_type_have_none() {
-        assert_eq!(FileType::from_mode(0o100644), Some(FileType::Regular));
-        assert_eq!(FileType::from_mode(0o120777), Some(FileType::Symlink));
-        assert_eq!(FileType::from_mode(0o644), None);
-        assert_eq!(FileType::from_mode(0o170000), None);
-    }
 }

@@ -4,7 +4,7 @@
 
 use crate::meta::{Window, structure};
 use crate::raw::RawChunkIndex;
-use crate::{Error, Extent, ExtentKind, Image, Inode, Nid, Result};
+use crate::{Error, Extent, ExtentKind, Image, Inode, Result};
 
 /// Bits of the chunk format: binary logarithm of blocks in a chunk.
 const BLOCK_BITS: u32 = 0x1f;
@@ -12,23 +12,11 @@ const BLOCK_BITS: u32 = 0x1f;
 const INDEXES: u32 = 0x20;
 /// Addresses in indexes have 48 bits.
 const WIDE: u32 = 0x40;
-const KNOWN: u32 = 0x7f;
 /// The other half of the union is reserved.
 const FORMAT: u32 = 0xffff;
 
 /// How many chunks one extent joins at most, so that a call has a bound.
 const JOIN: u64 = 256;
-
-/// Refuses formats with unknown bits.
-pub(crate) fn check_format(nid: Nid, union_bits: u32) -> Result<()> {
-    let format = union_bits & FORMAT;
-    if format & !KNOWN != 0 {
-        return Err(Error::unsupported(format!(
-            "chunk format {format:#x} of nid {nid:#x}"
-        )));
-    }
-    Ok(())
-}
 
 /// The chunk table of an inode.
 struct Table<'a> {
@@ -134,20 +122,4 @@ fn join(table: &mut Table<'_>, number: u64, first: Chunk, chunk_blocks: u64, las
         }
     }
     count
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn formats_with_unknown_bits_are_refused() {
-        assert!(check_format(1, 0x7f).is_ok());
-        // The reserved half is not looked at.
-        assert!(check_format(1, 0x5_0020).is_ok());
-        assert!(matches!(
-            check_format(1, 0x80),
-            Err(Error::Unsupported { .. })
-        ));
-    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::{Algorithm, ReadAt};
+use crate::{Algorithm, Coding, ExtentKind, Location, NID_IN_METABOX, Pcluster, ReadAt};
 
 const BLOCK: u64 = 512;
 /// Block 4: the root at nid 0, the inode under test at nid 2.

@@ -7,10 +7,8 @@
 //! fs/erofs/zmap.c.
 
 use crate::meta::Window;
+use crate::zmap::{BIG_PCLUSTER_1, BLOCK_COUNT, COMPACTED_2B, Index, Kind, Lcluster};
 use crate::{Error, Inode, Result};
-
-use super::zheader::{BIG_PCLUSTER_1, COMPACTED_2B};
-use super::zindex::{BLOCK_COUNT, Index, Kind, Lcluster};
 
 /// Lclusters of packs with 16 bits an entry: 2 bits of type and up to 14 of value.
 const MAX_BITS: u8 = 14;
@@ -215,8 +213,8 @@ impl Decoder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::zindex::Tail;
     use super::*;
+    use crate::zmap::Tail;
 
     fn index(start: u64, advise: u16) -> Index {
         Index {

@@ -7,13 +7,11 @@
 //! of 8 bytes in front of the records. Facts: `z_erofs_extent` of fs/erofs/erofs_fs.h,
 //! `z_erofs_map_blocks_ext` of fs/erofs/zmap.c.
 
-use std::sync::RwLock;
-
 use crate::meta::{Meta, Window};
+use crate::zmap::Extents;
 use crate::{Coding, Error, Extent, ExtentKind, Image, Inode, Result};
 
-use super::zheader::{FRAGMENT_PCLUSTER, INTERLACED_PCLUSTER};
-use super::{Candidate, algorithm, compressed, fragment, plain};
+use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 
 /// Bits of a stored length that are a length (`Z_EROFS_EXTENT_PLEN_MASK`).
 const LENGTH: u32 = (1 << 21) - 1;
@@ -22,23 +20,9 @@ const PARTIAL: u32 = 1 << 27;
 /// Above it: 0 for uncompressed, else the algorithm's number and 1.
 const FORMAT_SHIFT: u32 = 28;
 
-/// After how many records of 4 bytes an address is remembered.
-const CHECKPOINT: u64 = 1024;
-
-/// The records of an inode, as its header describes them.
-#[derive(Debug)]
-pub(crate) struct Extents {
-    start: u64,
-    record: u64,
-    interlaced: bool,
-    fragment: bool,
-    lcluster_bits: u8,
-    /// Records there are; records of 4 and 8 bytes are counted by the file's size instead.
-    count: u64,
-    /// For records of 4 bytes: where extents 0, 1024, 2048... start, as far as someone went.
-    /// Without it every look-up would add up all the lengths before.
-    checkpoints: RwLock<Vec<u64>>,
-}
+/// Most records of 4 bytes that are looked at: an address is the sum of all lengths before, and these
+/// are 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
+const MAX_CONTIGUOUS: u64 = 1 << 24;
 
 /// A record, brought to one form, and what the search found out.
 #[derive(Clone, Copy, Debug)]
@@ -53,19 +37,6 @@ struct Record {
 }
 
 impl Extents {
-    pub fn new(header_end: u64, advise: u16, lcluster_bits: u8, count: u64) -> Extents {
-        let record = 4 << ((advise >> 1) & 3);
-        Extents {
-            start: header_end.next_multiple_of(record),
-            record,
-            interlaced: advise & INTERLACED_PCLUSTER != 0,
-            fragment: advise & FRAGMENT_PCLUSTER != 0,
-            lcluster_bits,
-            count,
-            checkpoints: RwLock::default(),
-        }
-    }
-
     fn find(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
         match self.record {
             4 => self.contiguous(inode, meta, offset),
@@ -105,10 +76,16 @@ impl Extents {
     fn contiguous(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
         let records = self.start + 8;
         let number = offset >> self.lcluster_bits;
+        if number >= MAX_CONTIGUOUS {
+            return Err(Error::unsupported(format!(
+                "extent {number} of nid {:#x}, {MAX_CONTIGUOUS} records of 4 bytes are the limit",
+                inode.nid
+            )));
+        }
         // The walk adds up lengths of records that exist, or does not start.
         meta.check(records, (number + 1).saturating_mul(4))?;
         let mut window = Window::new(meta);
-        let (mut at, mut physical) = self.nearest_checkpoint(&mut window, number)?;
+        let (mut at, mut physical) = self.begin(&mut window, number)?;
         loop {
             let stored = word(window.get(records + at * 4, 4)?, 0);
             if at == number {
@@ -125,37 +102,19 @@ impl Extents {
                 ))
             })?;
             at += 1;
-            if at % CHECKPOINT == 0 {
-                self.remember(at / CHECKPOINT, physical);
-            }
+            self.remember(at, physical);
         }
     }
 
-    fn nearest_checkpoint(&self, window: &mut Window<'_>, number: u64) -> Result<(u64, u64)> {
-        let known = self
-            .checkpoints
-            .read()
-            .unwrap_or_else(|poison| poison.into_inner());
-        let nearest = (number / CHECKPOINT).min((known.len() as u64).saturating_sub(1));
-        if let Some(physical) = known.get(nearest as usize) {
-            return Ok((nearest * CHECKPOINT, *physical));
+    /// Where to begin adding: the nearest checkpoint, or the first extent.
+    fn begin(&self, window: &mut Window<'_>, number: u64) -> Result<(u64, u64)> {
+        if let Some(checkpoint) = self.nearest_checkpoint(number) {
+            return Ok(checkpoint);
         }
-        drop(known);
         let bytes = window.get(self.start, 8)?;
         let physical = u64::from(word(bytes, 0)) | u64::from(word(bytes, 4)) << 32;
         self.remember(0, physical);
         Ok((0, physical))
-    }
-
-    /// Keeps the list without gaps; who comes second finds it done.
-    fn remember(&self, checkpoint: u64, physical: u64) {
-        let mut known = self
-            .checkpoints
-            .write()
-            .unwrap_or_else(|poison| poison.into_inner());
-        if known.len() as u64 == checkpoint {
-            known.push(physical);
-        }
     }
 
     /// Records of 16 and 32 bytes, ascending by logical start: the last that begins at or before

@@ -2,10 +2,8 @@
 
 use crate::meta::Window;
 use crate::raw::RawLclusterIndex;
+use crate::zmap::{BIG_PCLUSTER_1, BIG_PCLUSTER_2, BLOCK_COUNT, Index, Kind, Lcluster};
 use crate::{Error, Result};
-
-use super::zheader::{BIG_PCLUSTER_1, BIG_PCLUSTER_2};
-use super::zindex::{BLOCK_COUNT, Index, Kind, Lcluster};
 
 /// `Z_EROFS_LI_PARTIAL_REF`.
 const PARTIAL: u16 = 1 << 15;

@@ -4,48 +4,26 @@
 //! `z_erofs_fill_inode` of fs/erofs/zmap.c.
 
 use crate::raw::{RawMapHeader, incompat};
+use crate::zmap::{
+    BIG_PCLUSTER_1, BIG_PCLUSTER_2, EXTENTS, Extents, FRAGMENT_PCLUSTER, INLINE_PCLUSTER, Index,
+    Tail, ZMap,
+};
 use crate::{DataLayout, Error, Extent, Image, Inode, Result};
 
-use super::zextents::Extents;
-use super::zindex::{Index, Tail};
-use super::{fragment, zextents, zindex};
+use super::pcluster::fragment;
+use super::{zextents, zindex};
 
-/// `h_advise` of compact indexes: there are packs with 2 bytes an entry.
-pub(super) const COMPACTED_2B: u16 = 1 << 0;
-/// `h_advise` of full indexes: no index but encoded extents.
-const EXTENTS: u16 = 1 << 0;
-/// Pclusters of HEAD1 may have more than one block.
-pub(super) const BIG_PCLUSTER_1: u16 = 1 << 1;
-/// The same of HEAD2 and plain ones.
-pub(super) const BIG_PCLUSTER_2: u16 = 1 << 2;
-/// The last pcluster is behind the index.
-const INLINE_PCLUSTER: u16 = 1 << 3;
-/// Plain pclusters are rotated in their block.
-pub(super) const INTERLACED_PCLUSTER: u16 = 1 << 4;
-/// The last extent is in the packed inode.
-pub(super) const FRAGMENT_PCLUSTER: u16 = 1 << 5;
 /// Bit 7 of `h_clusterbits`: the whole file is in the packed inode.
 const WHOLE_FRAGMENT: u8 = 1 << 7;
 /// Bits of `h_clusterbits`: lclusters are larger than blocks by so many bits.
 const LCLUSTER_BITS: u8 = 0xf;
-
-/// Where the data of a compressed inode is, as far as its header tells.
-#[derive(Debug)]
-pub(crate) enum ZMap {
-    /// All of it is in the packed inode from that byte on.
-    Fragment(u64),
-    /// In encoded extents.
-    Extents(Extents),
-    /// In pclusters found by an index of lclusters.
-    Index(Index),
-}
 
 pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     let zmap = match inode.zmap.get() {
         Some(zmap) => zmap,
         None => {
             let zmap = read(image, inode)?;
-            // Someone else may have been first, with the same result.
+            // Another thread may have been first, with the same result.
             inode.zmap.get_or_init(|| zmap)
         }
     };

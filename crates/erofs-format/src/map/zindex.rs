@@ -7,78 +7,13 @@
 
 use crate::compression::MAX_DECODED;
 use crate::meta::Window;
+use crate::zmap::{
+    BIG_PCLUSTER_1, BIG_PCLUSTER_2, INTERLACED_PCLUSTER, Index, Kind, Lcluster, Tail,
+};
 use crate::{Coding, Error, Extent, Image, Inode, Result};
 
-use super::zheader::{BIG_PCLUSTER_1, BIG_PCLUSTER_2, INTERLACED_PCLUSTER};
-use super::{Candidate, algorithm, compressed, fragment, plain, zcompact, zfull};
-
-/// The index of an inode, as its header describes it.
-#[derive(Debug)]
-pub(crate) struct Index {
-    /// Entries of 8 bytes, else packed ones.
-    pub full: bool,
-    /// Where the entries start.
-    pub start: u64,
-    pub lcluster_bits: u8,
-    /// `h_advise`.
-    pub advise: u16,
-    /// Of HEAD1 and HEAD2.
-    pub algorithms: [u8; 2],
-    pub tail: Tail,
-}
-
-/// The extent with the file's last byte, if it is not a pcluster in blocks; known by its head.
-#[derive(Debug)]
-pub(crate) enum Tail {
-    None,
-    Inline {
-        head: u64,
-        physical: u64,
-        length: u32,
-    },
-    Fragment {
-        head: u64,
-        offset: u64,
-    },
-}
-
-/// Types of lclusters, as numbered on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Plain,
-    Head1,
-    NonHead,
-    Head2,
-}
-
-impl Kind {
-    pub fn from_bits(bits: u32) -> Kind {
-        [Kind::Plain, Kind::Head1, Kind::NonHead, Kind::Head2][(bits & 3) as usize]
-    }
-}
-
-/// An entry of either index.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lcluster {
-    pub kind: Kind,
-    /// Heads: where the pcluster's data begins in the lcluster; below the lcluster's size.
-    pub clusterofs: u64,
-    /// Heads: first block of the pcluster.
-    pub block: u64,
-    /// Heads: the stream holds more than this file has of it.
-    pub partial: bool,
-    /// Non-heads: distance to the head before.
-    pub back: u64,
-    /// Non-heads: distance to the next head, 0 where an old mkfs did not know.
-    pub forward: u64,
-    /// Non-heads right behind a head: blocks of the pcluster, 0 if it does not say.
-    pub stored_blocks: u64,
-    /// First byte behind the entry, or behind the pack that it is in.
-    pub index_end: u64,
-}
-
-/// `Z_EROFS_LI_D0_CBLKCNT`: the distance is a count of blocks instead.
-pub(super) const BLOCK_COUNT: u32 = 1 << 11;
+use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
+use super::{zcompact, zfull};
 
 /// How many steps back to a head are believed. A distance is at most 2047, so this suffices for a
 /// fragment of 50 GB of the smallest lclusters; pclusters end at 12 MiB.

@@ -1,0 +1,73 @@
+//! How the data of an inode is laid out, as its `i_format` and `i_u` say.
+
+use crate::{Error, Nid, Result};
+
+/// `i_format`: all bits that have a meaning.
+const KNOWN_FORMAT: u16 = (1 << 5) - 1;
+/// Chunk formats: all bits that have a meaning (`EROFS_CHUNK_FORMAT_ALL`).
+const KNOWN_CHUNK_FORMAT: u32 = 0x7f;
+/// Half of `i_u` is the chunk format; the other half is reserved.
+const CHUNK_FORMAT: u32 = 0xffff;
+
+/// How the data of an inode is laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DataLayout {
+    /// Consecutive blocks.
+    FlatPlain,
+    /// Compressed, with 8-byte indexes or encoded extents.
+    CompressedFull,
+    /// Consecutive blocks, and the tail behind the inode.
+    FlatInline,
+    /// Compressed, with indexes of 4 and 2 bytes.
+    CompressedCompact,
+    /// Chunks of equal size anywhere.
+    ChunkBased,
+}
+
+/// The layout that `i_format` states.
+pub(crate) fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
+    if format & !KNOWN_FORMAT != 0 {
+        return Err(Error::unsupported(format!(
+            "i_format {format:#x} of nid {nid:#x}"
+        )));
+    }
+    Ok(match (format >> 1) & 7 {
+        0 => DataLayout::FlatPlain,
+        1 => DataLayout::CompressedFull,
+        2 => DataLayout::FlatInline,
+        3 => DataLayout::CompressedCompact,
+        4 => DataLayout::ChunkBased,
+        other => {
+            return Err(Error::unsupported(format!(
+                "data layout {other} of nid {nid:#x}"
+            )));
+        }
+    })
+}
+
+/// Refuses chunk formats with unknown bits.
+pub(crate) fn check_chunk_format(nid: Nid, union_bits: u32) -> Result<()> {
+    let format = union_bits & CHUNK_FORMAT;
+    if format & !KNOWN_CHUNK_FORMAT != 0 {
+        return Err(Error::unsupported(format!(
+            "chunk format {format:#x} of nid {nid:#x}"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_with_unknown_bits_are_refused() {
+        assert!(check_chunk_format(1, 0x7f).is_ok());
+        // The reserved half is not looked at.
+        assert!(check_chunk_format(1, 0x5_0020).is_ok());
+        assert!(matches!(
+            check_chunk_format(1, 0x80),
+            Err(Error::Unsupported { .. })
+        ));
+    }
+}

@@ -1,0 +1,152 @@
+//! The map header of a compressed inode, decoded: kept with the inode, read by [`crate::map`].
+
+use std::sync::{PoisonError, RwLock};
+
+/// `h_advise` of compact indexes: there are packs with 2 bytes an entry.
+pub(crate) const COMPACTED_2B: u16 = 1 << 0;
+/// `h_advise` of full indexes: no index but encoded extents.
+pub(crate) const EXTENTS: u16 = 1 << 0;
+/// Pclusters of HEAD1 may have more than one block.
+pub(crate) const BIG_PCLUSTER_1: u16 = 1 << 1;
+/// The same of HEAD2 and plain ones.
+pub(crate) const BIG_PCLUSTER_2: u16 = 1 << 2;
+/// The last pcluster is behind the index.
+pub(crate) const INLINE_PCLUSTER: u16 = 1 << 3;
+/// Plain pclusters are rotated in their block.
+pub(crate) const INTERLACED_PCLUSTER: u16 = 1 << 4;
+/// The last extent is in the packed inode.
+pub(crate) const FRAGMENT_PCLUSTER: u16 = 1 << 5;
+
+/// Where the data of a compressed inode is, as far as its header tells.
+#[derive(Debug)]
+pub(crate) enum ZMap {
+    /// All of it is in the packed inode from that byte on.
+    Fragment(u64),
+    /// In encoded extents.
+    Extents(Extents),
+    /// In pclusters found by an index of lclusters.
+    Index(Index),
+}
+
+/// The index of an inode, as its header describes it.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// Entries of 8 bytes, else packed ones.
+    pub full: bool,
+    /// Where the entries start.
+    pub start: u64,
+    pub lcluster_bits: u8,
+    /// `h_advise`.
+    pub advise: u16,
+    /// Of HEAD1 and HEAD2.
+    pub algorithms: [u8; 2],
+    pub tail: Tail,
+}
+
+/// The extent with the file's last byte, if it is not a pcluster in blocks; known by its head.
+#[derive(Debug)]
+pub(crate) enum Tail {
+    None,
+    Inline {
+        head: u64,
+        physical: u64,
+        length: u32,
+    },
+    Fragment {
+        head: u64,
+        offset: u64,
+    },
+}
+
+/// Types of lclusters, as numbered on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    Head1,
+    NonHead,
+    Head2,
+}
+
+impl Kind {
+    pub fn from_bits(bits: u32) -> Kind {
+        [Kind::Plain, Kind::Head1, Kind::NonHead, Kind::Head2][(bits & 3) as usize]
+    }
+}
+
+/// An entry of either index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lcluster {
+    pub kind: Kind,
+    /// Heads: where the pcluster's data begins in the lcluster; below the lcluster's size.
+    pub clusterofs: u64,
+    /// Heads: first block of the pcluster.
+    pub block: u64,
+    /// Heads: the stream holds more than this file has of it.
+    pub partial: bool,
+    /// Non-heads: distance to the head before.
+    pub back: u64,
+    /// Non-heads: distance to the next head, 0 where an old mkfs did not know.
+    pub forward: u64,
+    /// Non-heads right behind a head: blocks of the pcluster, 0 if it does not say.
+    pub stored_blocks: u64,
+    /// First byte behind the entry, or behind the pack that it is in.
+    pub index_end: u64,
+}
+
+/// `Z_EROFS_LI_D0_CBLKCNT`: the distance is a count of blocks instead.
+pub(crate) const BLOCK_COUNT: u32 = 1 << 11;
+
+/// Records of 4 bytes between two checkpoints.
+const CHECKPOINT: u64 = 1024;
+
+/// The records of an inode, as its header describes them.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    pub start: u64,
+    pub record: u64,
+    pub interlaced: bool,
+    pub fragment: bool,
+    pub lcluster_bits: u8,
+    /// Records there are; records of 4 and 8 bytes are counted by the file's size instead.
+    pub count: u64,
+    /// L: leaf lock. For records of 4 bytes: where extents 0, 1024, 2048... start, as far as look-ups
+    /// went. Without it every look-up would add up all the lengths before.
+    checkpoints: RwLock<Vec<u64>>,
+}
+
+impl Extents {
+    pub(crate) fn new(header_end: u64, advise: u16, lcluster_bits: u8, count: u64) -> Extents {
+        let record = 4 << ((advise >> 1) & 3);
+        Extents {
+            start: header_end.next_multiple_of(record),
+            record,
+            interlaced: advise & INTERLACED_PCLUSTER != 0,
+            fragment: advise & FRAGMENT_PCLUSTER != 0,
+            lcluster_bits,
+            count,
+            checkpoints: RwLock::default(),
+        }
+    }
+
+    /// The nearest known checkpoint at or before record `number`: its record and the address there.
+    pub(crate) fn nearest_checkpoint(&self, number: u64) -> Option<(u64, u64)> {
+        let known = self.checkpoints.read();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        let nearest = (number / CHECKPOINT).min((known.len() as u64).saturating_sub(1));
+        known
+            .get(nearest as usize)
+            .map(|&physical| (nearest * CHECKPOINT, physical))
+    }
+
+    /// Remembers where record `number` starts if it is the next checkpoint: the list has no gaps.
+    pub(crate) fn remember(&self, number: u64, physical: u64) {
+        if number % CHECKPOINT != 0 {
+            return;
+        }
+        let known = self.checkpoints.write();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if known.len() as u64 == number / CHECKPOINT {
+            known.push(physical);
+        }
+    }
+}
