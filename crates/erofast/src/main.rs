@@ -6,26 +6,18 @@ mod batch;
 mod cli;
 mod commands;
 mod glob;
+mod outcome;
 mod parts;
 mod text;
 mod tree;
 
-use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::cli::{Cli, Command, HelperArgs, LabCommand, TraceCommand};
-
-/// How a command ended when nothing stood in its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// As it should be.
-    Fine,
-    /// The thing asked for was found faulty; it was reported already.
-    Faulty,
-}
+use crate::outcome::{Outcome, USAGE_STATUS, Usage, is_broken_pipe, one_line};
 
 fn main() -> ExitCode {
     if let Some(status) = erofs_fuse::run_if_daemon() {
@@ -39,12 +31,12 @@ fn main() -> ExitCode {
     match result {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::Faulty) => ExitCode::FAILURE,
-        // Whoever read our output has seen enough.
+        // The reader of the output closed it: nothing is wrong.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("erofast: {}", one_line(&error));
-            if is_wrong_use(&error) {
-                ExitCode::from(WRONG_USE)
+            if is_usage_error(&error) {
+                ExitCode::from(USAGE_STATUS)
             } else {
                 ExitCode::FAILURE
             }
@@ -52,27 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error and its causes, those left out that it tells by itself.
-fn one_line(error: &anyhow::Error) -> String {
-    error
-        .chain()
-        .map(ToString::to_string)
-        .fold(String::new(), |line, cause| match line.as_str() {
-            "" => cause,
-            known if known.contains(&cause) => line,
-            _ => format!("{line}: {cause}"),
-        })
-}
-
-/// Exit status of wrong use; the parser of the command line ends with it too.
-const WRONG_USE: u8 = 2;
-
-/// A value on the command line that means nothing.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Usage(pub String);
-
-fn is_wrong_use(error: &anyhow::Error) -> bool {
+fn is_usage_error(error: &anyhow::Error) -> bool {
     // mount(8) gives 2 another meaning, and asks helpers to end with 1 then.
     !is_mount_helper()
         && (error.is::<Usage>()
@@ -108,11 +80,4 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Completions(args) => commands::generate::completions(&args),
         Command::Man(args) => commands::generate::man(&args),
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

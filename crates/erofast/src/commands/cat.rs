@@ -7,7 +7,8 @@ use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
 
 use crate::cli::CatArgs;
-use crate::{Outcome, glob, text};
+use crate::outcome::Outcome;
+use crate::{glob, text};
 
 /// Bytes read and written at once.
 const STEP: usize = 1 << 20;

@@ -13,7 +13,7 @@ use latency_lab::read::{self, ImageState, ReadOptions, Test};
 
 use crate::bar::Bar;
 use crate::cli::{LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs};
-use crate::{Outcome, Usage};
+use crate::outcome::{Outcome, Usage};
 
 /// `erofast lab launch`
 pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {

@@ -10,7 +10,8 @@ use erofs_engine::{Engine, WorkersMode};
 use serde_json::json;
 
 use crate::cli::LsArgs;
-use crate::{Outcome, glob, text, tree};
+use crate::outcome::Outcome;
+use crate::{glob, text, tree};
 
 /// Runs the subcommand. Entries that cannot be shown are named on the standard error.
 pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {

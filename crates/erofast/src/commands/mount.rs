@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 
 use erofs_fuse::{MountOptions, MountRequest};
 
-use crate::Outcome;
 use crate::cli::{HelperArgs, MountArgs, UmountArgs};
+use crate::outcome::Outcome;
 
 /// `erofast mount`
 pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::print_json;
-use crate::Outcome;
 use crate::cli::StatArgs;
+use crate::outcome::Outcome;
 
 /// Runs the subcommand.
 pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {

@@ -15,7 +15,7 @@ use sched_trace::{ReadOptions, Trace, perfetto};
 use super::print_json;
 use super::requests::MountWatch;
 use crate::cli::{By, TraceLatencyArgs, TraceRecordArgs};
-use crate::{Outcome, Usage};
+use crate::outcome::{Outcome, Usage};
 
 /// Those a thread waited behind that are listed.
 const BLOCKERS: usize = 5;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use erofs_engine::erofs_format::{FileType, Inode};
+use erofs_engine::erofs_format::Inode;
 use erofs_engine::{Engine, ReadContext};
 use sha2::{Digest, Sha256};
 
+use super::found::Found;
 use super::manifest::{Sum, hex};
-use super::{Found, Task, Walk, fault};
+use super::report::Fault;
 use crate::parts::{Part, Parts};
 
 /// Zeros that are hashed at once.
@@ -20,70 +21,16 @@ const HOLE_MAX: u64 = 1 << 40;
 #[derive(Debug)]
 pub struct Whole {
     /// Place of the name in the walk.
-    order: usize,
-    path: Arc<[u8]>,
-    inode: Arc<Inode>,
-    expected: Sum,
+    pub order: usize,
+    pub path: Arc<[u8]>,
+    pub inode: Arc<Inode>,
+    pub expected: Sum,
     /// Its bytes count: they are not read by another name too.
-    counts: bool,
-}
-
-impl Walk<'_> {
-    /// Gives a file to a reader if the manifest lists its name. Whether that is all its content
-    /// needs is returned.
-    pub(super) fn compare(
-        &mut self,
-        path: &[u8],
-        inode: &Arc<Inode>,
-        first: bool,
-    ) -> anyhow::Result<bool> {
-        let Some(manifest) = &mut self.manifest else {
-            return Ok(false);
-        };
-        let regular = inode.file_type() == FileType::Regular;
-        let Some(expected) = manifest.remove(path) else {
-            if let Some(compared) = &mut self.report.manifest {
-                compared.unlisted += u64::from(regular);
-            }
-            return Ok(false);
-        };
-        // sha256sum reads what a symlink leads to.
-        let target = match inode.file_type() {
-            FileType::Symlink => self.engine.resolve(path, true),
-            _ => Ok(inode.clone()),
-        };
-        let what = match target {
-            Ok(target) if target.file_type() == FileType::Regular => {
-                let bytes = target.size;
-                let whole = Whole {
-                    order: self.order,
-                    path: path.into(),
-                    inode: target,
-                    expected,
-                    counts: regular && first,
-                };
-                self.giver.give(Task::Whole(whole), bytes)?;
-                return Ok(regular);
-            }
-            Ok(_) => "the manifest lists it, but it is not a regular file".to_owned(),
-            Err(error) => format!("the manifest lists it, but it leads nowhere: {error}"),
-        };
-        self.found.add(self.order, fault(path, inode.nid, what));
-        Ok(false)
-    }
-
-    /// What the manifest lists and the walk did not meet.
-    pub(super) fn name_missing(&mut self) {
-        for (path, _) in self.manifest.take().into_iter().flatten() {
-            self.order += 1;
-            let what = "the manifest lists it, but it is not in the image";
-            self.found.add(self.order, fault(&path, 0, what));
-        }
-    }
+    pub counts: bool,
 }
 
 /// A reader's part: reads all of a file, and compares.
-pub(super) fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, found: &Found) {
+pub fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, found: &Found) {
     let Whole {
         order,
         path,
@@ -96,7 +43,7 @@ pub(super) fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, foun
         let (offset, bytes) = match hash(engine, inode, part, buffer, &mut hasher) {
             Ok(done) => done,
             Err((offset, error)) => {
-                return found.add_content(*order, offset, fault(path, inode.nid, error));
+                return found.add_content(*order, offset, Fault::new(path, inode.nid, error));
             }
         };
         debug_assert!(offset + bytes <= inode.size);
@@ -114,7 +61,7 @@ pub(super) fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, foun
         hex(&sum),
         hex(expected)
     );
-    found.add(*order, fault(path, inode.nid, what));
+    found.add(*order, Fault::new(path, inode.nid, what));
 }
 
 /// Hashes one part: its offset and length, or its offset and what is wrong.

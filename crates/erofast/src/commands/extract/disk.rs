@@ -14,8 +14,8 @@ use std::{iter, thread};
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
 
-use super::Job;
 use super::entries::{self, Step, Then};
+use super::job::Job;
 use super::journal::Journal;
 use super::metadata::{self, Handle};
 use super::outfile::Writer;

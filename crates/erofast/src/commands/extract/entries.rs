@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
 
-use super::Job;
+use super::job::Job;
 use super::journal::Journal;
 use crate::tree::{self, Visit};
 

@@ -3,6 +3,7 @@
 mod archive;
 mod disk;
 mod entries;
+mod job;
 mod journal;
 mod metadata;
 mod outfile;
@@ -12,28 +13,17 @@ mod tar;
 mod target;
 
 use std::num::NonZero;
-use std::sync::Arc;
 use std::thread;
 
-use erofs_engine::erofs_format::{FileType, Inode};
+use erofs_engine::erofs_format::FileType;
 use erofs_engine::{Engine, WorkersMode};
 
+use self::job::Job;
 use self::journal::Journal;
 use super::print_json;
 use crate::cli::ExtractArgs;
+use crate::outcome::{Outcome, Usage};
 use crate::tree;
-use crate::{Outcome, Usage};
-
-/// What is extracted, and by how many threads.
-#[derive(Debug)]
-struct Job {
-    engine: Arc<Engine>,
-    /// Where the tree begins.
-    start: Arc<Inode>,
-    /// Name of the start if it is no directory; else it has none, it becomes the target itself.
-    name: Vec<u8>,
-    threads: usize,
-}
 
 /// Runs the subcommand.
 pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
@@ -68,11 +58,7 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
             println!("{}: {summary}", job.engine.name());
         }
     }
-    Ok(if journal.failures() == 0 {
-        Outcome::Fine
-    } else {
-        Outcome::Faulty
-    })
+    Ok(Outcome::of(journal.failures() == 0))
 }
 
 fn last_component(path: &[u8]) -> &[u8] {

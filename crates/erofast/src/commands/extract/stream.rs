@@ -12,9 +12,9 @@ use std::{iter, thread};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, Error, ReadContext};
 
-use super::Job;
 use super::archive::{Archive, Item};
 use super::entries::{self, Step, Then, is_plain};
+use super::job::Job;
 use super::journal::Journal;
 use super::tar::{self, Kind};
 use crate::parts::{Part, Parts};

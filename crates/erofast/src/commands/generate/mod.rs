@@ -11,8 +11,8 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 
-use crate::Outcome;
 use crate::cli::{CompletionsArgs, ManArgs};
+use crate::outcome::Outcome;
 
 /// `erofast completions SHELL`
 pub fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {

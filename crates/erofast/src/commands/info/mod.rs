@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use self::spread::Spread;
 use super::print_json;
-use crate::Outcome;
 use crate::cli::InfoArgs;
+use crate::outcome::Outcome;
 use crate::text;
 use crate::tree::{self, Visit};
 

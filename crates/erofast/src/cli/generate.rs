@@ -1,0 +1,24 @@
+//! Arguments of the commands that print completions and man pages.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::examples::examples_help;
+
+/// Arguments of `completions`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast completions"))]
+pub struct CompletionsArgs {
+    /// bash, zsh, fish, elvish or powershell
+    pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast man"))]
+pub struct ManArgs {
+    /// Where to write the pages: erofast.1 and one of each subcommand, erofast.7, mount.erofast.8
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub directory: PathBuf,
+}

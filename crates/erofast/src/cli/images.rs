@@ -1,0 +1,129 @@
+//! Arguments of the commands that read an image without mounting it.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use erofs_engine::{EngineOptions, Offset, WorkersMode};
+
+use super::examples::examples_help;
+
+/// Where an image is.
+#[derive(Args, Clone, Debug)]
+pub struct ImageArgs {
+    /// Image file or block device
+    pub image: PathBuf,
+    /// Where the image starts in its file: a number of bytes, or auto to look for it
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_offset)]
+    pub offset: Offset,
+    /// Extra device of the image, in the order of its device table (repeatable)
+    #[arg(long = "device", value_name = "PATH")]
+    pub devices: Vec<PathBuf>,
+}
+
+fn parse_offset(text: &str) -> Result<Offset, String> {
+    text.parse()
+}
+
+impl ImageArgs {
+    /// Options for reading with these workers.
+    pub fn options(&self, workers: WorkersMode) -> EngineOptions {
+        EngineOptions {
+            workers,
+            offset: self.offset,
+            devices: self.devices.clone(),
+            ..EngineOptions::default()
+        }
+    }
+}
+
+/// Arguments of `info`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast info"))]
+pub struct InfoArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// List the extents of this file instead: which bytes are where, and how they are stored
+    #[arg(long, value_name = "PATH", conflicts_with = "block")]
+    pub extents: Option<String>,
+    /// Tell instead to what this block of the image belongs
+    #[arg(long, value_name = "N")]
+    pub block: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `ls`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast ls"))]
+pub struct LsArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Directories or files inside of the image; *, ?, [a-z] and ** stand for names
+    #[arg(default_value = "/", value_name = "PATH")]
+    pub paths: Vec<String>,
+    /// Long listing: type and mode, links, owner, group, size, time, name
+    #[arg(short = 'l')]
+    pub long: bool,
+    /// List subdirectories too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// List directories themselves, not what is in them
+    #[arg(short = 'd', long)]
+    pub directory: bool,
+    /// Print JSON, one object per entry
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `cat`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast cat"))]
+pub struct CatArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Files inside of the image; *, ?, [a-z] and ** stand for names
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<String>,
+}
+
+/// Arguments of `check`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast check"))]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Compare files with their sums in this file, as sha256sum writes it; it need not list all
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
+    /// Threads that read (default: one for each CPU)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZero<usize>>,
+}
+
+/// Arguments of `extract`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast extract"))]
+pub struct ExtractArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Directory to extract into, made if need be; - writes a tar stream to the standard output
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: PathBuf,
+    /// Only this part: the content of a directory, or one file
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub path: String,
+    /// Extract into a directory that is not empty, replace files that are in the way
+    #[arg(long)]
+    pub force: bool,
+    /// Threads that decode and write (default: one for each CPU)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZero<usize>>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

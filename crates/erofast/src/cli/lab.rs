@@ -1,0 +1,221 @@
+//! Arguments of the experiments.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::examples::examples_help;
+
+/// The experiments.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Launch a program cold out of each engine's mount, and see who waited for a CPU
+    Launch(LabLaunchArgs),
+    /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
+    Read(LabReadArgs),
+    /// Launch programs while memory is short, and see what getting pages costs
+    Pressure(LabPressureArgs),
+    /// Take a CPU offline and back while everything that is read is checked
+    Hotplug(LabHotplugArgs),
+    /// Launch out of the kernel's own EROFS, built with and without per-CPU threads, in a machine made for it
+    Kernel(LabKernelArgs),
+    /// The first process of the machine that `lab kernel` makes
+    #[command(hide = true)]
+    Guest,
+}
+
+/// Arguments of `lab pressure`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab pressure"))]
+pub struct LabPressureArgs {
+    /// Image to launch from
+    pub image: PathBuf,
+    /// Sizes of the page pool to compare, in pages of 4 KiB
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [0, 16, 64, 256])]
+    pub pools: Vec<usize>,
+    /// Mount options that all have in common
+    #[arg(
+        short = 'o',
+        value_name = "OPT[,OPT...]",
+        default_value = "workers=percpu,hipri=auto,cache=0"
+    )]
+    pub options: String,
+    /// Memory of the group that daemon and programs run in, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 96)]
+    pub limit: u64,
+    /// Programs in a row; the last one is measured
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub programs: usize,
+    /// Measured launches for each size of the pool
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub iterations: usize,
+    /// Longest time a program may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+    /// Seed of the order, and of the files that are read
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
+    /// The last program; {} stands for the mount point (default: one that reads files)
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Arguments of `lab read`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab read"))]
+pub struct LabReadArgs {
+    /// Image to read
+    pub image: PathBuf,
+    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first is the baseline;
+    /// default: kernel, kernel-loop, erofast:io_uring=off, erofast:io_uring=on)
+    #[arg(long = "engine", value_name = "ENGINE")]
+    pub engines: Vec<String>,
+    /// Samples of each test that count
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub iterations: usize,
+    /// Test to make: seq, rand, tree, meta, list (repeatable; all of them by default)
+    #[arg(long = "test", value_name = "TEST")]
+    pub tests: Vec<String>,
+    /// Readers or jobs: only tests with so many
+    #[arg(long, value_name = "N")]
+    pub readers: Option<usize>,
+    /// Only with the image in the page cache (warm) or on the disk (cold)
+    #[arg(long = "image-state", value_name = "warm|cold")]
+    pub state: Option<String>,
+    /// Seed of the order, and of the places of random reads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `lab hotplug`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab hotplug"))]
+pub struct LabHotplugArgs {
+    /// Image to read
+    pub image: PathBuf,
+    /// Who serves it
+    #[arg(long, value_name = "ENGINE", default_value = "erofast:percpu,hipri")]
+    pub engine: String,
+    /// How often the CPU goes and comes back
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub cycles: usize,
+    /// Which CPU (default: the last one that can)
+    #[arg(long, value_name = "N")]
+    pub cpu: Option<u32>,
+    /// Threads that read all the while
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub readers: usize,
+    /// What keeps the machine busy
+    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    pub load: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Program to launch while the CPU is away; {} stands for the mount point
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Arguments of `lab kernel`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab kernel"))]
+pub struct LabKernelArgs {
+    /// Image to launch from (default: one made of the C compiler that is fetched)
+    #[arg(requires = "command")]
+    pub image: Option<PathBuf>,
+    /// Make the mount the root directory of the program
+    #[arg(long)]
+    pub root: bool,
+    /// Launches of each variant that count
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub iterations: usize,
+    /// Begin no further round of launches after this time; fewer launches count then
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    pub minutes: u64,
+    /// What keeps the machine busy
+    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    pub load: String,
+    /// Value of the module's parameter (repeatable; 0 and 64 by default)
+    #[arg(long, value_name = "N")]
+    pub reserved_pages: Vec<u32>,
+    /// Emulate the machine even where KVM works
+    #[arg(long)]
+    pub emulate: bool,
+    /// Directory to keep packages and modules in for the next run (default: everything goes at the end)
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+    /// Where Debian's packages are
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "http://deb.debian.org/debian"
+    )]
+    pub mirror: String,
+    /// Debian's suite that kernel and QEMU come from
+    #[arg(long, value_name = "NAME", default_value = "bookworm-backports")]
+    pub suite: String,
+    /// Only build the modules for the kernel that runs here, into this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "image")]
+    pub module_for_this_kernel: Option<PathBuf>,
+    /// Seed of the order of launches
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the report as one HTML file too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
+    /// Program and arguments; {} stands for the mount point
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Arguments of `lab launch`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab launch"))]
+pub struct LabLaunchArgs {
+    /// Image to launch from
+    pub image: PathBuf,
+    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first is the baseline;
+    /// default: kernel, kernel-loop, erofast:io_uring=off, erofast:io_uring=on)
+    #[arg(long = "engine", value_name = "ENGINE")]
+    pub engines: Vec<String>,
+    /// Launches of each engine that count
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub iterations: usize,
+    /// What keeps the machine busy
+    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    pub load: String,
+    /// Make the mount the root directory of the program
+    #[arg(long)]
+    pub root: bool,
+    /// Longest time a launch may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+    /// Launch as often without the recorder too, and tell what recording costs
+    #[arg(long)]
+    pub overhead: bool,
+    /// Directory for the load's 500 MB file
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Seed of the order of launches
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the report as one HTML file too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
+    /// Program and arguments; {} stands for the mount point
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}

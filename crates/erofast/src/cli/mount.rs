@@ -1,0 +1,125 @@
+//! Arguments of the commands for mounts, and of mount.erofast.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, ValueHint};
+
+use super::examples::examples_help;
+
+/// Arguments of `mount`.
+#[derive(Args, Debug)]
+#[command(after_help = "Mount options: see --help")]
+#[command(after_long_help = mount_help())]
+pub struct MountArgs {
+    /// Image file or block device
+    pub image: PathBuf,
+    /// An existing directory
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+    /// Mount options, separated by commas (repeatable)
+    #[arg(short = 'o', value_name = "OPT[,OPT...]")]
+    pub options: Vec<OsString>,
+    /// Stay in the foreground until the image is unmounted
+    #[arg(short = 'f', long)]
+    pub foreground: bool,
+    /// Stay in the foreground and tell every request
+    #[arg(short = 'd', long)]
+    pub debug: bool,
+    /// Where the image starts in its file: a number of bytes, or auto to look for it
+    #[arg(long, value_name = "BYTES")]
+    pub offset: Option<OsString>,
+    /// Extra device of the image, in the order of its device table (repeatable)
+    #[arg(long = "device", value_name = "PATH")]
+    pub devices: Vec<PathBuf>,
+}
+
+/// The table of `-o` options, and the examples.
+fn mount_help() -> String {
+    let known = erofs_fuse::KNOWN;
+    let width = known.iter().map(|o| o.usage.len()).max().unwrap_or(0);
+    let lines = known.iter().map(|option| {
+        let meaning = wrapped(option.meaning, WIDTH - width - 4);
+        let meaning = meaning.join(&format!("\n{:1$}", "", width + 4));
+        format!("  {:<width$}  {meaning}\n", option.usage)
+    });
+    format!(
+        "Mount options:\n{}\n{}",
+        lines.collect::<String>(),
+        examples_help("erofast mount")
+    )
+}
+
+/// Columns of the narrowest terminal that people use.
+const WIDTH: usize = 80;
+
+/// Lines of at most so many columns.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Arguments of `umount`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast umount"))]
+pub struct UmountArgs {
+    /// Where the image is mounted
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+}
+
+/// Arguments of `stat`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast stat"))]
+pub struct StatArgs {
+    /// Where the image is mounted
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print Prometheus' text format
+    #[arg(long, conflicts_with = "json")]
+    pub prometheus: bool,
+}
+
+/// What mount(8) passes to a mount helper: `mount.erofast SPEC DIR [-sfnvN] [-o OPTIONS] [-t TYPE]`.
+#[derive(Debug, Parser)]
+#[command(name = "mount.erofast", version)]
+pub struct HelperArgs {
+    /// Image file or block device
+    pub image: PathBuf,
+    /// An existing directory
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+    /// Mount options, separated by commas
+    #[arg(short = 'o', value_name = "OPT[,OPT...]")]
+    pub options: Vec<OsString>,
+    /// Type of the filesystem, as mount(8) names it
+    #[arg(short = 't', value_name = "TYPE")]
+    pub fstype: Option<OsString>,
+    /// Tolerate unknown options
+    #[arg(short = 's')]
+    pub sloppy: bool,
+    /// Do everything but the mount itself
+    #[arg(short = 'f')]
+    pub fake: bool,
+    /// Without an entry in mtab (there is none anyway)
+    #[arg(short = 'n')]
+    pub no_mtab: bool,
+    /// Say more
+    #[arg(short = 'v')]
+    pub verbose: bool,
+    /// Mount namespace (mount(8) has entered it already)
+    #[arg(short = 'N', value_name = "NAMESPACE")]
+    pub namespace: Option<OsString>,
+}

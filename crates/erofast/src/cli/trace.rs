@@ -1,0 +1,68 @@
+//! Arguments of `trace`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::examples::examples_help;
+
+/// The subcommands of `trace`.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Record the scheduler of this machine, in Perfetto's format
+    Record(TraceRecordArgs),
+    /// Who waited for a CPU, how long, and for which work queue
+    Latency(TraceLatencyArgs),
+}
+
+/// Arguments of `trace record`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast trace record"))]
+pub struct TraceRecordArgs {
+    /// File to write
+    #[arg(
+        short = 'o',
+        long,
+        value_name = "FILE",
+        default_value = "trace.perfetto-trace"
+    )]
+    pub output: PathBuf,
+    /// Ring buffer of each CPU, in KiB
+    #[arg(long, value_name = "KIB", default_value_t = 8192)]
+    pub buffer: usize,
+    /// Command to record; without one, recording ends with Ctrl-C
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Arguments of `trace latency`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast trace latency"))]
+pub struct TraceLatencyArgs {
+    /// Trace file (its format is recognised by its content)
+    pub file: PathBuf,
+    /// Rows of the table
+    #[arg(long, value_enum, default_value_t = By::Task)]
+    pub by: By,
+    /// Only threads and work queues whose name matches
+    #[arg(long = "match", value_name = "RE")]
+    pub matching: Option<String>,
+    /// Worst waits to list
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub worst: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a row of `trace latency` stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// One thread
+    Task,
+    /// All threads of one name
+    Comm,
+    /// A work queue and the function it executes
+    Workqueue,
+}

@@ -1,0 +1,66 @@
+//! What the reading threads add to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::report::Fault;
+use crate::bar::Gauge;
+
+/// What all threads add to.
+#[derive(Debug)]
+pub struct Found {
+    /// L. By place in the walk; of a file only the first fault, by offset.
+    faults: Mutex<BTreeMap<(usize, u64), Vec<Fault>>>,
+    /// L. Files with a fault: what is left of them is not read.
+    broken: Mutex<HashMap<usize, u64>>,
+    /// L. Files that are what the manifest says.
+    matched: Mutex<u64>,
+    /// Bytes read without a fault.
+    pub gauge: Gauge,
+}
+
+impl Found {
+    pub fn new(gauge: Gauge) -> Self {
+        Self {
+            faults: Mutex::default(),
+            broken: Mutex::default(),
+            matched: Mutex::default(),
+            gauge,
+        }
+    }
+
+    pub fn matched(&self) -> MutexGuard<'_, u64> {
+        self.matched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn faults(&self) -> MutexGuard<'_, BTreeMap<(usize, u64), Vec<Fault>>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A fault of a name or a directory; there may be several in one place.
+    pub fn add(&self, order: usize, fault: Fault) {
+        self.faults().entry((order, 0)).or_default().push(fault);
+    }
+
+    /// A fault in a file's content: the one at the lowest offset stands for all.
+    pub fn add_content(&self, order: usize, offset: u64, fault: Fault) {
+        let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = |offset: u64| (order, offset.saturating_add(1));
+        match broken.get(&order) {
+            Some(&known) if known <= offset => return,
+            Some(&known) => {
+                self.faults().remove(&key(known));
+            }
+            None => {}
+        }
+        broken.insert(order, offset);
+        self.faults().insert(key(offset), vec![fault]);
+    }
+
+    pub fn is_broken(&self, order: usize) -> bool {
+        self.broken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains_key(&order)
+    }
+}

@@ -1,0 +1,91 @@
+//! What `check` finds, and how it is printed.
+
+use erofs_engine::erofs_format::Nid;
+use serde::Serialize;
+
+use crate::text;
+
+/// What `check --json` prints.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// Regular files, hard links counted once.
+    pub files: u64,
+    /// Bytes of content that are right, holes included.
+    pub bytes: u64,
+    pub directories: u64,
+    pub symlinks: u64,
+    pub others: u64,
+    /// What cannot be read.
+    pub faults: Vec<Fault>,
+    /// What can be read and was never written by mkfs.erofs.
+    pub oddities: Vec<Fault>,
+    /// With `--manifest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Compared>,
+}
+
+/// How an image and a manifest fit. What does not is among the faults.
+#[derive(Debug, Default, Serialize)]
+pub struct Compared {
+    /// Files that the manifest lists.
+    pub listed: u64,
+    /// Those that have the sum it says.
+    pub matched: u64,
+    /// Names of regular files that it does not list.
+    pub unlisted: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Fault {
+    pub path: String,
+    pub nid: Nid,
+    pub error: String,
+}
+
+impl Fault {
+    /// A fault of the inode `nid`, which was met at `path`.
+    pub fn new(path: &[u8], nid: Nid, error: impl ToString) -> Self {
+        Self {
+            path: text::name(path),
+            nid,
+            error: error.to_string(),
+        }
+    }
+}
+
+/// Prints it for people, the faults first.
+pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
+    for fault in &report.faults {
+        outln!("fault: {}: {}", shown(&fault.path), fault.error);
+    }
+    for oddity in &report.oddities {
+        outln!("odd: {}: {}", shown(&oddity.path), oddity.error);
+    }
+    let Report {
+        files,
+        directories,
+        symlinks,
+        others,
+        ..
+    } = report;
+    if let Some(Compared {
+        listed,
+        matched,
+        unlisted,
+    }) = &report.manifest
+    {
+        outln!("manifest: {matched} of {listed} files match; {unlisted} are not listed");
+    }
+    outln!(
+        "{name}: {files} files, {directories} directories, {symlinks} symlinks, {others} others, {} \
+         read: {} fault(s), {} oddity(ies)",
+        text::size(report.bytes),
+        report.faults.len(),
+        report.oddities.len()
+    );
+    Ok(())
+}
+
+fn shown(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
+}

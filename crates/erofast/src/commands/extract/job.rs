@@ -1,0 +1,17 @@
+//! What is extracted.
+
+use std::sync::Arc;
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::Inode;
+
+/// What is extracted, and by how many threads.
+#[derive(Debug)]
+pub struct Job {
+    pub engine: Arc<Engine>,
+    /// Where the tree begins.
+    pub start: Arc<Inode>,
+    /// Name of the start if it is no directory; else it has none, it becomes the target itself.
+    pub name: Vec<u8>,
+    pub threads: usize,
+}

@@ -1,0 +1,48 @@
+//! How a command ends.
+
+use std::io;
+
+/// How a command ended that was not stopped by an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As it should: exit status 0.
+    Fine,
+    /// What was asked for failed in part, or was found corrupt; it was reported already: exit
+    /// status 1.
+    Faulty,
+}
+
+impl Outcome {
+    /// `Fine` if `good`.
+    pub fn of(good: bool) -> Self {
+        if good { Self::Fine } else { Self::Faulty }
+    }
+}
+
+/// Exit status of a usage error; the parser of the command line ends with it too.
+pub const USAGE_STATUS: u8 = 2;
+
+/// A usage error: an argument that makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// An error and its causes on one line, without causes that the line already contains.
+pub fn one_line(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .map(ToString::to_string)
+        .fold(String::new(), |line, cause| match line.as_str() {
+            "" => cause,
+            known if known.contains(&cause) => line,
+            _ => format!("{line}: {cause}"),
+        })
+}
+
+/// Whether the reader of the standard output closed it.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
