@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use erofs_fuse::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latency_lab::Progress;
 
@@ -48,7 +49,7 @@ impl Progress for Bar {
     }
 
     fn line(&mut self, text: &str) {
-        self.0.suspend(|| eprintln!("erofast: {text}"));
+        self.0.suspend(|| note(text));
     }
 }
 

@@ -1,5 +1,7 @@
 //! The `erofast` command.
 #![forbid(unsafe_code)]
+// They panic when the stream cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod bar;
 mod batch;
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
         // The reader of the output closed it: nothing is wrong.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("erofast: {}", one_line(&error));
+            erofs_fuse::note(one_line(&error));
             if is_usage_error(&error) {
                 ExitCode::from(USAGE_STATUS)
             } else {

@@ -17,6 +17,14 @@ impl Outcome {
     pub fn of(good: bool) -> Self {
         if good { Self::Fine } else { Self::Faulty }
     }
+
+    /// The outcome, once it is `printed`; a reader that did not wait for all of it changes nothing.
+    pub fn unless_failed(self, printed: anyhow::Result<()>) -> anyhow::Result<Self> {
+        match printed {
+            Err(error) if !is_broken_pipe(&error) => Err(error),
+            _ => Ok(self),
+        }
+    }
 }
 
 /// Exit status of a usage error; the parser of the command line ends with it too.

@@ -18,6 +18,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
 use crate::helper;
+use crate::note::note;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
 use crate::serve;
@@ -32,13 +33,9 @@ const READY: &[u8] = b"ready\n";
 /// One line that says what is wrong. Nothing stays mounted and no process is left.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     if request.foreground || request.options.debug {
-        return serve::foreground(request, &mut print_notice, &mut || Ok(()));
+        return serve::foreground(request, &mut |notice| note(notice), &mut || Ok(()));
     }
     start(request)
-}
-
-fn print_notice(notice: &str) {
-    eprintln!("erofast: {notice}");
 }
 
 /// Starts the daemon and waits until it serves, or reports why it does not.
@@ -90,7 +87,7 @@ fn run(request: &MountRequest) -> Result<(), Error> {
     // Opened before the sandbox, which forbids it.
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null"))?;
-    serve::foreground(request, &mut print_notice, &mut || detach(&null))
+    serve::foreground(request, &mut |notice| note(notice), &mut || detach(&null))
 }
 
 /// Detaches from the terminal, the working directory and the parent.

@@ -7,10 +7,13 @@
 //! Three rooms, each of which uses only those after it: `serve` (the server process), `helper` (the
 //! privileged process that mounts and unmounts), `sandbox` (what the server gives up).
 #![forbid(unsafe_code)]
+// They panic when the stream cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod daemon;
 mod error;
 mod helper;
+mod note;
 mod options;
 mod request;
 mod respawn;
@@ -20,6 +23,7 @@ mod serve;
 pub use daemon::{mount, run_if_daemon};
 pub use error::Error;
 pub use helper::umount;
+pub use note::note;
 pub use options::{IoUring, KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, escape};
 pub use request::{FSTYPE, MountRequest};
 pub use serve::{STAT_XATTR, Span, Spans, TRACE_XATTR, prometheus, stat, take_spans};

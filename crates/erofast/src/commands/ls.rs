@@ -10,6 +10,8 @@ use erofs_engine::{Engine, WorkersMode};
 use serde_json::json;
 
 use crate::cli::LsArgs;
+use erofs_fuse::note;
+
 use crate::outcome::Outcome;
 use crate::{glob, text, tree};
 
@@ -111,7 +113,7 @@ impl<W: Write> List<'_, W> {
     }
 
     fn complain(&mut self, path: &[u8], error: &str) {
-        eprintln!("erofast: /{}: {error}", text::name(path));
+        note(format_args!("/{}: {error}", text::name(path)));
         self.outcome = Outcome::Faulty;
     }
 

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::bail;
+use erofs_fuse::note;
 use latency_lab::Interrupt;
 use regex::Regex;
 use sched_trace::blame::{self, Timeline, Why};
@@ -40,7 +41,10 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
         Some((program, arguments)) => {
             let (status, trace) = record::command(Command::new(program).args(arguments), &options)?;
             if !status.success() {
-                eprintln!("erofast: {} ended with {status}", program.to_string_lossy());
+                note(format_args!(
+                    "{} ended with {status}",
+                    program.to_string_lossy()
+                ));
             }
             (
                 trace,
@@ -53,7 +57,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
         }
         None => {
             let recorder = Recorder::start(&options)?;
-            eprintln!("erofast: recording; Ctrl-C ends it");
+            note("recording; Ctrl-C ends it");
             while !interrupt.asked() {
                 std::thread::sleep(LOOK);
             }
@@ -71,11 +75,11 @@ fn summarize(trace: &Trace, requests: &str, args: &TraceRecordArgs) {
         0 => String::new(),
         lost => format!("; {lost} events were lost: a larger --buffer may keep them"),
     };
-    eprintln!(
-        "erofast: {} events in {}{requests}{lost}",
+    note(format_args!(
+        "{} events in {}{requests}{lost}",
         trace.events.len(),
         args.output.display()
-    );
+    ));
 }
 
 /// What the library says takes several lines, with a picture; the last one is the reason.
@@ -112,11 +116,11 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     }
     let file = args.file.display();
     if report.missing_switches > 0 {
-        eprintln!(
-            "erofast: {file}: {} of {} switches are missing: the kernel did not write them, and waits \
+        note(format_args!(
+            "{file}: {} of {} switches are missing: the kernel did not write them, and waits \
              that ended with one are not among the figures",
             report.missing_switches, report.switches
-        );
+        ));
     }
     if report.lost_events > 0 {
         bail!(

@@ -17,6 +17,7 @@ const UNTIDY: &[&str] = &[
     "erofs-fuse",
     "fuse-transport",
     "latency-lab",
+    "page-pool",
     "sched-trace",
 ];
 

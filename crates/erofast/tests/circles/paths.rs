@@ -10,7 +10,7 @@ pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => {
             let condition = list.tokens.to_string();
-            (condition.contains("test") || condition.contains("loom")) && !condition.contains("not")
+            condition.contains("test") && !condition.contains("not (test")
         }
         _ => false,
     })

@@ -15,6 +15,7 @@ use fuse_transport::wire::FOREVER;
 use super::nodes::Nodes;
 use super::trace_spans;
 use super::xattrs::{STAT_XATTR, TRACE_XATTR};
+use crate::note::note;
 
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
 /// which stay far below.
@@ -296,7 +297,7 @@ impl Filesystem for Image {
     }
 
     fn seen(&self, seen: &Seen<'_>) {
-        eprintln!("erofast: {}", self.line(seen));
+        note(self.line(seen));
     }
 
     fn statfs(&self) -> Result<Statfs, Errno> {
@@ -351,7 +352,7 @@ fn report(error: &erofs_engine::Error) -> Errno {
         errno,
         erofs_engine::errno::EIO | erofs_engine::errno::EUCLEAN
     ) {
-        eprintln!("erofast: {error}");
+        note(error);
     }
     Errno::from_raw_os_error(errno)
 }

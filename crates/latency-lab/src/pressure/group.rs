@@ -1,7 +1,7 @@
 //! A memory-limited cgroup; its processes are moved out and it is removed when it is dropped.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -106,7 +106,11 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            eprintln!("lab pressure: {} stays: {error}", self.path.display());
+            let _ = writeln!(
+                io::stderr(),
+                "lab pressure: {} stays: {error}",
+                self.path.display()
+            );
         }
         if let Some(switch) = self.place.switch.as_ref().filter(|_| self.switched) {
             let _ = fs::write(switch, "-memory");

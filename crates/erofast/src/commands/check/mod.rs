@@ -34,12 +34,11 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     let report = check(&engine, args.threads.map_or(cpus, NonZero::get), manifest)?;
-    if args.json {
-        print_json(&report)?;
-    } else {
-        print(&report, engine.name())?;
-    }
-    Ok(Outcome::of(report.faults.is_empty()))
+    let printed = match args.json {
+        true => print_json(&report),
+        false => print(&report, engine.name()),
+    };
+    Outcome::of(report.faults.is_empty()).unless_failed(printed)
 }
 
 fn check(engine: &Engine, readers: usize, manifest: Option<Manifest>) -> anyhow::Result<Report> {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use erofs_engine::erofs_format::FileType;
+use erofs_fuse::note;
 use serde::Serialize;
 
 use crate::bar::Gauge;
@@ -126,10 +127,10 @@ impl Journal {
         let mut summary = self.summary().clone();
         summary.bytes = self.gauge.done();
         for (what, lost) in &summary.not_kept {
-            eprintln!(
-                "erofast: not kept: {what} ({} time(s), first for {}: {})",
+            note(format_args!(
+                "not kept: {what} ({} time(s), first for {}: {})",
                 lost.entries, lost.first, lost.error
-            );
+            ));
         }
         summary
     }

@@ -20,7 +20,7 @@ use erofs_engine::{Engine, WorkersMode};
 
 use self::job::Job;
 use self::journal::Journal;
-use super::print_json;
+use super::{print_json, print_line};
 use crate::cli::ExtractArgs;
 use crate::outcome::{Outcome, Usage};
 use crate::tree;
@@ -52,13 +52,19 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
     } else {
         disk::run(&job, &args.directory, args.force, &journal)?;
         let summary = journal.finish();
-        if args.json {
-            print_json(&summary)?;
-        } else {
-            println!("{}: {summary}", job.engine.name());
-        }
+        let printed = match args.json {
+            true => print_json(&summary),
+            false => {
+                print_line(format_args!("{}: {summary}", job.engine.name())).map_err(Into::into)
+            }
+        };
+        return outcome(&journal).unless_failed(printed);
     }
-    Ok(Outcome::of(journal.failures() == 0))
+    Ok(outcome(&journal))
+}
+
+fn outcome(journal: &Journal) -> Outcome {
+    Outcome::of(journal.failures() == 0)
 }
 
 fn last_component(path: &[u8]) -> &[u8] {

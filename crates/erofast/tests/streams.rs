@@ -1,0 +1,141 @@
+//! A standard error that cannot be written changes nothing; a closed standard output ends a command
+//! quietly, with the status of what it did.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// An image of which several files cannot be decoded.
+fn damaged(folder: &Path) -> PathBuf {
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/zstd-48bit-unaligned.erofs");
+    let mut bytes = fs::read(fixture).expect("a fixture");
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0xff);
+    let path = folder.join("damaged.erofs");
+    fs::write(&path, bytes).expect("room");
+    path
+}
+
+/// A pipe that nobody reads any more.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+fn full_disk() -> Stdio {
+    File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("/dev/full")
+        .into()
+}
+
+fn run(arguments: &[&str], stdout: Stdio, stderr: Stdio) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_erofast"));
+    command.args(arguments).stdout(stdout).stderr(stderr);
+    command
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .expect("erofast runs")
+}
+
+/// Paths of a tree, sorted.
+fn listing(tree: &Path) -> Vec<PathBuf> {
+    let mut found = vec![tree.to_owned()];
+    let mut next = 0;
+    while let Some(path) = found.get(next).cloned() {
+        if path
+            .symlink_metadata()
+            .is_ok_and(|metadata| metadata.is_dir())
+        {
+            let entries = fs::read_dir(&path).expect("a directory");
+            found.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+        next += 1;
+    }
+    let mut names: Vec<PathBuf> = found
+        .iter()
+        .map(|path| path.strip_prefix(tree).expect("below").to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn extraction_goes_on_when_the_standard_error_cannot_be_written() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let image = damaged(folder.path());
+    let mut trees = Vec::new();
+    for (name, stderr) in [
+        ("plain", Stdio::null()),
+        ("closed", closed_pipe()),
+        ("full", full_disk()),
+    ] {
+        let tree = folder.path().join(name);
+        let output = run(
+            &[
+                "extract",
+                image.to_str().expect("text"),
+                tree.to_str().expect("text"),
+            ],
+            Stdio::piped(),
+            stderr,
+        );
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        let summary = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            summary.contains("failure") && !summary.contains(" 0 failure"),
+            "{name}: {summary}"
+        );
+        trees.push(listing(&tree));
+    }
+    assert!(trees[0].len() > 3, "{:?}", trees[0]);
+    assert_eq!(trees[0], trees[1]);
+    assert_eq!(trees[0], trees[2]);
+}
+
+#[test]
+fn errors_keep_their_status_when_they_cannot_be_said() {
+    for (arguments, status) in [
+        (&["info", "/no/such/image"][..], 1),
+        (&["cat", "/no/such/image", "x"], 1),
+        (&["mount", "-o", "workers=many", "/no/such/image", "/"], 2),
+        (&["ls", "--nonsense"], 2),
+    ] {
+        for stderr in [closed_pipe(), full_disk()] {
+            let output = run(arguments, Stdio::null(), stderr);
+            assert_eq!(output.status.code(), Some(status), "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn a_closed_standard_output_hides_no_failure() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let image = damaged(folder.path());
+    let tree = folder.path().join("tree");
+    let image = image.to_str().expect("text");
+    for arguments in [
+        &["check", image][..],
+        &["extract", image, tree.to_str().expect("text")],
+    ] {
+        let output = run(arguments, closed_pipe(), Stdio::null());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    }
+    let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/meta.erofs");
+    let output = run(
+        &["ls", "-R", good.to_str().expect("text")],
+        closed_pipe(),
+        Stdio::piped(),
+    );
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    let output = run(
+        &["ls", "-R", good.to_str().expect("text")],
+        full_disk(),
+        Stdio::piped(),
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
