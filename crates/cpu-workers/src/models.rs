@@ -11,9 +11,9 @@ use loom::sync::Mutex;
 use loom::thread;
 
 use crate::Waker;
-use crate::parker::Parker;
-use crate::queue::{JobQueue, Taken};
-use crate::slot::Slot;
+use crate::topology::slot::Slot;
+use crate::worker::parker::Parker;
+use crate::worker::queue::{JobQueue, Taken};
 
 type Queue = Arc<JobQueue<usize>>;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::counters::Counters;
-use crate::spawn::Running;
-use crate::topology::Topology;
-use crate::unbound::UnboundPool;
+use crate::stats::counters::Counters;
+use crate::topology::pinned::Topology;
+use crate::worker::spawn::Running;
+use crate::worker::unbound::UnboundPool;
 use crate::{WorkerStats, priority};
 
 pub(crate) fn stats(topology: &Topology, unbound: &UnboundPool) -> Vec<WorkerStats> {

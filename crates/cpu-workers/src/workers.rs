@@ -14,21 +14,22 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::attached_source::message;
-use crate::counters::now_ns;
+use sys::clock::now_ns;
+
 use crate::faults::Faults;
-use crate::notices::Notices;
 use crate::priority::{self, Wanted};
 use crate::report;
-use crate::spawn::{Running, Spawner};
-use crate::topology::Topology;
-use crate::unbound::UnboundPool;
-use crate::watcher::Watcher;
-use crate::worker::{Attach, Job, Queued, Worker, current};
+use crate::stats::notices::Notices;
+use crate::topology::pinned::Topology;
+use crate::topology::watcher::Watcher;
+use crate::worker::attached_source::message;
+use crate::worker::spawn::{Running, Spawner};
+use crate::worker::thread::{Attach, Job, Queued, Worker, current};
+use crate::worker::unbound::UnboundPool;
 use crate::{
     Cpus, Error, EventSourceFactory, Mode, Priority, SystemCpus, WorkerContext, WorkerOptions,
     WorkerStats,
@@ -49,9 +50,6 @@ pub struct Workers {
     /// I: None in `Mode::Unbound`.
     watcher: Option<Watcher>,
     notices: Arc<Notices>,
-    /// A: where the search for an idle worker begins, so that the first CPUs are not always asked
-    /// first.
-    next_idle: AtomicUsize,
     /// P: threads that are no workers and have the pinned ones' priority, by number. Taken outside of
     /// the topology's locks.
     followers: Mutex<Vec<i32>>,
@@ -122,7 +120,6 @@ impl Workers {
             topology: Arc::clone(&topology),
             watcher: None,
             notices,
-            next_idle: AtomicUsize::new(0),
             followers: Mutex::default(),
             ending: AtomicBool::new(false),
             ended: Mutex::new(()),
@@ -178,15 +175,6 @@ impl Workers {
     /// of the job it runs, 0 while it serves its source.
     pub fn current() -> Option<WorkerContext> {
         current()
-    }
-
-    /// A CPU whose worker sleeps and has nothing queued, other than `not`. A hint: it may be busy
-    /// a moment later.
-    pub fn idle_worker(&self, not: Option<usize>) -> Option<usize> {
-        let possible = self.topology.possible();
-        let first = self.next_idle.fetch_add(1, Ordering::Relaxed);
-        let mut cpus = (0..possible).map(|step| (first % possible + step) % possible);
-        cpus.find(|&cpu| Some(cpu) != not && self.is_idle(cpu))
     }
 
     /// True while the worker of that CPU has nothing to do: it sleeps, or is about to. Only a hint:

@@ -1,37 +1,13 @@
-//! One serving thread's way to the kernel.
+//! The channel of one serving thread, over either transport.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustix::time::{ClockId, clock_gettime};
+use sys::eventfd::EventFd;
 
 use crate::device::DeviceChannel;
-use crate::filesystem::{Filesystem, Served};
 use crate::ring::RingChannel;
-use crate::waker::Waker;
-use crate::wire::Opcode;
-
-/// Why [`Channel::wait`] returned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ready {
-    /// There may be a request: call [`Channel::serve`].
-    Request,
-    /// The waker was called, or a signal came.
-    Woken,
-    /// The mount is gone.
-    Closed,
-}
-
-/// What [`Channel::serve`] did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// One request was answered.
-    Served,
-    /// Another thread was faster.
-    Nothing,
-    /// The mount is gone.
-    Closed,
-}
+use crate::state::{Ready, State};
 
 /// Takes requests and answers them, on one thread.
 pub struct Channel(Kind);
@@ -59,14 +35,14 @@ impl Channel {
     }
 
     /// Ends this channel's sleep from another thread.
-    pub fn waker(&self) -> Arc<Waker> {
+    pub fn waker(&self) -> Arc<EventFd> {
         match &self.0 {
             Kind::Device(channel) => Arc::clone(channel.waker()),
             Kind::Ring(channel) => Arc::clone(channel.waker()),
         }
     }
 
-    /// Serves until the mount is gone: the life of a thread that has nothing else to do.
+    /// Serves until the mount is gone, on a thread which does nothing else.
     pub fn run(mut self) {
         loop {
             match self.wait() {
@@ -104,51 +80,4 @@ impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Channel").finish_non_exhaustive()
     }
-}
-
-/// When and where a request is served.
-pub(crate) struct Clock(u64);
-
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Self(now_ns())
-    }
-
-    /// The time now, when the filesystem wants to hear of the request.
-    pub(crate) fn look(filesystem: &dyn Filesystem) -> Option<u64> {
-        filesystem.times().then(now_ns)
-    }
-
-    /// Tells the filesystem that the request was served.
-    pub(crate) fn tell(
-        &self,
-        filesystem: &dyn Filesystem,
-        (opcode, unique): (Option<Opcode>, u64),
-        answered: Option<u64>,
-        bytes: usize,
-    ) {
-        if let Some(answered_ns) = answered {
-            filesystem.served(&Served {
-                opcode,
-                unique,
-                taken_ns: self.0,
-                answered_ns,
-                sent_ns: now_ns(),
-                bytes,
-            });
-        }
-    }
-
-    pub(crate) fn ns(&self) -> u64 {
-        now_ns().saturating_sub(self.0)
-    }
-
-    pub(crate) fn cpu(&self) -> usize {
-        rustix::thread::sched_getcpu()
-    }
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -7,41 +7,41 @@ use std::sync::Arc;
 use rustix::event::epoll;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, IoSlice};
+use sys::eventfd::EventFd;
 use zerocopy::IntoBytes;
 
 use crate::buffer::Buffer;
-use crate::channel::{Clock, Ready, State};
+use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
-use crate::reply::{Finished, Piece, Reply};
+use crate::reply::Reply;
 use crate::request::Request;
-use crate::session::Session;
-use crate::waker::Waker;
+use crate::state::{Ready, State};
+use crate::timing::Timing;
 use crate::wire::{InHeader, OutHeader};
 
-/// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target),
-/// only forgets in batches are longer, and those the kernel cuts to the buffer.
+/// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target).
+/// Only batches of forgets are longer, and the kernel splits those to fit the buffer.
 const REQUEST_BYTES: usize = 16 << 10;
 
 const DEVICE: u64 = 0;
 const WAKER: u64 = 1;
 
-/// One thread's way to the device: its own descriptor, buffers and counters.
+/// Descriptor, buffers and counters of one thread.
 pub(crate) struct DeviceChannel {
-    session: Arc<Session>,
+    connection: Arc<Connection>,
     device: OwnedFd,
     epoll: OwnedFd,
-    waker: Arc<Waker>,
+    waker: Arc<EventFd>,
     request: Buffer,
     reply: Buffer,
-    pieces: Vec<Piece>,
     counters: Arc<Counters>,
 }
 
 impl DeviceChannel {
-    pub(crate) fn open(session: &Arc<Session>) -> io::Result<Self> {
-        let device = own_descriptor(session)?;
-        let waker = Arc::new(Waker::new()?);
+    pub(crate) fn open(connection: &Arc<Connection>) -> io::Result<Self> {
+        let device = own_descriptor(connection)?;
+        let waker = Arc::new(EventFd::new()?);
         let epoll = watch(&device, &waker)?;
         let memory = |bytes| Buffer::new(bytes).ok_or_else(|| io::Error::from(Errno::NOMEM));
         Ok(Self {
@@ -49,14 +49,13 @@ impl DeviceChannel {
             epoll,
             waker,
             request: memory(REQUEST_BYTES)?,
-            reply: memory(session.protocol().max_request)?,
-            pieces: Vec::new(),
-            counters: session.new_counters(false),
-            session: Arc::clone(session),
+            reply: memory(connection.protocol().max_request)?,
+            counters: connection.new_counters(false),
+            connection: Arc::clone(connection),
         })
     }
 
-    pub(crate) fn waker(&self) -> &Arc<Waker> {
+    pub(crate) fn waker(&self) -> &Arc<EventFd> {
         &self.waker
     }
 
@@ -84,42 +83,39 @@ impl DeviceChannel {
         }
     }
 
-    /// Takes one request, if another thread was not faster, and answers it.
+    /// Takes one request, unless another thread took it first, and answers it.
     pub(crate) fn serve(&mut self) -> State {
         let length = match rustix::io::read(&self.device, self.request.bytes_mut()) {
             Ok(length) => length,
-            // NOENT: the request was given up between the queue and here.
+            // NOENT: the request was interrupted before it was read.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return State::Nothing,
-            // NODEV, CONNABORTED: the mount is gone. Others cannot be recovered from.
+            // NODEV, CONNABORTED: the mount is gone. Other errors are not recoverable.
             Err(_) => return self.end(),
         };
-        let clock = Clock::start();
+        let timing = Timing::start();
         let Self {
             request,
             reply,
-            pieces,
-            session,
+            connection,
             ..
         } = self;
-        let mut reply = Reply::new(reply.bytes_mut(), Some(pieces));
+        let mut reply = Reply::new(reply.bytes_mut());
         let (header, opcode, answer) = match Request::from_device(&request.bytes()[..length]) {
             Ok(r) => (
                 r.header,
                 r.opcode,
-                answer(session.filesystem(), &r, &mut reply),
+                answer(connection.filesystem(), &r, &mut reply),
             ),
             Err(Some(header)) => (header, None, Answer::Error(Errno::INVAL)),
             Err(None) => return self.end(),
         };
-        let answered = Clock::look(session.filesystem());
-        let finished = reply.finish();
-        let reply_bytes = finished.length;
-        let sent = self.send(&header, answer, &finished);
+        let answered = Timing::now(connection.filesystem());
+        let reply_bytes = reply.length();
+        let sent = self.send(&header, answer, reply_bytes);
         let from = (opcode, header.unique);
-        clock.tell(self.session.filesystem(), from, answered, reply_bytes);
-        self.pieces.clear();
+        timing.report(self.connection.filesystem(), from, answered, reply_bytes);
         let error = matches!(answer, Answer::Error(_));
-        let (cpu, run_ns) = (clock.cpu(), clock.ns());
+        let (cpu, run_ns) = (timing.cpu(), timing.run_ns());
         self.counters.add(&Record {
             opcode,
             error,
@@ -129,18 +125,18 @@ impl DeviceChannel {
             run_ns,
         });
         match sent {
-            // NOENT: the program that asked is gone.
+            // NOENT: the calling program is gone.
             Ok(()) | Err(Errno::NOENT) => State::Served,
             Err(_) => self.end(),
         }
     }
 
-    fn send(&self, to: &InHeader, answer: Answer, reply: &Finished) -> Result<(), Errno> {
+    fn send(&self, to: &InHeader, answer: Answer, reply_bytes: usize) -> Result<(), Errno> {
         match answer {
             Answer::Silent => Ok(()),
             Answer::Error(errno) => self.refuse(to, errno),
-            Answer::Reply => match self.reply(to, reply) {
-                // The kernel found the reply unfit (a bug here), and nobody shall wait for it.
+            Answer::Reply => match self.reply(to, reply_bytes) {
+                // The kernel refused the reply (a bug here): the program must not wait for another.
                 Err(Errno::INVAL | Errno::FAULT | Errno::NOMEM) => self.refuse(to, Errno::IO),
                 other => other,
             },
@@ -157,24 +153,14 @@ impl DeviceChannel {
         self.write(&[IoSlice::new(header.as_bytes())])
     }
 
-    fn reply(&self, to: &InHeader, reply: &Finished) -> Result<(), Errno> {
-        let len = (size_of::<OutHeader>() + reply.length) as u32;
+    fn reply(&self, to: &InHeader, bytes: usize) -> Result<(), Errno> {
         let header = OutHeader {
-            len,
+            len: (size_of::<OutHeader>() + bytes) as u32,
             error: 0,
             unique: to.unique,
         };
-        let own = self.reply.bytes();
-        let tail = IoSlice::new(&own[reply.tail.clone()]);
-        if self.pieces.is_empty() {
-            return self.write(&[IoSlice::new(header.as_bytes()), tail]);
-        }
-        let middle = self.pieces.iter().map(|piece| match piece {
-            Piece::Own(range) => IoSlice::new(&own[range.clone()]),
-            Piece::Shared(owner, range) => IoSlice::new(&(**owner).as_ref()[range.clone()]),
-        });
-        let first = std::iter::once(IoSlice::new(header.as_bytes()));
-        self.write(&first.chain(middle).chain([tail]).collect::<Vec<_>>())
+        let body = IoSlice::new(&self.reply.bytes()[..bytes]);
+        self.write(&[IoSlice::new(header.as_bytes()), body])
     }
 
     /// One reply is one write.
@@ -183,12 +169,12 @@ impl DeviceChannel {
     }
 
     fn end(&self) -> State {
-        self.session.end();
+        self.connection.end();
         State::Closed
     }
 
     fn close(&self) -> Ready {
-        self.session.end();
+        self.connection.end();
         Ready::Closed
     }
 }
@@ -199,22 +185,21 @@ impl AsFd for DeviceChannel {
     }
 }
 
-/// A descriptor of its own: the kernel then keeps the requests that this thread has taken in a list
-/// of its own. Where `/dev/fuse` may not be opened again (fusermount3 opened it for us), a
-/// duplicate does the same work with a shared list.
-fn own_descriptor(session: &Session) -> io::Result<OwnedFd> {
+/// A cloned descriptor, for which the kernel keeps a list of pending requests of its own. If
+/// `/dev/fuse` cannot be opened again (fusermount3 opened it), a duplicate works with a shared list.
+fn own_descriptor(connection: &Connection) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let cloned = rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(io::Error::from);
     match cloned
-        .and_then(|fd| sys::fuse_device::clone_into(session.device(), fd.as_fd()).map(|()| fd))
+        .and_then(|fd| sys::fuse_device::clone_into(connection.device(), fd.as_fd()).map(|()| fd))
     {
         Ok(fd) => Ok(fd),
-        Err(_) => Ok(rustix::io::fcntl_dupfd_cloexec(session, 0)?),
+        Err(_) => Ok(rustix::io::fcntl_dupfd_cloexec(connection.device(), 0)?),
     }
 }
 
 /// One request wakes one thread: the device is watched exclusively.
-fn watch(device: &OwnedFd, waker: &Waker) -> io::Result<OwnedFd> {
+fn watch(device: &OwnedFd, waker: &EventFd) -> io::Result<OwnedFd> {
     use epoll::{CreateFlags, EventData, EventFlags};
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let one = EventFlags::IN | EventFlags::EXCLUSIVE;

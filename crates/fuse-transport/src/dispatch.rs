@@ -1,13 +1,15 @@
-//! From a request to its answer.
+//! Dispatches a request by its opcode.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::filesystem::{Caller, Filesystem, Seek, Seen};
+use crate::filesystem::Filesystem;
+use crate::node::Seek;
 use crate::reply::{DirectoryReply, ReadReply, Reply};
 use crate::request::Request;
+use crate::request_info::{Caller, Seen};
 use crate::wire::{
     AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, IoctlIn, IoctlOut, LseekIn, LseekOut,
     Opcode, ReadIn, SizeOut, Treatment, XattrIn,
@@ -16,7 +18,7 @@ use crate::wire::{
 /// Longest target of a symbolic link that the kernel takes.
 const LONGEST_LINK: usize = 4095;
 
-/// How a request ends.
+/// The answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// Nothing is sent.
@@ -27,8 +29,7 @@ pub(crate) enum Answer {
     Error(Errno),
 }
 
-/// Answers one request. A panic of the filesystem becomes EIO: the program that asked must never
-/// be left waiting.
+/// Answers one request. A panic of the filesystem becomes EIO, so that no program waits forever.
 pub(crate) fn answer(
     filesystem: &dyn Filesystem,
     request: &Request<'_>,
@@ -93,7 +94,7 @@ fn serve_safely(
     request: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
-    // The reply is given up after a panic, so nothing sees it half made.
+    // The reply is dropped after a panic, so nothing sees it half made.
     match catch_unwind(AssertUnwindSafe(|| {
         serve(filesystem, opcode, request, reply)
     })) {
@@ -203,7 +204,7 @@ fn sized(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<ReadIn, Errno> 
     Ok(read)
 }
 
-/// The value, or its length when `wanted` is 0, or ERANGE when it is longer than `wanted`.
+/// The value, or its length if `wanted` is 0, or ERANGE if it is longer than `wanted`.
 fn put_value(reply: &mut Reply<'_>, wanted: u32, value: &[u8]) -> Result<(), Errno> {
     if wanted == 0 {
         return put(
@@ -234,7 +235,7 @@ fn seek_for(whence: u32) -> Result<Seek, Errno> {
     }
 }
 
-/// FORGET and BATCH_FORGET. A count that the request does not carry is cut to what it does.
+/// FORGET and BATCH_FORGET. A count beyond the length of the request is ignored.
 fn forget(filesystem: &dyn Filesystem, opcode: Opcode, request: &Request<'_>) {
     match opcode {
         Opcode::Forget => {

@@ -1,12 +1,12 @@
 //! FUSE requests in, replies out: a small transport for read-only filesystems, served per CPU.
 //!
-//! It knows nothing of any particular filesystem: implement [`Filesystem`], open `/dev/fuse`, mount,
-//! and give the descriptor to [`Session::start`]. Every serving thread then takes a [`Channel`] of
-//! its own and repeats [`Channel::wait`] and [`Channel::serve`]: the threads are the caller's, so
-//! it is the caller who pins them and sets their priority.
+//! It is independent of any particular filesystem: implement [`Filesystem`], open `/dev/fuse`, mount,
+//! and pass the descriptor to [`Session::start`]. Every serving thread then opens a [`Channel`] of
+//! its own and repeats [`Channel::wait`] and [`Channel::serve`]. The threads belong to the caller,
+//! which pins them and sets their priority.
 //!
 //! Two transports carry the requests: cloned descriptors of `/dev/fuse`, and FUSE over io_uring
-//! with one queue for each CPU. The filesystem does not notice which.
+//! with one queue for each CPU. The filesystem is the same for both.
 //!
 //! Requests of every kind are answered: what a read-only filesystem serves, by the
 //! [`Filesystem`]; what the kernel does better alone (OPEN, ACCESS, FLUSH), by ENOSYS, after which
@@ -15,28 +15,35 @@
 
 mod buffer;
 mod channel;
+mod connection;
 mod counters;
 mod device;
 mod dispatch;
 mod filesystem;
 mod handshake;
+mod node;
 mod reply;
 mod request;
+mod request_info;
 mod ring;
 mod session;
-mod waker;
+mod state;
+mod timing;
 pub mod wire;
 
-/// Whether this process may use io_uring at all: to be asked before it is agreed on with the kernel,
-/// which lets every request wait for the rings.
+/// Whether this process may use io_uring. Check before the handshake agrees on it, since the kernel
+/// then makes every request wait for the rings.
 pub use sys::fuse_ring::probe as probe_io_uring;
 
-pub use channel::{Channel, Ready, State};
+pub use channel::Channel;
 pub use counters::{Histogram, Statistics};
-pub use filesystem::{Caller, Filesystem, Found, Seek, Seen, Served};
+pub use filesystem::Filesystem;
 pub use handshake::{Config, Protocol};
-pub use reply::{DirectoryReply, Entry, ReadReply, Shared};
+pub use node::{Found, Seek};
+pub use reply::{DirectoryReply, Entry, ReadReply};
+pub use request_info::{Caller, Seen, Served};
 pub use rustix::io::Errno;
 pub use session::{Error, Session};
-pub use waker::Waker;
+pub use state::{Ready, State};
+pub use sys::eventfd::EventFd;
 pub use wire::{Attr, StatfsOut as Statfs};

@@ -1,53 +1,30 @@
-//! Where a filesystem puts its answers: straight into what is sent.
+//! Replies, built by the filesystem in the buffer which is sent.
 
 use std::fmt;
-use std::ops::Range;
-use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
-use crate::filesystem::Found;
+use crate::node::Found;
 use crate::wire::{Dirent, EntryOut, padded};
 
-/// Bytes that live elsewhere, kept alive until they are sent.
-pub type Shared = Arc<dyn AsRef<[u8]> + Send + Sync>;
-
-/// One slice of a reply.
-pub(crate) enum Piece {
-    /// Of the reply's own buffer.
-    Own(Range<usize>),
-    /// Of something shared.
-    Shared(Shared, Range<usize>),
-}
-
-/// A reply being built in a buffer of at most `limit` bytes, with shared pieces in between where
-/// the transport can gather.
+/// A reply being built in a buffer of at most `limit` bytes.
 pub(crate) struct Reply<'b> {
     buffer: &'b mut [u8],
     limit: usize,
-    /// Bytes of `buffer` used.
-    own: usize,
-    /// Start of the bytes of `buffer` that are in no piece yet.
-    mark: usize,
-    total: usize,
-    pieces: Option<&'b mut Vec<Piece>>,
+    length: usize,
 }
 
 impl<'b> Reply<'b> {
-    /// `pieces` must be empty; `None` where the transport sends one buffer only.
-    pub(crate) fn new(buffer: &'b mut [u8], pieces: Option<&'b mut Vec<Piece>>) -> Self {
+    pub(crate) fn new(buffer: &'b mut [u8]) -> Self {
         let limit = buffer.len();
         Self {
             buffer,
             limit,
-            own: 0,
-            mark: 0,
-            total: 0,
-            pieces,
+            length: 0,
         }
     }
 
-    /// Lets it grow to `limit` bytes and no more; false when the buffer has less.
+    /// Lets it grow to `limit` bytes and no more; false if the buffer is smaller.
     pub(crate) fn limit(&mut self, limit: usize) -> bool {
         let fits = limit <= self.buffer.len();
         self.limit = limit.min(self.buffer.len());
@@ -55,118 +32,53 @@ impl<'b> Reply<'b> {
     }
 
     fn room(&self) -> usize {
-        self.limit - self.total
+        self.limit - self.length
     }
 
-    fn spare(&mut self) -> &mut [u8] {
-        let room = self.room();
-        &mut self.buffer[self.own..self.own + room]
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.room());
-        self.own += bytes;
-        self.total += bytes;
-    }
-
-    /// Copies `bytes` in; false, with nothing done, when they do not fit.
+    /// Copies `bytes` in; false, with nothing done, if they do not fit.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let fits = bytes.len() <= self.room();
         if fits {
-            self.spare()[..bytes.len()].copy_from_slice(bytes);
-            self.advance(bytes.len());
+            self.buffer[self.length..][..bytes.len()].copy_from_slice(bytes);
+            self.length += bytes.len();
         }
         fits
     }
 
-    fn share(&mut self, owner: Shared, range: Range<usize>) {
-        let length = range.len().min(self.room());
-        let range = range.start..range.start + length;
-        let Some(pieces) = self.pieces.as_deref_mut() else {
-            self.push(&(*owner).as_ref()[range]);
-            return;
-        };
-        if self.mark < self.own {
-            pieces.push(Piece::Own(self.mark..self.own));
-            self.mark = self.own;
-        }
-        pieces.push(Piece::Shared(owner, range));
-        self.total += length;
+    /// Bytes so far.
+    pub(crate) fn length(&self) -> usize {
+        self.length
     }
-
-    /// Ends it: its length, and the bytes of the buffer that are in no piece.
-    pub(crate) fn finish(self) -> Finished {
-        Finished {
-            length: self.total,
-            tail: self.mark..self.own,
-        }
-    }
-}
-
-/// A reply that is complete: the pieces, then `tail` of the buffer.
-#[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) length: usize,
-    pub(crate) tail: Range<usize>,
 }
 
 /// The answer to a read.
 pub struct ReadReply<'r> {
-    reply: &'r mut dyn ReadSink,
-}
-
-/// Hides the lifetime of the reply's buffer.
-trait ReadSink {
-    fn sink(&mut self) -> (&mut [u8], usize);
-    fn advance(&mut self, bytes: usize);
-    fn share(&mut self, owner: Shared, range: Range<usize>);
-}
-
-impl ReadSink for Reply<'_> {
-    fn sink(&mut self) -> (&mut [u8], usize) {
-        let room = self.room();
-        (Reply::spare(self), room)
-    }
-    fn advance(&mut self, bytes: usize) {
-        Reply::advance(self, bytes);
-    }
-    fn share(&mut self, owner: Shared, range: Range<usize>) {
-        Reply::share(self, owner, range);
-    }
+    buffer: &'r mut [u8],
+    length: &'r mut usize,
 }
 
 impl<'r> ReadReply<'r> {
-    pub(crate) fn new<'b: 'r>(reply: &'r mut Reply<'b>) -> Self {
-        Self { reply }
+    pub(crate) fn new(reply: &'r mut Reply<'_>) -> Self {
+        Self {
+            buffer: &mut reply.buffer[..reply.limit],
+            length: &mut reply.length,
+        }
     }
 
     /// Bytes still wanted.
-    pub fn room(&mut self) -> usize {
-        self.reply.sink().1
+    pub fn room(&self) -> usize {
+        self.buffer.len() - *self.length
     }
 
-    /// The reply's own memory, [`room`](Self::room) bytes long: sent as it is, without a copy. Say
-    /// with [`advance`](Self::advance) how much of it was filled.
+    /// The reply's own memory, [`room`](Self::room) bytes long: sent without another copy. Say with
+    /// [`advance`](Self::advance) how much of it was filled.
     pub fn spare(&mut self) -> &mut [u8] {
-        self.reply.sink().0
+        &mut self.buffer[*self.length..]
     }
 
     /// The first `bytes` bytes of [`spare`](Self::spare) are part of the reply now.
     pub fn advance(&mut self, bytes: usize) {
-        self.reply.advance(bytes);
-    }
-
-    /// Adds bytes that live elsewhere. `/dev/fuse` sends them from there; a ring, which has one
-    /// buffer for each entry, gets a copy.
-    ///
-    /// # Panics
-    /// When `range` is not inside of the bytes; the program that asked then gets EIO.
-    pub fn share(&mut self, owner: Shared, range: Range<usize>) {
-        assert!(
-            range.end <= (*owner).as_ref().len(),
-            "shared range {range:?} is out of bounds"
-        );
-        self.reply.share(owner, range);
+        *self.length += bytes.min(self.room());
     }
 }
 
@@ -181,18 +93,18 @@ impl fmt::Debug for ReadReply<'_> {
 pub struct Entry<'n> {
     /// Its name.
     pub name: &'n [u8],
-    /// Inode number that programs see.
+    /// Inode number shown to programs.
     pub ino: u64,
     /// `DT_REG` and so on; 0 for unknown.
     pub kind: u8,
-    /// Position of the entry after this one: what a later call begins with. Never 0.
+    /// Position of the next entry, where a later call begins. Never 0.
     pub next: u64,
 }
 
-/// The answer to a reading of a directory.
+/// The answer to READDIR or READDIRPLUS.
 pub struct DirectoryReply<'r, 'b> {
     reply: &'r mut Reply<'b>,
-    /// Attributes are wanted, and last this many seconds.
+    /// READDIRPLUS: attributes are valid for this many seconds.
     plus: Option<u64>,
 }
 
@@ -206,9 +118,9 @@ impl<'r, 'b> DirectoryReply<'r, 'b> {
         self.plus.is_some()
     }
 
-    /// Adds an entry; false when it does not fit, and the call shall end. `found` is used when
-    /// [`wants_attributes`](Self::wants_attributes); give `None` for "." and "..", and where the
-    /// attributes cannot be had: the program then asks for that name alone.
+    /// Adds an entry; false if it does not fit, which ends the reply. `found` is used if
+    /// [`wants_attributes`](Self::wants_attributes); pass `None` for "." and "..", and if the
+    /// attributes are unavailable: the kernel then looks that name up by itself.
     pub fn add(&mut self, entry: &Entry<'_>, found: Option<&Found>) -> bool {
         let head = self.plus.map_or(0, |_| size_of::<EntryOut>());
         let named = head + size_of::<Dirent>() + entry.name.len();
@@ -251,7 +163,7 @@ mod tests {
     #[test]
     fn a_read_fills_the_buffer_in_place() {
         let mut buffer = [0; 16];
-        let mut reply = Reply::new(&mut buffer, None);
+        let mut reply = Reply::new(&mut buffer);
         assert!(reply.limit(10));
         let mut read = ReadReply::new(&mut reply);
         assert_eq!(read.spare().len(), 10);
@@ -259,41 +171,14 @@ mod tests {
         read.advance(4);
         assert_eq!(read.room(), 6);
         read.advance(100);
-        assert_eq!(reply.finish().length, 10);
+        assert_eq!(reply.length(), 10);
         assert_eq!(&buffer[..4], b"abcd");
     }
 
     #[test]
-    fn shared_pieces_keep_their_place_between_own_ones() {
-        let (mut buffer, mut pieces) = ([0; 32], Vec::new());
-        let mut reply = Reply::new(&mut buffer, Some(&mut pieces));
-        let mut read = ReadReply::new(&mut reply);
-        read.spare()[0] = b'a';
-        read.advance(1);
-        read.share(Arc::new(b"0123456789".to_vec()), 2..5);
-        read.spare()[0] = b'z';
-        read.advance(1);
-        let finished = reply.finish();
-        assert_eq!((finished.length, finished.tail), (5, 1..2));
-        assert_eq!(&buffer[..2], b"az");
-        assert!(matches!(&pieces[0], Piece::Own(r) if *r == (0..1)));
-        assert!(matches!(&pieces[1], Piece::Shared(o, r) if &(**o).as_ref()[r.clone()] == b"234"));
-    }
-
-    #[test]
-    fn a_transport_of_one_buffer_gets_shared_bytes_copied_and_cut_to_the_limit() {
-        let mut buffer = [0; 32];
-        let mut reply = Reply::new(&mut buffer, None);
-        reply.limit(4);
-        ReadReply::new(&mut reply).share(Arc::new(b"0123456789".to_vec()), 1..9);
-        assert_eq!(reply.finish().length, 4);
-        assert_eq!(&buffer[..4], b"1234");
-    }
-
-    #[test]
-    fn entries_are_padded_to_eight_bytes_and_end_where_the_room_does() {
+    fn entries_are_padded_to_eight_bytes_and_end_with_the_room() {
         let mut buffer = [0; 64];
-        let mut reply = Reply::new(&mut buffer, None);
+        let mut reply = Reply::new(&mut buffer);
         let mut list = DirectoryReply::new(&mut reply, None);
         let entry = Entry {
             name: b"abc",
@@ -304,7 +189,7 @@ mod tests {
         assert!(list.add(&entry, None));
         assert!(list.add(&entry, None));
         assert!(!list.add(&entry, None));
-        assert_eq!(reply.finish().length, 64);
+        assert_eq!(reply.length(), 64);
         let dirent = Dirent::read_from_bytes(&buffer[32..56]).unwrap();
         assert_eq!(
             (dirent.ino, dirent.off, dirent.namelen, dirent.kind),
@@ -316,7 +201,7 @@ mod tests {
     #[test]
     fn attributes_come_before_the_entry_and_none_mean_node_0() {
         let mut buffer = [0xff; 512];
-        let mut reply = Reply::new(&mut buffer, None);
+        let mut reply = Reply::new(&mut buffer);
         let mut list = DirectoryReply::new(&mut reply, Some(7));
         let found = Found {
             node: 9,

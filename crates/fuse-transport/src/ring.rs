@@ -1,4 +1,4 @@
-//! The channel over a ring: requests of one CPU's queue, or of all queues, without `/dev/fuse`.
+//! The channel over io_uring: requests of one CPU's queue, or of all queues.
 //!
 //! The kernel puts a request into the queue of the CPU that asks. Two kinds of channels serve:
 //!
@@ -14,16 +14,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use sys::eventfd::EventFd;
 use sys::fuse_ring::{Event, FuseRing};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::channel::{Clock, Ready, State};
+use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::session::Session;
-use crate::waker::Waker;
+use crate::state::{Ready, State};
+use crate::timing::Timing;
 use crate::wire::{InHeader, MIN_READ_BUFFER, OutHeader, RingHeader};
 
 /// Entries of a CPU's own thread. It serves one request at a time; what comes meanwhile goes to the
@@ -35,40 +36,40 @@ const ENTRIES: usize = 1;
 /// Rounds of serving what is left before a ring closes, should it never become quiet.
 const LAST_ROUNDS: usize = 1000;
 
-/// One thread's ring.
+/// The ring of one thread.
 pub(crate) struct RingChannel {
-    session: Arc<Session>,
+    connection: Arc<Connection>,
     ring: FuseRing,
-    waker: Arc<Waker>,
-    /// The request that `wait` found.
+    waker: Arc<EventFd>,
+    /// Entry of the request which `wait` found.
     next: Option<usize>,
-    /// Names and values of the request: the reply needs the room they came in.
+    /// Names and values of the request, copied because the reply overwrites their buffer.
     rest: Vec<u8>,
     counters: Arc<Counters>,
 }
 
 impl RingChannel {
     /// The ring of one CPU, for the thread pinned there.
-    pub(crate) fn open(session: &Arc<Session>, cpu: usize) -> io::Result<Self> {
+    pub(crate) fn open(connection: &Arc<Connection>, cpu: usize) -> io::Result<Self> {
         let queue = u16::try_from(cpu).map_err(|_| io::Error::from(Errno::RANGE))?;
-        Self::with_queues(session, &[(queue, ENTRIES)])
+        Self::with_queues(connection, &[(queue, ENTRIES)])
     }
 
     /// The ring of the overflow queue.
-    pub(crate) fn open_overflow(session: &Arc<Session>) -> io::Result<Self> {
+    pub(crate) fn open_overflow(connection: &Arc<Connection>) -> io::Result<Self> {
         let queues: Vec<_> = (0..possible_cpus()?).map(|queue| (queue, 1)).collect();
-        Self::with_queues(session, &queues)
+        Self::with_queues(connection, &queues)
     }
 
-    fn with_queues(session: &Arc<Session>, queues: &[(u16, usize)]) -> io::Result<Self> {
-        let waker = Arc::new(Waker::new()?);
-        let device = session.device().try_clone_to_owned()?;
+    fn with_queues(connection: &Arc<Connection>, queues: &[(u16, usize)]) -> io::Result<Self> {
+        let waker = Arc::new(EventFd::new()?);
+        let device = connection.device().try_clone_to_owned()?;
         let waking = waker.as_fd().try_clone_to_owned()?;
-        let payload = session.protocol().max_request.max(MIN_READ_BUFFER);
+        let payload = connection.protocol().max_request.max(MIN_READ_BUFFER);
         let ring = FuseRing::new(device, waking, queues, payload)?;
-        let (session, counters) = (Arc::clone(session), session.new_counters(true));
+        let (connection, counters) = (Arc::clone(connection), connection.new_counters(true));
         Ok(Self {
-            session,
+            connection,
             ring,
             waker,
             next: None,
@@ -77,11 +78,11 @@ impl RingChannel {
         })
     }
 
-    pub(crate) fn waker(&self) -> &Arc<Waker> {
+    pub(crate) fn waker(&self) -> &Arc<EventFd> {
         &self.waker
     }
 
-    /// Hands in the reply made before and sleeps for the next request: one system call.
+    /// Submits the last reply and sleeps for the next request, with one system call.
     pub(crate) fn wait(&mut self) -> Ready {
         if self.ring.wait().is_err() {
             return self.end();
@@ -114,7 +115,7 @@ impl RingChannel {
     }
 
     fn serve_entry(&mut self, number: usize) {
-        let clock = Clock::start();
+        let timing = Timing::start();
         let queue = self.ring.queue(number);
         let (bytes, payload) = self.ring.message(number);
         let Ok(header) = RingHeader::mut_from_bytes(bytes) else {
@@ -124,22 +125,22 @@ impl RingChannel {
             .map_or_else(|_| InHeader::default(), |(h, _)| h);
         let length = (header.entry.payload_size as usize).min(payload.len());
         self.rest.clear();
-        // What would write is refused unread; no name is longer than this.
+        // Writes are refused unread; no name is longer than this.
         self.rest
             .extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
-        let mut reply = Reply::new(payload, None);
+        let mut reply = Reply::new(payload);
         let (opcode, answer) = match Request::from_ring(to, &header.fixed, &self.rest) {
             Ok(request) => (
                 request.opcode,
-                answer(self.session.filesystem(), &request, &mut reply),
+                answer(self.connection.filesystem(), &request, &mut reply),
             ),
             Err(_) => (None, Answer::Error(Errno::INVAL)),
         };
-        let answered = Clock::look(self.session.filesystem());
-        let reply_bytes = reply.finish().length;
+        let answered = Timing::now(self.connection.filesystem());
+        let reply_bytes = reply.length();
         let (error, sent) = match answer {
             Answer::Error(errno) => (-errno.raw_os_error(), 0),
-            // Requests without an answer come over the device; a ring always wants one.
+            // Requests without an answer arrive on the device; a ring entry always needs one.
             Answer::Silent => (0, 0),
             Answer::Reply => (0, reply_bytes),
         };
@@ -153,8 +154,8 @@ impl RingChannel {
         let commit_id = header.entry.commit_id;
         self.ring.commit(number, commit_id);
         let from = (opcode, to.unique);
-        clock.tell(self.session.filesystem(), from, answered, sent);
-        let (cpu, run_ns) = (clock.cpu(), clock.ns());
+        timing.report(self.connection.filesystem(), from, answered, sent);
+        let (cpu, run_ns) = (timing.cpu(), timing.run_ns());
         let queue = Some(queue);
         self.counters.add(&Record {
             opcode,
@@ -167,7 +168,7 @@ impl RingChannel {
     }
 
     fn end(&self) -> Ready {
-        self.session.end();
+        self.connection.end();
         Ready::Closed
     }
 
@@ -197,7 +198,7 @@ impl Drop for RingChannel {
         if let Some(number) = self.next.take() {
             self.serve_entry(number);
         }
-        if !self.session.ended() {
+        if !self.connection.ended() {
             self.finish();
         }
     }
@@ -209,34 +210,8 @@ impl AsFd for RingChannel {
     }
 }
 
-/// The kernel wants a queue for each CPU that could ever be there.
+/// The kernel requires a queue for each possible CPU.
 fn possible_cpus() -> io::Result<u16> {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    count_cpus(&list).ok_or_else(|| io::Error::other(format!("possible CPUs: {:?}", list.trim())))
-}
-
-/// CPUs in a list like `0-3,8-11`.
-fn count_cpus(list: &str) -> Option<u16> {
-    let mut count = 0u16;
-    for range in list.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        count = count.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
-    }
-    Some(count)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::count_cpus;
-
-    #[test]
-    fn possible_cpus_are_counted_from_ranges() {
-        assert_eq!(count_cpus("0-1\n"), Some(2));
-        assert_eq!(count_cpus("0"), Some(1));
-        assert_eq!(count_cpus("0-3,8-11,64\n"), Some(9));
-        for nonsense in ["", "3-1", "a", "0-70000"] {
-            assert_eq!(count_cpus(nonsense), None, "{nonsense}");
-        }
-    }
+    let count = sys::cpu_list::possible().and_then(|cpus| u16::try_from(cpus.len()).ok());
+    count.ok_or_else(|| io::Error::other("the number of possible CPUs is unknown"))
 }

@@ -1,9 +1,9 @@
-//! One mount: the handshake, its channels, its end.
+//! One mount: handshake, channels, end.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::io::{Errno, IoSlice};
@@ -11,16 +11,16 @@ use zerocopy::IntoBytes;
 
 use crate::buffer::Buffer;
 use crate::channel::Channel;
-use crate::counters::{Counters, Statistics};
+use crate::connection::Connection;
+use crate::counters::Statistics;
 use crate::device::DeviceChannel;
 use crate::filesystem::Filesystem;
 use crate::handshake::{Config, Protocol, Verdict, negotiate};
 use crate::request::Request;
 use crate::ring::RingChannel;
-use crate::waker::Waker;
 use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader, StoreOut};
 
-/// Why a session could not begin.
+/// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -34,10 +34,10 @@ pub enum Error {
         /// Its minor version.
         minor: u32,
     },
-    /// The mount went away before it began.
-    #[error("the mount was taken away before the kernel's first request")]
+    /// The mount ended before the handshake.
+    #[error("the filesystem was unmounted before the kernel's first request")]
     Gone,
-    /// Something else came first.
+    /// Another request arrived first.
     #[error("the kernel's first request is of kind {opcode}, not INIT")]
     NotInit {
         /// Its number.
@@ -65,24 +65,17 @@ impl Error {
     }
 }
 
-/// One mounted filesystem. Holds the descriptor of `/dev/fuse`; when the last descriptor of it
-/// closes, because the daemon ends or dies, the kernel ends every waiting request with an error.
+/// One mounted filesystem. Holds the descriptor of `/dev/fuse`; when its last descriptor is closed,
+/// because the daemon ends or dies, the kernel fails every pending request.
 pub struct Session {
-    device: OwnedFd,
-    filesystem: Arc<dyn Filesystem>,
-    protocol: Protocol,
-    /// Grows with channels, which are few and live long.
-    counters: Mutex<Vec<Arc<Counters>>>,
-    ended: AtomicBool,
-    /// Readable when a channel saw the end.
-    end: Waker,
+    connection: Arc<Connection>,
     /// The ring of the overflow queue is open.
     ring: AtomicBool,
 }
 
 impl Session {
-    /// Answers the kernel's first request on `device`, which must be mounted already, and returns
-    /// when both sides agree. Programs that use the mount wait until channels serve it.
+    /// Answers INIT on `device`, which must be mounted already. Programs which use the mount wait
+    /// until channels serve it.
     pub fn start(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
@@ -90,32 +83,28 @@ impl Session {
     ) -> Result<Arc<Self>, Error> {
         let protocol = shake_hands(&device, config)?;
         let flags = rustix::fs::fcntl_getfl(&device).map_err(Error::io("fcntl of /dev/fuse"))?;
-        // From here on, channels sleep in epoll, where they can also be woken.
+        // Channels sleep in epoll, where they can also be woken.
         rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)
             .map_err(Error::io("fcntl of /dev/fuse"))?;
-        let end = Waker::new().map_err(|source| Error::Io {
-            what: "eventfd",
-            source,
-        })?;
+        let connection =
+            Connection::new(device, filesystem, protocol).map_err(|source| Error::Io {
+                what: "eventfd",
+                source,
+            })?;
         Ok(Arc::new(Self {
-            device,
-            filesystem,
-            protocol,
-            counters: Mutex::default(),
-            ended: AtomicBool::new(false),
-            end,
+            connection: Arc::new(connection),
             ring: AtomicBool::new(false),
         }))
     }
 
-    /// What was agreed.
+    /// What the handshake agreed on.
     pub fn protocol(&self) -> Protocol {
-        self.protocol
+        self.connection.protocol()
     }
 
     /// A channel that takes requests from the device, for the calling thread.
     pub fn device_channel(self: &Arc<Self>) -> io::Result<Channel> {
-        DeviceChannel::open(self).map(Channel::from)
+        DeviceChannel::open(&self.connection).map(Channel::from)
     }
 
     /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only
@@ -125,32 +114,31 @@ impl Session {
     /// The kernel's refusal, or EOPNOTSUPP when io_uring was not agreed on.
     pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
         self.check_ring()?;
-        RingChannel::open(self, cpu).map(Channel::from)
+        RingChannel::open(&self.connection, cpu).map(Channel::from)
     }
 
-    /// The channel that stands in for every CPU, for the calling thread. When it is open, requests
-    /// come over io_uring; until then all of them wait, if io_uring was agreed on. FORGET and
-    /// INTERRUPT keep coming from the device, for which one
-    /// [`device_channel`](Self::device_channel) must be served beside it.
+    /// The channel of the overflow queue, for the calling thread. Once it is open, requests arrive
+    /// over io_uring; until then all of them wait, if the handshake agreed on io_uring. FORGET and
+    /// INTERRUPT still arrive on the device, for which one
+    /// [`device_channel`](Self::device_channel) must be served besides.
     ///
     /// # Errors
-    /// As for [`cpu_channel`](Self::cpu_channel). Where the kernel refused an entry, it goes on over
+    /// As for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry, requests arrive on
     /// the device.
     pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Channel> {
         self.check_ring()?;
-        let channel = RingChannel::open_overflow(self)?;
+        let channel = RingChannel::open_overflow(&self.connection)?;
         self.ring.store(true, Ordering::Release);
         Ok(Channel::from(channel))
     }
 
     /// Puts bytes of a file into the page cache. Only whole pages become readable there, and the
-    /// last part of the file; the bytes must lie inside of it. Works beside both kinds of channels.
+    /// last part of the file; the bytes must lie inside the file. Works with both transports.
     ///
-    /// This waits for pages that are being read: the thread that calls must not be one that others
-    /// need for their replies.
+    /// This waits for pages that are being read, so a thread which serves requests must not call it.
     ///
     /// # Errors
-    /// ENOENT when the kernel does not know the node (any more).
+    /// ENOENT if the kernel does not know the node (any more).
     pub fn store(&self, node: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let store = StoreOut {
             nodeid: node,
@@ -168,12 +156,12 @@ impl Session {
             IoSlice::new(store.as_bytes()),
             IoSlice::new(bytes),
         ];
-        rustix::io::writev(&self.device, &slices)?;
+        rustix::io::writev(self.connection.device(), &slices)?;
         Ok(())
     }
 
     fn check_ring(&self) -> io::Result<()> {
-        if self.protocol.io_uring {
+        if self.protocol().io_uring {
             Ok(())
         } else {
             Err(Errno::OPNOTSUPP.into())
@@ -187,54 +175,27 @@ impl Session {
 
     /// Sums over all channels, also those that have ended.
     pub fn statistics(&self) -> Statistics {
-        let sets = self
-            .counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        Statistics::gather(sets.iter().map(|set| &**set))
+        self.connection.statistics()
     }
 
     /// Whether a channel saw the end: unmounted, aborted, or the device failed.
     pub fn ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-        self.end.wake();
-    }
-
-    pub(crate) fn device(&self) -> BorrowedFd<'_> {
-        self.device.as_fd()
-    }
-
-    pub(crate) fn filesystem(&self) -> &dyn Filesystem {
-        &*self.filesystem
-    }
-
-    pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
-        let set = Arc::new(Counters::new(ring));
-        self.counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(&set));
-        set
+        self.connection.ended()
     }
 }
 
 impl AsFd for Session {
-    /// Readable when a channel saw the end of the mount. The device itself is no place to sleep
-    /// for that: the kernel wakes whoever polls it, for whatever events, with every request.
+    /// Readable when a channel saw the end of the mount. The device itself must not be polled for
+    /// that: the kernel wakes every poller of it, whatever the events, with each request.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.end.as_fd()
+        self.connection.as_fd()
     }
 }
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
-            .field("protocol", &self.protocol)
+            .field("protocol", &self.protocol())
             .finish_non_exhaustive()
     }
 }

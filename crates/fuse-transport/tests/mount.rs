@@ -228,17 +228,15 @@ fn nothing_can_be_written() {
 }
 
 #[test]
-fn big_files_are_read_whole_in_pieces_and_from_shared_memory() {
+fn big_files_are_read_whole_and_in_pieces() {
     with_each_transport("big", |mount, _| {
-        for name in ["big", "shared"] {
-            let bytes = fs::read(mount.path(name)).unwrap();
-            assert_eq!(bytes.len() as u64, memory::BIG);
-            assert_big(&bytes, 0);
-            let file = File::open(mount.path(name)).unwrap();
-            let mut bytes = [0; 5000];
-            assert_eq!(file.read_at(&mut bytes, memory::BIG - 4000).unwrap(), 4000);
-            assert_big(&bytes[..4000], memory::BIG - 4000);
-        }
+        let bytes = fs::read(mount.path("big")).unwrap();
+        assert_eq!(bytes.len() as u64, memory::BIG);
+        assert_big(&bytes, 0);
+        let file = File::open(mount.path("big")).unwrap();
+        let mut bytes = [0; 5000];
+        assert_eq!(file.read_at(&mut bytes, memory::BIG - 4000).unwrap(), 4000);
+        assert_big(&bytes[..4000], memory::BIG - 4000);
     });
 }
 
@@ -264,7 +262,7 @@ fn many_readers_get_the_right_bytes() {
     with_each_transport("readers", |mount, transport| {
         thread::scope(|scope| {
             for reader in 0..16u64 {
-                let path = mount.path(if reader % 2 == 0 { "big" } else { "shared" });
+                let path = mount.path("big");
                 scope.spawn(move || {
                     let file = File::open(path).unwrap();
                     let mut bytes = vec![0; 70_000];

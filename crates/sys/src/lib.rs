@@ -1,8 +1,12 @@
-//! System calls the libraries lack: the only crate with unsafe code of ours.
+//! The system below every crate: clock, CPUs, wake-ups, and the calls which libraries lack.
 //!
-//! Each module offers a safe interface; each unsafe block states why it is sound.
+//! The only crate of the workspace with unsafe code: each module offers a safe interface, and each
+//! unsafe block states why it is sound.
 #![allow(unsafe_code)]
 
+pub mod clock;
+pub mod cpu_list;
+pub mod eventfd;
 pub mod fuse_device;
 pub mod fuse_query;
 #[cfg(feature = "fuse-ring")]

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::fake::{FakeCpus, start, until, wait, where_it_runs};
 use crate::{
-    Error, EventSource, EventSourceFactory, EventSourceState, EventWaker, Mode, OpenEventSource,
+    Error, EventFd, EventSource, EventSourceFactory, EventSourceState, Mode, OpenEventSource,
     Workers, serve,
 };
 
@@ -26,7 +26,7 @@ enum News {
 struct Bytes {
     cpu: Option<usize>,
     stream: UnixStream,
-    waker: Arc<EventWaker>,
+    waker: Arc<EventFd>,
     news: Sender<News>,
 }
 
@@ -37,7 +37,7 @@ impl EventSource for Bytes {
             PollFd::new(&*self.waker, PollFlags::IN),
         ];
         poll(&mut polled, None).unwrap();
-        self.waker.drain();
+        self.waker.clear();
         let mut byte = [0];
         if self.stream.read(&mut byte).is_ok() {
             match byte[0] {
@@ -71,7 +71,7 @@ impl Sockets {
             let (near, far) = UnixStream::pair()?;
             far.set_nonblocking(true)?;
             sockets.ends.lock().unwrap().push((cpu, near));
-            let waker = Arc::new(EventWaker::new()?);
+            let waker = Arc::new(EventFd::new()?);
             news.send(News::Made(cpu)).unwrap();
             let source = Bytes {
                 cpu,

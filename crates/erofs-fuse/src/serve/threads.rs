@@ -5,9 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 
-use erofs_engine::cpu_workers::{
-    self, EventSource, EventSourceState, OpenEventSource, Waker, Workers,
-};
+use erofs_engine::cpu_workers::{self, EventSource, EventSourceState, OpenEventSource, Workers};
 use erofs_engine::{Engine, Hipri};
 use fuse_transport::{Channel, Ready, Session, State};
 
@@ -74,14 +72,6 @@ impl EventSource for ChannelSource {
     }
 }
 
-struct ChannelWaker(Arc<fuse_transport::Waker>);
-
-impl Waker for ChannelWaker {
-    fn wake(&self) {
-        self.0.wake();
-    }
-}
-
 /// Gives every worker a channel of its own.
 fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
     // The workers keep this closure for CPUs that come online later; it must not keep a finished
@@ -92,7 +82,7 @@ fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Resul
             .upgrade()
             .ok_or_else(|| io::Error::other("the mount is gone"))?;
         let channel = open(&session, cpu)?;
-        let waker = Arc::new(ChannelWaker(channel.waker()));
+        let waker = channel.waker();
         Ok((Box::new(ChannelSource(channel)), waker))
     };
     workers.attach(Arc::new(make))?;

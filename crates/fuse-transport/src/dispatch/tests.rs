@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use zerocopy::FromBytes;
 
 use super::*;
-use crate::filesystem::Found;
+use crate::node::Found;
 use crate::reply::Entry;
 use crate::wire::{Attr, FOREVER, InHeader, StatfsOut};
 
@@ -109,9 +109,9 @@ fn ask(
         rest,
     };
     let mut buffer = vec![0; 8192];
-    let mut reply = Reply::new(&mut buffer, None);
+    let mut reply = Reply::new(&mut buffer);
     let answer = answer(filesystem, &request, &mut reply);
-    let length = reply.finish().length;
+    let length = reply.length();
     (answer, buffer[..length].to_vec())
 }
 
@@ -326,11 +326,7 @@ fn an_unknown_kind_is_not_supported() {
         rest: b"",
     };
     let mut buffer = [0; 64];
-    let answer = answer(
-        &Small::default(),
-        &request,
-        &mut Reply::new(&mut buffer, None),
-    );
+    let answer = answer(&Small::default(), &request, &mut Reply::new(&mut buffer));
     assert_eq!(answer, Answer::Error(Errno::NOSYS));
 }
 

@@ -19,7 +19,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 pub const BIG: u64 = 8 << 20;
 pub const MANY: u64 = 500;
 
-/// Content of the file "big", and of "shared".
+/// Content of the file "big".
 pub fn big_byte(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9) >> 13) as u8
 }
@@ -28,16 +28,14 @@ const HELLO: u64 = 2;
 const BIG_NODE: u64 = 3;
 const LINK: u64 = 4;
 const DIRECTORY: u64 = 5;
-const SHARED: u64 = 6;
 const STUCK: u64 = 7;
 const FIRST_OF_MANY: u64 = 100;
 
-const ROOT: [(&str, u64); 6] = [
+const ROOT: [(&str, u64); 5] = [
     ("hello", HELLO),
     ("big", BIG_NODE),
     ("link", LINK),
     ("directory", DIRECTORY),
-    ("shared", SHARED),
     ("stuck", STUCK),
 ];
 
@@ -50,7 +48,7 @@ impl Memory {
         let (mode, size) = match node {
             1 | DIRECTORY => (0o040_755, 0),
             HELLO => (0o100_644, 12),
-            BIG_NODE | SHARED | STUCK => (0o100_644, BIG),
+            BIG_NODE | STUCK => (0o100_644, BIG),
             LINK => (0o120_777, 5),
             FIRST_OF_MANY.. if node < FIRST_OF_MANY + MANY => (0o100_600, 0),
             _ => return Err(Errno::NOENT),
@@ -121,15 +119,6 @@ impl Filesystem for Memory {
         };
         let begin = (offset as usize).min(content.len());
         let end = (begin + reply.room()).min(content.len());
-        if node == SHARED {
-            // In three pieces, the middle one copied.
-            let (a, b) = (begin + (end - begin) / 3, begin + (end - begin) / 2);
-            reply.share(self.big.clone(), begin..a);
-            reply.spare()[..b - a].copy_from_slice(&content[a..b]);
-            reply.advance(b - a);
-            reply.share(self.big.clone(), b..end);
-            return Ok(());
-        }
         reply.spare()[..end - begin].copy_from_slice(&content[begin..end]);
         reply.advance(end - begin);
         Ok(())

@@ -208,19 +208,13 @@ pub fn command(command: &mut Command, options: &RecordOptions) -> Result<(ExitSt
     Ok((status, recorder.stop()?))
 }
 
-/// CLOCK_MONOTONIC in nanoseconds: the time stamps of a trace with the clock "mono".
-pub fn now_ns() -> u64 {
-    clock_ns(rustix::time::ClockId::Monotonic)
-}
-
-fn clock_ns(clock: rustix::time::ClockId) -> u64 {
-    let now = rustix::time::clock_gettime(clock);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
+/// The time stamps of a trace with the clock "mono".
+pub use sys::clock::now_ns;
 
 /// How far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC: the time spent suspended.
 fn boot_offset_ns() -> u64 {
-    let boot = clock_ns(rustix::time::ClockId::Boottime);
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let boot = boot.tv_sec as u64 * 1_000_000_000 + boot.tv_nsec as u64;
     // Two readings are never simultaneous; without a suspend the clocks are the same.
     let ahead = boot.saturating_sub(now_ns());
     if ahead < 1_000_000 { 0 } else { ahead }

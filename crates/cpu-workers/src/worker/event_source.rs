@@ -29,6 +29,12 @@ pub trait Waker: Send + Sync {
     fn wake(&self);
 }
 
+impl Waker for sys::eventfd::EventFd {
+    fn wake(&self) {
+        sys::eventfd::EventFd::wake(self);
+    }
+}
+
 /// An open source and its waker.
 pub type OpenEventSource = (Box<dyn EventSource>, Arc<dyn Waker>);
 

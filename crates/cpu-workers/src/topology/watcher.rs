@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::Cpus;
 use crate::faults::{FailPoint, Faults};
-use crate::topology::Topology;
+use crate::topology::pinned::Topology;
 
 /// Not called as the workers are: traces match those by name.
 const NAME: &str = "cpu_hotplug";

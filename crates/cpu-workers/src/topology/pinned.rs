@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::counters::Counters;
 use crate::faults::FailPoint;
-use crate::notices::Notices;
 use crate::priority::Wanted;
-use crate::queue::JobQueue;
-use crate::slot::Slot;
-use crate::spawn::{Running, Spawner};
-use crate::worker::{Attach, Worker};
+use crate::stats::counters::Counters;
+use crate::stats::notices::Notices;
+use crate::topology::slot::Slot;
+use crate::worker::queue::JobQueue;
+use crate::worker::spawn::{Running, Spawner};
+use crate::worker::thread::{Attach, Worker};
 use crate::{Error, EventSourceFactory};
 
 /// Field tags: I = set when made; S = the slot's own lock; T = under `plan`, which is never held
@@ -178,10 +178,6 @@ impl Topology {
     pub(crate) fn workers(&self) -> Vec<Arc<Running>> {
         let each = |slot: &CpuSlot| slot.worker.get();
         self.slots.iter().filter_map(each).collect()
-    }
-
-    pub(crate) fn possible(&self) -> usize {
-        self.slots.len()
     }
 
     /// Every CPU that has or had a worker.

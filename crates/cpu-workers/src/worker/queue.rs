@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::parker::Parker;
 use crate::sync::{Mutex, lock};
+use crate::worker::parker::Parker;
 
 /// A mutex is enough: it is held for a few instructions, by the worker and by who queues.
 ///

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use crate::Cpus;
 use crate::faults::{FailPoint, Faults};
 use crate::priority::{self, Wanted};
-use crate::worker::Worker;
+use crate::worker::thread::Worker;
 
 /// A worker that runs.
 pub(crate) struct Running {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
-use crate::uevent::CpuEvents;
-use crate::{EventWaker, Waker, cpulist};
+use super::uevent::CpuEvents;
+use sys::cpu_list;
+use sys::eventfd::EventFd;
 
 /// The CPUs that workers are made for. [`SystemCpus`] is the real one.
 pub trait Cpus: Send + Sync + Debug {
@@ -37,7 +37,7 @@ pub trait Cpus: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct SystemCpus {
     events: io::Result<CpuEvents>,
-    interrupt: EventWaker,
+    interrupt: EventFd,
 }
 
 impl SystemCpus {
@@ -46,14 +46,14 @@ impl SystemCpus {
     pub fn new() -> io::Result<Self> {
         Ok(SystemCpus {
             events: CpuEvents::listen(),
-            interrupt: EventWaker::new()?,
+            interrupt: EventFd::new()?,
         })
     }
 }
 
 impl Cpus for SystemCpus {
     fn possible(&self) -> io::Result<usize> {
-        let listed = read_list("/sys/devices/system/cpu/possible");
+        let listed = cpu_list::possible();
         let last = listed.as_ref().and_then(BTreeSet::last).copied();
         // Without sysfs the affinity is all there is to know.
         match last.or_else(|| affinity(None).ok()?.last().copied()) {
@@ -66,7 +66,7 @@ impl Cpus for SystemCpus {
 
     fn usable(&self) -> io::Result<BTreeSet<usize>> {
         let allowed = affinity(None)?;
-        Ok(match online_cpus() {
+        Ok(match cpu_list::online() {
             Some(online) => allowed.intersection(&online).copied().collect(),
             None => allowed,
         })
@@ -88,7 +88,7 @@ impl Cpus for SystemCpus {
     fn wait(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         while !self.wait_once(deadline.saturating_duration_since(Instant::now())) {}
-        self.interrupt.drain();
+        self.interrupt.clear();
     }
 
     fn interrupt(&self) {
@@ -135,15 +135,6 @@ fn affinity(thread: Option<Pid>) -> io::Result<BTreeSet<usize>> {
     Ok((0..CpuSet::MAX_CPU)
         .filter(|&cpu| set.is_set(cpu))
         .collect())
-}
-
-/// CPUs of the machine that are online; None without sysfs.
-pub fn online_cpus() -> Option<BTreeSet<usize>> {
-    read_list("/sys/devices/system/cpu/online")
-}
-
-fn read_list(path: &str) -> Option<BTreeSet<usize>> {
-    cpulist::parse(&fs::read_to_string(path).ok()?)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,8 +1,8 @@
-//! What one worker counts, and its clock.
+//! Counters of one worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::histogram::Histogram;
+use crate::stats::histogram::Histogram;
 
 /// All fields A. Relaxed: they are statistics and order nothing.
 #[derive(Debug)]
@@ -31,11 +31,4 @@ impl Counters {
 /// Adds one.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
-}
-
-/// CLOCK_MONOTONIC in nanoseconds: the clock of scheduler traces recorded with "mono", so that the
-/// two can be laid side by side.
-pub fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -5,8 +5,9 @@ use std::io;
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use sys::sched;
 
+use super::refusal;
+use crate::Policy;
 use crate::faults::{FailPoint, Faults};
-use crate::{Policy, refusal};
 
 /// The lowest real-time priority, as the kernel's own workers have (sched_set_fifo_low): before
 /// every ordinary thread, behind every other real-time one.

@@ -5,7 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::parker::Parker;
+use crate::worker::parker::Parker;
 use crate::{EventSource, EventSourceFactory, EventSourceState, Waker};
 
 /// A source which panics is opened again, at most this often: one which always panics would

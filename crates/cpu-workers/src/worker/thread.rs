@@ -14,11 +14,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::attached_source::{AttachedSource, Waited, message};
-use crate::counters::{Counters, count, now_ns};
-use crate::notices::Notices;
-use crate::parker::Parker;
-use crate::queue::{JobQueue, Taken};
+use sys::clock::now_ns;
+
+use crate::stats::counters::{Counters, count};
+use crate::stats::notices::Notices;
+use crate::worker::attached_source::{AttachedSource, Waited, message};
+use crate::worker::parker::Parker;
+use crate::worker::queue::{JobQueue, Taken};
 use crate::{EventSourceFactory, WorkerContext};
 
 /// One piece of work. It is told where and when it runs.

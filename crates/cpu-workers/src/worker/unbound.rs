@@ -5,12 +5,12 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::counters::Counters;
-use crate::notices::Notices;
 use crate::priority::Wanted;
-use crate::queue::JobQueue;
-use crate::spawn::{Running, Spawner};
-use crate::worker::{Queued, Worker};
+use crate::stats::counters::Counters;
+use crate::stats::notices::Notices;
+use crate::worker::queue::JobQueue;
+use crate::worker::spawn::{Running, Spawner};
+use crate::worker::thread::{Queued, Worker};
 
 pub(crate) struct UnboundPool {
     pub(crate) queue: Arc<JobQueue<Queued>>,

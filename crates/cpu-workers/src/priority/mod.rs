@@ -1,0 +1,6 @@
+//! Scheduling policy and nice value of a thread, and why the system refuses one.
+
+mod refusal;
+mod set;
+
+pub(crate) use set::{Wanted, apply, current, merge, nice_of, own_tid};

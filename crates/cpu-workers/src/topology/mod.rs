@@ -1,0 +1,7 @@
+//! The pinned workers: one slot per possible CPU, filled and emptied as CPUs come and go.
+
+pub(crate) mod cpus;
+pub(crate) mod pinned;
+pub(crate) mod slot;
+mod uevent;
+pub(crate) mod watcher;

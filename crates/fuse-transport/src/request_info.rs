@@ -1,0 +1,62 @@
+//! What a filesystem is told about a request.
+
+use rustix::io::Errno;
+
+use crate::wire::{InHeader, Opcode};
+
+/// The process which sent a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Process id; 0 outside of the daemon's pid namespace, and for read-ahead.
+    pub pid: u32,
+}
+
+impl From<&InHeader> for Caller {
+    fn from(header: &InHeader) -> Self {
+        Self {
+            uid: header.uid,
+            gid: header.gid,
+            pid: header.pid,
+        }
+    }
+}
+
+/// A request and its result, for logs.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'r> {
+    /// Name of its opcode; "unknown" for an unknown one.
+    pub kind: &'static str,
+    /// Its number.
+    pub unique: u64,
+    /// The node it is about.
+    pub node: u64,
+    /// The process which sent it.
+    pub caller: Caller,
+    /// The name it carries, if any.
+    pub name: Option<&'r [u8]>,
+    /// Offset and size of a read.
+    pub range: Option<(u64, u32)>,
+    /// The error it was answered with.
+    pub error: Option<Errno>,
+}
+
+/// A served request, with times of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// Its opcode; `None` for an unknown one.
+    pub opcode: Option<Opcode>,
+    /// The kernel's number of the request.
+    pub unique: u64,
+    /// A thread took it.
+    pub taken_ns: u64,
+    /// The filesystem had produced the answer.
+    pub answered_ns: u64,
+    /// The reply was written to the device or put into the ring.
+    pub sent_ns: u64,
+    /// Bytes of the reply.
+    pub bytes: usize,
+}

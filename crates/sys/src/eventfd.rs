@@ -1,0 +1,62 @@
+//! A wake-up as a file descriptor: eventfd(2).
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
+
+/// Readable from [`wake`](Self::wake) until [`clear`](Self::clear): a wake-up which finds no sleeper
+/// ends the next sleep.
+#[derive(Debug)]
+pub struct EventFd(File);
+
+impl EventFd {
+    /// A descriptor that is not readable yet, non-blocking and closed on exec.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: the call takes two numbers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
+        Ok(Self(unsafe { File::from_raw_fd(fd) }))
+    }
+
+    /// Makes the descriptor readable. From any thread.
+    pub fn wake(&self) {
+        // It can only fail when the counter is full, and then the descriptor is readable anyway.
+        let _ = (&self.0).write(&1_u64.to_ne_bytes());
+    }
+
+    /// Forgets the wake-ups so far.
+    pub fn clear(&self) {
+        // It fails when there is nothing to forget.
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wake_ups_are_kept_until_they_are_cleared() {
+        let event = EventFd::new().unwrap();
+        let is_readable = || (&event.0).read(&mut [0; 8]).is_ok();
+        assert!(!is_readable());
+        event.wake();
+        event.wake();
+        assert!(is_readable());
+        event.wake();
+        event.clear();
+        assert!(!is_readable());
+    }
+}
