@@ -1,6 +1,7 @@
 //! Making a profile smaller.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use crate::limits::{FILE_BYTES, NAMES, WINDOWS};
 use crate::profile::{Name, Profile, Window};
@@ -54,17 +55,16 @@ impl Profile {
             let Some(file) = self.files.get(window.file as usize) else {
                 continue;
             };
-            if !places.contains_key(&window.file) {
-                if files.len() == NAMES {
-                    continue;
+            let full = files.len() == NAMES;
+            let file = match places.entry(window.file) {
+                Entry::Occupied(place) => *place.get(),
+                Entry::Vacant(_) if full => continue,
+                Entry::Vacant(place) => {
+                    files.push(file.clone());
+                    *place.insert(files.len() as u32 - 1)
                 }
-                places.insert(window.file, files.len() as u32);
-                files.push(file.clone());
-            }
-            windows.push(Window {
-                file: places[&window.file],
-                ..*window
-            });
+            };
+            windows.push(Window { file, ..*window });
         }
         (self.files, self.windows) = (files, windows);
         self.limit_directories();

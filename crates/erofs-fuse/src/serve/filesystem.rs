@@ -13,8 +13,10 @@ use fuse_transport::{
 use fuse_transport::wire::FOREVER;
 
 use super::nodes::Nodes;
+use super::queries::Queries;
 use super::trace_spans;
-use super::xattrs::{STAT_XATTR, TRACE_XATTR};
+use super::xattr_scan::XattrScan;
+use super::xattrs::{STAT_QUERY, STAT_XATTR, TRACE_QUERY, TRACE_XATTR};
 use crate::note::note;
 
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
@@ -44,6 +46,8 @@ pub(super) struct Image {
     debug: bool,
     /// Set when the session exists, whose counters it includes.
     counters: OnceLock<CollectCounters>,
+    xattr_scan: XattrScan,
+    queries: Queries,
 }
 
 impl Image {
@@ -58,6 +62,8 @@ impl Image {
             only_user: None,
             debug: false,
             counters,
+            xattr_scan: XattrScan::new(root),
+            queries: Queries::default(),
         }
     }
 
@@ -89,6 +95,12 @@ impl Image {
     pub(super) fn set_counters(&self, counters: CollectCounters) {
         // Called once; a second call has no effect.
         let _ = self.counters.set(counters);
+    }
+
+    /// The live counters, as JSON.
+    fn counters(&self) -> Option<Vec<u8>> {
+        let collect = self.counters.get()?;
+        Some(collect().to_string().into_bytes())
     }
 
     fn inode(&self, node: u64) -> Result<Arc<Inode>, Errno> {
@@ -260,17 +272,20 @@ impl Filesystem for Image {
     }
 
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-        if name == TRACE_XATTR.as_bytes() && node == fuse_transport::wire::ROOT_NODE {
-            return trace_spans::value(caller).map(Some);
+        if node == fuse_transport::wire::ROOT_NODE {
+            if name == TRACE_XATTR.as_bytes() {
+                return trace_spans::value(caller).map(Some);
+            }
+            if name == STAT_XATTR.as_bytes() {
+                return Ok(self.counters());
+            }
         }
-        if name == STAT_XATTR.as_bytes() && node == fuse_transport::wire::ROOT_NODE {
-            return Ok(self
-                .counters
-                .get()
-                .map(|collect| collect().to_string().into_bytes()));
+        if self.xattr_scan.found_none() {
+            return Err(Errno::NOSYS);
         }
         let inode = self.inode(node)?;
         if inode.xattr_icount == 0 {
+            self.xattr_scan.missed(&self.engine);
             return Ok(None);
         }
         self.engine
@@ -279,10 +294,15 @@ impl Filesystem for Image {
     }
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
-        let all = self
-            .engine
-            .xattrs(&*self.inode(node)?)
-            .map_err(|error| report(&error))?;
+        if self.xattr_scan.found_none() {
+            return Err(Errno::NOSYS);
+        }
+        let inode = self.inode(node)?;
+        if inode.xattr_icount == 0 {
+            self.xattr_scan.missed(&self.engine);
+            return Ok(Vec::new());
+        }
+        let all = self.engine.xattrs(&inode).map_err(|error| report(&error))?;
         // The kernel guards the values of trusted.*; their names are for root only, too.
         let hidden = |name: &[u8]| caller.uid != 0 && name.starts_with(b"trusted.");
         Ok(all
@@ -290,6 +310,25 @@ impl Filesystem for Image {
             .map(|xattr| xattr.name)
             .filter(|name| !hidden(name))
             .collect())
+    }
+
+    fn directory_ioctl(
+        &self,
+        caller: Caller,
+        node: u64,
+        command: u32,
+        input: &[u8],
+        room: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        if node != fuse_transport::wire::ROOT_NODE {
+            return Err(Errno::NOTTY);
+        }
+        self.queries
+            .answer(command, input, room, |number| match number {
+                STAT_QUERY => self.counters().ok_or(Errno::AGAIN),
+                TRACE_QUERY => trace_spans::value(caller),
+                _ => Err(Errno::NOTTY),
+            })
     }
 
     fn watches(&self) -> bool {

@@ -6,12 +6,14 @@ mod lifecycle;
 mod nodes;
 mod notify_store;
 mod prometheus;
+mod queries;
 mod readiness;
 mod request_size;
 mod threads;
 mod trace_spans;
 mod uring_mode;
 mod wait;
+mod xattr_scan;
 mod xattrs;
 
 pub use counters::stat;

@@ -1,10 +1,12 @@
 //! The hidden extended attributes of a mount's root, through which `erofast` talks to a daemon: they
-//! need no socket and follow the mount's own permissions.
+//! need no socket and follow the mount's own permissions. Where the kernel was told that there are no
+//! attributes, the same values are read by a [query](super::queries).
 
 use std::path::Path;
 
 use rustix::io::Errno;
 
+use super::queries;
 use crate::error::Error;
 
 /// The live counters; never listed.
@@ -12,6 +14,10 @@ pub const STAT_XATTR: &str = "user.erofast.stat";
 
 /// The trace spans; never listed.
 pub const TRACE_XATTR: &str = "user.erofast.spans";
+
+/// Numbers of the queries for the same values.
+pub(super) const STAT_QUERY: u8 = 1;
+pub(super) const TRACE_QUERY: u8 = 2;
 
 /// The kernel's limit for a value, in bytes.
 pub(super) const VALUE_BYTES: usize = 64 << 10;
@@ -22,15 +28,27 @@ pub(super) const VALUE_BYTES: usize = 64 << 10;
 /// One line: it is no erofast mount, may not be read, or its daemon is dead.
 pub(super) fn get(mountpoint: &Path, name: &str) -> Result<Vec<u8>, Error> {
     let mut value = vec![0; VALUE_BYTES];
-    let length = rustix::fs::getxattr(mountpoint, name, &mut value[..])
-        .map_err(|errno| Error::mountpoint(mountpoint, reason(errno)))?;
-    value.truncate(length);
-    Ok(value)
+    let number = if name == STAT_XATTR {
+        STAT_QUERY
+    } else {
+        TRACE_QUERY
+    };
+    let read = match rustix::fs::getxattr(mountpoint, name, &mut value[..]) {
+        Ok(length) => {
+            value.truncate(length);
+            Ok(value)
+        }
+        Err(Errno::OPNOTSUPP) => queries::get(mountpoint, number),
+        Err(errno) => Err(errno),
+    };
+    read.map_err(|errno| Error::mountpoint(mountpoint, reason(errno)))
 }
 
 fn reason(errno: Errno) -> String {
     match errno {
-        Errno::NODATA | Errno::OPNOTSUPP => "is not the mount point of an erofast mount".to_owned(),
+        Errno::NODATA | Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOTDIR => {
+            "is not the mount point of an erofast mount".to_owned()
+        }
         Errno::NOTCONN => "its daemon is dead: run erofast umount".to_owned(),
         other => other.to_string(),
     }

@@ -30,6 +30,7 @@ mod killed;
 mod life;
 mod made;
 mod manifest;
+mod metadata;
 mod place;
 mod random;
 mod readonly;
@@ -38,6 +39,7 @@ mod sandboxed;
 
 const TESTS: &[&[Test]] = &[
     life::TESTS,
+    metadata::TESTS,
     remainder::TESTS,
     sandboxed::TESTS,
     killed::TESTS,

@@ -1,0 +1,148 @@
+//! Asking a daemon about its mount by an ioctl of the mount's root.
+//!
+//! It serves the same values as the hidden [attributes](super::xattrs), and still does when the kernel
+//! was told that there are no attributes. A value travels in parts; its first part takes a copy,
+//! so that the others are of the same moment.
+//!
+//! | bytes | request | answer |
+//! | --- | --- | --- |
+//! | 0 to 7 | number of the copy; 0 makes a new one | number of the copy |
+//! | 8 to 15 | first byte wanted | bytes of the whole value |
+//! | 16 | | part of the value |
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use sys::fuse_query::{QUERY_BYTES, query, query_command};
+
+const HEADER_BYTES: usize = 16;
+
+/// Times that a copy may be replaced by that of another program before it is an error.
+const ATTEMPTS: usize = 16;
+
+/// The daemon's side.
+#[derive(Debug, Default)]
+pub(super) struct Queries {
+    /// L: the last copy and its number.
+    copy: Mutex<(u64, Vec<u8>)>,
+}
+
+impl Queries {
+    /// Answers one call; `value` makes the value for the number of the query.
+    pub(super) fn answer(
+        &self,
+        command: u32,
+        input: &[u8],
+        room: usize,
+        value: impl FnOnce(u8) -> Result<Vec<u8>, Errno>,
+    ) -> Result<Vec<u8>, Errno> {
+        let number = command as u8;
+        if command != query_command(number) {
+            return Err(Errno::NOTTY);
+        }
+        let field = |from: usize| {
+            input
+                .get(from..from + 8)?
+                .try_into()
+                .ok()
+                .map(u64::from_ne_bytes)
+        };
+        let (wanted, offset) = field(0).zip(field(8)).ok_or(Errno::INVAL)?;
+        // Made before the lock is taken: it may take long.
+        let fresh = if wanted == 0 {
+            Some(value(number)?)
+        } else {
+            None
+        };
+        let mut copy = self.copy.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fresh) = fresh {
+            *copy = (copy.0 + 1, fresh);
+        } else if wanted != copy.0 {
+            return Err(Errno::STALE);
+        }
+        let (id, bytes) = &*copy;
+        let rest = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| bytes.get(offset..));
+        let rest = rest.ok_or(Errno::INVAL)?;
+        let part = &rest[..rest.len().min(room.saturating_sub(HEADER_BYTES))];
+        Ok([
+            &id.to_ne_bytes()[..],
+            &(bytes.len() as u64).to_ne_bytes(),
+            part,
+        ]
+        .concat())
+    }
+}
+
+/// The program's side: the whole value.
+///
+/// # Errors
+/// ENOTTY when the daemon does not know the query, or there is none.
+pub(super) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(mountpoint, flags, Mode::empty())?;
+    for _ in 0..ATTEMPTS {
+        match get_copy(&root, number) {
+            Err(Errno::STALE) => {}
+            other => return other,
+        }
+    }
+    Err(Errno::STALE)
+}
+
+fn get_copy(root: &impl AsFd, number: u8) -> Result<Vec<u8>, Errno> {
+    let mut value = Vec::new();
+    let mut id = 0_u64;
+    loop {
+        let mut bytes = Box::new([0; QUERY_BYTES]);
+        bytes[..8].copy_from_slice(&id.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&(value.len() as u64).to_ne_bytes());
+        query(root.as_fd(), number, &mut bytes)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let field = |from| u64::from_ne_bytes(std::array::from_fn(|i| bytes[from + i]));
+        id = field(0);
+        let left = usize::try_from(field(8)).map_err(|_| Errno::IO)?;
+        let left = left.checked_sub(value.len()).ok_or(Errno::IO)?;
+        let part = left.min(QUERY_BYTES - HEADER_BYTES);
+        value.extend(&bytes[HEADER_BYTES..HEADER_BYTES + part]);
+        if part == left {
+            return Ok(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(queries: &Queries, id: u64, offset: u64) -> Result<(u64, u64, Vec<u8>), Errno> {
+        let input = [id.to_ne_bytes(), offset.to_ne_bytes()].concat();
+        let value = |number| Ok(vec![number; 10]);
+        let answer = queries.answer(query_command(3), &input, HEADER_BYTES + 4, value)?;
+        let field = |from| u64::from_ne_bytes(std::array::from_fn(|i| answer[from + i]));
+        Ok((field(0), field(8), answer[HEADER_BYTES..].to_vec()))
+    }
+
+    #[test]
+    fn a_value_comes_in_parts_of_one_copy() {
+        let queries = Queries::default();
+        assert_eq!(ask(&queries, 0, 0), Ok((1, 10, vec![3; 4])));
+        assert_eq!(ask(&queries, 1, 8), Ok((1, 10, vec![3; 2])));
+        assert_eq!(ask(&queries, 0, 0).unwrap().0, 2);
+        assert_eq!(ask(&queries, 1, 4), Err(Errno::STALE));
+        assert_eq!(ask(&queries, 2, 11), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn other_commands_are_none_of_ours() {
+        let never = |_| panic!("not asked");
+        let tcgets = Queries::default().answer(0x5401, &[0; 16], 64, never);
+        assert_eq!(tcgets, Err(Errno::NOTTY));
+        let short = Queries::default().answer(query_command(1), &[0; 15], 64, never);
+        assert_eq!(short, Err(Errno::INVAL));
+    }
+}

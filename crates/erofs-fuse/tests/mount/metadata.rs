@@ -1,0 +1,76 @@
+//! Requests that the kernel need not make.
+
+use super::*;
+
+pub(super) const TESTS: &[Test] = tests![
+    an_image_without_attributes_is_soon_asked_for_none,
+    an_image_with_attributes_is_always_asked,
+    a_large_directory_is_listed_with_attributes_without_look_ups,
+];
+
+fn requests(place: &Place, kind: &str) -> u64 {
+    let counters = stat(&place.path).unwrap();
+    counters["fuse"]["by_kind"][kind].as_u64().unwrap_or(0)
+}
+
+/// Asks a file that has no attributes for one; the error.
+fn ask(file: &Path) -> rustix::io::Errno {
+    rustix::fs::getxattr(file, "user.none", &mut [0; 8][..]).unwrap_err()
+}
+
+/// Waits for the background scan, which nothing announces; whether the kernel stopped asking.
+fn stops_asking(file: &Path) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        if ask(file) == rustix::io::Errno::OPNOTSUPP {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+fn an_image_without_attributes_is_soon_asked_for_none() {
+    for options in ["io_uring=off", "workers=inline"] {
+        let place = mounted("dir", options);
+        let file = place.path.clone();
+        assert_eq!(ask(&file), rustix::io::Errno::NODATA);
+        for _ in 0..100 {
+            ask(&file);
+        }
+        assert!(stops_asking(&file), "{options}");
+        // The counters are read by another way then.
+        let before = requests(&place, "getxattr");
+        ask(&file);
+        assert_eq!(requests(&place, "getxattr"), before);
+        assert!(requests(&place, "ioctl") > 0);
+    }
+}
+
+fn an_image_with_attributes_is_always_asked() {
+    let place = mounted("xattr", "io_uring=off");
+    let file = place.path.clone();
+    for _ in 0..100 {
+        ask(&file);
+    }
+    thread::sleep(Duration::from_millis(200));
+    assert_ne!(ask(&file), rustix::io::Errno::OPNOTSUPP);
+}
+
+fn a_large_directory_is_listed_with_attributes_without_look_ups() {
+    let place = mounted("dir", "io_uring=off");
+    let mut names = 0;
+    let mut waiting = vec![place.path.clone()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            let kind = entry.metadata().unwrap();
+            names += 1;
+            if kind.is_dir() {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    assert!(names > 300, "{names}");
+    assert_eq!(requests(&place, "lookup"), 0);
+}
