@@ -75,6 +75,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Trace(TraceCommand::Latency(args)) => commands::trace::latency(&args),
         Command::Lab(LabCommand::Launch(args)) => commands::lab::launch(&args),
         Command::Lab(LabCommand::Read(args)) => commands::lab::read(&args),
+        Command::Lab(LabCommand::Suite(args)) => commands::lab::suite(&args),
         Command::Lab(LabCommand::Pressure(args)) => commands::lab::pressure(&args),
         Command::Lab(LabCommand::Hotplug(args)) => commands::lab::hotplug(&args),
         Command::Lab(LabCommand::Kernel(args)) => commands::lab::kernel(&args),

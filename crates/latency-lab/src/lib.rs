@@ -5,6 +5,7 @@
 //!
 //! * [`launch`]: cold launches of a real program out of each engine's mount
 //! * [`read`]: throughput and latency of reading
+//! * [`suite`]: several programs and trees in one run, one row each
 //! * [`pressure`]: launching while memory is short
 //! * [`hotplug`]: reading while a CPU goes away and comes back
 //! * [`kernel`]: the launches with the kernel's own variants, in an emulated machine
@@ -14,6 +15,7 @@
 //! * [`statistics`]: from samples to "faster", "slower" or "no difference"
 #![forbid(unsafe_code)]
 
+mod compile;
 mod error;
 mod interrupt;
 mod mounts;
@@ -33,6 +35,7 @@ pub mod pressure;
 pub mod read;
 pub mod schedule;
 pub mod statistics;
+pub mod suite;
 
 pub use error::LabError;
 pub use interrupt::Interrupt;

@@ -109,6 +109,11 @@ const EXAMPLES: &[Example] = &[
         "erofast lab read app.erofs --engine kernel --engine erofast:percpu",
     ),
     example(
+        "erofast lab suite",
+        "What a user feels: several programs and trees, one row each",
+        "erofast lab suite --iterations 20",
+    ),
+    example(
         "erofast lab pressure",
         "What a page pool saves a program that starts last",
         "erofast lab pressure app.erofs --limit 128 -- {}/bin/app",

@@ -14,6 +14,8 @@ pub enum LabCommand {
     Launch(LabLaunchArgs),
     /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
     Read(LabReadArgs),
+    /// Launch several programs and read trees that a user knows, one row each
+    Suite(LabSuiteArgs),
     /// Launch programs while memory is short, and see what getting pages costs
     Pressure(LabPressureArgs),
     /// Take a CPU offline and back while everything that is read is checked
@@ -23,6 +25,38 @@ pub enum LabCommand {
     /// The first process of the machine that `lab kernel` makes
     #[command(hide = true)]
     Guest,
+}
+
+/// Arguments of `lab suite`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab suite"))]
+pub struct LabSuiteArgs {
+    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first is the baseline;
+    /// default: kernel, kernel-loop, erofast:io_uring=off, erofast:io_uring=on)
+    #[arg(long = "engine", value_name = "ENGINE")]
+    pub engines: Vec<String>,
+    /// Launches of each program that count; trees are read at most 10 times
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub iterations: usize,
+    /// What keeps the machine busy during launches
+    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    pub load: String,
+    /// Only this part (repeatable): compiler, python, shell, git, node, java, small-files,
+    /// large-files
+    #[arg(long = "only", value_name = "PART")]
+    pub only: Vec<String>,
+    /// Directory for the images, kept for the next run (default: erofast-suite below ~/.cache)
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+    /// Longest time a launch may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+    /// Seed of the order, and of the places of random reads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `lab pressure`.

@@ -14,6 +14,7 @@ pub use generate::{CompletionsArgs, ManArgs};
 pub use images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
 pub use lab::{
     LabCommand, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
+    LabSuiteArgs,
 };
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs};
 pub use trace::{By, TraceCommand, TraceLatencyArgs, TraceRecordArgs};

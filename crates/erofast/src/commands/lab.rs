@@ -10,9 +10,12 @@ use latency_lab::kernel::{self, KernelOptions};
 use latency_lab::launch::{self, LaunchOptions};
 use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
+use latency_lab::suite::{self, SuiteOptions};
 
 use crate::bar::Bar;
-use crate::cli::{LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs};
+use crate::cli::{
+    LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs, LabSuiteArgs,
+};
 use crate::outcome::{Outcome, Usage};
 
 /// `erofast lab launch`
@@ -82,6 +85,28 @@ pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
 
 fn is_test(name: &str) -> bool {
     Test::all().iter().any(|test| test.word() == name)
+}
+
+/// `erofast lab suite`
+pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
+    let engines = engines(&args.engines)?;
+    let mut options = SuiteOptions {
+        erofast: own_binary()?,
+        iterations: args.iterations,
+        load: args.load.parse()?,
+        only: args.only.clone(),
+        work: args.work.clone(),
+        timeout: Duration::from_secs(args.timeout),
+        seed: args.seed,
+        ..SuiteOptions::default()
+    };
+    if !engines.is_empty() {
+        options.engines = engines;
+        options.engines_by_default = false;
+    }
+    let report = suite::run(&options, &mut Bar::new())?;
+    print(args.json, || report.to_json(), || report.table())?;
+    Ok(outcome(report.valid))
 }
 
 /// `erofast lab pressure`

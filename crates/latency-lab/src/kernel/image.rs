@@ -9,22 +9,8 @@ use super::options::KernelOptions;
 use super::packages::Packages;
 use super::sandbox::Sandbox;
 use super::work::Work;
+use crate::compile;
 use crate::{Interrupt, LabError, Result};
-
-/// Needs no header: the compiler proper, run alone, opens none of its own.
-const PROGRAM: &str = "typedef unsigned long size_t;
-struct list { struct list *next; size_t length; };
-static size_t total(const struct list *list) {
-    size_t sum = 0;
-    for (; list; list = list->next)
-        sum += list->length;
-    return sum;
-}
-int main(void) {
-    struct list last = { 0, 3 }, first = { &last, 4 };
-    return total(&first) != 7;
-}
-";
 
 /// The image, and the words of its program below it as root.
 pub(super) struct Image {
@@ -49,19 +35,9 @@ pub(super) fn take_or_make(
         });
     }
     let compiler = compiler(&work.root())?;
-    let command = vec![
-        compiler.clone(),
-        "-quiet".into(),
-        // Not even stdc-predef.h, which it opens by default.
-        "-nostdinc".into(),
-        "-fsyntax-only".into(),
-        // Else it opens program.s in its directory, which cannot be written.
-        "-o".into(),
-        "-".into(),
-        "/program.c".into(),
-    ];
+    let command = compile::command(&compiler);
     let made = work.inside("compiler.erofs");
-    let mark = format!("{} {PROGRAM}", packages.version);
+    let mark = format!("{} {}", packages.version, compile::SOURCE);
     if !(made.is_file() && work.is_done("image", &mark)) {
         make(&compiler, sandbox, work, interrupt)?;
         work.done("image", &mark)?;
@@ -91,8 +67,9 @@ fn compiler(root: &Path) -> Result<String> {
 }
 
 fn make(compiler: &str, sandbox: &Sandbox, work: &Work, interrupt: &Interrupt) -> Result<()> {
-    let program = work.inside("program.c");
-    fs::write(&program, PROGRAM).map_err(|source| LabError::io("writing", &program, source))?;
+    let program = work.inside(compile::SOURCE_NAME);
+    fs::write(&program, compile::SOURCE)
+        .map_err(|source| LabError::io("writing", &program, source))?;
     let libraries = libraries::inside(sandbox, compiler)?;
     let files: Vec<String> = libraries
         .iter()

@@ -8,7 +8,7 @@ use super::sample::Sample;
 use crate::environment::Environment;
 use crate::load::LoadChoice;
 use crate::schedule::{Gathered, Kept};
-use crate::statistics::{Summary, compare};
+use crate::statistics::{Summary, compare, correct};
 
 pub(super) fn build(
     options: &LaunchOptions,
@@ -39,6 +39,14 @@ pub(super) fn build(
             .unwrap_or_default();
         engines.push(report);
     }
+    let against = engines
+        .iter_mut()
+        .filter_map(|engine| engine.against_first.as_mut());
+    correct(
+        against
+            .flat_map(|against| [&mut against.sched_latency, &mut against.launch])
+            .collect(),
+    );
     LaunchReport {
         iterations: gathered.rounds,
         load: options.load.to_string(),

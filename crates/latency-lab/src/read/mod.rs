@@ -11,7 +11,7 @@ mod job;
 mod report;
 
 pub use cell::{Cell, ImageState, Test};
-pub(crate) use content::{Content, Part};
+pub(crate) use content::{Content, Part, walk};
 pub use report::{ReadReport, ReadResult};
 
 use std::path::PathBuf;

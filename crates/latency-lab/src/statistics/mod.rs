@@ -1,17 +1,19 @@
-//! From samples to a statement: summaries, a rank test, a bootstrap interval, outliers.
+//! From samples to a statement: summaries, a rank test, a bootstrap interval, outliers, modes.
 //!
 //! Nothing here reads a clock or a random device: the same samples give the same words.
 
 mod bootstrap;
 mod compare;
+mod modes;
 mod outliers;
 mod random;
 mod rank;
 mod summary;
 
 pub use bootstrap::{Interval, difference_interval};
-pub use compare::{Comparison, LEVEL, Verdict, compare};
+pub use compare::{Comparison, LEVEL, Verdict, compare, correct};
+pub use modes::{Modes, modes};
 pub use outliers::outliers;
 pub use random::Random;
-pub use rank::rank_test;
-pub use summary::{Summary, percentile};
+pub use rank::{Ranks, rank_test};
+pub use summary::{Summary, median, percentile};

@@ -1,6 +1,6 @@
 //! Samples far from the rest. They are pointed at, never dropped.
 
-use super::summary::{percentile, sorted};
+use super::summary::median;
 
 /// Iglewicz and Hoaglin (1993): beyond 3.5 by the modified z-score a sample deserves a look.
 const FAR: f64 = 3.5;
@@ -9,11 +9,11 @@ const BELL: f64 = 0.6745;
 
 /// Positions of the samples whose distance to the median is out of proportion.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
-    let Some(median) = percentile(values, 50.0) else {
+    let Some(middle) = median(values) else {
         return Vec::new();
     };
-    let distances: Vec<f64> = values.iter().map(|value| (value - median).abs()).collect();
-    let spread = percentile(&sorted(&distances), 50.0).unwrap_or(0.0);
+    let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    let spread = median(&distances).unwrap_or(0.0);
     if spread == 0.0 {
         return Vec::new();
     }

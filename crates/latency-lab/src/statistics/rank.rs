@@ -4,20 +4,36 @@
 /// Above this many samples in all, or with ties, the normal approximation is used.
 const EXACT_UP_TO: usize = 40;
 
-/// The chance (two-sided) of ranks at least this uneven if both sides came from one distribution.
-/// 1.0 when a side is empty.
-pub fn rank_test(first: &[f64], second: &[f64]) -> f64 {
+/// What the ranks say about two sides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ranks {
+    /// The chance (two-sided) of ranks at least this uneven if both sides came from one distribution.
+    pub p_value: f64,
+    /// The part of all pairs in which the sample of the second side is lower; ties count half.
+    pub chance_lower: f64,
+}
+
+/// Compares the ranks. Empty sides differ in nothing.
+pub fn rank_test(first: &[f64], second: &[f64]) -> Ranks {
     if first.is_empty() || second.is_empty() {
-        return 1.0;
+        return Ranks {
+            p_value: 1.0,
+            chance_lower: 0.5,
+        };
     }
     let (ranks, ties) = pooled_ranks(first, second);
     let rank_sum: f64 = ranks[..first.len()].iter().sum();
     let (n, m) = (first.len() as f64, second.len() as f64);
     let u = rank_sum - n * (n + 1.0) / 2.0;
-    if ties == 0.0 && first.len() + second.len() <= EXACT_UP_TO {
+    let p_value = if ties == 0.0 && first.len() + second.len() <= EXACT_UP_TO {
         exact(first.len(), second.len(), u.round() as usize)
     } else {
         approximate(n, m, u, ties)
+    };
+    Ranks {
+        p_value,
+        // U counts the pairs in which the sample of the first side is higher.
+        chance_lower: u / (n * m),
     }
 }
 
@@ -102,6 +118,10 @@ fn upper_tail(z: f64) -> f64 {
 mod tests {
     use super::*;
 
+    fn p(first: &[f64], second: &[f64]) -> f64 {
+        rank_test(first, second).p_value
+    }
+
     fn ramp(from: usize, count: usize) -> Vec<f64> {
         (from..from + count).map(|value| value as f64).collect()
     }
@@ -126,10 +146,10 @@ mod tests {
     #[test]
     fn small_sides_are_counted_exactly() {
         // Of the C(6,3) = 20 orderings, one puts all of a side first: 2/20. For 5 and 5: 2/252.
-        assert!((rank_test(&ramp(0, 3), &ramp(10, 3)) - 0.1).abs() < 1e-12);
-        assert!((rank_test(&ramp(0, 5), &ramp(10, 5)) - 2.0 / 252.0).abs() < 1e-12);
+        assert!((p(&ramp(0, 3), &ramp(10, 3)) - 0.1).abs() < 1e-12);
+        assert!((p(&ramp(0, 5), &ramp(10, 5)) - 2.0 / 252.0).abs() < 1e-12);
         // 1,3 against 2,4: U is 1 of 0..4, its tail holds 2 of 6 orderings, twice that is 2/3.
-        assert!((rank_test(&[1.0, 3.0], &[2.0, 4.0]) - 2.0 / 3.0).abs() < 1e-12);
+        assert!((p(&[1.0, 3.0], &[2.0, 4.0]) - 2.0 / 3.0).abs() < 1e-12);
     }
 
     #[test]
@@ -144,15 +164,17 @@ mod tests {
 
     #[test]
     fn equal_sides_and_constant_sides_show_nothing() {
-        assert!(rank_test(&ramp(0, 30), &ramp(0, 30)) > 0.99);
-        assert_eq!(rank_test(&[4.0; 10], &[4.0; 10]), 1.0);
-        assert_eq!(rank_test(&[], &[1.0]), 1.0);
+        assert!(p(&ramp(0, 30), &ramp(0, 30)) > 0.99);
+        assert_eq!(p(&[4.0; 10], &[4.0; 10]), 1.0);
+        assert_eq!(p(&[], &[1.0]), 1.0);
     }
 
     #[test]
     fn sides_apart_are_told_apart_whichever_comes_first() {
         let (low, high) = (ramp(0, 50), ramp(30, 50));
-        assert!(rank_test(&low, &high) < 1e-6);
-        assert!((rank_test(&low, &high) - rank_test(&high, &low)).abs() < 1e-12);
+        assert!(p(&low, &high) < 1e-6);
+        assert!((p(&low, &high) - p(&high, &low)).abs() < 1e-12);
+        assert!(rank_test(&high, &low).chance_lower > 0.9);
+        assert_eq!(rank_test(&[1.0, 2.0], &[1.0, 2.0]).chance_lower, 0.5);
     }
 }

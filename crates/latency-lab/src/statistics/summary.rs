@@ -32,7 +32,7 @@ impl Summary {
         Some(Summary {
             samples: sorted.len(),
             average,
-            median: percentile_of_sorted(&sorted, 50.0),
+            median: median_of_sorted(&sorted),
             minimum,
             maximum,
             stddev: deviation(&sorted, average),
@@ -42,18 +42,30 @@ impl Summary {
     }
 }
 
-/// The value that `percent` of the samples do not exceed, interpolated between neighbours
-/// (type 7 of Hyndman and Fan, what R and NumPy do). None when there is no sample.
+/// The smallest sample that at least `percent` of all samples do not exceed: nearest rank, as sched-trace
+/// computes percentiles of waits. None when there is no sample.
 pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     let sorted = sorted(values);
     (!sorted.is_empty()).then(|| percentile_of_sorted(&sorted, percent))
 }
 
 fn percentile_of_sorted(sorted: &[f64], percent: f64) -> f64 {
-    let place = (sorted.len() - 1) as f64 * percent.clamp(0.0, 100.0) / 100.0;
-    let low = sorted[place.floor() as usize];
-    let high = sorted[place.ceil() as usize];
-    low + (high - low) * place.fract()
+    let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+/// The middle sample, or the mean of the two in the middle. None when there is no sample.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values);
+    (!sorted.is_empty()).then(|| median_of_sorted(&sorted))
+}
+
+pub(super) fn median_of_sorted(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
 }
 
 pub(super) fn sorted(values: &[f64]) -> Vec<f64> {
@@ -66,7 +78,7 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-fn deviation(values: &[f64], average: f64) -> f64 {
+pub(super) fn deviation(values: &[f64], average: f64) -> f64 {
     if values.len() < 2 {
         return 0.0;
     }
@@ -100,12 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_interpolate_between_neighbours() {
+    fn percentiles_are_nearest_rank_and_the_median_is_the_middle() {
         let values = [10.0, 20.0, 30.0, 40.0];
         assert_eq!(percentile(&values, 0.0), Some(10.0));
-        assert_eq!(percentile(&values, 50.0), Some(25.0));
+        assert_eq!(percentile(&values, 50.0), Some(20.0));
+        assert_eq!(percentile(&values, 90.0), Some(40.0));
         assert_eq!(percentile(&values, 100.0), Some(40.0));
-        assert!((percentile(&values, 90.0).unwrap() - 37.0).abs() < 1e-9);
+        assert_eq!((median(&values), median(&[])), (Some(25.0), None));
     }
 
     #[test]

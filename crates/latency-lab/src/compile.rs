@@ -1,0 +1,35 @@
+//! The compilation that experiments launch: a C compiler proper that checks a small program.
+
+/// Needs no header: the compiler proper, run alone, opens none of its own.
+pub(crate) const SOURCE: &str = "typedef unsigned long size_t;
+struct list { struct list *next; size_t length; };
+static size_t total(const struct list *list) {
+    size_t sum = 0;
+    for (; list; list = list->next)
+        sum += list->length;
+    return sum;
+}
+int main(void) {
+    struct list last = { 0, 3 }, first = { &last, 4 };
+    return total(&first) != 7;
+}
+";
+
+/// Where the source is, below the root of the image.
+pub(crate) const SOURCE_NAME: &str = "program.c";
+
+/// The command, with the image as its root directory.
+pub(crate) fn command(compiler: &str) -> Vec<String> {
+    let words = [
+        compiler,
+        "-quiet",
+        // Not even stdc-predef.h, which it opens by default.
+        "-nostdinc",
+        "-fsyntax-only",
+        // Else it opens program.s in its directory, which cannot be written.
+        "-o",
+        "-",
+        "/program.c",
+    ];
+    words.map(str::to_owned).into()
+}

@@ -1,0 +1,100 @@
+//! Samples of two kinds: some launches hit a stall and others do not. An average of both describes none.
+
+use serde::Serialize;
+
+use super::summary::{deviation, mean, median_of_sorted, sorted};
+
+/// A group needs this many samples; fewer are outliers.
+const FEWEST: usize = 3;
+/// Distance of the groups' averages in their common deviation (Ashman's D, 1994). The halves of a
+/// uniform distribution have 3.5, of a bell 2.7, the best cut of an exponential one 4.
+const APART: f64 = 6.0;
+/// The empty space between the groups, in deviations of the wider one.
+const GAP: f64 = 2.0;
+
+/// Two groups of samples, far apart.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Modes {
+    /// Samples of the lower group.
+    pub lower: usize,
+    /// Their median.
+    pub lower_median: f64,
+    /// Samples of the upper group.
+    pub upper: usize,
+    /// Their median.
+    pub upper_median: f64,
+}
+
+/// The two groups, where the samples fall in two.
+pub fn modes(values: &[f64]) -> Option<Modes> {
+    let sorted = sorted(values);
+    let cuts = FEWEST..=sorted.len().saturating_sub(FEWEST);
+    let best = cuts
+        .map(|cut| (apart(&sorted[..cut], &sorted[cut..]), cut))
+        .max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (lower, upper) = sorted.split_at(best.1);
+    (best.0 > APART && gap(lower, upper) > GAP).then(|| Modes {
+        lower: lower.len(),
+        lower_median: median_of_sorted(lower),
+        upper: upper.len(),
+        upper_median: median_of_sorted(upper),
+    })
+}
+
+fn deviations(lower: &[f64], upper: &[f64]) -> (f64, f64) {
+    let of = |side: &[f64]| deviation(side, mean(side));
+    (of(lower), of(upper))
+}
+
+fn apart(lower: &[f64], upper: &[f64]) -> f64 {
+    let (low, high) = deviations(lower, upper);
+    let distance = mean(upper) - mean(lower);
+    if distance <= 0.0 {
+        return 0.0;
+    }
+    distance / ((low * low + high * high) / 2.0).sqrt()
+}
+
+fn gap(lower: &[f64], upper: &[f64]) -> f64 {
+    let (low, high) = deviations(lower, upper);
+    match (lower.last(), upper.first()) {
+        (Some(last), Some(first)) => (first - last) / low.max(high),
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::Random;
+    use super::*;
+
+    #[test]
+    fn launches_that_stall_are_a_group_of_their_own() {
+        let mut values: Vec<f64> = (0..15).map(|k| 50.0 + f64::from(k % 4)).collect();
+        values.extend([400.0, 410.0, 395.0, 420.0, 405.0]);
+        let modes = modes(&values).unwrap();
+        assert_eq!((modes.lower, modes.upper), (15, 5));
+        assert_eq!((modes.lower_median, modes.upper_median), (51.0, 405.0));
+    }
+
+    #[test]
+    fn one_stall_is_an_outlier_and_few_or_equal_samples_have_no_groups() {
+        let mut values = vec![10.0, 11.0, 9.0, 10.5, 9.5, 10.2, 9.9];
+        values.push(90.0);
+        assert_eq!(modes(&values), None);
+        assert_eq!(modes(&[7.0; 20]), None);
+        assert_eq!(modes(&[1.0, 2.0, 90.0]), None);
+        assert_eq!(modes(&[]), None);
+    }
+
+    #[test]
+    fn long_tails_are_not_two_groups() {
+        let mut random = Random::new(3);
+        let found = (0..400).filter(|_| {
+            let values: Vec<f64> = (0..30).map(|_| -(1.0 - random.unit()).ln()).collect();
+            modes(&values).is_some()
+        });
+        let found = found.count();
+        assert!(found <= 8, "{found} of 400");
+    }
+}

@@ -1,0 +1,127 @@
+//! The trees of the suite: many small files and few large ones, copied from what is installed.
+
+use std::fs::Metadata;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::tree::Tree;
+use crate::read::{Test, walk};
+
+/// A tree that is read.
+pub(super) struct Files {
+    /// As `--only` names it.
+    pub(super) name: &'static str,
+    /// For the table.
+    pub(super) title: &'static str,
+    /// Fills the tree. An error says why this machine has no such rows.
+    pub(super) collect: fn(&Tree) -> io::Result<()>,
+    /// What is read.
+    pub(super) tests: &'static [Test],
+}
+
+pub(super) const FILES: [Files; 2] = [
+    Files {
+        name: "small-files",
+        title: "many small files",
+        collect: small,
+        tests: &[Test::Tree, Test::List, Test::Metadata],
+    },
+    Files {
+        name: "large-files",
+        title: "few large files",
+        collect: large,
+        tests: &[
+            Test::Sequential { readers: 1 },
+            Test::Sequential { readers: 4 },
+            Test::Random {
+                block: 4 << 10,
+                jobs: 1,
+            },
+            Test::Random {
+                block: 4 << 10,
+                jobs: 4,
+            },
+            Test::Random {
+                block: 64 << 10,
+                jobs: 1,
+            },
+            Test::Random {
+                block: 64 << 10,
+                jobs: 4,
+            },
+        ],
+    },
+];
+
+const SMALL: u64 = 16 << 10;
+const MOST_SMALL: usize = 8000;
+const FEWEST_SMALL: usize = 500;
+const SMALL_PLACES: [&str; 4] = [
+    "/usr/share/doc",
+    "/usr/include",
+    "/usr/share/zoneinfo",
+    "/usr/share/perl",
+];
+
+const LARGE: u64 = 4 << 20;
+const LARGEST: u64 = 128 << 20;
+const MOST_BYTES: u64 = 208 << 20;
+const FEWEST_BYTES: u64 = 32 << 20;
+const LARGE_PLACES: [&str; 3] = ["/usr/lib", "/usr/bin", "/usr/share"];
+
+/// Files of `places` that are wanted, by path.
+fn found(places: &[&str], wanted: impl Fn(&Metadata) -> bool) -> Vec<(PathBuf, u64)> {
+    let mut files = Vec::new();
+    for place in places {
+        // A place that is missing, or that changes meanwhile, has fewer files.
+        let _ = walk(Path::new(place), &mut |path, metadata| {
+            if metadata.is_file() && wanted(metadata) {
+                files.push((path.to_owned(), metadata.len()));
+            }
+            Ok(())
+        });
+    }
+    files.sort();
+    files
+}
+
+fn small(tree: &Tree) -> io::Result<()> {
+    let files = found(&SMALL_PLACES, |metadata| {
+        (1..=SMALL).contains(&metadata.len())
+    });
+    if files.len() < FEWEST_SMALL {
+        return Err(io::Error::other(format!(
+            "{} small files in {}",
+            files.len(),
+            SMALL_PLACES.join(", ")
+        )));
+    }
+    // From all over the list, so that few large directories do not stand for all.
+    let step = files.len().div_ceil(MOST_SMALL);
+    files
+        .iter()
+        .step_by(step)
+        .try_for_each(|(path, _)| tree.file(path))
+}
+
+fn large(tree: &Tree) -> io::Result<()> {
+    let mut files = found(&LARGE_PLACES, |metadata| {
+        (LARGE..=LARGEST).contains(&metadata.len())
+    });
+    files.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let mut bytes = 0;
+    for (path, length) in files {
+        if bytes + length <= MOST_BYTES {
+            bytes += length;
+            tree.file(&path)?;
+        }
+    }
+    match bytes >= FEWEST_BYTES {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "{} MiB of large files in {}",
+            bytes >> 20,
+            LARGE_PLACES.join(", ")
+        ))),
+    }
+}

@@ -1,0 +1,158 @@
+//! The images of the suite: made once from what is installed, kept for the next run.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use super::tree::Tree;
+use crate::launch::command_at;
+use crate::process::{Child, End, in_path};
+use crate::{Interrupt, LabError, Result};
+
+/// Images of another layout are made anew.
+const LAYOUT: u32 = 2;
+/// mkfs.erofs compresses some 20 MB a second.
+const LONGEST: std::time::Duration = std::time::Duration::from_secs(900);
+/// As the documentation recommends for launches. Some tools refuse files of 1970.
+const MKFS: [&str; 5] = [
+    "--quiet",
+    "-zlz4hc",
+    "-C65536",
+    "-T1700000000",
+    "--all-root",
+];
+
+/// An image and the command that is launched from it.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) path: PathBuf,
+    /// Empty for trees, which are read.
+    pub(super) command: Vec<String>,
+}
+
+impl Made {
+    /// The image is the root directory of the program.
+    pub(super) fn is_root(&self) -> bool {
+        is_root(&self.command)
+    }
+}
+
+fn is_root(command: &[String]) -> bool {
+    !command.iter().any(|word| word.contains("{}"))
+}
+
+/// What is written beside an image when it is complete.
+#[derive(Debug, Serialize, Deserialize)]
+struct Mark {
+    layout: u32,
+    command: Vec<String>,
+}
+
+/// Where images are kept unless the user names a directory.
+pub(super) fn default_directory() -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    let cache = cache.filter(|path| path.is_absolute()).or_else(home);
+    cache
+        .unwrap_or_else(|| PathBuf::from("/var/tmp"))
+        .join("erofast-suite")
+}
+
+/// The image `name` below `directory`. The inner error says why this machine has none.
+pub(super) fn take_or_make(
+    directory: &Path,
+    name: &str,
+    collect: &dyn Fn(&Tree) -> io::Result<Vec<String>>,
+    interrupt: &Interrupt,
+) -> Result<std::result::Result<Made, String>> {
+    let path = directory.join(format!("{name}.erofs"));
+    let mark = directory.join(format!("{name}.json"));
+    if let Some(command) = known(&path, &mark) {
+        return Ok(Ok(Made { path, command }));
+    }
+    let tree = directory.join(format!("{name}.tree"));
+    let _ = fs::remove_dir_all(&tree);
+    let command = fill(&tree, collect);
+    let made = match &command {
+        Ok(_) => mkfs(&tree, &path, interrupt),
+        Err(_) => Ok(()),
+    };
+    let _ = fs::remove_dir_all(&tree);
+    made?;
+    let command = match command {
+        Ok(command) => command,
+        Err(reason) => return Ok(Err(reason.to_string())),
+    };
+    let text = serde_json::to_vec(&Mark {
+        layout: LAYOUT,
+        command: command.clone(),
+    });
+    fs::write(&mark, text.unwrap_or_default())
+        .map_err(|source| LabError::io("writing", &mark, source))?;
+    Ok(Ok(Made { path, command }))
+}
+
+fn known(path: &Path, mark: &Path) -> Option<Vec<String>> {
+    let mark: Mark = serde_json::from_slice(&fs::read(mark).ok()?).ok()?;
+    (mark.layout == LAYOUT && path.is_file()).then_some(mark.command)
+}
+
+/// Fills the tree and proves that its program runs in it.
+fn fill(
+    root: &Path,
+    collect: &dyn Fn(&Tree) -> io::Result<Vec<String>>,
+) -> io::Result<Vec<String>> {
+    let tree = Tree::new(root.to_owned())?;
+    let command = collect(&tree)?;
+    if command.is_empty() {
+        return Ok(command);
+    }
+    let words: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let words = command_at(&words, is_root(&command), root);
+    let output = Command::new(&words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()?;
+    if output.status.success() {
+        return Ok(command);
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let last = text
+        .lines()
+        .last()
+        .unwrap_or("no message")
+        .trim()
+        .to_owned();
+    Err(io::Error::other(format!(
+        "it does not run out of a tree of its own: {last}"
+    )))
+}
+
+fn mkfs(tree: &Path, image: &Path, interrupt: &Interrupt) -> Result<()> {
+    let program = in_path("mkfs.erofs").ok_or_else(|| {
+        LabError::Usage(
+            "lab suite: mkfs.erofs is not installed (Debian package: erofs-utils)".into(),
+        )
+    })?;
+    let part = image.with_extension("part");
+    let mut child = Child::spawn(Command::new(program).args(MKFS).arg(&part).arg(tree))?;
+    match child.wait(LONGEST, interrupt)? {
+        End::Exited(status) if status.success() => {
+            fs::rename(&part, image).map_err(|source| LabError::io("renaming", &part, source))
+        }
+        end => {
+            let _ = fs::remove_file(&part);
+            Err(LabError::Usage(format!(
+                "lab suite: mkfs.erofs {}: {}: {}",
+                image.display(),
+                end.describe(),
+                child.last_line()
+            )))
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Several programs and trees that a user knows, engine beside engine, in one run: one row each.
+//!
+//! One program that flatters an engine proves little. The suite launches a compiler, Python, a shell
+//! script, git, node and java where they are installed, reads many small files and few large ones, and
+//! closes with the geometric mean and the worst row of each engine. Images are made once from what is
+//! installed, and kept.
+
+mod files;
+mod images;
+mod program;
+mod report;
+mod table;
+mod tools;
+mod tree;
+
+pub use report::{SuiteCell, SuiteEngine, SuiteReport, SuiteRow};
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::engine::{Engine, Site, present};
+use crate::environment::Environment;
+use crate::launch::{self, LaunchOptions};
+use crate::load::LoadChoice;
+use crate::read::{self, ImageState, ReadOptions};
+use crate::scratch::Scratch;
+use crate::{Interrupt, LabError, Progress, Result};
+use files::FILES;
+use images::{Made, default_directory, take_or_make};
+use program::PROGRAMS;
+
+/// Samples of a tree's tests, which take longer than a launch.
+const MOST_READS: usize = 10;
+
+/// One run of the suite.
+#[derive(Debug, Clone)]
+pub struct SuiteOptions {
+    /// The `erofast` binary for the engines `erofast:...`.
+    pub erofast: PathBuf,
+    /// The engines to compare, each with the first one.
+    pub engines: Vec<Engine>,
+    /// The engines were not named by the user: those that are missing are left out and said.
+    pub engines_by_default: bool,
+    /// Launches of each program that count; trees are read at most ten times.
+    pub iterations: usize,
+    /// What keeps the machine busy during launches. Trees are read without load.
+    pub load: LoadChoice,
+    /// Only these parts, by [`part_names`]; all of them when empty.
+    pub only: Vec<String>,
+    /// Where images are kept; by default the user's cache directory.
+    pub work: Option<PathBuf>,
+    /// How long a launch may take.
+    pub timeout: Duration,
+    /// Of the order, and of the places of random reads.
+    pub seed: u64,
+}
+
+impl Default for SuiteOptions {
+    fn default() -> Self {
+        SuiteOptions {
+            erofast: PathBuf::new(),
+            engines: Engine::default_list(),
+            engines_by_default: true,
+            iterations: 20,
+            load: LoadChoice::Fio,
+            only: Vec::new(),
+            work: None,
+            timeout: Duration::from_secs(120),
+            seed: 1,
+        }
+    }
+}
+
+/// The parts of the suite: programs first, then trees.
+pub fn part_names() -> Vec<&'static str> {
+    let programs = PROGRAMS.iter().map(|program| program.name);
+    programs
+        .chain(FILES.iter().map(|files| files.name))
+        .collect()
+}
+
+impl SuiteOptions {
+    fn check(&self) -> Result<()> {
+        let wrong = |text: String| Err(LabError::Usage(format!("lab suite: {text}")));
+        if self.iterations == 0 || self.engines.is_empty() {
+            return wrong("at least one engine and one iteration are needed".into());
+        }
+        let parts = part_names();
+        if let Some(unknown) = self
+            .only
+            .iter()
+            .find(|name| !parts.contains(&name.as_str()))
+        {
+            return wrong(format!("no part {unknown}; there are {}", parts.join(", ")));
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err(LabError::Privilege(
+                "lab suite: needs root, to record the scheduler and to mount".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+}
+
+/// Runs the suite.
+pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteReport> {
+    options.check()?;
+    let directory = options.work.clone().unwrap_or_else(default_directory);
+    std::fs::create_dir_all(&directory)
+        .map_err(|source| LabError::io("making the directory", &directory, source))?;
+    let mut suite = Suite {
+        options,
+        directory,
+        engines: Vec::new(),
+        report: SuiteReport::new(options),
+    };
+    suite.programs(progress)?;
+    suite.trees(progress)?;
+    if suite.report.rows.is_empty() && !suite.report.interrupted {
+        let why = suite.report.left_out.join("; ");
+        return Err(LabError::Usage(format!(
+            "lab suite: nothing to measure: {why}"
+        )));
+    }
+    suite.report.finish();
+    Ok(suite.report)
+}
+
+struct Suite<'a> {
+    options: &'a SuiteOptions,
+    directory: PathBuf,
+    /// Those that this machine has, once the first image is there to try them.
+    engines: Vec<Engine>,
+    report: SuiteReport,
+}
+
+impl Suite<'_> {
+    fn programs(&mut self, progress: &mut dyn Progress) -> Result<()> {
+        for program in &PROGRAMS {
+            let Some(made) = self.image(program.name, &program.collect, progress)? else {
+                continue;
+            };
+            progress.line(&format!("suite: {}", program.title));
+            let report = launch::run(&self.launch_options(&made), progress)?;
+            self.report.add_launch(program.title, report);
+        }
+        Ok(())
+    }
+
+    fn trees(&mut self, progress: &mut dyn Progress) -> Result<()> {
+        for files in &FILES {
+            let collect = |tree: &tree::Tree| (files.collect)(tree).map(|()| Vec::new());
+            let Some(made) = self.image(files.name, &collect, progress)? else {
+                continue;
+            };
+            progress.line(&format!("suite: {}", files.title));
+            let report = read::run(&self.read_options(&made, files.tests), progress)?;
+            self.report.add_read(files.title, report);
+        }
+        Ok(())
+    }
+
+    /// None for a part that is not wanted, or that this machine does not have.
+    fn image(
+        &mut self,
+        name: &str,
+        collect: &dyn Fn(&tree::Tree) -> std::io::Result<Vec<String>>,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<Made>> {
+        if !self.options.wants(name) || self.report.interrupted {
+            return Ok(None);
+        }
+        let interrupt = Interrupt::watch()?;
+        progress.begin(&format!("making the image {name}"), 1);
+        let made = match take_or_make(&self.directory, name, collect, &interrupt)? {
+            Ok(made) => made,
+            Err(reason) => {
+                let line = format!("{name}: {reason}");
+                progress.line(&format!("left out: {line}"));
+                self.report.left_out.push(line);
+                return Ok(None);
+            }
+        };
+        if self.engines.is_empty() {
+            self.choose_engines(&made.path, &interrupt, progress)?;
+        }
+        Ok(Some(made))
+    }
+
+    fn choose_engines(
+        &mut self,
+        image: &Path,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<()> {
+        let site = Site::new(image, &self.options.erofast)?;
+        let points = Scratch::new(&std::env::temp_dir())?;
+        let asked = (&self.options.engines[..], self.options.engines_by_default);
+        let (engines, left_out) = present(asked, &site, points.path(), interrupt, progress)?;
+        self.report.environment = Some(Environment::capture(&site.image, &site.erofast)?);
+        self.report.left_out.extend(left_out);
+        self.engines = engines;
+        Ok(())
+    }
+
+    fn launch_options(&self, made: &Made) -> LaunchOptions {
+        LaunchOptions {
+            image: made.path.clone(),
+            erofast: self.options.erofast.clone(),
+            engines: self.engines.clone(),
+            engines_by_default: false,
+            command: made.command.iter().map(Into::into).collect(),
+            root: made.is_root(),
+            iterations: self.options.iterations,
+            load: self.options.load,
+            timeout: self.options.timeout,
+            // The load's file serves all programs, and the next run.
+            scratch: Some(self.directory.clone()),
+            keep_scratch: true,
+            seed: self.options.seed,
+            ..LaunchOptions::default()
+        }
+    }
+
+    fn read_options(&self, made: &Made, tests: &[read::Test]) -> ReadOptions {
+        ReadOptions {
+            image: made.path.clone(),
+            erofast: self.options.erofast.clone(),
+            engines: self.engines.clone(),
+            engines_by_default: false,
+            iterations: self.options.iterations.min(MOST_READS),
+            tests: tests.to_vec(),
+            states: vec![ImageState::Warm],
+            seed: self.options.seed,
+            ..ReadOptions::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_does_not_exist_is_named_with_those_that_do() {
+        let options = SuiteOptions {
+            only: vec!["python".into(), "perl".into()],
+            ..SuiteOptions::default()
+        };
+        let error = options.check().unwrap_err().to_string();
+        assert!(
+            error.starts_with("lab suite: no part perl; there are compiler, python, "),
+            "{error}"
+        );
+        assert!(options.wants("python") && !options.wants("git"));
+    }
+}
