@@ -1,21 +1,31 @@
 # erofast: `make demo` shows what it is for, `make test` proves that it works.
-# Both install what they need first (scripts/setup), and build with --locked.
+# Both begin with `make setup`, which installs what is missing as root and names it otherwise;
+# everything is built with --locked.
 
 CARGO ?= cargo
 
-.PHONY: demo test build setup lint doc bench fuzz deb static install
+.PHONY: demo test ci build setup lint doc models rest bench fuzz deb static install uninstall
 
 demo: setup
 	scripts/demo
 
-# The order puts the quick verdicts first and the test runner's summary last.
+# The order puts the quick verdicts first; the last line is "N passed, N failed, N skipped".
 test: setup lint doc
 	$(CARGO) build --locked --release -p erofast
 	fuzz/run 4
-	$(CARGO) test --locked --workspace --no-fail-fast
+	scripts/test
+
+# What continuous integration runs: all of that, the models, and checks with tools of their own.
+ci: setup lint rest models test
 
 setup:
 	scripts/setup
+
+models:
+	scripts/check-models
+
+rest:
+	scripts/check-rest
 
 build:
 	$(CARGO) build --locked --release -p erofast
@@ -41,14 +51,15 @@ static:
 
 STATIC ?= x86_64 aarch64
 
-# Without a package: program, mount helper, man pages and completions below $(PREFIX).
+# Without a package: program, mount helpers, man pages, completions, pages and units below
+# $(PREFIX); DESTDIR goes in front. `make uninstall` removes the same files.
 PREFIX ?= /usr/local
 DESTDIR ?=
 install: build
-	install -D target/release/erofast $(DESTDIR)$(PREFIX)/bin/erofast
-	mkdir -p $(DESTDIR)/sbin
-	ln -sf $(PREFIX)/bin/erofast $(DESTDIR)/sbin/mount.erofast
-	ln -sf $(PREFIX)/bin/erofast $(DESTDIR)/sbin/mount.fuse.erofast
+	scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
+
+uninstall:
+	scripts/install-files --remove "$(DESTDIR)" "$(PREFIX)"
 
 bench:
 	$(CARGO) bench --locked --workspace

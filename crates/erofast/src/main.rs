@@ -3,14 +3,24 @@
 // They panic when the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
+#[cfg(feature = "tools")]
 mod bar;
+#[cfg(feature = "tools")]
 mod batch;
 mod cli;
 mod commands;
+#[cfg(feature = "tools")]
 mod glob;
+#[cfg_attr(
+    not(feature = "tools"),
+    allow(dead_code, reason = "the tools find faults")
+)]
 mod outcome;
+#[cfg(feature = "tools")]
 mod parts;
+#[cfg(feature = "tools")]
 mod text;
+#[cfg(feature = "tools")]
 mod tree;
 
 use std::path::Path;
@@ -18,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, HelperArgs, LabCommand, TraceCommand};
+use crate::cli::{Cli, Command, HelperArgs};
 use crate::outcome::{Outcome, USAGE_STATUS, Usage, is_broken_pipe, one_line};
 
 fn main() -> ExitCode {
@@ -51,7 +61,17 @@ fn is_usage_error(error: &anyhow::Error) -> bool {
     !is_mount_helper()
         && (error.is::<Usage>()
             || error.is::<erofs_fuse::OptionError>()
-            || matches!(error.downcast_ref(), Some(latency_lab::LabError::Usage(_))))
+            || is_tool_usage_error(error))
+}
+
+#[cfg(feature = "tools")]
+fn is_tool_usage_error(error: &anyhow::Error) -> bool {
+    commands::tools::is_usage_error(error)
+}
+
+#[cfg(not(feature = "tools"))]
+fn is_tool_usage_error(_: &anyhow::Error) -> bool {
+    false
 }
 
 /// Whether mount(8) calls, which knows a filesystem's helper by its name.
@@ -66,21 +86,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Mount(args) => commands::mount::run(&args),
         Command::Umount(args) => commands::mount::umount(&args),
         Command::Stat(args) => commands::stat::run(&args),
-        Command::Info(args) => commands::info::run(&args),
-        Command::Ls(args) => commands::ls::run(&args),
-        Command::Cat(args) => commands::cat::run(&args),
-        Command::Check(args) => commands::check::run(&args),
-        Command::Extract(args) => commands::extract::run(&args),
-        Command::Trace(TraceCommand::Record(args)) => commands::trace::record(&args),
-        Command::Trace(TraceCommand::Latency(args)) => commands::trace::latency(&args),
-        Command::Lab(LabCommand::Launch(args)) => commands::lab::launch(&args),
-        Command::Lab(LabCommand::Read(args)) => commands::lab::read(&args),
-        Command::Lab(LabCommand::Suite(args)) => commands::lab::suite(&args),
-        Command::Lab(LabCommand::Pressure(args)) => commands::lab::pressure(&args),
-        Command::Lab(LabCommand::Hotplug(args)) => commands::lab::hotplug(&args),
-        Command::Lab(LabCommand::Kernel(args)) => commands::lab::kernel(&args),
-        Command::Lab(LabCommand::Guest) => commands::lab::guest(),
-        Command::Completions(args) => commands::generate::completions(&args),
-        Command::Man(args) => commands::generate::man(&args),
+        #[cfg(feature = "tools")]
+        Command::Tool(tool) => commands::tools::run(tool),
     }
 }

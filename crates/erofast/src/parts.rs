@@ -55,14 +55,14 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Hands over what is gathered up to `end`, and gathers from there on.
+    /// Returns what is gathered up to `end`, and gathers from there on.
     fn cut(&mut self, end: u64) -> Option<Part> {
         let data = self.gathered.start..end;
         self.gathered.start = end;
         (!data.is_empty()).then_some(Part::Data(data))
     }
 
-    /// Hands over what is gathered up to `end` and then `part`.
+    /// Returns what is gathered up to `end` and then `part`.
     fn cut_before(&mut self, end: u64, part: Part) -> Option<Part> {
         self.held = Some(part);
         let data = self.cut(end);

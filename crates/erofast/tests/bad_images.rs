@@ -20,14 +20,14 @@ struct Case {
     paths: Vec<String>,
 }
 
-fn cases() -> Option<(PathBuf, Vec<Case>)> {
-    let bad = bad_images()?;
+fn cases() -> (PathBuf, Vec<Case>) {
+    let bad = bad_images();
     let text = std::fs::read_to_string(bad.join("manifest.jsonl")).expect("manifest.jsonl");
     let cases = text
         .lines()
         .map(|line| serde_json::from_str(line).expect("a case"))
         .collect();
-    Some((bad, cases))
+    (bad, cases)
 }
 
 /// What is wrong with how the engine takes a malformed image.
@@ -80,7 +80,7 @@ fn read_whole(engine: &Arc<Engine>, path: &str) -> Result<(), Error> {
 
 #[test]
 fn malformed_images_give_their_outcome() {
-    let Some((bad, cases)) = cases() else { return };
+    let (bad, cases) = cases();
     let mini = bad.join("mini.jsonl");
     let mut report = Vec::new();
     for case in &cases {
@@ -103,7 +103,7 @@ const MEMORY_KIB: u64 = 256 << 10;
 
 #[test]
 fn checking_a_malformed_image_ends_with_its_faults_and_in_bounded_memory() {
-    let Some((bad, cases)) = cases() else { return };
+    let (bad, cases) = cases();
     let mut report = Vec::new();
     for case in &cases {
         let child = erofast()

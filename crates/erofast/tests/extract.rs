@@ -57,14 +57,11 @@ fn is_root() -> bool {
 
 /// The judge of whole trees, if it is there.
 fn verify_tree() -> Option<PathBuf> {
-    let script =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images/tools/verify_tree.py");
-    let python = Command::new("python3").arg("--version").output().is_ok();
-    if !script.is_file() || !python {
-        println!("skipped: verify_tree.py or python3 is not there");
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: python3 is not installed");
         return None;
     }
-    Some(script)
+    Some(common::verify_tree())
 }
 
 fn verify(script: &Path, manifest: &Path, tree: &Path, options: &[&str]) -> Result<(), String> {
@@ -198,7 +195,7 @@ fn every_image_extracts_for_everybody() {
         let output = match command.output() {
             Ok(output) => output,
             Err(error) => {
-                println!("skipped: nobody may not start {command:?}: {error}");
+                println!("skipped: the user nobody cannot start the program: {error}");
                 return;
             }
         };
@@ -232,7 +229,13 @@ fn no_setuid_program_comes_to_run_as_its_extractor() {
     let tree = scratch.path().join("tree");
     let mut command = erofast();
     command.arg("extract").arg(&path).arg(&tree);
-    let output = run(command.uid(UNPRIVILEGED).gid(UNPRIVILEGED));
+    let output = match command.uid(UNPRIVILEGED).gid(UNPRIVILEGED).output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("skipped: the user nobody cannot start the program: {error}");
+            return;
+        }
+    };
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains("not kept: setuid and setgid bits"));
     let mode = fs::metadata(tree.join("f")).expect("a file").mode();
@@ -435,7 +438,7 @@ struct Case {
 
 #[test]
 fn malformed_images_give_their_outcome_and_touch_nothing_else() {
-    let Some(bad) = bad_images() else { return };
+    let bad = bad_images();
     let script = verify_tree().filter(|_| is_root());
     let text = fs::read_to_string(bad.join("manifest.jsonl")).expect("manifest.jsonl");
     let mut report = Vec::new();
@@ -541,7 +544,7 @@ fn the_tar_stream_holds_the_tree() {
 
 #[test]
 fn a_broken_file_leaves_the_tar_stream_whole() {
-    let Some(bad) = bad_images() else { return };
+    let bad = bad_images();
     let image = TestImage {
         name: "zstd-garbage".to_owned(),
         path: bad.join("zstd-garbage.erofs"),

@@ -118,18 +118,22 @@ fn unmounting_what_is_not_mounted_is_an_error() {
 }
 
 #[test]
-fn engines_loads_and_tests_that_do_not_exist_are_wrong_use() {
+fn engines_loads_and_tests_that_do_not_exist_are_usage_errors() {
     let image = fixture("meta.erofs").display().to_string();
     let lab =
         |more: &[&str]| erofast(&[&["lab", "launch", &image], more, &["--", "/bin/true"]].concat());
     fails(&lab(&["--engine", "ext4"]), 2, "engine ext4: unknown");
     fails(&lab(&["--load", "heavy"]), 2, "heavy");
     let output = erofast(&["lab", "read", &image, "--test", "write"]);
-    fails(&output, 2, "--test write: must be seq, rand, tree or meta");
+    fails(
+        &output,
+        2,
+        "--test write: must be seq, rand, tree, meta or list",
+    );
 }
 
 #[test]
-fn a_broken_pattern_is_wrong_use() {
+fn a_broken_pattern_is_a_usage_error() {
     let output = erofast(&["trace", "latency", "/nonexistent", "--match", "("]);
     fails(
         &output,

@@ -382,7 +382,7 @@ fn find(name: &str) -> Option<(TestImage, PathBuf)> {
 fn reads(names: &[&str], occurs: &str) {
     for name in names {
         let Some((image, set)) = find(name) else {
-            println!("skipped: {name} is not in the checkout, and ../shared/images is not there");
+            println!("skipped: {name} is only in the large set of images");
             continue;
         };
         let table = std::fs::read_to_string(set.join("manifest.tsv")).expect("manifest.tsv");

@@ -1,14 +1,14 @@
 //! Images through real mounts of the command, compared by the checker that came with them. The
 //! whole set is mounted by the tests of erofs-fuse; here are the rarer ways, and the bad images.
 //!
-//! Needs root or fusermount3, /dev/fuse, python3 and ../shared/images; says what it skips.
+//! Needs root or fusermount3, /dev/fuse and python3; says what it skips.
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{TestImage, bad_images, good_images};
+use common::{TestImage, all_good_images, bad_images};
 use serde::Deserialize;
 
 /// Unmounts on the way out, also when a test fails.
@@ -50,26 +50,28 @@ fn erofast(arguments: &[&std::ffi::OsStr], paths: &[&Path]) -> Output {
         .expect("erofast starts")
 }
 
-/// The shared images, if everything is there that these tests need.
-fn shared() -> Option<PathBuf> {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images");
-    let missing = if !shared.is_dir() {
-        "../shared/images is not there"
-    } else if !Path::new("/dev/fuse").exists() {
-        "no /dev/fuse"
+/// Whether everything is there that these tests need.
+fn can_run() -> bool {
+    let missing = if std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .is_err()
+    {
+        "/dev/fuse cannot be opened"
     } else if Command::new("python3").arg("--version").output().is_err() {
-        "no python3"
+        "python3 is not installed"
     } else {
-        return Some(shared);
+        return true;
     };
     println!("skipped: {missing}");
-    None
+    false
 }
 
 /// What the checker says, or nothing when there is no difference.
-fn verify(shared: &Path, manifest: &Path, mount: &Path, more: &[String]) -> Option<String> {
+fn verify(manifest: &Path, mount: &Path, more: &[String]) -> Option<String> {
     let output = Command::new("python3")
-        .arg(shared.join("tools/verify_tree.py"))
+        .arg(common::verify_tree())
         .arg("check")
         .args([manifest, mount])
         .args(["--reads", "--lookups", "--max", "5"])
@@ -80,13 +82,13 @@ fn verify(shared: &Path, manifest: &Path, mount: &Path, more: &[String]) -> Opti
     (!output.status.success()).then(|| text + &String::from_utf8_lossy(&output.stderr))
 }
 
-fn verify_all(images: &[TestImage], shared: &Path, options: &str) {
+fn verify_all(images: &[TestImage], options: &str) {
     let mut report = Vec::new();
     for image in images {
         let options = format!("{},{options}", image.mount_options());
         match Mount::new(&image.path, &options) {
             Ok(mount) => {
-                let found = verify(shared, &image.manifest, mount.path(), &[]);
+                let found = verify(&image.manifest, mount.path(), &[]);
                 report.extend(found.map(|found| format!("{}: {found}", image.name)));
             }
             Err(output) => {
@@ -117,13 +119,15 @@ fn some(images: Vec<TestImage>) -> Vec<TestImage> {
 
 #[test]
 fn all_kinds_of_workers_serve_a_mount() {
-    let Some(shared) = shared() else { return };
+    if !can_run() {
+        return;
+    }
     for options in [
         "workers=unbound",
         "workers=inline,cache=0",
         "hipri,reserved_pages=64",
     ] {
-        verify_all(&some(good_images(&shared)), &shared, options);
+        verify_all(&some(all_good_images()), options);
     }
 }
 
@@ -136,9 +140,10 @@ struct Case {
 
 #[test]
 fn malformed_images_harm_nothing_but_themselves() {
-    let (Some(shared), Some(bad)) = (shared(), bad_images()) else {
+    if !can_run() {
         return;
-    };
+    }
+    let bad = bad_images();
     let cases = std::fs::read_to_string(bad.join("manifest.jsonl")).expect("manifest.jsonl");
     let mut report = Vec::new();
     for line in cases.lines() {
@@ -173,7 +178,7 @@ fn malformed_images_harm_nothing_but_themselves() {
                 continue;
             }
         };
-        let found = verify(&shared, &bad.join("mini.jsonl"), mount.path(), &flags);
+        let found = verify(&bad.join("mini.jsonl"), mount.path(), &flags);
         report.extend(found.map(|found| format!("{image} ({expect}): {found}")));
     }
     assert!(report.is_empty(), "{}", report.join("\n"));

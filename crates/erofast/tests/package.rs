@@ -62,16 +62,19 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     has(" ./usr/share/bash-completion/completions/erofast\n");
     has(" ./usr/share/zsh/vendor-completions/_erofast\n");
     has(" ./usr/share/fish/vendor_completions.d/erofast.fish\n");
+    has(" ./usr/lib/systemd/system/erofast@.service\n");
     for file in [
         "copyright",
         "changelog.gz",
         "third-party-licences.gz",
-        "licences.md",
-        "mount.md",
-        "examples/srv-app.mount",
+        "docs/licences.md",
+        "docs/mount.md",
+        "examples/systemd/srv-app.mount",
     ] {
         has(&format!(" ./usr/share/doc/erofast/{file}\n"));
     }
+    // Whoever unpacks it by hand gets this mode for the directory in which that happens.
+    assert!(listing.starts_with("drwxr-xr-x root/root "), "{listing}");
     for line in listing.lines() {
         assert!(line.contains(" root/root "), "{line}");
         assert!(
@@ -142,10 +145,82 @@ fn the_licences_that_it_carries_are_those_of_the_libraries() {
 
 #[test]
 fn the_unit_of_the_package_is_the_one_in_the_documentation() {
-    let unit = std::fs::read_to_string(root().join("packaging/srv-app.mount")).expect("a unit");
+    let unit = root().join("contrib/systemd/srv-app.mount");
+    let unit = std::fs::read_to_string(unit).expect("a unit");
+    let unit = &unit[unit.find("[Unit]").expect("a section")..];
     let page = std::fs::read_to_string(root().join("docs/mount.md")).expect("a page");
     assert!(
         page.contains(&format!("```ini\n{unit}```\n")),
         "docs/mount.md has another unit"
     );
+}
+
+/// Files and links below a directory, as paths from it.
+fn files(folder: &Path) -> Vec<String> {
+    let output = run(Command::new("find")
+        .args([".", "!", "-type", "d"])
+        .current_dir(folder));
+    let mut files: Vec<String> = text(&output).lines().map(str::to_owned).collect();
+    files.sort();
+    files
+}
+
+fn install(arguments: &[&Path]) {
+    let mut command = Command::new(root().join("scripts/install-files"));
+    run(command.args(arguments).arg("/usr/local"));
+}
+
+#[test]
+fn what_is_installed_without_a_package_is_complete_and_can_be_removed() {
+    let place = tempfile::tempdir().expect("a directory");
+    let other = place.path().join("usr/local/share/man/man1/other.1");
+    std::fs::create_dir_all(other.parent().expect("a parent")).expect("room");
+    std::fs::write(&other, "").expect("room");
+    install(&[Path::new(env!("CARGO_BIN_EXE_erofast")), place.path()]);
+    let installed = files(place.path());
+    for file in [
+        "./usr/local/bin/erofast",
+        "./sbin/mount.erofast",
+        "./usr/local/share/man/man1/erofast-mount.1.gz",
+        "./usr/local/share/man/man8/mount.erofast.8.gz",
+        "./usr/local/share/bash-completion/completions/erofast",
+        "./usr/local/share/zsh/site-functions/_erofast",
+        "./usr/local/lib/systemd/system/erofast@.service",
+    ] {
+        assert!(
+            installed.iter().any(|name| name == file),
+            "no {file} in {installed:?}"
+        );
+    }
+    let size = |path: &Path| std::fs::metadata(path).expect("a program").len();
+    let program = place.path().join("usr/local/bin/erofast");
+    assert!(
+        size(&program) < size(Path::new(env!("CARGO_BIN_EXE_erofast"))) / 2,
+        "not stripped"
+    );
+    install(&[Path::new("--remove"), place.path()]);
+    assert_eq!(files(place.path()), ["./usr/local/share/man/man1/other.1"]);
+}
+
+#[test]
+fn links_of_the_installed_pages_lead_somewhere() {
+    let place = tempfile::tempdir().expect("a directory");
+    install(&[Path::new(env!("CARGO_BIN_EXE_erofast")), place.path()]);
+    let pages = place.path().join("usr/local/share/doc/erofast");
+    let mut followed = 0;
+    for file in files(&pages).iter().filter(|file| file.ends_with(".md")) {
+        let page = pages.join(file);
+        let content = std::fs::read_to_string(&page).expect("a page");
+        let links = content
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.starts_with("http") && !link.starts_with('#')) {
+            let target = link.split('#').next().unwrap_or_default();
+            let target = page.parent().expect("a directory").join(target);
+            assert!(target.exists(), "{file}: {link}");
+            followed += 1;
+        }
+    }
+    assert!(followed > 10, "{followed} links");
 }

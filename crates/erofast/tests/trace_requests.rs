@@ -1,5 +1,5 @@
-//! A recording has the requests of a mount on tracks of their own. Needs root, tracefs, /dev/fuse and
-//! ../shared/images; says what it skips.
+//! A recording has the requests of a mount on tracks of their own. Needs root, tracefs and
+//! /dev/fuse; says what it skips.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,8 @@ fn erofast() -> Command {
 }
 
 fn image() -> Option<PathBuf> {
-    let image =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images/lz4hc-16k.erofs");
-    let missing = if !image.is_file() {
-        "../shared/images is not there"
-    } else if !Path::new("/dev/fuse").exists() {
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/lz4-64k.erofs");
+    let missing = if !Path::new("/dev/fuse").exists() {
         "no /dev/fuse"
     } else if std::fs::read_dir("/sys/kernel/tracing/instances").is_err() {
         "no tracefs, or no right to it"

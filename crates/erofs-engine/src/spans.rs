@@ -85,7 +85,7 @@ pub fn write(name: &'static str, start_ns: u64, end_ns: u64, id: u64, bytes: u64
     });
 }
 
-/// Hands out at most `most` spans and the number of those that were lost since the last call, and
+/// Returns at most `most` spans and the number of those that were lost since the last call, and
 /// has more written down for [`LASTING`].
 pub fn take(most: usize) -> (Vec<Span>, u64) {
     let now = now_ns();

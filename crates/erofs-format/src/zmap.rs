@@ -140,7 +140,7 @@ impl Extents {
 
     /// Remembers where record `number` starts if it is the next checkpoint: the list has no gaps.
     pub(crate) fn remember(&self, number: u64, physical: u64) {
-        if number % CHECKPOINT != 0 {
+        if !number.is_multiple_of(CHECKPOINT) {
             return;
         }
         let known = self.checkpoints.write();

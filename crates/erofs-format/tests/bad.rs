@@ -9,7 +9,7 @@ use erofs_format::{ErrorClass, ExtentKind, Image};
 use serde_json::Value;
 
 fn cases() -> Vec<Value> {
-    let text = std::fs::read_to_string(images().join("bad/manifest.jsonl")).unwrap();
+    let text = std::fs::read_to_string(fixtures().join("bad/manifest.jsonl")).unwrap();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
@@ -17,7 +17,8 @@ fn cases() -> Vec<Value> {
 
 fn open_bad(case: &Value) -> (String, Result<Image, erofs_format::Error>) {
     let name = case["image"].as_str().unwrap().to_owned();
-    let image = Image::open(vec![read_file(&format!("bad/{name}"))]);
+    let bytes = std::fs::read(fixtures().join("bad").join(&name));
+    let image = Image::open(vec![std::sync::Arc::new(bytes.unwrap())]);
     (name, image)
 }
 

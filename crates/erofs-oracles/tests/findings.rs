@@ -39,17 +39,30 @@ fn every_target_has_an_oracle_and_every_oracle_a_target() {
     assert_eq!(targets, oracles);
 }
 
-/// The images in a folder of the test images.
-fn images(folder: &str) -> Vec<Vec<u8>> {
-    let folder = workspace().join("../shared/images").join(folder);
-    let mut paths = files(&folder);
+/// The images of the repository, and those of the large set beside it where it is there.
+fn good_images() -> Vec<Vec<u8>> {
+    let mut images = images(&fixtures());
+    images.extend(images_of(&workspace().join("../shared/images")));
+    images
+}
+
+fn fixtures() -> PathBuf {
+    workspace().join("crates/erofast/tests/fixtures")
+}
+
+/// The images in a folder.
+fn images(folder: &Path) -> Vec<Vec<u8>> {
+    let images = images_of(folder);
+    assert!(!images.is_empty(), "{} has no images", folder.display());
+    images
+}
+
+fn images_of(folder: &Path) -> Vec<Vec<u8>> {
+    let mut paths = files(folder);
     paths.retain(|path| {
         path.extension()
             .is_some_and(|extension| extension == "erofs")
     });
-    if paths.is_empty() {
-        println!("skipped: no test images at {}", folder.display());
-    }
     let read = |path: PathBuf| {
         println!("{}", path.display());
         fs::read(&path).expect("an image reads")
@@ -59,7 +72,7 @@ fn images(folder: &str) -> Vec<Vec<u8>> {
 
 #[test]
 fn good_images_hold_all_promises_and_their_maps_agree_with_themselves() {
-    for data in images("") {
+    for data in good_images() {
         erofs_oracles::opening(&data);
         erofs_oracles::xattrs(&data);
         erofs_oracles::extents_of_sound_image(&data);
@@ -70,7 +83,7 @@ fn good_images_hold_all_promises_and_their_maps_agree_with_themselves() {
 
 #[test]
 fn malformed_images_hold_the_promises_for_hostile_ones() {
-    for data in images("bad") {
+    for data in images(&fixtures().join("bad")) {
         erofs_oracles::opening(&data);
         erofs_oracles::xattrs(&data);
         erofs_oracles::extents(&data);

@@ -135,8 +135,8 @@ const EXAMPLES: &[Example] = &[
     ),
     example(
         "erofast man",
-        "Pages for man -M",
-        "erofast man share/man/man1",
+        "Write the pages, then read one",
+        "erofast man /tmp/man && man -M /tmp/man erofast-mount",
     ),
     example(
         "mount.erofast",

@@ -1,22 +1,35 @@
 //! The flag table: parser, help, man pages and completions all come from here.
 
 mod examples;
+#[cfg(feature = "tools")]
 mod generate;
+#[cfg(feature = "tools")]
 mod images;
+#[cfg(feature = "tools")]
 mod lab;
 mod mount;
+#[cfg(feature = "tools")]
+mod tools;
+#[cfg(feature = "tools")]
 mod trace;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "tools")]
 pub use examples::examples;
+#[cfg(feature = "tools")]
 pub use generate::{CompletionsArgs, ManArgs};
+#[cfg(feature = "tools")]
 pub use images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
+#[cfg(feature = "tools")]
 pub use lab::{
     LabCommand, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
     LabSuiteArgs,
 };
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs};
+#[cfg(feature = "tools")]
+pub use tools::ToolCommand;
+#[cfg(feature = "tools")]
 pub use trace::{By, TraceCommand, TraceLatencyArgs, TraceRecordArgs};
 
 /// What `--version` prints.
@@ -35,8 +48,7 @@ const LONG_VERSION: &str = concat!(
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Exit status: 0 fine, 1 the thing asked for failed or was found faulty, \
-    2 wrong use."
+    after_help = "Exit status: 0 success, 1 operation failed or image corrupt, 2 usage error."
 )]
 pub struct Cli {
     /// What to do.
@@ -53,24 +65,7 @@ pub enum Command {
     Umount(UmountArgs),
     /// Show the live counters of a mount
     Stat(StatArgs),
-    /// Show an image: superblock, features, codecs, sizes, ratios
-    Info(InfoArgs),
-    /// List a directory of an image
-    Ls(LsArgs),
-    /// Write files of an image to the standard output
-    Cat(CatArgs),
-    /// Read everything in an image and list each fault once
-    Check(CheckArgs),
-    /// Write files of an image into a directory, or as a tar stream
-    Extract(ExtractArgs),
-    /// Record and read scheduler traces
-    #[command(subcommand)]
-    Trace(TraceCommand),
-    /// Measure scheduling latency with experiments
-    #[command(subcommand)]
-    Lab(LabCommand),
-    /// Print a shell's completions for this command
-    Completions(CompletionsArgs),
-    /// Write the man pages into a directory
-    Man(ManArgs),
+    #[cfg(feature = "tools")]
+    #[command(flatten)]
+    Tool(ToolCommand),
 }

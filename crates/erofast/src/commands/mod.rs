@@ -5,16 +5,27 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::commands::print_line(format_args!($($text)*))? };
 }
 
+#[cfg(feature = "tools")]
 pub mod cat;
+#[cfg(feature = "tools")]
 pub mod check;
+#[cfg(feature = "tools")]
 pub mod extract;
+#[cfg(feature = "tools")]
 pub mod generate;
+#[cfg(feature = "tools")]
 pub mod info;
+#[cfg(feature = "tools")]
 pub mod lab;
+#[cfg(feature = "tools")]
 pub mod ls;
 pub mod mount;
+#[cfg(feature = "tools")]
 pub mod requests;
 pub mod stat;
+#[cfg(feature = "tools")]
+pub mod tools;
+#[cfg(feature = "tools")]
 pub mod trace;
 
 use std::io::{self, BufWriter, Write};

@@ -11,15 +11,7 @@ use std::path::{Path, PathBuf};
 use modules::Crate;
 
 /// Crates that still have circles.
-const UNTIDY: &[&str] = &[
-    "erofs-engine",
-    "erofs-format",
-    "erofs-fuse",
-    "fuse-transport",
-    "latency-lab",
-    "page-pool",
-    "sched-trace",
-];
+const UNTIDY: &[&str] = &["erofs-format", "latency-lab", "sched-trace"];
 
 /// File, and the files it uses, each with the first path that says so.
 type Graph = BTreeMap<PathBuf, BTreeMap<PathBuf, String>>;

@@ -33,7 +33,7 @@ impl Crate {
         let root = ["lib.rs", "main.rs"].map(|name| folder.join(name));
         let root = root.into_iter().find(|path| path.is_file());
         let mut krate = Self(BTreeMap::new());
-        krate.add(&root.expect("a root"), folder, Vec::new());
+        krate.add(&root.expect("a root"), Vec::new());
         krate
     }
 
@@ -41,8 +41,9 @@ impl Crate {
         self.0.values()
     }
 
-    /// Reads a file, and those of the modules it declares, which are in `folder`.
-    fn add(&mut self, file: &Path, folder: &Path, name: Vec<String>) {
+    /// Reads a file, and those of the modules it declares.
+    fn add(&mut self, file: &Path, name: Vec<String>) {
+        let folder = folder_of_children(file);
         let text = std::fs::read_to_string(file);
         let text = text.unwrap_or_else(|error| panic!("{file:?}: {error}"));
         let source = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file:?}: {error}"));
@@ -53,13 +54,14 @@ impl Crate {
             {
                 let ident = child.ident.to_string();
                 let beside = folder.join(format!("{ident}.rs"));
-                let below = folder.join(&ident);
-                let file = if beside.is_file() {
+                let file = if let Some(path) = paths::path_of(&child.attrs) {
+                    file.with_file_name(path)
+                } else if beside.is_file() {
                     beside
                 } else {
-                    below.join("mod.rs")
+                    folder.join(&ident).join("mod.rs")
                 };
-                self.add(&file, &below, [&name[..], &[ident]].concat());
+                self.add(&file, [&name[..], &[ident]].concat());
             }
         }
         let (imports, paths) = paths::of(&source);
@@ -125,5 +127,14 @@ impl Crate {
 
     fn child(&self, module: &Module, name: &str) -> Option<&Module> {
         self.0.get(&[&module.name[..], &[name.to_owned()]].concat())
+    }
+}
+
+/// Where the modules that a file declares have theirs.
+fn folder_of_children(file: &Path) -> PathBuf {
+    let stem = file.file_stem().expect("a name").to_string_lossy();
+    match &*stem {
+        "lib" | "main" | "mod" => file.with_file_name(""),
+        stem => file.with_file_name(stem),
     }
 }

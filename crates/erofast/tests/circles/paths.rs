@@ -16,6 +16,22 @@ pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
+/// The value of `#[path = "..."]`.
+pub fn path_of(attributes: &[Attribute]) -> Option<String> {
+    attributes
+        .iter()
+        .find_map(|attribute| match &attribute.meta {
+            syn::Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
+                syn::Expr::Lit(syn::ExprLit {
+                    lit: syn::Lit::Str(text),
+                    ..
+                }) => Some(text.value()),
+                _ => None,
+            },
+            _ => None,
+        })
+}
+
 /// What a file imports, and every path in it.
 pub fn of(source: &File) -> (Imports, Vec<Vec<String>>) {
     let mut found = Found::default();

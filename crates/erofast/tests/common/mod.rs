@@ -28,23 +28,26 @@ pub fn other_program() -> Option<Command> {
 pub fn image_sets() -> Vec<PathBuf> {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = crate_root.join("../../../shared/images");
-    let mut sets = vec![crate_root.join("tests/fixtures")];
+    let mut sets = vec![fixtures()];
     if shared.is_dir() {
         sets.push(shared);
-    } else {
-        println!("skipped: ../shared/images is not there; only the committed fixtures are tested");
     }
     sets
 }
 
-/// The shared set's malformed images, if they are there.
-pub fn bad_images() -> Option<PathBuf> {
-    let bad = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images/bad");
-    if !bad.is_dir() {
-        println!("skipped: ../shared/images/bad is not there");
-        return None;
-    }
-    Some(bad)
+/// The images of the repository.
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// The malformed images; `manifest.jsonl` in it says what is wrong with each.
+pub fn bad_images() -> PathBuf {
+    fixtures().join("bad")
+}
+
+/// The program that compares a tree with a manifest.
+pub fn verify_tree() -> PathBuf {
+    fixtures().join("tools/verify_tree.py")
 }
 
 /// A good image.

@@ -108,7 +108,7 @@ pub const KNOWN: &[KnownOption] = &[
     option("noatime", "access times never change anyway"),
 ];
 
-/// Options of mount(8), fstab and systemd that mean nothing here and are taken without a word.
+/// Options of mount(8), fstab and systemd that mean nothing here: they are accepted and ignored.
 /// `rw` is among them: mount(8) passes it on whenever `ro` was not asked for.
 const TOLERATED: &[&str] = &[
     "ro",

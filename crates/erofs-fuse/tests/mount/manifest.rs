@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::place::{image, images};
+use crate::place::{fixtures, image, images};
 
 /// One image of the table.
 pub struct Listed {
@@ -17,7 +17,7 @@ pub struct Listed {
 impl Listed {
     /// Arguments of python3 that compare what is seen at `root` with what should be.
     pub fn check(&self, root: &Path) -> Vec<OsString> {
-        let tool = images().join("tools/verify_tree.py");
+        let tool = fixtures().join("tools/verify_tree.py");
         let manifest = self.manifest.clone();
         let mut arguments: Vec<OsString> = vec![
             tool.into(),

@@ -41,12 +41,22 @@ impl Drop for Place {
 
 /// A test image.
 pub fn image(name: &str) -> PathBuf {
+    let in_repository = fixtures().join(format!("{name}.erofs"));
+    if in_repository.exists() {
+        return in_repository;
+    }
     images().join(format!("{name}.erofs"))
 }
 
-/// The directory of the test images.
+/// The images of the repository.
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures")
+}
+
+/// The large set beside the checkout where it is there; otherwise the images of the repository.
 pub fn images() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images")
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images");
+    if shared.is_dir() { shared } else { fixtures() }
 }
 
 /// Whether a process has ended (it may still wait for its parent to notice).

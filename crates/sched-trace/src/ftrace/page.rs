@@ -26,7 +26,7 @@ pub(crate) struct PageSummary {
     pub records: u64,
 }
 
-/// Hands each record of a page to `each` with its time. Errors say what is wrong with the page.
+/// Passes each record of a page to `each` with its time. Errors say what is wrong with the page.
 pub(crate) fn records(
     page: &[u8],
     layout: &PageLayout,

@@ -34,7 +34,7 @@ impl<'a> Value<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut;
 
-/// Hands each field to `each`.
+/// Passes each field to `each`.
 pub(super) fn fields<'a>(
     mut message: &'a [u8],
     mut each: impl FnMut(u32, Value<'a>),

@@ -20,14 +20,15 @@ pub fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// `erofast man DIRECTORY`
+/// `erofast man DIRECTORY`: each page in the directory of its section, as man(1) looks for it.
 pub fn man(args: &ManArgs) -> anyhow::Result<Outcome> {
     let directory = &args.directory;
     let write = || {
-        std::fs::create_dir_all(directory)?;
-        pages::all()
-            .iter()
-            .try_for_each(|page| std::fs::write(directory.join(&page.name), &page.text))
+        pages::all().iter().try_for_each(|page| {
+            let section = directory.join(format!("man{}", page.section));
+            std::fs::create_dir_all(&section)?;
+            std::fs::write(section.join(&page.name), &page.text)
+        })
     };
     write().with_context(|| format!("cannot write man pages to {}", directory.display()))?;
     Ok(Outcome::Fine)

@@ -13,6 +13,8 @@ const TUNING: &str = include_str!("../../../../../docs/tuning.md");
 #[derive(Debug)]
 pub struct File {
     pub name: String,
+    /// Of the manual: 1, 7 or 8.
+    pub section: u8,
     pub text: String,
 }
 
@@ -61,14 +63,18 @@ fn of_command(command: &Command, path: &mut Vec<String>, pages: &mut Vec<File>) 
     examples(&mut page, &path.join(" "));
     page.section("exit status");
     page.item("0", "Everything is as it should be.");
-    page.item("1", "The thing asked for failed, or was found faulty.");
-    page.item("2", "Wrong use: an option or a value that means nothing.");
+    page.item("1", "The operation failed, or the image is corrupt.");
+    page.item(
+        "2",
+        "Usage error: an unknown option or a value out of range.",
+    );
     if path.len() == 1 {
         environment(&mut page);
     }
     see_also(&mut page, path, command);
     pages.push(File {
         name: format!("{name}.1"),
+        section: 1,
         text: page.finish(),
     });
     for sub in visible(command) {
@@ -96,7 +102,7 @@ fn of_helper() -> File {
     mount_options(&mut page);
     page.paragraph(
         "Options of mount(8) and systemd that mean nothing here (rw, defaults, nofail, x\\-...) \
-         are taken without a word; others that are not in the list are refused.",
+         are accepted and ignored; others that are not in the list are refused.",
     );
     page.section("files");
     page.item(
@@ -120,6 +126,7 @@ fn of_helper() -> File {
     );
     File {
         name: "mount.erofast.8".to_owned(),
+        section: 8,
         text: page.finish(),
     }
 }
@@ -142,6 +149,7 @@ fn on_tuning() -> File {
     );
     File {
         name: "erofast.7".to_owned(),
+        section: 7,
         text: page.finish(),
     }
 }

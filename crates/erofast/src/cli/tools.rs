@@ -1,0 +1,33 @@
+//! The subcommands of a program with all tools.
+
+use clap::Subcommand;
+
+use super::generate::{CompletionsArgs, ManArgs};
+use super::images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
+use super::lab::LabCommand;
+use super::trace::TraceCommand;
+
+/// What reads images, measures and documents.
+#[derive(Debug, Subcommand)]
+pub enum ToolCommand {
+    /// Show an image: superblock, features, codecs, sizes, ratios
+    Info(InfoArgs),
+    /// List a directory of an image
+    Ls(LsArgs),
+    /// Write files of an image to the standard output
+    Cat(CatArgs),
+    /// Read everything in an image and list each fault once
+    Check(CheckArgs),
+    /// Write files of an image into a directory, or as a tar stream
+    Extract(ExtractArgs),
+    /// Record and read scheduler traces
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Measure scheduling latency with experiments
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// Print a shell's completions for this command
+    Completions(CompletionsArgs),
+    /// Write the man pages into a directory
+    Man(ManArgs),
+}

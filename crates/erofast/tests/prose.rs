@@ -1,0 +1,142 @@
+//! Words and lines of the documentation and the sources: names that were retired stay away, and
+//! lines of the pages fit 100 columns.
+
+use std::path::{Path, PathBuf};
+
+/// Names and phrases that have a better one (docs/architecture.md has today's). As whole words, in
+/// this case.
+const RETIRED: &[&str] = &[
+    "Door",
+    "Doors",
+    "Desk",
+    "Desks",
+    "Supply",
+    "Landing",
+    "Surplus",
+    "Storer",
+    "Shelf",
+    "Keeper",
+    "Hands",
+    "bury",
+    "Mounter",
+    "Knob",
+    "Wish",
+    "Contended",
+    "Contention",
+    "LeftBehind",
+    "Hurry",
+    "Jail",
+    "RequestPages",
+    "ReadSink",
+    "idle_worker",
+    "take away",
+    "takes away",
+    "put aside",
+    "wrong use",
+    "without a word",
+    "so that nobody has to believe it",
+    "shall not parse",
+    "lets it go",
+    "DID NOT BURN",
+];
+
+/// Columns of a line in a page.
+const COLUMNS: usize = 100;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All files below `folder` whose names end like that.
+fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            if !matches!(
+                &*name,
+                "target" | "fixtures" | "findings" | "corpus" | ".git"
+            ) {
+                found.extend(files(&path, endings));
+            }
+        } else if endings.iter().any(|ending| name.ends_with(ending)) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Pages, sources and scripts, but for the changelog, which may name what was.
+fn texts() -> Vec<(PathBuf, String)> {
+    let root = root();
+    let mut paths = vec![root.join("README.md"), root.join("Makefile")];
+    for (folder, endings) in [
+        ("docs", &[".md"][..]),
+        ("crates", &[".rs", ".toml", ".md"]),
+        ("fuzz/fuzz_targets", &[".rs"]),
+        ("scripts", &[""]),
+        ("packaging", &[""]),
+        ("contrib", &[""]),
+    ] {
+        paths.extend(files(&root.join(folder), endings));
+    }
+    let own = Path::new(file!()).file_name();
+    paths.retain(|path| path.file_name() != own);
+    paths
+        .into_iter()
+        .filter_map(|path| Some((path.clone(), std::fs::read_to_string(path).ok()?)))
+        .collect()
+}
+
+/// Whether `word` stands in a line with nothing of a word beside it.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
+}
+
+#[test]
+fn retired_words_do_not_come_back() {
+    let mut found = String::new();
+    for (path, text) in texts() {
+        for (number, line) in text.lines().enumerate() {
+            for word in RETIRED.iter().filter(|word| has_word(line, word)) {
+                found += &format!("{}:{}: {word}\n", path.display(), number + 1);
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{found}");
+}
+
+#[test]
+fn words_are_found_whole() {
+    assert!(has_word("a Door, open", "Door"));
+    assert!(!has_word("Doorway of a SubDoor", "Door"));
+    assert!(has_word("taken without a word.", "without a word"));
+}
+
+#[test]
+fn lines_of_pages_fit_a_hundred_columns() {
+    let mut pages = files(&root().join("docs"), &[".md"]);
+    pages.extend(["README.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    let mut found = String::new();
+    for path in pages {
+        let text = std::fs::read_to_string(&path).expect("a page");
+        let mut code = false;
+        for (number, line) in text.lines().enumerate() {
+            code ^= line.starts_with("```");
+            // A table's row is one line; an address cannot be broken.
+            let fixed = line.starts_with('|') || line.starts_with("    ");
+            let breaks = line.trim().trim_start_matches("* ").contains(' ') && !fixed;
+            let columns = line.chars().count();
+            if columns > COLUMNS && breaks && !code {
+                found += &format!("{}:{}: {columns} columns\n", path.display(), number + 1);
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{found}");
+}
