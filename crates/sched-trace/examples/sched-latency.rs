@@ -5,7 +5,8 @@
 //! sched-latency show FILE [--json]           any format that is read
 //! ```
 
-use sched_trace::blame::{Timeline, blame};
+use sched_trace::blame::blame;
+use sched_trace::timeline::Timeline;
 use sched_trace::latency::{Filter, GroupBy, analyse};
 use sched_trace::record::{RecordOptions, Recorder, command};
 use sched_trace::{ReadOptions, Trace, open, perfetto};
@@ -63,10 +64,10 @@ fn show(file: &Path, json: bool) -> sched_trace::Result<()> {
             "{:15} {:6} waits {:9.1} us average {:9.1} us p99; {:5} preemptions {:9.1} us average",
             group.comm,
             group.wakeup.count,
-            group.wakeup.average_us,
-            group.wakeup.p99_us,
+            group.wakeup.average,
+            group.wakeup.p99,
             group.preempted.count,
-            group.preempted.average_us
+            group.preempted.average
         );
     }
     for group in report.workqueues(&Filter::default()).iter().take(15) {
@@ -75,8 +76,8 @@ fn show(file: &Path, json: bool) -> sched_trace::Result<()> {
             group.workqueue.map_or("", |name| report.names.get(name)),
             report.names.get(group.function),
             group.wakeup.count,
-            group.wakeup.average_us,
-            group.queue_delay.average_us
+            group.wakeup.average,
+            group.queue_delay.average
         );
     }
     let blame = blame(&Timeline::new(&trace), &report, &Filter::default());

@@ -1,50 +1,33 @@
-//! Behind whom a thread waited, and why it was not moved.
+//! Which threads a wait was spent behind, and why the waiting thread was not moved.
 
+use crate::Comm;
 use crate::latency::{Filter, Report, Wait};
-use crate::{Comm, Kind, Trace, UNKNOWN_PID};
+use crate::stats::us;
+use crate::timeline::{Run, Timeline};
+use crate::UNKNOWN_PID;
 use serde::{Serialize, Serializer};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-/// A real-time waiter that stands behind normal threads for longer than this was throttled:
-/// otherwise it would have preempted them.
-const THROTTLE_NS: u64 = 1_000_000;
+/// A real-time thread that waits behind one normal thread for longer than this was held up by
+/// something other than the usual cost of a preemption.
+const HELD_UP_NS: u64 = 1_000_000;
+
+/// A switch this long after a wake-up no longer races with it: the waiting thread is on the run queue.
+const ENQUEUED_NS: u64 = 100_000;
 
 /// Priorities below this are real-time, as the kernel traces them.
 const REALTIME: i32 = 100;
 
-/// Who ran on each CPU, and when.
-#[derive(Debug, Default)]
-pub struct Timeline {
-    cpus: BTreeMap<u32, Vec<Run>>,
-    /// The CPUs each thread ran on.
-    seen_on: HashMap<i32, HashSet<u32>>,
-}
-
-/// An uninterrupted run of one thread on a CPU.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Run {
-    /// From here...
-    pub start_ns: u64,
-    /// ...to here.
-    pub end_ns: u64,
-    /// Who; 0 is idle.
-    pub pid: i32,
-    /// Its name.
-    pub comm: Comm,
-    /// Its priority as the kernel traces it.
-    pub prio: i32,
-}
-
-/// What went on while one thread waited.
+/// What happened while a thread waited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Behind {
-    /// Runs on the CPU it waited for, cut to its wait.
+    /// Runs on the CPUs where it was queued, cut to its wait.
     pub runs: Vec<Run>,
-    /// The CPU was idle that long, and had not begun to run the waiter: the cost of waking up.
+    /// Time for which such a CPU was idle and did not run the thread yet: the cost of waking up.
     pub idle_ns: u64,
-    /// Of this part of the wait the trace does not say who ran.
+    /// Time of which the trace does not tell what ran, or where the thread was queued.
     pub unknown_ns: u64,
-    /// The longest that another CPU was idle meanwhile.
+    /// The longest time for which another CPU was idle meanwhile.
     pub idle_elsewhere_ns: u64,
     /// Why it was not moved.
     pub why: Why,
@@ -60,30 +43,34 @@ pub enum Why {
     AllBusy,
     /// It is bound to its CPU, as far as the trace shows: it never ran on another one.
     Pinned,
-    /// It is real-time and yet waited behind normal threads: its group's budget was used up.
+    /// It is real-time, and the scheduler switched to a normal thread while it waited: the real-time
+    /// budget of its CPU or cgroup was used up.
     Throttled,
+    /// It is real-time, and one normal thread kept the CPU: code that does not preempt (the trace
+    /// does not tell it from a budget that is used up).
+    NotPreempted,
     /// Another CPU was idle, and the scheduler did not move it.
     NotMoved,
 }
 
-/// The waits of a report, summed up by who stood in the way.
+/// Summary of what waits were spent behind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Blame {
-    /// How many waits.
+    /// Number of waits.
     pub waits: u64,
     /// Their sum.
     pub total_us: f64,
-    /// Of it, time behind threads; longest first.
+    /// Part of it spent behind threads; longest first.
     pub behind: Vec<Blocker>,
-    /// Of it, time on an idle CPU that was on its way to run the waiter.
+    /// Part of it spent on an idle CPU that was about to run the waiting thread.
     pub idle_us: f64,
-    /// Of it, time of which the trace does not say who ran.
+    /// Part of it of which the trace does not tell what ran.
     pub unknown_us: f64,
-    /// Waits and time by the reason why the waiter was not moved; longest first.
+    /// Waits and time by the reason why the thread was not moved; longest first.
     pub why: Vec<Reason>,
 }
 
-/// A name and priority that others waited behind.
+/// Threads of one name and priority that others waited behind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Blocker {
     /// The threads' name.
@@ -93,16 +80,16 @@ pub struct Blocker {
     pub prio: i32,
     /// Time waited behind them.
     pub total_us: f64,
-    /// In how many waits.
+    /// Number of waits.
     pub waits: u64,
 }
 
-/// How often and how long a reason held.
+/// How often and for how long a reason applied.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Reason {
     /// The reason.
     pub why: Why,
-    /// In how many waits.
+    /// Number of waits.
     pub waits: u64,
     /// Their sum.
     pub total_us: f64,
@@ -113,124 +100,57 @@ fn comm_text<S: Serializer>(comm: &Comm, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl Timeline {
-    /// Reads the switches of a trace.
-    pub fn new(trace: &Trace) -> Self {
-        let mut timeline = Self::default();
-        for event in &trace.events {
-            if let Kind::Switch {
-                next_pid,
-                next_comm,
-                next_prio,
-                ..
-            } = event.kind
-            {
-                let run = Run {
-                    start_ns: event.time_ns,
-                    end_ns: u64::MAX,
-                    pid: next_pid,
-                    comm: next_comm,
-                    prio: next_prio,
-                };
-                timeline.switch(event.cpu, run);
-            }
-        }
-        let end = trace.span().map_or(0, |(_, last)| last);
-        for run in timeline
-            .cpus
-            .values_mut()
-            .filter_map(|runs| runs.last_mut())
-        {
-            run.end_ns = end.max(run.start_ns);
-        }
-        timeline
-    }
-
-    fn switch(&mut self, cpu: u32, run: Run) {
-        let runs = self.cpus.entry(cpu).or_default();
-        if let Some(before) = runs.last_mut() {
-            before.end_ns = run.start_ns;
-        }
-        runs.push(run);
-        if run.pid > 0 {
-            self.seen_on.entry(run.pid).or_default().insert(cpu);
-        }
-    }
-
-    /// The runs on a CPU that touch `start..end`, cut to it.
-    pub fn runs(&self, cpu: u32, start: u64, end: u64) -> impl Iterator<Item = Run> {
-        let runs = self.cpus.get(&cpu).map_or(&[][..], |runs| runs);
-        let first = runs.partition_point(|run| run.end_ns <= start);
-        runs[first..]
-            .iter()
-            .take_while(move |run| run.start_ns < end)
-            .map(move |run| Run {
-                start_ns: run.start_ns.max(start),
-                end_ns: run.end_ns.min(end),
-                ..*run
-            })
-    }
-
-    /// Who ran while this thread waited, and why it was not moved.
+    /// What ran while a thread waited, and why it was not moved.
     pub fn behind(&self, wait: &Wait) -> Behind {
-        let moved = wait
-            .moved_ns
-            .filter(|_| wait.queued_cpu != wait.cpu)
-            .unwrap_or(wait.start_ns);
-        let first = self.runs(wait.queued_cpu, wait.start_ns, moved);
-        let last = self.runs(wait.cpu, moved, wait.end_ns);
+        let queued = self.queued(wait);
         let (mut runs, mut idle_ns, mut known) = (Vec::new(), 0, 0);
-        for run in first.chain(last) {
-            let length = run.end_ns - run.start_ns;
-            known += length;
-            match run.pid {
-                0 => idle_ns += length,
-                UNKNOWN_PID => known -= length,
-                _ => runs.push(run),
+        for part in &queued {
+            let Some(cpu) = part.cpu else { continue };
+            for run in self.runs(cpu, part.start_ns, part.end_ns) {
+                match run.pid {
+                    UNKNOWN_PID => continue,
+                    0 => idle_ns += run.length_ns(),
+                    _ => runs.push(run),
+                }
+                known += run.length_ns();
             }
         }
-        let idle_elsewhere_ns = self.idle_elsewhere(wait);
-        let why = self.why(wait, &runs, idle_elsewhere_ns);
-        let unknown_ns = wait.length_ns().saturating_sub(known);
+        let mut own: HashSet<u32> = queued.iter().filter_map(|part| part.cpu).collect();
+        own.insert(wait.cpu);
+        let idle_elsewhere_ns = self.idle_elsewhere(wait, &own);
         Behind {
+            why: self.why(wait, &runs, own.len() > 1, idle_elsewhere_ns),
             runs,
             idle_ns,
-            unknown_ns,
+            unknown_ns: wait.length_ns().saturating_sub(known),
             idle_elsewhere_ns,
-            why,
         }
     }
 
-    fn idle_elsewhere(&self, wait: &Wait) -> u64 {
-        let others = self
-            .cpus
-            .keys()
-            .filter(|&&cpu| cpu != wait.cpu && cpu != wait.queued_cpu);
-        let idle = |&cpu: &u32| -> u64 {
+    fn idle_elsewhere(&self, wait: &Wait, own: &HashSet<u32>) -> u64 {
+        let idle = |cpu: u32| -> u64 {
             let runs = self.runs(cpu, wait.start_ns, wait.end_ns);
             runs.filter(|run| run.pid == 0)
-                .map(|run| run.end_ns - run.start_ns)
+                .map(|run| run.length_ns())
                 .sum()
         };
+        let others = self.cpus().filter(|cpu| !own.contains(cpu));
         others.map(idle).max().unwrap_or(0)
     }
 
-    fn why(&self, wait: &Wait, runs: &[Run], idle_elsewhere_ns: u64) -> Why {
-        let normal: u64 = runs
-            .iter()
-            .filter(|r| r.prio >= REALTIME)
-            .map(|r| r.end_ns - r.start_ns)
-            .sum();
-        if wait.queued_cpu != wait.cpu {
+    fn why(&self, wait: &Wait, runs: &[Run], moved: bool, idle_elsewhere_ns: u64) -> Why {
+        let normal = || runs.iter().filter(|run| run.prio >= REALTIME);
+        let realtime = wait.prio < REALTIME;
+        let enqueued_ns = wait.start_ns.saturating_add(ENQUEUED_NS);
+        if moved || wait.queued_cpu != wait.cpu {
             Why::Moved
-        } else if wait.prio < REALTIME && normal > THROTTLE_NS {
+        } else if realtime && normal().any(|run| run.start_ns > enqueued_ns) {
             Why::Throttled
-        } else if idle_elsewhere_ns * 10 < wait.length_ns() {
+        } else if realtime && normal().map(Run::length_ns).sum::<u64>() > HELD_UP_NS {
+            Why::NotPreempted
+        } else if idle_elsewhere_ns.saturating_mul(10) < wait.length_ns() {
             Why::AllBusy
-        } else if self
-            .seen_on
-            .get(&wait.pid)
-            .is_none_or(|cpus| cpus.len() == 1)
-        {
+        } else if self.runs_on_one_cpu(wait.pid) {
             Why::Pinned
         } else {
             Why::NotMoved
@@ -238,7 +158,7 @@ impl Timeline {
     }
 }
 
-/// Sums up, over the waits that the filter takes, who stood in the way.
+/// Summarizes what the waits that the filter accepts were spent behind.
 pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame {
     let mut blockers: HashMap<(Comm, i32), (u64, u64)> = HashMap::new();
     let mut reasons: HashMap<Why, (u64, u64)> = HashMap::new();
@@ -246,7 +166,7 @@ pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame
     for wait in report
         .waits
         .iter()
-        .filter(|wait| filter.takes(report, wait))
+        .filter(|wait| filter.accepts(report, wait))
     {
         let behind = timeline.behind(wait);
         waits += 1;
@@ -260,10 +180,9 @@ pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame
             let key = (run.comm, run.prio);
             let blocker = blockers.entry(key).or_default();
             blocker.0 += u64::from(counted.insert(key));
-            blocker.1 += run.end_ns - run.start_ns;
+            blocker.1 += run.length_ns();
         }
     }
-    let us = crate::stats::us;
     let behind = blockers
         .into_iter()
         .map(|((comm, prio), (waits, ns))| Blocker {
@@ -294,7 +213,7 @@ pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame
 mod tests {
     use super::*;
     use crate::latency::analyse;
-    use crate::{Event, TaskState};
+    use crate::{Event, Kind, TaskState, Trace};
 
     fn switch(us: u64, cpu: u32, prev: i32, next: i32, state: TaskState) -> Event {
         let comm = |pid| Comm::new(format!("t{pid}").as_bytes());
@@ -349,7 +268,7 @@ mod tests {
     const P: TaskState = TaskState::PREEMPTED;
 
     #[test]
-    fn a_wait_is_divided_among_those_who_ran() {
+    fn a_wait_is_divided_among_the_threads_that_ran() {
         let blame = blamed(
             vec![
                 switch(0, 0, 0, 1, S),
@@ -386,21 +305,66 @@ mod tests {
     }
 
     #[test]
-    fn a_real_time_thread_behind_normal_ones_was_throttled() {
-        let blame = blamed(
-            vec![
-                switch(0, 0, 0, 1, S),
-                waking(10, 0, 4),
-                switch(5000, 0, 1, 4, P),
-            ],
-            4,
-        );
-        assert_eq!(blame.why[0].why, Why::Throttled);
+    fn only_a_switch_to_a_normal_thread_shows_that_a_real_time_thread_was_throttled() {
+        let mut events = vec![
+            switch(0, 0, 0, 1, S),
+            waking(10, 0, 4),
+            switch(5000, 0, 1, 4, P),
+        ];
+        assert_eq!(blamed(events.clone(), 4).why[0].why, Why::NotPreempted);
+        events[2] = switch(5000, 0, 1, 2, P);
+        events.push(switch(5100, 0, 2, 4, P));
+        assert_eq!(blamed(events, 4).why[0].why, Why::Throttled);
     }
 
     #[test]
-    fn what_the_trace_does_not_show_is_said() {
-        let blame = blamed(vec![waking(10, 0, 3), switch(40, 0, 1, 3, P)], 3);
-        assert_eq!((blame.unknown_us, blame.behind.len()), (30.0, 0));
+    fn a_thread_that_runs_since_before_the_trace_is_known_by_its_events() {
+        let mut early = waking(0, 0, 9);
+        early.pid = 1;
+        let blame = blamed(vec![early, waking(10, 0, 3), switch(40, 0, 1, 3, P)], 3);
+        assert_eq!((blame.unknown_us, blame.behind[0].total_us), (0.0, 30.0));
+    }
+
+    /// t3 is woken on CPU 0 behind t1, migrates to CPU 1 after 40 us, and waits there behind t2.
+    fn migrated(told: bool) -> Blame {
+        let mut events = vec![
+            switch(0, 0, 0, 1, S),
+            switch(0, 1, 0, 2, S),
+            waking(10, 0, 3),
+            switch(70, 1, 2, 3, P),
+        ];
+        if told {
+            let kind = Kind::Migrate {
+                pid: 3,
+                comm: Comm::default(),
+                prio: 120,
+                from_cpu: 0,
+                to_cpu: 1,
+            };
+            events.insert(
+                3,
+                Event {
+                    time_ns: 50_000,
+                    cpu: 1,
+                    pid: 2,
+                    kind,
+                },
+            );
+        }
+        blamed(events, 3)
+    }
+
+    #[test]
+    fn a_migrated_wait_is_charged_to_each_cpu_in_turn() {
+        let behind = migrated(true).behind;
+        let behind: Vec<_> = behind.iter().map(|b| (b.comm, b.total_us)).collect();
+        assert_eq!(behind, [("t1".into(), 40.0), ("t2".into(), 20.0)]);
+    }
+
+    #[test]
+    fn a_migrated_wait_is_unknown_where_migrations_are_not_recorded() {
+        let blame = migrated(false);
+        assert_eq!((blame.unknown_us, blame.behind.len()), (60.0, 0));
+        assert_eq!(blame.why[0].why, Why::Moved);
     }
 }

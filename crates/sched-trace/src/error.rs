@@ -29,9 +29,9 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// The file is none of the formats known here.
+    /// The file has none of the known formats.
     #[error(
-        "{path}: not a trace that is known here ({found}); Perfetto, perf.data, trace.dat and ftrace text are"
+        "{path}: unknown trace format ({found}); known are Perfetto, perf.data, trace.dat and ftrace text"
     )]
     UnknownFormat {
         /// The trace file.
@@ -39,7 +39,7 @@ pub enum Error {
         /// How it begins.
         found: String,
     },
-    /// The file is of a known format and broken, or lacks what is needed.
+    /// The file has a known format but is damaged, or lacks what is needed.
     #[error("{path}: broken {format} trace near byte {offset}: {reason}")]
     Broken {
         /// The trace file.
@@ -51,13 +51,15 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// A trace of more events than the reader was allowed to keep.
-    #[error("{path}: more than {limit} events; cut the trace or raise the limit")]
+    /// A trace that exceeds a bound of the reader.
+    #[error("{path}: more than {limit} {what}; record a shorter trace, or fewer events")]
     TooBig {
         /// The trace file.
         path: PathBuf,
-        /// [`crate::ReadOptions::max_events`].
+        /// The bound of [`crate::ReadOptions`] that was exceeded.
         limit: usize,
+        /// What is bounded.
+        what: &'static str,
     },
     /// The command to record could not be started.
     #[error("{command}: {source}")]
@@ -72,7 +74,7 @@ pub enum Error {
 /// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong in a file whose path the reader does not know.
+/// An error of a reader, which does not know the path of its file.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Io(io::Error),
@@ -81,7 +83,10 @@ pub(crate) enum Fault {
         offset: u64,
         reason: String,
     },
-    TooBig(usize),
+    TooBig {
+        limit: usize,
+        what: &'static str,
+    },
 }
 
 impl Fault {
@@ -99,7 +104,7 @@ impl Fault {
                 offset,
                 reason,
             },
-            Self::TooBig(limit) => Error::TooBig { path, limit },
+            Self::TooBig { limit, what } => Error::TooBig { path, limit, what },
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Record and read scheduler traces: who waited, how long, and behind whom.
+//! Records and reads scheduler traces, and measures scheduling latency.
 //!
 //! * [`record`] records live through tracefs.
-//! * [`open`] reads a trace file of any format known here; [`perfetto`] writes one.
-//! * [`latency`] pairs wake-ups and preemptions with the switches that ended them.
-//! * [`blame`] tells behind whom a thread waited.
-//! * [`stats`] sums up.
+//! * [`open`] reads a trace file of any known format; [`perfetto`] writes one.
+//! * [`latency`] pairs wake-ups and preemptions with the switches that end them.
+//! * [`timeline`] holds what ran on each CPU; [`blame`] says which threads the waits were spent behind.
+//! * [`stats`] summarizes.
 #![forbid(unsafe_code)]
 
 pub mod blame;
@@ -12,17 +12,22 @@ mod comm;
 mod error;
 mod event;
 mod ftrace;
+mod input;
 pub mod latency;
 mod names;
+mod notice;
 pub mod perfetto;
 mod read;
 pub mod record;
 pub mod stats;
+pub mod timeline;
 mod trace;
 
 pub use comm::Comm;
 pub use error::{Error, Result};
 pub use event::{Event, Kind, TaskState, UNKNOWN_PID};
 pub use names::{Name, Names};
-pub use read::{ReadOptions, open};
+pub use notice::Notice;
+pub use input::ReadOptions;
+pub use read::{open, read};
 pub use trace::{Slice, Thread, Trace};

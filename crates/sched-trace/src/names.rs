@@ -18,6 +18,7 @@ impl Name {
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     texts: Vec<Arc<str>>,
+    bytes: usize,
     index: HashMap<Arc<str>, Name>,
 }
 
@@ -29,6 +30,7 @@ impl Names {
         }
         let text: Arc<str> = text.into();
         let name = Name(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
+        self.bytes += text.len();
         self.texts.push(text.clone());
         self.index.insert(text, name);
         name
@@ -50,6 +52,11 @@ impl Names {
             .iter()
             .enumerate()
             .map(|(i, text)| (Name(i as u32), &**text))
+    }
+
+    /// Bytes of all strings together, with what each one costs to keep.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.texts.len() * 64
     }
 
     /// How many different strings there are.

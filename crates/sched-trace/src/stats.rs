@@ -1,56 +1,58 @@
-//! Statistics of waits. Nothing is thrown away and nothing is smoothed.
+//! Summary statistics: one summary, one percentile rule and one histogram for the whole workspace.
 
 use serde::Serialize;
 
-/// Figures of a set of waits, in microseconds. All are 0 where there is no wait.
-///
-/// Percentiles are nearest-rank: the smallest wait that at least that share of all waits does not
-/// exceed. The median is the mean of the two middle waits where their number is even.
+/// Figures of a set of samples, in the unit of the samples. All are 0 when there is no sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many.
-    pub count: u64,
-    /// Their sum.
-    pub total_us: f64,
-    /// Their mean.
-    pub average_us: f64,
-    /// The middle one.
-    pub median_us: f64,
-    /// The shortest.
-    pub minimum_us: f64,
-    /// The longest.
-    pub maximum_us: f64,
-    /// Standard deviation of a sample (n - 1); 0 for fewer than two.
-    pub stddev_us: f64,
-    /// 90 of 100 waits are not longer.
-    pub p90_us: f64,
-    /// 99 of 100.
-    pub p99_us: f64,
-    /// 999 of 1000.
-    pub p999_us: f64,
+    /// Number of samples.
+    #[serde(rename = "samples")]
+    pub count: usize,
+    /// Sum.
+    pub total: f64,
+    /// Arithmetic mean.
+    pub average: f64,
+    /// The middle sample, or the mean of the two in the middle.
+    pub median: f64,
+    /// Smallest sample.
+    pub minimum: f64,
+    /// Largest sample.
+    pub maximum: f64,
+    /// Sample standard deviation (n - 1); 0 for fewer than two samples.
+    pub stddev: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
 }
 
 impl Summary {
-    /// Summary of waits in nanoseconds, in any order. Sorts them.
-    pub fn of(waits_ns: &mut [u64]) -> Self {
-        waits_ns.sort_unstable();
-        let (Some(&shortest), Some(&longest)) = (waits_ns.first(), waits_ns.last()) else {
-            return Self::default();
-        };
-        let total: u128 = waits_ns.iter().map(|&ns| u128::from(ns)).sum();
-        let average = total as f64 / waits_ns.len() as f64;
-        Self {
-            count: waits_ns.len() as u64,
-            total_us: total as f64 / 1e3,
-            average_us: average / 1e3,
-            median_us: median(waits_ns) / 1e3,
-            minimum_us: us(shortest),
-            maximum_us: us(longest),
-            stddev_us: deviation(waits_ns, average) / 1e3,
-            p90_us: us(percentile(waits_ns, 900)),
-            p99_us: us(percentile(waits_ns, 990)),
-            p999_us: us(percentile(waits_ns, 999)),
-        }
+    /// Summarizes samples in any order. `None` when there is no sample.
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        let sorted = sorted(samples);
+        let (&minimum, &maximum) = (sorted.first()?, sorted.last()?);
+        let total: f64 = sorted.iter().sum();
+        let average = total / sorted.len() as f64;
+        Some(Self {
+            count: sorted.len(),
+            total,
+            average,
+            median: median_of_sorted(&sorted),
+            minimum,
+            maximum,
+            stddev: deviation(&sorted, average),
+            p90: percentile_of_sorted(&sorted, 90.0),
+            p99: percentile_of_sorted(&sorted, 99.0),
+            p999: percentile_of_sorted(&sorted, 99.9),
+        })
+    }
+
+    /// Summarizes durations in nanoseconds; the figures are microseconds.
+    pub fn of_ns(samples: &[u64]) -> Self {
+        let samples: Vec<f64> = samples.iter().map(|&ns| us(ns)).collect();
+        Self::of(&samples).unwrap_or_default()
     }
 }
 
@@ -59,35 +61,57 @@ pub fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// The middle of sorted values.
-fn median(sorted: &[u64]) -> f64 {
+/// The smallest sample that at least `percent` of the samples do not exceed (nearest rank). `None`
+/// when there is no sample.
+pub fn percentile(samples: &[f64], percent: f64) -> Option<f64> {
+    let sorted = sorted(samples);
+    (!sorted.is_empty()).then(|| percentile_of_sorted(&sorted, percent))
+}
+
+fn percentile_of_sorted(sorted: &[f64], percent: f64) -> f64 {
+    // 99.9 per cent of 1000 samples are 999 of them, not 999 and the rounding error of 99.9.
+    let rank = (sorted.len() as f64 * percent / 100.0 - 1e-9).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+/// The middle sample, or the mean of the two in the middle. `None` when there is no sample.
+pub fn median(samples: &[f64]) -> Option<f64> {
+    let sorted = sorted(samples);
+    (!sorted.is_empty()).then(|| median_of_sorted(&sorted))
+}
+
+/// The median of sorted, non-empty samples.
+pub fn median_of_sorted(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        sorted[middle] as f64
-    } else {
-        (sorted[middle - 1] as f64 + sorted[middle] as f64) / 2.0
+    match sorted.len() % 2 {
+        1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
     }
 }
 
-/// Nearest rank of `per_mille` in sorted, non-empty values.
-pub fn percentile(sorted: &[u64], per_mille: usize) -> u64 {
-    let rank = (sorted.len() * per_mille)
-        .div_ceil(1000)
-        .clamp(1, sorted.len());
-    sorted[rank - 1]
+/// A sorted copy.
+pub fn sorted(samples: &[f64]) -> Vec<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted
 }
 
-/// Sample standard deviation around a known mean.
-fn deviation(values: &[u64], mean: f64) -> f64 {
-    if values.len() < 2 {
+/// Arithmetic mean; NaN when there is no sample.
+pub fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / samples.len() as f64
+}
+
+/// Sample standard deviation (n - 1) around a known mean; 0 for fewer than two samples.
+pub fn deviation(samples: &[f64], mean: f64) -> f64 {
+    if samples.len() < 2 {
         return 0.0;
     }
-    let squares: f64 = values.iter().map(|&v| (v as f64 - mean).powi(2)).sum();
-    (squares / (values.len() - 1) as f64).sqrt()
+    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+    (squares / (samples.len() - 1) as f64).sqrt()
 }
 
-/// Waits counted by length, in powers of two: bucket `i` holds waits of `[2^i, 2^(i+1))` ns, and
-/// bucket 0 those of 0 as well.
+/// Durations counted in power-of-two buckets: bucket `i` holds `[2^i, 2^(i+1))` ns; bucket 0 also
+/// holds 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Histogram {
     /// 64 counters.
@@ -95,31 +119,26 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts waits in nanoseconds.
-    pub fn of(waits_ns: impl IntoIterator<Item = u64>) -> Self {
+    /// Counts durations in nanoseconds.
+    pub fn of(samples_ns: impl IntoIterator<Item = u64>) -> Self {
         let mut buckets = vec![0; 64];
-        for ns in waits_ns {
+        for ns in samples_ns {
             buckets[ns.max(1).ilog2() as usize] += 1;
         }
         Self { buckets }
     }
 
-    /// The waits of both.
+    /// The sum of two histograms.
     pub fn with(&self, other: &Histogram) -> Histogram {
         let both = self.buckets.iter().zip(&other.buckets);
         let buckets = both.map(|(one, another)| one + another).collect();
         Histogram { buckets }
     }
 
-    /// Buckets from the first to the last that is not empty: lower bound in ns, and count.
+    /// The buckets that hold a sample: lower bound in ns, and count.
     pub fn occupied(&self) -> impl Iterator<Item = (u64, u64)> {
-        let first = self.buckets.iter().position(|&n| n > 0).unwrap_or(0);
-        let end = self
-            .buckets
-            .iter()
-            .rposition(|&n| n > 0)
-            .map_or(0, |last| last + 1);
-        (first..end).map(|i| (1 << i, self.buckets[i]))
+        let occupied = self.buckets.iter().enumerate().filter(|(_, n)| **n > 0);
+        occupied.map(|(bucket, &count)| (1 << bucket, count))
     }
 }
 
@@ -128,40 +147,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_waits_give_known_figures() {
-        let mut waits = [4000, 1000, 3000, 2000];
-        let s = Summary::of(&mut waits);
-        assert_eq!(
-            (s.count, s.total_us, s.average_us, s.median_us),
-            (4, 10.0, 2.5, 2.5)
-        );
-        assert_eq!((s.minimum_us, s.maximum_us), (1.0, 4.0));
-        assert!((s.stddev_us - 1.290_994_4).abs() < 1e-6);
+    fn summary_of_known_samples() {
+        let summary = Summary::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        let figures = (summary.count, summary.total, summary.average, summary.median);
+        assert_eq!(figures, (8, 40.0, 5.0, 4.5));
+        assert_eq!((summary.minimum, summary.maximum), (2.0, 9.0));
+        assert!((summary.stddev - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
     }
 
     #[test]
-    fn percentiles_are_nearest_rank() {
-        let mut waits: Vec<u64> = (1..=1000).map(|n| n * 1000).collect();
-        let s = Summary::of(&mut waits);
-        assert_eq!((s.p90_us, s.p99_us, s.p999_us), (900.0, 990.0, 999.0));
-        let s = Summary::of(&mut [7000]);
-        assert_eq!(
-            (s.median_us, s.p90_us, s.p999_us, s.stddev_us),
-            (7.0, 7.0, 7.0, 0.0)
-        );
+    fn nanoseconds_are_summarized_in_microseconds() {
+        let summary = Summary::of_ns(&[4000, 1000, 3000, 2000]);
+        assert_eq!((summary.count, summary.total), (4, 10.0));
+        assert_eq!((summary.minimum, summary.maximum), (1.0, 4.0));
+        assert_eq!(Summary::of_ns(&[]), Summary::default());
     }
 
     #[test]
-    fn no_wait_gives_zeros() {
-        assert_eq!(Summary::of(&mut []), Summary::default());
+    fn one_sample_has_no_deviation_and_no_sample_has_no_summary() {
+        assert_eq!(Summary::of(&[]), None);
+        let one = Summary::of(&[3.0]).unwrap();
+        assert_eq!((one.average, one.median, one.p999), (3.0, 3.0, 3.0));
+        assert_eq!(one.stddev, 0.0);
     }
 
     #[test]
-    fn the_histogram_doubles_from_bucket_to_bucket() {
+    fn percentiles_are_nearest_rank_and_the_median_is_the_middle() {
+        let samples = [10.0, 20.0, 30.0, 40.0];
+        assert_eq!(percentile(&samples, 0.0), Some(10.0));
+        assert_eq!(percentile(&samples, 50.0), Some(20.0));
+        assert_eq!(percentile(&samples, 90.0), Some(40.0));
+        assert_eq!(median(&samples), Some(25.0));
+        let many: Vec<f64> = (1..=1000).map(f64::from).collect();
+        let summary = Summary::of(&many).unwrap();
+        assert_eq!((summary.p90, summary.p99, summary.p999), (900.0, 990.0, 999.0));
+    }
+
+    #[test]
+    fn the_order_of_samples_does_not_matter() {
+        assert_eq!(Summary::of(&[3.0, 1.0, 2.0]), Summary::of(&[1.0, 2.0, 3.0]));
+    }
+
+    #[test]
+    fn histogram_buckets_double() {
         let histogram = Histogram::of([0, 1, 2, 3, 4, 1024]);
         let twice = histogram.with(&histogram);
         assert_eq!(twice.buckets.iter().sum::<u64>(), 12);
-        let occupied: Vec<_> = histogram.occupied().filter(|&(_, n)| n > 0).collect();
+        let occupied: Vec<_> = histogram.occupied().collect();
         assert_eq!(occupied, [(1, 2), (2, 2), (4, 1), (1024, 1)]);
     }
 }

@@ -1,6 +1,6 @@
 //! A whole trace in memory.
 
-use crate::{Comm, Event, Name, Names};
+use crate::{Comm, Event, Name, Names, Notice};
 use std::collections::BTreeMap;
 
 /// Events in the order of time, with what is needed to read them.
@@ -23,8 +23,8 @@ pub struct Trace {
     pub kernel: String,
     /// How far CLOCK_BOOTTIME, Perfetto's clock, is ahead of `clock` when that is "mono".
     pub boot_offset_ns: u64,
-    /// Lines for the person who reads the figures: what could not be told, and why.
-    pub notices: Vec<String>,
+    /// What the reader of the figures has to know.
+    pub notices: Vec<Notice>,
 }
 
 /// What is known about a thread besides its events.
@@ -75,7 +75,12 @@ impl Trace {
         self.slices.push(slice);
     }
 
-    /// Puts the events into the order of time. Cheap when they are sorted piece by piece.
+    /// Counts events that the trace does not hold. The sum saturates.
+    pub(crate) fn lose(&mut self, events: u64) {
+        self.lost_events = self.lost_events.saturating_add(events);
+    }
+
+    /// Sorts the events by time. Cheap when they are sorted piece by piece.
     pub fn sort(&mut self) {
         self.events.sort_by_key(|event| event.time_ns);
     }

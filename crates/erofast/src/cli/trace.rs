@@ -40,7 +40,7 @@ pub struct TraceRecordArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast trace latency"))]
 pub struct TraceLatencyArgs {
-    /// Trace file (its format is recognised by its content)
+    /// Trace file: Perfetto, perf.data, trace.dat or ftrace text
     pub file: PathBuf,
     /// Rows of the table
     #[arg(long, value_enum, default_value_t = By::Task)]
@@ -51,6 +51,9 @@ pub struct TraceLatencyArgs {
     /// Worst waits to list
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub worst: usize,
+    /// All figures of each row, in up to 164 columns
+    #[arg(long, conflicts_with = "json")]
+    pub wide: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sched_trace::blame::Timeline;
+use sched_trace::timeline::Timeline;
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
 use sched_trace::{Kind, Trace};
 

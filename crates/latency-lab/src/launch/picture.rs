@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use sched_trace::blame::Timeline;
+use sched_trace::timeline::Timeline;
 use sched_trace::latency::Wait;
 use serde::Serialize;
 

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use super::random::Random;
-use super::summary::{deviation, mean, percentile};
+use sched_trace::stats::{deviation, mean, percentile};
 
 /// The 99th percentile of 4000 rounds has 40 outcomes beyond it.
 const ROUNDS: usize = 4000;

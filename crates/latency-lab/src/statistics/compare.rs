@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::bootstrap::{Interval, difference_interval};
 use super::rank::rank_test;
-use super::summary::mean;
+use sched_trace::stats::mean;
 
 /// How often a claim may be made where there is no difference: 1 in 100, for all comparisons of a
 /// report together.

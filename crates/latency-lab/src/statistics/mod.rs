@@ -8,7 +8,6 @@ mod modes;
 mod outliers;
 mod random;
 mod rank;
-mod summary;
 
 pub use bootstrap::{Interval, difference_interval};
 pub use compare::{Comparison, LEVEL, Verdict, compare, correct};
@@ -16,4 +15,4 @@ pub use modes::{Modes, modes};
 pub use outliers::outliers;
 pub use random::Random;
 pub use rank::{Ranks, rank_test};
-pub use summary::{Summary, median, percentile};
+pub use sched_trace::stats::{Summary, median, percentile};

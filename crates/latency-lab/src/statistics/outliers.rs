@@ -1,6 +1,6 @@
 //! Samples far from the rest. They are pointed at, never dropped.
 
-use super::summary::median;
+use sched_trace::stats::median;
 
 /// Iglewicz and Hoaglin (1993): beyond 3.5 by the modified z-score a sample deserves a look.
 const FAR: f64 = 3.5;

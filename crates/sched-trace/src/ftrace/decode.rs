@@ -2,7 +2,7 @@
 
 use super::format::{EventFormat, Field};
 use super::symbols::Addresses;
-use crate::{Comm, Event, Kind, TaskState, Thread, Trace};
+use crate::{Comm, Event, Kind, Notice, TaskState, Thread, Trace};
 
 /// The events that are read: group, name, and whether a recording makes no sense without.
 pub(crate) const EVENTS: &[(&str, &str, Need)] = &[
@@ -140,7 +140,7 @@ impl Decoder {
         if self.broken > 0 {
             trace
                 .notices
-                .push(format!("{} records could not be read", self.broken));
+                .push(Notice::UndecodedRecords { count: self.broken });
         }
     }
 

@@ -1,7 +1,8 @@
-//! The kernel's binary events: shared by the live recorder, trace.dat and perf.data.
+//! The kernel's own trace formats: ring buffer pages, event formats, records.
 
 pub(crate) mod decode;
 pub(crate) mod format;
+pub(crate) mod loss;
 pub(crate) mod page;
 pub(crate) mod symbols;
 pub(crate) mod threads;

@@ -1,15 +1,15 @@
-//! Function addresses to names, out of kallsyms.
+//! Resolves function addresses with kallsyms.
 
-use crate::{Kind, Name, Names, Trace};
+use crate::{Kind, Name, Names, Notice, Trace};
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
-/// Addresses that events named, each with the name it was given until its symbol is known.
+/// Addresses that occur in events, each with a provisional name until its symbol is known.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses(HashMap<u64, Name>);
 
 impl Addresses {
-    /// A provisional name for the function at an address.
+    /// The provisional name of the function at an address.
     pub fn name(&mut self, names: &mut Names, address: u64) -> Name {
         *self
             .0
@@ -17,7 +17,7 @@ impl Addresses {
             .or_insert_with(|| names.intern(&format!("{address:#x}")))
     }
 
-    /// Replaces provisional names by symbols, and says in the trace's notices what stayed unknown.
+    /// Replaces provisional names by symbols; a notice says how many stay unresolved.
     pub fn resolve(&self, trace: &mut Trace, kallsyms: Option<&mut dyn BufRead>) {
         if self.0.is_empty() {
             return;
@@ -33,12 +33,10 @@ impl Addresses {
             }
         }
         if renamed.len() < self.0.len() {
-            trace.notices.push(format!(
-                "{} of {} work functions have no name: kallsyms does not show their addresses \
-                 (see /proc/sys/kernel/kptr_restrict)",
-                self.0.len() - renamed.len(),
-                self.0.len()
-            ));
+            trace.notices.push(Notice::UnnamedFunctions {
+                unnamed: self.0.len() - renamed.len(),
+                of: self.0.len(),
+            });
         }
         rename(trace, &renamed);
     }
@@ -65,7 +63,7 @@ fn rename(trace: &mut Trace, renamed: &HashMap<Name, Name>) {
     }
 }
 
-/// The symbols at exactly the wanted addresses. Lines are `ADDRESS TYPE NAME [MODULE]`.
+/// Finds the symbols at exactly the wanted addresses. Lines are `ADDRESS TYPE NAME [MODULE]`.
 fn pick(lines: &mut dyn BufRead, wanted: &HashSet<u64>) -> HashMap<u64, String> {
     let mut found = HashMap::new();
     let mut line = Vec::new();
@@ -96,7 +94,7 @@ mod tests {
     use crate::Event;
 
     #[test]
-    fn known_addresses_get_their_symbol_and_unknown_ones_are_told() {
+    fn known_addresses_get_their_symbol_and_unknown_ones_a_notice() {
         let mut trace = Trace::new("mono");
         let mut addresses = Addresses::default();
         for (work, address) in [(1, 0x10), (2, 0x20)] {
@@ -120,6 +118,9 @@ mod tests {
             })
             .collect();
         assert_eq!(names, ["vmstat_update", "0x20"]);
-        assert!(trace.notices[0].starts_with("1 of 2 work functions"));
+        assert_eq!(
+            trace.notices,
+            [Notice::UnnamedFunctions { unnamed: 1, of: 2 }]
+        );
     }
 }

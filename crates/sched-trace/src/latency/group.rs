@@ -1,105 +1,49 @@
-//! Waits summed up by thread, name or work queue.
+//! Summarizes waits by thread, by thread name or by work queue.
 
-use super::report::{Report, Wait, WaitKind, WorkRun};
+use super::filter::Filter;
+use super::report::{Report, Wait, WaitKind};
 use crate::stats::Summary;
 use crate::{Comm, Name};
 use std::collections::HashMap;
 
-/// What waits are summed up by.
+/// What a row of waits stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
-    /// Each thread by itself.
+    /// One thread.
     Task,
-    /// Threads of equal name together.
+    /// All threads of one name.
     Comm,
-    /// Each work queue and function; waits of other threads are left out.
+    /// One work queue and function; waits of other threads are left out.
     Workqueue,
-}
-
-/// Which waits to look at; all of them by default.
-#[derive(Default)]
-pub struct Filter<'a> {
-    /// Only waits that ended at or after this time and...
-    pub from_ns: Option<u64>,
-    /// ...before this one.
-    pub until_ns: Option<u64>,
-    /// Only threads whose name, or whose work queue or function, this accepts.
-    pub name: Option<&'a dyn Fn(&str) -> bool>,
-    /// Only these threads.
-    pub pids: Option<&'a dyn Fn(i32) -> bool>,
-}
-
-impl std::fmt::Debug for Filter<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Filter")
-            .field("from_ns", &self.from_ns)
-            .field("until_ns", &self.until_ns)
-            .field("name", &self.name.is_some())
-            .field("pids", &self.pids.is_some())
-            .finish()
-    }
-}
-
-impl Filter<'_> {
-    /// Whether the wait is to be looked at.
-    pub fn takes(&self, report: &Report, wait: &Wait) -> bool {
-        let names = [wait.function, wait.workqueue];
-        self.in_time(wait.end_ns)
-            && self.pids.is_none_or(|pids| pids(wait.pid))
-            && self
-                .name
-                .is_none_or(|name| name(&wait.comm.to_string()) || self.takes_names(report, &names))
-    }
-
-    /// Whether the work item is to be looked at.
-    fn takes_work(&self, report: &Report, work: &WorkRun) -> bool {
-        self.in_time(work.start_ns)
-            && self.pids.is_none_or(|pids| pids(work.pid))
-            && self.takes_names(report, &[Some(work.function), work.workqueue])
-    }
-
-    fn in_time(&self, time_ns: u64) -> bool {
-        self.from_ns.is_none_or(|from| time_ns >= from)
-            && self.until_ns.is_none_or(|until| time_ns < until)
-    }
-
-    fn takes_names(&self, report: &Report, names: &[Option<Name>]) -> bool {
-        self.name.is_none_or(|accepts| {
-            names
-                .iter()
-                .flatten()
-                .any(|&n| accepts(report.names.get(n)))
-        })
-    }
 }
 
 /// The waits of one thread or of threads of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The name (the last one a thread had).
+    /// The name (its last one).
     pub comm: Comm,
-    /// The thread; the lowest one where several of a name are summed up.
+    /// The thread; the lowest pid of several threads of one name.
     pub pid: i32,
-    /// How many different threads are in it.
+    /// Number of threads.
     pub threads: usize,
     /// Work queue, where grouped by it.
     pub workqueue: Option<Name>,
     /// Function, where grouped by it.
     pub function: Option<Name>,
-    /// Waits after wake-ups.
+    /// Waits after wake-ups, in microseconds.
     pub wakeup: Summary,
-    /// Waits after preemptions.
+    /// Waits after preemptions, in microseconds.
     pub preempted: Summary,
 }
 
 impl Group {
-    /// Both kinds of waits, in microseconds: the total that the per-CPU-threads patch reports.
+    /// Sum of both kinds of waits, in microseconds.
     pub fn total_us(&self) -> f64 {
-        self.wakeup.total_us + self.preempted.total_us
+        self.wakeup.total + self.preempted.total
     }
 }
 
-/// The waits for one work queue's items, and how long the items stood in the queue.
+/// The waits for the items of one work queue and function, and their queue delay. Times are microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkGroup {
     /// The work queue, where known.
@@ -112,13 +56,13 @@ pub struct WorkGroup {
     pub wakeup: Summary,
     /// Waits of workers after preemptions, while executing these items.
     pub preempted: Summary,
-    /// Queued to started; never added to the waits.
+    /// From queueing to start; never added to the waits.
     pub queue_delay: Summary,
-    /// Started to ended.
+    /// From start to end.
     pub run: Summary,
 }
 
-/// Gathered lengths of one group.
+/// Collected lengths of one group, in nanoseconds.
 #[derive(Default)]
 struct Bin {
     comm: Comm,
@@ -143,7 +87,28 @@ impl Bin {
     }
 }
 
-/// What tells groups apart.
+impl Report {
+    /// Summaries by thread, by name or by work queue, longest total first.
+    pub fn group(&self, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
+        waits(self, by, filter)
+    }
+
+    /// Summaries by work queue and function, with the queue delay apart from the waits.
+    pub fn workqueues(&self, filter: &Filter<'_>) -> Vec<WorkGroup> {
+        works(self, filter)
+    }
+
+    /// The `count` longest waits, longest first.
+    pub fn worst(&self, count: usize, filter: &Filter<'_>) -> Vec<Wait> {
+        let waits = self.waits.iter().filter(|wait| filter.accepts(self, wait));
+        let mut waits: Vec<Wait> = waits.copied().collect();
+        waits.sort_by_key(|wait| (std::cmp::Reverse(wait.length_ns()), wait.start_ns));
+        waits.truncate(count);
+        waits
+    }
+}
+
+/// What distinguishes groups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Task(i32, u32),
@@ -151,12 +116,12 @@ enum Key {
     Work(Option<Name>, Option<Name>),
 }
 
-pub(super) fn waits(report: &Report, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
+fn waits(report: &Report, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
     let mut bins: HashMap<Key, Bin> = HashMap::new();
     for wait in report
         .waits
         .iter()
-        .filter(|wait| filter.takes(report, wait))
+        .filter(|wait| filter.accepts(report, wait))
     {
         let key = match by {
             GroupBy::Task => Key::Task(wait.pid, wait.life),
@@ -188,17 +153,17 @@ fn group(key: Key, mut bin: Bin) -> Group {
         threads: bin.pids.len(),
         workqueue,
         function,
-        wakeup: Summary::of(&mut bin.wakeup),
-        preempted: Summary::of(&mut bin.preempted),
+        wakeup: Summary::of_ns(&bin.wakeup),
+        preempted: Summary::of_ns(&bin.preempted),
     }
 }
 
-pub(super) fn works(report: &Report, filter: &Filter<'_>) -> Vec<WorkGroup> {
+fn works(report: &Report, filter: &Filter<'_>) -> Vec<WorkGroup> {
     let mut bins: HashMap<(Option<Name>, Name), Bin> = HashMap::new();
     for work in report
         .works
         .iter()
-        .filter(|work| filter.takes_work(report, work))
+        .filter(|work| filter.accepts_work(report, work))
     {
         let bin = bins.entry((work.workqueue, work.function)).or_default();
         bin.executed += 1;
@@ -213,7 +178,7 @@ pub(super) fn works(report: &Report, filter: &Filter<'_>) -> Vec<WorkGroup> {
         let Some(function) = wait.function else {
             continue;
         };
-        if filter.takes(report, wait) {
+        if filter.accepts(report, wait) {
             bins.entry((wait.workqueue, function))
                 .or_default()
                 .add(wait);
@@ -224,7 +189,7 @@ pub(super) fn works(report: &Report, filter: &Filter<'_>) -> Vec<WorkGroup> {
         .map(|(key, bin)| work_group(key, bin))
         .collect();
     groups.sort_by(|a, b| {
-        let total = |g: &WorkGroup| g.wakeup.total_us + g.preempted.total_us;
+        let total = |g: &WorkGroup| g.wakeup.total + g.preempted.total;
         total(b).total_cmp(&total(a)).then_with(|| {
             report
                 .names
@@ -235,14 +200,14 @@ pub(super) fn works(report: &Report, filter: &Filter<'_>) -> Vec<WorkGroup> {
     groups
 }
 
-fn work_group((workqueue, function): (Option<Name>, Name), mut bin: Bin) -> WorkGroup {
+fn work_group((workqueue, function): (Option<Name>, Name), bin: Bin) -> WorkGroup {
     WorkGroup {
         workqueue,
         function,
         executed: bin.executed,
-        wakeup: Summary::of(&mut bin.wakeup),
-        preempted: Summary::of(&mut bin.preempted),
-        queue_delay: Summary::of(&mut bin.queued),
-        run: Summary::of(&mut bin.run),
+        wakeup: Summary::of_ns(&bin.wakeup),
+        preempted: Summary::of_ns(&bin.preempted),
+        queue_delay: Summary::of_ns(&bin.queued),
+        run: Summary::of_ns(&bin.run),
     }
 }

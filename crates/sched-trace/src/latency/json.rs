@@ -1,15 +1,33 @@
-//! The JSON that scripts rely on (`trace latency` of the design's contract).
+//! The JSON of `trace latency`. Its names are stable.
 
-use super::group::{Filter, GroupBy};
+use super::filter::Filter;
+use super::group::GroupBy;
 use super::report::{Report, WaitKind};
 use crate::stats::{Histogram, Summary};
 use serde_json::{Map, Value, json};
 
-pub(super) fn report(report: &Report, filter: &Filter<'_>) -> Value {
+impl Report {
+    /// The JSON of `trace latency`.
+    pub fn to_json(&self) -> Value {
+        json(self, &Filter::default())
+    }
+
+    /// The same for the waits that the filter accepts.
+    pub fn to_json_filtered(&self, filter: &Filter<'_>) -> Value {
+        json(self, filter)
+    }
+}
+
+fn json(report: &Report, filter: &Filter<'_>) -> Value {
+    let missing = report.missing_of(filter);
+    let notices: Vec<String> = report.notices.iter().map(ToString::to_string).collect();
     json!({
         "lost_events": report.lost_events,
         "missing_switches": report.missing_switches,
-        "valid": report.is_valid(),
+        "missing_switches_of_threads": missing.switches,
+        "wakeups_of_threads": missing.wakeups,
+        "valid": report.is_valid_for(filter),
+        "notices": notices,
         "events": report.events,
         "span_us": report.span.map(|(first, last)| (last - first) as f64 / 1e3),
         "dropped_at_edges": report.dropped_at_edges,
@@ -23,12 +41,12 @@ pub(super) fn report(report: &Report, filter: &Filter<'_>) -> Value {
     })
 }
 
-/// Waits by length, in buckets that double: from where in microseconds, and how many.
+/// Occupied buckets of the lengths of waits: lower bound in microseconds, and count.
 fn histogram(report: &Report, filter: &Filter<'_>, kind: WaitKind) -> Vec<Value> {
     let waits = report
         .waits
         .iter()
-        .filter(|wait| wait.kind == kind && filter.takes(report, wait));
+        .filter(|wait| wait.kind == kind && filter.accepts(report, wait));
     Histogram::of(waits.map(|wait| wait.length_ns()))
         .occupied()
         .map(|(from, count)| json!({"from_us": from as f64 / 1e3, "count": count}))
@@ -65,12 +83,20 @@ fn workqueues(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
     objects.collect()
 }
 
-/// The ten figures with a prefix before each name.
+/// Inserts the ten figures of a summary in microseconds, each name with a prefix.
 fn summary(object: &mut Map<String, Value>, prefix: &str, summary: &Summary) {
-    let Ok(Value::Object(figures)) = serde_json::to_value(summary) else {
-        return;
-    };
-    for (name, figure) in figures {
-        object.insert(format!("{prefix}{name}"), figure);
+    object.insert(format!("{prefix}count"), summary.count.into());
+    for (name, figure) in [
+        ("total", summary.total),
+        ("average", summary.average),
+        ("median", summary.median),
+        ("minimum", summary.minimum),
+        ("maximum", summary.maximum),
+        ("stddev", summary.stddev),
+        ("p90", summary.p90),
+        ("p99", summary.p99),
+        ("p999", summary.p999),
+    ] {
+        object.insert(format!("{prefix}{name}_us"), figure.into());
     }
 }

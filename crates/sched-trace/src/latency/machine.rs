@@ -1,20 +1,24 @@
-//! The state of every thread, event by event.
+//! Follows the state of every thread, event by event.
 //!
-//! Time stamps of different CPUs are compared, so a wake-up written on one CPU may stand a little
-//! before or after the switch it races with on another. Rules for these races:
-//! * A wake-up of a running or runnable thread is not a wait.
-//! * A wake-up that came while its target was on the way to sleep takes effect when the target has
-//!   left its CPU; `sched_wakeup` (or the target running again) tells that it did.
+//! Time stamps of different CPUs are compared, so a wake-up written on one CPU may come slightly
+//! before or after the switch on another CPU with which it races. Rules for these races:
+//! * A wake-up of a running or runnable thread starts no wait.
+//! * A wake-up of a thread that is about to sleep takes effect once the thread has left its CPU;
+//!   `sched_wakeup` (or the thread running again) shows that it did.
 
+use super::missing::MissingSwitches;
 use super::report::{Report, Wait, WaitKind, WorkRun};
 use super::works::{Works, worker_name};
-use crate::{Comm, Event, Kind, Name, Names, Trace, UNKNOWN_PID};
+use crate::{Comm, Event, Kind, Name, Names, Notice, Trace, UNKNOWN_PID};
 use std::collections::{BTreeMap, HashMap};
 
-/// Reads the whole trace.
+/// Analyses the whole trace.
 pub(super) fn run(trace: &Trace) -> Report {
+    let told = Told::by(trace);
     let mut machine = Machine {
         names: trace.names.clone(),
+        works: Works::new(told.ends, told.kthread_ends),
+        told,
         ..Machine::default()
     };
     for event in &trace.events {
@@ -23,7 +27,30 @@ pub(super) fn run(trace: &Trace) -> Report {
     machine.finish(trace)
 }
 
-/// Where a thread stands.
+/// Kinds of events that the trace has.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    starts: bool,
+    ends: bool,
+    kthread_ends: bool,
+}
+
+impl Told {
+    fn by(trace: &Trace) -> Self {
+        let mut told = Self::default();
+        for event in &trace.events {
+            match event.kind {
+                Kind::WorkStart { .. } => told.starts = true,
+                Kind::WorkEnd { .. } => told.ends = true,
+                Kind::KthreadWorkEnd { .. } => told.kthread_ends = true,
+                _ => {}
+            }
+        }
+        told
+    }
+}
+
+/// State of a thread.
 #[derive(Clone, Copy, Default)]
 enum State {
     /// Not seen before.
@@ -31,7 +58,7 @@ enum State {
     Unknown,
     Running,
     Sleeping,
-    /// Left its CPU to sleep while a wake-up was under way: runnable if that wake-up completes.
+    /// Left its CPU to sleep during a wake-up: runnable if that wake-up completes.
     SleepingWoken(Since),
     Runnable(Since),
 }
@@ -42,8 +69,10 @@ struct Since {
     time_ns: u64,
     kind: WaitKind,
     by: i32,
+    /// The CPU of the wake-up or preemption.
+    by_cpu: u32,
+    /// The CPU it is queued on.
     cpu: u32,
-    moved_ns: Option<u64>,
 }
 
 #[derive(Default)]
@@ -51,18 +80,20 @@ struct Task {
     state: State,
     comm: Comm,
     prio: i32,
-    /// How many threads had this pid before.
+    /// Number of threads that had this pid before.
     life: u32,
-    /// Who is waking this running thread, if that has not completed.
-    waker: Option<i32>,
-    /// Waits (by index) of this worker that no work item explains yet.
+    /// The CPU it ran on last.
+    last_cpu: Option<u32>,
+    /// Thread and CPU that are waking this running thread, if that has not completed.
+    waker: Option<(i32, u32)>,
+    /// Waits (by index) of this worker that are not attributed to a work item yet.
     open_waits: Vec<usize>,
 }
 
 #[derive(Default)]
 struct Machine {
     tasks: HashMap<i32, Task>,
-    /// The thread on each CPU. A map, because a damaged trace may name any number as a CPU.
+    /// The thread on each CPU. A map, because the CPU numbers of a damaged trace are arbitrary.
     current: BTreeMap<u32, i32>,
     waits: Vec<Wait>,
     works: Works,
@@ -70,8 +101,9 @@ struct Machine {
     dropped: u64,
     unexplained: u64,
     switches: u64,
-    /// Switches to a thread that left its CPU without having entered it.
-    missing: u64,
+    missing_switches: u64,
+    missing: MissingSwitches,
+    told: Told,
 }
 
 impl Machine {
@@ -89,12 +121,11 @@ impl Machine {
             } => {
                 let prev = self.known_prev(prev_pid, event.cpu);
                 self.switches += 1;
-                if self
-                    .current
-                    .get(&event.cpu)
-                    .is_some_and(|&current| current != prev)
+                if let Some(&entered) = self.current.get(&event.cpu)
+                    && entered != prev
                 {
-                    self.missing += 1;
+                    self.missing_switches += 1;
+                    self.missing.add(entered, prev);
                 }
                 self.name(prev, prev_comm, prev_prio);
                 self.leave(prev, event, prev_state, next_pid);
@@ -126,13 +157,9 @@ impl Machine {
                 target_cpu,
             } => {
                 self.name(pid, comm, prio);
-                self.tasks.entry(pid).or_default().state = State::Runnable(Since {
-                    cpu: target_cpu,
-                    ..Since::wakeup(time, event.pid)
-                });
+                let since = Since::wakeup(event, target_cpu);
+                self.tasks.entry(pid).or_default().state = State::Runnable(since);
             }
-            Kind::Migrate { pid, .. } => self.migrate(pid, time),
-            Kind::FuseSent { .. } => {}
             Kind::Rename { pid, comm } => self.tasks.entry(pid).or_default().comm = comm,
             Kind::WorkQueued {
                 work,
@@ -140,10 +167,12 @@ impl Machine {
                 queue,
                 ..
             } => {
-                self.works.queue(time, work, function, queue);
+                let by = self.runner(event);
+                self.works.queue(time, by, work, function, queue);
             }
             Kind::KthreadWorkQueued { work, function, .. } => {
-                self.works.queue(time, work, function, None);
+                let by = self.runner(event);
+                self.works.queue(time, by, work, function, None);
             }
             Kind::WorkStart { work, function } => self.work_start(event, work, function, false),
             Kind::KthreadWorkStart { work, function } => {
@@ -153,11 +182,15 @@ impl Machine {
                 let pid = self.runner(event);
                 self.works.end(time, pid);
             }
-            Kind::Fork { .. } | Kind::Exec { .. } | Kind::Exit { .. } => {}
+            Kind::Migrate { .. }
+            | Kind::FuseSent { .. }
+            | Kind::Fork { .. }
+            | Kind::Exec { .. }
+            | Kind::Exit { .. } => {}
         }
     }
 
-    /// Compact formats leave out who was switched out: it is who was switched in before.
+    /// Compact formats omit the previous thread: it is the one that was switched in before.
     fn known_prev(&self, prev_pid: i32, cpu: u32) -> i32 {
         if prev_pid != UNKNOWN_PID {
             return prev_pid;
@@ -182,56 +215,31 @@ impl Machine {
         let task = self.tasks.entry(pid).or_default();
         match task.state {
             State::Unknown | State::Sleeping => {
-                let since = Since::wakeup(event.time_ns, event.pid);
-                task.state = State::Runnable(Since {
-                    cpu: target_cpu,
-                    ..since
-                });
+                task.state = State::Runnable(Since::wakeup(event, target_cpu));
             }
-            State::Running => task.waker = Some(event.pid),
+            State::Running => task.waker = Some((event.pid, event.cpu)),
             State::SleepingWoken(_) | State::Runnable(_) => {}
         }
     }
 
+    /// `sched_waking` names the CPU the thread slept on, `sched_wakeup` the one it is queued on.
     fn wakeup(&mut self, pid: i32, event: &Event, target_cpu: u32) {
         let task = self.tasks.entry(pid).or_default();
+        let queued = |since| Since {
+            cpu: target_cpu,
+            ..since
+        };
         match task.state {
             // No sched_waking in this trace, or it came before the trace began.
             State::Unknown | State::Sleeping => {
-                let since = Since::wakeup(event.time_ns, event.pid);
-                task.state = State::Runnable(Since {
-                    cpu: target_cpu,
-                    ..since
-                });
+                task.state = State::Runnable(Since::wakeup(event, target_cpu));
             }
-            State::SleepingWoken(since) => {
-                task.state = State::Runnable(Since {
-                    cpu: target_cpu,
-                    ..since
-                });
-            }
+            State::SleepingWoken(since) => task.state = State::Runnable(queued(since)),
             State::Runnable(since) if since.kind == WaitKind::Wakeup => {
-                // sched_waking names the CPU it slept on, sched_wakeup the one it was put on.
-                task.state = State::Runnable(Since {
-                    cpu: target_cpu,
-                    moved_ns: None,
-                    ..since
-                });
+                task.state = State::Runnable(queued(since));
             }
             State::Runnable(_) => {}
             State::Running => task.waker = None,
-        }
-    }
-
-    fn migrate(&mut self, pid: i32, time_ns: u64) {
-        let Some(task) = self.tasks.get_mut(&pid) else {
-            return;
-        };
-        if let State::Runnable(since) = task.state {
-            task.state = State::Runnable(Since {
-                moved_ns: Some(time_ns),
-                ..since
-            });
         }
     }
 
@@ -242,20 +250,24 @@ impl Machine {
         }
         let task = self.tasks.entry(pid).or_default();
         let waker = task.waker.take();
-        let since = |kind, by| Since {
+        task.last_cpu = Some(event.cpu);
+        let since = |kind, by, by_cpu| Since {
             time_ns: event.time_ns,
             kind,
             by,
+            by_cpu,
             cpu: event.cpu,
-            moved_ns: None,
         };
         task.state = match waker {
-            _ if state.is_runnable() => State::Runnable(since(WaitKind::Preempted, next_pid)),
-            Some(by) => State::SleepingWoken(since(WaitKind::Wakeup, by)),
+            _ if state.is_runnable() => {
+                State::Runnable(since(WaitKind::Preempted, next_pid, event.cpu))
+            }
+            Some((by, by_cpu)) => State::SleepingWoken(since(WaitKind::Wakeup, by, by_cpu)),
             None => State::Sleeping,
         };
         if !state.is_runnable() {
             task.open_waits.clear();
+            self.works.sleep(pid);
         }
         if state.is_dead() {
             *task = Task {
@@ -300,15 +312,16 @@ impl Machine {
             prio: task.prio,
             cpu: event.cpu,
             queued_cpu: since.cpu,
-            moved_ns: since.moved_ns,
+            last_cpu: task.last_cpu,
             kind: since.kind,
             caused_by: since.by,
+            caused_on: since.by_cpu,
             function: work.map(|(function, _)| function),
             workqueue: work.and_then(|(_, queue)| queue),
         });
     }
 
-    /// The worker that writes the event begins with an item: the waits before belong to it.
+    /// The worker that writes the event starts an item, to which its open waits belong.
     fn work_start(&mut self, event: &Event, work: u64, function: Name, kthread: bool) {
         let pid = self.runner(event);
         let task = self.tasks.entry(pid).or_default();
@@ -317,6 +330,7 @@ impl Machine {
             .flatten();
         let run = WorkRun {
             queued_ns: None,
+            queued_by: None,
             start_ns: event.time_ns,
             end_ns: None,
             pid,
@@ -338,6 +352,16 @@ impl Machine {
             .tasks
             .values()
             .filter(|t| matches!(t.state, State::Runnable(_)));
+        let mut notices = trace.notices.clone();
+        if self.told.starts && !self.told.ends {
+            notices.push(Notice::NoEndOfWork);
+        }
+        let comms = self.tasks.iter().filter(|(_, task)| !task.comm.is_empty());
+        let mut comms: BTreeMap<i32, Comm> = comms.map(|(pid, task)| (*pid, task.comm)).collect();
+        // A thread that exits leaves no task; the trace still knows its name.
+        for (pid, thread) in &trace.threads {
+            comms.entry(*pid).or_insert(thread.comm);
+        }
         let dropped_at_edges = self.dropped + unfinished.count() as u64;
         let (works, home) = self.works.finish();
         let mut waits = self.waits;
@@ -351,7 +375,10 @@ impl Machine {
             dropped_at_edges,
             unexplained_runs: self.unexplained,
             switches: self.switches,
-            missing_switches: self.missing,
+            missing_switches: self.missing_switches,
+            missing: self.missing,
+            notices,
+            comms,
             span: trace.span(),
             events: trace.events.len() as u64,
             names: self.names,
@@ -360,13 +387,14 @@ impl Machine {
 }
 
 impl Since {
-    fn wakeup(time_ns: u64, by: i32) -> Self {
+    /// A wait that the wake-up `event` starts.
+    fn wakeup(event: &Event, cpu: u32) -> Self {
         Self {
-            time_ns,
+            time_ns: event.time_ns,
             kind: WaitKind::Wakeup,
-            by,
-            cpu: 0,
-            moved_ns: None,
+            by: event.pid,
+            by_cpu: event.cpu,
+            cpu,
         }
     }
 }

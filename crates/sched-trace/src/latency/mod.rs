@@ -1,26 +1,30 @@
-//! Scheduling latency: from when a thread could run to when it ran.
+//! Scheduling latency: the time from when a thread becomes runnable to when it runs.
 //!
-//! Three numbers are told apart and never added silently:
-//! * waits after a **wake-up** (`sched_waking` to the `sched_switch` that runs the thread),
-//! * waits after a **preemption** (switched out while it could go on, to running again),
-//! * the **queue delay** of a work item (queued to started), which contains waits of its worker.
+//! Three figures are kept apart and never added silently:
+//! * waits after a **wake-up**: from `sched_waking` to the `sched_switch` that runs the thread,
+//! * waits after a **preemption**: from being switched out while runnable to running again,
+//! * the **queue delay** of a work item: from queueing to start. It contains waits of its worker.
 
+mod filter;
 mod group;
 mod json;
 mod machine;
+mod missing;
 mod report;
 mod works;
 
 #[cfg(test)]
 mod tests;
 
-pub use group::{Filter, Group, GroupBy, WorkGroup};
+pub use filter::Filter;
+pub use group::{Group, GroupBy, WorkGroup};
+pub use missing::Missing;
 pub use report::{Report, Wait, WaitKind, WorkRun};
 
 use crate::Trace;
 
-/// Pairs every wake-up and preemption of the trace with the switch that ended it, and joins
-/// kworkers with the work they did.
+/// Pairs every wake-up and preemption of the trace with the switch that ends it, and attributes the
+/// waits of kworkers to their work items.
 pub fn analyse(trace: &Trace) -> Report {
     machine::run(trace)
 }

@@ -1,7 +1,7 @@
-//! Promises of the analysis, on traces with known answers.
+//! Tests of the analysis on traces with known answers.
 
 use super::{Filter, GroupBy, Report, WaitKind, analyse};
-use crate::{Comm, Event, Kind, TaskState, Trace};
+use crate::{Comm, Event, Kind, Notice, TaskState, Trace};
 
 const SLEEPS: TaskState = TaskState::SLEEPING;
 const PREEMPTED: TaskState = TaskState::PREEMPTED;
@@ -108,7 +108,7 @@ fn waits_after_preemption_are_kept_apart() {
     let report = script.analyse();
     assert_eq!(lengths(&report, WaitKind::Wakeup), [(7, 10)]);
     assert_eq!(lengths(&report, WaitKind::Preempted), [(1, 30)]);
-    assert_eq!(report.waits[1].caused_by, 7, "who took the CPU");
+    assert_eq!(report.waits[1].caused_by, 7, "the thread that took the CPU");
 }
 
 #[test]
@@ -213,8 +213,77 @@ fn a_switch_that_is_not_in_the_trace_is_noticed() {
     assert!(report.is_valid());
 }
 
+/// Thread 7 has `waits` waits on CPU 0; one switch to thread 8 is missing on CPU 1, where the idle
+/// task switches often.
+fn one_switch_missing(waits: u64) -> Report {
+    let mut script = Script::new();
+    for round in 0..waits {
+        let us = round * 10;
+        script
+            .waking(us, 0, 0, 7)
+            .switch(us + 2, 0, 0, TaskState::RUNNABLE, 7)
+            .switch(us + 5, 0, 7, SLEEPS, 0);
+    }
+    for round in 0..5 {
+        let us = 100_000 + round * 10;
+        script
+            .waking(us, 1, 0, 8)
+            .switch(us + 2, 1, 0, TaskState::RUNNABLE, 8)
+            .switch(us + 5, 1, 8, SLEEPS, 0);
+    }
+    script
+        .waking(200_000, 1, 0, 8)
+        .switch(200_005, 1, 8, SLEEPS, 0);
+    script.analyse()
+}
+
 #[test]
-fn idle_never_waits() {
+fn missing_switches_are_judged_against_the_wakeups_of_the_threads_they_concern() {
+    let report = one_switch_missing(1000);
+    assert_eq!(report.missing_switches, 1);
+    assert!(report.is_valid(), "1 of 1005 wake-ups");
+    let of = |wanted: i32| report.missing(|pid| pid == wanted);
+    assert_eq!((of(7).switches, of(7).wakeups), (0, 1000));
+    assert_eq!((of(8).switches, of(8).wakeups), (1, 5));
+    assert!(of(8).spoils() && !of(7).spoils());
+    let only_8 = |pid| pid == 8;
+    let filter = Filter {
+        pids: Some(&only_8),
+        ..Filter::default()
+    };
+    assert!(!report.is_valid_for(&filter));
+    assert_eq!(report.to_json_filtered(&filter)["valid"], false);
+    assert_eq!(report.to_json()["valid"], true);
+}
+
+#[test]
+fn notices_invalidate_the_figures_they_spoil() {
+    let valid = |notice, filter: &Filter<'_>| {
+        let mut script = Script::new();
+        script
+            .waking(10, 0, 1, 7)
+            .switch(25, 0, 1, SLEEPS, 7)
+            .0
+            .notices
+            .push(notice);
+        let report = script.analyse();
+        assert_eq!(report.to_json()["notices"].as_array().unwrap().len(), 1);
+        report.is_valid_for(filter)
+    };
+    let all = Filter::default();
+    let any = |_: &str| true;
+    let by_name = Filter {
+        name: Some(&any),
+        ..Filter::default()
+    };
+    let unnamed = Notice::UnnamedFunctions { unnamed: 3, of: 4 };
+    assert!(!valid(Notice::UndecodedRecords { count: 2 }, &all));
+    assert!(valid(unnamed.clone(), &all));
+    assert!(!valid(unnamed, &by_name), "a match could miss a row");
+}
+
+#[test]
+fn the_idle_task_never_waits() {
     let mut script = Script::new();
     script
         .switch(0, 0, 0, TaskState::RUNNABLE, 5)
@@ -230,8 +299,8 @@ fn a_damaged_cpu_number_costs_no_memory() {
         .switch(5, u32::MAX, 1, SLEEPS, 7);
     let report = script.analyse();
     assert_eq!(lengths(&report, WaitKind::Wakeup), [(7, 5)]);
-    let timeline = crate::blame::Timeline::new(&script.0);
-    assert_eq!(timeline.behind(&report.waits[0]).unknown_ns, 5_000);
+    let timeline = crate::timeline::Timeline::new(&script.0);
+    assert_eq!(timeline.behind(&report.waits[0]).unknown_ns, 0);
 }
 
 #[test]
@@ -317,16 +386,16 @@ fn a_kworkers_waits_belong_to_the_work_it_did() {
     assert_eq!(groups.len(), 2);
     let erofs = &groups[0];
     assert_eq!(report.names.get(erofs.workqueue.unwrap()), "erofs_worker");
-    assert_eq!((erofs.wakeup.count, erofs.wakeup.total_us), (1, 20.0));
-    assert_eq!((erofs.preempted.count, erofs.preempted.total_us), (1, 20.0));
+    assert_eq!((erofs.wakeup.count, erofs.wakeup.total), (1, 20.0));
+    assert_eq!((erofs.preempted.count, erofs.preempted.total), (1, 20.0));
     assert_eq!(
-        (erofs.queue_delay.count, erofs.queue_delay.total_us),
+        (erofs.queue_delay.count, erofs.queue_delay.total),
         (1, 22.0)
     );
-    assert_eq!((erofs.executed, erofs.run.total_us), (1, 38.0));
+    assert_eq!((erofs.executed, erofs.run.total), (1, 38.0));
     let vmstat = &groups[1];
     assert_eq!(
-        vmstat.wakeup.total_us, 7.0,
+        vmstat.wakeup.total, 7.0,
         "the wait inside the item is the item's"
     );
     assert_eq!(
@@ -335,6 +404,55 @@ fn a_kworkers_waits_belong_to_the_work_it_did() {
         "told only later"
     );
     assert_eq!(vmstat.queue_delay.count, 0, "queued before the trace");
+}
+
+/// pid 9 runs `vmstat_update`, sleeps, and is woken for an item of EROFS that waits 4 ms; later it is
+/// preempted within that item. The trace has no `workqueue_execute_end`.
+fn kworker_without_ends() -> Script {
+    let mut script = Script::new();
+    let vmstat = script.0.intern("vmstat_update");
+    let erofs = script.0.intern("z_erofs_decompressqueue_work");
+    let start = |work, function| Kind::WorkStart { work, function };
+    let idle = TaskState::from_text("I");
+    script
+        .waking(0, 0, 1, 9)
+        .switch(5, 0, 1, SLEEPS, 9)
+        .add(6, 0, 9, start(1, vmstat))
+        .switch(20, 0, 9, idle, 2)
+        .waking(1000, 0, 2, 9)
+        .switch(5000, 0, 2, SLEEPS, 9)
+        .add(5001, 0, 9, start(2, erofs))
+        .switch(5010, 0, 9, PREEMPTED, 2)
+        .switch(5050, 0, 2, SLEEPS, 9)
+        .switch(5060, 0, 9, idle, 2);
+    script
+}
+
+#[test]
+fn without_end_events_a_wait_belongs_to_the_item_that_starts_after_it() {
+    let report = kworker_without_ends().analyse();
+    let groups = report.workqueues(&Filter::default());
+    let of = |function: &str| {
+        let group = groups.iter().find(|g| report.names.get(g.function) == function);
+        let group = group.unwrap();
+        (group.wakeup.total, group.preempted.total)
+    };
+    assert_eq!(of("z_erofs_decompressqueue_work"), (4000.0, 40.0));
+    assert_eq!(of("vmstat_update"), (5.0, 0.0));
+    assert_eq!(report.notices, [Notice::NoEndOfWork]);
+    assert!(report.is_valid());
+}
+
+#[test]
+fn a_wait_tells_the_waker_and_the_cpu_the_thread_ran_on_before() {
+    let mut script = Script::new();
+    script
+        .switch(0, 1, 7, SLEEPS, 0)
+        .waking(10, 0, 1, 7)
+        .switch(25, 0, 1, SLEEPS, 7);
+    let wait = script.analyse().waits[0];
+    assert_eq!((wait.caused_by, wait.caused_on), (1, 0));
+    assert_eq!((wait.last_cpu, wait.cpu), (Some(1), 0));
 }
 
 #[test]
@@ -402,7 +520,7 @@ fn kthread_workers_are_named_after_their_threads() {
     let group = &report.workqueues(&Filter::default())[0];
     assert_eq!(report.names.get(group.workqueue.unwrap()), "erofs_worker");
     assert_eq!(
-        (group.wakeup.total_us, group.queue_delay.total_us),
+        (group.wakeup.total, group.queue_delay.total),
         (4.0, 6.0)
     );
     assert_eq!(report.waits[0].prio, 98);

@@ -1,47 +1,60 @@
-//! Work items: from queued to executed, and which work queue they stood in.
+//! Joins the events of work items: queued, started, ended.
 
 use super::report::WorkRun;
 use crate::{Name, Names};
 use std::collections::HashMap;
 
-/// A work item that stands in a queue.
+/// A queued work item.
 struct Queued {
     time_ns: u64,
+    by: i32,
     function: Name,
     queue: Option<Name>,
 }
 
-/// Joins `queue_work`, `execute_start` and `execute_end` by the item's address and its worker.
+/// Joins `queue_work`, `execute_start` and `execute_end` by the address of the item and by its worker.
 #[derive(Default)]
 pub(super) struct Works {
     runs: Vec<WorkRun>,
     queued: HashMap<u64, Queued>,
     /// Index of the run each worker is in.
     open: HashMap<i32, usize>,
-    /// The one queue a function's items were seen on; `None` when there were several.
+    /// The only queue on which items of a function were seen; `None` if there were several.
     home: HashMap<Name, Option<Name>>,
+    /// Whether the trace tells when items of work queues, and of kthread_workers, end.
+    ends: bool,
+    kthread_ends: bool,
 }
 
 impl Works {
-    /// Queueing an item that is queued already does nothing in the kernel, and is not traced.
-    pub fn queue(&mut self, time_ns: u64, work: u64, function: Name, queue: Option<Name>) {
+    /// `ends` and `kthread_ends`: whether the trace has `execute_end` events of work queues, and of
+    /// kthread_workers. Without them an item ends when its worker sleeps or starts the next one.
+    pub fn new(ends: bool, kthread_ends: bool) -> Self {
+        Self {
+            ends,
+            kthread_ends,
+            ..Self::default()
+        }
+    }
+
+    /// An item is queued. The kernel does not trace the queueing of an item that is queued already.
+    pub fn queue(&mut self, time_ns: u64, by: i32, work: u64, function: Name, queue: Option<Name>) {
         if let Some(queue) = queue {
             let home = self.home.entry(function).or_insert(Some(queue));
             if *home != Some(queue) {
                 *home = None;
             }
         }
-        self.queued.insert(
-            work,
-            Queued {
-                time_ns,
-                function,
-                queue,
-            },
-        );
+        let queued = Queued {
+            time_ns,
+            by,
+            function,
+            queue,
+        };
+        self.queued.insert(work, queued);
     }
 
-    /// The worker `run.pid` begins with an item; `run` lacks what its queueing told.
+    /// The worker `run.pid` starts an item; `run` lacks what its queueing told.
     pub fn start(&mut self, work: u64, mut run: WorkRun) {
         if let Some(queued) = self
             .queued
@@ -49,16 +62,27 @@ impl Works {
             .filter(|q| q.function == run.function)
         {
             run.queued_ns = Some(queued.time_ns);
+            run.queued_by = Some(queued.by);
             run.workqueue = queued.queue.or(run.workqueue);
         }
         self.open.insert(run.pid, self.runs.len());
         self.runs.push(run);
     }
 
-    /// The worker is done with its item.
+    /// The worker ends its item.
     pub fn end(&mut self, time_ns: u64, pid: i32) {
         if let Some(index) = self.open.remove(&pid) {
             self.runs[index].end_ns = Some(time_ns);
+        }
+    }
+
+    /// The worker goes to sleep. Unless the trace tells the end of items, its item has ended.
+    pub fn sleep(&mut self, pid: i32) {
+        let told = |run: &WorkRun| if run.kthread { self.kthread_ends } else { self.ends };
+        if let Some(index) = self.open.get(&pid)
+            && !told(&self.runs[*index])
+        {
+            self.open.remove(&pid);
         }
     }
 
@@ -73,7 +97,7 @@ impl Works {
         self.home.get(&function).copied().flatten()
     }
 
-    /// All runs, with the queues filled in that only later events told.
+    /// All runs, including queues that only later events told.
     pub fn finish(mut self) -> (Vec<WorkRun>, impl Fn(Name) -> Option<Name>) {
         let mut runs = std::mem::take(&mut self.runs);
         for run in runs.iter_mut().filter(|run| run.workqueue.is_none()) {
@@ -83,7 +107,7 @@ impl Works {
     }
 }
 
-/// `erofs_worker/3` serves the queue "erofs_worker": a kthread_worker has no name but its threads'.
+/// `erofs_worker/3` serves the queue "erofs_worker": a kthread_worker is only named by its threads.
 pub(super) fn worker_name(names: &mut Names, comm: &str) -> Option<Name> {
     let stem = comm.split('/').next().unwrap_or(comm);
     (!stem.is_empty()).then(|| names.intern(stem))

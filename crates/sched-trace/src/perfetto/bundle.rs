@@ -1,55 +1,49 @@
-//! Ftrace bundles: the events of one CPU.
+//! Reads ftrace bundles: the events of one CPU.
 
 use super::compact;
-use super::wire::{Cut, Value, fields};
+use super::symbols::Symbols;
+use super::wire::{Cut, Stop, Value, fields, try_fields};
 use crate::ftrace::symbols::Addresses;
+use crate::input::Limits;
 use crate::{Comm, Event, Kind, Name, TaskState, Trace, UNKNOWN_PID};
-use std::collections::HashMap;
 
-/// Kernel symbols of a packet sequence by their interning id.
-pub(super) type Symbols = HashMap<u64, Name>;
+/// Where events go, and what they refer to.
+pub(super) struct Sink<'a> {
+    pub trace: &'a mut Trace,
+    pub symbols: &'a Symbols,
+    pub limits: &'a Limits,
+}
 
 /// Reads bundles into a trace.
 #[derive(Debug, Default)]
 pub(super) struct Bundles {
-    /// Functions that stand as addresses, because the trace was recorded without symbols.
+    /// Functions that appear as addresses, because the trace was recorded without symbols.
     pub addresses: Addresses,
-    /// Bundles that say events were lost before them.
+    /// Bundles that report lost events before them.
     pub lossy: u64,
-    /// Bundles that hold no trace time but an error of the recorder's parser.
+    /// Bundles that hold an error of the recorder's parser.
     pub faulty: u64,
 }
 
 impl Bundles {
     /// Adds the events of a bundle.
-    pub fn read(&mut self, trace: &mut Trace, symbols: &Symbols, bundle: &[u8]) -> Result<(), Cut> {
+    pub fn read(&mut self, mut sink: Sink<'_>, bundle: &[u8]) -> Result<(), Stop> {
         let mut cpu = 0;
-        // Fields come in any order, the CPU may come last.
+        // The CPU may follow the events.
         fields(bundle, |tag, value| match tag {
             1 => cpu = value.number() as u32,
             3 => self.lossy += u64::from(value.number() != 0),
             8 => self.faulty += 1,
             _ => {}
         })?;
-        let mut result = Ok(());
-        fields(bundle, |tag, value| {
-            let read = match tag {
-                2 => self.event(trace, symbols, cpu, value.bytes()),
-                4 => compact::read(trace, cpu, value.bytes()),
-                _ => Ok(()),
-            };
-            result = result.and(read);
-        })?;
-        result
+        try_fields(bundle, |tag, value| match tag {
+            2 => self.event(&mut sink, cpu, value.bytes()),
+            4 => compact::read(&mut sink, cpu, value.bytes()),
+            _ => Ok(()),
+        })
     }
 
-    fn event(
-        &mut self,
-        trace: &mut Trace,
-        symbols: &Symbols,
-        cpu: u32,
-        message: &[u8],
-    ) -> Result<(), Cut> {
+    fn event(&mut self, sink: &mut Sink<'_>, cpu: u32, message: &[u8]) -> Result<(), Stop> {
         let (mut time_ns, mut pid, mut inner) = (0, UNKNOWN_PID, None);
         fields(message, |tag, value| match (tag, value) {
             (1, Value::Number(time)) => time_ns = time,
@@ -61,23 +55,23 @@ impl Bundles {
             return Ok(());
         };
         let mut names = Naming {
-            trace,
-            symbols,
+            trace: &mut *sink.trace,
+            symbols: sink.symbols,
             addresses: &mut self.addresses,
         };
         if let Some(kind) = kind(&mut names, tag, body)? {
-            trace.events.push(Event {
+            sink.trace.events.push(Event {
                 time_ns,
                 cpu,
                 pid,
                 kind,
             });
         }
-        Ok(())
+        Ok(sink.limits.check(sink.trace)?)
     }
 }
 
-/// Where functions get their names from.
+/// Resolves the function fields of events.
 struct Naming<'a> {
     trace: &'a mut Trace,
     symbols: &'a Symbols,
@@ -85,7 +79,7 @@ struct Naming<'a> {
 }
 
 impl Naming<'_> {
-    /// A function field is an interning id where symbols were recorded, else an address.
+    /// A function field holds an interning id where symbols were recorded, otherwise an address.
     fn function(&mut self, value: u64) -> Name {
         match self.symbols.get(&value) {
             Some(name) => *name,
@@ -98,7 +92,7 @@ impl Naming<'_> {
     }
 }
 
-/// The numbers and strings of a small message by field, so that each kind is read in one place.
+/// The numbers and strings of a small message by field number.
 #[derive(Default)]
 struct Body<'a> {
     numbers: [u64; 8],
@@ -128,7 +122,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// The event of a message; `None` for kinds that are not read.
+/// Decodes the message of an event; `None` for kinds that are not read.
 fn kind(names: &mut Naming<'_>, tag: u32, message: &[u8]) -> Result<Option<Kind>, Cut> {
     if !matches!(tag, 4 | 17 | 20 | 57..=59 | 114 | 235..=239 | 327 | 491) {
         return Ok(None);
@@ -223,36 +217,36 @@ fn kind(names: &mut Naming<'_>, tag: u32, message: &[u8]) -> Result<Option<Kind>
     }))
 }
 
-/// `GenericFtraceEvent`: the name of the event and its fields, each with a name.
+/// The fields of a `GenericFtraceEvent` that are read.
+#[derive(Default)]
+struct Generic<'a> {
+    event: &'a [u8],
+    work: u64,
+    worker: u64,
+    function: Option<Name>,
+    connection: u64,
+    unique: u64,
+    opcode: u64,
+}
+
+/// Decodes a `GenericFtraceEvent`: the name of the event, and named fields.
 fn generic(names: &mut Naming<'_>, message: &[u8]) -> Result<Option<Kind>, Cut> {
-    let (mut event, mut work, mut worker, mut function) = (&[][..], 0, 0, None);
-    let mut result = Ok(());
-    fields(message, |tag, value| match tag {
-        1 => event = value.bytes(),
-        2 => {
-            let (mut name, mut number, mut text) = (&[][..], 0, None);
-            let read = fields(value.bytes(), |tag, value| match tag {
-                1 => name = value.bytes(),
-                3 => text = Some(value.bytes()),
-                4 | 5 => number = value.number(),
-                _ => {}
-            });
-            result = result.and(read);
-            match name {
-                b"work" => work = number,
-                b"worker" => worker = number,
-                b"function" => {
-                    function = Some(match text {
-                        Some(text) => names.text(text),
-                        None => names.function(number),
-                    });
-                }
-                _ => {}
-            }
+    let mut found = Generic::default();
+    try_fields(message, |tag, value| {
+        match tag {
+            1 => found.event = value.bytes(),
+            2 => generic_field(names, &mut found, value.bytes())?,
+            _ => {}
         }
-        _ => {}
+        Ok::<(), Cut>(())
     })?;
-    result?;
+    let Generic {
+        event,
+        work,
+        worker,
+        function,
+        ..
+    } = found;
     Ok(match (event, function) {
         (b"sched_kthread_work_queue_work", Some(function)) => Some(Kind::KthreadWorkQueued {
             work,
@@ -265,6 +259,40 @@ fn generic(names: &mut Naming<'_>, message: &[u8]) -> Result<Option<Kind>, Cut> 
         (b"sched_kthread_work_execute_end", function) => {
             Some(Kind::KthreadWorkEnd { work, function })
         }
+        (b"fuse_request_send", _) => Some(Kind::FuseSent {
+            connection: found.connection as u32,
+            unique: found.unique,
+            opcode: found.opcode as u32,
+        }),
         _ => None,
     })
+}
+
+fn generic_field<'a>(
+    names: &mut Naming<'_>,
+    found: &mut Generic<'a>,
+    field: &'a [u8],
+) -> Result<(), Cut> {
+    let (mut name, mut number, mut text) = (&[][..], 0, None);
+    fields(field, |tag, value| match tag {
+        1 => name = value.bytes(),
+        3 => text = Some(value.bytes()),
+        4 | 5 => number = value.number(),
+        _ => {}
+    })?;
+    match name {
+        b"work" => found.work = number,
+        b"worker" => found.worker = number,
+        b"connection" => found.connection = number,
+        b"unique" => found.unique = number,
+        b"opcode" => found.opcode = number,
+        b"function" => {
+            found.function = Some(match text {
+                Some(text) => names.text(text),
+                None => names.function(number),
+            });
+        }
+        _ => {}
+    }
+    Ok(())
 }

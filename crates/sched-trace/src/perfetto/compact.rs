@@ -1,30 +1,37 @@
-//! Compact scheduling events: columns instead of messages, times as differences, names in a table.
+//! Reads compact scheduling events: columns instead of messages, time differences, a table of names.
 //!
-//! They leave out who was switched out and who woke, which the reader fills in afterwards from the
-//! order of switches on each CPU.
+//! They omit the previous thread of a switch and the waker, which the reader fills in afterwards from
+//! the order of the switches of each CPU.
 
-use super::wire::{Cut, Value, fields, packed};
+use super::bundle::Sink;
+use super::wire::{Cut, Stop, Value, packed, try_fields};
+use crate::input::below;
 use crate::{Comm, Event, Kind, TaskState, Trace, UNKNOWN_PID};
 
 /// Columns by field number.
 type Columns = [Vec<u64>; 13];
 
 /// Adds the events of a `CompactSched` message.
-pub(super) fn read(trace: &mut Trace, cpu: u32, message: &[u8]) -> Result<(), Cut> {
+pub(super) fn read(sink: &mut Sink<'_>, cpu: u32, message: &[u8]) -> Result<(), Stop> {
     let mut columns = Columns::default();
     let mut comms = Vec::new();
-    let mut result = Ok(());
-    fields(message, |tag, value| match (tag, value) {
-        (5, value) => comms.push(Comm::new(value.bytes())),
-        (1..=12, Value::Bytes(bytes)) => {
-            result = result.and(packed(bytes, &mut columns[tag as usize]));
+    try_fields(message, |tag, value| {
+        match (tag, value) {
+            (5, value) => comms.push(Comm::new(value.bytes())),
+            (1..=12, Value::Bytes(bytes)) => packed(bytes, &mut columns[tag as usize])?,
+            (1..=12, Value::Number(number)) => columns[tag as usize].push(number),
+            _ => {}
         }
-        (1..=12, Value::Number(number)) => columns[tag as usize].push(number),
-        _ => {}
+        let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
+        Ok::<(), Stop>(below(
+            rows.max(comms.len()),
+            sink.limits.events,
+            "events",
+        )?)
     })?;
-    result?;
-    switches(trace, cpu, &columns, &comms)?;
-    wakings(trace, cpu, &columns, &comms)
+    switches(sink.trace, cpu, &columns, &comms)?;
+    wakings(sink.trace, cpu, &columns, &comms)?;
+    Ok(sink.limits.check(sink.trace)?)
 }
 
 fn switches(trace: &mut Trace, cpu: u32, columns: &Columns, comms: &[Comm]) -> Result<(), Cut> {

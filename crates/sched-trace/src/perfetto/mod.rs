@@ -1,9 +1,12 @@
-//! Perfetto's trace format: ftrace bundles, process names, and slices of our own.
+//! Reads and writes Perfetto's trace format: ftrace bundles, process names, and slices.
 
 mod bundle;
 mod compact;
 mod proto;
 mod read;
+mod slices;
+mod stats;
+mod symbols;
 mod tracks;
 mod wire;
 mod write;

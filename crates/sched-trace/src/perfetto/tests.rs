@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::latency::analyse;
-use crate::read::{ReadOptions, open};
+use crate::error::Fault;
+use crate::input::{Limits, ReadOptions};
+use crate::read::open;
 use crate::{Comm, Event, Kind, Slice, TaskState, Thread, Trace};
 use prost::Message;
 use std::io::Cursor;
@@ -101,6 +103,11 @@ fn sample() -> Trace {
             comm: "true".into(),
             prio: 120,
         },
+        Kind::FuseSent {
+            connection: 44,
+            unique: 2,
+            opcode: 15,
+        },
     ];
     for (i, kind) in kinds.into_iter().enumerate() {
         trace.events.push(Event {
@@ -133,8 +140,8 @@ fn write_out(trace: &Trace) -> Vec<u8> {
     bytes
 }
 
-fn read_in(bytes: &[u8]) -> Result<Trace, crate::error::Fault> {
-    read(Cursor::new(bytes), crate::read::Limit::of(1000))
+fn read_in(bytes: &[u8]) -> Result<Trace, Fault> {
+    read(Cursor::new(bytes), Limits::new(&ReadOptions::default()))
 }
 
 /// The event with its names as text, for comparing traces with different string tables.
@@ -239,8 +246,12 @@ fn damaged_bytes_never_panic() {
 
 #[test]
 fn too_many_events_are_refused() {
-    let read = read(Cursor::new(write_out(&sample())), crate::read::Limit::of(5));
-    assert!(matches!(read, Err(crate::error::Fault::TooBig(5))));
+    let options = ReadOptions {
+        max_events: 5,
+        ..ReadOptions::default()
+    };
+    let read = read(Cursor::new(write_out(&sample())), Limits::new(&options));
+    assert!(matches!(read, Err(Fault::TooBig { limit: 5, .. })));
 }
 
 /// Compact scheduling data as Perfetto's recorder writes it for one CPU.

@@ -1,11 +1,13 @@
-//! Fields of a protocol buffer, one after the other, without building messages.
+//! Iterates over the fields of a protocol buffer without building messages.
 //!
-//! Reading goes this way because a trace has millions of events, and because Perfetto changed the
-//! type of a field once (`workqueue`), which a generated decoder would call an error.
+//! A trace has millions of events, a message of repeated fields could make a small file take much
+//! memory, and Perfetto changed the type of a field once (`workqueue`), which a generated decoder
+//! would reject.
 
+use crate::error::Fault;
 use prost::encoding::{WireType, decode_key, decode_varint};
 
-/// One field's value as it stands in the file.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value<'a> {
     Number(u64),
@@ -30,15 +32,45 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Why a message cannot be read.
+/// A message is cut short or not a protocol buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut;
 
-/// Passes each field to `each`.
+/// Why a packet is refused.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Damaged,
+    Fault(Fault),
+}
+
+impl From<Cut> for Stop {
+    fn from(Cut: Cut) -> Self {
+        Self::Damaged
+    }
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Calls `each` with every field.
 pub(super) fn fields<'a>(
-    mut message: &'a [u8],
+    message: &'a [u8],
     mut each: impl FnMut(u32, Value<'a>),
 ) -> Result<(), Cut> {
+    try_fields(message, |tag, value| {
+        each(tag, value);
+        Ok(())
+    })
+}
+
+/// Calls `each` with every field up to the first error.
+pub(super) fn try_fields<'a, E: From<Cut>>(
+    mut message: &'a [u8],
+    mut each: impl FnMut(u32, Value<'a>) -> Result<(), E>,
+) -> Result<(), E> {
     while !message.is_empty() {
         let (tag, wire) = decode_key(&mut message).map_err(|_| Cut)?;
         let value = match wire {
@@ -60,14 +92,14 @@ pub(super) fn fields<'a>(
                     usize::try_from(length).map_err(|_| Cut)?,
                 )?)
             }
-            WireType::StartGroup | WireType::EndGroup => return Err(Cut),
+            WireType::StartGroup | WireType::EndGroup => return Err(Cut.into()),
         };
-        each(tag, value);
+        each(tag, value)?;
     }
     Ok(())
 }
 
-/// The numbers of a packed field.
+/// Appends the numbers of a packed field.
 pub(super) fn packed(mut bytes: &[u8], into: &mut Vec<u64>) -> Result<(), Cut> {
     while !bytes.is_empty() {
         into.push(decode_varint(&mut bytes).map_err(|_| Cut)?);

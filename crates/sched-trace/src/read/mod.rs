@@ -1,6 +1,6 @@
-//! Trace files of several tools, told apart by how they begin.
+//! Opens trace files of several tools. The format is detected from the first bytes.
 
-pub(crate) mod inflate;
+mod guard;
 mod perf;
 mod text;
 mod trace_dat;
@@ -10,44 +10,11 @@ mod tests;
 
 use crate::error::Fault;
 use crate::ftrace::tracing_data;
+use crate::input::{Limits, ReadOptions};
 use crate::{Error, Result, Trace, perfetto};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
-
-/// How to read a trace file.
-#[derive(Clone, Debug)]
-pub struct ReadOptions {
-    /// The most events to keep in memory (up to 80 bytes each); a bigger trace is an error.
-    pub max_events: usize,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self {
-            max_events: 40_000_000,
-        }
-    }
-}
-
-/// The bound on events, for readers to check as they go.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit(usize);
-
-impl Limit {
-    #[cfg(test)]
-    pub fn of(events: usize) -> Self {
-        Self(events)
-    }
-
-    pub fn check(self, events: usize) -> Result<(), Fault> {
-        if events > self.0 {
-            Err(Fault::TooBig(self.0))
-        } else {
-            Ok(())
-        }
-    }
-}
 
 /// The formats that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,29 +25,61 @@ enum Format {
     Text,
 }
 
-/// Reads a trace file, whatever its format.
+/// Reads a trace file of any known format.
 pub fn open(path: &Path, options: &ReadOptions) -> Result<Trace> {
-    let io = |source| Error::Io {
+    let file = File::open(path).map_err(|source| Error::Io {
         path: path.into(),
         source,
-    };
-    let mut file = File::open(path).map_err(io)?;
-    let mut head = Vec::new();
-    (&file).take(512).read_to_end(&mut head).map_err(io)?;
-    file.rewind().map_err(io)?;
+    })?;
+    read(file, path, options)
+}
+
+/// Reads a trace of any known format from its bytes; `path` names it in errors.
+pub fn read(mut file: impl Read + Seek, path: &Path, options: &ReadOptions) -> Result<Trace> {
+    let head = head(&mut file).map_err(|source| Error::Io {
+        path: path.into(),
+        source,
+    })?;
     let format = detect(&head).ok_or_else(|| Error::UnknownFormat {
         path: path.into(),
-        found: describe(&head),
+        found: describe(&head, path),
     })?;
-    let limit = Limit(options.max_events);
+    let limits = Limits::new(options);
+    guard::without_panic(|| parse(format, file, limits))
+        .unwrap_or_else(|| Err(contradiction(format)))
+        .map_err(|fault| fault.at(path))
+}
+
+/// The first bytes; the file is rewound.
+fn head(file: &mut (impl Read + Seek)) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    file.by_ref().take(512).read_to_end(&mut head)?;
+    file.rewind()?;
+    Ok(head)
+}
+
+fn parse(format: Format, file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
     let file = BufReader::with_capacity(1 << 20, file);
-    let trace = match format {
-        Format::Perfetto => perfetto::read(file, limit),
-        Format::Perf => perf::read(file, limit),
-        Format::TraceDat => trace_dat::read(file, limit),
-        Format::Text => text::read(file, limit),
+    match format {
+        Format::Perfetto => perfetto::read(file, limits),
+        Format::Perf => perf::read(file, limits),
+        Format::TraceDat => trace_dat::read(file, limits),
+        Format::Text => text::read(file, limits),
+    }
+}
+
+fn contradiction(format: Format) -> Fault {
+    let format = match format {
+        Format::Perfetto => "Perfetto",
+        Format::Perf => perf::FORMAT,
+        Format::TraceDat => trace_dat::FORMAT,
+        Format::Text => text::FORMAT,
     };
-    trace.map_err(|fault| fault.at(path))
+    Fault::Broken {
+        format,
+        offset: 0,
+        reason: "it contradicts itself".into(),
+    }
 }
 
 fn detect(head: &[u8]) -> Option<Format> {
@@ -98,18 +97,25 @@ fn detect(head: &[u8]) -> Option<Format> {
     }
 }
 
-/// Printable from end to end, as ftrace's text is.
+/// Whether all bytes are printable, as in ftrace's text.
 fn is_text(head: &[u8]) -> bool {
     head.iter()
         .all(|&byte| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e))
 }
 
-/// What an unknown file looks like, for the error.
-fn describe(head: &[u8]) -> String {
+/// What an unknown file looks like, and how to convert it where that is known.
+fn describe(head: &[u8], path: &Path) -> String {
+    let path = path.display();
     match head {
-        [] => "it is empty".into(),
-        [0x1f, 0x8b, ..] => "it is compressed with gzip: unpack it first".into(),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed with zstd: unpack it first".into(),
+        [] => "the file is empty".into(),
+        [0x1f, 0x8b, ..] => format!("compressed with gzip; run: gzip -dc {path} > trace"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            format!("compressed with zstd; run: zstd -dc {path} > trace")
+        }
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => {
+            format!("compressed with xz; run: xz -dc {path} > trace")
+        }
+        [b'P', b'K', 3, 4, ..] => format!("a zip archive; run: unzip {path}"),
         _ => format!(
             "it begins with \"{}\"",
             head[..head.len().min(12)].escape_ascii()

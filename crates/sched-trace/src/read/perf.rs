@@ -1,38 +1,31 @@
-//! perf.data, as `perf sched record` writes it.
+//! Reads perf.data files of `perf sched record`.
 //!
-//! The file's own structure is read by linux-perf-data; the samples' raw data are ftrace records,
-//! whose layout the file carries in its TRACING_DATA section.
+//! linux-perf-data parses the file's structure. The raw data of samples are ftrace records, whose
+//! layout the file stores in its TRACING_DATA section.
 
-use super::Limit;
 use crate::error::Fault;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::threads;
-use crate::ftrace::tracing_data::{Source, TracingData};
+use crate::ftrace::tracing_data::{TracingData, opening};
+use crate::input::{Limits, Source};
 use crate::{Comm, Thread, Trace};
 use linux_perf_data::linux_perf_event_reader::{EventRecord, RawEventRecord, RecordType};
 use linux_perf_data::{Feature, PerfFileReader, PerfFileRecord};
 use std::io::{Cursor, Read, Seek, SeekFrom};
-use std::panic::AssertUnwindSafe;
 
-const FORMAT: &str = "perf.data";
+pub(super) const FORMAT: &str = "perf.data";
 
-/// A perf.data that was written to a pipe has a header of only this size.
+/// Header size of a perf.data that was written to a pipe.
 const PIPE_HEADER: u64 = 16;
 
 /// `PERF_RECORD_LOST_SAMPLES`.
 const LOST_SAMPLES: u32 = 13;
 
-/// Reads a whole trace.
-///
-/// The library asserts things that a damaged file can break. Records that are not needed are never
-/// given to it, and what is left of such assertions becomes an error here.
-pub(super) fn read(file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
-    let guarded = AssertUnwindSafe(|| read_file(file, limit));
-    std::panic::catch_unwind(guarded)
-        .unwrap_or_else(|_| Err(broken("a record that contradicts itself")))
-}
+/// How to convert what is not read.
+const CONVERT: &str = "run: perf script --ns -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
 
-fn read_file(mut file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
+/// Reads a whole trace. Records that are not needed are never given to the library.
+pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
     check_sections(&mut file)?;
     let PerfFileReader {
         mut perf_file,
@@ -43,7 +36,7 @@ fn read_file(mut file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
         .ok_or_else(|| broken("it has no tracepoints (record with `perf sched record`)"))?;
     let mut description = TracingData::default();
     let mut source = Source::new(Cursor::new(tracing), FORMAT);
-    source.opening()?;
+    opening(&mut source)?;
     description.read(&mut source)?;
 
     let mut trace = Trace::new("perf");
@@ -60,7 +53,7 @@ fn read_file(mut file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
     {
         if let PerfFileRecord::EventRecord { record, .. } = record {
             event(&mut trace, &mut decoder, &record)?;
-            limit.check(trace.events.len())?;
+            limits.check(&trace)?;
         }
     }
     if trace.events.is_empty() {
@@ -80,11 +73,8 @@ fn event(
     record: &RawEventRecord<'_>,
 ) -> Result<(), Fault> {
     if record.record_type == RecordType(LOST_SAMPLES) {
-        trace.lost_events += record
-            .data
-            .as_slice()
-            .first_chunk()
-            .map_or(1, |b| u64::from_le_bytes(*b));
+        let lost = record.data.as_slice().first_chunk().copied();
+        trace.lose(lost.map_or(1, u64::from_le_bytes));
         return Ok(());
     }
     let needed = [RecordType::SAMPLE, RecordType::LOST, RecordType::COMM];
@@ -101,7 +91,7 @@ fn event(
             Ok(())
         }
         Ok(EventRecord::Lost(lost)) => {
-            trace.lost_events += lost.count;
+            trace.lose(lost.count);
             Ok(())
         }
         Ok(EventRecord::Comm(comm)) => {
@@ -113,20 +103,20 @@ fn event(
             Ok(())
         }
         Ok(_) => Ok(()),
-        Err(error) => Err(broken(&format!("a record that cannot be read: {error}"))),
+        Err(error) => Err(broken(&format!("an unreadable record: {error}"))),
     }
 }
 
-/// Compares the header's sections with the file's size before anything is allocated by them.
+/// Compares the sections of the header with the size of the file before anything is allocated.
 fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     let size = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
     let mut source = Source::new(&mut *file, FORMAT);
     if &source.array("the magic")? != b"PERFILE2" {
-        return Err(source.broken("it is of a big-endian machine, which is not read"));
+        return Err(source.broken(format!("recorded on a big-endian machine; {CONVERT}")));
     }
     if source.u64("the header")? == PIPE_HEADER {
-        return Err(source.broken("it was written to a pipe; record with -o FILE instead"));
+        return Err(source.broken(format!("written to a pipe; {CONVERT}")));
     }
     source.u64("the header")?;
     let mut data_end = 0;
@@ -145,7 +135,7 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
         .map(|b| b.count_ones())
         .sum();
     if data_end == 0 {
-        return Err(source.broken("its data was never finished: was perf killed?"));
+        return Err(source.broken("its data section is empty: perf was killed before it finished the file"));
     }
     file.seek(SeekFrom::Start(data_end))?;
     let mut source = Source {

@@ -1,4 +1,4 @@
-//! Promises of the readers about files that are not what they should be.
+//! Tests of the readers on files that cannot be read.
 
 use super::*;
 use std::path::PathBuf;
@@ -22,8 +22,7 @@ fn line(name: &str, content: &[u8]) -> String {
 
 #[test]
 fn wrong_files_are_one_clear_line() {
-    assert!(line("empty", b"").contains("it is empty"));
-    assert!(line("gzip", b"\x1f\x8b\x08\0\0\0").contains("gzip"));
+    assert!(line("empty", b"").contains("the file is empty"));
     assert!(line("elf", b"\x7fELF\x02\x01\x01").contains("\\x7fELF"));
     assert!(line("prose", b"To be or not to be\n").contains("no scheduler events"));
     assert!(line("feeds", b"\n\n\n").contains("no scheduler events"));
@@ -56,4 +55,21 @@ fn a_missing_file_is_one_clear_line() {
             .starts_with("/nonexistent/trace: No such file"),
         "{error}"
     );
+}
+
+#[test]
+fn what_is_not_read_is_refused_with_the_command_that_converts_it() {
+    let zstd = [0x28, 0xb5, 0x2f, 0xfd, 0, 0];
+    let opening = [tracing_data::MAGIC.as_slice(), b"6\0\x01\x08\0\0\x10\0"].concat();
+    let pipe = [b"PERFILE2".as_slice(), &16u64.to_le_bytes()].concat();
+    for (name, content, command) in [
+        ("gzip", b"\x1f\x8b\x08\0\0\0".as_slice(), "gzip -dc "),
+        ("zstd", &zstd, "zstd -dc "),
+        ("perf-be", b"2ELIFREP\0\0\0\0\0\0\0\x68", "perf script --ns "),
+        ("perf-pipe", &pipe, "perf script --ns "),
+        ("dat-be", &opening, "trace-cmd report "),
+    ] {
+        let line = line(name, content);
+        assert!(line.contains(command), "{line}");
+    }
 }

@@ -3,19 +3,19 @@
 //! A line is `COMM-PID [CPU] FLAGS SECONDS: EVENT: FIELDS`. Names may hold spaces, dashes and
 //! brackets, so everything is found from its surroundings.
 
-use super::Limit;
 use crate::error::Fault;
 use crate::ftrace::threads;
+use crate::input::Limits;
 use crate::{Comm, Event, Kind, TaskState, Trace};
 use std::io::{BufRead, Read};
 
-const FORMAT: &str = "ftrace text";
+pub(super) const FORMAT: &str = "ftrace text";
 
 /// The longest line that is believed.
 const LINE: u64 = 1 << 16;
 
 /// Reads a whole trace.
-pub(super) fn read(mut file: impl BufRead, limit: Limit) -> Result<Trace, Fault> {
+pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Fault> {
     let mut trace = Trace::new("");
     let (mut line, mut offset, mut garbled, mut cut) = (Vec::new(), 0u64, 0u64, false);
     loop {
@@ -29,8 +29,8 @@ pub(super) fn read(mut file: impl BufRead, limit: Limit) -> Result<Trace, Fault>
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
         match text.strip_prefix('#') {
-            Some(comment) => trace.lost_events += overwritten(comment),
-            None if text.contains("[LOST ") => trace.lost_events += lost(text),
+            Some(comment) => trace.lose(overwritten(comment)),
+            None if text.contains("[LOST ") => trace.lose(lost(text)),
             None => match event(&mut trace, text) {
                 Some(event) => trace.events.push(event),
                 // Lines of other events are fine, lines of ours that cannot be read are not.
@@ -38,7 +38,7 @@ pub(super) fn read(mut file: impl BufRead, limit: Limit) -> Result<Trace, Fault>
             },
         }
         offset += got;
-        limit.check(trace.events.len())?;
+        limits.check(&trace)?;
     }
     let broken = |reason: String| Fault::Broken {
         format: FORMAT,
@@ -341,7 +341,7 @@ CPU:1 [LOST 4 EVENTS]
 ";
 
     fn parse(text: &str) -> Result<Trace, Fault> {
-        read(text.as_bytes(), Limit::of(100))
+        read(text.as_bytes(), Limits::new(&Default::default()))
     }
 
     #[test]
@@ -359,7 +359,7 @@ CPU:1 [LOST 4 EVENTS]
         let group = &report.workqueues(&Default::default())[0];
         assert_eq!(report.names.get(group.workqueue.unwrap()), "my wq");
         assert_eq!(report.names.get(group.function), "do_it");
-        assert_eq!(group.queue_delay.total_us, 11.0);
+        assert_eq!(group.queue_delay.total, 11.0);
     }
 
     #[test]

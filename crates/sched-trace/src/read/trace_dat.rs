@@ -1,18 +1,18 @@
-//! trace.dat, as trace-cmd writes it, versions 6 and 7 (trace-cmd.dat.v6(5), trace-cmd.dat.v7(5)).
+//! Reads trace.dat files of trace-cmd, versions 6 and 7: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5).
 
-use super::{Limit, inflate};
 use crate::error::Fault;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::PageLayout;
-use crate::ftrace::tracing_data::{Source, TracingData};
+use crate::ftrace::loss::lost_events;
+use crate::ftrace::tracing_data::{TracingData, opening};
 use crate::ftrace::{page, threads};
-use crate::record::lost_of;
+use crate::input::{Limits, Source, inflate};
 use crate::{Comm, Trace};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
-const FORMAT: &str = "trace.dat";
+pub(super) const FORMAT: &str = "trace.dat";
 
-/// Where the pages of one CPU lie.
+/// Location of the pages of one CPU.
 #[derive(Clone, Copy, Debug)]
 struct CpuData {
     cpu: u32,
@@ -20,7 +20,7 @@ struct CpuData {
     size: u64,
 }
 
-/// What the options told.
+/// Contents of the options.
 #[derive(Default)]
 struct Options {
     clock: String,
@@ -56,28 +56,35 @@ const CMDLINES: u16 = 21;
 /// Section flag: compressed.
 const COMPRESSED: u16 = 1;
 
+/// Most sections and CPUs that are accepted.
+const SECTIONS: usize = 1000;
+const CPUS: u32 = 1 << 16;
+
 /// Reads a whole trace.
-pub(super) fn read(file: impl Read + Seek, limit: Limit) -> Result<Trace, Fault> {
+pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
+    let size = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
     let mut source = Source::new(file, FORMAT);
-    let opening = source.opening()?;
+    let opening = opening(&mut source)?;
     match opening.version.as_str() {
-        "6" => version6(source, opening.page, limit),
-        "7" => version7(source, limit),
+        "6" => version6(source, size, opening.page, limits),
+        "7" => version7(source, size, limits),
         other => Err(source.broken(format!("version {other} is not read; 6 and 7 are"))),
     }
 }
 
 fn version6<R: Read + Seek>(
     mut source: Source<R>,
+    file: u64,
     page: usize,
-    limit: Limit,
+    limits: Limits,
 ) -> Result<Trace, Fault> {
     let mut description = TracingData::default();
     description.read(&mut source)?;
     let size = source.u64("the command lines")?;
     let cmdlines = source.bytes(size, "the command lines")?;
     let cpus = source.u32("the number of CPUs")?;
-    if cpus > 1 << 16 {
+    if cpus > CPUS {
         return Err(source.broken(format!("{cpus} CPUs")));
     }
     let mut options = Options::default();
@@ -87,7 +94,7 @@ fn version6<R: Read + Seek>(
         kind = source.array("the kind of trace")?;
     }
     if !kind.starts_with(b"flyrecord") {
-        return Err(source.broken("it holds no events of the ring buffer (a latency trace?)"));
+        return Err(source.broken("it holds no ring buffer data (a latency trace?)"));
     }
     let mut data = Vec::new();
     for cpu in 0..cpus {
@@ -103,6 +110,7 @@ fn version6<R: Read + Seek>(
         page,
         cpus: data,
     };
+    check_sizes(&source, &buffer, file)?;
     events(
         source,
         &description,
@@ -110,11 +118,15 @@ fn version6<R: Read + Seek>(
         &options,
         &buffer,
         None,
-        limit,
+        limits,
     )
 }
 
-fn version7<R: Read + Seek>(mut source: Source<R>, limit: Limit) -> Result<Trace, Fault> {
+fn version7<R: Read + Seek>(
+    mut source: Source<R>,
+    file: u64,
+    mut limits: Limits,
+) -> Result<Trace, Fault> {
     let algorithm = source.string("the compression")?;
     source.string("the compression's version")?;
     let mut options = Options {
@@ -124,10 +136,10 @@ fn version7<R: Read + Seek>(mut source: Source<R>, limit: Limit) -> Result<Trace
     let mut rounds = 0;
     while options.next != 0 {
         rounds += 1;
-        if rounds > 1000 {
+        if rounds > SECTIONS || options.sections.len() > SECTIONS {
             return Err(source.broken("options without an end"));
         }
-        let bytes = section(&mut source, options.next, DONE, &algorithm)?;
+        let bytes = section(&mut source, options.next, DONE, &algorithm, &mut limits)?;
         options.next = 0;
         let mut list = Source::new(Cursor::new(bytes), FORMAT);
         while option(&mut list, &mut options, true)? {}
@@ -135,7 +147,7 @@ fn version7<R: Read + Seek>(mut source: Source<R>, limit: Limit) -> Result<Trace
     let mut description = TracingData::default();
     let mut cmdlines = Vec::new();
     for (id, offset) in std::mem::take(&mut options.sections) {
-        let bytes = section(&mut source, offset, id, &algorithm)?;
+        let bytes = section(&mut source, offset, id, &algorithm, &mut limits)?;
         let mut part = Source::new(Cursor::new(bytes), FORMAT);
         match id {
             HEADER_INFO => description.header_info(&mut part)?,
@@ -149,8 +161,9 @@ fn version7<R: Read + Seek>(mut source: Source<R>, limit: Limit) -> Result<Trace
         }
     }
     let Some(buffer) = options.buffer.take() else {
-        return Err(source.broken("it holds no events of the ring buffer"));
+        return Err(source.broken("it holds no ring buffer data"));
     };
+    check_sizes(&source, &buffer, file)?;
     let (flags, _) = section_head(&mut source, buffer.section, BUFFER)?;
     let algorithm = (flags & COMPRESSED != 0).then_some(algorithm.as_str());
     events(
@@ -160,11 +173,11 @@ fn version7<R: Read + Seek>(mut source: Source<R>, limit: Limit) -> Result<Trace
         &options,
         &buffer,
         algorithm,
-        limit,
+        limits,
     )
 }
 
-/// Reads one option; false after the last one. Version 7 has offsets in places where 6 has none.
+/// Reads one option; false after the last one. Only version 7 stores offsets of sections.
 fn option<R: Read>(
     source: &mut Source<R>,
     options: &mut Options,
@@ -187,13 +200,13 @@ fn option<R: Read>(
             options.next = inner.u64("the next options")?;
             return Ok(false);
         }
-        CPUSTAT => options.lost += lost_of(&text()),
+        CPUSTAT => options.lost = options.lost.saturating_add(lost_events(&text())),
         TRACECLOCK => options.clock = chosen(&text()),
         UNAME => options.kernel = text().split(' ').nth(2).unwrap_or_default().into(),
         TSC2NSEC => options.tsc = Some((inner.u32("TSC2NSEC")?, inner.u32("TSC2NSEC")?)),
         BUFFER if sections => {
             let buffer = buffer(&mut inner, options)?;
-            // The top instance comes first; another one's events may be the same again.
+            // The top instance comes first; further ones may repeat its events.
             if buffer.cpus.iter().any(|cpu| cpu.size > 0) && options.buffer.is_none() {
                 options.buffer = Some(buffer);
             }
@@ -215,7 +228,11 @@ fn buffer<R: Read>(source: &mut Source<R>, options: &mut Options) -> Result<Buff
     }
     let page = source.u32("a buffer's page size")? as usize;
     let mut cpus = Vec::new();
-    for _ in 0..source.u32("a buffer's CPUs")? {
+    let count = source.u32("a buffer's CPUs")?;
+    if count > CPUS {
+        return Err(source.broken(format!("{count} CPUs")));
+    }
+    for _ in 0..count {
         let cpu = source.u32("a CPU's data")?;
         let offset = source.u64("a CPU's data")?;
         cpus.push(CpuData {
@@ -229,6 +246,16 @@ fn buffer<R: Read>(source: &mut Source<R>, options: &mut Options) -> Result<Buff
         page,
         cpus,
     })
+}
+
+/// The CPUs' data do not overlap, so their sizes add up to less than the file.
+fn check_sizes<R: Read>(source: &Source<R>, buffer: &Buffer, file: u64) -> Result<(), Fault> {
+    let sizes = buffer.cpus.iter().map(|cpu| cpu.size);
+    let sum = sizes.fold(0, u64::saturating_add);
+    if sum > file {
+        return Err(source.broken(format!("{sum} bytes of events in a file of {file}")));
+    }
+    Ok(())
 }
 
 /// The clock in brackets of a `trace_clock` file, or the only word.
@@ -262,27 +289,32 @@ fn section<R: Read + Seek>(
     offset: u64,
     id: u16,
     algorithm: &str,
+    limits: &mut Limits,
 ) -> Result<Vec<u8>, Fault> {
     let (flags, size) = section_head(source, offset, id)?;
     if flags & COMPRESSED == 0 {
         return source.bytes(size, "a section");
     }
-    chunk(source, algorithm)
+    chunk(source, algorithm, limits)
 }
 
-/// A compressed piece: its size, its size when unpacked, its bytes.
-fn chunk<R: Read>(source: &mut Source<R>, algorithm: &str) -> Result<Vec<u8>, Fault> {
-    let packed = source.u32("a compressed piece")?;
-    let unpacked = source.u32("a compressed piece")?;
-    let bytes = source.bytes(u64::from(packed), "a compressed piece")?;
+/// Reads a compressed chunk: its size, its unpacked size, its bytes.
+fn chunk<R: Read>(
+    source: &mut Source<R>,
+    algorithm: &str,
+    limits: &mut Limits,
+) -> Result<Vec<u8>, Fault> {
+    let packed = source.u32("a compressed chunk")?;
+    let unpacked = source.u32("a compressed chunk")?;
+    let bytes = source.bytes(u64::from(packed), "a compressed chunk")?;
     let out = match algorithm {
-        "zlib" => inflate::deflate(&bytes),
-        "zstd" => inflate::zstd(&bytes),
+        "zlib" => inflate::deflate(&bytes, limits)?,
+        "zstd" => inflate::zstd(&bytes, limits)?,
         other => return Err(source.broken(format!("compression {other} is not read"))),
     };
     match out {
         Some(out) if out.len() == unpacked as usize => Ok(out),
-        _ => Err(source.broken(format!("a {algorithm} piece that cannot be unpacked"))),
+        _ => Err(source.broken(format!("a {algorithm} chunk that cannot be unpacked"))),
     }
 }
 
@@ -294,7 +326,7 @@ fn events<R: Read + Seek>(
     options: &Options,
     buffer: &Buffer,
     algorithm: Option<&str>,
-    limit: Limit,
+    limits: Limits,
 ) -> Result<Trace, Fault> {
     let layout = PageLayout {
         page: buffer.page,
@@ -314,7 +346,7 @@ fn events<R: Read + Seek>(
         layout,
         tsc: options.tsc.filter(|_| clock == "x86-tsc"),
         flagged: 0,
-        limit,
+        limits,
     };
     for cpu in buffer.cpus.iter().filter(|cpu| cpu.size > 0) {
         source.inner.seek(SeekFrom::Start(cpu.offset))?;
@@ -322,7 +354,10 @@ fn events<R: Read + Seek>(
         match algorithm {
             Some(algorithm) => {
                 for _ in 0..source.u32("a CPU's data")? {
-                    let bytes = chunk(&mut source, algorithm)?;
+                    if source.offset - cpu.offset > cpu.size {
+                        return Err(source.broken(format!("CPU {}: too many chunks", cpu.cpu)));
+                    }
+                    let bytes = chunk(&mut source, algorithm, &mut pages.limits)?;
                     pages.read(&source, cpu.cpu, &bytes)?;
                 }
             }
@@ -352,14 +387,14 @@ fn events<R: Read + Seek>(
     Ok(trace)
 }
 
-/// What is needed to decode pages.
+/// State while pages are decoded.
 struct Pages {
     trace: Trace,
     decoder: Decoder,
     layout: PageLayout,
     tsc: Option<(u32, u32)>,
     flagged: u64,
-    limit: Limit,
+    limits: Limits,
 }
 
 impl Pages {
@@ -370,11 +405,11 @@ impl Pages {
                 decoder.record(trace, nanoseconds(time, tsc), cpu, record);
             });
             match read {
-                Ok(summary) => self.flagged += summary.lost,
+                Ok(summary) => self.flagged = self.flagged.saturating_add(summary.lost),
                 Err(reason) => return Err(source.broken(format!("CPU {cpu}: {reason}"))),
             }
         }
-        self.limit.check(trace.events.len())
+        self.limits.check(trace)
     }
 }
 
@@ -387,7 +422,7 @@ fn nanoseconds(time: u64, tsc: Option<(u32, u32)>) -> u64 {
     }
 }
 
-/// Lines of `PID NAME`.
+/// Reads the lines `PID NAME` of the saved command lines.
 fn name_from(trace: &mut Trace, cmdlines: &[u8]) {
     for line in cmdlines.split(|&b| b == b'\n') {
         let Some(space) = line.iter().position(|&b| b == b' ') else {

@@ -3,7 +3,8 @@
 use super::tracefs::Tracefs;
 use crate::ftrace::decode::{EVENTS, Need};
 use crate::ftrace::format::{EventFormat, PageLayout};
-use crate::record::RecordOptions;
+use crate::ftrace::loss::lost_events;
+use super::options::RecordOptions;
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -134,7 +135,7 @@ impl Instance {
     /// Events the kernel says it lost on a CPU since the instance was made.
     pub fn lost(&self, cpu: u32) -> u64 {
         self.get(&format!("per_cpu/cpu{cpu}/stats"))
-            .map_or(0, |text| lost_of(&text))
+            .map_or(0, |text| lost_events(&text))
     }
 
     /// Where it is, for as long as it is.
@@ -173,15 +174,6 @@ impl Drop for Instance {
     }
 }
 
-/// Overwritten, dropped, and failed events of a `stats` file.
-pub(crate) fn lost_of(stats: &str) -> u64 {
-    let values = stats.lines().filter_map(|line| line.split_once(':'));
-    let lost = values
-        .filter(|(name, _)| matches!(name.trim(), "overrun" | "commit overrun" | "dropped events"));
-    lost.filter_map(|(_, value)| value.trim().parse::<u64>().ok())
-        .sum()
-}
-
 /// Instances of processes that are gone would record for ever. One in use is busy and stays.
 fn remove_orphans(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
@@ -194,17 +186,5 @@ fn remove_orphans(instances: &Path) {
             let _ = fs::write(entry.path().join("tracing_on"), "0");
             let _ = fs::remove_dir(entry.path());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lost_events_of_all_kinds_are_added() {
-        let stats = "entries: 12\noverrun: 5\ncommit overrun: 1\nbytes: 480\n\
-                     oldest event ts:  1.5\nnow ts: 2.5\ndropped events: 2\nread events: 9\n";
-        assert_eq!(lost_of(stats), 8);
     }
 }

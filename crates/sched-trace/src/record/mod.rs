@@ -22,6 +22,7 @@
 //! ```
 
 mod instance;
+mod options;
 mod pipes;
 mod tracefs;
 
@@ -33,55 +34,13 @@ mod tests;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::{EventFormat, PageLayout};
 use crate::ftrace::{page, threads};
-use crate::{Error, Result, Thread, Trace};
+use crate::{Error, Notice, Result, Thread, Trace};
 use instance::Instance;
-pub(crate) use instance::lost_of;
+pub use options::{Drain, RecordOptions};
 use pipes::{Drainer, Pages, Pipes};
 use std::io::BufReader;
 use std::process::{Command, ExitStatus};
 use std::sync::{Arc, Mutex};
-
-/// How to record.
-#[derive(Clone, Debug)]
-pub struct RecordOptions {
-    /// Ring buffer of each CPU, in KiB. A busy CPU writes about 3 MiB a second.
-    pub buffer_kib_per_cpu: usize,
-    /// The kernel's clock for the time stamps; "mono" is CLOCK_MONOTONIC, as [`now_ns`] reads it.
-    pub clock: String,
-    /// When the buffers are emptied.
-    pub drain: Drain,
-    /// Work queue and kthread_worker events, which name what a kworker served.
-    pub work_events: bool,
-    /// `sched_migrate_task`, which tells where a thread waited.
-    pub migrations: bool,
-    /// `fuse_request_send`, where the kernel has it (Linux 6.10): when programs asked FUSE mounts.
-    pub requests: bool,
-    /// What streaming may keep in memory, in bytes; what comes later is counted as lost.
-    pub keep_bytes: usize,
-}
-
-impl Default for RecordOptions {
-    fn default() -> Self {
-        Self {
-            buffer_kib_per_cpu: 8192,
-            clock: "mono".into(),
-            drain: Drain::Stream,
-            work_events: true,
-            migrations: true,
-            requests: false,
-            keep_bytes: 1 << 30,
-        }
-    }
-}
-
-/// When the ring buffers are emptied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drain {
-    /// A thread empties them whenever one is half full: any length of recording.
-    Stream,
-    /// Nothing runs while recording; what does not fit is lost, oldest first, and counted.
-    AtStop,
-}
 
 /// A running recording. Dropping it removes everything it made in the kernel.
 ///
@@ -166,21 +125,25 @@ impl Recorder {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         trace.kernel = release.trim().into();
         let mut decoder = Decoder::new(&self.formats);
-        let mut flagged = 0;
+        let (mut flagged, mut unread, mut first) = (0u64, 0, None);
         for pages in pages {
             for page in pages.iter(self.layout.page) {
                 let read = page::records(page, &self.layout, |time, record| {
                     decoder.record(&mut trace, time, pages.cpu, record);
                 });
                 match read {
-                    Ok(summary) => flagged += summary.lost,
+                    Ok(summary) => flagged = flagged.saturating_add(summary.lost),
                     Err(reason) => {
-                        flagged += 1;
-                        trace.notices.push(format!("CPU {}: {reason}", pages.cpu));
+                        unread += 1;
+                        first.get_or_insert_with(|| format!("CPU {}: {reason}", pages.cpu));
                     }
                 }
             }
         }
+        trace.notices.extend(first.map(|reason| Notice::UnreadPages {
+            count: unread,
+            reason,
+        }));
         // The pages flag the same losses that the statistics count, but later.
         trace.lost_events = lost.max(flagged);
         trace.sort();

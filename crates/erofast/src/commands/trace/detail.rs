@@ -1,0 +1,145 @@
+//! Below the table: the lengths of waits, the worst ones, and what they were spent behind.
+
+use sched_trace::blame::{self, Why};
+use sched_trace::latency::{Filter, Report, Wait, WaitKind};
+use sched_trace::Trace;
+use sched_trace::stats::Histogram;
+use sched_trace::timeline::Timeline;
+
+use super::table::microseconds;
+use crate::cli::By;
+
+/// Number of blocking threads that are listed.
+const BLOCKERS: usize = 5;
+
+/// Length of the longest bar of the histogram.
+const BAR: u64 = 40;
+
+/// Prints how many waits were how long: rows of doubling length, with bars.
+pub fn lengths(report: &Report, filter: &Filter<'_>, by: By) -> anyhow::Result<()> {
+    let of = |kind: WaitKind| {
+        let waits = report.waits.iter().filter(|wait| {
+            wait.kind == kind
+                && filter.accepts(report, wait)
+                && (by != By::Workqueue || wait.function.is_some())
+        });
+        Histogram::of(waits.map(Wait::length_ns))
+    };
+    let (wakeup, preempted) = (of(WaitKind::Wakeup), of(WaitKind::Preempted));
+    let both = wakeup.with(&preempted);
+    let most = both.buckets.iter().copied().max().unwrap_or_default();
+    if most == 0 {
+        return Ok(());
+    }
+    outln!("\nWaits by length (us):            wake-up  preempt");
+    for (from, count) in both.occupied() {
+        let bucket = from.ilog2() as usize;
+        let (us, bar) = (from as f64 / 1e3, (count * BAR).div_ceil(most) as usize);
+        outln!(
+            "{us:>12.1} to {:>12.1} {:>10} {:>8}  {:#<bar$}",
+            2.0 * us,
+            wakeup.buckets[bucket],
+            preempted.buckets[bucket],
+            ""
+        );
+    }
+    Ok(())
+}
+
+/// Prints the longest waits with what caused them.
+pub fn worst(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow::Result<()> {
+    let waits = report.worst(count, filter);
+    if waits.is_empty() {
+        return Ok(());
+    }
+    outln!("\nWorst waits:");
+    for wait in waits {
+        let (seconds, length) = (wait.start_ns as f64 / 1e9, wait.length_ns() as f64 / 1e3);
+        outln!(
+            "  {:>9} us from {seconds:.6} s on CPU {}: {}:{} {}",
+            microseconds(length),
+            wait.cpu,
+            wait.comm,
+            wait.pid,
+            cause(report, &wait)
+        );
+    }
+    Ok(())
+}
+
+/// "woken by fio:12 on CPU 1; ran last on CPU 0".
+fn cause(report: &Report, wait: &Wait) -> String {
+    let by = match wait.caused_by {
+        0 => "idle".into(),
+        pid if pid < 0 => "?".into(),
+        pid => format!("{}:{pid}", report.comm(pid)),
+    };
+    let on = wait.caused_on;
+    match (wait.kind, wait.last_cpu) {
+        (WaitKind::Preempted, _) => format!("preempted by {by} on CPU {on}"),
+        (WaitKind::Wakeup, Some(last)) => {
+            format!("woken by {by} on CPU {on}; ran last on CPU {last}")
+        }
+        (WaitKind::Wakeup, None) => format!("woken by {by} on CPU {on}"),
+    }
+}
+
+/// Prints which threads the waits were spent behind, and why the waiting threads were not moved.
+pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
+    let blame = blame::blame(&Timeline::new(trace), report, filter);
+    if blame.waits == 0 {
+        return Ok(());
+    }
+    outln!(
+        "\nOf {} us waited in total (priority 120 is nice 0, below 100 real-time):",
+        microseconds(blame.total_us)
+    );
+    for blocker in blame.behind.iter().take(BLOCKERS) {
+        outln!(
+            "  {:>11} us behind {}, priority {}, in {}",
+            microseconds(blocker.total_us),
+            blocker.comm,
+            blocker.prio,
+            waits(blocker.waits)
+        );
+    }
+    for (us, what) in [
+        (blame.idle_us, "on an idle CPU that was about to run the thread"),
+        (blame.unknown_us, "unknown: the trace does not tell what ran"),
+    ] {
+        if us > 0.0 {
+            outln!("  {:>11} us {what}", microseconds(us));
+        }
+    }
+    for reason in &blame.why {
+        outln!(
+            "  {:>11} us in {}: {}",
+            microseconds(reason.total_us),
+            waits(reason.waits),
+            why(reason.why)
+        );
+    }
+    Ok(())
+}
+
+fn waits(count: u64) -> String {
+    match count {
+        1 => "1 wait".into(),
+        count => format!("{count} waits"),
+    }
+}
+
+fn why(why: Why) -> &'static str {
+    match why {
+        Why::Moved => "moved to another CPU in the end",
+        Why::AllBusy => "all CPUs were busy",
+        Why::Pinned => "never ran on another CPU: pinned, as far as the trace shows",
+        Why::Throttled => {
+            "real-time, while the CPU switched to normal threads: its budget was used up"
+        }
+        Why::NotPreempted => {
+            "real-time, behind one normal thread: kernel code without preemption, or no budget left"
+        }
+        Why::NotMoved => "another CPU was idle, and the scheduler did not move it",
+    }
+}

@@ -1,0 +1,150 @@
+//! The table of `erofast trace latency`: at most 100 columns, or all figures with `--wide`.
+
+use sched_trace::latency::{Filter, Group, GroupBy, Report, WorkGroup};
+use sched_trace::stats::Summary;
+
+use crate::cli::{By, TraceLatencyArgs};
+
+/// Width of the names. A longer name has a line of its own.
+const NAME: usize = 24;
+const WIDE_NAME: usize = 44;
+
+/// Prints a row for each thread, thread name or work queue.
+pub fn print(
+    report: &Report,
+    filter: &Filter<'_>,
+    args: &TraceLatencyArgs,
+) -> anyhow::Result<()> {
+    outln!("Scheduling latency: from becoming runnable to running, in microseconds.");
+    outln!("Waits after a wake-up (on the left) and after a preemption are counted apart.\n");
+    let by = match args.by {
+        By::Task => GroupBy::Task,
+        By::Comm => GroupBy::Comm,
+        By::Workqueue => GroupBy::Workqueue,
+    };
+    let rows = Rows { wide: args.wide };
+    rows.header(true)?;
+    for group in report.group(by, filter) {
+        let name = name(report, &group, args.by);
+        rows.row(&name, &group.wakeup, Some(&group.preempted))?;
+    }
+    if args.by == By::Workqueue {
+        queue_delays(report, &report.workqueues(filter), rows)?;
+    }
+    Ok(())
+}
+
+fn queue_delays(report: &Report, works: &[WorkGroup], rows: Rows) -> anyhow::Result<()> {
+    let mut queued = works.iter().filter(|work| work.queue_delay.count > 0);
+    let Some(first) = queued.next() else {
+        return Ok(());
+    };
+    outln!("\nQueue delay (from queueing a work item to its start); it contains the waits above:\n");
+    rows.header(false)?;
+    for work in std::iter::once(first).chain(queued) {
+        let queue = work.workqueue.map_or("?", |name| report.names.get(name));
+        let name = format!("{queue} {}", report.names.get(work.function));
+        rows.row(&name, &work.queue_delay, None)?;
+    }
+    Ok(())
+}
+
+fn name(report: &Report, group: &Group, by: By) -> String {
+    let text = |name: Option<_>| name.map_or("?", |name| report.names.get(name));
+    match by {
+        By::Task => format!("{}:{}", group.comm, group.pid),
+        By::Comm if group.threads > 1 => format!("{} ({})", group.comm, group.threads),
+        By::Comm => group.comm.to_string(),
+        By::Workqueue => format!("{} {}", text(group.workqueue), text(group.function)),
+    }
+}
+
+/// Prints rows in one of two widths.
+#[derive(Clone, Copy)]
+struct Rows {
+    wide: bool,
+}
+
+impl Rows {
+    fn header(self, preempted: bool) -> anyhow::Result<()> {
+        let titles: &[&str] = if self.wide {
+            &[
+                "count", "total", "average", "median", "minimum", "maximum", "stddev", "p90",
+                "p99", "p99.9",
+            ]
+        } else {
+            &["count", "total", "average", "median", "p99", "maximum"]
+        };
+        let titles = titles.iter().map(|title| (*title).to_string());
+        let after = ["preempt", "total"].map(String::from);
+        let after = after.into_iter().filter(|_| preempted);
+        self.line("", titles.chain(after).collect())
+    }
+
+    fn row(self, name: &str, waits: &Summary, preempted: Option<&Summary>) -> anyhow::Result<()> {
+        let mut cells = self.figures(waits);
+        if let Some(preempted) = preempted {
+            cells.push(count(preempted));
+            cells.push(figure(preempted, preempted.total));
+        }
+        self.line(name, cells)
+    }
+
+    fn figures(self, of: &Summary) -> Vec<String> {
+        let figures: &[f64] = if self.wide {
+            &[
+                of.total, of.average, of.median, of.minimum, of.maximum, of.stddev, of.p90,
+                of.p99, of.p999,
+            ]
+        } else {
+            &[of.total, of.average, of.median, of.p99, of.maximum]
+        };
+        let figures = figures.iter().map(|value| figure(of, *value));
+        std::iter::once(count(of)).chain(figures).collect()
+    }
+
+    fn line(self, name: &str, cells: Vec<String>) -> anyhow::Result<()> {
+        let width = if self.wide { WIDE_NAME } else { NAME };
+        let mut name = name;
+        if name.chars().count() > width {
+            outln!("{name}");
+            name = "";
+        }
+        let figures: Vec<String> = cells
+            .iter()
+            .enumerate()
+            .map(|(column, cell)| match column {
+                0 => format!("{cell:>8}"),
+                1 => format!("{cell:>11}"),
+                _ => format!("{cell:>9}"),
+            })
+            .collect();
+        outln!("{name:<width$}{}", figures.concat());
+        Ok(())
+    }
+}
+
+fn count(of: &Summary) -> String {
+    match of.count {
+        0 => "-".into(),
+        count => count.to_string(),
+    }
+}
+
+/// A figure of `of`, or a dash where there is no wait.
+fn figure(of: &Summary, us: f64) -> String {
+    if of.count == 0 {
+        "-".into()
+    } else {
+        microseconds(us)
+    }
+}
+
+/// Tenths of a microsecond up to 1 ms, whole microseconds above.
+pub fn microseconds(us: f64) -> String {
+    if us < 999.95 {
+        format!("{us:.1}")
+    } else {
+        format!("{us:.0}")
+    }
+}

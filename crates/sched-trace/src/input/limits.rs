@@ -1,0 +1,81 @@
+//! Bounds on what a trace file may make its reader keep in memory.
+
+use crate::Trace;
+use crate::error::Fault;
+
+/// Highest number of threads a 64-bit kernel allows at a time (`PID_MAX_LIMIT`).
+const THREADS: usize = 4 << 20;
+
+/// Bytes of all interned strings together: functions, work queues, file names.
+const NAME_BYTES: usize = 256 << 20;
+
+/// Bytes of the strings that slices and tracks own.
+pub(crate) const LABEL_BYTES: usize = 256 << 20;
+
+/// Bounds of a reader. A trace that exceeds one is refused.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Events to keep in memory (up to 80 bytes each).
+    pub max_events: usize,
+    /// Slices and tracks of slices to keep in memory.
+    pub max_slices: usize,
+    /// Bytes that all compressed parts of the file may unpack to, in total. Only one part is in
+    /// memory at a time.
+    pub max_unpacked_bytes: u64,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            max_events: 40_000_000,
+            max_slices: 4_000_000,
+            max_unpacked_bytes: 16 << 30,
+        }
+    }
+}
+
+/// The bounds, checked by readers as they go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub events: usize,
+    pub slices: usize,
+    /// What compressed parts may still unpack to.
+    pub unpacked: u64,
+}
+
+impl Limits {
+    pub fn new(options: &ReadOptions) -> Self {
+        Self {
+            events: options.max_events,
+            slices: options.max_slices,
+            unpacked: options.max_unpacked_bytes,
+        }
+    }
+
+    /// Checks everything a trace collects from events.
+    pub fn check(&self, trace: &Trace) -> Result<(), Fault> {
+        below(trace.events.len(), self.events, "events")?;
+        below(trace.threads.len(), THREADS, "threads")?;
+        below(trace.names.bytes(), NAME_BYTES, "bytes of names")?;
+        below(trace.slices.len(), self.slices, "slices")
+    }
+
+    /// Charges unpacked bytes to the total.
+    pub fn unpack(&mut self, bytes: usize) -> Result<(), Fault> {
+        let left = self.unpacked.checked_sub(bytes as u64);
+        self.unpacked = left.ok_or(Fault::TooBig {
+            limit: self.unpacked as usize,
+            what: "remaining bytes of unpacked data",
+        })?;
+        Ok(())
+    }
+}
+
+/// An error if `count` exceeds `limit`.
+pub(crate) fn below(count: usize, limit: usize, what: &'static str) -> Result<(), Fault> {
+    if count > limit {
+        Err(Fault::TooBig { limit, what })
+    } else {
+        Ok(())
+    }
+}

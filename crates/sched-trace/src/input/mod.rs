@@ -1,0 +1,9 @@
+//! Reading untrusted trace files within bounds.
+
+pub(crate) mod inflate;
+mod limits;
+mod source;
+
+pub(crate) use limits::{LABEL_BYTES, Limits, below};
+pub use limits::ReadOptions;
+pub(crate) use source::Source;

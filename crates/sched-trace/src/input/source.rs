@@ -1,0 +1,81 @@
+//! A little-endian reader that knows its offset and what it was reading when the data ended.
+
+use crate::error::Fault;
+use std::io::Read;
+
+/// Largest single piece (a section, a symbol table) that is accepted.
+const PIECE: u64 = 256 << 20;
+
+/// Reads with bounds.
+#[derive(Debug)]
+pub(crate) struct Source<R> {
+    pub inner: R,
+    pub format: &'static str,
+    pub offset: u64,
+}
+
+impl<R: Read> Source<R> {
+    pub fn new(inner: R, format: &'static str) -> Self {
+        Self {
+            inner,
+            format,
+            offset: 0,
+        }
+    }
+
+    pub fn broken(&self, reason: impl Into<String>) -> Fault {
+        Fault::Broken {
+            format: self.format,
+            offset: self.offset,
+            reason: reason.into(),
+        }
+    }
+
+    pub fn bytes(&mut self, length: u64, what: &str) -> Result<Vec<u8>, Fault> {
+        if length > PIECE {
+            return Err(self.broken(format!("{what} of {length} bytes")));
+        }
+        let mut bytes = Vec::new();
+        self.inner.by_ref().take(length).read_to_end(&mut bytes)?;
+        self.offset += bytes.len() as u64;
+        if (bytes.len() as u64) < length {
+            return Err(self.broken(format!("the file ends in {what}")));
+        }
+        Ok(bytes)
+    }
+
+    pub fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Fault> {
+        let bytes = self.bytes(N as u64, what)?;
+        bytes
+            .try_into()
+            .map_err(|_| self.broken(format!("the file ends in {what}")))
+    }
+
+    pub fn u8(&mut self, what: &str) -> Result<u8, Fault> {
+        Ok(self.array::<1>(what)?[0])
+    }
+
+    pub fn u16(&mut self, what: &str) -> Result<u16, Fault> {
+        Ok(u16::from_le_bytes(self.array(what)?))
+    }
+
+    pub fn u32(&mut self, what: &str) -> Result<u32, Fault> {
+        Ok(u32::from_le_bytes(self.array(what)?))
+    }
+
+    pub fn u64(&mut self, what: &str) -> Result<u64, Fault> {
+        Ok(u64::from_le_bytes(self.array(what)?))
+    }
+
+    /// A NUL-terminated string, without its NUL.
+    pub fn string(&mut self, what: &str) -> Result<String, Fault> {
+        let mut text = Vec::new();
+        while text.len() < 4096 {
+            match self.u8(what)? {
+                0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+                byte => text.push(byte),
+            }
+        }
+        Err(self.broken(format!("{what} without an end")))
+    }
+}

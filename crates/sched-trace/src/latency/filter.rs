@@ -1,0 +1,72 @@
+//! Selects waits and work items.
+
+use super::report::{Report, Wait, WorkRun};
+use crate::Name;
+
+/// Which waits to look at; all of them by default.
+#[derive(Default)]
+pub struct Filter<'a> {
+    /// Only waits that ended at or after this time, ...
+    pub from_ns: Option<u64>,
+    /// ... and before this one.
+    pub until_ns: Option<u64>,
+    /// Only threads whose name, work queue or work function this accepts.
+    pub name: Option<&'a dyn Fn(&str) -> bool>,
+    /// Only these threads.
+    pub pids: Option<&'a dyn Fn(i32) -> bool>,
+}
+
+impl std::fmt::Debug for Filter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filter")
+            .field("from_ns", &self.from_ns)
+            .field("until_ns", &self.until_ns)
+            .field("name", &self.name.is_some())
+            .field("pids", &self.pids.is_some())
+            .finish()
+    }
+}
+
+impl Filter<'_> {
+    /// Whether the filter accepts this wait.
+    pub fn accepts(&self, report: &Report, wait: &Wait) -> bool {
+        let names = [wait.function, wait.workqueue];
+        self.in_time(wait.end_ns)
+            && self.pids.is_none_or(|pids| pids(wait.pid))
+            && self.name.is_none_or(|name| {
+                name(&wait.comm.to_string()) || self.accepts_names(report, &names)
+            })
+    }
+
+    /// Whether the filter accepts this work item.
+    pub(super) fn accepts_work(&self, report: &Report, work: &WorkRun) -> bool {
+        self.in_time(work.start_ns)
+            && self.pids.is_none_or(|pids| pids(work.pid))
+            && self.accepts_names(report, &[Some(work.function), work.workqueue])
+    }
+
+    /// Whether it selects by name.
+    pub(super) fn by_name(&self) -> bool {
+        self.name.is_some()
+    }
+
+    /// Whether it accepts every wait of the trace.
+    pub(super) fn accepts_all(&self) -> bool {
+        let time = self.from_ns.is_none() && self.until_ns.is_none();
+        time && self.name.is_none() && self.pids.is_none()
+    }
+
+    fn in_time(&self, time_ns: u64) -> bool {
+        self.from_ns.is_none_or(|from| time_ns >= from)
+            && self.until_ns.is_none_or(|until| time_ns < until)
+    }
+
+    fn accepts_names(&self, report: &Report, names: &[Option<Name>]) -> bool {
+        self.name.is_none_or(|accepts| {
+            names
+                .iter()
+                .flatten()
+                .any(|&n| accepts(report.names.get(n)))
+        })
+    }
+}

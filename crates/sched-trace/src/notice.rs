@@ -1,0 +1,67 @@
+//! Notices: what the reader of the figures of a trace has to know.
+
+use std::fmt;
+
+/// A line for the reader of the figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Records of known events could not be decoded.
+    UndecodedRecords {
+        /// How many.
+        count: u64,
+    },
+    /// Pages of the ring buffer could not be read.
+    UnreadPages {
+        /// How many.
+        count: u64,
+        /// What is wrong with the first one.
+        reason: String,
+    },
+    /// Work functions appear as addresses.
+    UnnamedFunctions {
+        /// Functions without a name.
+        unnamed: usize,
+        /// All functions.
+        of: usize,
+    },
+    /// The trace tells when work items start, but not when they end.
+    NoEndOfWork,
+}
+
+impl Notice {
+    /// Whether it makes all figures invalid.
+    pub fn spoils_figures(&self) -> bool {
+        matches!(
+            self,
+            Self::UndecodedRecords { .. } | Self::UnreadPages { .. }
+        )
+    }
+
+    /// Whether it makes figures invalid that are selected by the name of a work function.
+    pub fn spoils_names(&self) -> bool {
+        matches!(self, Self::UnnamedFunctions { .. })
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UndecodedRecords { count } => {
+                write!(f, "{count} records of scheduler events could not be decoded")
+            }
+            Self::UnreadPages { count, reason } => {
+                write!(f, "{count} pages of the ring buffer could not be read: {reason}")
+            }
+            Self::UnnamedFunctions { unnamed, of } => write!(
+                f,
+                "{unnamed} of {of} work functions have no name: the recorder could not read \
+                 /proc/kallsyms (see /proc/sys/kernel/kptr_restrict)"
+            ),
+            Self::NoEndOfWork => f.write_str(
+                "no workqueue_execute_end events: a work item is taken to end when its worker sleeps, \
+                 so waits inside an item that sleeps are not attributed to it",
+            ),
+        }
+    }
+}
