@@ -1,7 +1,7 @@
-//! What `erofast trace latency` prints of a trace whose waits are known.
+//! Tests of the output of `erofast trace latency` on a trace whose waits are known.
 
 use std::io::Write;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Two threads on one CPU: `b` waits 3 us and then 100 us after wake-ups, `a` 100 us after a preemption.
 const TRACE: &str = "\
@@ -13,15 +13,19 @@ const TRACE: &str = "\
     a-1     [000] d..2.   1.000300: sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120
 ";
 
-fn latency(arguments: &[&str]) -> String {
+fn run(trace: &str, arguments: &[&str]) -> Output {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(TRACE.as_bytes()).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_erofast"))
+    file.write_all(trace.as_bytes()).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_erofast"))
         .args(["trace", "latency"])
         .arg(file.path())
         .args(arguments)
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+fn latency(arguments: &[&str]) -> String {
+    let output = run(TRACE, arguments);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -34,14 +38,62 @@ fn words(text: &str, part: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_table_has_every_figure_of_a_thread() {
-    let text = latency(&[]);
+fn the_wide_table_has_every_figure_of_a_thread() {
+    let text = latency(&["--wide"]);
     let head = "count total average median minimum maximum stddev p90 p99 p99.9 preempt total";
     assert_eq!(words(&text, "stddev").join(" "), head);
-    let b = "b:2 2 103.0 51.5 51.5 3.0 100.0 68.6 100.0 100.0 100.0 0 0.0";
+    let b = "b:2 2 103.0 51.5 51.5 3.0 100.0 68.6 90.3 99.0 99.9 - -";
     assert_eq!(words(&text, "b:2").join(" "), b);
     let a = words(&text, "a:1");
     assert_eq!(a[11..], ["1", "100.0"], "{a:?}");
+}
+
+#[test]
+fn the_table_fits_in_100_columns() {
+    for by in ["task", "comm", "workqueue"] {
+        let text = latency(&["--by", by]);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+    let text = latency(&[]);
+    let head = "count total average median p99 maximum preempt total";
+    assert_eq!(words(&text, "median").join(" "), head);
+    let b = "b:2 2 103.0 51.5 51.5 99.0 100.0 - -";
+    assert_eq!(words(&text, "b:2").join(" "), b);
+}
+
+#[test]
+fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
+    let lost = format!("# entries-in-buffer/entries-written: 6/9   #P:1\n{TRACE}");
+    // A switch from a thread that entered no CPU.
+    let (head, last) = TRACE.trim_end().rsplit_once('\n').unwrap();
+    let missing = format!("{head}\n{}\n", last.replace("prev_pid=1", "prev_pid=4"));
+    for (trace, reason) in [(lost, "3 events were lost"), (missing, "are missing")] {
+        let output = run(&trace, &["--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["valid"], false, "{trace}");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains(reason), "{errors}");
+        assert!(errors.contains("the figures are not valid"), "{errors}");
+    }
+    assert_eq!(run(TRACE, &["--json"]).status.code(), Some(0));
+}
+
+#[test]
+fn notices_reach_the_user() {
+    let start = "    b-2     [000] d..2.   1.000014: workqueue_execute_start: work struct 00ff: function f\n";
+    let output = run(&format!("{TRACE}{start}"), &["--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let notice = json["notices"][0].as_str().unwrap();
+    assert!(
+        notice.starts_with("no workqueue_execute_end events"),
+        "{notice}"
+    );
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains(notice), "{errors}");
+    assert!(output.status.success(), "{errors}");
 }
 
 #[test]
@@ -66,12 +118,52 @@ fn waits_are_counted_by_length_and_kind() {
 }
 
 #[test]
-fn the_worst_wait_stands_with_its_time_and_who_ran_meanwhile() {
+fn the_worst_wait_has_its_time_its_cause_and_the_threads_that_ran_meanwhile() {
     let text = latency(&["--match", "^b$", "--worst", "1"]);
-    let worst = words(&text, "after a wake-up");
+    let worst = words(&text, " us from ");
     assert_eq!(
         worst.join(" "),
-        "100.0 us after a wake-up, from 1.000200 s on CPU 0: b:2"
+        "100.0 us from 1.000200 s on CPU 0: b:2 woken by a:1 on CPU 0; ran last on CPU 0"
     );
     assert!(text.contains("103.0 us behind a, priority 120"), "{text}");
+}
+
+/// `cc1` asks a mount on CPU 0, `erofast/1` waits behind fio on CPU 1, serves it, and wakes `cc1`.
+const REQUEST: &str = "\
+  <idle>-0   [000] d..2.   1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=cc1 next_pid=20 next_prio=120
+  erofast/1-30   [001] d..2.   1.000010: sched_switch: prev_comm=erofast/1 prev_pid=30 prev_prio=98 prev_state=S ==> next_comm=fio next_pid=9 next_prio=120
+  cc1-20   [000] d..2.   1.000101: sched_waking: comm=erofast/1 pid=30 prio=98 target_cpu=001
+  cc1-20   [000] d..2.   1.000110: sched_switch: prev_comm=cc1 prev_pid=20 prev_prio=120 prev_state=D ==> next_comm=swapper/0 next_pid=0 next_prio=120
+  fio-9   [001] d..2.   1.000150: sched_switch: prev_comm=fio prev_pid=9 prev_prio=120 prev_state=R ==> next_comm=erofast/1 next_pid=30 next_prio=98
+  erofast/1-30   [001] d..2.   1.000900: sched_waking: comm=cc1 pid=20 prio=120 target_cpu=000
+  <idle>-0   [000] d..2.   1.000920: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=cc1 next_pid=20 next_prio=120
+";
+
+#[test]
+fn why_draws_the_chain_from_the_sleep_to_running_again() {
+    let output = run(REQUEST, &["--why", "cc1"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        lines[2..],
+        [
+            "1. 810.0 us from 1.000110 s",
+            "0.0 erofast/1:30 is woken, waits 49.0 for CPU 1 behind fio",
+            "40.0 erofast/1:30 runs 750.0 on CPU 1",
+            "790.0 cc1:20 is woken, waits 20.0 for CPU 0",
+            "810.0 cc1:20 runs",
+        ],
+        "{text}"
+    );
+    for task in ["20", "cc1:20"] {
+        assert!(run(REQUEST, &["--why", task]).status.success());
+    }
+    assert_eq!(run(REQUEST, &["--why", "nobody"]).status.code(), Some(1));
+    let output = run(REQUEST, &["--why", "20", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["why"]["longest"][0]["origin"], "uninterruptible_sleep");
 }

@@ -2,8 +2,8 @@
 //! is 1.5 s and 300 MB for reading and analysing.
 
 use sched_trace::blame::blame;
-use sched_trace::timeline::Timeline;
 use sched_trace::latency::{Filter, GroupBy, analyse};
+use sched_trace::timeline::Timeline;
 use sched_trace::{Comm, Event, Kind, ReadOptions, TaskState, Trace, open, perfetto};
 use std::time::Instant;
 

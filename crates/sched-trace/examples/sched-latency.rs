@@ -6,9 +6,9 @@
 //! ```
 
 use sched_trace::blame::blame;
-use sched_trace::timeline::Timeline;
 use sched_trace::latency::{Filter, GroupBy, analyse};
 use sched_trace::record::{RecordOptions, Recorder, command};
+use sched_trace::timeline::Timeline;
 use sched_trace::{ReadOptions, Trace, open, perfetto};
 use std::path::Path;
 use std::process::{Command, ExitCode};

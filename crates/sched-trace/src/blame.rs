@@ -1,10 +1,10 @@
 //! Which threads a wait was spent behind, and why the waiting thread was not moved.
 
 use crate::Comm;
+use crate::UNKNOWN_PID;
 use crate::latency::{Filter, Report, Wait};
 use crate::stats::us;
 use crate::timeline::{Run, Timeline};
-use crate::UNKNOWN_PID;
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, HashSet};
 

@@ -149,7 +149,12 @@ mod tests {
     #[test]
     fn summary_of_known_samples() {
         let summary = Summary::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
-        let figures = (summary.count, summary.total, summary.average, summary.median);
+        let figures = (
+            summary.count,
+            summary.total,
+            summary.average,
+            summary.median,
+        );
         assert_eq!(figures, (8, 40.0, 5.0, 4.5));
         assert_eq!((summary.minimum, summary.maximum), (2.0, 9.0));
         assert!((summary.stddev - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);

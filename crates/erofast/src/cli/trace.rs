@@ -51,6 +51,13 @@ pub struct TraceLatencyArgs {
     /// Worst waits to list
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub worst: usize,
+    /// Draw what a thread (PID, NAME or NAME:PID) waited for, instead of the table
+    ///
+    /// Follows the chain of wake-ups from the thread's request, or from the beginning of its sleep,
+    /// through the threads that served it to the moment at which it runs again, and draws the
+    /// longest three.
+    #[arg(long, value_name = "TASK")]
+    pub why: Option<String>,
     /// All figures of each row, in up to 164 columns
     #[arg(long, conflicts_with = "json")]
     pub wide: bool,

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sched_trace::timeline::Timeline;
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
+use sched_trace::timeline::Timeline;
 use sched_trace::{Kind, Trace};
 
 use super::owner::{Owner, Threads, owners};

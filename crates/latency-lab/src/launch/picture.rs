@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use sched_trace::timeline::Timeline;
 use sched_trace::latency::Wait;
+use sched_trace::timeline::Timeline;
 use serde::Serialize;
 
 use super::owner::Owner;

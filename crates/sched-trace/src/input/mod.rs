@@ -4,6 +4,6 @@ pub(crate) mod inflate;
 mod limits;
 mod source;
 
-pub(crate) use limits::{LABEL_BYTES, Limits, below};
 pub use limits::ReadOptions;
+pub(crate) use limits::{LABEL_BYTES, Limits, below};
 pub(crate) use source::Source;

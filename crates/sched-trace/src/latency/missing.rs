@@ -41,9 +41,10 @@ impl Report {
     /// Missing switches of the threads that `concerned` accepts.
     pub fn missing(&self, concerned: impl Fn(i32) -> bool) -> Missing {
         let missing = self.missing.0.iter().filter(|(pid, _)| concerned(**pid));
-        let wakeups = self.waits.iter().filter(|wait| {
-            wait.kind == WaitKind::Wakeup && concerned(wait.pid)
-        });
+        let wakeups = self
+            .waits
+            .iter()
+            .filter(|wait| wait.kind == WaitKind::Wakeup && concerned(wait.pid));
         Missing {
             switches: missing.map(|(_, count)| count).sum(),
             wakeups: wakeups.count() as u64,

@@ -433,7 +433,9 @@ fn without_end_events_a_wait_belongs_to_the_item_that_starts_after_it() {
     let report = kworker_without_ends().analyse();
     let groups = report.workqueues(&Filter::default());
     let of = |function: &str| {
-        let group = groups.iter().find(|g| report.names.get(g.function) == function);
+        let group = groups
+            .iter()
+            .find(|g| report.names.get(g.function) == function);
         let group = group.unwrap();
         (group.wakeup.total, group.preempted.total)
     };
@@ -519,10 +521,7 @@ fn kthread_workers_are_named_after_their_threads() {
     let report = script.analyse();
     let group = &report.workqueues(&Filter::default())[0];
     assert_eq!(report.names.get(group.workqueue.unwrap()), "erofs_worker");
-    assert_eq!(
-        (group.wakeup.total, group.queue_delay.total),
-        (4.0, 6.0)
-    );
+    assert_eq!((group.wakeup.total, group.queue_delay.total), (4.0, 6.0));
     assert_eq!(report.waits[0].prio, 98);
 }
 

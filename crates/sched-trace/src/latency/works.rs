@@ -78,7 +78,13 @@ impl Works {
 
     /// The worker goes to sleep. Unless the trace tells the end of items, its item has ended.
     pub fn sleep(&mut self, pid: i32) {
-        let told = |run: &WorkRun| if run.kthread { self.kthread_ends } else { self.ends };
+        let told = |run: &WorkRun| {
+            if run.kthread {
+                self.kthread_ends
+            } else {
+                self.ends
+            }
+        };
         if let Some(index) = self.open.get(&pid)
             && !told(&self.runs[*index])
         {

@@ -23,11 +23,7 @@ pub(super) fn read(sink: &mut Sink<'_>, cpu: u32, message: &[u8]) -> Result<(), 
             _ => {}
         }
         let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
-        Ok::<(), Stop>(below(
-            rows.max(comms.len()),
-            sink.limits.events,
-            "events",
-        )?)
+        Ok::<(), Stop>(below(rows.max(comms.len()), sink.limits.events, "events")?)
     })?;
     switches(sink.trace, cpu, &columns, &comms)?;
     wakings(sink.trace, cpu, &columns, &comms)?;

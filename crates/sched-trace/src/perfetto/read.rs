@@ -117,7 +117,9 @@ impl Reader {
         self.sequences.begin(sequence, clear)?;
         // Interned data may follow the events that refer to it.
         try_fields(packet, |tag, value| match tag {
-            12 => self.sequences.intern(sequence, &mut self.trace, value.bytes()),
+            12 => self
+                .sequences
+                .intern(sequence, &mut self.trace, value.bytes()),
             _ => Ok(()),
         })?;
         try_fields(packet, |tag, value| {

@@ -41,7 +41,11 @@ impl LostEvents {
             _ => {}
         })?;
         let (start, end) = self.counters.entry(cpu).or_default();
-        *(if phase == proto::START_OF_TRACE { start } else { end }) = lost;
+        *(if phase == proto::START_OF_TRACE {
+            start
+        } else {
+            end
+        }) = lost;
         Ok(below(self.counters.len(), CPUS, "CPUs")?)
     }
 

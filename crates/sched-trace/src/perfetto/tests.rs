@@ -1,9 +1,9 @@
 //! Promises of the Perfetto format: what is written is read back.
 
 use super::*;
-use crate::latency::analyse;
 use crate::error::Fault;
 use crate::input::{Limits, ReadOptions};
+use crate::latency::analyse;
 use crate::read::open;
 use crate::{Comm, Event, Kind, Slice, TaskState, Thread, Trace};
 use prost::Message;

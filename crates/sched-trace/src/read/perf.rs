@@ -22,7 +22,8 @@ const PIPE_HEADER: u64 = 16;
 const LOST_SAMPLES: u32 = 13;
 
 /// How to convert what is not read.
-const CONVERT: &str = "run: perf script --ns -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
+const CONVERT: &str = "run: perf script --ns --show-lost-events \
+                       -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
 
 /// Reads a whole trace. Records that are not needed are never given to the library.
 pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
@@ -135,7 +136,9 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
         .map(|b| b.count_ones())
         .sum();
     if data_end == 0 {
-        return Err(source.broken("its data section is empty: perf was killed before it finished the file"));
+        return Err(
+            source.broken("its data section is empty: perf was killed before it finished the file")
+        );
     }
     file.seek(SeekFrom::Start(data_end))?;
     let mut source = Source {

@@ -65,7 +65,11 @@ fn what_is_not_read_is_refused_with_the_command_that_converts_it() {
     for (name, content, command) in [
         ("gzip", b"\x1f\x8b\x08\0\0\0".as_slice(), "gzip -dc "),
         ("zstd", &zstd, "zstd -dc "),
-        ("perf-be", b"2ELIFREP\0\0\0\0\0\0\0\x68", "perf script --ns "),
+        (
+            "perf-be",
+            b"2ELIFREP\0\0\0\0\0\0\0\x68",
+            "perf script --ns ",
+        ),
         ("perf-pipe", &pipe, "perf script --ns "),
         ("dat-be", &opening, "trace-cmd report "),
     ] {

@@ -1,7 +1,8 @@
-//! The text of tracefs's `trace` and `trace_pipe`.
+//! Reads the text of tracefs's `trace` and `trace_pipe`, of `trace-cmd report` and of `perf script`.
 //!
-//! A line is `COMM-PID [CPU] FLAGS SECONDS: EVENT: FIELDS`. Names may hold spaces, dashes and
-//! brackets, so everything is found from its surroundings.
+//! A line of ftrace is `COMM-PID [CPU] FLAGS SECONDS: EVENT: FIELDS`, one of perf is
+//! `COMM PID/TID [CPU] SECONDS: GROUP:EVENT: FIELDS`. Names may contain spaces, dashes and brackets, so
+//! each field is found by its surroundings.
 
 use crate::error::Fault;
 use crate::ftrace::threads;
@@ -11,7 +12,7 @@ use std::io::{BufRead, Read};
 
 pub(super) const FORMAT: &str = "ftrace text";
 
-/// The longest line that is believed.
+/// Longest line that is accepted.
 const LINE: u64 = 1 << 16;
 
 /// Reads a whole trace.
@@ -31,10 +32,11 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         match text.strip_prefix('#') {
             Some(comment) => trace.lose(overwritten(comment)),
             None if text.contains("[LOST ") => trace.lose(lost(text)),
+            None if text.contains("PERF_RECORD_LOST") => trace.lose(lost_of_perf(text)),
             None => match event(&mut trace, text) {
                 Some(event) => trace.events.push(event),
-                // Lines of other events are fine, lines of ours that cannot be read are not.
-                None => garbled += u64::from(is_ours(text)),
+                // Other events are skipped; a known event that cannot be read is an error.
+                None => garbled += u64::from(is_known(text)),
             },
         }
         offset += got;
@@ -85,20 +87,35 @@ fn lost(text: &str) -> u64 {
         .unwrap_or(1)
 }
 
-const OURS: [&str; 6] = [
-    ": sched_switch: ",
-    ": sched_waking: ",
-    ": sched_wakeup: ",
-    ": sched_wakeup_new: ",
-    ": workqueue_queue_work: ",
-    ": workqueue_execute_start: ",
-];
-
-fn is_ours(text: &str) -> bool {
-    OURS.iter().any(|name| text.contains(name))
+/// `PERF_RECORD_LOST lost 123` or `PERF_RECORD_LOST_SAMPLES lost 123`.
+fn lost_of_perf(text: &str) -> u64 {
+    let number = text.rsplit(' ').next().and_then(|n| n.parse().ok());
+    number.unwrap_or(1)
 }
 
-/// An event of a kind that is read.
+const KNOWN: [&str; 6] = [
+    "sched_switch: ",
+    "sched_waking: ",
+    "sched_wakeup: ",
+    "sched_wakeup_new: ",
+    "workqueue_queue_work: ",
+    "workqueue_execute_start: ",
+];
+
+/// Whether the line is of a known event: its name follows ": " or the name of its group.
+fn is_known(text: &str) -> bool {
+    KNOWN.iter().any(|name| {
+        let before = text.split_once(name).map(|(before, _)| before);
+        before.is_some_and(|before| {
+            before.ends_with(": ")
+                || before.ends_with(":sched:")
+                || before.ends_with(" sched:")
+                || before.ends_with(" workqueue:")
+        })
+    })
+}
+
+/// The event of a line, if it is of a kind that is read.
 fn event(trace: &mut Trace, line: &str) -> Option<Event> {
     let head = head(line)?;
     let kind = kind(trace, head.event, head.fields)?;
@@ -129,6 +146,9 @@ fn head(line: &str) -> Option<Head<'_>> {
         let (event, fields) = rest
             .split_once(": ")
             .unwrap_or((rest.trim_end_matches(':'), ""));
+        // perf puts the group before the name.
+        let event = event.trim_start();
+        let event = event.rsplit_once(':').map_or(event, |(_, name)| name);
         Some(Head {
             pid: pid(task)?,
             cpu,
@@ -139,13 +159,20 @@ fn head(line: &str) -> Option<Head<'_>> {
     })
 }
 
-/// The number behind the last dash; a process in parentheses may stand behind it.
+/// The number after the last dash, which a process in parentheses may follow; with perf the last word,
+/// which is `TID` or `PID/TID`.
 fn pid(task: &str) -> Option<i32> {
     let task = task.trim_end();
     let task = match task.rfind('(') {
         Some(at) if task.ends_with(')') => task[..at].trim_end(),
         _ => task,
     };
+    let (before, word) = task.rsplit_once(char::is_whitespace).unwrap_or(("", task));
+    let tid = word.rsplit('/').next()?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !before.is_empty() && digits(tid) && word.split('/').all(digits) {
+        return tid.parse().ok();
+    }
     task.rsplit('-').next()?.parse().ok()
 }
 
@@ -195,7 +222,7 @@ fn address(text: &str) -> Option<u64> {
 }
 
 fn kind(trace: &mut Trace, event: &str, fields: &str) -> Option<Kind> {
-    // Fields behind a name are looked for behind it, since a name may look like a field.
+    // A thread name may look like a field: fields after a name are searched after it.
     let after = |name: &str| fields.find(name).map(|at| &fields[at..]);
     Some(match event {
         "sched_switch" => {
@@ -360,6 +387,20 @@ CPU:1 [LOST 4 EVENTS]
         assert_eq!(report.names.get(group.workqueue.unwrap()), "my wq");
         assert_eq!(report.names.get(group.function), "do_it");
         assert_eq!(group.queue_delay.total, 11.0);
+    }
+
+    #[test]
+    fn the_text_of_perf_script_is_read() {
+        let trace = parse(
+            "my prog  1230/77  [000]   100.000100101:             sched:sched_waking: comm=kworker/0:1 pid=9 prio=120 target_cpu=000\n\
+             swapper     0/0     [000]   100.000110101:             sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=kworker/0:1 next_pid=9 next_prio=120\n\
+             kworker/0:1-ev     9 [000]   100.000111000: workqueue:workqueue_execute_start: work struct 0xffff88: function do_it\n\
+             swapper     0/0     [001]   100.000112000: PERF_RECORD_LOST lost 12\n",
+        )
+        .unwrap();
+        let pids: Vec<i32> = trace.events.iter().map(|event| event.pid).collect();
+        assert_eq!((pids, trace.lost_events), (vec![77, 0, 9], 12));
+        assert_eq!(analyse(&trace).waits[0].length_ns(), 10_000);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! A tracing instance of our own: separate buffers, separate events.
 
+use super::options::RecordOptions;
 use super::tracefs::Tracefs;
 use crate::ftrace::decode::{EVENTS, Need};
 use crate::ftrace::format::{EventFormat, PageLayout};
 use crate::ftrace::loss::lost_events;
-use super::options::RecordOptions;
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -140,10 +140,12 @@ impl Recorder {
                 }
             }
         }
-        trace.notices.extend(first.map(|reason| Notice::UnreadPages {
-            count: unread,
-            reason,
-        }));
+        trace
+            .notices
+            .extend(first.map(|reason| Notice::UnreadPages {
+                count: unread,
+                reason,
+            }));
         // The pages flag the same losses that the statistics count, but later.
         trace.lost_events = lost.max(flagged);
         trace.sort();

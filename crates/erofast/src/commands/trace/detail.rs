@@ -1,8 +1,8 @@
 //! Below the table: the lengths of waits, the worst ones, and what they were spent behind.
 
+use sched_trace::Trace;
 use sched_trace::blame::{self, Why};
 use sched_trace::latency::{Filter, Report, Wait, WaitKind};
-use sched_trace::Trace;
 use sched_trace::stats::Histogram;
 use sched_trace::timeline::Timeline;
 
@@ -104,8 +104,14 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
         );
     }
     for (us, what) in [
-        (blame.idle_us, "on an idle CPU that was about to run the thread"),
-        (blame.unknown_us, "unknown: the trace does not tell what ran"),
+        (
+            blame.idle_us,
+            "on an idle CPU that was about to run the thread",
+        ),
+        (
+            blame.unknown_us,
+            "unknown: the trace does not tell what ran",
+        ),
     ] {
         if us > 0.0 {
             outln!("  {:>11} us {what}", microseconds(us));

@@ -2,6 +2,7 @@
 
 mod detail;
 mod table;
+mod why;
 
 use std::process::Command;
 use std::time::Duration;
@@ -103,10 +104,22 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         name: pattern.is_some().then_some(&matches),
         ..Filter::default()
     };
-    if args.json {
-        print_json(&report.to_json_filtered(&filter))?;
-    } else {
-        print(&trace, &report, &filter, args)?;
+    let why = args.why.as_deref();
+    let chains = why
+        .map(|task| why::chains(&trace, &report, task))
+        .transpose()?;
+    match (&chains, args.json) {
+        (chains, true) => {
+            let mut json = report.to_json_filtered(&filter);
+            if let Some((all, chains)) = chains {
+                json["why"] = serde_json::json!({ "of": all, "longest": chains });
+            }
+            print_json(&json)?;
+        }
+        (Some((all, chains)), false) => {
+            why::print(&report, why.unwrap_or_default(), *all, chains)?;
+        }
+        (None, false) => print(&trace, &report, &filter, args)?,
     }
     validity(&report, &filter, args)
 }

@@ -10,11 +10,7 @@ const NAME: usize = 24;
 const WIDE_NAME: usize = 44;
 
 /// Prints a row for each thread, thread name or work queue.
-pub fn print(
-    report: &Report,
-    filter: &Filter<'_>,
-    args: &TraceLatencyArgs,
-) -> anyhow::Result<()> {
+pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> anyhow::Result<()> {
     outln!("Scheduling latency: from becoming runnable to running, in microseconds.");
     outln!("Waits after a wake-up (on the left) and after a preemption are counted apart.\n");
     let by = match args.by {
@@ -39,7 +35,9 @@ fn queue_delays(report: &Report, works: &[WorkGroup], rows: Rows) -> anyhow::Res
     let Some(first) = queued.next() else {
         return Ok(());
     };
-    outln!("\nQueue delay (from queueing a work item to its start); it contains the waits above:\n");
+    outln!(
+        "\nQueue delay (from queueing a work item to its start); it contains the waits above:\n"
+    );
     rows.header(false)?;
     for work in std::iter::once(first).chain(queued) {
         let queue = work.workqueue.map_or("?", |name| report.names.get(name));
@@ -93,8 +91,8 @@ impl Rows {
     fn figures(self, of: &Summary) -> Vec<String> {
         let figures: &[f64] = if self.wide {
             &[
-                of.total, of.average, of.median, of.minimum, of.maximum, of.stddev, of.p90,
-                of.p99, of.p999,
+                of.total, of.average, of.median, of.minimum, of.maximum, of.stddev, of.p90, of.p99,
+                of.p999,
             ]
         } else {
             &[of.total, of.average, of.median, of.p99, of.maximum]

@@ -1,0 +1,472 @@
+//! The chain of events that a thread waited for: program -> request -> worker -> reply.
+//!
+//! A chain is followed backwards from the moment at which the thread runs again: its own wait for a
+//! CPU, the thread that woke it, that thread's run and its wait, and so on, until the chain reaches
+//! the thread itself, an interrupt, or a thread that ran already when the chain began.
+
+mod history;
+
+use crate::latency::{Report, Wait, WaitKind};
+use crate::stats::us;
+use crate::timeline::Timeline;
+use crate::{Comm, Trace};
+use history::{History, Run};
+use serde::{Serialize, Serializer};
+
+/// Most steps of a chain; a longer one is cut at its beginning.
+const STEPS: usize = 24;
+
+/// What the chains of a thread begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A request to a FUSE mount (`fuse_request_send`).
+    Request,
+    /// An uninterruptible sleep, for example a page fault or a read.
+    UninterruptibleSleep,
+    /// A wake-up: the chain has no part before it.
+    Wakeup,
+}
+
+/// Why a thread did not run for some time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chain {
+    /// What the chain begins with.
+    pub origin: Origin,
+    /// Beginning, in the clock of the trace.
+    pub start_ns: u64,
+    /// When the thread ran again.
+    pub end_ns: u64,
+    /// The thread.
+    pub pid: i32,
+    /// The steps in the order of time.
+    pub steps: Vec<Step>,
+}
+
+/// A step of a chain.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// Beginning.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// The thread; 0 for an interrupt on an idle CPU.
+    pub pid: i32,
+    /// Its name.
+    #[serde(serialize_with = "comm_text")]
+    pub comm: Comm,
+    /// What it did.
+    pub action: Action,
+}
+
+/// What a thread of a chain did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It sent a request to a FUSE mount.
+    Asks {
+        /// The operation, as the FUSE protocol numbers it.
+        opcode: u32,
+    },
+    /// It ran.
+    Runs {
+        /// The CPU.
+        cpu: u32,
+        /// What it worked on, as far as the trace tells: parts of requests, or a work item.
+        doing: Vec<Doing>,
+    },
+    /// It waited for a CPU after a wake-up or a preemption.
+    Waits {
+        /// The CPU it ran on in the end.
+        cpu: u32,
+        /// The CPU it ran on before.
+        last_cpu: Option<u32>,
+        /// True after a preemption.
+        preempted: bool,
+        /// Name of the thread that it waited behind longest.
+        #[serde(serialize_with = "optional_comm")]
+        behind: Option<Comm>,
+    },
+    /// An interrupt on this CPU woke the next thread.
+    Interrupt {
+        /// The CPU.
+        cpu: u32,
+    },
+}
+
+/// What a thread worked on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Doing {
+    /// Name of the slice, or work queue and function.
+    pub name: String,
+    /// How much of the run it took.
+    pub us: f64,
+    /// For a work item: the thread that queued it.
+    pub queued_by: Option<i32>,
+}
+
+fn comm_text<S: Serializer>(comm: &Comm, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(comm)
+}
+
+fn optional_comm<S: Serializer>(comm: &Option<Comm>, serializer: S) -> Result<S::Ok, S::Error> {
+    match comm {
+        Some(comm) => serializer.collect_str(comm),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// The longest chains of the threads that `wanted` accepts, longest first.
+///
+/// All chains have the same origin: requests where these threads sent any, otherwise
+/// uninterruptible sleeps, otherwise wake-ups, of which the longest waits for a CPU are taken.
+pub fn longest(
+    trace: &Trace,
+    report: &Report,
+    wanted: &dyn Fn(i32) -> bool,
+    count: usize,
+) -> (usize, Vec<Chain>) {
+    let finder = Finder {
+        report,
+        timeline: Timeline::new(trace),
+        history: History::new(trace, report),
+        trace,
+    };
+    let wakeups = report
+        .waits
+        .iter()
+        .filter(|wait| wait.kind == WaitKind::Wakeup && wanted(wait.pid));
+    let mut begins: Vec<(Origin, u64, &Wait)> = wakeups
+        .map(|wait| {
+            let (origin, start_ns) = finder.origin(wait);
+            (origin, start_ns, wait)
+        })
+        .collect();
+    let origin = begins.iter().map(|(origin, ..)| *origin).min();
+    begins.retain(|(other, ..)| Some(*other) == origin);
+    begins.sort_by_key(|(_, start_ns, wait)| {
+        (std::cmp::Reverse(wait.end_ns - start_ns), wait.end_ns)
+    });
+    let all = begins.len();
+    begins.truncate(count);
+    let chains = begins
+        .into_iter()
+        .map(|(origin, start_ns, wait)| finder.chain(origin, start_ns, wait));
+    (all, chains.collect())
+}
+
+struct Finder<'a> {
+    trace: &'a Trace,
+    report: &'a Report,
+    timeline: Timeline,
+    history: History,
+}
+
+impl Finder<'_> {
+    /// What the sleep before this wait began with, and when.
+    fn origin(&self, wait: &Wait) -> (Origin, u64) {
+        match self.history.run_before(wait.pid, wait.start_ns) {
+            Some(run) => match self
+                .history
+                .last_request(wait.pid, run.start_ns, run.end_ns)
+            {
+                Some(request) => (Origin::Request, request.time_ns),
+                None if run.uninterruptible => (Origin::UninterruptibleSleep, run.end_ns),
+                None => (Origin::Wakeup, wait.start_ns),
+            },
+            None => (Origin::Wakeup, wait.start_ns),
+        }
+    }
+
+    fn chain(&self, origin: Origin, start_ns: u64, last: &Wait) -> Chain {
+        let mut steps = vec![self.waits(last)];
+        let (mut waker, mut time, mut cpu) = (last.caused_by, last.start_ns, last.caused_on);
+        while steps.len() < STEPS && waker != last.pid && time > start_ns {
+            if waker <= 0 {
+                steps.push(interrupt(time, cpu));
+                break;
+            }
+            let Some(run) = self.history.run_at(waker, time) else {
+                break;
+            };
+            let begin = run.start_ns.max(start_ns);
+            steps.push(self.runs(waker, &run, begin, time));
+            if run.start_ns <= start_ns {
+                break;
+            }
+            let Some(wait) = self.history.wait_before(self.report, waker, run.start_ns) else {
+                break;
+            };
+            steps.push(self.waits(wait));
+            time = wait.start_ns;
+            if wait.kind == WaitKind::Wakeup {
+                (waker, cpu) = (wait.caused_by, wait.caused_on);
+            }
+        }
+        if origin == Origin::Request {
+            steps.extend(self.asks(last.pid, start_ns));
+        }
+        steps.reverse();
+        Chain {
+            origin,
+            start_ns,
+            end_ns: last.end_ns,
+            pid: last.pid,
+            steps,
+        }
+    }
+
+    fn asks(&self, pid: i32, time: u64) -> Option<Step> {
+        let request = self.history.last_request(pid, time, time)?;
+        Some(Step {
+            start_ns: time,
+            end_ns: time,
+            pid,
+            comm: self.report.comm(pid),
+            action: Action::Asks {
+                opcode: request.opcode,
+            },
+        })
+    }
+
+    fn waits(&self, wait: &Wait) -> Step {
+        let runs = self.timeline.behind(wait).runs;
+        let longest = runs.iter().max_by_key(|run| run.length_ns());
+        Step {
+            start_ns: wait.start_ns,
+            end_ns: wait.end_ns,
+            pid: wait.pid,
+            comm: wait.comm,
+            action: Action::Waits {
+                cpu: wait.cpu,
+                last_cpu: wait.last_cpu,
+                preempted: wait.kind == WaitKind::Preempted,
+                behind: longest.map(|run| run.comm),
+            },
+        }
+    }
+
+    fn runs(&self, pid: i32, run: &Run, start_ns: u64, end_ns: u64) -> Step {
+        let part = |start: u64, end: u64| end.min(end_ns).saturating_sub(start.max(start_ns));
+        let slices = self
+            .trace
+            .slices
+            .iter()
+            .filter(|slice| slice.pid == Some(pid));
+        let slices =
+            slices.map(|slice| (slice.name.clone(), part(slice.start_ns, slice.end_ns), None));
+        let works = self.report.works.iter().filter(|work| work.pid == pid);
+        let works = works.map(|work| {
+            let queue = work
+                .workqueue
+                .map_or("?", |name| self.report.names.get(name));
+            let function = self.report.names.get(work.function);
+            let end = work.end_ns.unwrap_or(run.end_ns);
+            (
+                format!("{queue} {function}"),
+                part(work.start_ns, end),
+                work.queued_by,
+            )
+        });
+        let doing = slices.chain(works).filter(|(_, ns, _)| *ns > 0);
+        let mut doing: Vec<Doing> = doing
+            .map(|(name, ns, queued_by)| Doing {
+                name,
+                us: us(ns),
+                queued_by,
+            })
+            .collect();
+        doing.sort_by(|a, b| b.us.total_cmp(&a.us).then_with(|| a.name.cmp(&b.name)));
+        Step {
+            start_ns,
+            end_ns,
+            pid,
+            comm: self.report.comm(pid),
+            action: Action::Runs {
+                cpu: run.cpu,
+                doing,
+            },
+        }
+    }
+}
+
+fn interrupt(time: u64, cpu: u32) -> Step {
+    Step {
+        start_ns: time,
+        end_ns: time,
+        pid: 0,
+        comm: Comm::default(),
+        action: Action::Interrupt { cpu },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::analyse;
+    use crate::{Event, Kind, Slice, TaskState};
+
+    const PROGRAM: i32 = 20;
+    const WORKER: i32 = 30;
+
+    fn event(us: u64, cpu: u32, pid: i32, kind: Kind) -> Event {
+        Event {
+            time_ns: us * 1000,
+            cpu,
+            pid,
+            kind,
+        }
+    }
+
+    fn comm(pid: i32) -> Comm {
+        match pid {
+            PROGRAM => "cc1".into(),
+            WORKER => "erofast/1".into(),
+            0 => "swapper".into(),
+            _ => "fio".into(),
+        }
+    }
+
+    fn switch(us: u64, cpu: u32, prev: i32, state: &str, next: i32) -> Event {
+        let kind = Kind::Switch {
+            prev_pid: prev,
+            prev_comm: comm(prev),
+            prev_prio: 120,
+            prev_state: TaskState::from_text(state),
+            next_pid: next,
+            next_comm: comm(next),
+            next_prio: 120,
+        };
+        event(us, cpu, prev, kind)
+    }
+
+    fn waking(us: u64, cpu: u32, by: i32, pid: i32) -> Event {
+        let kind = Kind::Waking {
+            pid,
+            comm: comm(pid),
+            prio: 120,
+            target_cpu: u32::from(pid == WORKER),
+        };
+        event(us, cpu, by, kind)
+    }
+
+    /// The program asks on CPU 0 at 100 us and wakes the worker, which waits behind fio on CPU 1 until
+    /// 150 us, serves the request, and wakes the program at 900 us; it runs at 920 us.
+    fn request() -> Trace {
+        let mut trace = Trace::new("mono");
+        let sent = Kind::FuseSent {
+            connection: 44,
+            unique: 2,
+            opcode: 15,
+        };
+        trace.events = vec![
+            switch(10, 0, 0, "R", PROGRAM),
+            switch(20, 1, WORKER, "S", 9),
+            event(100, 0, PROGRAM, sent),
+            waking(101, 0, PROGRAM, WORKER),
+            switch(110, 0, PROGRAM, "D", 9),
+            switch(150, 1, 9, "R", WORKER),
+            waking(900, 1, WORKER, PROGRAM),
+            switch(920, 0, 9, "R", PROGRAM),
+        ];
+        for (name, start, end) in [("read 128 KiB", 160, 890), ("decompress 128 KiB", 200, 800)] {
+            trace.add_slice(Slice {
+                name: name.into(),
+                track: "requests".into(),
+                start_ns: start * 1000,
+                end_ns: end * 1000,
+                pid: Some(WORKER),
+            });
+        }
+        trace
+    }
+
+    #[test]
+    fn a_request_is_followed_through_the_worker_to_the_reply() {
+        let trace = request();
+        let report = analyse(&trace);
+        let (all, chains) = longest(&trace, &report, &|pid| pid == PROGRAM, 3);
+        assert_eq!((all, chains.len()), (1, 1));
+        let chain = &chains[0];
+        assert_eq!((chain.origin, chain.pid), (Origin::Request, PROGRAM));
+        assert_eq!((chain.start_ns, chain.end_ns), (100_000, 920_000));
+        let steps: Vec<(i32, u64, u64)> = chain
+            .steps
+            .iter()
+            .map(|step| (step.pid, step.start_ns / 1000, step.end_ns / 1000))
+            .collect();
+        let expected = [
+            (PROGRAM, 100, 100),
+            (WORKER, 101, 150),
+            (WORKER, 150, 900),
+            (PROGRAM, 900, 920),
+        ];
+        assert_eq!(steps, expected);
+        assert_eq!(chain.steps[0].action, Action::Asks { opcode: 15 });
+        assert_eq!(
+            chain.steps[1].action,
+            Action::Waits {
+                cpu: 1,
+                last_cpu: Some(1),
+                preempted: false,
+                behind: Some("fio".into()),
+            }
+        );
+        let Action::Runs { cpu: 1, doing } = &chain.steps[2].action else {
+            panic!("{:?}", chain.steps[2]);
+        };
+        let doing: Vec<_> = doing.iter().map(|d| (d.name.as_str(), d.us)).collect();
+        assert_eq!(
+            doing,
+            [("read 128 KiB", 730.0), ("decompress 128 KiB", 600.0)]
+        );
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_chain() {
+        let mut trace = Trace::new("mono");
+        trace.events = vec![
+            switch(10, 0, 0, "R", PROGRAM),
+            switch(20, 0, PROGRAM, "D", 0),
+            waking(500, 0, 0, PROGRAM),
+            switch(510, 0, 0, "R", PROGRAM),
+        ];
+        let report = analyse(&trace);
+        let (_, chains) = longest(&trace, &report, &|pid| pid == PROGRAM, 3);
+        assert_eq!(chains[0].origin, Origin::UninterruptibleSleep);
+        assert_eq!(chains[0].start_ns, 20_000);
+        assert_eq!(chains[0].steps[0].action, Action::Interrupt { cpu: 0 });
+    }
+
+    #[test]
+    fn a_work_item_tells_the_thread_that_queued_it() {
+        let mut trace = Trace::new("mono");
+        let function = trace.intern("z_erofs_decompressqueue_work");
+        let queue = Some(trace.intern("erofs_worker"));
+        let queued = Kind::WorkQueued {
+            work: 1,
+            function,
+            queue,
+            cpu: 1,
+        };
+        trace.events = vec![
+            switch(10, 0, 0, "R", PROGRAM),
+            event(20, 0, PROGRAM, queued),
+            waking(21, 0, PROGRAM, WORKER),
+            switch(30, 0, PROGRAM, "D", 0),
+            switch(40, 1, 0, "R", WORKER),
+            event(41, 1, WORKER, Kind::WorkStart { work: 1, function }),
+            waking(80, 1, WORKER, PROGRAM),
+            switch(90, 0, 0, "R", PROGRAM),
+        ];
+        let report = analyse(&trace);
+        let (_, chains) = longest(&trace, &report, &|pid| pid == PROGRAM, 3);
+        let runs = chains[0].steps.iter().find_map(|step| match &step.action {
+            Action::Runs { doing, .. } => doing.first(),
+            _ => None,
+        });
+        let doing = runs.unwrap();
+        assert_eq!(doing.name, "erofs_worker z_erofs_decompressqueue_work");
+        assert_eq!(doing.queued_by, Some(PROGRAM));
+    }
+}
