@@ -185,7 +185,10 @@ mod tests {
         assert_eq!(median(&samples), Some(25.0));
         let many: Vec<f64> = (1..=1000).map(f64::from).collect();
         let summary = Summary::of(&many).unwrap();
-        assert_eq!((summary.p90, summary.p99, summary.p999), (900.0, 990.0, 999.0));
+        assert_eq!(
+            (summary.p90, summary.p99, summary.p999),
+            (900.0, 990.0, 999.0)
+        );
     }
 
     #[test]

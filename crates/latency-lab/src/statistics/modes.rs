@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::summary::{deviation, mean, median_of_sorted, sorted};
+use sched_trace::stats::{deviation, mean, median_of_sorted, sorted};
 
 /// A group needs this many samples; fewer are outliers.
 const FEWEST: usize = 3;
