@@ -1,4 +1,7 @@
 //! Patterns for names inside of an image, as shells have them: `*`, `?`, `[a-z]`, `**`.
+//!
+//! globset takes patterns as text and matches whole paths: it cannot hold a byte that is no UTF-8,
+//! and would read every directory of the image.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,34 +11,88 @@ use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
 
 use crate::tree::{self, Visit, join};
+use crate::{name, text};
 
-/// An entry that a pattern stands for, with its path from the root, without a slash in front.
-pub type Found = (Vec<u8>, Arc<Inode>);
+/// An entry that a path or a pattern stands for.
+#[derive(Debug)]
+pub struct Found {
+    /// From the root, without a slash in front.
+    pub path: Vec<u8>,
+    /// What it is, or why that cannot be known.
+    pub inode: anyhow::Result<Arc<Inode>>,
+    /// A pattern found it.
+    pub by_pattern: bool,
+}
+
+impl Found {
+    fn of(path: Vec<u8>, inode: anyhow::Result<Arc<Inode>>) -> Self {
+        let by_pattern = true;
+        Self {
+            path,
+            inode,
+            by_pattern,
+        }
+    }
+}
+
+/// The entry at `path`: the bytes as they are, or as [`text::name`] shows them. A symlink at its
+/// end is followed if `follow`.
+///
+/// # Errors
+/// There is none, or something on the way cannot be read.
+pub fn resolve(
+    engine: &Engine,
+    path: &[u8],
+    follow: bool,
+) -> anyhow::Result<(Vec<u8>, Arc<Inode>)> {
+    match engine.resolve(path, follow) {
+        Ok(inode) => Ok((normal(path), inode)),
+        Err(error) => {
+            let bytes = name::unquoted(path);
+            match engine.resolve(&bytes, follow) {
+                Ok(inode) => Ok((normal(&bytes), inode)),
+                Err(_) => Err(error.into()),
+            }
+        }
+    }
+}
 
 /// The entries that `pattern` stands for, in the order of their names. A path that is there, or has
 /// none of the signs, stands for itself; what it leads to counts if `follow`.
 ///
 /// # Errors
-/// Nothing is found, or something on the way cannot be read.
+/// Nothing is found. What is found and cannot be read is an error of that entry.
 pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<Vec<Found>> {
-    let plain = engine.resolve(pattern, follow);
-    if plain.is_ok() || !has_signs(pattern) {
-        return Ok(vec![(normal(pattern), plain?)]);
+    match resolve(engine, pattern, follow) {
+        Ok((path, inode)) => {
+            let inode = Ok(inode);
+            return Ok(vec![Found {
+                path,
+                inode,
+                by_pattern: false,
+            }]);
+        }
+        Err(error) if !has_signs(pattern) => return Err(error),
+        Err(_) => {}
     }
     let components: Vec<&[u8]> = components(pattern).collect();
     let root = engine.inode(engine.root())?;
     let mut found = Vec::new();
-    descend(engine, Vec::new(), &root, &components, &mut found)?;
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    found.dedup_by(|a, b| a.0 == b.0);
+    descend(engine, Vec::new(), &root, &components, &mut found);
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found.dedup_by(|a, b| a.path == b.path);
     if found.is_empty() {
-        let pattern = crate::text::name(pattern);
+        let pattern = text::name(pattern);
         bail!("{}: {pattern}: nothing has a name like that", engine.name());
     }
     if follow {
-        for (path, inode) in &mut found {
-            if inode.file_type() == FileType::Symlink {
-                *inode = engine.resolve(path, true)?;
+        for entry in &mut found {
+            if entry
+                .inode
+                .as_ref()
+                .is_ok_and(|inode| inode.file_type() == FileType::Symlink)
+            {
+                entry.inode = engine.resolve(&entry.path, true).map_err(Into::into);
             }
         }
     }
@@ -62,10 +119,9 @@ fn descend(
     inode: &Arc<Inode>,
     pattern: &[&[u8]],
     found: &mut Vec<Found>,
-) -> anyhow::Result<()> {
+) {
     let Some((&first, rest)) = pattern.split_first() else {
-        found.push((path, inode.clone()));
-        return Ok(());
+        return found.push(Found::of(path, Ok(inode.clone())));
     };
     // A symlink on the way leads to a directory of the image.
     let directory = match inode.file_type() {
@@ -73,26 +129,31 @@ fn descend(
         _ => Ok(inode.clone()),
     };
     let Ok(directory) = directory else {
-        return Ok(());
+        return;
     };
     if directory.file_type() != FileType::Directory {
-        return Ok(());
+        return;
     }
     if first == b"**" {
         return anywhere(engine, &path, &directory, rest, found);
     }
     let mut names = Vec::new();
-    engine.read_dir(&directory, 0, &mut |name, nid, _, _| {
+    let listed = engine.read_dir(&directory, 0, &mut |name, nid, _, _| {
         if !matches!(name, b"." | b"..") && matches(first, name) {
             names.push((name.to_vec(), nid));
         }
         ControlFlow::Continue(())
-    })?;
+    });
     for (name, nid) in names {
-        let inode = engine.inode(nid)?;
-        descend(engine, join(&path, &name), &inode, rest, found)?;
+        let path = join(&path, &name);
+        match engine.inode(nid) {
+            Ok(inode) => descend(engine, path, &inode, rest, found),
+            Err(error) => found.push(Found::of(path, Err(error.into()))),
+        }
     }
-    Ok(())
+    if let Err(error) = listed {
+        found.push(Found::of(path, Err(error.into())));
+    }
 }
 
 /// What `rest` stands for in a directory and all below it.
@@ -102,22 +163,29 @@ fn anywhere(
     directory: &Arc<Inode>,
     rest: &[&[u8]],
     found: &mut Vec<Found>,
-) -> anyhow::Result<()> {
-    tree::walk(engine, directory, &mut |visit| {
-        let Visit::Entry(entry) = visit else {
-            return Ok(());
-        };
-        let here = match entry.path.as_slice() {
-            b"" => path.to_vec(),
-            below => join(path, below),
-        };
-        if rest.is_empty() {
-            found.push((here, entry.inode));
-        } else if entry.inode.file_type() == FileType::Directory {
-            descend(engine, here, &entry.inode, rest, found)?;
+) {
+    let below = |path_below: &[u8]| match path_below {
+        b"" => path.to_vec(),
+        more => join(path, more),
+    };
+    let walked = tree::walk(engine, directory, &mut |visit| {
+        match visit {
+            Visit::Fault { path, error, .. } => {
+                found.push(Found::of(below(&path), Err(anyhow::anyhow!(error))));
+            }
+            Visit::Entry(entry) if rest.is_empty() => {
+                found.push(Found::of(below(&entry.path), Ok(entry.inode)));
+            }
+            Visit::Entry(entry) if entry.inode.file_type() == FileType::Directory => {
+                descend(engine, below(&entry.path), &entry.inode, rest, found);
+            }
+            Visit::Entry(_) => {}
         }
         Ok(())
-    })
+    });
+    if let Err(error) = walked {
+        found.push(Found::of(path.to_vec(), Err(error)));
+    }
 }
 
 /// Whether one name fits one component of a pattern. A dot in front has to be written.
@@ -137,13 +205,13 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
                 p += 1;
                 continue;
             }
-            Some(_) => one(&pattern[p..], name[n]),
+            Some(_) => one(&pattern[p..], &name[n..]),
             None => None,
         };
         match (step, retry) {
-            (Some(length), _) => {
+            (Some((length, taken)), _) => {
                 p += length;
-                n += 1;
+                n += taken;
             }
             (None, Some((after, at))) => {
                 retry = Some((after, at + 1));
@@ -155,18 +223,30 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// How many bytes of the pattern take this byte of the name; none if they do not.
-fn one(pattern: &[u8], byte: u8) -> Option<usize> {
+/// How many bytes of the pattern take how many of the name; none if they do not fit.
+fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
+    let byte = *name.first()?;
+    let takes = |length, fits: bool| fits.then_some((length, 1));
+    if let Some(escaped) = name::escaped_byte(pattern) {
+        return takes(4, escaped == byte);
+    }
     match *pattern {
-        [b'?', ..] => Some(1),
-        [b'\\', literal, ..] => (literal == byte).then_some(2),
+        [b'?', ..] => Some((1, character(name))),
+        [b'\\', literal, ..] => takes(2, literal == byte),
         [b'[', ref class @ ..] => match class_of(class) {
-            Some((length, set)) => set(byte).then_some(length + 1),
-            None => (byte == b'[').then_some(1),
+            Some((length, set)) => takes(length + 1, set(byte)),
+            None => takes(1, byte == b'['),
         },
-        [literal, ..] => (literal == byte).then_some(1),
+        [literal, ..] => takes(1, literal == byte),
         [] => None,
     }
+}
+
+/// Bytes of the first character; a byte that is no UTF-8 counts as one.
+fn character(name: &[u8]) -> usize {
+    let valid = name.utf8_chunks().next().map(|chunk| chunk.valid());
+    let first = valid.and_then(|valid| valid.chars().next());
+    first.map_or(1, char::len_utf8)
 }
 
 /// What stands behind `[`: its length with the `]`, and what it takes.
@@ -221,6 +301,15 @@ mod tests {
                 "{pattern} {other}"
             );
         }
+    }
+
+    #[test]
+    fn a_question_mark_is_a_character_or_a_byte_that_is_none() {
+        assert!(matches("gr?n".as_bytes(), "grün".as_bytes()));
+        assert!(matches(b"a?b", b"a\xffb"));
+        assert!(matches(b"a\\xffb", b"a\xffb"));
+        assert!(!matches(b"a\\xfeb", b"a\xffb"));
+        assert!(matches(b"*\\\\*", b"back\\slash"));
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod cli;
 mod commands;
 #[cfg(feature = "tools")]
 mod glob;
+#[cfg(feature = "tools")]
+mod name;
 #[cfg_attr(
     not(feature = "tools"),
     allow(dead_code, reason = "the tools find faults")

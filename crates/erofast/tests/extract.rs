@@ -1,7 +1,7 @@
 //! What is extracted is what the image holds, and nothing outside of the target is touched.
 
 mod common;
-#[path = "extract/forged.rs"]
+#[path = "common/forged.rs"]
 mod forged;
 
 use std::fs;

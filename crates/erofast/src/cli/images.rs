@@ -1,5 +1,6 @@
 //! Arguments of the commands that read an image without mounting it.
 
+use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::PathBuf;
 
@@ -45,8 +46,8 @@ pub struct InfoArgs {
     pub image: ImageArgs,
     /// List the extents of this file instead: which bytes are where, and how they are stored
     #[arg(long, value_name = "PATH", conflicts_with = "block")]
-    pub extents: Option<String>,
-    /// Tell instead to what this block of the image belongs
+    pub extents: Option<OsString>,
+    /// Show which file owns this block of the image
     #[arg(long, value_name = "N")]
     pub block: Option<u64>,
     /// Print JSON
@@ -62,7 +63,7 @@ pub struct LsArgs {
     pub image: ImageArgs,
     /// Directories or files inside of the image; *, ?, [a-z] and ** stand for names
     #[arg(default_value = "/", value_name = "PATH")]
-    pub paths: Vec<String>,
+    pub paths: Vec<OsString>,
     /// Long listing: type and mode, links, owner, group, size, time, name
     #[arg(short = 'l')]
     pub long: bool,
@@ -85,7 +86,7 @@ pub struct CatArgs {
     pub image: ImageArgs,
     /// Files inside of the image; *, ?, [a-z] and ** stand for names
     #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<String>,
+    pub paths: Vec<OsString>,
 }
 
 /// Arguments of `check`.
@@ -116,7 +117,7 @@ pub struct ExtractArgs {
     pub directory: PathBuf,
     /// Only this part: the content of a directory, or one file
     #[arg(long, value_name = "PATH", default_value = "/")]
-    pub path: String,
+    pub path: OsString,
     /// Extract into a directory that is not empty, replace files that are in the way
     #[arg(long)]
     pub force: bool,

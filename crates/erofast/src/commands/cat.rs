@@ -1,52 +1,98 @@
 //! `erofast cat`: files to the standard output.
 
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 
 use anyhow::bail;
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
+use erofs_fuse::note;
 
 use crate::cli::CatArgs;
-use crate::outcome::Outcome;
-use crate::{glob, text};
+use crate::glob::{self, Found};
+use crate::outcome::{Outcome, is_broken_pipe, one_line};
+use crate::text;
 
 /// Bytes read and written at once.
 const STEP: usize = 1 << 20;
 
-/// Runs the subcommand. A file that cannot be read ends it: what came before was written.
+/// Runs the subcommand. A file that cannot be read is named, and the others are written all the
+/// same.
 pub fn run(args: &CatArgs) -> anyhow::Result<Outcome> {
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::PerCpu))?;
-    let mut out = io::stdout().lock();
-    let mut buffer = vec![0; STEP];
+    let mut cat = Cat {
+        engine: &engine,
+        out: io::stdout().lock(),
+        buffer: vec![0; STEP],
+        outcome: Outcome::Fine,
+    };
     for pattern in &args.paths {
-        for (path, inode) in glob::expand(&engine, pattern.as_bytes(), true)? {
-            let path = text::name(&path);
-            match inode.file_type() {
-                FileType::Regular => {}
-                FileType::Directory => bail!("{}: {path}: is a directory", engine.name()),
-                _ => bail!("{}: {path}: is not a regular file", engine.name()),
+        match glob::expand(&engine, pattern.as_bytes(), true) {
+            Ok(found) => {
+                for entry in found {
+                    let written = cat.entry(entry);
+                    cat.unless_unreadable(written)?;
+                }
             }
-            write(&engine, &inode, &mut buffer, &mut out)?;
+            Err(error) => cat.unless_unreadable(Err(error))?,
         }
     }
-    out.flush()?;
-    Ok(Outcome::Fine)
+    cat.out.flush()?;
+    Ok(cat.outcome)
 }
 
-fn write(
-    engine: &Engine,
-    inode: &Inode,
-    buffer: &mut [u8],
-    out: &mut impl Write,
-) -> anyhow::Result<()> {
-    let mut offset = 0;
-    loop {
-        let context = ReadContext::Reader { readahead: false };
-        let count = engine.read_at(inode, offset, buffer, context)?;
-        if count == 0 {
-            return Ok(());
+struct Cat<'a, W> {
+    engine: &'a Engine,
+    out: W,
+    buffer: Vec<u8>,
+    outcome: Outcome,
+}
+
+impl<W: Write> Cat<'_, W> {
+    /// Says what is wrong with an entry. An output that cannot be written ends all.
+    fn unless_unreadable(&mut self, written: anyhow::Result<()>) -> anyhow::Result<()> {
+        match written {
+            Err(error) if error.is::<OutputError>() || is_broken_pipe(&error) => Err(error),
+            Err(error) => {
+                note(one_line(&error));
+                self.outcome = Outcome::Faulty;
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
-        out.write_all(&buffer[..count])?;
-        offset += count as u64;
+    }
+
+    fn entry(&mut self, entry: Found) -> anyhow::Result<()> {
+        let (image, path) = (self.engine.name(), text::name(&entry.path));
+        let inode = entry.inode?;
+        match inode.file_type() {
+            FileType::Regular => self.write(&inode),
+            // `**` finds them too.
+            FileType::Directory if entry.by_pattern => Ok(()),
+            FileType::Directory => bail!("{image}: {path}: is a directory"),
+            _ => bail!("{image}: {path}: is not a regular file"),
+        }
+    }
+
+    fn write(&mut self, inode: &Inode) -> anyhow::Result<()> {
+        let mut offset = 0;
+        loop {
+            let context = ReadContext::Reader { readahead: false };
+            let count = self
+                .engine
+                .read_at(inode, offset, &mut self.buffer, context)?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.out
+                .write_all(&self.buffer[..count])
+                .map_err(OutputError)?;
+            offset += count as u64;
+        }
     }
 }
+
+/// The standard output cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output")]
+struct OutputError(#[source] io::Error);

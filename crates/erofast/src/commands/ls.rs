@@ -3,17 +3,18 @@
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, WorkersMode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::LsArgs;
 use erofs_fuse::note;
 
-use crate::outcome::Outcome;
-use crate::{glob, text, tree};
+use crate::outcome::{Outcome, one_line};
+use crate::{glob, name, text, tree};
 
 /// Runs the subcommand. Entries that cannot be shown are named on the standard error.
 pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
@@ -27,7 +28,20 @@ pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
     };
     let mut found = Vec::new();
     for pattern in &args.paths {
-        found.extend(glob::expand(&engine, pattern.as_bytes(), false)?);
+        match glob::expand(&engine, pattern.as_bytes(), false) {
+            Ok(entries) => {
+                for entry in entries {
+                    match entry.inode {
+                        Ok(inode) => found.push((entry.path, inode)),
+                        Err(error) => list.complain(&entry.path, &error.to_string()),
+                    }
+                }
+            }
+            Err(error) => {
+                note(one_line(&error));
+                list.outcome = Outcome::Faulty;
+            }
+        }
     }
     // As ls does: what is no directory comes first, then each directory under its name.
     let is_open = |inode: &Inode| inode.file_type() == FileType::Directory && !args.directory;
@@ -129,8 +143,7 @@ impl<W: Write> List<'_, W> {
             name => text::name(name),
         };
         if self.args.json {
-            let entry = json!({
-                "path": text::name(path),
+            let mut entry = json!({
                 "nid": inode.nid,
                 "type": text::type_letter(inode.file_type()),
                 "mode": format!("{:04o}", inode.mode & 0o7777),
@@ -140,8 +153,14 @@ impl<W: Write> List<'_, W> {
                 "size": inode.size,
                 "mtime": [inode.mtime, i64::from(inode.mtime_nsec)],
                 "rdev": is_device(inode).then_some([inode.rdev.major, inode.rdev.minor]),
-                "target": target.and_then(Result::ok).map(|target| text::name(&target)),
             });
+            if let Some(entry) = entry.as_object_mut() {
+                name::insert(entry, "path", path);
+                match target.and_then(Result::ok) {
+                    Some(target) => name::insert(entry, "target", &target),
+                    None => drop(entry.insert("target".to_owned(), Value::Null)),
+                }
+            }
             writeln!(self.out, "{entry}")?;
         } else if self.args.long {
             let arrow = match target {

@@ -3,6 +3,7 @@
 use erofs_engine::erofs_format::Nid;
 use serde::Serialize;
 
+use crate::name::EntryPath;
 use crate::text;
 
 /// What `check --json` prints.
@@ -37,7 +38,8 @@ pub struct Compared {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Fault {
-    pub path: String,
+    #[serde(flatten)]
+    pub path: EntryPath,
     pub nid: Nid,
     pub error: String,
 }
@@ -46,7 +48,7 @@ impl Fault {
     /// A fault of the inode `nid`, which was met at `path`.
     pub fn new(path: &[u8], nid: Nid, error: impl ToString) -> Self {
         Self {
-            path: text::name(path),
+            path: EntryPath::new(path),
             nid,
             error: error.to_string(),
         }
@@ -56,10 +58,10 @@ impl Fault {
 /// Prints it for people, the faults first.
 pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     for fault in &report.faults {
-        outln!("fault: {}: {}", shown(&fault.path), fault.error);
+        outln!("fault: {}: {}", fault.path, fault.error);
     }
     for oddity in &report.oddities {
-        outln!("odd: {}: {}", shown(&oddity.path), oddity.error);
+        outln!("odd: {}: {}", oddity.path, oddity.error);
     }
     let Report {
         files,
@@ -84,8 +86,4 @@ pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
         report.oddities.len()
     );
     Ok(())
-}
-
-fn shown(path: &str) -> &str {
-    if path.is_empty() { "/" } else { path }
 }

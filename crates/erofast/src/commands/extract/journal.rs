@@ -9,6 +9,7 @@ use erofs_fuse::note;
 use serde::Serialize;
 
 use crate::bar::Gauge;
+use crate::name::EntryPath;
 use crate::text;
 
 /// Written to by all threads.
@@ -39,7 +40,8 @@ pub struct Summary {
 /// Something that could not be extracted.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    path: String,
+    #[serde(flatten)]
+    path: EntryPath,
     error: String,
 }
 
@@ -90,14 +92,11 @@ impl Journal {
     /// An entry is not there, or not whole.
     pub fn failure(&self, path: &[u8], error: impl fmt::Display) {
         let failure = Failure {
-            path: text::name(path),
+            path: EntryPath::new(path),
             error: error.to_string(),
         };
-        self.gauge.line(&format!(
-            "{}: {}",
-            if path.is_empty() { "/" } else { &failure.path },
-            failure.error
-        ));
+        let line = format!("{}: {}", failure.path, failure.error);
+        self.gauge.line(&line);
         self.summary().failures.push(failure);
     }
 

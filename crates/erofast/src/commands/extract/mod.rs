@@ -13,6 +13,7 @@ mod tar;
 mod target;
 
 use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
 use std::thread;
 
 use erofs_engine::erofs_format::FileType;
@@ -23,7 +24,7 @@ use self::journal::Journal;
 use super::{print_json, print_line};
 use crate::cli::ExtractArgs;
 use crate::outcome::{Outcome, Usage};
-use crate::tree;
+use crate::{glob, tree};
 
 /// Runs the subcommand.
 pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
@@ -33,11 +34,11 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
         anyhow::bail!(Usage(what.to_owned()));
     }
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
-    let start = engine.resolve(args.path.as_bytes(), false)?;
+    let (path, start) = glob::resolve(&engine, args.path.as_bytes(), false)?;
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     let name = match start.file_type() {
         FileType::Directory => Vec::new(),
-        _ => last_component(args.path.as_bytes()).to_vec(),
+        _ => last_component(&path).to_vec(),
     };
     let job = Job {
         engine,

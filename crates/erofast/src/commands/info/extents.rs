@@ -8,8 +8,9 @@ use erofs_engine::erofs_format::{Coding, Error, Extent, ExtentKind, FileType, In
 use serde::Serialize;
 
 use crate::commands::print_json;
-use crate::text;
+use crate::name::EntryPath;
 use crate::tree::{self, Visit};
+use crate::{glob, text};
 
 /// One extent, as it is printed.
 #[derive(Debug, Serialize)]
@@ -101,8 +102,9 @@ pub fn each(
 }
 
 /// `info --extents PATH`
-pub fn list(engine: &Engine, path: &str, json: bool) -> anyhow::Result<()> {
-    let inode = engine.resolve(path.as_bytes(), false)?;
+pub fn list(engine: &Engine, path: &[u8], json: bool) -> anyhow::Result<()> {
+    let (path, inode) = glob::resolve(engine, path, false)?;
+    let path = text::name(&path);
     anyhow::ensure!(
         has_data(&inode),
         "{}: {path}: has no data of its own",
@@ -151,8 +153,8 @@ fn has_data(inode: &Inode) -> bool {
 struct Owner {
     /// `superblock`, `inode` or `data`.
     what: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<String>,
+    #[serde(flatten)]
+    path: Option<EntryPath>,
     #[serde(skip_serializing_if = "Option::is_none")]
     nid: Option<Nid>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,7 +203,7 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
     ];
     for (nid, name) in special {
         if let Some(inode) = nid.and_then(|nid| engine.inode(nid).ok()) {
-            found.look_at(engine, name, &inode);
+            found.look_at(engine, name.as_bytes(), &inode);
         }
     }
     let root = engine.inode(engine.root())?;
@@ -209,7 +211,7 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
         if let Visit::Entry(entry) = visit
             && entry.first
         {
-            let path = format!("/{}", text::name(&entry.path));
+            let path = [b"/", entry.path.as_slice()].concat();
             found.look_at(engine, &path, &entry.inode);
         }
         Ok(())
@@ -223,7 +225,11 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
         engine.name()
     );
     for owner in &found.owners {
-        let path = owner.path.as_deref().unwrap_or_default();
+        let path = owner
+            .path
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         match (&owner.extent, owner.nid) {
             (Some(row), Some(nid)) => outln!(
                 "data of {path} (nid {nid}): bytes {} to {}, {}, {} bytes stored at {}",
@@ -251,11 +257,11 @@ impl Block {
     }
 
     /// Adds an inode and its extents if they are in the block.
-    fn look_at(&mut self, engine: &Engine, path: &str, inode: &Arc<Inode>) {
+    fn look_at(&mut self, engine: &Engine, path: &[u8], inode: &Arc<Inode>) {
         let mut own = |what, extent| {
             self.owners.push(Owner {
                 what,
-                path: Some(path.to_owned()),
+                path: Some(EntryPath::new(path)),
                 nid: Some(inode.nid),
                 extent,
             });

@@ -4,6 +4,7 @@ mod extents;
 mod spread;
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 
 use erofs_engine::erofs_format::{DataLayout, ExtentKind, FileType, Inode, Superblock};
 use erofs_engine::{Engine, WorkersMode};
@@ -63,7 +64,7 @@ struct Extents {
 pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
     if let Some(path) = &args.extents {
-        extents::list(&engine, path, args.json)?;
+        extents::list(&engine, path.as_bytes(), args.json)?;
         return Ok(Outcome::Fine);
     }
     if let Some(number) = args.block {
@@ -190,7 +191,7 @@ fn print(report: &Report) -> anyhow::Result<()> {
     outln!("features:    {}", list(&report.features));
     outln!("codecs:      {}", list(&report.codecs));
     outln!("inodes:      {}", report.inodes);
-    outln!("image:       {}", text::size(report.image_bytes));
+    outln!("size:        {}", text::size(report.image_bytes));
     match report.ratio {
         Some(ratio) => {
             outln!(

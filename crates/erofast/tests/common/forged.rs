@@ -26,15 +26,16 @@ impl Forged {
     }
 
     /// Adds a directory with these names, in this order: nid and file type of each.
-    pub fn add_directory(&mut self, entries: &[(&str, u64, u8)]) -> u64 {
+    pub fn add_directory<N: AsRef<[u8]>>(&mut self, entries: &[(N, u64, u8)]) -> u64 {
         let mut table = Vec::new();
         let mut names = Vec::new();
         for (name, nid, file_type) in entries {
+            let name = name.as_ref();
             let offset = entries.len() * 12 + names.len();
             table.extend(nid.to_le_bytes());
             table.extend((offset as u16).to_le_bytes());
             table.extend([*file_type, 0]);
-            names.extend(name.as_bytes());
+            names.extend(name);
         }
         self.add(0o040755, &[table, names].concat())
     }
