@@ -10,6 +10,7 @@ use sys::eventfd::EventFd;
 use crate::counters::{Counters, Statistics};
 use crate::filesystem::Filesystem;
 use crate::handshake::Protocol;
+use crate::wait_order::WaitOrder;
 
 /// The device, the filesystem and the counters of one mount, and whether it has ended.
 ///
@@ -27,6 +28,8 @@ pub(crate) struct Connection {
     ended: AtomicBool,
     /// I: readable when a channel saw the end.
     end: EventFd,
+    /// See its own tags.
+    wait_order: WaitOrder,
 }
 
 impl Connection {
@@ -42,6 +45,7 @@ impl Connection {
             counters: Mutex::default(),
             ended: AtomicBool::new(false),
             end: EventFd::new()?,
+            wait_order: WaitOrder::new(),
         })
     }
 
@@ -55,6 +59,11 @@ impl Connection {
 
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// The threads which wait for the device.
+    pub(crate) fn wait_order(&self) -> &WaitOrder {
+        &self.wait_order
     }
 
     /// Counters of a new channel; `ring` says which transport it uses.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::event::epoll;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, IoSlice};
+use rustix::thread::CpuSet;
 use sys::eventfd::EventFd;
 use zerocopy::IntoBytes;
 
@@ -14,24 +15,26 @@ use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
+use crate::reader_cpu::ReaderCpu;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::state::{Ready, State};
 use crate::timing::Timing;
+use crate::wait_order::{DEVICE, Waiter};
 use crate::wire::{InHeader, OutHeader};
 
 /// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target).
 /// Only batches of forgets are longer, and the kernel splits those to fit the buffer.
 const REQUEST_BYTES: usize = 16 << 10;
 
-const DEVICE: u64 = 0;
-const WAKER: u64 = 1;
+/// Marks events of the waker; those of the device are marked `wait_order::DEVICE`.
+const WAKER: u64 = DEVICE + 1;
 
 /// Descriptor, buffers and counters of one thread.
 pub(crate) struct DeviceChannel {
     connection: Arc<Connection>,
-    device: OwnedFd,
-    epoll: OwnedFd,
+    waiter: Arc<Waiter>,
+    readers: ReaderCpu,
     waker: Arc<EventFd>,
     request: Buffer,
     reply: Buffer,
@@ -42,11 +45,16 @@ impl DeviceChannel {
     pub(crate) fn open(connection: &Arc<Connection>) -> io::Result<Self> {
         let device = own_descriptor(connection)?;
         let waker = Arc::new(EventFd::new()?);
-        let epoll = watch(&device, &waker)?;
+        let waiter = Arc::new(Waiter {
+            cpu: pinned_to(),
+            device,
+            epoll: watch(&waker)?,
+        });
+        connection.wait_order().add(&waiter)?;
         let memory = |bytes| Buffer::new(bytes).ok_or_else(|| io::Error::from(Errno::NOMEM));
         Ok(Self {
-            device,
-            epoll,
+            waiter,
+            readers: ReaderCpu::default(),
             waker,
             request: memory(REQUEST_BYTES)?,
             reply: memory(connection.protocol().max_request)?,
@@ -67,7 +75,7 @@ impl DeviceChannel {
             data: epoll::EventData::new_u64(0),
         };
         let mut events = [none; 2];
-        let count = match epoll::wait(&self.epoll, &mut events[..], None) {
+        let count = match epoll::wait(&self.waiter.epoll, &mut events[..], None) {
             Ok(count) => count,
             Err(Errno::INTR) => return Ready::Woken,
             Err(_) => return self.close(),
@@ -85,7 +93,7 @@ impl DeviceChannel {
 
     /// Takes one request, unless another thread took it first, and answers it.
     pub(crate) fn serve(&mut self) -> State {
-        let length = match rustix::io::read(&self.device, self.request.bytes_mut()) {
+        let length = match rustix::io::read(&self.waiter.device, self.request.bytes_mut()) {
             Ok(length) => length,
             // NOENT: the request was interrupted before it was read.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return State::Nothing,
@@ -97,6 +105,8 @@ impl DeviceChannel {
             request,
             reply,
             connection,
+            waiter,
+            readers,
             ..
         } = self;
         let mut reply = Reply::new(reply.bytes_mut());
@@ -111,6 +121,7 @@ impl DeviceChannel {
         };
         let answered = Timing::now(connection.filesystem());
         let reply_bytes = reply.length();
+        follow(readers, waiter, connection, header.pid);
         let sent = self.send(&header, answer, reply_bytes);
         let from = (opcode, header.unique);
         timing.report(self.connection.filesystem(), from, answered, reply_bytes);
@@ -165,7 +176,7 @@ impl DeviceChannel {
 
     /// One reply is one write.
     fn write(&self, slices: &[IoSlice<'_>]) -> Result<(), Errno> {
-        rustix::io::retry_on_intr(|| rustix::io::writev(&self.device, slices)).map(drop)
+        rustix::io::retry_on_intr(|| rustix::io::writev(&self.waiter.device, slices)).map(drop)
     }
 
     fn end(&self) -> State {
@@ -181,7 +192,7 @@ impl DeviceChannel {
 
 impl AsFd for DeviceChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.waiter.epoll.as_fd()
     }
 }
 
@@ -198,12 +209,32 @@ fn own_descriptor(connection: &Connection) -> io::Result<OwnedFd> {
     }
 }
 
-/// One request wakes one thread: the device is watched exclusively.
-fn watch(device: &OwnedFd, waker: &EventFd) -> io::Result<OwnedFd> {
+/// The epoll set of one thread, with its waker.
+fn watch(waker: &EventFd) -> io::Result<OwnedFd> {
     use epoll::{CreateFlags, EventData, EventFlags};
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    let one = EventFlags::IN | EventFlags::EXCLUSIVE;
-    epoll::add(&epoll, device, EventData::new_u64(DEVICE), one)?;
     epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN)?;
     Ok(epoll)
+}
+
+/// The CPU to which the calling thread is pinned.
+fn pinned_to() -> Option<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).ok()?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    let first = cpus.next()?;
+    cpus.next().is_none().then_some(first)
+}
+
+/// Lets the waiter of the reader's CPU be woken first. Before the reply: it may move the reader.
+fn follow(readers: &mut ReaderCpu, waiter: &Waiter, connection: &Connection, reader: u32) {
+    let Some(here) = waiter.cpu else { return };
+    if let Some(cpu) = readers.sample(reader, here) {
+        connection.wait_order().put_first(cpu);
+    }
+}
+
+impl Drop for DeviceChannel {
+    fn drop(&mut self) {
+        self.connection.wait_order().remove(&self.waiter);
+    }
 }

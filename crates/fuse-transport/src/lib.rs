@@ -22,6 +22,7 @@ mod dispatch;
 mod filesystem;
 mod handshake;
 mod node;
+mod reader_cpu;
 mod reply;
 mod request;
 mod request_info;
@@ -29,6 +30,7 @@ mod ring;
 mod session;
 mod state;
 mod timing;
+mod wait_order;
 pub mod wire;
 
 /// Whether this process may use io_uring. Check before the handshake agrees on it, since the kernel

@@ -20,13 +20,19 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// Read to explain why real-time priority was refused.
 const SELF: &str = "/proc/self";
 
+/// Read for the CPU of a reader (`/proc/TID/stat`), which `/dev/fuse` does not tell. Landlock still
+/// refuses what needs the right to trace another process: its memory, environment and descriptors.
+const PROC: &str = "/proc";
+
 /// Restricts the calling thread and those it makes. Returns the version of the kernel's interface.
-pub(super) fn restrict() -> Result<i32, String> {
+/// `io_uring`: whether requests arrive over it.
+pub(super) fn restrict(io_uring: bool) -> Result<i32, String> {
+    let processes = if io_uring { SELF } else { PROC };
     let read_write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     let rules = [
         (FUSE, read_write),
         (CPUS, AccessFs::ReadFile.into()),
-        (SELF, AccessFs::ReadFile.into()),
+        (processes, AccessFs::ReadFile.into()),
     ];
     let describe = |error: landlock::RulesetError| error.to_string();
     let mut set = Ruleset::default()

@@ -82,7 +82,7 @@ impl Sandbox {
         if !self.on {
             return;
         }
-        match files::restrict() {
+        match files::restrict(io_uring) {
             Ok(version) => self.landlock = Some(version),
             Err(error) => self.misses("Landlock", &error),
         }

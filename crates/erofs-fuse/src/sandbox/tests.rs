@@ -35,13 +35,28 @@ fn status(field: &str) -> String {
 #[test]
 fn no_file_can_be_opened_by_its_name_but_what_workers_need() {
     inside(Hipri::Off, false, |_| {
-        for path in ["/etc/passwd", "/", "/proc/1/status", "/dev/null"] {
+        for path in ["/etc/passwd", "/", "/proc/1/environ", "/dev/null"] {
             let error = std::fs::File::open(path).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{path}");
         }
         let home = std::env::temp_dir().join("erofast-must-not-exist");
         assert!(std::fs::write(&home, "x").is_err());
         assert!(std::fs::read_to_string("/sys/devices/system/cpu/online").is_ok());
+    });
+}
+
+#[test]
+fn other_processes_are_visible_only_where_dev_fuse_serves() {
+    inside(Hipri::Off, false, |_| {
+        assert!(std::fs::read_to_string("/proc/1/stat").is_ok());
+        for secret in ["mem", "maps", "environ"] {
+            let path = format!("/proc/1/{secret}");
+            assert!(std::fs::read(&path).is_err(), "{path}");
+        }
+    });
+    inside(Hipri::Off, true, |_| {
+        let error = std::fs::File::open("/proc/1/stat").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     });
 }
 

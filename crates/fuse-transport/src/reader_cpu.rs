@@ -1,0 +1,115 @@
+//! The CPU on which the thread that sent a request last ran.
+//!
+//! `/dev/fuse` does not say; field 39 of `/proc/TID/stat` does (proc_pid_stat(5)). One sample takes
+//! some 5 us, so it is taken at intervals and not for each request.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use sys::clock::now_ns;
+
+/// Between samples while the reader is where it is served.
+const SETTLED: Duration = Duration::from_millis(8);
+/// Between samples while it is elsewhere.
+const MOVING: Duration = Duration::from_millis(1);
+
+/// Samples the CPU of readers, for one serving thread.
+#[derive(Debug, Default)]
+pub(crate) struct ReaderCpu {
+    /// The thread sampled last, and its open file.
+    reader: Option<(u32, File)>,
+    /// Time of the next sample, ns.
+    next_ns: u64,
+}
+
+impl ReaderCpu {
+    /// The CPU of the thread `tid`, if a sample is due; `None` also where it cannot be known (a
+    /// thread that has ended, one of another PID namespace, `/proc` out of reach). `here` is the CPU
+    /// of the caller.
+    pub(crate) fn sample(&mut self, tid: u32, here: usize) -> Option<usize> {
+        let now = now_ns();
+        if tid == 0 || now < self.next_ns {
+            return None;
+        }
+        let cpu = self.read(tid);
+        let pause = if cpu.is_none_or(|cpu| cpu == here) {
+            SETTLED
+        } else {
+            MOVING
+        };
+        self.next_ns = now + pause.as_nanos() as u64;
+        cpu
+    }
+
+    fn read(&mut self, tid: u32) -> Option<usize> {
+        if self.reader.as_ref().is_none_or(|(known, _)| *known != tid) {
+            self.reader = Some((tid, File::open(format!("/proc/{tid}/stat")).ok()?));
+        }
+        let (_, file) = self.reader.as_ref()?;
+        let mut stat = [0; 1024];
+        let Ok(length) = file.read_at(&mut stat, 0) else {
+            // The thread has ended; its number may be in use again.
+            self.reader = None;
+            return None;
+        };
+        processor(&stat[..length])
+    }
+}
+
+/// Field 39. The second one is a name in parentheses which may hold anything, so fields count from
+/// the last parenthesis.
+fn processor(stat: &[u8]) -> Option<usize> {
+    let end_of_name = stat.iter().rposition(|&byte| byte == b')')?;
+    let fields = std::str::from_utf8(&stat[end_of_name + 1..]).ok()?;
+    fields.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+
+    #[test]
+    fn a_pinned_thread_is_found_on_its_cpu() {
+        std::thread::spawn(|| {
+            let allowed = sched_getaffinity(None).unwrap();
+            let tid = gettid().as_raw_nonzero().get() as u32;
+            for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)) {
+                let mut only = CpuSet::new();
+                only.set(cpu);
+                sched_setaffinity(None, &only).unwrap();
+                assert_eq!(ReaderCpu::default().sample(tid, cpu), Some(cpu));
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn samples_are_taken_at_intervals() {
+        let tid = gettid().as_raw_nonzero().get() as u32;
+        let mut readers = ReaderCpu::default();
+        assert!(readers.sample(tid, usize::MAX).is_some());
+        readers.next_ns = u64::MAX;
+        assert_eq!(readers.sample(tid, 0), None);
+    }
+
+    #[test]
+    fn unknown_threads_have_no_cpu() {
+        let mut readers = ReaderCpu::default();
+        assert_eq!(readers.sample(0, 0), None);
+        assert_eq!(readers.sample(u32::MAX, 0), None);
+        let ended = std::thread::spawn(|| gettid().as_raw_nonzero().get() as u32);
+        assert_eq!(readers.sample(ended.join().unwrap(), 0), None);
+    }
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_skipped() {
+        let rest: Vec<String> = (3..=52).map(|field| field.to_string()).collect();
+        let stat = format!("7 (a) b (c)) {}", rest.join(" "));
+        assert_eq!(processor(stat.as_bytes()), Some(39));
+        assert_eq!(processor(b"7 (a) S"), None);
+        assert_eq!(processor(b""), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! The order in which the kernel wakes the threads that wait for `/dev/fuse`.
+//!
+//! A request wakes the first waiter, in the order of registration, which is asleep (EPOLLEXCLUSIVE).
+//! Left alone, one thread takes nearly all requests of a slow reader, whatever CPU that reader runs
+//! on, and each request and each reply then wakes another CPU. So the thread of the reader's CPU is
+//! put first: all waiters registered before it are registered again, which moves them to the end.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+/// Marks events of the device in each epoll set.
+pub(crate) const DEVICE: u64 = 0;
+
+/// No CPU is first yet.
+const NONE: usize = usize::MAX;
+
+/// The descriptors of one waiting thread.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// The CPU the thread is pinned to.
+    pub(crate) cpu: Option<usize>,
+    pub(crate) device: OwnedFd,
+    pub(crate) epoll: OwnedFd,
+}
+
+impl Waiter {
+    /// Waits for the device, behind all threads which wait already.
+    pub(crate) fn register(&self) -> Result<(), Errno> {
+        // Exclusive: one request wakes one thread.
+        let events = EventFlags::IN | EventFlags::EXCLUSIVE;
+        epoll::add(
+            &self.epoll,
+            &self.device,
+            EventData::new_u64(DEVICE),
+            events,
+        )
+    }
+
+    /// Moves this waiter behind all others. A request which arrives in between is found by the
+    /// registration, which checks the device.
+    fn move_to_end(&self) -> Result<(), Errno> {
+        epoll::delete(&self.epoll, &self.device)?;
+        self.register()
+    }
+}
+
+/// All waiters of one mount.
+///
+/// Field tags: A = atomic; L = under its own lock.
+#[derive(Debug)]
+pub(crate) struct WaitOrder {
+    /// A. The CPU whose waiter is first, if it was put there.
+    first: AtomicUsize,
+    /// L. In the kernel's order.
+    waiters: Mutex<Vec<Arc<Waiter>>>,
+}
+
+impl WaitOrder {
+    pub(crate) fn new() -> Self {
+        Self {
+            first: AtomicUsize::new(NONE),
+            waiters: Mutex::default(),
+        }
+    }
+
+    /// Registers a waiter as the last one.
+    pub(crate) fn add(&self, waiter: &Arc<Waiter>) -> Result<(), Errno> {
+        let mut waiters = self.waiters();
+        waiter.register()?;
+        waiters.push(Arc::clone(waiter));
+        Ok(())
+    }
+
+    /// Forgets a waiter whose thread ends.
+    pub(crate) fn remove(&self, waiter: &Arc<Waiter>) {
+        let mut waiters = self.waiters();
+        waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        self.first.store(NONE, Ordering::Relaxed);
+    }
+
+    /// Makes the waiter of `cpu` the first to be woken. Nothing changes if it is, or if there is
+    /// none.
+    pub(crate) fn put_first(&self, cpu: usize) {
+        if self.first.load(Ordering::Relaxed) == cpu {
+            return;
+        }
+        let mut waiters = self.waiters();
+        let Some(index) = waiters.iter().position(|waiter| waiter.cpu == Some(cpu)) else {
+            return;
+        };
+        waiters.rotate_left(index);
+        let moved = waiters.len() - index;
+        // A waiter that cannot be registered again is out of memory; its thread still serves what
+        // other wake-ups bring, and the others serve the device.
+        waiters[moved..].iter().for_each(|waiter| {
+            let _ = waiter.move_to_end();
+        });
+        self.first.store(cpu, Ordering::Relaxed);
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, Vec<Arc<Waiter>>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::epoll::CreateFlags;
+    use sys::eventfd::EventFd;
+
+    /// A device which is an eventfd: the order of exclusive waiters is that of any wait queue.
+    fn waiter(device: &EventFd, cpu: usize) -> Arc<Waiter> {
+        use std::os::fd::AsFd;
+        Arc::new(Waiter {
+            cpu: Some(cpu),
+            device: device.as_fd().try_clone_to_owned().unwrap(),
+            epoll: epoll::create(CreateFlags::CLOEXEC).unwrap(),
+        })
+    }
+
+    fn cpus(order: &WaitOrder) -> Vec<Option<usize>> {
+        order.waiters().iter().map(|waiter| waiter.cpu).collect()
+    }
+
+    #[test]
+    fn the_chosen_waiter_is_first_and_the_others_keep_their_order() {
+        let (device, order) = (EventFd::new().unwrap(), WaitOrder::new());
+        let waiters: Vec<_> = (0..4).map(|cpu| waiter(&device, cpu)).collect();
+        waiters.iter().for_each(|waiter| order.add(waiter).unwrap());
+        order.put_first(2);
+        assert_eq!(cpus(&order), [Some(2), Some(3), Some(0), Some(1)]);
+        order.put_first(9);
+        assert_eq!(cpus(&order), [Some(2), Some(3), Some(0), Some(1)]);
+        order.remove(&waiters[3]);
+        order.put_first(0);
+        assert_eq!(cpus(&order), [Some(0), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn the_kernel_wakes_the_waiter_that_was_put_first() {
+        let (device, order) = (EventFd::new().unwrap(), WaitOrder::new());
+        let waiters: Vec<_> = (0..3).map(|cpu| waiter(&device, cpu)).collect();
+        waiters.iter().for_each(|waiter| order.add(waiter).unwrap());
+        for cpu in [1, 2, 0, 2, 1] {
+            order.put_first(cpu);
+            let (woken, which) = std::sync::mpsc::channel();
+            let (started, threads) = std::sync::mpsc::channel();
+            std::thread::scope(|scope| {
+                for waiter in &waiters {
+                    let (woken, started, device) = (woken.clone(), started.clone(), &device);
+                    scope.spawn(move || {
+                        let none = epoll::Event {
+                            flags: EventFlags::empty(),
+                            data: EventData::new_u64(1),
+                        };
+                        started.send(rustix::thread::gettid()).unwrap();
+                        epoll::wait(&waiter.epoll, &mut [none; 1][..], None).unwrap();
+                        woken.send(waiter.cpu).unwrap();
+                        // A second event ends the sleep of the next waiter.
+                        device.wake();
+                    });
+                }
+                for thread in threads.iter().take(waiters.len()) {
+                    until_asleep(thread.as_raw_nonzero().get());
+                }
+                device.wake();
+                assert_eq!(which.recv().unwrap(), Some(cpu));
+            });
+            device.clear();
+        }
+    }
+
+    fn until_asleep(tid: i32) {
+        let stat = || std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        while !stat().rsplit(") ").next().unwrap().starts_with('S') {
+            std::thread::yield_now();
+        }
+    }
+}
