@@ -118,12 +118,18 @@ fn engine(name: &str, average: f64, first: Option<&EngineReport>) -> EngineRepor
         launch_us: Summary::of(&launch),
         wakeup_us: Summary::of(&column(|s| s.wakeup_us)),
         preempted_us: Summary::of(&column(|s| s.preempted_us)),
-        queue_us: Summary::of(&column(|s| s.queue_us)),
-        queue_source: "from the counters of erofast stat".into(),
+        queue_us: None,
+        queue_source: "n/a".into(),
+        program_off_cpu_us: Summary::of(&launch),
+        load_share: Some(0.7),
+        idle_share: Some(0.01),
+        launch_modes: None,
+        sched_latency_modes: None,
         recording: None,
         against_first: first.map(|first| Against {
             sched_latency: compare(&first.column(|s| s.sched_latency_us), &latency),
             launch: compare(&first.column(|s| s.launch_us), &launch),
+            program_off_cpu: compare(&first.column(|s| s.launch_us), &launch),
         }),
         outliers: Outliers {
             sched_latency: outliers(&latency),
@@ -340,7 +346,7 @@ fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
         light["width"].as_u64().unwrap() <= u64::from(NARROW),
         "{light}"
     );
-    // Three charts for each of two quantities, two launches of each of four engines.
-    assert_eq!(light["figures"], 6 + 8);
+    // Three charts for each of three quantities, two launches of each of four engines.
+    assert_eq!(light["figures"], 9 + 8);
     assert_ne!(light["ground"], dark["ground"]);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::kernel::LoopDevice;
 use super::module::LoadedModule;
 use crate::mounts;
-use crate::process::{Child, End, process_threads, sleeping_threads};
+use crate::process::{Child, End, descendants, process_threads, sleeping_threads};
 use crate::{Interrupt, LabError, Result};
 
 /// A mounted image.
@@ -54,9 +54,13 @@ impl Mounted {
         self.daemon.as_ref().map(Child::id)
     }
 
-    /// The threads that serve it, as they are now.
+    /// The threads that serve it, as they are now: of the daemon, and of the processes it started.
     pub fn threads(&self) -> Vec<u32> {
-        self.daemon().map(process_threads).unwrap_or_default()
+        let Some(daemon) = self.daemon() else {
+            return Vec::new();
+        };
+        let processes = [daemon].into_iter().chain(descendants(daemon));
+        processes.flat_map(process_threads).collect()
     }
 
     /// Waits until all threads that serve it sleep and nothing wakes them: what they still had to do

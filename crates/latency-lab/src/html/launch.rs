@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use super::chart::{Series, cdf, over_the_run, strip};
 use super::{escape, page, time};
-use crate::launch::{EXPLANATION, EngineReport, LaunchReport, ROWS, Sample, verdict, waiters};
+use crate::launch::{
+    EXPLANATION, EngineReport, FIGURES, LaunchReport, Sample, bimodal, carried, difference,
+    verdict, waiters,
+};
 use crate::shell::quote;
 use crate::statistics::{Comparison, Summary, Verdict};
 
@@ -28,7 +31,7 @@ struct Quantity {
     published: bool,
 }
 
-const QUANTITIES: [Quantity; 2] = [
+const QUANTITIES: [Quantity; 3] = [
     Quantity {
         title: "Total scheduling latency per launch",
         summary: |engine| engine.sched_latency_us,
@@ -40,6 +43,13 @@ const QUANTITIES: [Quantity; 2] = [
         },
         value: |sample| sample.sched_latency_us,
         published: true,
+    },
+    Quantity {
+        title: "Whole path per launch: the program's first thread off the CPU",
+        summary: |engine| engine.program_off_cpu_us,
+        comparison: |engine| Some(engine.against_first.as_ref()?.program_off_cpu),
+        value: Sample::program_off_cpu_us,
+        published: false,
     },
     Quantity {
         title: "Launch time",
@@ -61,9 +71,9 @@ fn launch_page(report: &LaunchReport) -> String {
     let mut body = heading(report);
     for quantity in &QUANTITIES {
         let _ = writeln!(body, "<h2>{}</h2>", quantity.title);
+        body += &charts(report, quantity);
         body += &table(report, quantity);
         body += &verdicts(report, quantity);
-        body += &charts(report, quantity);
     }
     body += &super::blame::bars(&report.engines);
     body += &super::timeline::timelines(&report.engines);
@@ -140,95 +150,65 @@ fn key(number: usize) -> String {
     format!("<span class=\"key s{}\"></span>", number % 6)
 }
 
-/// So many engines stand side by side in one table; more of them go on in tables below.
-const SIDE_BY_SIDE: usize = 3;
-
+/// A row each; the published figures of the same quantity below them.
 fn table(report: &LaunchReport, quantity: &Quantity) -> String {
-    let groups = report.engines.chunks(SIDE_BY_SIDE).enumerate();
-    groups
-        .map(|(group, engines)| table_of(report, quantity, group * SIDE_BY_SIDE, engines))
-        .collect()
-}
-
-/// Engines of which `above` stand in tables above; the published figures are beside the first ones.
-fn table_of(
-    report: &LaunchReport,
-    quantity: &Quantity,
-    above: usize,
-    engines: &[EngineReport],
-) -> String {
-    let published = quantity.published && above == 0;
     let mut out = String::from("<div class=\"scroll\"><table>\n<thead><tr><th></th>");
-    for (number, engine) in (above..).zip(engines) {
-        let _ = write!(
-            out,
-            "<th scope=\"col\">{}{}</th>",
-            key(number),
-            escape(&engine.engine)
-        );
-        if number > 0 {
-            out += "<th scope=\"col\">difference</th>";
-        }
+    for (label, _) in FIGURES {
+        let _ = write!(out, "<th scope=\"col\">{label}</th>");
     }
-    if published {
-        out += "<th class=\"published\" scope=\"col\">published:<br>work queue</th>\
-                <th class=\"published\" scope=\"col\">published:<br>per-CPU threads</th>\
-                <th class=\"published\" scope=\"col\">difference</th>";
+    out += "<th scope=\"col\">samples</th><th scope=\"col\">average, against the first</th></tr></thead>\n<tbody>\n";
+    for (number, engine) in report.engines.iter().enumerate() {
+        out += &engine_row(number, engine, quantity);
     }
-    out += "</tr></thead>\n<tbody>\n";
-    for ((label, figure), printed) in ROWS.into_iter().zip(PUBLISHED) {
-        let _ = write!(out, "<tr><th scope=\"row\">{label}</th>");
-        let base = report
-            .engines
-            .first()
-            .and_then(quantity.summary)
-            .map(|summary| figure(&summary));
-        for (number, engine) in (above..).zip(engines) {
-            let value = (quantity.summary)(engine).map(|summary| figure(&summary));
-            let _ = write!(out, "<td>{}</td>", value.map_or("-".into(), time));
-            if number > 0 {
-                out += &difference(base, value, (quantity.comparison)(engine));
-            }
-        }
-        if published {
-            let _ = write!(
-                out,
-                "<td class=\"published\">{}</td><td class=\"published\">{}</td><td class=\"published\">{:+.2} %</td>",
-                time(printed.0),
-                time(printed.1),
-                printed.2
-            );
-        }
-        out += "</tr>\n";
+    if quantity.published {
+        out += &published();
     }
-    out + &counts(above, engines, published) + "</tbody></table></div>\n"
+    out + "</tbody></table></div>\n"
 }
 
-fn counts(above: usize, engines: &[EngineReport], published: bool) -> String {
-    let mut out = String::from("<tr><th scope=\"row\">samples</th>");
-    for (number, engine) in (above..).zip(engines) {
-        let _ = write!(
-            out,
-            "<td>{}</td>{}",
-            engine.samples.len(),
-            if number > 0 { "<td></td>" } else { "" }
-        );
+fn engine_row(number: usize, engine: &EngineReport, quantity: &Quantity) -> String {
+    let mut out = format!(
+        "<tr><th scope=\"row\">{}{}</th>",
+        key(number),
+        escape(&engine.engine)
+    );
+    let summary = (quantity.summary)(engine);
+    for (_, figure) in FIGURES {
+        let text = summary.map_or("-".into(), |summary| {
+            time(
+                carried(figure(&summary), &summary)
+                    .parse()
+                    .unwrap_or_default(),
+            )
+        });
+        let _ = write!(out, "<td>{text}</td>");
     }
-    if published {
-        out += "<td class=\"published\">50</td><td class=\"published\">50</td><td class=\"published\"></td>";
-    }
-    out + "</tr>\n"
+    let _ = write!(out, "<td>{}</td>", engine.samples.len());
+    let comparison = (quantity.comparison)(engine);
+    let faint = comparison.is_none_or(|it| it.verdict == Verdict::NoDifference);
+    let class = if faint { " class=\"faint\"" } else { "" };
+    let text = comparison.map_or(String::new(), |it| difference(&it));
+    let _ = writeln!(out, "<td{class}>{text}</td></tr>");
+    out
 }
 
-fn difference(base: Option<f64>, value: Option<f64>, comparison: Option<Comparison>) -> String {
-    let Some((base, value)) = base.zip(value).filter(|(base, _)| *base != 0.0) else {
-        return "<td>-</td>".into();
+fn published() -> String {
+    let row = |name: &str, figure: &dyn Fn(&(f64, f64, f64)) -> String, samples: &str| {
+        let cells: String = PUBLISHED
+            .iter()
+            .map(|printed| format!("<td class=\"published\">{}</td>", figure(printed)))
+            .collect();
+        format!(
+            "<tr><th scope=\"row\" class=\"published\">published: {name}</th>{cells}\
+             <td class=\"published\">{samples}</td><td class=\"published\"></td></tr>\n"
+        )
     };
-    let percent = format!("{:+.2} %", (value / base - 1.0) * 100.0);
-    match comparison.map(|comparison| comparison.verdict) {
-        Some(Verdict::NoDifference) | None => format!("<td class=\"faint\">({percent})</td>"),
-        Some(_) => format!("<td>{percent}</td>"),
-    }
+    [
+        row("work queue", &|printed| time(printed.0), "50"),
+        row("per-CPU threads", &|printed| time(printed.1), "50"),
+        row("difference", &|printed| format!("{:+.2} %", printed.2), ""),
+    ]
+    .concat()
 }
 
 fn verdicts(report: &LaunchReport, quantity: &Quantity) -> String {
@@ -298,7 +278,7 @@ fn charts(report: &LaunchReport, quantity: &Quantity) -> String {
 fn parts(report: &LaunchReport) -> String {
     let mut out = String::from(
         "<h2>What it is made of</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>average per launch</th>\
-         <th>after wake-up</th><th>after preemption</th><th>queue delay</th><th>wake-ups</th><th>thrown away</th><th>outliers kept</th></tr></thead>\n<tbody>\n",
+         <th>after wake-up</th><th>after preemption</th><th>queue delay</th><th>wake-ups</th><th>load</th><th>thrown away</th><th>outliers kept</th></tr></thead>\n<tbody>\n",
     );
     for (number, engine) in report.engines.iter().enumerate() {
         let average =
@@ -306,13 +286,18 @@ fn parts(report: &LaunchReport) -> String {
         let wakeups = Summary::of(&engine.column(|sample| sample.wakeups as f64));
         let _ = writeln!(
             out,
-            "<tr><th scope=\"row\">{}{}</th><td>{}</td><td>{}</td><td>{}</td><td>{:.0}</td><td>{}</td><td>{} + {}</td></tr>",
+            "<tr><th scope=\"row\">{}{}</th><td>{}</td><td>{}</td><td>{}</td><td>{:.0}</td><td>{}</td><td>{}</td><td>{} + {}</td></tr>",
             key(number),
             escape(&engine.engine),
             average(&engine.wakeup_us),
             average(&engine.preempted_us),
-            average(&engine.queue_us),
+            engine
+                .queue_us
+                .map_or("n/a".into(), |summary| time(summary.average)),
             wakeups.map_or(0.0, |summary| summary.average),
+            engine
+                .load_share
+                .map_or("-".into(), |share| format!("{:.1} %", share * 100.0)),
             engine.thrown_away.len(),
             engine.outliers.sched_latency.len(),
             engine.outliers.launch.len()
@@ -327,6 +312,9 @@ fn parts(report: &LaunchReport) -> String {
             escape(&engine.queue_source),
             escape(&waiters(engine))
         );
+        for line in bimodal(engine) {
+            let _ = writeln!(out, "<p>{}</p>", escape(&line));
+        }
     }
     out
 }
@@ -379,7 +367,7 @@ fn samples(report: &LaunchReport) -> String {
                 time(sample.sched_latency_us),
                 time(sample.wakeup_us),
                 time(sample.preempted_us),
-                time(sample.queue_us),
+                sample.queue_us.map_or("n/a".into(), time),
                 sample.wakeups
             );
         }

@@ -1,8 +1,14 @@
 //! Attribution: from the trace of one launch to its sample.
 //!
-//! In the kernel the threads that decompressed are the kworkers while they run
-//! `z_erofs_decompressqueue_work`, and the `erofs_worker/N` kthreads where the kernel has them. A
-//! daemon's are all threads of its process, the ones that started during the launch included.
+//! Two figures of waiting, each defined alike for every engine:
+//!
+//! * **narrow**, the patch's: the waits for a CPU of the threads that decompressed. In the kernel these are
+//!   the kworkers while they run `z_erofs_decompressqueue_work`, and the `erofs_worker/N` kthreads where the
+//!   kernel has them. A daemon's are all threads of its processes, the ones that started during the launch
+//!   included. An engine that decompresses in the program's own thread has none.
+//! * **whole path**: the time for which the program's first thread was off the CPU, blocked (from a page
+//!   fault or read to the data, whatever did the work: kworkers of a loop device, softirqs, a daemon, a
+//!   disk) or preempted. This is what the user feels of the engine, whichever thread decompresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,6 +16,7 @@ use sched_trace::latency::{Report, Wait, WaitKind, analyse};
 use sched_trace::timeline::Timeline;
 use sched_trace::{Kind, Trace};
 
+use super::cpu_time::CpuTime;
 use super::owner::{Owner, Threads, owners};
 use super::picture::{blame, picture};
 use super::sample::{Sample, ThreadWaits};
@@ -21,33 +28,18 @@ const KTHREAD: &str = "erofs_worker/";
 /// The lab's own time stamp of the end may be late by its own wait for a CPU, hardly by more.
 const LATE_NS: u64 = 100_000_000;
 
-/// CPU time of programs that have nothing to do with the launch.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub(super) struct Foreign {
-    pub(super) total_us: f64,
-    /// The name of the greediest.
-    pub(super) most: String,
-}
-
 /// One launch with its trace.
 pub(super) struct Launch<'a> {
     trace: &'a Trace,
     report: Report,
     owners: HashMap<i32, Owner>,
     in_kernel: bool,
+    program: i32,
     start_ns: u64,
     end_ns: u64,
 }
 
 impl<'a> Launch<'a> {
-    /// Why the waits of this launch are unknown, if the kernel left out too many switches.
-    pub(super) fn unwritten(&self) -> Option<String> {
-        let (missing, all) = (self.report.missing_switches, self.report.switches);
-        (!self.report.is_valid()).then(|| {
-            format!("the kernel did not write {missing} switches beside {all}, and waits are missing with them")
-        })
-    }
-
     pub(super) fn new(
         trace: &'a Trace,
         threads: Threads,
@@ -60,6 +52,7 @@ impl<'a> Launch<'a> {
             report: analyse(trace),
             in_kernel: threads.in_kernel,
             owners: owners(trace, &threads, program as i32),
+            program: program as i32,
             start_ns,
             end_ns: exit_time(trace, program as i32, start_ns, end_ns),
         }
@@ -85,17 +78,19 @@ impl<'a> Launch<'a> {
                 WaitKind::Preempted => preempted_ns += wait.length_ns(),
             }
         }
-        let (works, queue_ns) = if self.in_kernel {
-            self.kernel_queue()
-        } else {
-            (0, 0)
-        };
+        let (works, queue_ns) = self.kernel_queue();
+        let time = self.cpu_time();
         Sample {
             launch_us: us(self.end_ns - self.start_ns),
             sched_latency_us: us(wakeup_ns + preempted_ns),
             wakeup_us: us(wakeup_ns),
             preempted_us: us(preempted_ns),
-            queue_us: us(queue_ns),
+            queue_us: self.in_kernel.then_some(us(queue_ns)),
+            program_blocked_us: time.program_blocked_us,
+            program_preempted_us: time.program_preempted_us,
+            load_us: time.owner_us(Owner::Load),
+            idle_us: time.owner_us(Owner::Idle),
+            foreign_us: time.foreign.total_us,
             wakeups,
             threads: threads.len() as u64,
             by_thread: threads.into_values().collect(),
@@ -110,6 +105,19 @@ impl<'a> Launch<'a> {
             ),
             ..Sample::default()
         }
+    }
+
+    /// The CPU time of the launch; missing switches count of the threads that the figures stand on.
+    pub(super) fn cpu_time(&self) -> CpuTime {
+        let waits = self.report.waits.iter().filter(|wait| self.counts(wait));
+        let counted: BTreeSet<i32> = waits.map(|wait| wait.pid).collect();
+        let judged = |pid: i32| {
+            pid == self.program
+                || counted.contains(&pid)
+                || self.owners.get(&pid) == Some(&Owner::Engine)
+        };
+        let window = (self.start_ns, self.end_ns);
+        CpuTime::of(self.trace, &self.owners, self.program, window, &judged)
     }
 
     /// The CPUs of the trace.
@@ -140,6 +148,9 @@ impl<'a> Launch<'a> {
 
     /// Work items that decompressed, and their total delay from queueing to start.
     fn kernel_queue(&self) -> (u64, u64) {
+        if !self.in_kernel {
+            return (0, 0);
+        }
         let works = self.report.works.iter().filter(|work| {
             (self.start_ns..self.end_ns).contains(&work.start_ns)
                 && self.report.names.get(work.function).starts_with(DECOMPRESS)
@@ -150,37 +161,6 @@ impl<'a> Launch<'a> {
                 .map_or(0, |queued| work.start_ns.saturating_sub(queued));
             (count + 1, total + delay)
         })
-    }
-
-    /// Run time within the launch of threads that are none of the known ones.
-    pub(super) fn foreign(&self) -> Foreign {
-        let mut by_name: HashMap<String, u64> = HashMap::new();
-        let mut since: HashMap<u32, u64> = HashMap::new();
-        for event in &self.trace.events {
-            let Kind::Switch {
-                prev_pid,
-                prev_comm,
-                ..
-            } = event.kind
-            else {
-                continue;
-            };
-            let from = since
-                .insert(event.cpu, event.time_ns)
-                .unwrap_or(self.start_ns)
-                .max(self.start_ns);
-            let ran = event.time_ns.min(self.end_ns).saturating_sub(from);
-            if ran > 0 && !self.owners.contains_key(&prev_pid) {
-                *by_name.entry(prev_comm.to_string()).or_default() += ran;
-            }
-        }
-        let most = by_name
-            .iter()
-            .max_by_key(|&(name, &ran)| (ran, name.clone()));
-        Foreign {
-            most: most.map(|(name, _)| name.clone()).unwrap_or_default(),
-            total_us: us(by_name.values().sum()),
-        }
     }
 }
 

@@ -1,10 +1,13 @@
 //! From the samples that were gathered to the report of the run.
 
+use std::collections::BTreeSet;
+
 use super::executor::Finished;
 use super::explain;
 use super::options::LaunchOptions;
 use super::report::{EngineReport, LaunchReport, RecordingCost, engine};
 use super::sample::Sample;
+use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::load::LoadChoice;
 use crate::schedule::{Gathered, Kept};
@@ -30,13 +33,12 @@ pub(super) fn build(
     let twins = kept.split_off(finished.engines.len());
     for (number, kept) in kept.into_iter().enumerate() {
         let mut report = engine(finished.engines[number].to_string(), kept, engines.first());
+        if options.load == LoadChoice::None {
+            report.load_share = None;
+        }
         report.recording = twins.get(number).map(|twin| cost(&report, twin));
         report.thrown_away = gathered.thrown_away[number].clone();
-        report.queue_source = finished
-            .queue_notes
-            .get(&number)
-            .cloned()
-            .unwrap_or_default();
+        report.queue_source = queue_source(&finished.engines[number]).into();
         engines.push(report);
     }
     let against = engines
@@ -44,7 +46,13 @@ pub(super) fn build(
         .filter_map(|engine| engine.against_first.as_mut());
     correct(
         against
-            .flat_map(|against| [&mut against.sched_latency, &mut against.launch])
+            .flat_map(|against| {
+                [
+                    &mut against.sched_latency,
+                    &mut against.launch,
+                    &mut against.program_off_cpu,
+                ]
+            })
             .collect(),
     );
     LaunchReport {
@@ -68,6 +76,8 @@ pub(super) fn build(
             .iter()
             .cloned()
             .chain(time_over)
+            .chain(trace_notices(&finished))
+            .chain(starved(&engines))
             .chain(explain::notices(
                 &environment,
                 finished.load.as_ref(),
@@ -79,6 +89,66 @@ pub(super) fn build(
         left_out,
         engines,
     }
+}
+
+/// Where the queue delay of an engine comes from.
+fn queue_source(engine: &Engine) -> &'static str {
+    match engine.is_kernel() {
+        true => {
+            "from queueing a work item to its start, both in the trace (workqueue_* and, for per-CPU threads, \
+             sched_kthread_work_*)"
+        }
+        false => {
+            "n/a: requests of a FUSE mount queue in the kernel, which does not trace when a daemon takes one; \
+             the whole path has that time"
+        }
+    }
+}
+
+/// Whether what the recorder could not read keeps an engine's figures from being right. Work functions
+/// without names cannot be told from that of EROFS; a daemon has none.
+fn spoils(notice: &str, in_kernel: bool) -> bool {
+    in_kernel || !notice.contains("work functions have no name")
+}
+
+/// Each notice of the recorder once.
+fn trace_notices(finished: &Finished) -> Vec<String> {
+    let texts: BTreeSet<&String> = finished
+        .trace_notices
+        .iter()
+        .map(|(_, text)| text)
+        .collect();
+    texts
+        .into_iter()
+        .map(|text| format!("recorder: {text}"))
+        .collect()
+}
+
+/// An engine that leaves the load less than this part of what another leaves it gains at its expense.
+const STARVES: f64 = 0.8;
+
+fn starved(engines: &[EngineReport]) -> Vec<String> {
+    let most = engines
+        .iter()
+        .filter_map(|engine| Some((engine.load_share?, &engine.engine)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((most, name)) = most else {
+        return Vec::new();
+    };
+    let starves = |engine: &&EngineReport| {
+        engine
+            .load_share
+            .is_some_and(|share| share < STARVES * most)
+    };
+    let line = |engine: &EngineReport| {
+        format!(
+            "{} leaves the load {:.0} % of the CPU time, {name} {:.0} %: a part of its gain is the load's loss",
+            engine.engine,
+            engine.load_share.unwrap_or_default() * 100.0,
+            most * 100.0
+        )
+    };
+    engines.iter().filter(starves).map(line).collect()
 }
 
 fn cost(with: &EngineReport, without: &[Kept<Sample>]) -> RecordingCost {
@@ -123,9 +193,44 @@ fn faults(
             ));
         }
     }
+    if !options.reads_mount() {
+        faults.push(
+            "the command has no {} and --root is not given: nothing was read from the mount".into(),
+        );
+    }
+    for (number, notice) in &finished.trace_notices {
+        let engine = &finished.engines[*number];
+        if spoils(notice, engine.is_kernel()) {
+            faults.push(format!("{engine}: recorder: {notice}"));
+        }
+    }
     let burned = finished.load.as_ref().is_none_or(|load| load.burned);
     if options.load == LoadChoice::Fio && !burned {
-        faults.push("the load did not burn its share".to_owned());
+        faults.push("load check failed: fio did not take the CPU time that was left".to_owned());
     }
     faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nameless_work_functions_spoil_the_kernels_figures_and_unread_records_all() {
+        let names = "2 of 2 work functions have no name: kallsyms does not show their addresses";
+        assert!(spoils(names, true) && !spoils(names, false));
+        let records = "7 records could not be read";
+        assert!(spoils(records, true) && spoils(records, false));
+    }
+
+    #[test]
+    fn an_engine_that_takes_the_loads_time_is_named() {
+        let with = |name: &str, share| EngineReport {
+            load_share: Some(share),
+            ..engine(name.into(), Vec::new(), None)
+        };
+        let lines = starved(&[with("a", 0.6), with("b", 0.5), with("c", 0.3)]);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].starts_with("c leaves the load 30 % of the CPU time, a 60 %"));
+    }
 }

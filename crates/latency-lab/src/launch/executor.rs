@@ -1,6 +1,6 @@
 //! One cold launch: fresh mount, recorder on, the program from start to end, recorder off, unmount.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -9,13 +9,14 @@ use rustix::process::{getpriority_process, setpriority_process};
 use sched_trace::Trace;
 use sched_trace::record::{Drain, RecordOptions, Recorder, now_ns};
 
-use super::attribute::{Foreign, Launch};
+use super::attribute::Launch;
+use super::cpu_time::{CpuTime, Foreign};
 use super::options::LaunchOptions;
 use super::owner::Threads;
 use super::sample::Sample;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
 use crate::load::{Fio, LoadReport};
-use crate::process::{Child, End, in_path, kernel_threads, process_threads};
+use crate::process::{Child, End, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome};
 use crate::{Interrupt, LabError, Result};
 
@@ -31,7 +32,8 @@ pub(super) struct Launcher<'a> {
     load: Option<Fio>,
     recorder: Recorder,
     interrupt: &'a Interrupt,
-    notes: BTreeMap<usize, String>,
+    /// What the recorder could not read, by engine.
+    trace_notices: BTreeSet<(usize, String)>,
     began: Instant,
 }
 
@@ -39,8 +41,8 @@ pub(super) struct Launcher<'a> {
 pub(super) struct Finished {
     pub(super) engines: Vec<Engine>,
     pub(super) load: Option<LoadReport>,
-    /// Per engine: where its queue delay comes from, or why there is none.
-    pub(super) queue_notes: BTreeMap<usize, String>,
+    /// What the recorder could not read, by engine.
+    pub(super) trace_notices: BTreeSet<(usize, String)>,
 }
 
 impl Finished {
@@ -99,7 +101,7 @@ impl<'a> Launcher<'a> {
             load,
             recorder,
             interrupt,
-            notes: BTreeMap::new(),
+            trace_notices: BTreeSet::new(),
             began: Instant::now(),
         })
     }
@@ -113,7 +115,7 @@ impl<'a> Launcher<'a> {
         Finished {
             load: self.load.as_ref().map(Fio::report),
             engines: self.engines,
-            queue_notes: self.notes,
+            trace_notices: self.trace_notices,
         }
     }
 
@@ -121,7 +123,6 @@ impl<'a> Launcher<'a> {
         let point = self.point(engine)?;
         warm(&self.site.image)?;
         let mut mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
-        let queued_before = self.queue_counter(engine, &mounted);
         let mut threads = self.threads(&mounted);
         mounted.settle();
         let run = self.recorded(&point);
@@ -133,8 +134,10 @@ impl<'a> Launcher<'a> {
             return Ok(Outcome::Interrupted);
         }
         threads.engine.extend(mounted.threads());
-        let queued_after = self.queue_counter(engine, &mounted);
         mounted.unmount()?;
+        for notice in &trace.notices {
+            self.trace_notices.insert((engine, notice.clone()));
+        }
         if trace.lost_events > 0 {
             return Ok(Outcome::Spoilt(
                 format!("the recorder lost {} events", trace.lost_events),
@@ -144,13 +147,11 @@ impl<'a> Launcher<'a> {
         let launch = Launch::new(&trace, threads, run.pid, run.start_ns, run.end_ns);
         let mut sample = launch.sample();
         sample.seen_us = run.seen_us();
-        if let Some((before, after)) = queued_before.zip(queued_after) {
-            sample.queue_us = (after - before).max(0.0);
+        let time = launch.cpu_time();
+        if let Some(reason) = missing_switches(&time) {
+            return Ok(Outcome::Spoilt(reason, None));
         }
-        if let Some(reason) = launch.unwritten() {
-            return Ok(Outcome::Spoilt(reason, Some(sample)));
-        }
-        Ok(self.judge(sample, &launch.foreign()))
+        Ok(self.judge(sample, &time.foreign))
     }
 
     /// The same launch with the recorder off: only its time is known.
@@ -159,7 +160,6 @@ impl<'a> Launcher<'a> {
         warm(&self.site.image)?;
         let mut mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
         // All that a recorded launch has before it.
-        self.queue_counter(engine, &mounted);
         self.threads(&mounted);
         mounted.settle();
         let run = self.run_program(&point);
@@ -193,14 +193,17 @@ impl<'a> Launcher<'a> {
     }
 
     fn recorded(&mut self, point: &Path) -> Result<(Run, Trace)> {
-        let window = self.load.as_ref().and_then(Fio::window);
         self.recorder.resume().map_err(recorder_fault)?;
+        // Around the launch alone: what the recorder does before and after is not part of it.
+        let window = self.load.as_ref().and_then(Fio::window);
         let run = self.run_program(point);
+        if let Some(load) = &mut self.load {
+            load.count(window);
+        }
         self.recorder.pause().map_err(recorder_fault)?;
         let trace = self.recorder.take().map_err(recorder_fault)?;
         if let Some(load) = &mut self.load {
             load.check()?;
-            load.count(window);
         }
         Ok((run?, trace))
     }
@@ -239,30 +242,9 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// The daemon's own total of queue delays so far, in microseconds.
-    fn queue_counter(&mut self, engine: usize, mounted: &Mounted) -> Option<f64> {
-        let (total, note) = match &self.engines[engine] {
-            Engine::Erofast { .. } => match queue_total(&self.site.erofast, mounted.point()) {
-                Some(total) => (Some(total), "from the counters of erofast stat"),
-                None => (None, "n/a: erofast stat has no queue delay"),
-            },
-            Engine::Erofsfuse => (
-                None,
-                "0: erofsfuse has no queue of its own; its threads wait for requests, which is scheduling latency",
-            ),
-            _ => (
-                None,
-                "from queueing a work item to its start, both in the trace (workqueue_* and, for per-CPU threads, sched_kthread_work_*)",
-            ),
-        };
-        self.notes.insert(engine, note.into());
-        total
-    }
-
-    fn judge(&self, mut sample: Sample, foreign: &Foreign) -> Outcome<Sample> {
+    fn judge(&self, sample: Sample, foreign: &Foreign) -> Outcome<Sample> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let share = foreign.total_us / (sample.launch_us * cpus).max(1.0);
-        sample.foreign_us = foreign.total_us;
         if share > self.options.foreign_limit && foreign.total_us > FOREIGN_FLOOR_US {
             let reason = format!(
                 "other programs took {:.0} % of the CPU time, most of it {}",
@@ -321,27 +303,15 @@ impl Drop for Urgency {
     }
 }
 
-/// `erofast stat` of the mount: total queue delay in microseconds, however the workers share it.
-fn queue_total(erofast: &Path, point: &Path) -> Option<f64> {
-    let erofast = in_path(erofast.to_str()?).unwrap_or_else(|| erofast.to_owned());
-    let output = Command::new(erofast)
-        .arg("stat")
-        .arg(point)
-        .arg("--json")
-        .output()
-        .ok()?;
-    queue_delay(&serde_json::from_slice(&output.stdout).ok()?)
-}
-
-/// The sum over its workers; requests that a worker takes itself never stand in a queue.
-fn queue_delay(stat: &serde_json::Value) -> Option<f64> {
-    let workers = stat.get("workers")?.as_array()?;
-    let total = |worker: &serde_json::Value| worker.pointer("/queue_delay/total_ns")?.as_f64();
-    workers
-        .iter()
-        .map(total)
-        .sum::<Option<f64>>()
-        .map(|total| total / 1000.0)
+/// Some kernels leave out switches. Of the threads that the figures stand on, hardly any may be missing.
+fn missing_switches(time: &CpuTime) -> Option<String> {
+    let (missing, all) = (time.not_entered, time.left);
+    (missing * 100 > all).then(|| {
+        format!(
+            "the kernel did not write {missing} of {all} switches of the program and the engine, and \
+             waits are missing with them"
+        )
+    })
 }
 
 fn recorder_fault(error: sched_trace::Error) -> LabError {
@@ -353,14 +323,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queue_delay_of_a_mount_is_that_of_its_workers() {
-        let worker = |ns: u64| serde_json::json!({"queue_delay": {"total_ns": ns}});
-        let stat = serde_json::json!({"workers": [worker(3500), worker(1000)]});
-        assert_eq!(queue_delay(&stat), Some(4.5));
-        assert_eq!(queue_delay(&serde_json::json!({"workers": []})), Some(0.0));
-        assert_eq!(
-            queue_delay(&serde_json::json!({"workers": [{"cpu": 0}]})),
-            None
-        );
+    fn missing_switches_are_judged_against_those_of_the_threads_in_question() {
+        let time = |not_entered, left| CpuTime {
+            left,
+            not_entered,
+            ..CpuTime::default()
+        };
+        assert_eq!(missing_switches(&time(1, 100)), None);
+        assert_eq!(missing_switches(&time(0, 0)), None);
+        let reason = missing_switches(&time(3, 200)).unwrap();
+        assert!(reason.contains("3 of 200 switches"), "{reason}");
     }
 }

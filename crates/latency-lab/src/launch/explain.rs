@@ -10,17 +10,25 @@ the image itself stays warm in the page cache, so no launch waits for the disk";
 
 /// Printed below the table.
 pub const EXPLANATION: &str = "\
-scheduling latency  how long the threads that decompressed for one launch stood ready to run and did not
-                    run, added up over the launch. In the kernel: kworkers while they serve
-                    z_erofs_decompressqueue_work. For a FUSE mount: all threads of its daemon.
-  after wake-up     the part from being woken to running
-  after preemption  the part from being taken off the CPU, able to go on, to running again
-queue delay         from queueing a work item to its start. It contains waits of the worker, so it
-                    stands beside the scheduling latency and is never added to it.
+scheduling latency  how long the threads that decompressed for one launch could run and did not run,
+                    added up over the launch. In the kernel: kworkers while they run
+                    z_erofs_decompressqueue_work; an engine that decompresses in the program's own
+                    thread has none. For a FUSE mount: all threads of its daemon.
+  wake-up           the part from being woken to running
+  preempted         the part from being taken off the CPU, able to go on, to running again
+whole path          how long the program's first thread was off the CPU, whatever served it: blocked
+                    (from a page fault, a read or a wait of its own to running again) and preempted.
+                    Defined alike for every engine.
+queue               delay from queueing a work item to its start. It contains waits of the worker, so
+                    it is never added to the scheduling latency. n/a for FUSE mounts: their requests
+                    queue in the kernel; the whole path has that time.
 launch time         from starting the program to its end, as the user waits for it
-difference          of that row, against the first engine; in brackets where the samples do not carry it:
-                    then the verdict is \"no difference\". A difference is claimed only if a rank test
-                    (Mann-Whitney) and a bootstrap interval of the average both say so, at 1 in 100.
+load, idle          share of the load, and of idle CPUs, within the launches of that engine
+last column         difference of the averages to the first engine; in parentheses when not
+                    statistically significant. A difference is claimed only if a rank test
+                    (Mann-Whitney) and an interval of the average (studentised bootstrap) both say so,
+                    in the same direction, at 1 in 100 for all comparisons of this report (Holm).
+                    Minimum, maximum and deviation are not tested and have no percentage.
 cold                a fresh mount each time, nothing decompressed; the image is in the page cache";
 
 /// Stolen time above this part makes figures of one run hard to compare with those of another.

@@ -11,6 +11,7 @@
 
 mod attribute;
 mod build;
+mod cpu_time;
 mod executor;
 mod explain;
 mod options;
@@ -27,7 +28,7 @@ pub use owner::Owner;
 pub use picture::{Blocked, Picture, Stretch, Waited};
 pub use report::{Against, EngineReport, LaunchReport, Outliers, RecordingCost};
 pub use sample::{Sample, ThreadWaits};
-pub(crate) use table::{ROWS, verdict, waiters};
+pub(crate) use table::{FIGURES, bimodal, carried, difference, verdict, waiters};
 
 use crate::engine::present;
 use crate::environment::Environment;

@@ -102,6 +102,15 @@ impl LaunchOptions {
         Ok(())
     }
 
+    /// Whether the command can read from the mount at all.
+    pub(super) fn reads_mount(&self) -> bool {
+        self.root
+            || self
+                .command
+                .iter()
+                .any(|word| word.as_bytes().windows(2).any(|pair| pair == b"{}"))
+    }
+
     pub(super) fn site(&self) -> Result<Site> {
         let site = Site::new(&self.image, &self.erofast)?;
         if !site.image.is_file() {
@@ -178,6 +187,13 @@ mod tests {
     fn below_the_root_they_stand_for_the_root() {
         let command = options(true, &["{}/bin/tool", "{}"]).command_at(Path::new("/m"));
         assert_eq!(command, ["chroot", "/m", "/bin/tool", "/"]);
+    }
+
+    #[test]
+    fn a_command_that_does_not_name_the_mount_reads_nothing_from_it() {
+        assert!(!options(false, &["/bin/true"]).reads_mount());
+        assert!(options(true, &["/bin/true"]).reads_mount());
+        assert!(options(false, &["env", "A={}/lib", "x"]).reads_mount());
     }
 
     #[test]

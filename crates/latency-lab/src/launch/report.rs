@@ -9,7 +9,7 @@ use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
 use crate::load::LoadReport;
 use crate::schedule::Kept;
-use crate::statistics::{Comparison, Summary, compare, outliers};
+use crate::statistics::{Comparison, Modes, Summary, compare, modes, outliers};
 
 /// An engine against the first one.
 #[derive(Debug, Clone, Serialize)]
@@ -18,6 +18,8 @@ pub struct Against {
     pub sched_latency: Comparison,
     /// Launch time.
     pub launch: Comparison,
+    /// The program's first thread off the CPU.
+    pub program_off_cpu: Comparison,
 }
 
 /// Launches with the recorder on, against launches of the same engine with it off, interleaved. Both
@@ -60,8 +62,18 @@ pub struct EngineReport {
     pub preempted_us: Option<Summary>,
     /// Beside the scheduling latency, not part of it.
     pub queue_us: Option<Summary>,
-    /// Where the queue delay comes from, or why it is 0.
+    /// Where the queue delay comes from, or why there is none.
     pub queue_source: String,
+    /// The program's first thread off the CPU, blocked and preempted: the whole path.
+    pub program_off_cpu_us: Option<Summary>,
+    /// CPU time of the load within the launches, of all CPUs' time; none without load.
+    pub load_share: Option<f64>,
+    /// Likewise time in which CPUs were idle.
+    pub idle_share: Option<f64>,
+    /// Where launch times fall in two groups.
+    pub launch_modes: Option<Modes>,
+    /// Where scheduling latencies do.
+    pub sched_latency_modes: Option<Modes>,
     /// Against the first engine; none for the first.
     pub against_first: Option<Against>,
     /// What recording costs a launch, where that was asked for.
@@ -127,9 +139,15 @@ pub(super) fn engine(
         .collect();
     let column = |of: fn(&Sample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
     let (latency, launch) = (column(|s| s.sched_latency_us), column(|s| s.launch_us));
+    let off_cpu = column(Sample::program_off_cpu_us);
+    let queue: Vec<f64> = samples
+        .iter()
+        .filter_map(|sample| sample.queue_us)
+        .collect();
     let against = first.map(|first| Against {
         sched_latency: compare(&first.column(|s| s.sched_latency_us), &latency),
         launch: compare(&first.column(|s| s.launch_us), &launch),
+        program_off_cpu: compare(&first.column(Sample::program_off_cpu_us), &off_cpu),
     });
     EngineReport {
         engine: name,
@@ -137,8 +155,13 @@ pub(super) fn engine(
         launch_us: Summary::of(&launch),
         wakeup_us: Summary::of(&column(|s| s.wakeup_us)),
         preempted_us: Summary::of(&column(|s| s.preempted_us)),
-        queue_us: Summary::of(&column(|s| s.queue_us)),
+        queue_us: Summary::of(&queue),
         queue_source: String::new(),
+        program_off_cpu_us: Summary::of(&off_cpu),
+        load_share: share(&samples, |sample| sample.load_us),
+        idle_share: share(&samples, |sample| sample.idle_us),
+        launch_modes: modes(&launch),
+        sched_latency_modes: modes(&latency),
         recording: None,
         against_first: against,
         outliers: Outliers {
@@ -148,6 +171,14 @@ pub(super) fn engine(
         thrown_away: Vec::new(),
         samples,
     }
+}
+
+/// CPU time of all launches, of all CPUs' time.
+fn share(samples: &[Sample], time: fn(&Sample) -> f64) -> Option<f64> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let all: f64 = samples.iter().map(|sample| sample.launch_us * cpus).sum();
+    let share = samples.iter().map(time).sum::<f64>() / all;
+    share.is_finite().then_some(share)
 }
 
 impl LaunchReport {

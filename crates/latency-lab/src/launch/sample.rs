@@ -17,8 +17,18 @@ pub struct Sample {
     /// Waits after being taken off the CPU while able to go on.
     pub preempted_us: f64,
     /// From queueing work items to their start; contains waits of their workers, so it is never
-    /// added to the scheduling latency.
-    pub queue_us: f64,
+    /// added to the scheduling latency. None for FUSE mounts: their requests queue in the kernel, which
+    /// does not trace when a daemon takes one.
+    pub queue_us: Option<f64>,
+    /// The program's first thread slept: from blocking in a page fault, a read or a wait of its own to
+    /// running again, whichever threads served it.
+    pub program_blocked_us: f64,
+    /// The program's first thread could have run and did not.
+    pub program_preempted_us: f64,
+    /// CPU time of the load within the launch, all CPUs together.
+    pub load_us: f64,
+    /// Time in which CPUs were idle within the launch.
+    pub idle_us: f64,
     /// How often those threads were woken.
     pub wakeups: u64,
     /// How many such threads waited at least once.
@@ -41,6 +51,13 @@ pub struct Sample {
     /// Why it should not count, if so; a run with such samples is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoilt: Option<String>,
+}
+
+impl Sample {
+    /// The whole path: the program's first thread off the CPU, blocked and preempted.
+    pub fn program_off_cpu_us(&self) -> f64 {
+        self.program_blocked_us + self.program_preempted_us
+    }
 }
 
 /// The waits of one thread within one launch.

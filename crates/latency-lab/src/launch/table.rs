@@ -1,80 +1,55 @@
-//! The table that the patch printed: figures down, engines across, differences to the first.
+//! The report for a person: engines as rows, one column a figure, differences to the first engine.
 
 use std::fmt::Write;
 
 use super::explain::EXPLANATION;
 use super::report::{EngineReport, LaunchReport};
-use crate::statistics::{Comparison, Summary, Verdict};
+use crate::statistics::{Comparison, Interval, LEVEL, Modes, Summary, Verdict};
 
-/// A row's name and its figure.
-type Row = (&'static str, fn(&Summary) -> f64);
+/// A column's name and its figure.
+type Column = (&'static str, fn(&Summary) -> f64);
 
-/// The rows of the patch.
-pub(crate) const ROWS: [Row; 5] = [
+/// The figures of the patch.
+pub(crate) const FIGURES: [Column; 5] = [
     ("average", |s| s.average),
     ("median", |s| s.median),
     ("minimum", |s| s.minimum),
     ("maximum", |s| s.maximum),
-    ("standard deviation", |s| s.stddev),
+    ("deviation", |s| s.stddev),
 ];
 
-const LABEL: usize = 20;
-const FIGURE: usize = 11;
-const DIFFERENCE: usize = 11;
-/// Engines that would make lines longer than this go on in a table below.
-const WIDEST: usize = 118;
+/// Narrowest and widest column of names; longer ones push their row.
+const NAME: std::ops::RangeInclusive<usize> = 12..=36;
+const FIGURE: usize = 9;
+const DIFFERENCE: usize = 9;
 
-/// Engines side by side, and how many stand in tables above.
-struct Columns<'a> {
-    above: usize,
-    engines: &'a [EngineReport],
-}
-
-fn columns(engines: &[EngineReport]) -> Vec<Columns<'_>> {
-    let (mut tables, mut from, mut width) = (Vec::new(), 0, 0);
-    for (number, engine) in engines.iter().enumerate() {
-        let own = widths(engine) + DIFFERENCE + 2;
-        if number > from && LABEL + 2 + width + own > WIDEST {
-            tables.push((from, number));
-            (from, width) = (number, 0);
-        }
-        width += own;
-    }
-    tables.push((from, engines.len()));
-    let table = |(from, to)| Columns {
-        above: from,
-        engines: &engines[from..to],
-    };
-    tables.into_iter().map(table).collect()
-}
-
-/// One block of the table.
+/// A measured quantity of a launch.
 struct Block {
     title: &'static str,
     summary: fn(&EngineReport) -> Option<Summary>,
     comparison: fn(&EngineReport) -> Option<Comparison>,
 }
 
-const BLOCKS: [Block; 2] = [
+const BLOCKS: [Block; 3] = [
     Block {
-        title: "total scheduling latency per launch (us)",
+        title: "total scheduling latency per launch (us): threads that decompressed",
         summary: |engine| engine.sched_latency_us,
-        comparison: |engine| {
-            engine
-                .against_first
-                .as_ref()
-                .map(|against| against.sched_latency)
-        },
+        comparison: |engine| Some(engine.against_first.as_ref()?.sched_latency),
+    },
+    Block {
+        title: "whole path per launch (us): the program's first thread off the CPU",
+        summary: |engine| engine.program_off_cpu_us,
+        comparison: |engine| Some(engine.against_first.as_ref()?.program_off_cpu),
     },
     Block {
         title: "launch time (us)",
         summary: |engine| engine.launch_us,
-        comparison: |engine| engine.against_first.as_ref().map(|against| against.launch),
+        comparison: |engine| Some(engine.against_first.as_ref()?.launch),
     },
 ];
 
 impl LaunchReport {
-    /// The table that the patch printed, with what each number means.
+    /// The figures of every engine, with what each number means.
     pub fn table(&self) -> String {
         render(self)
     }
@@ -85,12 +60,12 @@ fn render(report: &LaunchReport) -> String {
     heading(&mut out, report);
     for block in &BLOCKS {
         out.push('\n');
-        render_block(&mut out, report, block);
+        figures(&mut out, report, block);
     }
     out.push('\n');
     parts(&mut out, report);
     waiting_threads(&mut out, report);
-    blocked_behind(&mut out, report);
+    waited_behind(&mut out, report);
     footing(&mut out, report);
     let _ = write!(out, "\n{EXPLANATION}\n");
     out
@@ -129,15 +104,37 @@ fn heading(out: &mut String, report: &LaunchReport) {
     }
 }
 
-fn widths(engine: &EngineReport) -> usize {
-    engine.engine.len().max(FIGURE)
+fn name_width(report: &LaunchReport) -> usize {
+    let names = report.engines.iter().map(|engine| engine.engine.len());
+    names.max().unwrap_or(0).clamp(*NAME.start(), *NAME.end())
 }
 
-fn render_block(out: &mut String, report: &LaunchReport, block: &Block) {
+/// A row: a name and its cells, right-aligned.
+fn row(out: &mut String, width: usize, name: &str, cells: impl IntoIterator<Item = String>) {
+    let mut line = format!("  {name:<width$}");
+    for cell in cells {
+        let _ = write!(line, " {cell:>FIGURE$}");
+    }
+    let _ = writeln!(out, "{}", line.trim_end());
+}
+
+fn figures(out: &mut String, report: &LaunchReport, block: &Block) {
     let _ = writeln!(out, "{}", block.title);
-    let base = report.engines.first().and_then(block.summary);
-    for columns in columns(&report.engines) {
-        render_columns(out, &columns, base, block);
+    let width = name_width(report);
+    let heads = FIGURES.iter().map(|(name, _)| (*name).to_owned());
+    let more = ["samples", "average"].map(str::to_owned);
+    row(out, width, "", heads.chain(more));
+    for engine in &report.engines {
+        let summary = (block.summary)(engine);
+        let cells = FIGURES
+            .iter()
+            .map(|(_, figure)| summary.map_or("-".into(), |s| carried(figure(&s), &s)));
+        let difference = (block.comparison)(engine).map_or(String::new(), |it| difference(&it));
+        let more = [
+            engine.samples.len().to_string(),
+            format!("{difference:>DIFFERENCE$}"),
+        ];
+        row(out, width, &engine.engine, cells.chain(more));
     }
     for engine in &report.engines {
         if let Some(comparison) = (block.comparison)(engine) {
@@ -146,64 +143,41 @@ fn render_block(out: &mut String, report: &LaunchReport, block: &Block) {
     }
 }
 
-fn render_columns(out: &mut String, columns: &Columns<'_>, base: Option<Summary>, block: &Block) {
-    row(
-        out,
-        "",
-        columns,
-        |engine| engine.engine.clone(),
-        |_| "difference".into(),
-    );
-    for (label, figure) in ROWS {
-        let of = |engine: &EngineReport| (block.summary)(engine).map(|summary| figure(&summary));
-        let base = base.map(|summary| figure(&summary));
-        row(
-            out,
-            label,
-            columns,
-            |engine| of(engine).map_or("-".into(), |value| format!("{value:.0}")),
-            |engine| difference(base, of(engine), (block.comparison)(engine)),
-        );
-    }
-    row(
-        out,
-        "samples",
-        columns,
-        |engine| engine.samples.len().to_string(),
-        |_| String::new(),
-    );
+/// A figure to the digit that the samples carry: that of the standard error of their average.
+pub(crate) fn carried(value: f64, summary: &Summary) -> String {
+    let error = summary.stddev / (summary.samples.max(1) as f64).sqrt();
+    let step = 10f64.powf(error.log10().floor()).max(1.0);
+    let step = if step.is_finite() { step } else { 1.0 };
+    format!("{:.0}", (value / step).round() * step + 0.0)
 }
 
-/// A row: the first engine has no difference to itself.
-fn row(
-    out: &mut String,
-    label: &str,
-    columns: &Columns<'_>,
-    figure: impl Fn(&EngineReport) -> String,
-    difference: impl Fn(&EngineReport) -> String,
-) {
-    let mut line = format!("  {label:<LABEL$}");
-    for (number, engine) in columns.engines.iter().enumerate() {
-        let _ = write!(line, " {:>width$}", figure(engine), width = widths(engine));
-        if columns.above + number > 0 {
-            let _ = write!(line, " {:>DIFFERENCE$}", difference(engine));
-        }
-    }
-    let _ = writeln!(out, "{}", line.trim_end());
-}
-
-fn difference(base: Option<f64>, value: Option<f64>, comparison: Option<Comparison>) -> String {
-    let Some((base, value)) = base.zip(value).filter(|(base, _)| *base != 0.0) else {
+/// The difference of the averages, with as many digits as its interval carries; in parentheses when not
+/// statistically significant.
+pub(crate) fn difference(comparison: &Comparison) -> String {
+    let Some(percent) = comparison.difference_percent else {
         return "-".into();
     };
-    let percent = format!("{:+.2} %", (value / base - 1.0) * 100.0);
-    match comparison.map(|comparison| comparison.verdict) {
-        Some(Verdict::NoDifference) => format!("({percent})"),
-        _ => percent,
+    let text = percentage(percent, comparison.interval_percent);
+    match comparison.verdict {
+        Verdict::NoDifference => format!("({text})"),
+        _ => text,
     }
 }
 
-/// "lower: -80.89 % (99 % interval -85.1 to -74.0), p < 0.0001".
+fn percentage(percent: f64, interval: Option<Interval>) -> String {
+    let width = interval.map_or(f64::INFINITY, |interval| interval.high - interval.low);
+    let digits = match width {
+        width if width >= 2.0 => 0,
+        width if width >= 0.2 => 1,
+        _ => 2,
+    };
+    let scale = 10f64.powi(digits);
+    // Adding zero makes -0 a 0.
+    let rounded = (percent * scale).round() / scale + 0.0;
+    format!("{rounded:+.0$} %", digits as usize)
+}
+
+/// "lower: average -81 % (99 % interval -85 to -74 %), p < 0.0001 of 6 comparisons".
 pub(crate) fn verdict(comparison: &Comparison) -> String {
     let word = match comparison.verdict {
         Verdict::Lower => "lower",
@@ -215,40 +189,66 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
         .difference_percent
         .zip(comparison.interval_percent)
     {
+        let show = |percent| percentage(percent, Some(interval));
         let _ = write!(
             text,
-            ": average {difference:+.2} % (99 % interval {:+.1} to {:+.1})",
-            interval.low, interval.high
+            ": average {} ({:.0} % interval {} to {})",
+            show(difference),
+            (1.0 - LEVEL) * 100.0,
+            show(interval.low).trim_end_matches(" %"),
+            show(interval.high)
         );
     }
-    let chance = match comparison.p_value {
+    let chance = match comparison.p_adjusted {
         p if p < 0.0001 => "p < 0.0001".to_owned(),
         p => format!("p = {p:.4}"),
     };
-    format!("{text}, {chance}")
+    match comparison.comparisons {
+        1 => format!("{text}, {chance}"),
+        count => format!("{text}, {chance} (corrected for {count} comparisons)"),
+    }
 }
 
 /// What the scheduling latency is made of, and what stands beside it.
 fn parts(out: &mut String, report: &LaunchReport) {
-    let _ = writeln!(out, "averages per launch (us)");
-    type Figure = fn(&EngineReport) -> Option<f64>;
-    let lines: [(&str, Figure); 4] = [
-        ("after wake-up", |e| Some(e.wakeup_us?.average)),
-        ("after preemption", |e| Some(e.preempted_us?.average)),
-        ("queue delay", |e| Some(e.queue_us?.average)),
-        ("wake-ups (number)", |e| {
-            Summary::of(&e.column(|sample| sample.wakeups as f64)).map(|summary| summary.average)
-        }),
+    let _ = writeln!(
+        out,
+        "averages per launch (us); shares of all CPUs' time within the launches"
+    );
+    let width = name_width(report);
+    let heads = [
+        "wake-up",
+        "preempted",
+        "queue",
+        "wake-ups",
+        "blocked",
+        "preempted",
+        "load",
+        "idle",
     ];
-    for columns in columns(&report.engines) {
-        let name = |engine: &EngineReport| engine.engine.clone();
-        row(out, "", &columns, name, |_| String::new());
-        for (label, figure) in lines {
-            let text = |engine: &EngineReport| {
-                figure(engine).map_or("-".into(), |value| format!("{value:.0}"))
-            };
-            row(out, label, &columns, text, |_| String::new());
-        }
+    row(out, width, "", heads.map(str::to_owned));
+    for engine in &report.engines {
+        let whole = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.0}"));
+        let of = |figure: fn(&super::sample::Sample) -> f64| {
+            whole(Summary::of(&engine.column(figure)).map(|summary| summary.average))
+        };
+        let average = |summary: Option<Summary>| whole(summary.map(|summary| summary.average));
+        let share = |share: Option<f64>| {
+            share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0))
+        };
+        let cells = [
+            average(engine.wakeup_us),
+            average(engine.preempted_us),
+            engine
+                .queue_us
+                .map_or("n/a".into(), |it| whole(Some(it.average))),
+            of(|sample| sample.wakeups as f64),
+            of(|sample| sample.program_blocked_us),
+            of(|sample| sample.program_preempted_us),
+            share(engine.load_share),
+            share(engine.idle_share),
+        ];
+        row(out, width, &engine.engine, cells);
     }
 }
 
@@ -263,18 +263,15 @@ fn waiting_threads(out: &mut String, report: &LaunchReport) {
     }
 }
 
-/// "of 10200 us per launch, 7900 behind fio[120], 1100 behind ...".
-fn blocked_behind(out: &mut String, report: &LaunchReport) {
+/// "of 10200, 7900 behind fio[120], 1100 behind ...".
+fn waited_behind(out: &mut String, report: &LaunchReport) {
     let _ = writeln!(out, "waited behind, per launch (us)");
     for engine in &report.engines {
         let behind = engine.behind();
         let total: f64 = behind.iter().map(|blocked| blocked.total_us).sum();
         let words = behind.iter().take(5).map(|blocked| match blocked.priority {
             0 => format!("{:.0} {}", blocked.total_us, blocked.comm),
-            priority => format!(
-                "{:.0} behind {}[{priority}]",
-                blocked.total_us, blocked.comm
-            ),
+            priority => format!("{:.0} {}[{priority}]", blocked.total_us, blocked.comm),
         });
         let words: Vec<String> = words.collect();
         let _ = writeln!(
@@ -302,6 +299,23 @@ pub(crate) fn waiters(engine: &EngineReport) -> String {
     } else {
         words.join(", ")
     }
+}
+
+/// Samples that fall in two groups: "launch time: 15 launches near 51000 us and 5 near 405000".
+pub(crate) fn bimodal(engine: &EngineReport) -> Vec<String> {
+    let line = |what: &str, modes: &Modes| {
+        format!(
+            "{}: {what} is bimodal: {} launches near {:.0} us and {} near {:.0} us; an average of both \
+             describes neither",
+            engine.engine, modes.lower, modes.lower_median, modes.upper, modes.upper_median
+        )
+    };
+    let launch = engine.launch_modes.iter();
+    let latency = engine.sched_latency_modes.iter();
+    launch
+        .map(|modes| line("launch time", modes))
+        .chain(latency.map(|modes| line("scheduling latency", modes)))
+        .collect()
 }
 
 fn footing(out: &mut String, report: &LaunchReport) {
@@ -335,12 +349,8 @@ fn footing(out: &mut String, report: &LaunchReport) {
                 engine.outliers.launch.len()
             );
         }
-        if engine.queue_source.starts_with('0') {
-            let _ = writeln!(
-                out,
-                "{}: queue delay {}",
-                engine.engine, engine.queue_source
-            );
+        for line in bimodal(engine) {
+            let _ = writeln!(out, "{line}");
         }
     }
     for line in &report.left_out {
@@ -356,43 +366,43 @@ fn footing(out: &mut String, report: &LaunchReport) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::engine;
     use super::*;
+    use crate::statistics::compare;
+
+    fn spread(around: f64, by: f64) -> Vec<f64> {
+        (0..20).map(|k| around + by * f64::from(k % 5)).collect()
+    }
 
     #[test]
-    fn engines_that_are_too_many_for_a_line_go_on_below() {
-        let names = [
-            "workqueue",
-            "kthread",
-            "kthread,hipri",
-            "workqueue,reserved_pages=64",
-            "kthread,reserved_pages=64",
-            "kthread,hipri,reserved_pages=64",
-        ];
-        let mut engines: Vec<EngineReport> = Vec::new();
-        for name in names {
-            let one = engine(name.into(), Vec::new(), engines.first());
-            engines.push(one);
-        }
-        let mut out = String::new();
-        let tables = columns(&engines);
-        for columns in &tables {
-            row(
-                &mut out,
-                "",
-                columns,
-                |engine| engine.engine.clone(),
-                |_| "difference".into(),
-            );
-        }
-        let lines: Vec<&str> = out.lines().collect();
-        assert_eq!(lines.len(), 3, "{out}");
-        assert!(lines.iter().all(|line| line.len() <= WIDEST), "{out}");
-        assert!(lines[0].ends_with("kthread,hipri  difference"), "{out}");
-        // All but the first engine of all stand beside a difference.
-        assert_eq!(out.matches("difference").count(), names.len() - 1);
-        assert!(names.iter().all(|name| out.contains(name)));
-        assert_eq!(columns(&engines[..1]).len(), 1);
-        assert_eq!(columns(&[]).len(), 1);
+    fn figures_have_no_more_digits_than_the_samples_carry() {
+        let of = |values: &[f64]| {
+            let summary = Summary::of(values).unwrap();
+            carried(summary.average, &summary)
+        };
+        assert_eq!(of(&spread(123_456.0, 9_000.0)), "141000");
+        assert_eq!(of(&spread(123_456.0, 1.0)), "123458");
+        assert_eq!(of(&[0.0; 5]), "0");
+    }
+
+    #[test]
+    fn percentages_have_the_digits_of_their_interval_and_no_minus_zero() {
+        let wide = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
+        assert_eq!(difference(&wide), "-36 %");
+        let none = compare(&spread(100.0, 20.0), &spread(99.8, 20.0));
+        assert_eq!(difference(&none), "(+0 %)");
+        let narrow = compare(&spread(100.0, 0.01), &spread(90.0, 0.01));
+        assert_eq!(difference(&narrow), "-10.00 %");
+    }
+
+    #[test]
+    fn a_verdict_says_for_how_many_comparisons_it_is_corrected() {
+        let mut comparison = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
+        comparison.comparisons = 9;
+        let text = verdict(&comparison);
+        assert!(
+            text.starts_with("lower: average -36 % (99 % interval "),
+            "{text}"
+        );
+        assert!(text.ends_with("(corrected for 9 comparisons)"), "{text}");
     }
 }

@@ -188,7 +188,7 @@ fn a_kworker_counts_for_decompression_only() {
     };
     let sample = with(decompress);
     assert_eq!((sample.wakeup_us, sample.preempted_us), (300.0, 200.0));
-    assert_eq!((sample.works, sample.queue_us), (1, 320.0));
+    assert_eq!((sample.works, sample.queue_us), (1, Some(320.0)));
     let sample = with(other);
     assert_eq!((sample.sched_latency_us, sample.works), (0.0, 0));
 }
@@ -205,13 +205,74 @@ fn time_of_strangers_is_foreign_and_the_programs_children_are_not() {
         .switch(900, STRANGER, preempted, FIO)
         .switch(1000, FIO, preempted, PROGRAM);
     let launch = Launch::new(&lines.0, threads(false), PROGRAM as u32, 0, 2_000_000);
+    let foreign = launch.cpu_time().foreign;
+    assert_eq!((foreign.total_us, foreign.most.as_str()), (400.0, "rustc"));
+}
+
+#[test]
+fn a_stranger_that_still_runs_when_the_launch_ends_is_foreign_until_then() {
+    let preempted = TaskState::PREEMPTED;
+    let lines = Lines::new()
+        .switch(100, LAB, TaskState::SLEEPING, PROGRAM)
+        .switch(200, PROGRAM, preempted, STRANGER);
+    let launch = Launch::new(&lines.0, threads(false), PROGRAM as u32, 0, 1_000_000);
+    assert_eq!(launch.cpu_time().foreign.total_us, 800.0);
+}
+
+#[test]
+fn the_loads_share_is_that_within_the_launch() {
+    let preempted = TaskState::PREEMPTED;
+    let lines = Lines::new()
+        .switch(100, LAB, TaskState::SLEEPING, FIO)
+        .switch(600, FIO, preempted, PROGRAM)
+        .switch(800, PROGRAM, TaskState::SLEEPING, 0)
+        .switch(900, 0, TaskState::RUNNABLE, FIO)
+        // What the recorder does afterwards is no part of it.
+        .switch(5000, FIO, preempted, LAB);
+    let sample = Launch::new(&lines.0, threads(false), PROGRAM as u32, 500_000, 1_000_000).sample();
+    assert_eq!((sample.load_us, sample.idle_us), (200.0, 100.0));
+}
+
+#[test]
+fn the_whole_path_is_the_programs_time_off_the_cpu_whoever_serves_it() {
+    let preempted = TaskState::PREEMPTED;
+    let lines = Lines::new()
+        .switch(100, LAB, TaskState::SLEEPING, PROGRAM)
+        // A page fault, served by a kworker of a loop device: not a thread that decompresses.
+        .switch(200, PROGRAM, TaskState::UNINTERRUPTIBLE, WORKER)
+        .switch(500, WORKER, TaskState::SLEEPING, PROGRAM)
+        .switch(600, PROGRAM, preempted, FIO)
+        .switch(700, FIO, preempted, PROGRAM)
+        .switch(900, PROGRAM, TaskState::DEAD, FIO);
+    let sample = Launch::new(&lines.0, threads(true), PROGRAM as u32, 0, 950_000).sample();
     assert_eq!(
-        launch.foreign(),
-        Foreign {
-            total_us: 400.0,
-            most: "rustc".into()
-        }
+        (sample.program_blocked_us, sample.program_preempted_us),
+        (300.0, 100.0)
     );
+    assert_eq!(
+        (sample.sched_latency_us, sample.program_off_cpu_us()),
+        (0.0, 400.0)
+    );
+}
+
+#[test]
+fn a_thread_that_leaves_without_having_entered_is_a_missing_switch_of_its_owner() {
+    let sleeping = TaskState::SLEEPING;
+    let lines = Lines::new()
+        .switch(100, LAB, sleeping, PROGRAM)
+        .switch(200, PROGRAM, sleeping, 0)
+        // The kernel did not write that the idle task ended.
+        .switch(300, WORKER, sleeping, 0)
+        .switch(400, STRANGER, sleeping, FIO);
+    let time = Launch::new(&lines.0, threads(false), PROGRAM as u32, 0, 500_000).cpu_time();
+    assert_eq!((time.left, time.not_entered), (2, 1));
+}
+
+#[test]
+fn the_queue_delay_of_a_fuse_mount_is_unknown_and_not_zero() {
+    let lines = waits();
+    let sample = Launch::new(&lines.0, threads(false), PROGRAM as u32, 200_000, 2_000_000).sample();
+    assert_eq!(sample.queue_us, None);
 }
 
 #[test]

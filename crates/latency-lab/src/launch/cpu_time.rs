@@ -1,0 +1,143 @@
+//! How the CPUs spent the time of one launch, and when its program was off the CPU: from the switches
+//! of the trace, up to the end of the launch, so that nothing outside of it counts.
+
+use std::collections::HashMap;
+
+use sched_trace::{Comm, Kind, Trace};
+
+use super::owner::Owner;
+
+/// CPU time of programs that have nothing to do with the launch.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Foreign {
+    pub(super) total_us: f64,
+    /// The name of the program that ran longest.
+    pub(super) most: String,
+}
+
+/// The CPU time of a launch.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct CpuTime {
+    /// By owner, of all CPUs together.
+    pub(super) by_owner_us: HashMap<Owner, f64>,
+    pub(super) foreign: Foreign,
+    /// The program's first thread slept: from blocking to running again.
+    pub(super) program_blocked_us: f64,
+    /// It could have run, and did not.
+    pub(super) program_preempted_us: f64,
+    /// Threads that left a CPU, of those that are asked for.
+    pub(super) left: u64,
+    /// Those of them whose entering the kernel did not write.
+    pub(super) not_entered: u64,
+}
+
+/// What runs on a CPU, and since when.
+#[derive(Clone, Copy)]
+struct Running {
+    pid: i32,
+    comm: Comm,
+    since_ns: u64,
+}
+
+impl CpuTime {
+    /// Of `start..end`. Missing switches are counted of threads that `judged` says.
+    pub(super) fn of(
+        trace: &Trace,
+        owners: &HashMap<i32, Owner>,
+        program: i32,
+        (start, end): (u64, u64),
+        judged: &dyn Fn(i32) -> bool,
+    ) -> CpuTime {
+        let mut time = CpuTime::default();
+        let mut running: HashMap<u32, Running> = HashMap::new();
+        let mut foreign: HashMap<Comm, f64> = HashMap::new();
+        let mut add = |ran: Running, until_ns: u64| {
+            let ns = until_ns.min(end).saturating_sub(ran.since_ns.max(start));
+            let owner = owners.get(&ran.pid).copied().unwrap_or(Owner::Other);
+            *time.by_owner_us.entry(owner).or_default() += us(ns);
+            if owner == Owner::Other && ns > 0 {
+                *foreign.entry(ran.comm).or_default() += us(ns);
+            }
+        };
+        let (mut left, mut not_entered) = (0, 0);
+        for event in &trace.events {
+            let Kind::Switch {
+                prev_pid,
+                prev_comm,
+                next_pid,
+                next_comm,
+                ..
+            } = event.kind
+            else {
+                continue;
+            };
+            let next = Running {
+                pid: next_pid,
+                comm: next_comm,
+                since_ns: event.time_ns,
+            };
+            let before = running.insert(event.cpu, next);
+            let since_ns = before.map_or(start, |before| before.since_ns);
+            let ran = Running {
+                pid: prev_pid,
+                comm: prev_comm,
+                since_ns,
+            };
+            add(ran, event.time_ns);
+            if (start..end).contains(&event.time_ns) && judged(prev_pid) {
+                left += 1;
+                not_entered += u64::from(before.is_some_and(|before| before.pid != prev_pid));
+            }
+        }
+        // What still ran when the recording ended.
+        running.values().for_each(|ran| add(*ran, end));
+        time.foreign = Foreign {
+            total_us: foreign.values().sum(),
+            most: most(&foreign),
+        };
+        (time.left, time.not_entered) = (left, not_entered);
+        time.add_program(trace, program, (start, end));
+        time
+    }
+
+    /// The times that the program's first thread was off the CPU.
+    fn add_program(&mut self, trace: &Trace, program: i32, (start, end): (u64, u64)) {
+        let mut off: Option<(u64, bool)> = None;
+        for event in &trace.events {
+            let Kind::Switch {
+                prev_pid,
+                prev_state,
+                next_pid,
+                ..
+            } = event.kind
+            else {
+                continue;
+            };
+            if next_pid == program
+                && let Some((since, runnable)) = off.take()
+            {
+                let time = us(event.time_ns.min(end).saturating_sub(since.max(start)));
+                match runnable {
+                    true => self.program_preempted_us += time,
+                    false => self.program_blocked_us += time,
+                }
+            }
+            if prev_pid == program && !prev_state.is_dead() {
+                off = Some((event.time_ns, prev_state.is_runnable()));
+            }
+        }
+    }
+
+    pub(super) fn owner_us(&self, owner: Owner) -> f64 {
+        self.by_owner_us.get(&owner).copied().unwrap_or_default()
+    }
+}
+
+fn most(times: &HashMap<Comm, f64>) -> String {
+    let most = times.iter().max_by(|a, b| a.1.total_cmp(b.1));
+    most.map(|(comm, _)| comm.to_string()).unwrap_or_default()
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
