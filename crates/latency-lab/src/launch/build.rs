@@ -105,19 +105,10 @@ fn queue_source(engine: &Engine) -> &'static str {
     }
 }
 
-/// Whether what the recorder could not read keeps an engine's figures from being right. Work functions
-/// without names cannot be told from that of EROFS; a daemon has none.
-fn spoils(notice: &str, in_kernel: bool) -> bool {
-    in_kernel || !notice.contains("work functions have no name")
-}
-
 /// Each notice of the recorder once.
 fn trace_notices(finished: &Finished) -> Vec<String> {
-    let texts: BTreeSet<&String> = finished
-        .trace_notices
-        .iter()
-        .map(|(_, text)| text)
-        .collect();
+    let notices = finished.trace_notices.iter();
+    let texts: BTreeSet<&String> = notices.map(|notice| &notice.text).collect();
     texts
         .into_iter()
         .map(|text| format!("recorder: {text}"))
@@ -198,11 +189,9 @@ fn faults(
             "the command has no {} and --root is not given: nothing was read from the mount".into(),
         );
     }
-    for (number, notice) in &finished.trace_notices {
-        let engine = &finished.engines[*number];
-        if spoils(notice, engine.is_kernel()) {
-            faults.push(format!("{engine}: recorder: {notice}"));
-        }
+    for notice in finished.trace_notices.iter().filter(|notice| notice.spoils) {
+        let engine = &finished.engines[notice.engine];
+        faults.push(format!("{engine}: recorder: {}", notice.text));
     }
     let burned = finished.load.as_ref().is_none_or(|load| load.burned);
     if options.load == LoadChoice::Fio && !burned {
@@ -214,14 +203,6 @@ fn faults(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nameless_work_functions_spoil_the_kernels_figures_and_unread_records_all() {
-        let names = "2 of 2 work functions have no name: kallsyms does not show their addresses";
-        assert!(spoils(names, true) && !spoils(names, false));
-        let records = "7 records could not be read";
-        assert!(spoils(records, true) && spoils(records, false));
-    }
 
     #[test]
     fn an_engine_that_takes_the_loads_time_is_named() {

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use rustix::process::{getpriority_process, setpriority_process};
-use sched_trace::Trace;
 use sched_trace::record::{Drain, RecordOptions, Recorder, now_ns};
+use sched_trace::{Notice, Trace};
 
 use super::attribute::Launch;
 use super::cpu_time::{CpuTime, Foreign};
@@ -33,7 +33,7 @@ pub(super) struct Launcher<'a> {
     recorder: Recorder,
     interrupt: &'a Interrupt,
     /// What the recorder could not read, by engine.
-    trace_notices: BTreeSet<(usize, String)>,
+    trace_notices: BTreeSet<TraceNotice>,
     began: Instant,
 }
 
@@ -42,7 +42,16 @@ pub(super) struct Finished {
     pub(super) engines: Vec<Engine>,
     pub(super) load: Option<LoadReport>,
     /// What the recorder could not read, by engine.
-    pub(super) trace_notices: BTreeSet<(usize, String)>,
+    pub(super) trace_notices: BTreeSet<TraceNotice>,
+}
+
+/// A notice of the recorder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TraceNotice {
+    pub(super) engine: usize,
+    pub(super) text: String,
+    /// The figures of this engine cannot be right.
+    pub(super) spoils: bool,
 }
 
 impl Finished {
@@ -136,7 +145,12 @@ impl<'a> Launcher<'a> {
         threads.engine.extend(mounted.threads());
         mounted.unmount()?;
         for notice in &trace.notices {
-            self.trace_notices.insert((engine, notice.clone()));
+            let in_kernel = self.engines[engine].is_kernel();
+            self.trace_notices.insert(TraceNotice {
+                engine,
+                text: notice.to_string(),
+                spoils: spoils(notice, in_kernel),
+            });
         }
         if trace.lost_events > 0 {
             return Ok(Outcome::Spoilt(
@@ -303,6 +317,11 @@ impl Drop for Urgency {
     }
 }
 
+/// Work functions without names cannot be told from that of EROFS; a daemon has none.
+fn spoils(notice: &Notice, in_kernel: bool) -> bool {
+    notice.spoils_figures() || in_kernel && notice.spoils_names()
+}
+
 /// Some kernels leave out switches. Of the threads that the figures stand on, hardly any may be missing.
 fn missing_switches(time: &CpuTime) -> Option<String> {
     let (missing, all) = (time.not_entered, time.left);
@@ -333,5 +352,14 @@ mod tests {
         assert_eq!(missing_switches(&time(0, 0)), None);
         let reason = missing_switches(&time(3, 200)).unwrap();
         assert!(reason.contains("3 of 200 switches"), "{reason}");
+    }
+
+    #[test]
+    fn nameless_work_functions_spoil_the_kernels_figures_and_unread_records_all() {
+        let names = Notice::UnnamedFunctions { unnamed: 2, of: 2 };
+        assert!(spoils(&names, true) && !spoils(&names, false));
+        let records = Notice::UndecodedRecords { count: 7 };
+        assert!(spoils(&records, true) && spoils(&records, false));
+        assert!(!spoils(&Notice::NoEndOfWork, true));
     }
 }

@@ -145,7 +145,7 @@ fn figures(out: &mut String, report: &LaunchReport, block: &Block) {
 
 /// A figure to the digit that the samples carry: that of the standard error of their average.
 pub(crate) fn carried(value: f64, summary: &Summary) -> String {
-    let error = summary.stddev / (summary.samples.max(1) as f64).sqrt();
+    let error = summary.stddev / (summary.count.max(1) as f64).sqrt();
     let step = 10f64.powf(error.log10().floor()).max(1.0);
     let step = if step.is_finite() { step } else { 1.0 };
     format!("{:.0}", (value / step).round() * step + 0.0)
