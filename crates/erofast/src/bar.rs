@@ -9,7 +9,7 @@ use erofs_fuse::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latency_lab::Progress;
 
-use crate::text;
+use crate::units;
 
 /// Whether anybody looks: the standard error is a terminal that can draw over what it shows.
 pub fn is_watched() -> bool {
@@ -111,7 +111,7 @@ impl Gauge {
         };
         if due && ours() {
             let speed = done as f64 / elapsed.as_secs_f64().max(1e-3);
-            let note = format!("MiB, {}/s", text::size(speed as u64));
+            let note = format!("MiB, {}/s", units::size(speed as u64));
             self.bar().step(done >> 20, &note);
         }
     }

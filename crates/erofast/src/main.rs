@@ -24,6 +24,7 @@ mod parts;
 mod text;
 #[cfg(feature = "tools")]
 mod tree;
+mod units;
 
 use std::path::Path;
 use std::process::ExitCode;

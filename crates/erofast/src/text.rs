@@ -99,22 +99,6 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// A count of bytes with a binary unit.
-pub fn size(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["bytes", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "bytes" {
-                format!("{bytes} bytes")
-            } else {
-                format!("{value:.1} {unit}")
-            };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,12 +116,5 @@ mod tests {
         assert_eq!(time(951_782_400), "2000-02-29 00:00:00");
         assert_eq!(time(4_294_967_296), "2106-02-07 06:28:16");
         assert_eq!(time(-2_208_988_800), "1900-01-01 00:00:00");
-    }
-
-    #[test]
-    fn sizes_have_the_unit_that_fits() {
-        assert_eq!(size(512), "512 bytes");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(3 << 40), "3.0 TiB");
     }
 }

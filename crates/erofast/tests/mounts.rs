@@ -183,3 +183,60 @@ fn malformed_images_harm_nothing_but_themselves() {
     }
     assert!(report.is_empty(), "{}", report.join("\n"));
 }
+
+#[test]
+fn stat_is_a_page_a_person_reads_and_shows_absolute_paths() {
+    if !can_run() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a directory");
+    std::fs::copy(
+        common::fixtures().join("lz4-64k.erofs"),
+        folder.path().join("app.erofs"),
+    )
+    .expect("room");
+    std::fs::create_dir(folder.path().join("mnt")).expect("room");
+    let at_home = |arguments: &[&str]| {
+        let mut command = common::erofast();
+        let output = command.args(arguments).current_dir(folder.path()).output();
+        output.expect("erofast starts")
+    };
+    let mounted = at_home(&["mount", "app.erofs", "mnt"]);
+    assert!(mounted.status.success(), "{mounted:?}");
+    let point = folder.path().join("mnt");
+    let list = Command::new("find").arg(&point).output();
+    let page = erofast(&["stat".as_ref()], &[&point]);
+    let json = erofast(&["stat".as_ref(), "--json".as_ref()], &[&point]);
+    let mut watch = common::erofast();
+    let watch = watch
+        .args(["stat", "--watch"])
+        .arg(&point)
+        .stdout(std::process::Stdio::piped());
+    let mut watch = watch.spawn().expect("erofast starts");
+    let mut pages = std::io::BufReader::new(watch.stdout.take().expect("a pipe"));
+    let mut seen = 0;
+    let mut line = String::new();
+    while seen < 2 && std::io::BufRead::read_line(&mut pages, &mut line).expect("text") > 0 {
+        seen += usize::from(line.starts_with("transport"));
+        line.clear();
+    }
+    watch.kill().expect("it runs");
+    watch.wait().expect("it ended");
+    let unmounted = at_home(&["umount", "mnt"]);
+    assert!(list.is_ok() && unmounted.status.success(), "{unmounted:?}");
+    assert_eq!(seen, 2, "--watch printed {seen} pages");
+    let page = String::from_utf8(page.stdout).expect("text");
+    let heading = format!(
+        "{}/app.erofs on {}\n",
+        folder.path().display(),
+        point.display()
+    );
+    assert!(page.starts_with(&heading), "{page}");
+    assert!(
+        page.lines().count() < 40 && !page.contains("buckets"),
+        "{page}"
+    );
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(json["mountpoint"], point.to_str().expect("text"));
+    assert!(json["uptime_s"].as_f64().is_some(), "{json}");
+}

@@ -4,7 +4,8 @@
 //! ```json
 //! {"requests": 3, "by_kind": {"lookup": 1, "read": 2}, "errors": 0, "bytes_read": 8192,
 //!  "same_cpu": 3, "other_cpu": 0, "cpu_unknown": 0, "by_transport": {"dev_fuse": 0, "io_uring": 3},
-//!  "by_cpu": [3, 0], "run_ns": {"count": 3, "sum": 9000, "buckets": [[11, 3]]}, "read_bytes": {...}}
+//!  "by_cpu": [3, 0], "run_ns": {"count": 3, "sum": 9000, "buckets": [[11, 3]]},
+//!  "run_ns_by_kind": {"lookup": {...}, "read": {...}}, "read_bytes": {...}}
 //! ```
 
 use std::collections::BTreeMap;
@@ -35,7 +36,15 @@ pub(crate) struct Counters {
     cpus: [AtomicU64; CPUS],
     run_ns: [AtomicU64; BUCKETS],
     run_total_ns: AtomicU64,
+    /// The same for each kind.
+    kind_runs: [KindRuns; KINDS],
     read_bytes: [AtomicU64; BUCKETS],
+}
+
+/// Times of one kind of request.
+struct KindRuns {
+    buckets: [AtomicU64; BUCKETS],
+    total_ns: AtomicU64,
 }
 
 /// One request served.
@@ -77,6 +86,10 @@ impl Counters {
             cpus: zeros(),
             run_ns: zeros(),
             run_total_ns: AtomicU64::new(0),
+            kind_runs: std::array::from_fn(|_| KindRuns {
+                buckets: zeros(),
+                total_ns: AtomicU64::new(0),
+            }),
             read_bytes: zeros(),
         }
     }
@@ -98,6 +111,11 @@ impl Counters {
         add(&self.cpus[record.cpu.min(CPUS - 1)], 1);
         add(&self.run_ns[bucket(record.run_ns)], 1);
         add(&self.run_total_ns, record.run_ns);
+        if let Some(kind) = record.opcode {
+            let runs = &self.kind_runs[kind.index()];
+            add(&runs.buckets[bucket(record.run_ns)], 1);
+            add(&runs.total_ns, record.run_ns);
+        }
         if record.opcode == Some(Opcode::Read) {
             add(&self.bytes_read, record.reply_bytes as u64);
             add(&self.read_bytes[bucket(record.reply_bytes as u64)], 1);
@@ -166,6 +184,8 @@ pub struct Statistics {
     pub by_cpu: Vec<u64>,
     /// From taking a request to handing its reply to the kernel, nanoseconds.
     pub run_ns: Histogram,
+    /// The same by kind.
+    pub run_ns_by_kind: BTreeMap<&'static str, Histogram>,
     /// Sizes of the replies to reads, bytes.
     pub read_bytes: Histogram,
 }
@@ -197,6 +217,7 @@ impl Statistics {
             by_transport,
             by_cpu: cpus(sets.clone()),
             run_ns: Histogram::gather(sets.clone().map(|s| &s.run_ns), sum(|s| &s.run_total_ns)),
+            run_ns_by_kind: kind_runs(sets.clone()),
             read_bytes: Histogram::gather(sets.clone().map(|s| &s.read_bytes), bytes_read),
         }
     }
@@ -214,6 +235,18 @@ fn kinds<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> BTreeMap<&'sta
     };
     let all = Opcode::ALL.iter().map(|kind| (kind.label(), times(kind)));
     all.filter(|(_, times)| *times > 0).collect()
+}
+
+fn kind_runs<'c>(
+    sets: impl Iterator<Item = &'c Counters> + Clone,
+) -> BTreeMap<&'static str, Histogram> {
+    let runs = |kind: &Opcode| {
+        let own = sets.clone().map(|set| &set.kind_runs[kind.index()]);
+        let sum = own.clone().map(|runs| runs.total_ns.load(Relaxed)).sum();
+        Histogram::gather(own.map(|runs| &runs.buckets), sum)
+    };
+    let all = Opcode::ALL.iter().map(|kind| (kind.label(), runs(kind)));
+    all.filter(|(_, runs)| runs.count > 0).collect()
 }
 
 fn cpus<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> Vec<u64> {
@@ -259,6 +292,8 @@ mod tests {
             }
         );
         assert_eq!(sums.by_kind, BTreeMap::from([("lookup", 1), ("read", 2)]));
+        let reads = &sums.run_ns_by_kind["read"];
+        assert_eq!((reads.count, reads.sum), (2, 10_000));
         assert_eq!((sums.by_cpu, sums.bytes_read), (vec![0, 3], 8192));
         assert_eq!(
             (sums.run_ns.sum, sums.run_ns.buckets),

@@ -34,6 +34,11 @@ const EXAMPLES: &[Example] = &[
         "erofast stat --json /mnt",
     ),
     example(
+        "erofast stat",
+        "What happens at this moment, as top shows it",
+        "erofast stat --watch /mnt",
+    ),
+    example(
         "erofast info",
         "What an image is made of",
         "erofast info app.erofs",

@@ -84,12 +84,19 @@ pub struct StatArgs {
     /// Where the image is mounted
     #[arg(value_hint = ValueHint::DirPath)]
     pub mountpoint: PathBuf,
-    /// Print JSON
+    /// Print JSON: all counters
     #[arg(long)]
     pub json: bool,
     /// Print Prometheus' text format
     #[arg(long, conflicts_with = "json")]
     pub prometheus: bool,
+    /// Refresh the page every so many seconds (1) until Ctrl-C
+    #[arg(
+        short = 'w', long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+        require_equals = true, conflicts_with_all = ["json", "prometheus"],
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub watch: Option<u64>,
 }
 
 /// What mount(8) passes to a mount helper: `mount.erofast SPEC DIR [-sfnvN] [-o OPTIONS] [-t TYPE]`.

@@ -1,7 +1,9 @@
 //! `erofast mount`, `erofast umount`, and what mount(8) calls.
 
 use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use erofs_fuse::{MountOptions, MountRequest};
 
 use crate::cli::{HelperArgs, MountArgs, UmountArgs};
@@ -10,13 +12,18 @@ use crate::outcome::Outcome;
 /// `erofast mount`
 pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
-        image: args.image.clone(),
-        mountpoint: args.mountpoint.clone(),
+        image: absolute(&args.image)?,
+        mountpoint: absolute(&args.mountpoint)?,
         options: MountOptions::parse(&lists(args))?,
         foreground: args.foreground,
     };
     erofs_fuse::mount(&request)?;
     Ok(Outcome::Fine)
+}
+
+/// `stat` is asked from other directories than `mount` was.
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(path).with_context(|| path.display().to_string())
 }
 
 /// What other subcommands take as arguments is an option of the mount.
@@ -37,8 +44,8 @@ fn lists(args: &MountArgs) -> Vec<OsString> {
 /// `mount.erofast` and `mount.fuse.erofast`
 pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
-        image: args.image.clone(),
-        mountpoint: args.mountpoint.clone(),
+        image: absolute(&args.image)?,
+        mountpoint: absolute(&args.mountpoint)?,
         options: MountOptions::parse(&args.options)?,
         foreground: false,
     };

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{Summary, WorkerStats};
@@ -36,6 +37,7 @@ pub(crate) struct Reporter {
     image: PathBuf,
     mountpoint: PathBuf,
     sandbox: Sandbox,
+    started: Instant,
 }
 
 impl Reporter {
@@ -51,6 +53,7 @@ impl Reporter {
             image: request.image.clone(),
             mountpoint: request.mountpoint.clone(),
             sandbox,
+            started: Instant::now(),
         }
     }
 
@@ -79,6 +82,7 @@ impl Reporter {
             "image": self.image.to_string_lossy(),
             "mountpoint": self.mountpoint.to_string_lossy(),
             "pid": std::process::id(),
+            "uptime_s": self.started.elapsed().as_secs_f64(),
             "transport": transport,
             "protocol": session.protocol(),
             "requests": fuse.requests,

@@ -4,7 +4,7 @@ use erofs_engine::erofs_format::Nid;
 use serde::Serialize;
 
 use crate::name::EntryPath;
-use crate::text;
+use crate::units;
 
 /// What `check --json` prints.
 #[derive(Debug, Default, Serialize)]
@@ -81,7 +81,7 @@ pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     outln!(
         "{name}: {files} files, {directories} directories, {symlinks} symlinks, {others} others, {} \
          read: {} fault(s), {} oddity(ies)",
-        text::size(report.bytes),
+        units::size(report.bytes),
         report.faults.len(),
         report.oddities.len()
     );

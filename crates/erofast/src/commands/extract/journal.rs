@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::bar::Gauge;
 use crate::name::EntryPath;
-use crate::text;
+use crate::{text, units};
 
 /// Written to by all threads.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ impl fmt::Display for Summary {
             self.symlinks,
             self.others,
             self.hard_links,
-            text::size(self.bytes),
+            units::size(self.bytes),
             self.failures.len()
         )
     }

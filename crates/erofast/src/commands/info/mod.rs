@@ -14,8 +14,8 @@ use self::spread::Spread;
 use super::print_json;
 use crate::cli::InfoArgs;
 use crate::outcome::Outcome;
-use crate::text;
 use crate::tree::{self, Visit};
+use crate::{text, units};
 
 /// What `info --json` prints.
 #[derive(Debug, Serialize)]
@@ -191,16 +191,16 @@ fn print(report: &Report) -> anyhow::Result<()> {
     outln!("features:    {}", list(&report.features));
     outln!("codecs:      {}", list(&report.codecs));
     outln!("inodes:      {}", report.inodes);
-    outln!("size:        {}", text::size(report.image_bytes));
+    outln!("size:        {}", units::size(report.image_bytes));
     match report.ratio {
         Some(ratio) => {
             outln!(
                 "content:     {}, image {:.1} %",
-                text::size(report.content_bytes),
+                units::size(report.content_bytes),
                 ratio * 100.0
             );
         }
-        None => outln!("content:     {}", text::size(report.content_bytes)),
+        None => outln!("content:     {}", units::size(report.content_bytes)),
     }
     for (kind, count) in &report.types {
         outln!("  {kind:<20} {count:>10}");
@@ -219,7 +219,7 @@ fn print(report: &Report) -> anyhow::Result<()> {
         },
     ) in &report.extents
     {
-        let (stored, whole) = (text::size(*stored_bytes), text::size(*bytes));
+        let (stored, whole) = (units::size(*stored_bytes), units::size(*bytes));
         outln!("  {kind:<20} {count:>10}   {stored:>12} for {whole:>12}");
     }
     report.files.print()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::text;
+use crate::{text, units};
 
 /// Ends of the ranges of sizes; what is larger has a range of its own.
 const SIZES: [u64; 8] = [
@@ -85,7 +85,7 @@ impl Spread {
         for (end, sums) in self.sizes.iter().filter(|(_, sums)| sums.files > 0) {
             let range = match end {
                 Some(0) => "empty".to_owned(),
-                Some(end) => format!("to {}", text::size(*end)),
+                Some(end) => format!("to {}", units::size(*end)),
                 None => "more".to_owned(),
             };
             row(&range, sums)?;
@@ -109,7 +109,7 @@ impl Spread {
 }
 
 fn row(what: &str, sums: &Sums) -> anyhow::Result<()> {
-    let (stored, bytes) = (text::size(sums.stored_bytes), text::size(sums.bytes));
+    let (stored, bytes) = (units::size(sums.stored_bytes), units::size(sums.bytes));
     outln!(
         "  {what:<20} {:>10}   {stored:>12} for {bytes:>12}",
         sums.files

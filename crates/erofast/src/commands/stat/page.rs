@@ -1,0 +1,302 @@
+//! The counters of a mount as a page for a person. Zeros that mean nothing are left out.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::histogram::Histogram;
+use crate::units;
+
+/// A page from the answer of `stat`; with the answer `before`, rates and times are those between the
+/// two, otherwise those since the mount began.
+pub fn page(now: &Value, before: Option<&Value>) -> String {
+    let page = Page {
+        now,
+        before: before.unwrap_or(&Value::Null),
+    };
+    let sections = [
+        page.heading(),
+        page.state(),
+        page.requests(),
+        page.times(),
+        page.workers(),
+    ];
+    let sections: Vec<String> = sections
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .collect();
+    sections.join("\n")
+}
+
+struct Page<'a> {
+    now: &'a Value,
+    before: &'a Value,
+}
+
+/// A number of the answer; 0 where an older daemon has none.
+fn number(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or("?")
+}
+
+/// `label` in its column, then the text.
+fn line(label: &str, text: &str) -> String {
+    format!("{label:<11}{text}\n")
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
+}
+
+impl Page<'_> {
+    fn now(&self, pointer: &str) -> u64 {
+        number(self.now, pointer)
+    }
+
+    /// Since the page before, or since the mount began.
+    fn more(&self, pointer: &str) -> u64 {
+        self.now(pointer)
+            .saturating_sub(number(self.before, pointer))
+    }
+
+    /// Seconds that [`more`](Self::more) took.
+    fn seconds(&self) -> f64 {
+        let uptime = |value: &Value| value["uptime_s"].as_f64().unwrap_or(0.0);
+        (uptime(self.now) - uptime(self.before)).max(0.001)
+    }
+
+    fn heading(&self) -> String {
+        let mut page = format!(
+            "{} on {}\n",
+            text(self.now, "/image"),
+            text(self.now, "/mountpoint")
+        );
+        let transport = match text(self.now, "/transport") {
+            "io_uring" => "FUSE over io_uring",
+            _ => "/dev/fuse",
+        };
+        let (major, minor) = (self.now("/protocol/major"), self.now("/protocol/minor"));
+        page += &line(
+            "transport",
+            &format!("{transport}, protocol {major}.{minor}"),
+        );
+        let sandbox = match self.now.pointer("/sandbox/on").and_then(Value::as_bool) {
+            Some(true) => "sandboxed",
+            _ => "not sandboxed",
+        };
+        let age = self.now["uptime_s"].as_f64().unwrap_or(0.0) as u64;
+        let pid = self.now("/pid");
+        page += &line(
+            "daemon",
+            &format!("pid {pid}, up {}, {sandbox}", units::age(age)),
+        );
+        for notice in self.now["notices"].as_array().into_iter().flatten() {
+            page += &line("notice", notice.as_str().unwrap_or_default());
+        }
+        page
+    }
+
+    fn state(&self) -> String {
+        let size = |pointer: &str| units::size(self.now(pointer));
+        let mut page = String::new();
+        let known = self.now("/fuse/same_cpu") + self.now("/fuse/other_cpu");
+        if known > 0 {
+            let matched = percent(self.now("/fuse/same_cpu"), known);
+            page += &line(
+                "CPU",
+                &format!("{matched} of requests served on the CPU that asked"),
+            );
+        }
+        page += &line(
+            "data",
+            &format!(
+                "{} read by programs, {} fetched, {} decoded in {}",
+                size("/fuse/bytes_read"),
+                size("/engine/fetched_bytes"),
+                size("/engine/decoded_bytes"),
+                units::count(self.now("/engine/decodes"), "call"),
+            ),
+        );
+        if self.now("/engine/errors") > 0 {
+            page += &line(
+                "errors",
+                &units::count(self.now("/engine/errors"), "failed read"),
+            );
+        }
+        if self.now("/cache/budget_bytes") > 0 {
+            let (hits, misses) = (self.now("/cache/hits"), self.now("/cache/misses"));
+            page += &line(
+                "cache",
+                &format!(
+                    "{} of {}, {} of {} found",
+                    size("/cache/bytes"),
+                    size("/cache/budget_bytes"),
+                    percent(hits, hits + misses),
+                    units::count(hits + misses, "look-up"),
+                ),
+            );
+        }
+        page + &self.pool()
+    }
+
+    fn pool(&self) -> String {
+        let reserved = self.now("/pool/reserved_pages");
+        if reserved == 0 {
+            return String::new();
+        }
+        let (hits, misses) = (self.now("/pool/hits"), self.now("/pool/misses"));
+        let text = format!(
+            "{} reserved, {} free, peak {}; {} of {} served from it",
+            units::count(reserved, "page"),
+            self.now("/pool/free_pages"),
+            self.now("/pool/peak_in_use_pages"),
+            percent(hits, hits + misses),
+            units::count(hits + misses, "buffer"),
+        );
+        line("pool", &text)
+    }
+
+    fn requests(&self) -> String {
+        let kinds = self.now.pointer("/fuse/by_kind").and_then(Value::as_object);
+        let mut kinds: Vec<(&String, u64)> = kinds
+            .into_iter()
+            .flatten()
+            .map(|(kind, count)| (kind, count.as_u64().unwrap_or(0)))
+            .collect();
+        kinds.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        let header = ["requests", "count", "per second", "median", "p99"];
+        let mut page = row(&header.map(str::to_owned));
+        page += &self.request_row("all", self.now("/requests"), "/requests", "/fuse/run_ns");
+        for (kind, count) in kinds {
+            let (counter, times) = (
+                format!("/fuse/by_kind/{kind}"),
+                format!("/fuse/run_ns_by_kind/{kind}"),
+            );
+            page += &self.request_row(kind, count, &counter, &times);
+        }
+        page
+    }
+
+    fn request_row(&self, kind: &str, count: u64, counter: &str, times: &str) -> String {
+        let times = self.histogram(times);
+        let time = |part| times.quantile(part).map_or("-".to_owned(), units::time);
+        let rate = self.more(counter) as f64 / self.seconds();
+        row(&[
+            kind.to_owned(),
+            count.to_string(),
+            format!("{rate:.1}"),
+            time(0.5),
+            time(0.99),
+        ])
+    }
+
+    fn histogram(&self, pointer: &str) -> Histogram {
+        let of = |value: &Value| {
+            value
+                .pointer(pointer)
+                .map(Histogram::of)
+                .unwrap_or_default()
+        };
+        of(self.now).since(&of(self.before))
+    }
+
+    fn times(&self) -> String {
+        let drawn = self.histogram("/fuse/run_ns").draw();
+        if drawn.is_empty() {
+            return drawn;
+        }
+        format!("time from taking a request to its reply, from:\n{drawn}")
+    }
+
+    fn workers(&self) -> String {
+        let workers = self.now["workers"].as_array();
+        let mut page = String::new();
+        for worker in workers.into_iter().flatten() {
+            if page.is_empty() {
+                let _ = writeln!(
+                    page,
+                    "{:<18}{:<8}{:>10}{:>10}{:>10}{:>12}{:>10}",
+                    "worker", "policy", "requests", "jobs", "wake-ups", "waited p99", "ran p99"
+                );
+            }
+            let time = |pointer: &str| match number(worker, pointer) {
+                0 => "-".to_owned(),
+                nanoseconds => units::time(nanoseconds as f64),
+            };
+            let _ = writeln!(
+                page,
+                "{:<18}{:<8}{:>10}{:>10}{:>10}{:>12}{:>10}",
+                text(worker, "/name"),
+                text(worker, "/policy"),
+                number(worker, "/served"),
+                number(worker, "/jobs"),
+                number(worker, "/wakeups"),
+                time("/queue_delay/p99_ns"),
+                time("/run/p99_ns"),
+            );
+        }
+        page
+    }
+}
+
+fn row(cells: &[String; 5]) -> String {
+    let [kind, count, rate, median, p99] = cells;
+    format!("{kind:<14}{count:>12}{rate:>12}{median:>12}{p99:>12}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn answer(reads: u64, uptime: f64) -> Value {
+        json!({
+            "image": "/app.erofs", "mountpoint": "/mnt", "pid": 7, "uptime_s": uptime,
+            "transport": "dev_fuse", "protocol": {"major": 7, "minor": 45},
+            "requests": reads, "notices": [], "sandbox": {"on": true},
+            "fuse": {
+                "by_kind": {"read": reads}, "bytes_read": reads * 4096,
+                "run_ns": {"buckets": [[12, reads]]},
+                "run_ns_by_kind": {"read": {"buckets": [[12, reads]]}},
+            },
+            "engine": {"fetched_bytes": 1, "decoded_bytes": 2, "decodes": 1},
+            "cache": {"budget_bytes": 0}, "pool": {"reserved_pages": 0}, "workers": [],
+        })
+    }
+
+    #[test]
+    fn a_page_fits_a_terminal_and_leaves_out_what_is_not_there() {
+        let page = page(&answer(10, 5.0), None);
+        assert!(
+            page.lines().count() < 24 && page.lines().all(|line| line.len() <= 80),
+            "{page}"
+        );
+        assert!(page.contains("/app.erofs on /mnt\n"), "{page}");
+        assert!(page.contains("decoded in 1 call\n"), "{page}");
+        let read = page
+            .lines()
+            .find(|line| line.starts_with("read"))
+            .expect("a row");
+        let cells: Vec<&str> = read.split_whitespace().collect();
+        assert_eq!(cells[..4], ["read", "10", "2.0", "5.8"], "{page}");
+        for absent in ["pool", "cache", "worker", "CPU"] {
+            assert!(!page.contains(absent), "{absent}: {page}");
+        }
+    }
+
+    #[test]
+    fn rates_are_those_since_the_page_before() {
+        let page = page(&answer(30, 7.0), Some(&answer(10, 5.0)));
+        let read = page
+            .lines()
+            .find(|line| line.starts_with("read"))
+            .expect("a row");
+        assert!(read.contains("30") && read.contains("10.0"), "{read}");
+    }
+}
