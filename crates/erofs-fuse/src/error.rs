@@ -100,6 +100,15 @@ impl Error {
         Self::mountpoint(path, why)
     }
 
+    /// A mount that cannot be unmounted without taking another one with it.
+    pub(crate) fn covered(mountpoint: &Path, by: &Path) -> Self {
+        let by = by.display();
+        Self::mountpoint(
+            mountpoint,
+            format!("not unmounted: another filesystem is mounted at {by}; umount that first"),
+        )
+    }
+
     /// A mount that cannot be unmounted while it is in use.
     pub(crate) fn busy(mountpoint: &Path) -> Self {
         let path = mountpoint.display();

@@ -16,9 +16,10 @@ use crate::counters::Statistics;
 use crate::device::DeviceChannel;
 use crate::filesystem::Filesystem;
 use crate::handshake::{Config, Protocol, Verdict, negotiate};
+use crate::page_store::PageStore;
 use crate::request::Request;
 use crate::ring::RingChannel;
-use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader, StoreOut};
+use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader};
 
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
@@ -132,32 +133,9 @@ impl Session {
         Ok(Channel::from(channel))
     }
 
-    /// Puts bytes of a file into the page cache. Only whole pages become readable there, and the
-    /// last part of the file; the bytes must lie inside the file. Works with both transports.
-    ///
-    /// This waits for pages that are being read, so a thread which serves requests must not call it.
-    ///
-    /// # Errors
-    /// ENOENT if the kernel does not know the node (any more).
-    pub fn store(&self, node: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let store = StoreOut {
-            nodeid: node,
-            offset,
-            size: u32::try_from(bytes.len()).map_err(|_| Errno::INVAL)?,
-            padding: 0,
-        };
-        let header = OutHeader {
-            len: (size_of::<OutHeader>() + size_of::<StoreOut>() + bytes.len()) as u32,
-            error: StoreOut::CODE,
-            unique: 0,
-        };
-        let slices = [
-            IoSlice::new(header.as_bytes()),
-            IoSlice::new(store.as_bytes()),
-            IoSlice::new(bytes),
-        ];
-        rustix::io::writev(self.connection.device(), &slices)?;
-        Ok(())
+    /// A handle that writes to the page cache. It has a descriptor of its own.
+    pub fn page_store(&self) -> io::Result<PageStore> {
+        PageStore::new(self.connection.device())
     }
 
     fn check_ring(&self) -> io::Result<()> {

@@ -18,6 +18,7 @@ pub mod mapped;
 pub mod memory;
 #[cfg(feature = "microlzma")]
 pub mod microlzma;
+pub mod own_files;
 pub mod sched;
 #[cfg(feature = "tracepoint-count")]
 pub mod tracepoint_count;

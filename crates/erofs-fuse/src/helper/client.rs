@@ -1,36 +1,33 @@
 //! The server's side of its mount helper.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Stdio;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::protocol::{Request, Response};
-use super::state::MountState;
 use crate::error::Error;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
 
 /// Mounts once, and unmounts.
-pub(crate) struct MountHelper(Kind);
+pub(crate) struct MountHelper {
+    socket: OwnedFd,
+}
 
-enum Kind {
-    /// Without a sandbox the server does it itself.
-    InProcess(Box<MountState>),
-    /// The socket of a process of its own.
-    Process(OwnedFd),
+impl AsFd for MountHelper {
+    /// The socket, whose end tells the helper that the server is dead.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 impl MountHelper {
-    /// The helper of one mount.
+    /// Starts the helper of one mount.
     pub(crate) fn start(request: &MountRequest) -> Result<Self, Error> {
-        let options = &request.options;
-        Ok(Self(if options.sandbox || options.auto_unmount {
-            Kind::Process(start_process(request)?)
-        } else {
-            Kind::InProcess(Box::new(MountState::new(request.clone())))
-        }))
+        let socket = start_process(request)?;
+        Ok(Self { socket })
     }
 
     /// Mounts. The descriptor of `/dev/fuse` will bring the kernel's first request.
@@ -50,15 +47,21 @@ impl MountHelper {
         self.call(Request::Detach).map(drop)
     }
 
-    /// Unmounts if it was not used since the last call (as root) or is not in use (otherwise).
+    /// Marks the mount as unused; an error if it is in use. Without root nothing is marked.
+    pub(crate) fn mark(&mut self) -> Result<(), Error> {
+        self.call(Request::Mark).map(drop)
+    }
+
+    /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use (otherwise).
     pub(crate) fn expire(&mut self) -> Result<(), Error> {
         self.call(Request::Expire).map(drop)
     }
 
     fn call(&mut self, request: Request) -> Result<Option<OwnedFd>, Error> {
-        match &mut self.0 {
-            Kind::InProcess(state) => state.handle(request),
-            Kind::Process(socket) => call_process(socket, request),
+        request.send(&self.socket).map_err(gone)?;
+        match Response::receive(&self.socket).map_err(gone)? {
+            Response::Done(device) => Ok(device),
+            Response::Failed(line) => Err(Error::Daemon(line)),
         }
     }
 }
@@ -80,14 +83,6 @@ fn start_process(request: &MountRequest) -> Result<OwnedFd, Error> {
         .spawn()
         .map_err(Error::std_io("cannot start the mount helper"))?;
     Ok(ours)
-}
-
-fn call_process(socket: &OwnedFd, request: Request) -> Result<Option<OwnedFd>, Error> {
-    request.send(socket).map_err(gone)?;
-    match Response::receive(socket).map_err(gone)? {
-        Response::Done(device) => Ok(device),
-        Response::Failed(line) => Err(Error::Daemon(line)),
-    }
 }
 
 fn gone(error: io::Error) -> Error {

@@ -6,15 +6,19 @@
 //! 1. The server starts the helper with a socket as its standard input ([`client`]).
 //! 2. The helper takes one [request](protocol) at a time from the socket and answers each
 //!    ([`process`]). The answer to `mount` carries the descriptor of `/dev/fuse`.
-//! 3. The socket closes when the server exits. The helper then unmounts if the handshake was never
-//!    completed, or with `auto_unmount`.
+//! 3. When the server exits or dies, the helper aborts the FUSE [connection], so that no reader waits
+//!    for an answer, and unmounts if the handshake was never completed, or with `auto_unmount`.
+//!
+//! It unmounts the mount that it made and no other, whatever is at its path by then ([`mounted`]).
 //!
 //! To add a request: a variant and its text in [`protocol`], its action in [`state`].
 
 mod client;
+mod connection;
 mod direct;
 mod enable_uring;
 mod fusermount;
+mod identity;
 mod mount;
 mod mounted;
 mod plan;

@@ -1,9 +1,12 @@
-//! A mount that was made, and how to unmount it.
+//! A mount that was made, and how to unmount it and nothing else.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::mount::UnmountFlags;
 
+use super::identity::MountId;
 use super::{fusermount, table};
 use crate::error::Error;
 
@@ -12,44 +15,114 @@ use crate::error::Error;
 pub(super) struct Mounted {
     /// Absolute, without symbolic links.
     pub(super) mountpoint: PathBuf,
-    /// `MAJOR:MINOR`, which distinguishes it from a later mount at the same path.
-    device_number: Option<String>,
+    pub(super) id: MountId,
     /// Made by mount(2), not by fusermount3.
     direct: bool,
 }
 
+/// Where a mount is now.
+enum Place {
+    Unmounted,
+    /// Another filesystem is mounted on it or below it: to unmount this one would take that with it.
+    Covered(PathBuf),
+    /// At this path, with nothing mounted on it.
+    Top(PathBuf),
+}
+
 impl Mounted {
-    pub(super) fn new(mountpoint: PathBuf, direct: bool) -> Self {
-        let entry = table::find(&mountpoint).ok().flatten();
-        Self {
-            device_number: entry.map(|entry| entry.device),
+    /// The mount that was just made at `mountpoint`.
+    pub(super) fn new(mountpoint: PathBuf, direct: bool) -> Result<Self, Error> {
+        Ok(Self {
+            id: MountId::at(&mountpoint)?,
             mountpoint,
             direct,
-        }
+        })
     }
 
-    /// Whether it is still the mount at its path.
-    pub(super) fn is_mounted(&self) -> Result<bool, Error> {
-        let now = table::find(&self.mountpoint)?.map(|entry| entry.device);
-        Ok(now.is_some() && now == self.device_number)
-    }
-
-    /// Removes the mount from the tree; programs that use it keep what they have open.
+    /// Removes the mount from the tree; programs that use it keep what they have open. No error if
+    /// it is unmounted already.
+    ///
+    /// # Errors
+    /// One line, and nothing is unmounted, when another filesystem is mounted on it or below it.
     pub(super) fn detach(&self) -> Result<(), Error> {
-        self.unmount(UnmountFlags::DETACH, &["-u", "-z"])
-    }
-
-    /// Unmounts if it was not used since the last call (as root) or is not in use (otherwise).
-    pub(super) fn expire(&self) -> Result<(), Error> {
-        self.unmount(UnmountFlags::EXPIRE, &["-u"])
-    }
-
-    fn unmount(&self, flags: UnmountFlags, arguments: &[&str]) -> Result<(), Error> {
+        let Some((path, root)) = self.topmost()? else {
+            return Ok(());
+        };
         if !self.direct {
-            return fusermount::unmount(&self.mountpoint, arguments);
+            drop(root);
+            return fusermount::unmount(&path, &["-u", "-z"]);
         }
-        let what = || format!("umount {}", self.mountpoint.display());
-        rustix::mount::unmount(&self.mountpoint, flags | UnmountFlags::NOFOLLOW)
-            .map_err(Error::io(what()))
+        unmount(&of_descriptor(&root), UnmountFlags::DETACH, &path)
     }
+
+    /// Marks it as unused, which any use undoes; an error if it is in use. As root only.
+    pub(super) fn mark(&self) -> Result<(), Error> {
+        if !self.direct {
+            return Ok(());
+        }
+        // To open it is a use, too: no earlier mark is left, which would unmount it.
+        drop(self.topmost()?);
+        match self.expire() {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::WouldBlock => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use (otherwise).
+    ///
+    /// By path, since a descriptor would count as a use. A mount that comes to this path meanwhile is
+    /// safe: the kernel's first MNT_EXPIRE only marks a mount.
+    pub(super) fn expire(&self) -> Result<(), Error> {
+        match self.place()? {
+            Place::Unmounted => Ok(()),
+            Place::Covered(by) => Err(Error::covered(&self.mountpoint, &by)),
+            Place::Top(path) if self.direct => {
+                let flags = UnmountFlags::EXPIRE | UnmountFlags::NOFOLLOW;
+                unmount(&path, flags, &path)
+            }
+            Place::Top(path) => fusermount::unmount(&path, &["-u"]),
+        }
+    }
+
+    /// Aborts the connection with umount(2)'s MNT_FORCE, as root. The mount stays: it is busy with
+    /// the descriptor of this call.
+    pub(super) fn force_abort(&self) -> Result<(), Error> {
+        let table = table::read()?;
+        let entry = self.id.find(&table);
+        let root = entry.map(|entry| self.id.open(&entry.mountpoint));
+        if let Some(root) = root.transpose()?.flatten() {
+            let _ = rustix::mount::unmount(of_descriptor(&root), UnmountFlags::FORCE);
+        }
+        Ok(())
+    }
+
+    fn topmost(&self) -> Result<Option<(PathBuf, OwnedFd)>, Error> {
+        match self.place()? {
+            Place::Unmounted => Ok(None),
+            Place::Covered(by) => Err(Error::covered(&self.mountpoint, &by)),
+            Place::Top(path) => Ok(self.id.open(&path)?.map(|root| (path, root))),
+        }
+    }
+
+    fn place(&self) -> Result<Place, Error> {
+        let table = table::read()?;
+        let Some(own) = self.id.find(&table) else {
+            return Ok(Place::Unmounted);
+        };
+        let covered = table.iter().find(|entry| entry.parent == own.id);
+        Ok(match covered {
+            Some(other) => Place::Covered(other.mountpoint.clone()),
+            None => Place::Top(own.mountpoint.clone()),
+        })
+    }
+}
+
+/// The kernel's link to the mount that a descriptor refers to, whatever is mounted over it.
+fn of_descriptor(root: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", root.as_raw_fd()).into()
+}
+
+fn unmount(target: &Path, flags: UnmountFlags, path: &Path) -> Result<(), Error> {
+    rustix::mount::unmount(target, flags)
+        .map_err(|errno| Error::io(format!("umount {}", path.display()))(errno))
 }

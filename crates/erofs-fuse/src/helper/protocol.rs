@@ -28,7 +28,9 @@ pub(super) enum Request {
     HandshakeDone,
     /// Remove the mount from the tree; programs that use it keep what they have open.
     Detach,
-    /// Unmount if it was not used since the last `Expire`.
+    /// Mark the mount as unused, which any use undoes; an error if it is in use.
+    Mark,
+    /// Unmount if it was not used since the last `Mark`; an error if it was.
     Expire,
 }
 
@@ -47,6 +49,7 @@ impl std::fmt::Display for Request {
             Self::Mount { max_read } => write!(f, "mount {max_read}"),
             Self::HandshakeDone => f.write_str("handshake-done"),
             Self::Detach => f.write_str("detach"),
+            Self::Mark => f.write_str("mark"),
             Self::Expire => f.write_str("expire"),
         }
     }
@@ -61,6 +64,7 @@ impl Request {
             }
             None if text == "handshake-done" => Some(Self::HandshakeDone),
             None if text == "detach" => Some(Self::Detach),
+            None if text == "mark" => Some(Self::Mark),
             None if text == "expire" => Some(Self::Expire),
             _ => None,
         }
@@ -145,6 +149,7 @@ mod tests {
             Request::Mount { max_read: 1 << 20 },
             Request::HandshakeDone,
             Request::Detach,
+            Request::Mark,
             Request::Expire,
         ] {
             assert_eq!(Request::parse(&request.to_string()), Some(request));

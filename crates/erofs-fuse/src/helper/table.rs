@@ -9,6 +9,10 @@ use crate::error::Error;
 /// One line of `/proc/self/mountinfo`: the fields in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
+    /// Mount id. The kernel reuses it after an unmount.
+    pub(super) id: u64,
+    /// Mount id of the mount that this one is mounted on.
+    pub(super) parent: u64,
     /// `MAJOR:MINOR` of the filesystem.
     pub(super) device: String,
     /// Absolute.
@@ -17,12 +21,27 @@ pub(super) struct Entry {
     pub(super) fstype: String,
 }
 
-/// The topmost mount at `path`, which is the last in the table.
-pub(super) fn find(path: &Path) -> Result<Option<Entry>, Error> {
+/// All mounts.
+pub(super) fn read() -> Result<Vec<Entry>, Error> {
     const TABLE: &str = "/proc/self/mountinfo";
     let table = std::fs::read(TABLE).map_err(Error::std_io(TABLE))?;
-    let mut entries = table.split(|byte| *byte == b'\n').filter_map(parse);
-    Ok(entries.rfind(|entry| entry.mountpoint == path))
+    let lines = table.split(|byte| *byte == b'\n');
+    Ok(lines.filter_map(parse).collect())
+}
+
+/// The topmost mount at `path`.
+pub(super) fn top(path: &Path) -> Result<Option<Entry>, Error> {
+    Ok(top_of(&read()?, path).cloned())
+}
+
+/// The mount at `path` that no other mount at the same path is mounted on.
+fn top_of<'t>(table: &'t [Entry], path: &Path) -> Option<&'t Entry> {
+    let stack: Vec<&Entry> = table
+        .iter()
+        .filter(|entry| entry.mountpoint == path)
+        .collect();
+    let is_covered = |entry: &Entry| stack.iter().any(|other| other.parent == entry.id);
+    stack.iter().rfind(|entry| !is_covered(entry)).copied()
 }
 
 /// Whether the daemon of the mount at `path` died. Attributes and directories may still come from
@@ -34,10 +53,14 @@ pub(super) fn is_dead(path: &Path) -> bool {
 /// Fields: id, parent, device, root, mount point, options, optional ones, "-", type, source, more.
 fn parse(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
+    let (id, parent) = (number()?, number()?);
+    let device = String::from_utf8_lossy(fields.next()?).into_owned();
     let mountpoint = PathBuf::from(unescape(fields.nth(1)?));
     let fstype = fields.skip_while(|field| field != b"-").nth(1)?;
     Some(Entry {
+        id,
+        parent,
         device,
         mountpoint,
         fstype: String::from_utf8_lossy(fstype).into_owned(),
@@ -74,6 +97,7 @@ mod tests {
             let line =
                 format!(r"36 35 0:45 / /a\040b ro,nodev {optional}- fuse.erofast /i rw,fd=3");
             let entry = parse(line.as_bytes()).unwrap();
+            assert_eq!((entry.id, entry.parent), (36, 35));
             assert_eq!(
                 (entry.device.as_str(), entry.fstype.as_str()),
                 ("0:45", "fuse.erofast")
@@ -86,6 +110,29 @@ mod tests {
     fn truncated_lines_are_skipped() {
         for line in [&b""[..], b"36 35", b"36 35 0:45 / /a ro shared:1"] {
             assert_eq!(parse(line), None);
+        }
+    }
+
+    #[test]
+    fn the_top_of_a_stack_is_found_in_any_order_of_the_table() {
+        let entry = |id, parent, mountpoint: &str| Entry {
+            id,
+            parent,
+            device: "0:1".into(),
+            mountpoint: mountpoint.into(),
+            fstype: "tmpfs".into(),
+        };
+        let mut table = [
+            entry(1, 0, "/"),
+            entry(9, 1, "/a"),
+            entry(5, 9, "/a"),
+            entry(7, 5, "/a"),
+            entry(8, 7, "/a/b"),
+        ];
+        for _ in 0..table.len() {
+            table.rotate_left(1);
+            assert_eq!(top_of(&table, Path::new("/a")).unwrap().id, 7);
+            assert_eq!(top_of(&table, Path::new("/c")), None);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::request::FSTYPE;
 /// One line: nothing is mounted there, it is another filesystem, it is busy.
 pub fn umount(path: &Path) -> Result<(), Error> {
     let place = absolute(path)?;
-    match table::find(&place)? {
+    match table::top(&place)? {
         None => return Err(Error::mountpoint(path, "is not a mount point")),
         Some(entry) if entry.fstype != FSTYPE => {
             return Err(Error::mountpoint(

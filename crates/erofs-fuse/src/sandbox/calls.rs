@@ -175,6 +175,8 @@ fn conditional() -> Outcome<Rules> {
         (libc::SYS_ioctl, vec![equal(1, FUSE_CLONE)?]),
         // A thread, not a process.
         (libc::SYS_clone, vec![set(0, libc::CLONE_THREAD as u64)?]),
+        // A descriptor table for the thread that stores pages.
+        (libc::SYS_unshare, vec![equal(0, libc::CLONE_FILES as u64)?]),
         (libc::SYS_mmap, vec![no_exec()?]),
         (libc::SYS_mprotect, vec![no_exec()?]),
         // The kernel's events about CPUs.

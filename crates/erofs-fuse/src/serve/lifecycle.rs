@@ -18,7 +18,7 @@ use super::readiness::Readiness;
 use super::request_size::request_pages;
 use super::threads;
 use super::uring_mode::UringMode;
-use super::wait::{End, wait_for_end};
+use super::wait::wait_for_end;
 use crate::error::Error;
 use crate::helper::MountHelper;
 use crate::options::MountOptions;
@@ -103,12 +103,12 @@ impl Serving<'_> {
             &session,
             engine,
             image.nodes(),
+            unmount.helper(),
         )?));
         threads::start(engine, &session, options)?;
         ready()?;
-        if wait_for_end(&session, self.signals, unmount.helper(), options.timeout)? == End::Gone {
-            unmount.0 = None;
-        }
+        wait_for_end(&session, self.signals, unmount.helper(), options.timeout)?;
+        unmount.0 = None;
         Ok(())
     }
 

@@ -4,17 +4,26 @@
 //! A thread of its own does it: storing a page waits until a pending read of that page is answered,
 //! so a thread that answers reads must not do it. It has the priority of the workers and is not
 //! pinned: when it gets little CPU time its queue is full, and reads decode no more than they need.
+//!
+//! That wait cannot be killed. So the thread has a descriptor table of its own: when the server is
+//! killed, the rings and descriptors that the other threads share are closed all the same, which
+//! ends the reads that they had taken, and the mount helper notices the death. (The kernel cannot end a request that it was handing to a
+//! ring whose thread is dead before that ring is closed, not even by aborting the connection.) The
+//! helper aborts the connection, which ends the others.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread;
 
 use erofs_engine::cpu_workers::Mode;
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
-use fuse_transport::Session;
+use fuse_transport::{PageStore, Session};
 
 use super::nodes::Nodes;
 use crate::error::Error;
+use crate::helper::MountHelper;
 
 /// Bytes of memory that may be queued or being stored; a single remainder may exceed it.
 const ROOM: usize = 2 << 20;
@@ -46,20 +55,39 @@ struct State {
 }
 
 impl NotifyStoreWriter {
-    /// Starts the thread. It ends when this is dropped, or with the session or the engine.
+    /// Starts the thread, which ends when this is dropped or with the engine. To be called before any
+    /// ring is opened, whose descriptor the thread must not have.
     pub(super) fn start(
         session: &Arc<Session>,
         engine: &Arc<Engine>,
         nodes: Nodes,
+        helper: &MountHelper,
     ) -> Result<Self, Error> {
         let queue = Arc::new(Queue::default());
-        let (ours, session) = (Arc::clone(&queue), Arc::downgrade(session));
+        let (sender, started) = mpsc::channel();
+        // Open until the thread has started, which this waits for.
+        let socket = helper.as_fd().as_raw_fd();
+        let (ours, session) = (Arc::clone(&queue), Arc::clone(session));
         // Weak: the engine owns the writer.
         let engine = Arc::downgrade(engine);
         thread::Builder::new()
             .name("erofs_pagecache".to_owned())
-            .spawn(move || run(&ours, &session, &engine, nodes))
+            .spawn(move || {
+                let store = own_store(&session, socket);
+                drop(session);
+                match store {
+                    Ok(store) => {
+                        let _ = sender.send(Ok(()));
+                        run(&ours, &store, &engine, nodes);
+                    }
+                    Err(error) => drop(sender.send(Err(error))),
+                }
+            })
             .map_err(Error::std_io("erofs_pagecache"))?;
+        let outcome = started
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
+        outcome.map_err(Error::std_io("erofs_pagecache"))?;
         Ok(Self(queue))
     }
 }
@@ -116,7 +144,13 @@ impl Queue {
     }
 }
 
-fn run(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, nodes: Nodes) {
+/// In a descriptor table of the calling thread's own.
+fn own_store(session: &Session, socket: RawFd) -> io::Result<PageStore> {
+    sys::own_files::unshare_without(socket)?;
+    session.page_store()
+}
+
+fn run(queue: &Queue, store: &PageStore, engine: &Weak<Engine>, nodes: Nodes) {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     let pinned = |engine: Arc<Engine>| {
         let workers = engine.workers().cloned();
@@ -125,31 +159,31 @@ fn run(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, nodes: Nod
     if let Some(workers) = engine.upgrade().and_then(pinned) {
         workers.follow(thread);
     }
-    store_all(queue, session, engine, nodes);
+    store_all(queue, store, engine, nodes);
     if let Some(workers) = engine.upgrade().and_then(pinned) {
         workers.unfollow(thread);
     }
 }
 
-fn store_all(queue: &Queue, session: &Weak<Session>, engine: &Weak<Engine>, nodes: Nodes) {
+fn store_all(queue: &Queue, store: &PageStore, engine: &Weak<Engine>, nodes: Nodes) {
     while let Some(remainder) = queue.next() {
-        let (Some(session), Some(engine)) = (session.upgrade(), engine.upgrade()) else {
+        let Some(engine) = engine.upgrade() else {
             return;
         };
         let _busy = engine.busy();
         if let Some(node) = nodes.node(remainder.nid()) {
-            store_parts(&session, node, &remainder);
+            store_parts(store, node, &remainder);
         }
         queue.done(remainder);
     }
 }
 
-fn store_parts(session: &Session, node: u64, remainder: &Remainder) {
+fn store_parts(store: &PageStore, node: u64, remainder: &Remainder) {
     let [before, behind] = remainder.parts();
     for ((offset, bytes), ends_file) in [(before, false), (behind, remainder.reaches_end())] {
         if let Some((offset, bytes)) = whole_pages(offset, bytes, ends_file) {
             // Refused when the kernel forgot the node or has no memory; a read will ask again.
-            let _ = session.store(node, offset, bytes);
+            let _ = store.store(node, offset, bytes);
         }
     }
 }

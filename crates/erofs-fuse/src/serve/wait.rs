@@ -13,41 +13,32 @@ use crate::helper::MountHelper;
 /// How long programs may go on using a mount after a signal asked it to end.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Shortest interval between checks for an idle mount.
-const IDLE_CHECK: Duration = Duration::from_millis(100);
-
-/// How a mount ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
-    /// Unmounted or aborted.
-    Gone,
-    /// A signal came, and programs still use it.
-    Signalled,
-}
+/// Shortest and longest interval between checks for an idle mount.
+const IDLE_CHECK: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
 /// Sleeps until the mount is gone, a signal came, or it was idle for `timeout`.
+///
+/// # Errors
+/// One line when a signal came and the mount could not be unmounted.
 pub(super) fn wait_for_end(
     session: &Arc<Session>,
     signals: &OwnedFd,
     helper: &mut MountHelper,
     timeout: Option<Duration>,
-) -> Result<End, Error> {
+) -> Result<(), Error> {
     let mut idle = timeout.map(|limit| Idle::new(limit, session));
     loop {
-        let timeout = idle.as_mut().map(Idle::next_check);
-        if sleep(session, Some(signals), timeout)? == Woken::Signal {
-            helper.detach()?;
-            return match sleep(session, None, Some(GRACE))? {
-                Woken::Gone => Ok(End::Gone),
-                _ => Ok(End::Signalled),
-            };
+        let interval = idle.as_ref().map(Idle::interval);
+        if sleep(session, Some(signals), interval)? == Woken::Signal {
+            let detached = helper.detach();
+            sleep(session, None, Some(GRACE))?;
+            return detached;
         }
         if session.ended() {
-            return Ok(End::Gone);
+            return Ok(());
         }
-        if idle.as_mut().is_some_and(Idle::is_over) {
-            // Fails while it is in use; tried again after another `timeout`.
-            let _ = helper.expire();
+        if let Some(idle) = &mut idle {
+            idle.check(helper);
         }
     }
 }
@@ -86,45 +77,56 @@ fn sleep(
     )
 }
 
-/// Detects a mount without requests. Programs may still have it open and be served from the kernel's
-/// caches; unmounting then fails, and is tried again after another `timeout`.
+/// Unmounts a mount that is not used for `limit`, to within an eighth of it.
+///
+/// The server sees requests only; a program may also use what is in the kernel's caches. So as root
+/// the mount is marked (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the mark.
 struct Idle {
     limit: Duration,
     session: Weak<Session>,
     requests: u64,
     since: Instant,
+    marked: bool,
 }
 
 impl Idle {
     fn new(limit: Duration, session: &Arc<Session>) -> Self {
-        let session = Arc::downgrade(session);
         Self {
             limit,
-            session,
+            session: Arc::downgrade(session),
             requests: 0,
             since: Instant::now(),
+            marked: false,
         }
     }
 
-    fn next_check(&mut self) -> Duration {
-        self.limit
-            .saturating_sub(self.since.elapsed())
-            .max(IDLE_CHECK)
+    /// Time between two checks.
+    fn interval(&self) -> Duration {
+        let [shortest, longest] = IDLE_CHECK;
+        (self.limit / 8).clamp(shortest, longest)
     }
 
-    fn is_over(&mut self) -> bool {
-        let requests = self
-            .session
-            .upgrade()
-            .map_or(0, |session| session.statistics().requests);
+    fn check(&mut self, helper: &mut MountHelper) {
+        let session = self.session.upgrade();
+        let requests = session.map_or(0, |session| session.statistics().requests);
         if requests != self.requests {
-            (self.requests, self.since) = (requests, Instant::now());
-            return false;
+            self.requests = requests;
+            self.restart();
+        } else if !self.marked {
+            self.marked = true;
+            self.restart_if_used(helper.mark());
+        } else if self.since.elapsed() >= self.limit {
+            self.restart_if_used(helper.expire());
         }
-        let over = self.since.elapsed() >= self.limit;
-        if over {
-            self.since = Instant::now();
+    }
+
+    fn restart_if_used(&mut self, outcome: Result<(), Error>) {
+        if outcome.is_err() {
+            self.restart();
         }
-        over
+    }
+
+    fn restart(&mut self) {
+        (self.since, self.marked) = (Instant::now(), false);
     }
 }

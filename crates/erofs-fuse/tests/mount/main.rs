@@ -25,6 +25,7 @@ macro_rules! tests {
     ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name)),*] };
 }
 
+mod covered;
 mod exported;
 mod killed;
 mod life;
@@ -42,6 +43,7 @@ const TESTS: &[&[Test]] = &[
     metadata::TESTS,
     remainder::TESTS,
     sandboxed::TESTS,
+    covered::TESTS,
     killed::TESTS,
     readonly::TESTS,
     random::TESTS,

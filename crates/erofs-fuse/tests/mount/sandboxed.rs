@@ -87,7 +87,7 @@ fn the_sandbox_can_be_left_out() {
     }
     let notices = counters["notices"].to_string();
     assert!(notices.contains("sandbox=off"), "{notices}");
-    // It mounted by itself, and unmounts so.
+    // Unmounting does not depend on the sandbox.
     let pid = crate::pid_of(&place);
     crate::kill(pid, rustix::process::Signal::TERM);
     crate::soon("the unmounting", || place.mount_line().is_none());

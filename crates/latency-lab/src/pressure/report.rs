@@ -309,7 +309,6 @@ fn row(out: &mut String, name: &str, pool: &PoolReport) {
 mod tests {
     use super::*;
     use crate::pressure::counters::Counters;
-    use crate::scratch::Scratch;
 
     fn measured(buffers: Buffers, cpu_us: u64, reclaims: Option<u64>) -> Measured {
         Measured {
@@ -334,8 +333,8 @@ mod tests {
             iterations: 1,
             ..PressureOptions::default()
         };
-        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
-        let path = scratch.path().join("image");
+        let path =
+            std::env::temp_dir().join(format!("erofast-lab-pressure-{}", std::process::id()));
         std::fs::write(&path, "image").unwrap();
         let environment = Environment::capture(&path, &path).unwrap();
         build(&options, environment, false, samples)

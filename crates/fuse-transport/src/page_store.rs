@@ -1,0 +1,51 @@
+//! Writing to the kernel's page cache (FUSE_NOTIFY_STORE).
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::{Errno, IoSlice};
+use zerocopy::IntoBytes;
+
+use crate::wire::{OutHeader, StoreOut};
+
+/// Writes to the page cache of one mount.
+#[derive(Debug)]
+pub struct PageStore {
+    device: OwnedFd,
+}
+
+impl PageStore {
+    pub(crate) fn new(device: BorrowedFd<'_>) -> io::Result<Self> {
+        let device = rustix::io::fcntl_dupfd_cloexec(device, 0)?;
+        Ok(Self { device })
+    }
+
+    /// Puts bytes of a file into the page cache. Only whole pages become readable there, and the
+    /// last part of the file; the bytes must lie inside the file. Works with both transports.
+    ///
+    /// This waits, and cannot be killed, until pending reads of these pages are answered, so a thread
+    /// which serves requests must not call it.
+    ///
+    /// # Errors
+    /// ENOENT if the kernel does not know the node (any more).
+    pub fn store(&self, node: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let store = StoreOut {
+            nodeid: node,
+            offset,
+            size: u32::try_from(bytes.len()).map_err(|_| Errno::INVAL)?,
+            padding: 0,
+        };
+        let header = OutHeader {
+            len: (size_of::<OutHeader>() + size_of::<StoreOut>() + bytes.len()) as u32,
+            error: StoreOut::CODE,
+            unique: 0,
+        };
+        let slices = [
+            IoSlice::new(header.as_bytes()),
+            IoSlice::new(store.as_bytes()),
+            IoSlice::new(bytes),
+        ];
+        rustix::io::writev(&self.device, &slices)?;
+        Ok(())
+    }
+}
