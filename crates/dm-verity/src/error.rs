@@ -1,0 +1,60 @@
+//! Errors: one line each, with the block that does not match or the field that is wrong.
+
+use std::io;
+
+/// Why a tree cannot be used, or a block cannot be trusted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The superblock or the parameters contradict themselves, or are not supported.
+    #[error("{0}")]
+    Format(String),
+    /// The root hash is not written as one.
+    #[error("root hash: {0}")]
+    RootHash(String),
+    /// A block does not have the hash that the tree has for it.
+    #[error("{0}")]
+    Mismatch(#[from] Mismatch),
+    /// The hash area cannot be read.
+    #[error("hash area at byte {offset}: {source}")]
+    Read {
+        /// First byte of the read, counted from the beginning of the hash device.
+        offset: u64,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// A block that does not have its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// A block of the data device.
+    #[error("data block {block} (at byte {offset}) does not match its hash")]
+    Data {
+        /// Number of the block.
+        block: u64,
+        /// Its first byte on the data device.
+        offset: u64,
+    },
+    /// A block of the hash tree below the root, or the root itself.
+    #[error(
+        "hash block {block} of level {level} (at byte {offset} of the hash device) does not match its hash"
+    )]
+    Hash {
+        /// Level: 0 holds the hashes of data blocks.
+        level: usize,
+        /// Number of the block within its level.
+        block: u64,
+        /// Its first byte on the hash device.
+        offset: u64,
+    },
+    /// The first block of the tree, or the only data block, is not the one that the root hash is of.
+    #[error("the root hash given is not that of the tree")]
+    Root,
+    /// The number of data blocks is not the one that the tree was made for.
+    #[error("the tree does not end with data block {last}, the last of the superblock")]
+    Length {
+        /// The last data block.
+        last: u64,
+    },
+}

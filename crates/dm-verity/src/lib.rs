@@ -1,0 +1,40 @@
+//! dm-verity in user space: checks blocks against a hash tree as `veritysetup format` writes it.
+//!
+//! The tree needs no device-mapper, no root and no particular filesystem: it is [opened](Tree::open)
+//! from [`Parameters`] (those of a [superblock](read_superblock), or the caller's own), a root hash,
+//! and a [`Source`] that reads the hash area. Then [`Tree::verify`] checks bytes that the caller has
+//! read. The format is that of the kernel's Documentation/admin-guide/device-mapper/verity.rst and
+//! of cryptsetup's on-disk header, version 1.
+//!
+//! ```
+//! use dm_verity::{HashAlgorithm, Parameters, RootHash, Tree};
+//!
+//! // One block: its hash is the root hash, and the tree has no levels.
+//! let data = vec![7u8; 512];
+//! let parameters = Parameters::new(HashAlgorithm::Sha256, 512, 512, 1, b"salt".to_vec(), 0)?;
+//! let root: RootHash =
+//!     "39c8c04320e4ed2f96367f4c83b9cd8fff68b43d3bfdb66a59c4899576806b20".parse()?;
+//! let tree = Tree::open(parameters, &root, Vec::<u8>::new())?;
+//! tree.verify(&data, 0)?;
+//! assert!(tree.verify(&vec![8u8; 512], 0).is_err());
+//! # Ok::<(), dm_verity::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod cache;
+mod error;
+mod hash;
+mod layout;
+mod parameters;
+mod root_hash;
+mod source;
+mod superblock;
+mod tree;
+
+pub use error::{Error, Mismatch};
+pub use hash::HashAlgorithm;
+pub use parameters::{HashType, MAX_BLOCK_SIZE, MAX_SALT, MIN_BLOCK_SIZE, Parameters};
+pub use root_hash::RootHash;
+pub use source::Source;
+pub use superblock::{SUPERBLOCK_SIZE, read_superblock};
+pub use tree::Tree;

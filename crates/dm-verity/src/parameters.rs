@@ -1,0 +1,122 @@
+//! What has to be known to use a hash tree.
+
+use crate::error::Error;
+use crate::hash::HashAlgorithm;
+
+/// Smallest data or hash block, in bytes.
+pub const MIN_BLOCK_SIZE: u32 = 512;
+/// Largest data or hash block, in bytes (as veritysetup has it; the kernel stops at a page).
+pub const MAX_BLOCK_SIZE: u32 = 512 * 1024;
+/// Longest salt, in bytes.
+pub const MAX_SALT: usize = 256;
+
+/// How digests are salted and packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HashType {
+    /// Type 0: salt behind the block, digests one after the other.
+    ChromeOs,
+    /// Type 1: salt before the block, each digest padded to a power of two.
+    #[default]
+    Normal,
+}
+
+/// Parameters of a tree, checked: block sizes are powers of two from 512 to 512 KiB, there is at
+/// least one data block, and neither data nor tree reaches beyond 2^63 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    pub(crate) hash_type: HashType,
+    pub(crate) algorithm: HashAlgorithm,
+    pub(crate) data_block_size: u32,
+    pub(crate) hash_block_size: u32,
+    pub(crate) data_blocks: u64,
+    pub(crate) salt: Vec<u8>,
+    pub(crate) tree_start: u64,
+}
+
+impl Parameters {
+    /// Parameters of a type 1 tree whose first block (the root) is at byte `tree_start` of the hash
+    /// device: what `veritysetup --no-superblock` has to be told.
+    ///
+    /// # Errors
+    /// A value out of its range.
+    pub fn new(
+        algorithm: HashAlgorithm,
+        data_block_size: u32,
+        hash_block_size: u32,
+        data_blocks: u64,
+        salt: Vec<u8>,
+        tree_start: u64,
+    ) -> Result<Self, Error> {
+        let parameters = Self {
+            hash_type: HashType::Normal,
+            algorithm,
+            data_block_size,
+            hash_block_size,
+            data_blocks,
+            salt,
+            tree_start,
+        };
+        parameters.check()?;
+        Ok(parameters)
+    }
+
+    /// The same tree with another packing of its digests.
+    #[must_use]
+    pub fn with_hash_type(self, hash_type: HashType) -> Self {
+        Self { hash_type, ..self }
+    }
+
+    /// Bytes of a data block.
+    pub fn data_block_size(&self) -> u32 {
+        self.data_block_size
+    }
+
+    /// Bytes of the data device that the tree covers.
+    pub fn data_size(&self) -> u64 {
+        self.data_blocks * u64::from(self.data_block_size)
+    }
+
+    /// The hash function.
+    pub fn algorithm(&self) -> HashAlgorithm {
+        self.algorithm
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        check_block_size("data", self.data_block_size)?;
+        check_block_size("hash", self.hash_block_size)?;
+        if self.salt.len() > MAX_SALT {
+            return refuse(format!(
+                "a salt of {} bytes: at most {MAX_SALT} are possible",
+                self.salt.len()
+            ));
+        }
+        let size = self.data_blocks.checked_mul(self.data_block_size.into());
+        if self.data_blocks == 0 || size.is_none_or(|size| size > i64::MAX as u64) {
+            return refuse(format!(
+                "{} data blocks of {} bytes: impossible",
+                self.data_blocks, self.data_block_size
+            ));
+        }
+        if self.tree_start % u64::from(self.hash_block_size) != 0 {
+            return refuse(format!(
+                "the tree starts at byte {}, which is not a multiple of the hash block size {}",
+                self.tree_start, self.hash_block_size
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn check_block_size(which: &str, size: u32) -> Result<(), Error> {
+    if size.is_power_of_two() && (MIN_BLOCK_SIZE..=MAX_BLOCK_SIZE).contains(&size) {
+        return Ok(());
+    }
+    refuse(format!(
+        "{which} block size {size}: must be a power of two from {MIN_BLOCK_SIZE} to \
+         {MAX_BLOCK_SIZE}"
+    ))
+}
+
+fn refuse<T>(what: String) -> Result<T, Error> {
+    Err(Error::Format(what))
+}

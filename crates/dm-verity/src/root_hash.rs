@@ -1,0 +1,59 @@
+//! The root hash, as people pass it on.
+
+use std::str::FromStr;
+
+use crate::error::Error;
+use crate::hash::MAX_DIGEST;
+
+/// The hash from which everything else is verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RootHash(Vec<u8>);
+
+impl RootHash {
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FromStr for RootHash {
+    type Err = Error;
+
+    /// Reads hexadecimal digits of either case, as `veritysetup` prints them.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let refuse = |what: String| Err(Error::RootHash(what));
+        let digits = text.as_bytes();
+        if digits.is_empty() || digits.len() % 2 != 0 || digits.len() > 2 * MAX_DIGEST {
+            return refuse(format!(
+                "{} characters cannot be the hexadecimal digits of a hash",
+                text.chars().count()
+            ));
+        }
+        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+        let bytes = digits
+            .chunks(2)
+            .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?));
+        match bytes.collect() {
+            Some(bytes) => Ok(Self(bytes)),
+            None => refuse("must be hexadecimal digits".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_of_either_case_are_read() {
+        let root: RootHash = "00fFa7".parse().unwrap();
+        assert_eq!(root.as_bytes(), [0, 0xff, 0xa7]);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in ["", "0", "0g", "ü0", "+1", "00 ", &"00".repeat(65)] {
+            assert!(text.parse::<RootHash>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Where hash blocks are read from.
+
+use std::io;
+
+/// Random access to the hash device (or to the file that holds data and tree).
+pub trait Source: Send + Sync + std::fmt::Debug {
+    /// Fills `buf` from byte `offset`; a read that cannot be filled is an error.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Size in bytes.
+    fn size(&self) -> u64;
+}
+
+impl Source for Vec<u8> {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let bytes = usize::try_from(offset)
+            .ok()
+            .and_then(|start| self.get(start..)?.get(..buf.len()))
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn size(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        (**self).read_exact_at(buf, offset)
+    }
+
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+}

@@ -1,0 +1,109 @@
+//! The superblock that `veritysetup format` writes before the tree.
+
+use crate::error::Error;
+use crate::parameters::{HashType, MAX_SALT, Parameters};
+use crate::source::Source;
+
+/// Bytes of the superblock. The tree starts at the next hash block behind them.
+pub const SUPERBLOCK_SIZE: usize = 512;
+
+const SIGNATURE: &[u8; 8] = b"verity\0\0";
+
+/// Reads the superblock at byte `offset` of the hash device.
+///
+/// The root hash does not cover the superblock, so everything in it that has one right value is
+/// held to that value, padding included. The UUID has none, and nothing depends on it.
+///
+/// # Errors
+/// No superblock there, one that is not supported, or one that contradicts itself.
+pub fn read_superblock(source: &impl Source, offset: u64) -> Result<Parameters, Error> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    source
+        .read_exact_at(&mut bytes, offset)
+        .map_err(|source| Error::Read { offset, source })?;
+    parse(&bytes, offset)
+}
+
+fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error> {
+    if &bytes[..8] != SIGNATURE {
+        return refuse(format!("no dm-verity superblock at byte {offset}"));
+    }
+    let version = u32_at(bytes, 8);
+    if version != 1 {
+        return refuse(format!(
+            "dm-verity superblock version {version}: only 1 is supported"
+        ));
+    }
+    let hash_type = match u32_at(bytes, 12) {
+        0 => HashType::ChromeOs,
+        1 => HashType::Normal,
+        other => return refuse(format!("dm-verity hash type {other}: must be 0 or 1")),
+    };
+    // From 16 to 32: the UUID.
+    let algorithm = text(&bytes[32..64])?.parse()?;
+    let salt_size = usize::from(u16::from_le_bytes([bytes[80], bytes[81]]));
+    if salt_size > MAX_SALT {
+        return refuse(format!(
+            "a salt of {salt_size} bytes: at most {MAX_SALT} are possible"
+        ));
+    }
+    let salt = 88..88 + salt_size;
+    check_zero(bytes, 82..88)?;
+    check_zero(bytes, salt.end..SUPERBLOCK_SIZE)?;
+    let hash_block_size = u32_at(bytes, 68);
+    let parameters = Parameters {
+        hash_type,
+        algorithm,
+        data_block_size: u32_at(bytes, 64),
+        hash_block_size,
+        data_blocks: u64::from_le_bytes(array(&bytes[72..80])),
+        salt: bytes[salt].to_vec(),
+        tree_start: tree_start(offset, hash_block_size)?,
+    };
+    parameters.check()?;
+    Ok(parameters)
+}
+
+/// The first hash block behind the superblock.
+fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
+    offset
+        .checked_add(SUPERBLOCK_SIZE as u64)
+        .and_then(|end| end.checked_next_multiple_of(hash_block_size.into()))
+        .ok_or_else(|| {
+            Error::Format(format!(
+                "hash block size {hash_block_size} behind byte {offset}: impossible"
+            ))
+        })
+}
+
+/// A name that zeros fill up to the end of its field.
+fn text(field: &[u8]) -> Result<&str, Error> {
+    let end = field
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(field.len());
+    let (name, rest) = field.split_at(end);
+    match std::str::from_utf8(name) {
+        Ok(name) if rest.iter().all(|byte| *byte == 0) => Ok(name),
+        _ => refuse("the name of the hash algorithm is not a name".into()),
+    }
+}
+
+fn check_zero(bytes: &[u8], range: std::ops::Range<usize>) -> Result<(), Error> {
+    match range.clone().find(|at| bytes[*at] != 0) {
+        Some(at) => refuse(format!("byte {at} of the dm-verity superblock must be 0")),
+        None => Ok(()),
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(&bytes[at..at + 4]))
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("a range of that length")
+}
+
+fn refuse<T>(what: String) -> Result<T, Error> {
+    Err(Error::Format(what))
+}

@@ -1,0 +1,159 @@
+//! A hash tree, and the check of data blocks against it.
+
+use crate::cache::{HashBlock, HashBlockCache};
+use crate::error::{Error, Mismatch};
+use crate::hash::BlockHasher;
+use crate::layout::Layout;
+use crate::parameters::Parameters;
+use crate::root_hash::RootHash;
+use crate::source::Source;
+
+/// An opened hash tree. Hash blocks are read when they are first needed, verified up to the root
+/// hash, and kept (see the crate's documentation for how many).
+#[derive(Debug)]
+pub struct Tree<S> {
+    parameters: Parameters,
+    layout: Layout,
+    hasher: BlockHasher,
+    root: Vec<u8>,
+    source: S,
+    cache: HashBlockCache,
+}
+
+impl<S: Source> Tree<S> {
+    /// Opens the tree at [`Parameters`] on the hash device `source`, and verifies the way from the
+    /// root to the digest of the last data block. So a wrong root hash, salt, algorithm, block size
+    /// or number of blocks is found here and not at some later read.
+    ///
+    /// # Errors
+    /// The tree does not fit on `source`, cannot be read, or does not match the root hash.
+    pub fn open(parameters: Parameters, root: &RootHash, source: S) -> Result<Self, Error> {
+        let digest_size = parameters.algorithm.digest_size();
+        if root.as_bytes().len() != digest_size {
+            return Err(Error::RootHash(format!(
+                "{} bytes, but a digest of this tree's algorithm has {digest_size}",
+                root.as_bytes().len()
+            )));
+        }
+        let layout = Layout::new(&parameters)?;
+        if layout.end(&parameters) > source.size() {
+            return Err(Error::Format(format!(
+                "the hash tree of {} data blocks ends at byte {}, the hash device at byte {}",
+                parameters.data_blocks,
+                layout.end(&parameters),
+                source.size()
+            )));
+        }
+        let leaves = layout.levels.first().map_or(0, |level| level.blocks);
+        let tree = Self {
+            hasher: BlockHasher::new(parameters.algorithm, parameters.hash_type, &parameters.salt),
+            root: root.as_bytes().to_vec(),
+            cache: HashBlockCache::new(parameters.hash_block_size, leaves),
+            layout,
+            parameters,
+            source,
+        };
+        tree.check_end()?;
+        Ok(tree)
+    }
+
+    /// The parameters of the tree.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Checks whole data blocks: `data` is what was read from the data device from block `first` on.
+    ///
+    /// # Errors
+    /// The first block that does not match, or a hash block above it that does not.
+    ///
+    /// # Panics
+    /// If `data` is not a multiple of the data block size.
+    pub fn verify(&self, data: &[u8], first: u64) -> Result<(), Error> {
+        let size = self.parameters.data_block_size as usize;
+        assert!(data.len().is_multiple_of(size), "whole blocks");
+        let mut held: Option<(u64, HashBlock)> = None;
+        for (block, bytes) in (first..).zip(data.chunks(size)) {
+            if block >= self.parameters.data_blocks {
+                return Err(self.mismatch(block).into());
+            }
+            if self.layout.levels.is_empty() {
+                self.check(bytes, &self.root, Mismatch::Root)?;
+                continue;
+            }
+            let (parent, index) = self.layout.parent(block);
+            let leaf = match held.take() {
+                Some((number, leaf)) if number == parent => leaf,
+                _ => self.hash_block(0, parent)?,
+            };
+            self.check(bytes, self.digest(&leaf, index), self.mismatch(block))?;
+            held = Some((parent, leaf));
+        }
+        Ok(())
+    }
+
+    /// A verified hash block.
+    fn hash_block(&self, level: usize, block: u64) -> Result<HashBlock, Error> {
+        if let Some(bytes) = self.cache.get(level, block) {
+            return Ok(bytes);
+        }
+        let size = self.parameters.hash_block_size;
+        let offset = self.layout.levels[level].start + block * u64::from(size);
+        let mut bytes = vec![0; size as usize];
+        self.source
+            .read_exact_at(&mut bytes, offset)
+            .map_err(|source| Error::Read { offset, source })?;
+        if level + 1 == self.layout.levels.len() {
+            self.check(&bytes, &self.root, Mismatch::Root)?;
+        } else {
+            let (parent, index) = self.layout.parent(block);
+            // At most as deep as the tree: 64 levels of two blocks each.
+            let above = self.hash_block(level + 1, parent)?;
+            let mismatch = Mismatch::Hash {
+                level,
+                block,
+                offset,
+            };
+            self.check(&bytes, self.digest(&above, index), mismatch)?;
+        }
+        let bytes: HashBlock = bytes.into();
+        self.cache.put(level, block, bytes.clone());
+        Ok(bytes)
+    }
+
+    /// Checks that the tree has a digest for the last block of each level, and none behind it:
+    /// veritysetup fills the rest of a hash block with zeros.
+    fn check_end(&self) -> Result<(), Error> {
+        let mut last = self.parameters.data_blocks - 1;
+        let wrong = Mismatch::Length { last };
+        for level in 0..self.layout.levels.len() {
+            let (block, index) = self.layout.parent(last);
+            let bytes = self.hash_block(level, block)?;
+            let is_empty = |index| self.digest(&bytes, index).iter().all(|byte| *byte == 0);
+            let next = index + 1;
+            if is_empty(index) || (next < self.layout.per_block() && !is_empty(next)) {
+                return Err(wrong.into());
+            }
+            last = block;
+        }
+        Ok(())
+    }
+
+    fn digest<'a>(&self, hash_block: &'a [u8], index: usize) -> &'a [u8] {
+        &hash_block[index * self.layout.stride..][..self.parameters.algorithm.digest_size()]
+    }
+
+    fn check(&self, block: &[u8], digest: &[u8], otherwise: Mismatch) -> Result<(), Error> {
+        match self.hasher.matches(block, digest) {
+            true => Ok(()),
+            false => Err(otherwise.into()),
+        }
+    }
+
+    fn mismatch(&self, block: u64) -> Mismatch {
+        Mismatch::Data {
+            block,
+            offset: block.saturating_mul(self.parameters.data_block_size.into()),
+        }
+    }
+}
