@@ -28,7 +28,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "erofs-engine",
-        &["erofs-format", "erofs-codecs", "cpu-workers", "page-pool"],
+        &[
+            "erofs-format",
+            "erofs-codecs",
+            "cpu-workers",
+            "page-pool",
+            "dm-verity",
+        ],
     ),
     ("latency-lab", &["sched-trace"]),
     ("fuse-transport", &["sys"]),
@@ -39,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("erofs-codecs", &["sys"]),
     ("erofs-format", &[]),
     ("launch-profile", &[]),
+    ("dm-verity", &[]),
     ("sys", &[]),
     // For the fuzz targets and the tests that replay their findings.
     (

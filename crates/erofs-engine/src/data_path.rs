@@ -8,10 +8,10 @@ use page_pool::PageBuf;
 use crate::Error;
 use crate::buffers::Buffers;
 use crate::decode_context::ContextPool;
-use crate::device::Device;
 use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
 use crate::stats::Counters;
+use crate::verified::StoredDevice;
 
 /// What all reads of an opened image share. I: all fields; those that change have locks.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct DataPath {
     /// The image's path, for messages.
     pub name: Arc<str>,
     /// The files; index 0 is the image itself.
-    pub devices: Vec<Arc<Device>>,
+    pub devices: Vec<Arc<StoredDevice>>,
     pub block_size: u64,
     pub contexts: ContextPool,
     pub buffers: Buffers,

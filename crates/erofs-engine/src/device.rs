@@ -6,6 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use std::sync::Arc;
+
+use crate::Error;
 use erofs_format::ReadAt;
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -26,6 +29,16 @@ pub(crate) struct Device {
 }
 
 impl Device {
+    /// As `open`; the error names the file.
+    pub(crate) fn open_named(path: &Path, base: u64) -> Result<Arc<Self>, Error> {
+        Self::open(path, base)
+            .map(Arc::new)
+            .map_err(|source| Error::Open {
+                path: path.display().to_string(),
+                source: Arc::new(source),
+            })
+    }
+
     pub(crate) fn open(path: &Path, base: u64) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let kind = file.metadata()?.file_type();
@@ -60,6 +73,19 @@ impl Device {
         self.read_exact_at(&mut buf[done..], offset)
     }
 
+    /// Refuses a read beyond byte `size`.
+    pub(crate) fn check_range(&self, length: usize, offset: u64, size: u64) -> io::Result<()> {
+        let end = offset.checked_add(length as u64);
+        if end.is_some_and(|end| end <= size) {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("{path} ends at byte {size}, {length} bytes at {offset} are needed"),
+        ))
+    }
+
     /// What of `buf` can be had without waiting for the disk.
     fn read_cached(&self, buf: &mut [u8], offset: u64) -> usize {
         if !self.nowait.load(Ordering::Relaxed) {
@@ -82,18 +108,7 @@ impl Device {
 
 impl ReadAt for Device {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        if end.is_none_or(|end| end > self.size) {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                format!(
-                    "{} ends at byte {}, {} bytes at {offset} are needed",
-                    self.path.display(),
-                    self.size,
-                    buf.len()
-                ),
-            ));
-        }
+        self.check_range(buf.len(), offset, self.size)?;
         FileExt::read_exact_at(&self.file, buf, self.base + offset)
     }
 

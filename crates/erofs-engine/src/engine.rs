@@ -29,6 +29,7 @@ use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, Content, View};
 use crate::stats::{Counters, EngineStats, add};
+use crate::verified::StoredDevice;
 
 /// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
 /// this many files may be read in turn without decoding their inodes again.
@@ -78,10 +79,12 @@ impl Engine {
             name,
             options,
             devices,
+            hash_area,
             pool,
             cache_memory,
             load_monitor,
         } = opened;
+        let devices = StoredDevice::all(&name, devices, hash_area)?;
         let whole = |source| Error::Image {
             image: name.clone(),
             source: Arc::new(source),
@@ -285,6 +288,15 @@ impl Engine {
     pub fn stats(&self) -> EngineStats {
         let (bytes, budget) = self.path.table.usage();
         self.path.counters.read(bytes, budget)
+    }
+
+    /// Verifies all blocks of an image that was opened with a hash tree, also those that no file
+    /// uses, and calls `each` with one line for each block that does not match. Does nothing for an
+    /// image that was opened without.
+    pub fn verify_blocks(&self, each: &mut dyn FnMut(String)) {
+        for device in &self.path.devices {
+            device.scan(each);
+        }
     }
 
     /// Use of the page pool.

@@ -28,6 +28,14 @@ pub enum Error {
         /// What is wrong with it.
         source: Arc<erofs_format::Error>,
     },
+    /// The image cannot be verified: options, superblock of the hash tree, or root hash.
+    #[error("{image}: verity: {what}")]
+    Verity {
+        /// The image file.
+        image: Arc<str>,
+        /// What is wrong.
+        what: Arc<str>,
+    },
     /// An inode, or something reached through it, cannot be used.
     #[error("{image}: nid {nid}: {source}")]
     Inode {
@@ -141,6 +149,13 @@ pub mod errno {
 }
 
 impl Error {
+    pub(crate) fn verity(image: impl Into<Arc<str>>, what: String) -> Self {
+        Error::Verity {
+            image: image.into(),
+            what: what.into(),
+        }
+    }
+
     /// Memory or threads are missing at start-up.
     pub(crate) fn start(source: io::Error) -> Self {
         Error::Start(Arc::new(source))
@@ -156,7 +171,9 @@ impl Error {
                 ErrorClass::Corrupted => errno::EUCLEAN,
                 ErrorClass::Io => errno::EIO,
             },
-            Error::Fetch { .. } | Error::Decode { .. } | Error::Start(_) => errno::EIO,
+            Error::Fetch { .. } | Error::Decode { .. } | Error::Start(_) | Error::Verity { .. } => {
+                errno::EIO
+            }
             Error::Loop { .. } => errno::EUCLEAN,
             Error::Memory { .. } => errno::ENOMEM,
             Error::Kind { errno, .. } | Error::Path { errno, .. } => *errno,

@@ -51,10 +51,13 @@ mod segment;
 pub mod spans;
 mod stats;
 mod sync;
+mod verified;
+mod verity_options;
 
 pub use cpu_contention::Busy;
 pub use cpu_workers;
 pub use decode::codec;
+pub use dm_verity::RootHash;
 pub use engine::{EachEntry, Engine, decoder_settings};
 pub use erofs_format;
 pub use error::{Error, errno};
@@ -66,3 +69,4 @@ pub use page_cache::{PageCacheWriter, Remainder};
 pub use page_pool::AllocationTimes;
 pub use page_pool::PoolStats;
 pub use stats::{CacheStats, EngineStats};
+pub use verity_options::VerityOptions;

@@ -9,6 +9,7 @@ use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 use crate::Error;
 use crate::device::Device;
 use crate::options::{EngineOptions, Offset, WorkersMode};
+use crate::verified::HashArea;
 
 /// The first half of [`Engine::open`](crate::Engine::open): all that takes rights. A process may
 /// give up its own between this and [`Engine::start`](crate::Engine::start), which begins to read
@@ -19,6 +20,8 @@ pub struct Opened {
     pub(crate) name: Arc<str>,
     pub(crate) options: EngineOptions,
     pub(crate) devices: Vec<Arc<Device>>,
+    /// The hash tree of the first device; `None` if nothing is verified.
+    pub(crate) hash_area: Option<HashArea>,
     /// Its memory is locked already, where that was allowed.
     pub(crate) pool: Arc<PagePool>,
     /// Memory of the size of the cache, taken as it is needed; `None` without a cache.
@@ -35,9 +38,12 @@ impl Opened {
     /// One line that names the file.
     pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
         let has_workers = options.workers != WorkersMode::Inline;
+        let devices = open_devices(path, options)?;
+        let hash_area = HashArea::open(path, &devices[0], options)?;
         Ok(Opened {
             name: path.display().to_string().into(),
-            devices: open_devices(path, options)?,
+            devices,
+            hash_area,
             pool: PagePool::new(&PoolOptions {
                 reserved_pages: options.reserved_pages,
                 prefill: options.prefill,
@@ -65,14 +71,7 @@ impl Opened {
 }
 
 fn open_devices(path: &Path, options: &EngineOptions) -> Result<Vec<Arc<Device>>, Error> {
-    let open = |path: &Path, base| {
-        Device::open(path, base)
-            .map(Arc::new)
-            .map_err(|source| Error::Open {
-                path: path.display().to_string(),
-                source: Arc::new(source),
-            })
-    };
+    let open = Device::open_named;
     let primary = match options.offset {
         Offset::Bytes(base) => open(path, base)?,
         Offset::Auto => {

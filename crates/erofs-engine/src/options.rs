@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::verity_options::VerityOptions;
+
 /// Who decompresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkersMode {
@@ -139,6 +141,8 @@ pub struct EngineOptions {
     pub offset: Offset,
     /// The image's extra devices, in the order of its device table.
     pub devices: Vec<PathBuf>,
+    /// Whether and how stored blocks are verified.
+    pub verity: VerityOptions,
 }
 
 impl Default for EngineOptions {
@@ -156,6 +160,7 @@ impl Default for EngineOptions {
             cache_bytes: DEFAULT_CACHE_BYTES,
             offset: Offset::default(),
             devices: Vec::new(),
+            verity: VerityOptions::default(),
         }
     }
 }

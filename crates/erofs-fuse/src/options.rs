@@ -207,8 +207,20 @@ impl MountOptions {
             "gid" => self.gid = Some(number(name, &text)?),
             "ready_fd" => self.ready_fd = Some(number(name, &text)?),
             "fsname" => self.fsname = Some(value.to_owned()),
-            _ => return Ok(false),
+            _ => return self.verity(name, value),
         }
+        Ok(true)
+    }
+
+    /// The options of dm-verity. mount(8) keeps those with a dot to itself, so each has a second
+    /// name with an underscore; false for one that is not known.
+    fn verity(&mut self, name: &str, value: &OsStr) -> Result<bool, OptionError> {
+        let prefixes = ["verity.", "verity_"];
+        let Some(name) = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)) else {
+            return Ok(false);
+        };
+        let set = self.engine.verity.set(name, value);
+        set.map_err(OptionError::Value)?;
         Ok(true)
     }
 

@@ -8,6 +8,7 @@ use clap::{Args, ValueHint};
 use erofs_engine::{EngineOptions, Offset, WorkersMode};
 
 use super::examples::examples_help;
+use super::verity::VerityArgs;
 
 /// Where an image is.
 #[derive(Args, Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct ImageArgs {
     /// Extra device of the image, in the order of its device table (repeatable)
     #[arg(long = "device", value_name = "PATH")]
     pub devices: Vec<PathBuf>,
+    #[command(flatten)]
+    pub verity: VerityArgs,
 }
 
 fn parse_offset(text: &str) -> Result<Offset, String> {
@@ -33,6 +36,7 @@ impl ImageArgs {
             workers,
             offset: self.offset,
             devices: self.devices.clone(),
+            verity: self.verity.options(),
             ..EngineOptions::default()
         }
     }

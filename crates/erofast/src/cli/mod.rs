@@ -12,6 +12,7 @@ mod mount;
 mod tools;
 #[cfg(feature = "tools")]
 mod trace;
+mod verity;
 
 use clap::{Parser, Subcommand};
 

@@ -101,6 +101,26 @@ pub const KNOWN: &[KnownOption] = &[
         "fsname=NAME",
         "source shown in /proc/mounts (the image's path)",
     ),
+    option(
+        "verity.roothash=HEX",
+        "verify every block of the image against this root hash (dm-verity)",
+    ),
+    option(
+        "verity.roothashfile=PATH",
+        "the same, with the root hash in a file",
+    ),
+    option(
+        "verity.hashdevice=PATH",
+        "file or device with the hash tree (the image itself)",
+    ),
+    option(
+        "verity.hashoffset=N",
+        "where the hash tree starts on the hash device (0), or in the image",
+    ),
+    option(
+        "verity.oncorruption=eio",
+        "a block that does not match fails the read; nothing else is supported",
+    ),
     option("ro", "always so"),
     option("nodev", "no device nodes"),
     option("nosuid", "no set-user-ID programs"),

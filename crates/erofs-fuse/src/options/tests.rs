@@ -116,7 +116,10 @@ fn everything_in_the_table_is_understood() {
             .replace("N|auto", "1")
             .replace("=N", "=1")
             .replace("BYTES", "1M");
-        let example = example.replace("SECONDS", "1").replace("unbound|", "");
+        let example = example
+            .replace("SECONDS", "1")
+            .replace("HEX", "00ff")
+            .replace("unbound|", "");
         if let Err(error) = MountOptions::parse(&[&example]) {
             panic!("{example}: {error}");
         }

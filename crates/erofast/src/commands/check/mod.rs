@@ -18,7 +18,7 @@ use erofs_engine::{Engine, WorkersMode};
 
 use self::found::Found;
 use self::manifest::Manifest;
-use self::report::{Report, print};
+use self::report::{Fault, Report, print};
 use self::walk::Walk;
 use self::work::work;
 use super::print_json;
@@ -68,5 +68,20 @@ fn check(engine: &Engine, readers: usize, manifest: Option<Manifest>) -> anyhow:
         compared.matched = *found.matched();
     }
     report.faults = found.faults().values().flatten().cloned().collect();
+    verify_blocks(engine, &mut report.faults);
     Ok(report)
+}
+
+/// Adds the blocks that do not match the image's hash tree and that no other fault names.
+fn verify_blocks(engine: &Engine, faults: &mut Vec<Fault>) {
+    let of_files = faults.len();
+    engine.verify_blocks(&mut |line| {
+        if !faults[..of_files]
+            .iter()
+            .any(|fault| fault.error.contains(&line))
+        {
+            let error = format!("{}: {line}", engine.name());
+            faults.push(Fault::new(b"", engine.root(), error));
+        }
+    });
 }

@@ -1,0 +1,35 @@
+//! dm-verity for the commands that read an image without mounting it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use erofs_engine::{RootHash, VerityOptions};
+
+/// The mount options `verity.*`, as flags.
+#[derive(Args, Clone, Debug)]
+pub struct VerityArgs {
+    /// Verify every block of the image against this root hash (dm-verity)
+    #[arg(long, value_name = "HEX", conflicts_with = "verity_roothashfile")]
+    pub verity_roothash: Option<RootHash>,
+    /// The same, with the root hash in a file
+    #[arg(long, value_name = "PATH")]
+    pub verity_roothashfile: Option<PathBuf>,
+    /// File or block device with the hash tree [default: the image]
+    #[arg(long, value_name = "PATH")]
+    pub verity_hashdevice: Option<PathBuf>,
+    /// Where the hash tree starts on the hash device, or in the image
+    #[arg(long, value_name = "BYTES")]
+    pub verity_hashoffset: Option<u64>,
+}
+
+impl VerityArgs {
+    /// For the engine.
+    pub fn options(&self) -> VerityOptions {
+        VerityOptions {
+            root_hash: self.verity_roothash.clone(),
+            root_hash_file: self.verity_roothashfile.clone(),
+            hash_device: self.verity_hashdevice.clone(),
+            hash_offset: self.verity_hashoffset,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a caller may say about dm-verity, under libmount's names without their `verity.`.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use dm_verity::RootHash;
+
+/// Longest file with a root hash that is read: 64 bytes in hexadecimal digits, and room for blanks.
+const ROOT_HASH_FILE: u64 = 4096;
+
+/// How to verify an image. Nothing is verified by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerityOptions {
+    /// The root hash.
+    pub root_hash: Option<RootHash>,
+    /// A file with the root hash in hexadecimal digits.
+    pub root_hash_file: Option<PathBuf>,
+    /// File or block device with the hash area; the image itself by default.
+    pub hash_device: Option<PathBuf>,
+    /// Where the hash area starts: on the hash device, or behind the beginning of the image.
+    pub hash_offset: Option<u64>,
+}
+
+impl VerityOptions {
+    /// Sets an option by its name.
+    ///
+    /// # Errors
+    /// One line: an unknown name, an invalid value, or something that is not supported.
+    pub fn set(&mut self, name: &str, value: &OsStr) -> Result<(), String> {
+        let text = value.to_string_lossy();
+        let refuse = |why: &str| Err(format!("verity.{name}={text}: {why}"));
+        match name {
+            "roothash" => match text.parse() {
+                Ok(root) => self.root_hash = Some(root),
+                Err(error) => return refuse(&error.to_string()),
+            },
+            "roothashfile" => self.root_hash_file = Some(value.into()),
+            "hashdevice" => self.hash_device = Some(value.into()),
+            "hashoffset" => match text.parse() {
+                Ok(offset) => self.hash_offset = Some(offset),
+                Err(_) => return refuse("must be a number of bytes"),
+            },
+            "oncorruption" if text == "eio" => {}
+            "oncorruption" => return refuse("only eio is supported: the read fails"),
+            "roothashsig" => {
+                return refuse(
+                    "signatures are not checked here; check it with openssl, then use \
+                     verity.roothash=",
+                );
+            }
+            "fecdevice" | "fecoffset" | "fecroots" => {
+                return refuse("forward error correction is not supported");
+            }
+            _ => {
+                return refuse(
+                    "unknown; known: roothash, roothashfile, hashdevice, hashoffset, oncorruption",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The root hash to verify against, read from its file if need be; `None` if nothing is to be
+    /// verified.
+    pub(crate) fn root(&self) -> Result<Option<RootHash>, String> {
+        match (&self.root_hash, &self.root_hash_file) {
+            (Some(_), Some(_)) => {
+                Err("verity.roothash= and verity.roothashfile= exclude each other".into())
+            }
+            (Some(root), None) => Ok(Some(root.clone())),
+            (None, Some(path)) => {
+                let mut text = String::new();
+                File::open(path)
+                    .and_then(|file| file.take(ROOT_HASH_FILE).read_to_string(&mut text))
+                    .map_err(|error| error.to_string())
+                    .and_then(|_| text.trim().parse().map_err(|error| format!("{error}")))
+                    .map(Some)
+                    .map_err(|error| format!("{}: {error}", path.display()))
+            }
+            (None, None) if *self == Self::default() => Ok(None),
+            (None, None) => Err("verity.roothash= or verity.roothashfile= is missing".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, value: &str) -> Result<VerityOptions, String> {
+        let mut options = VerityOptions::default();
+        options.set(name, OsStr::new(value)).map(|()| options)
+    }
+
+    #[test]
+    fn nothing_is_verified_unless_it_is_asked_for() {
+        assert_eq!(VerityOptions::default().root(), Ok(None));
+    }
+
+    #[test]
+    fn a_hash_device_without_a_root_hash_is_refused() {
+        for (name, value) in [("hashdevice", "/x"), ("hashoffset", "4096")] {
+            let error = set(name, value).unwrap().root().unwrap_err();
+            assert!(error.ends_with("is missing"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_with_its_name() {
+        for (name, value) in [
+            ("roothash", "xyz"),
+            ("hashoffset", "-1"),
+            ("oncorruption", "ignore"),
+            ("oncorruption", "panic"),
+            ("roothashsig", "/sig.p7s"),
+            ("fecdevice", "/fec"),
+            ("rothash", "00"),
+        ] {
+            let error = set(name, value).unwrap_err();
+            let start = format!("verity.{name}={value}: ");
+            assert!(
+                error.starts_with(&start) && !error.contains('\n'),
+                "{error}"
+            );
+        }
+        assert!(set("oncorruption", "eio").is_ok());
+    }
+}
