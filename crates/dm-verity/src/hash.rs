@@ -5,7 +5,7 @@ use std::str::FromStr;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
 use crate::error::Error;
-use crate::parameters::HashType;
+use crate::hash_type::HashType;
 
 /// Longest digest of all algorithms, in bytes.
 pub(crate) const MAX_DIGEST: usize = 64;

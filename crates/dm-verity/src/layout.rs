@@ -1,7 +1,8 @@
 //! Where the levels of a tree are on the hash device.
 
 use crate::error::Error;
-use crate::parameters::{HashType, Parameters};
+use crate::hash_type::HashType;
+use crate::parameters::Parameters;
 
 /// The levels of a tree. The root comes first on the device, level 0 (the hashes of data blocks)
 /// last.

@@ -24,6 +24,7 @@
 mod cache;
 mod error;
 mod hash;
+mod hash_type;
 mod layout;
 mod parameters;
 mod root_hash;
@@ -33,7 +34,8 @@ mod tree;
 
 pub use error::{Error, Mismatch};
 pub use hash::HashAlgorithm;
-pub use parameters::{HashType, MAX_BLOCK_SIZE, MAX_SALT, MIN_BLOCK_SIZE, Parameters};
+pub use hash_type::HashType;
+pub use parameters::{MAX_BLOCK_SIZE, MAX_SALT, MIN_BLOCK_SIZE, Parameters};
 pub use root_hash::RootHash;
 pub use source::Source;
 pub use superblock::{SUPERBLOCK_SIZE, read_superblock};

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::hash::HashAlgorithm;
+use crate::hash_type::HashType;
 
 /// Smallest data or hash block, in bytes.
 pub const MIN_BLOCK_SIZE: u32 = 512;
@@ -9,16 +10,6 @@ pub const MIN_BLOCK_SIZE: u32 = 512;
 pub const MAX_BLOCK_SIZE: u32 = 512 * 1024;
 /// Longest salt, in bytes.
 pub const MAX_SALT: usize = 256;
-
-/// How digests are salted and packed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HashType {
-    /// Type 0: salt behind the block, digests one after the other.
-    ChromeOs,
-    /// Type 1: salt before the block, each digest padded to a power of two.
-    #[default]
-    Normal,
-}
 
 /// Parameters of a tree, checked: block sizes are powers of two from 512 to 512 KiB, there is at
 /// least one data block, and neither data nor tree reaches beyond 2^63 bytes.
@@ -97,7 +88,7 @@ impl Parameters {
                 self.data_blocks, self.data_block_size
             ));
         }
-        if self.tree_start % u64::from(self.hash_block_size) != 0 {
+        if !self.tree_start.is_multiple_of(self.hash_block_size.into()) {
             return refuse(format!(
                 "the tree starts at byte {}, which is not a multiple of the hash block size {}",
                 self.tree_start, self.hash_block_size

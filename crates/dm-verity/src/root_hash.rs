@@ -23,7 +23,7 @@ impl FromStr for RootHash {
     fn from_str(text: &str) -> Result<Self, Error> {
         let refuse = |what: String| Err(Error::RootHash(what));
         let digits = text.as_bytes();
-        if digits.is_empty() || digits.len() % 2 != 0 || digits.len() > 2 * MAX_DIGEST {
+        if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() > 2 * MAX_DIGEST {
             return refuse(format!(
                 "{} characters cannot be the hexadecimal digits of a hash",
                 text.chars().count()

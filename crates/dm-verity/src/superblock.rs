@@ -1,7 +1,8 @@
 //! The superblock that `veritysetup format` writes before the tree.
 
 use crate::error::Error;
-use crate::parameters::{HashType, MAX_SALT, Parameters};
+use crate::hash_type::HashType;
+use crate::parameters::{MAX_SALT, Parameters};
 use crate::source::Source;
 
 /// Bytes of the superblock. The tree starts at the next hash block behind them.
