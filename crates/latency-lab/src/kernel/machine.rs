@@ -47,6 +47,8 @@ pub(super) struct MachineRun {
 enum Failed {
     /// Before the first message of the guest: another accelerator may work.
     Silent(String),
+    /// QEMU itself died before the first message: it may work when started again.
+    Crashed(String),
     /// For good.
     Error(LabError),
 }
@@ -54,6 +56,28 @@ enum Failed {
 impl From<LabError> for Failed {
     fn from(error: LabError) -> Self {
         Failed::Error(error)
+    }
+}
+
+/// QEMU 10.0.2 dies of an assertion in one start of many (msix_table_mmio_write).
+const STARTS_AGAIN: usize = 2;
+
+/// Boots, and again where QEMU crashed before the guest was up.
+fn start<T>(
+    mut boot: impl FnMut(&mut dyn Progress) -> std::result::Result<T, Failed>,
+    progress: &mut dyn Progress,
+) -> std::result::Result<T, Failed> {
+    let mut left = STARTS_AGAIN;
+    loop {
+        match boot(progress) {
+            Err(Failed::Crashed(reason)) if left > 0 => {
+                left -= 1;
+                progress.line(&format!(
+                    "QEMU died at its start ({reason}): starting it again"
+                ));
+            }
+            other => return other,
+        }
     }
 }
 
@@ -79,7 +103,9 @@ impl Machine<'_> {
         for accelerator in accelerators {
             progress.begin("starting the machine", 1);
             progress.step(0, accelerator);
-            match self.boot(accelerator, &qemu, interrupt, progress) {
+            let boot =
+                |progress: &mut dyn Progress| self.boot(accelerator, &qemu, interrupt, progress);
+            match start(boot, progress) {
                 Ok(left) => {
                     return Ok(MachineRun {
                         left,
@@ -88,7 +114,7 @@ impl Machine<'_> {
                     });
                 }
                 Err(Failed::Error(error)) => return Err(error),
-                Err(Failed::Silent(reason)) => {
+                Err(Failed::Silent(reason) | Failed::Crashed(reason)) => {
                     if accelerator == "kvm" {
                         progress.line(&format!("KVM does not work here ({reason}): emulating"));
                     }
@@ -144,7 +170,7 @@ impl Machine<'_> {
             if ended {
                 return match (guest.done, guest.up) {
                     (true, _) => Ok(result::read(&self.work.inside("result.img"))?),
-                    (false, false) => Err(Failed::Silent(guest.last_output(&child))),
+                    (false, false) => Err(Failed::Crashed(guest.last_output(&child))),
                     (false, true) => Err(LabError::Kernel(format!(
                         "the machine ended before its experiment: {}",
                         guest.last_output(&child)
@@ -302,5 +328,43 @@ impl Console {
         if let Some(stream) = &mut self.stream {
             let _ = writeln!(stream, "{word}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    /// Crashes `crashes` times, then works; how often it was started.
+    fn started(crashes: usize) -> (bool, usize) {
+        let mut starts = 0;
+        let boot = |_: &mut dyn Progress| {
+            starts += 1;
+            match starts <= crashes {
+                true => Err(Failed::Crashed("an assertion".into())),
+                false => Ok(()),
+            }
+        };
+        (start(boot, &mut Silent).is_ok(), starts)
+    }
+
+    #[test]
+    fn a_qemu_that_dies_at_its_start_is_started_again_twice() {
+        assert_eq!(started(0), (true, 1));
+        assert_eq!(started(1), (true, 2));
+        assert_eq!(started(2), (true, 3));
+        assert_eq!(started(9), (false, 3));
+    }
+
+    #[test]
+    fn a_machine_that_stays_silent_is_not_started_again() {
+        let mut starts = 0;
+        let boot = |_: &mut dyn Progress| -> std::result::Result<(), Failed> {
+            starts += 1;
+            Err(Failed::Silent("nothing".into()))
+        };
+        assert!(start(boot, &mut Silent).is_err());
+        assert_eq!(starts, 1);
     }
 }

@@ -16,6 +16,7 @@ mod group;
 mod place;
 mod report;
 mod rounds;
+mod tracefs;
 
 pub use report::{PoolReport, PoolSample, PressureReport, Sufficient};
 
@@ -124,6 +125,7 @@ pub fn run(options: &PressureOptions, progress: &mut dyn Progress) -> Result<Pre
     if let Some(missing) = missing(&options.engine(Buffers::PerThread), &site) {
         return Err(missing);
     }
+    let _tracefs = tracefs::Tracefs::mounted();
     // What is refused here is refused before anything is mounted.
     drop(group::Group::make(options.limit)?);
     let environment = Environment::capture(&site.image, &site.erofast)?;

@@ -309,6 +309,7 @@ fn row(out: &mut String, name: &str, pool: &PoolReport) {
 mod tests {
     use super::*;
     use crate::pressure::counters::Counters;
+    use crate::scratch::Scratch;
 
     fn measured(buffers: Buffers, cpu_us: u64, reclaims: Option<u64>) -> Measured {
         Measured {
@@ -333,8 +334,8 @@ mod tests {
             iterations: 1,
             ..PressureOptions::default()
         };
-        let path =
-            std::env::temp_dir().join(format!("erofast-lab-pressure-{}", std::process::id()));
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let path = scratch.path().join("image");
         std::fs::write(&path, "image").unwrap();
         let environment = Environment::capture(&path, &path).unwrap();
         build(&options, environment, false, samples)

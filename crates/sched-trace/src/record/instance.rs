@@ -20,6 +20,8 @@ const PREFIX: &str = "erofast-";
 /// The directory `instances/erofast-PID`; switched off and removed on drop.
 #[derive(Debug)]
 pub(super) struct Instance {
+    /// Tells recorders of other PID namespaces that this one lives.
+    _lock: Option<File>,
     dir: PathBuf,
     // After `dir`, because the instance must go before its filesystem does.
     tracefs: Tracefs,
@@ -50,7 +52,12 @@ impl Instance {
                 source,
             },
         })?;
-        Ok(Self { dir, tracefs })
+        let lock = lock(&dir);
+        Ok(Self {
+            _lock: lock,
+            dir,
+            tracefs,
+        })
     }
 
     /// Sets clock and buffer and enables the events; tracing stays off.
@@ -182,9 +189,45 @@ fn remove_orphans(instances: &Path) {
         let pid = pid
             .and_then(|rest| rest.split('.').next())
             .and_then(|p| p.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        let dead = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        // A recorder of another PID namespace is not in our /proc, but it holds its lock.
+        if dead && lock(&entry.path()).is_some() {
             let _ = fs::write(entry.path().join("tracing_on"), "0");
             let _ = fs::remove_dir(entry.path());
         }
+    }
+}
+
+/// The lock of an instance's directory, unless its recorder lives.
+fn lock(dir: &Path) -> Option<File> {
+    let dir = File::open(dir).ok()?;
+    rustix::fs::flock(&dir, rustix::fs::FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorders_of_another_pid_namespace_are_left_alone_and_dead_ones_removed() {
+        let instances = std::env::temp_dir().join(format!("erofast-test-{}", std::process::id()));
+        // Beyond the largest pid of Linux: no process here has it.
+        let (elsewhere, dead) = (
+            instances.join("erofast-4194305"),
+            instances.join("erofast-4194306"),
+        );
+        fs::create_dir_all(&elsewhere).unwrap();
+        fs::create_dir_all(&dead).unwrap();
+        let held = lock(&elsewhere).unwrap();
+        remove_orphans(&instances);
+        assert!(elsewhere.exists(), "its recorder lives");
+        drop(held);
+        let left = fs::read_dir(&dead)
+            .map(|entries| entries.count())
+            .unwrap_or(0);
+        fs::remove_dir_all(&instances).unwrap();
+        // In tracefs the files of an instance go with it; elsewhere `tracing_on` was written.
+        assert_eq!(left, 1, "a dead one is switched off");
     }
 }
