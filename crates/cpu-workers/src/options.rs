@@ -1,4 +1,4 @@
-//! What a caller may choose: [`Mode`], [`Priority`], [`WorkerOptions`].
+//! Options of the workers: [`Mode`], [`Priority`], [`WorkerOptions`].
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub enum Mode {
     Unbound,
 }
 
-/// How urgently workers run.
+/// Priority of the workers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Priority {
     /// The policy and nice value that the creating thread has.
@@ -20,20 +20,20 @@ pub enum Priority {
     High,
 }
 
-/// What [`Workers::start`](crate::Workers::start) makes.
+/// Options of [`Workers::start`](crate::Workers::start).
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
     /// Pinned workers or only the unbound pool.
     pub mode: Mode,
-    /// The priority wished for; what came of it is in `stats()` and `notices()`.
+    /// The requested priority; the one granted is in `stats()` and `notices()`.
     pub priority: Priority,
     /// Threads are called `NAME/N` (pinned to CPU N) and `NAME/uN` (unbound). The kernel keeps 15
     /// bytes of a thread's name, so a name of 12 bytes leaves room for two digits.
     pub name: String,
-    /// Threads of the unbound pool; `None` makes as many as there are usable CPUs.
+    /// Most threads of the unbound pool; `None` for as many as there are usable CPUs. Behind pinned
+    /// workers it starts with one, and jobs which find none idle add more.
     pub unbound_threads: Option<usize>,
-    /// How often the usable CPUs are looked at although no event came: a change of the cpuset
-    /// sends none.
+    /// How often the usable CPUs are checked without an event: a change of the cpuset sends none.
     pub rescan_interval: Duration,
 }
 
@@ -44,8 +44,8 @@ impl Default for WorkerOptions {
             priority: Priority::Normal,
             name: "erofs_worker".to_owned(),
             unbound_threads: None,
-            // A look costs one system call and one small read; five seconds keep an idle machine
-            // idle and still follow a cpuset within a person's patience.
+            // A check costs one system call and one small read. Five seconds keep an idle machine
+            // idle and follow a cpuset soon enough for a person.
             rescan_interval: Duration::from_secs(5),
         }
     }

@@ -1,4 +1,4 @@
-//! Gathering what `stats()` tells.
+//! Gathers the result of `stats()`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,8 @@ pub(crate) fn stats(topology: &Topology, unbound: &UnboundPool) -> Vec<WorkerSta
         let name = topology.worker_name(cpu);
         one(Some(cpu), name, counters, running.as_deref())
     });
-    let unbound = unbound.threads.iter().map(|running| {
+    let unbound = unbound.threads();
+    let unbound = unbound.iter().map(|running| {
         let worker = &running.worker;
         one(None, worker.name.clone(), &worker.counters, Some(running))
     });

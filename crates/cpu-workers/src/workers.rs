@@ -29,7 +29,7 @@ use crate::topology::watcher::Watcher;
 use crate::worker::attached_source::message;
 use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Attach, Job, Queued, Worker, current};
-use crate::worker::unbound::UnboundPool;
+use crate::worker::unbound::{Size, UnboundPool};
 use crate::{
     Cpus, Error, EventSourceFactory, Mode, Priority, SystemCpus, WorkerContext, WorkerOptions,
     WorkerStats,
@@ -110,12 +110,17 @@ impl Workers {
         let topology = Topology::new(name, possible, pinned, spawner(), notices.clone())?;
         let topology = Arc::new(topology);
         let usable = cpus.usable().map_err(Error::Cpus)?.len();
-        let threads = options.unbound_threads.unwrap_or(usable);
+        let most = options.unbound_threads.unwrap_or(usable);
+        let at_start = match options.mode {
+            Mode::PerCpu => 1,
+            Mode::Unbound => most,
+        };
+        let size = Size { most, at_start };
         // From here on the parts end themselves where a later rung fails: see Drop.
         let mut workers = Workers {
             mode: options.mode,
             base_nice,
-            unbound: UnboundPool::start(&options.name, threads, unbound, &spawner(), &notices)?,
+            unbound: UnboundPool::start(&options.name, size, unbound, spawner(), &notices)?,
             faults: faults.clone(),
             topology: Arc::clone(&topology),
             watcher: None,
@@ -184,6 +189,18 @@ impl Workers {
             .read(cpu, |worker| worker.is_some_and(|w| w.worker.is_free()))
     }
 
+    /// At most `most` CPUs with an idle worker, the nearest to `cpu` first (same last-level cache),
+    /// `cpu` itself left out. The search ends when it has found enough.
+    pub fn idle_near(&self, cpu: usize, most: usize) -> Vec<usize> {
+        let near = self.topology.by_distance(cpu).iter().copied();
+        near.filter(|&cpu| self.is_idle(cpu)).take(most).collect()
+    }
+
+    /// How many pinned workers there are now.
+    pub fn count(&self) -> usize {
+        self.topology.count()
+    }
+
     /// CPUs that have a worker now.
     pub fn cpus(&self) -> Vec<usize> {
         self.topology
@@ -234,7 +251,7 @@ impl Workers {
         self.topology.attach(&make, &mut tell)?;
         if self.topology.workers().is_empty() {
             self.unbound
-                .threads
+                .all_threads()
                 .iter()
                 .for_each(|running| tell(&running.worker));
         }
@@ -273,13 +290,12 @@ impl Workers {
         if let (Some(cpu), true) = (cpu, pinned.is_empty()) {
             return Err(Error::NoWorker { cpu });
         }
-        let unbound = self
-            .unbound
-            .threads
-            .iter()
-            .filter(|_| self.mode == Mode::Unbound);
+        let unbound = match self.mode {
+            Mode::Unbound => self.unbound.threads(),
+            Mode::PerCpu => Vec::new(),
+        };
         let mut result = Ok(());
-        for running in pinned.iter().map(|running| &**running).chain(unbound) {
+        for running in pinned.iter().chain(&unbound) {
             let applied = self.apply(running, wanted);
             result = result.and(applied);
         }
@@ -354,7 +370,7 @@ impl fmt::Debug for Workers {
         f.debug_struct("Workers")
             .field("mode", &self.mode)
             .field("cpus", &self.cpus())
-            .field("unbound_threads", &self.unbound.threads.len())
+            .field("unbound_threads", &self.unbound.threads().len())
             .finish_non_exhaustive()
     }
 }

@@ -203,12 +203,9 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
         return vec![None; most.min(cpus.saturating_sub(busy))];
     }
     let here = rustix::thread::sched_getcpu();
-    let cpus = workers.cpus();
-    let most = most.min(cpus.len().saturating_sub(busy));
-    let idle = cpus
-        .into_iter()
-        .filter(|&cpu| cpu != here && workers.is_idle(cpu));
-    idle.take(most).map(Some).collect()
+    let most = most.min(workers.count().saturating_sub(busy));
+    let idle = workers.idle_near(here, most);
+    idle.into_iter().map(Some).collect()
 }
 
 fn call(workers: &Workers, cpu: Option<usize>, lent: Lent) {

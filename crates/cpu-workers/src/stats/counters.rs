@@ -1,10 +1,10 @@
 //! Counters of one worker.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use crate::stats::histogram::Histogram;
+use super::histogram::{self, Histogram};
 
-/// All fields A. Relaxed: they are statistics and order nothing.
+/// All fields A: written by the worker's thread alone, read by any.
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) done: AtomicU64,
@@ -28,7 +28,7 @@ impl Counters {
     }
 }
 
-/// Adds one.
+/// Adds one. Only the worker's thread may call this.
 pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+    histogram::add(counter, 1);
 }

@@ -45,7 +45,7 @@ fn high_is_fifo_1_and_the_pool_behind_it_nice_minus_20() {
         return;
     }
     assert_eq!(policies(&workers, true), [Policy::Fifo(1); 2]);
-    assert_eq!(policies(&workers, false), [Policy::Other { nice: -20 }; 2]);
+    assert_eq!(policies(&workers, false), [Policy::Other { nice: -20 }]);
     let unbound = Workers::start_on(high(Mode::Unbound), FakeCpus::new(2, 0..2)).unwrap();
     assert_eq!(policies(&unbound, false), [Policy::Fifo(1); 2]);
 }

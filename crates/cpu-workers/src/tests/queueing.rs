@@ -25,6 +25,29 @@ fn an_empty_slot_a_strange_cpu_and_no_cpu_go_to_the_unbound_pool() {
 }
 
 #[test]
+fn the_unbound_pool_makes_threads_when_jobs_find_none_idle() {
+    let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
+    let unbound = || workers.stats().iter().filter(|s| s.cpu.is_none()).count();
+    assert_eq!(unbound(), 1);
+    // Each of the two jobs waits for the other, so both run at the same time.
+    let both = Arc::new(Barrier::new(3));
+    for _ in 0..2 {
+        let both = Arc::clone(&both);
+        workers.queue(
+            None,
+            Box::new(move |_| {
+                both.wait();
+            }),
+        );
+    }
+    both.wait();
+    assert_eq!(unbound(), 2);
+    (0..20).for_each(|_| workers.queue(None, Box::new(|_| ())));
+    assert_eq!(unbound(), 2, "the limit");
+    workers.shutdown();
+}
+
+#[test]
 fn unbound_mode_has_no_pinned_worker() {
     let workers = start(Mode::Unbound, &FakeCpus::new(2, 0..2));
     assert_eq!(workers.cpus(), []);
@@ -137,10 +160,15 @@ fn a_worker_with_a_job_is_not_idle() {
     };
     workers.queue(Some(1), Box::new(job));
     assert!(!workers.is_idle(1), "it has a job, started or not");
+    assert_eq!(workers.idle_near(0, 2), []);
+    assert_eq!(workers.idle_near(1, 2), [0]);
     wait(&begun.1);
     assert!(!workers.is_idle(1));
     gate.wait();
     until("idle again", || workers.is_idle(1));
+    assert_eq!(workers.count(), 2);
+    assert_eq!(workers.idle_near(0, 2), [1]);
+    assert_eq!(workers.idle_near(0, 0), []);
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! The pinned workers, following the CPUs as they come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::neighbours;
+use super::slot::Slot;
 use crate::faults::FailPoint;
 use crate::priority::Wanted;
 use crate::stats::counters::Counters;
 use crate::stats::notices::Notices;
-use crate::topology::slot::Slot;
 use crate::worker::queue::JobQueue;
 use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Attach, Worker};
@@ -24,6 +26,8 @@ pub(crate) struct Topology {
     spawner: Spawner,
     /// I.
     notices: Arc<Notices>,
+    /// A: workers there are; written under `plan`.
+    count: AtomicUsize,
     /// T.
     plan: Mutex<Plan>,
 }
@@ -32,6 +36,8 @@ struct CpuSlot {
     worker: Slot<Running>,
     /// Made with the CPU's first worker and kept: the counters go on when it returns.
     counters: OnceLock<Arc<Counters>>,
+    /// All other CPUs, the nearest first; read from sysfs at the first use.
+    by_distance: OnceLock<Box<[usize]>>,
 }
 
 /// What workers that come later get.
@@ -71,6 +77,7 @@ impl Topology {
             slots,
             spawner,
             notices,
+            count: AtomicUsize::new(0),
             plan,
         })
     }
@@ -103,6 +110,7 @@ impl Topology {
                 (None, false) => {}
             }
         }
+        self.count.store(self.workers().len(), Ordering::Relaxed);
         retired
     }
 
@@ -174,6 +182,20 @@ impl Topology {
         }
     }
 
+    /// How many workers there are now.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// All possible CPUs but `cpu`, the nearest first. Empty for a CPU that is not possible.
+    pub(crate) fn by_distance(&self, cpu: usize) -> &[usize] {
+        self.slots.get(cpu).map_or(&[], |slot| {
+            let possible = self.slots.len();
+            slot.by_distance
+                .get_or_init(|| neighbours::by_distance(cpu, possible))
+        })
+    }
+
     /// The workers there are now.
     pub(crate) fn workers(&self) -> Vec<Arc<Running>> {
         let each = |slot: &CpuSlot| slot.worker.get();
@@ -241,6 +263,7 @@ impl CpuSlot {
         CpuSlot {
             worker: Slot::empty(),
             counters: OnceLock::new(),
+            by_distance: OnceLock::new(),
         }
     }
 }

@@ -68,8 +68,11 @@ impl Parker {
         self.idle.store(idle, Ordering::Release);
     }
 
+    /// Returns the state before. The owner's only, so no exchange is needed.
     pub(crate) fn set_serving(&self, serving: bool) -> bool {
-        self.serving.swap(serving, Ordering::AcqRel)
+        let before = self.serving.load(Ordering::Relaxed);
+        self.serving.store(serving, Ordering::Release);
+        before
     }
 
     /// In a job or a request.

@@ -71,21 +71,13 @@ pub(crate) fn current() -> Option<WorkerContext> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, context)| *context))
 }
 
-/// Counts `work` as one request served by the worker that calls this: its run time is told by
-/// `stats()`, and the worker does not pass for idle meanwhile. On other threads it only runs
-/// `work`. For sources.
+/// Counts `work` as one request served by the calling worker: `stats()` reports its run time, and the
+/// worker is not idle meanwhile. On other threads it only runs `work`. For event sources.
 pub fn serve<R>(work: impl FnOnce() -> R) -> R {
-    let worker = CURRENT.with_borrow(|current| current.as_ref().map(|(worker, _)| worker.clone()));
-    let Some(worker) = worker else {
-        return work();
-    };
-    let outer = worker.parker.set_serving(true);
-    let started = now_ns();
-    let result = work();
-    worker.counters.run.record(now_ns().saturating_sub(started));
-    count(&worker.counters.served);
-    worker.parker.set_serving(outer);
-    result
+    CURRENT.with_borrow(|current| match current {
+        Some((worker, _)) => worker.serve(work),
+        None => work(),
+    })
 }
 
 impl Worker {
@@ -106,6 +98,16 @@ impl Worker {
             notices,
             mailbox,
         }
+    }
+
+    fn serve<R>(&self, work: impl FnOnce() -> R) -> R {
+        let outer = self.parker.set_serving(true);
+        let started = now_ns();
+        let result = work();
+        self.counters.run.record(now_ns().saturating_sub(started));
+        count(&self.counters.served);
+        self.parker.set_serving(outer);
+        result
     }
 
     /// Queues for this worker alone; a closed queue hands the work back.

@@ -1,8 +1,10 @@
-//! The unbound pool: threads without a CPU that share one queue. It always exists and takes what
-//! an empty slot would have got.
+//! The unbound pool: threads without a CPU which share one queue. It always exists and takes the jobs
+//! of an empty slot.
+//!
+//! Behind pinned workers it is seldom used, so it starts with one thread, and a job which finds no
+//! idle thread adds one, up to the limit.
 
-use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
 use crate::priority::Wanted;
@@ -12,63 +14,128 @@ use crate::worker::queue::JobQueue;
 use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Queued, Worker};
 
+/// How many threads there may be, and how many are made at the start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) most: usize,
+    pub(crate) at_start: usize,
+}
+
+/// Field tags: I = set when made; P = under its own lock.
 pub(crate) struct UnboundPool {
-    pub(crate) queue: Arc<JobQueue<Queued>>,
-    pub(crate) threads: Vec<Running>,
+    /// I.
+    name: String,
+    /// I.
+    most: usize,
+    /// I.
+    wanted: Wanted,
+    /// I.
+    spawner: Spawner,
+    /// I.
+    notices: Arc<Notices>,
+    /// I: shared by all threads.
+    queue: Arc<JobQueue<Queued>>,
+    /// P.
+    threads: Mutex<Threads>,
+}
+
+#[derive(Default)]
+struct Threads {
+    running: Vec<Arc<Running>>,
+    /// Numbers tried so far, those that failed included.
+    tried: usize,
+    /// The pool has ended and makes no more.
+    ended: bool,
 }
 
 impl UnboundPool {
-    /// One thread is enough to go on; fewer than wished are a notice.
+    /// One thread is enough to continue; a thread that cannot be made is a notice.
     pub(crate) fn start(
         name: &str,
-        threads: usize,
+        size: Size,
         wanted: Wanted,
-        spawner: &Spawner,
+        spawner: Spawner,
         notices: &Arc<Notices>,
     ) -> Result<Self, Error> {
-        let queue = Arc::new(JobQueue::new());
-        let make = |index| {
-            let name = format!("{name}/u{index}");
-            let (queue, counters) = (Arc::clone(&queue), Arc::new(Counters::new()));
-            spawner.spawn(
-                Worker::new(name, None, queue, counters, notices.clone()),
-                wanted,
-            )
+        let pool = UnboundPool {
+            name: name.to_owned(),
+            most: size.most.max(1),
+            wanted,
+            spawner,
+            notices: Arc::clone(notices),
+            queue: Arc::new(JobQueue::new()),
+            threads: Mutex::default(),
         };
-        let made: Vec<io::Result<Running>> = (0..threads.max(1)).map(make).collect();
-        let (mut running, mut refused) = (Vec::new(), None);
-        for result in made {
-            match result {
-                Ok(thread) => running.push(thread),
-                Err(error) => refused = refused.or(Some(error)),
-            }
-        }
+        let refused = pool.grow_to(size.at_start.max(1));
         match refused {
-            Some(source) if running.is_empty() => Err(Error::UnboundPool { threads, source }),
-            Some(error) => {
-                let made = running.len();
-                notices.add(format!(
-                    "{name}: {made} of {threads} unbound threads: {error}"
-                ));
-                Ok(UnboundPool {
-                    queue,
-                    threads: running,
-                })
-            }
-            None => Ok(UnboundPool {
-                queue,
-                threads: running,
+            Some(source) if pool.threads().is_empty() => Err(Error::UnboundPool {
+                threads: size.most,
+                source,
             }),
+            _ => Ok(pool),
         }
     }
 
+    /// The threads there are now.
+    pub(crate) fn threads(&self) -> Vec<Arc<Running>> {
+        self.lock().running.clone()
+    }
+
+    /// All threads that there may be.
+    pub(crate) fn all_threads(&self) -> Vec<Arc<Running>> {
+        self.grow_to(self.most);
+        self.threads()
+    }
+
+    /// Queues a job; a pool that has ended hands it back.
     pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
-        self.queue.push(queued).map(drop)
+        let found_idle = self.queue.push(queued)?;
+        if !found_idle {
+            let count = self.lock().running.len();
+            self.grow_to(count + 1);
+        }
+        Ok(())
     }
 
     /// Lets everything that is queued finish.
     pub(crate) fn end(&self) {
         self.queue.close();
-        self.threads.iter().for_each(Running::join);
+        let threads = {
+            let mut threads = self.lock();
+            threads.ended = true;
+            threads.running.clone()
+        };
+        // Joined without the lock: their jobs may queue others.
+        threads.iter().for_each(|running| running.join());
+    }
+
+    /// Makes threads until there are `count`, if the limit allows it. The first error, if any.
+    fn grow_to(&self, count: usize) -> Option<std::io::Error> {
+        let mut threads = self.lock();
+        let mut refused = None;
+        while !threads.ended && threads.running.len() < count && threads.tried < self.most {
+            let number = threads.tried;
+            threads.tried += 1;
+            match self.spawn(number) {
+                Ok(running) => threads.running.push(Arc::new(running)),
+                Err(error) => {
+                    self.notices
+                        .add(format!("{}/u{number}: no thread: {error}", self.name));
+                    refused = refused.or(Some(error));
+                }
+            }
+        }
+        refused
+    }
+
+    fn spawn(&self, number: usize) -> std::io::Result<Running> {
+        let name = format!("{}/u{number}", self.name);
+        let (queue, counters) = (Arc::clone(&self.queue), Arc::new(Counters::new()));
+        let worker = Worker::new(name, None, queue, counters, Arc::clone(&self.notices));
+        self.spawner.spawn(worker, self.wanted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
