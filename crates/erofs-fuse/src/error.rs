@@ -53,6 +53,9 @@ pub enum Error {
         /// Its message.
         message: String,
     },
+    /// `sandbox=strict`, and a part of it is missing.
+    #[error("sandbox=strict: {0}")]
+    Sandbox(String),
     /// FUSE over io_uring is not available.
     #[error("FUSE over io_uring: {0}")]
     IoUring(String),

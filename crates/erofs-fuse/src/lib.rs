@@ -24,6 +24,8 @@ pub use daemon::{mount, run_if_daemon};
 pub use error::Error;
 pub use helper::umount;
 pub use note::note;
-pub use options::{IoUring, KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, escape};
+pub use options::{
+    IoUring, KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode, escape,
+};
 pub use request::{FSTYPE, MountRequest};
 pub use serve::{STAT_XATTR, Span, Spans, TRACE_XATTR, prometheus, stat, take_spans};

@@ -55,6 +55,18 @@ pub enum IoUring {
     Off,
 }
 
+/// What the daemon gives up before it reads the image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SandboxMode {
+    /// As much as the system allows, with a notice of what is missing.
+    #[default]
+    On,
+    /// All of it, or an error.
+    Strict,
+    /// Nothing.
+    Off,
+}
+
 /// The options of one mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -79,7 +91,7 @@ pub struct MountOptions {
     /// Unmounted when the daemon dies.
     pub auto_unmount: bool,
     /// The daemon gives up what it does not need.
-    pub sandbox: bool,
+    pub sandbox: SandboxMode,
     /// Owner of everything.
     pub uid: Option<u32>,
     /// Group of everything.
@@ -109,7 +121,7 @@ impl Default for MountOptions {
             default_permissions: false,
             acl: true,
             auto_unmount: false,
-            sandbox: true,
+            sandbox: SandboxMode::default(),
             uid: None,
             gid: None,
             debug: false,
@@ -199,7 +211,7 @@ impl MountOptions {
             }
             "io_uring" => self.io_uring = io_uring(&text)?,
             "read_ahead_kb" => self.read_ahead_kb = Some(number(name, &text)?),
-            "sandbox" => self.sandbox = on_or_off(name, &text)?,
+            "sandbox" => self.sandbox = sandbox(&text)?,
             "device" => self.engine.devices.push(PathBuf::from(value)),
             "subdir" => self.subdir = Some(PathBuf::from(value)),
             "timeout" => self.timeout = Some(Duration::from_secs(number(name, &text)?)),
@@ -263,11 +275,12 @@ fn number<T: FromStr>(name: &str, text: &str) -> Result<T, OptionError> {
         .map_err(|_| OptionError::value(name, text, "a number"))
 }
 
-fn on_or_off(name: &str, text: &str) -> Result<bool, OptionError> {
+fn sandbox(text: &str) -> Result<SandboxMode, OptionError> {
     match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(OptionError::value(name, text, "on or off")),
+        "on" => Ok(SandboxMode::On),
+        "off" => Ok(SandboxMode::Off),
+        "strict" => Ok(SandboxMode::Strict),
+        _ => Err(OptionError::value("sandbox", text, "on, off or strict")),
     }
 }
 

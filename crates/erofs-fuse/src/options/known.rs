@@ -87,8 +87,8 @@ pub const KNOWN: &[KnownOption] = &[
     option("noacl", "POSIX ACLs are not enforced"),
     option("auto_unmount", "unmount even when the daemon is killed"),
     option(
-        "sandbox=on|off",
-        "the daemon gives up every right that serving does not need (on)",
+        "sandbox=on|off|strict",
+        "the daemon gives up every right that serving does not need; strict: or does not mount (on)",
     ),
     option("uid=N", "owner of everything"),
     option("gid=N", "group of everything"),

@@ -38,7 +38,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_lseek,
     libc::SYS_fstat,
     libc::SYS_statx,
-    libc::SYS_fcntl,
     libc::SYS_dup3,
     libc::SYS_close,
     libc::SYS_recvfrom,
@@ -180,7 +179,8 @@ fn conditional() -> Outcome<Rules> {
         (libc::SYS_mmap, vec![no_exec()?]),
         (libc::SYS_mprotect, vec![no_exec()?]),
         // The kernel's events about CPUs.
-        (libc::SYS_socket, vec![equal(0, libc::AF_NETLINK as u64)?]),
+        (libc::SYS_socket, vec![device_events()?]),
+        (libc::SYS_fcntl, descriptor_commands()?),
         // abort(3) sends a signal to its own thread.
         (
             libc::SYS_tgkill,
@@ -192,6 +192,29 @@ fn conditional() -> Outcome<Rules> {
     #[cfg(target_arch = "x86_64")]
     let rules = rules.chain([(libc::SYS_open, vec![open(1)?])]);
     Ok(rules.collect())
+}
+
+/// A netlink socket for events of devices, and no other protocol of the kernel's.
+fn device_events() -> Outcome<SeccompRule> {
+    Ok(SeccompRule::new(vec![
+        is(0, libc::AF_NETLINK as u64)?,
+        is(2, libc::NETLINK_KOBJECT_UEVENT as u64)?,
+    ])?)
+}
+
+/// Duplicates and flags. Others would lock files, seal memory, or have the kernel send signals to
+/// other processes (F_SETOWN).
+fn descriptor_commands() -> Outcome<Vec<SeccompRule>> {
+    [
+        libc::F_DUPFD_CLOEXEC,
+        libc::F_GETFD,
+        libc::F_SETFD,
+        libc::F_GETFL,
+        libc::F_SETFL,
+    ]
+    .into_iter()
+    .map(|command| equal(1, command as u64))
+    .collect()
 }
 
 /// All bits of `mask` are 0. As below, of an argument of 32 bits: the kernel ignores the others.
@@ -215,7 +238,12 @@ fn set(argument: u8, mask: u64) -> Outcome<SeccompRule> {
 }
 
 fn equal(argument: u8, value: u64) -> Outcome<SeccompRule> {
-    rule(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+    Ok(SeccompRule::new(vec![is(argument, value)?])?)
+}
+
+fn is(argument: u8, value: u64) -> Outcome<SeccompCondition> {
+    let (length, equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+    Ok(SeccompCondition::new(argument, length, equal, value)?)
 }
 
 fn no_pointer(argument: u8) -> Outcome<SeccompRule> {

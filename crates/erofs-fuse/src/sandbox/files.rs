@@ -24,9 +24,20 @@ const SELF: &str = "/proc/self";
 /// refuses what needs the right to trace another process: its memory, environment and descriptors.
 const PROC: &str = "/proc";
 
-/// Restricts the calling thread and those it makes. Returns the version of the kernel's interface.
-/// `io_uring`: whether requests arrive over it.
-pub(super) fn restrict(io_uring: bool) -> Result<i32, String> {
+/// What Landlock restricts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Landlock {
+    /// Version of the kernel's interface.
+    pub(super) version: i32,
+    /// Whether the kernel knows every right that is taken away.
+    pub(super) complete: bool,
+}
+
+/// The version that is asked for.
+pub(super) const NEWEST_VERSION: i32 = NEWEST as i32;
+
+/// Restricts the calling thread and those it makes. `io_uring`: whether requests arrive over it.
+pub(super) fn restrict(io_uring: bool) -> Result<Landlock, String> {
     let processes = if io_uring { SELF } else { PROC };
     let read_write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     let rules = [
@@ -50,6 +61,7 @@ pub(super) fn restrict(io_uring: bool) -> Result<i32, String> {
         }
     }
     let outcome = set.restrict_self().map_err(describe)?;
+    let complete = outcome.ruleset == RulesetStatus::FullyEnforced;
     match (outcome.ruleset, outcome.landlock) {
         (
             RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
@@ -57,7 +69,10 @@ pub(super) fn restrict(io_uring: bool) -> Result<i32, String> {
                 effective_abi,
                 kernel_abi,
             },
-        ) => Ok(kernel_abi.unwrap_or(effective_abi as i32)),
+        ) => Ok(Landlock {
+            version: kernel_abi.unwrap_or(effective_abi as i32),
+            complete,
+        }),
         (_, LandlockStatus::NotEnabled) => Err("not enabled in this kernel".to_owned()),
         _ => Err("not in this kernel".to_owned()),
     }

@@ -36,6 +36,8 @@ mod calls {
 use erofs_engine::Hipri;
 use serde_json::{Value, json};
 
+use crate::error::Error;
+
 /// The restrictions in force in this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Sandbox {
@@ -83,7 +85,13 @@ impl Sandbox {
             return;
         }
         match files::restrict(io_uring) {
-            Ok(version) => self.landlock = Some(version),
+            Ok(landlock) => {
+                self.landlock = Some(landlock.version);
+                if !landlock.complete {
+                    let (has, of) = (landlock.version, files::NEWEST_VERSION);
+                    self.misses("parts of Landlock", &format!("version {has} of {of}"));
+                }
+            }
             Err(error) => self.misses("Landlock", &error),
         }
         match calls::restrict(io_uring) {
@@ -103,6 +111,14 @@ impl Sandbox {
         }
         let missing = self.missing.join(", ");
         (!missing.is_empty()).then(|| format!("the sandbox does without {missing}"))
+    }
+
+    /// For `sandbox=strict`: an error unless all of it is in force.
+    pub(crate) fn check_complete(&self) -> Result<(), Error> {
+        match self.notice() {
+            Some(line) => Err(Error::Sandbox(line)),
+            None => Ok(()),
+        }
     }
 
     /// For the live counters.

@@ -141,3 +141,46 @@ fn off_says_so() {
     assert!(Sandbox::off().notice().unwrap().contains("sandbox=off"));
     assert_eq!(Sandbox::off().report()["on"], false);
 }
+
+#[test]
+fn descriptors_cannot_send_signals_or_be_locked_over_either_transport() {
+    for io_uring in [false, true] {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        inside(Hipri::Off, io_uring, move |_| {
+            let lock = rustix::fs::FlockOperation::NonBlockingLockShared;
+            assert_eq!(rustix::fs::fcntl_lock(&file, lock), Err(Errno::PERM));
+            let pipe_size = rustix::pipe::fcntl_getpipe_size(&file);
+            assert_eq!(pipe_size, Err(Errno::PERM));
+            rustix::io::fcntl_dupfd_cloexec(&file, 0).unwrap();
+            rustix::fs::fcntl_getfl(&file).unwrap();
+        });
+    }
+}
+
+#[test]
+fn netlink_brings_device_events_only_over_either_transport() {
+    use rustix::net::{AddressFamily, SocketType, netlink, socket};
+    let open = |protocol| socket(AddressFamily::NETLINK, SocketType::RAW, Some(protocol));
+    for io_uring in [false, true] {
+        inside(Hipri::Off, io_uring, move |_| {
+            open(netlink::KOBJECT_UEVENT).unwrap();
+            assert_eq!(open(netlink::GENERIC).unwrap_err(), Errno::PERM);
+            let routes = socket(AddressFamily::NETLINK, SocketType::RAW, None);
+            assert_eq!(routes.unwrap_err(), Errno::PERM);
+            assert_eq!(open(netlink::AUDIT).unwrap_err(), Errno::PERM);
+        });
+    }
+}
+
+#[test]
+fn strict_is_an_error_where_a_part_is_missing() {
+    let mut sandbox = Sandbox::off();
+    sandbox.on = true;
+    sandbox.check_complete().unwrap();
+    sandbox.misses("parts of Landlock", &"version 2 of 7");
+    let line = sandbox.check_complete().unwrap_err().to_string();
+    assert!(
+        line.contains("sandbox=strict: the sandbox does without parts of Landlock"),
+        "{line}"
+    );
+}

@@ -220,7 +220,8 @@ impl Filesystem for Image {
         Ok(self.attr(&*self.inode(node)?))
     }
 
-    fn read_link(&self, _: Caller, node: u64) -> Result<Vec<u8>, Errno> {
+    fn read_link(&self, caller: Caller, node: u64) -> Result<Vec<u8>, Errno> {
+        self.admit(caller)?;
         self.engine
             .read_link(&self.inode(node)?)
             .map_err(|error| report(&error))
@@ -272,6 +273,7 @@ impl Filesystem for Image {
     }
 
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        self.admit(caller)?;
         if node == fuse_transport::wire::ROOT_NODE {
             if name == TRACE_XATTR.as_bytes() {
                 return trace_spans::value(caller).map(Some);
@@ -294,6 +296,7 @@ impl Filesystem for Image {
     }
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
+        self.admit(caller)?;
         if self.xattr_scan.found_none() {
             return Err(Errno::NOSYS);
         }

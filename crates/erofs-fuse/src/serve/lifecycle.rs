@@ -21,7 +21,7 @@ use super::uring_mode::UringMode;
 use super::wait::wait_for_end;
 use crate::error::Error;
 use crate::helper::MountHelper;
-use crate::options::MountOptions;
+use crate::options::{MountOptions, SandboxMode};
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
 
@@ -39,13 +39,16 @@ pub(crate) fn foreground(
     let options = &request.options;
     let opened = Opened::new(&request.image, &options.engine)?;
     let mut sandbox = match options.sandbox {
-        true => Sandbox::begin(options.engine.hipri),
-        false => Sandbox::off(),
+        SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
+        SandboxMode::Off => Sandbox::off(),
     };
     // With the rights that are left: the kernel may allow io_uring to privileged processes only.
     let uring = UringMode::new(options)?;
     let readiness = Readiness::new(options.ready_fd)?;
     sandbox.close(uring.is_wanted());
+    if options.sandbox == SandboxMode::Strict {
+        sandbox.check_complete()?;
+    }
     let engine = Engine::start(opened)?;
     for line in sandbox.notice().into_iter().chain(engine.notices()) {
         notice(&line);

@@ -12,6 +12,8 @@ pub const TESTS: &[Test] = tests![
     every_thread_of_a_daemon_is_in_the_sandbox,
     without_real_time_no_capability_is_left,
     the_sandbox_can_be_left_out,
+    a_strict_sandbox_is_complete_or_an_error,
+    allow_root_keeps_other_users_from_counters_links_and_attributes,
 ];
 
 /// `status` of each thread of a daemon.
@@ -91,4 +93,44 @@ fn the_sandbox_can_be_left_out() {
     let pid = crate::pid_of(&place);
     crate::kill(pid, rustix::process::Signal::TERM);
     crate::soon("the unmounting", || place.mount_line().is_none());
+}
+
+fn a_strict_sandbox_is_complete_or_an_error() {
+    let place = crate::place::Place::new();
+    let image = crate::place::image("lz4-4k");
+    match erofs_fuse::mount(&crate::request(&image, &place, "sandbox=strict")) {
+        Err(error) => assert!(error.to_string().contains("sandbox=strict"), "{error}"),
+        Ok(()) => {
+            let counters = stat(&place.path).unwrap();
+            assert_eq!(counters["sandbox"]["missing"], serde_json::json!([]));
+        }
+    }
+}
+
+/// The root of the mount is reached without a look-up, which is refused already.
+fn allow_root_keeps_other_users_from_counters_links_and_attributes() {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    const PROGRAM: &str = "import os, sys
+for call in (lambda p: os.getxattr(p, 'user.erofast.stat'), os.listxattr):
+    try:
+        call(sys.argv[1])
+        sys.exit('not refused')
+    except PermissionError:
+        pass";
+    let place = mounted("lz4-4k", "allow_root");
+    stat(&place.path).unwrap();
+    let output = std::process::Command::new("/usr/bin/python3")
+        .args(["-c", PROGRAM])
+        .arg(&place.path)
+        .uid(NOBODY)
+        .output();
+    match output {
+        Err(error) => println!("skipped: /usr/bin/python3: {error}"),
+        Ok(output) => assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        ),
+    }
 }
