@@ -55,8 +55,8 @@ impl fmt::Display for Notice {
             }
             Self::UnnamedFunctions { unnamed, of } => write!(
                 f,
-                "{unnamed} of {of} work functions have no name: the recorder could not read \
-                 /proc/kallsyms (see /proc/sys/kernel/kptr_restrict)"
+                "{unnamed} of {of} work functions have no name: the trace has no symbols for them (perf \
+                 records none; otherwise see /proc/sys/kernel/kptr_restrict)"
             ),
             Self::NoEndOfWork => f.write_str(
                 "no workqueue_execute_end events: a work item is taken to end when its worker sleeps, \

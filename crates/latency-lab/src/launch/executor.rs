@@ -97,7 +97,7 @@ impl<'a> Launcher<'a> {
         let record = RecordOptions {
             buffer_kib_per_cpu: options.buffer_kib_per_cpu,
             drain: Drain::AtStop,
-            migrations: false,
+            migrations: true,
             ..RecordOptions::default()
         };
         let mut recorder = Recorder::start(&record).map_err(recorder_fault)?;

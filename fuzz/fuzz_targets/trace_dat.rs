@@ -1,0 +1,11 @@
+//! trace.dat traces: refused with one line, or consistent in everything computed from them.
+#![no_main]
+
+#[path = "../../crates/sched-trace/tests/oracle/mod.rs"]
+mod oracle;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if data.starts_with(b"\x17\x08\x44tracing") {
+        oracle::check(data);
+    }
+});

@@ -1,0 +1,11 @@
+//! perf.data traces: refused with one line, or consistent in everything computed from them.
+#![no_main]
+
+#[path = "../../crates/sched-trace/tests/oracle/mod.rs"]
+mod oracle;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if data.starts_with(b"PERFILE2") {
+        oracle::check(data);
+    }
+});

@@ -1,0 +1,11 @@
+//! Perfetto traces: refused with one line, or consistent in everything computed from them.
+#![no_main]
+
+#[path = "../../crates/sched-trace/tests/oracle/mod.rs"]
+mod oracle;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if data.first() == Some(&0x0a) {
+        oracle::check(data);
+    }
+});
