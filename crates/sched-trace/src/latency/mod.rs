@@ -11,6 +11,7 @@ mod json;
 mod machine;
 mod missing;
 mod report;
+mod validity;
 mod works;
 
 #[cfg(test)]
@@ -18,8 +19,8 @@ mod tests;
 
 pub use filter::Filter;
 pub use group::{Group, GroupBy, WorkGroup};
-pub use missing::Missing;
 pub use report::{Report, Wait, WaitKind, WorkRun};
+pub use validity::Missing;
 
 use crate::Trace;
 

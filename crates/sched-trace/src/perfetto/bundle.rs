@@ -1,18 +1,11 @@
 //! Reads ftrace bundles: the events of one CPU.
 
 use super::compact;
+use super::sink::Sink;
 use super::symbols::Symbols;
 use super::wire::{Cut, Stop, Value, fields, try_fields};
 use crate::ftrace::symbols::Addresses;
-use crate::input::Limits;
 use crate::{Comm, Event, Kind, Name, TaskState, Trace, UNKNOWN_PID};
-
-/// Where events go, and what they refer to.
-pub(super) struct Sink<'a> {
-    pub trace: &'a mut Trace,
-    pub symbols: &'a Symbols,
-    pub limits: &'a Limits,
-}
 
 /// Reads bundles into a trace.
 #[derive(Debug, Default)]

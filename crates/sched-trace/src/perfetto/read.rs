@@ -5,7 +5,7 @@ use super::slices::Tracks;
 use super::stats::LostEvents;
 use super::symbols::Sequences;
 use super::wire::{Stop, Value, fields, try_fields};
-use super::{bundle, proto};
+use super::{proto, sink};
 use crate::error::Fault;
 use crate::ftrace::threads;
 use crate::input::{Limits, inflate};
@@ -140,7 +140,7 @@ impl Reader {
         match tag {
             1 => {
                 let symbols = self.sequences.symbols(sequence);
-                let sink = bundle::Sink {
+                let sink = sink::Sink {
                     trace: &mut self.trace,
                     symbols,
                     limits: &self.limits,

@@ -1,0 +1,64 @@
+//! Validity: missing switches judged against the wake-ups of the threads they concern, and notices.
+
+use super::filter::Filter;
+use super::report::{Report, WaitKind};
+use std::collections::BTreeSet;
+
+/// More than one missing switch in this many wake-ups makes the figures of a thread invalid.
+const TOLERATED: u64 = 100;
+
+/// Missing switches of some threads, and what they are judged against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Switches of these threads that are missing.
+    pub switches: u64,
+    /// Wake-ups of these threads that led to a wait.
+    pub wakeups: u64,
+}
+
+impl Missing {
+    /// Whether so many are missing that the figures of these threads are invalid.
+    pub fn spoils(self) -> bool {
+        self.switches * TOLERATED > self.wakeups
+    }
+}
+
+impl Report {
+    /// Missing switches of the threads that `concerned` accepts.
+    pub fn missing(&self, concerned: impl Fn(i32) -> bool) -> Missing {
+        let wakeups = self
+            .waits
+            .iter()
+            .filter(|wait| wait.kind == WaitKind::Wakeup && concerned(wait.pid));
+        Missing {
+            switches: self.missing.of(&concerned),
+            wakeups: wakeups.count() as u64,
+        }
+    }
+
+    /// Missing switches of the threads that have waits the filter accepts, or a name it accepts.
+    pub fn missing_of(&self, filter: &Filter<'_>) -> Missing {
+        if filter.accepts_all() {
+            return self.missing(|_| true);
+        }
+        let waits = self.waits.iter().filter(|wait| filter.accepts(self, wait));
+        let concerned: BTreeSet<i32> = waits.map(|wait| wait.pid).collect();
+        self.missing(|pid| concerned.contains(&pid))
+    }
+
+    /// False when events were lost or could not be read, or when too many switches are missing: the
+    /// figures may be printed, but not relied on.
+    pub fn is_valid(&self) -> bool {
+        self.is_valid_for(&Filter::default())
+    }
+
+    /// The same for the threads that the filter accepts. Figures that are selected by the name of a
+    /// work function are also invalid when the trace does not name all of them.
+    pub fn is_valid_for(&self, filter: &Filter<'_>) -> bool {
+        let spoilt = self
+            .notices
+            .iter()
+            .any(|notice| notice.spoils_figures() || filter.by_name() && notice.spoils_names());
+        self.lost_events == 0 && !spoilt && !self.missing_of(filter).spoils()
+    }
+}
