@@ -6,6 +6,7 @@
 //! * [`launch`]: cold launches of a real program out of each engine's mount
 //! * [`read`]: throughput and latency of reading
 //! * [`suite`]: several programs and trees in one run, one row each
+//! * [`diff`]: two reports of different days or devices
 //! * [`pressure`]: launching while memory is short
 //! * [`hotplug`]: reading while a CPU goes away and comes back
 //! * [`kernel`]: the launches with the kernel's own variants, in an emulated machine
@@ -24,6 +25,7 @@ mod progress;
 mod scratch;
 mod shell;
 
+pub mod diff;
 pub mod engine;
 pub mod environment;
 pub mod hotplug;
@@ -36,6 +38,10 @@ pub mod read;
 pub mod schedule;
 pub mod statistics;
 pub mod suite;
+
+#[cfg(test)]
+#[path = "../tests/common/schema.rs"]
+mod schema;
 
 pub use error::LabError;
 pub use interrupt::Interrupt;

@@ -131,6 +131,7 @@ fn kernel_launches_are_counted_and_nothing_is_left() {
             );
         }
     }
+    common::schema::check("lab-launch", &json);
     let over_loop = &report.engines[0].samples[0];
     assert!(
         over_loop.works > 0 && over_loop.wakeups > 0,

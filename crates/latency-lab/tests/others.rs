@@ -27,6 +27,7 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     let results = json["results"].as_array().unwrap();
     assert_eq!(results.len(), 2 * Test::all().len());
+    common::schema::check("lab-read", &json);
     for result in results {
         assert_eq!(result["samples"].as_array().unwrap().len(), 2);
         assert!(result["median"].as_f64().unwrap() > 0.0, "{result}");

@@ -119,6 +119,11 @@ const EXAMPLES: &[Example] = &[
         "erofast lab suite --iterations 20",
     ),
     example(
+        "erofast lab diff",
+        "What an update changed",
+        "erofast lab diff before.json after.json",
+    ),
+    example(
         "erofast lab pressure",
         "What a page pool saves a program that starts last",
         "erofast lab pressure app.erofs --limit 128 -- {}/bin/app",

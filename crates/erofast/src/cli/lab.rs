@@ -16,6 +16,8 @@ pub enum LabCommand {
     Read(LabReadArgs),
     /// Launch several programs and read trees that a user knows, one row each
     Suite(LabSuiteArgs),
+    /// Compare two reports that --json wrote, of different days, devices or versions
+    Diff(LabDiffArgs),
     /// Launch programs while memory is short, and see what getting pages costs
     Pressure(LabPressureArgs),
     /// Take a CPU offline and back while everything that is read is checked
@@ -55,6 +57,19 @@ pub struct LabSuiteArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `lab diff`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab diff"))]
+pub struct LabDiffArgs {
+    /// Report of lab launch, lab read or lab suite, written with --json
+    pub old: PathBuf,
+    /// A report of the same experiment
+    pub new: PathBuf,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -24,8 +24,8 @@ pub use generate::{CompletionsArgs, ManArgs};
 pub use images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
 #[cfg(feature = "tools")]
 pub use lab::{
-    LabCommand, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
-    LabSuiteArgs,
+    LabCommand, LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs,
+    LabReadArgs, LabSuiteArgs,
 };
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs};
 #[cfg(feature = "tools")]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
 use latency_lab::kernel::{self, KernelOptions};
@@ -14,7 +15,8 @@ use latency_lab::suite::{self, SuiteOptions};
 
 use crate::bar::Bar;
 use crate::cli::{
-    LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs, LabSuiteArgs,
+    LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
+    LabSuiteArgs,
 };
 use crate::outcome::{Outcome, Usage};
 
@@ -105,6 +107,13 @@ pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
         options.engines_by_default = false;
     }
     let report = suite::run(&options, &mut Bar::new())?;
+    print(args.json, || report.to_json(), || report.table())?;
+    Ok(outcome(report.valid))
+}
+
+/// `erofast lab diff`
+pub fn diff(args: &LabDiffArgs) -> anyhow::Result<Outcome> {
+    let report = diff::run(&args.old, &args.new)?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }

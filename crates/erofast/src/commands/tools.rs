@@ -17,6 +17,7 @@ pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
         ToolCommand::Lab(LabCommand::Launch(args)) => lab::launch(&args),
         ToolCommand::Lab(LabCommand::Read(args)) => lab::read(&args),
         ToolCommand::Lab(LabCommand::Suite(args)) => lab::suite(&args),
+        ToolCommand::Lab(LabCommand::Diff(args)) => lab::diff(&args),
         ToolCommand::Lab(LabCommand::Pressure(args)) => lab::pressure(&args),
         ToolCommand::Lab(LabCommand::Hotplug(args)) => lab::hotplug(&args),
         ToolCommand::Lab(LabCommand::Kernel(args)) => lab::kernel(&args),

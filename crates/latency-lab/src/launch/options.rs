@@ -48,6 +48,8 @@ pub struct LaunchOptions {
     pub keep_scratch: bool,
     /// Also launch each engine without the recorder, as often, to measure what recording costs.
     pub overhead: bool,
+    /// Only launch times are of interest: switches that the kernel did not write spoil nothing.
+    pub times_only: bool,
     /// Of the order of launches.
     pub seed: u64,
     /// A launch is spoilt when programs that have nothing to do with it took more than this part of
@@ -78,6 +80,7 @@ impl Default for LaunchOptions {
             notices: Vec::new(),
             keep_scratch: false,
             overhead: false,
+            times_only: false,
             seed: 1,
             foreign_limit: 0.1,
             buffer_kib_per_cpu: 48 << 10,

@@ -350,6 +350,7 @@ mod tests {
         assert!(report.valid);
         assert_eq!(report.pools[0].alloc_cpu_us, 5000.0);
         assert_eq!(report.pools[1].alloc_cpu_share, Some(20.0 / 5000.0));
+        crate::schema::check("lab-pressure", &serde_json::to_value(&report).unwrap());
         let sufficient = report.sufficient.unwrap();
         assert_eq!(sufficient.pages_for_95_percent, 34);
         assert_eq!(sufficient.share_within_64_pages, 0.96);

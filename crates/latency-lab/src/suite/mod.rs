@@ -221,6 +221,7 @@ impl Suite<'_> {
             // The load's file serves all programs, and the next run.
             scratch: Some(self.directory.clone()),
             keep_scratch: true,
+            times_only: true,
             seed: self.options.seed,
             ..LaunchOptions::default()
         }

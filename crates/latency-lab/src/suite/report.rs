@@ -53,8 +53,6 @@ pub struct SuiteCell {
     pub samples: Vec<f64>,
     /// None without samples.
     pub median: Option<f64>,
-    /// Median total scheduling latency of the launches; none for trees.
-    pub sched_latency_us: Option<f64>,
     /// How long it takes, the first engine being 1: of the medians, whatever the unit.
     pub time_ratio: Option<f64>,
     /// Against the first engine; none for the first.
@@ -98,7 +96,6 @@ impl SuiteReport {
             engine: engine.engine.clone(),
             samples: engine.column(|sample| sample.launch_us),
             median: engine.launch_us.map(|summary| summary.median),
-            sched_latency_us: engine.sched_latency_us.map(|summary| summary.median),
             time_ratio: None,
             against_first: engine.against_first.as_ref().map(|against| against.launch),
         });
@@ -121,7 +118,6 @@ impl SuiteReport {
                 engine: cell.engine.clone(),
                 samples: cell.samples.clone(),
                 median: cell.median,
-                sched_latency_us: None,
                 time_ratio: None,
                 against_first: cell.against_first,
             });
@@ -211,7 +207,6 @@ mod tests {
             engine: engine.into(),
             samples: vec![median],
             median: Some(median),
-            sched_latency_us: None,
             time_ratio: None,
             against_first: None,
         }
@@ -238,6 +233,7 @@ mod tests {
             (Some("launch"), Some(2.0))
         );
         assert_eq!(report.engines[0].geometric_mean, Some(1.0));
+        crate::schema::check("lab-suite", &serde_json::to_value(&report).unwrap());
         let table = report.table();
         assert!(table.contains("1.000 s"), "{table}");
         assert!(table.contains("geometric mean"), "{table}");

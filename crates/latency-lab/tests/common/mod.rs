@@ -1,5 +1,7 @@
 //! What the experiments of the tests have in common: an image of the repository, and skips.
 
+pub mod schema;
+
 use std::path::{Path, PathBuf};
 
 /// A small LZ4 image that every kernel with EROFS can mount, kept with the tests of the command.
