@@ -40,6 +40,8 @@ fn main() -> ExitCode {
     }
     let result = if is_mount_helper() {
         commands::mount::helper(&HelperArgs::parse())
+    } else if is_fuse_style() {
+        commands::mount::fuse_style()
     } else {
         run(Cli::parse().command)
     };
@@ -61,7 +63,9 @@ fn main() -> ExitCode {
 
 fn is_usage_error(error: &anyhow::Error) -> bool {
     // mount(8) gives 2 another meaning, and asks helpers to end with 1 then.
+    // libfuse's programs end with 1 whatever is wrong.
     !is_mount_helper()
+        && !is_fuse_style()
         && (error.is::<Usage>()
             || error.is::<erofs_fuse::OptionError>()
             || is_tool_usage_error(error))
@@ -82,6 +86,13 @@ fn is_mount_helper() -> bool {
     let name = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&name).file_name().unwrap_or_default();
     name.as_encoded_bytes().starts_with(b"mount.")
+}
+
+/// Whether the command line is one of libfuse's.
+fn is_fuse_style() -> bool {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next().unwrap_or_default();
+    cli::is_fuse_style(Path::new(&program), arguments.next().as_deref())
 }
 
 fn run(command: Command) -> anyhow::Result<Outcome> {

@@ -33,9 +33,16 @@ const READY: &[u8] = b"ready\n";
 /// One line that says what is wrong. Nothing stays mounted and no process is left.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     if request.foreground || request.options.debug {
-        return serve::foreground(request, &mut |notice| note(notice), &mut || Ok(()));
+        return serve::foreground(request, &mut |notice| show(request, notice), &mut || Ok(()));
     }
     start(request)
+}
+
+/// Shows a notice, unless the options say not to.
+fn show(request: &MountRequest, notice: &str) {
+    if !request.options.silent {
+        note(notice);
+    }
 }
 
 /// Starts the daemon and waits until it serves, or reports why it does not.
@@ -87,7 +94,9 @@ fn run(request: &MountRequest) -> Result<(), Error> {
     // Opened before the sandbox, which forbids it.
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null"))?;
-    serve::foreground(request, &mut |notice| note(notice), &mut || detach(&null))
+    serve::foreground(request, &mut |notice| show(request, notice), &mut || {
+        detach(&null)
+    })
 }
 
 /// Detaches from the terminal, the working directory and the parent.

@@ -98,6 +98,8 @@ pub struct MountOptions {
     pub gid: Option<u32>,
     /// Stay in the foreground and print every request to standard error.
     pub debug: bool,
+    /// No notices on standard error, only errors.
+    pub silent: bool,
     /// A newline is written to this descriptor when the mount can be used.
     pub ready_fd: Option<u32>,
     /// Name of the source in `/proc/mounts`, instead of the image's path.
@@ -125,6 +127,7 @@ impl Default for MountOptions {
             uid: None,
             gid: None,
             debug: false,
+            silent: false,
             ready_fd: None,
             fsname: None,
             flags: MountFlags::RDONLY,
@@ -186,6 +189,8 @@ impl MountOptions {
             "default_permissions" => self.default_permissions = true,
             "auto_unmount" => self.auto_unmount = true,
             "debug" => self.debug = true,
+            "silent" => self.silent = true,
+            "loud" => self.silent = false,
             "acl" => self.acl = true,
             "noacl" => self.acl = false,
             _ => return false,

@@ -1,6 +1,7 @@
 //! The flag table: parser, help, man pages and completions all come from here.
 
 mod examples;
+mod fuse_style;
 #[cfg(feature = "tools")]
 mod generate;
 #[cfg(feature = "tools")]
@@ -18,6 +19,7 @@ use clap::{Parser, Subcommand};
 
 #[cfg(feature = "tools")]
 pub use examples::examples;
+pub use fuse_style::{FuseStyle, is_fuse_style, parse as parse_fuse_style};
 #[cfg(feature = "tools")]
 pub use generate::{CompletionsArgs, ManArgs};
 #[cfg(feature = "tools")]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use erofs_fuse::{MountOptions, MountRequest};
 
-use crate::cli::{HelperArgs, MountArgs, UmountArgs};
+use crate::cli::{self, FuseStyle, HelperArgs, MountArgs, UmountArgs};
 use crate::outcome::Outcome;
 
 /// `erofast mount`
@@ -54,6 +54,38 @@ pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
     }
     Ok(Outcome::Fine)
 }
+
+/// `erofsfuse`, and what mount.fuse3 runs.
+pub fn fuse_style() -> anyhow::Result<Outcome> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let args = match cli::parse_fuse_style(&arguments).map_err(anyhow::Error::msg)? {
+        FuseStyle::Mount(args) => args,
+        FuseStyle::Usage => {
+            outln!("erofsfuse (erofast {})", env!("CARGO_PKG_VERSION"));
+            outln!("{FUSE_STYLE_USAGE}");
+            return Ok(Outcome::Faulty);
+        }
+    };
+    let request = MountRequest {
+        image: args.image,
+        mountpoint: args.mountpoint,
+        options: MountOptions::parse(&args.options)?,
+        foreground: args.foreground,
+    };
+    erofs_fuse::mount(&request)?;
+    Ok(Outcome::Fine)
+}
+
+/// What erofsfuse prints for `-h`, `-V`, and without an image and a directory.
+const FUSE_STYLE_USAGE: &str = "\
+usage: erofsfuse [OPTIONS] IMAGE MOUNTPOINT
+    --offset=#     skip # bytes at the beginning of IMAGE
+    --device=PATH  an extra device of the image (repeatable)
+    --dbglevel=#   3 or more: show notices
+    -f             stay in the foreground
+    -d             stay in the foreground and print every request
+    -s             accepted; requests are served as always
+    -o OPT,...     mount options: see erofast mount --help";
 
 /// `erofast umount`
 pub fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
