@@ -6,6 +6,7 @@ use erofs_format::{Image, Inode};
 use page_pool::PageBuf;
 
 use crate::Error;
+use crate::budget;
 use crate::buffers::Buffers;
 use crate::decode_context::ContextPool;
 use crate::page_cache::PageCacheWriter;
@@ -46,6 +47,15 @@ impl FileReader<'_> {
             image: self.path.name.clone(),
             nid: self.inode.nid,
             bytes,
+        })
+    }
+
+    /// Charges bytes to the budget of the request.
+    pub(crate) fn charge(&self, bytes: u64) -> Result<(), Error> {
+        budget::charge(bytes).map_err(|source| Error::Budget {
+            image: self.path.name.clone(),
+            nid: self.inode.nid,
+            source,
         })
     }
 

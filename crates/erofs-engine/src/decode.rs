@@ -30,6 +30,7 @@ impl FileReader<'_> {
             None => &mut *segment.out,
         };
         let short = (output.len() as u64) < pcluster.decoded_length;
+        self.charge(output.len() as u64)?;
         let counters = &self.path.counters;
         add(&counters.decodes, 1);
         add(&counters.prefixes, u64::from(short));

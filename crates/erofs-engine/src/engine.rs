@@ -6,6 +6,7 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cpu_workers::{Mode, Priority, WorkerOptions, Workers};
@@ -15,12 +16,15 @@ use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock, Xattr};
 use page_pool::{PagePool, PoolStats};
 
 use crate::Error;
+use crate::budget::Scope;
 use crate::buffers::Buffers;
 use crate::cache::Cache;
 use crate::cpu_contention::{Busy, CpuContention};
 use crate::data_path::DataPath;
 use crate::decode_context::ContextPool;
+use crate::directory::{Directory, DirectoryCache};
 use crate::error::errno;
+use crate::exceeded::{ExceededRequests, Request};
 use crate::kickoff::{Help, ReadContext};
 use crate::metadata_cache::MetadataCache;
 use crate::opened::Opened;
@@ -53,6 +57,12 @@ pub struct Engine {
     pool: Arc<PagePool>,
     /// L. Decoded inodes by age.
     inodes: Mutex<Cache<Nid, Arc<Inode>>>,
+    /// Decoded windows of directories.
+    directories: Arc<DirectoryCache>,
+    /// Requests that took too much work.
+    exceeded: ExceededRequests,
+    /// A. Set when the engine shuts down: requests end with EINTR.
+    closing: Arc<AtomicBool>,
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
@@ -117,6 +127,9 @@ impl Engine {
             path,
             pool,
             inodes: Mutex::new(Cache::new(INODES_KEPT)),
+            directories: Arc::new(DirectoryCache::new()),
+            exceeded: ExceededRequests::new(),
+            closing: Arc::default(),
             policy: options.sync_decompress,
             page_cache: OnceLock::new(),
             notices,
@@ -155,6 +168,7 @@ impl Engine {
         if let Some(inode) = inodes().get(&nid) {
             return Ok(inode.clone());
         }
+        let _scope = Scope::begin(&self.closing);
         let inode = self
             .image()
             .inode(nid)
@@ -170,9 +184,11 @@ impl Engine {
         if name == b"." && directory.dot_omitted {
             return Ok(Some(directory.nid));
         }
-        dir::lookup(&content, self.image().superblock().block_size, name)
-            .map(|found| found.map(|(nid, _)| nid))
-            .map_err(|error| self.error(directory.nid, error))
+        let request = Request::Lookup(directory.nid);
+        self.bounded(request, |_| {
+            dir::lookup(&content, self.image().superblock().block_size, name)
+                .map(|found| found.map(|(nid, _)| nid))
+        })
     }
 
     /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
@@ -201,11 +217,42 @@ impl Engine {
     ) -> Result<(), Error> {
         let content = self.directory(directory)?;
         let block_size = self.image().superblock().block_size;
-        dir::read(&content, block_size, position, &mut |item| match item {
-            Item::Entry(entry) => each(Ok(entry)),
-            Item::Broken { error, .. } => each(Err(self.error(directory.nid, error))),
+        let request = Request::List(directory.nid, position);
+        self.bounded(request, |scope| {
+            dir::read(&content, block_size, position, &mut |item| match item {
+                Item::Entry(entry) => {
+                    scope.renew();
+                    each(Ok(entry))
+                }
+                Item::Broken { error, .. } => each(Err(self.error(directory.nid, error))),
+            })
         })
-        .map_err(|error| self.error(directory.nid, error))
+    }
+
+    /// Runs a request on a directory within its budget. One that exceeds it fails at once when it is
+    /// repeated.
+    fn bounded<R>(
+        &self,
+        request: Request,
+        work: impl FnOnce(&Scope) -> erofs_format::Result<R>,
+    ) -> Result<R, Error> {
+        let (Request::Lookup(nid) | Request::List(nid, _)) = request;
+        let over_budget = |source| Error::Budget {
+            image: self.path.name.clone(),
+            nid,
+            source,
+        };
+        if let Some(exceeded) = self.exceeded.find(request) {
+            return Err(over_budget(exceeded));
+        }
+        let scope = Scope::begin(&self.closing);
+        work(&scope).map_err(|error| match scope.exceeded() {
+            Some(exceeded) => {
+                self.exceeded.remember(request, exceeded);
+                over_budget(exceeded)
+            }
+            None => self.error(nid, error),
+        })
     }
 
     /// The target of a symlink.
@@ -216,6 +263,7 @@ impl Engine {
         if inode.size > SYMLINK_MAX {
             return Err(self.kind(inode, "symlink longer than a page", errno::EUCLEAN));
         }
+        let _scope = Scope::begin(&self.closing);
         let mut target = vec![0; inode.size as usize];
         self.fill(inode, 0, &mut target, Caller::METADATA)?;
         Ok(target)
@@ -245,12 +293,18 @@ impl Engine {
             page_cache: self.page_cache.get().map(|cache| &**cache),
         };
         add(&self.path.counters.reads, 1);
+        let _scope = Scope::for_content(&self.closing, count as u64);
         let result = self.fill(inode, offset, &mut out[..count], caller);
         match result {
             Ok(()) => add(&self.path.counters.delivered, count as u64),
             Err(_) => add(&self.path.counters.errors, 1),
         }
         result.map(|()| count)
+    }
+
+    /// Ends the requests that are being served, and all later ones, with EINTR: the mount goes away.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
     }
 
     /// Counts the calling thread as busy for the engine while it does something else than reading.
@@ -272,6 +326,7 @@ impl Engine {
 
     /// All extended attributes of an inode.
     pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+        let _scope = Scope::begin(&self.closing);
         self.image()
             .xattrs(inode)
             .map_err(|error| self.error(inode.nid, error))
@@ -279,6 +334,7 @@ impl Engine {
 
     /// One extended attribute, by its whole name.
     pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let _scope = Scope::begin(&self.closing);
         self.image()
             .xattr(inode, name)
             .map_err(|error| self.error(inode.nid, error))
@@ -314,14 +370,18 @@ impl Engine {
         read::fill(&self.path, &self.view, inode, offset, out, caller)
     }
 
-    fn directory(&self, inode: &Arc<Inode>) -> Result<Content, Error> {
+    fn directory(&self, inode: &Arc<Inode>) -> Result<Directory, Error> {
         if inode.file_type() != FileType::Directory {
             return Err(self.kind(inode, "is not a directory", errno::ENOTDIR));
         }
-        Ok(Content {
+        let content = Content {
             path: self.path.clone(),
             view: self.view.clone(),
             inode: inode.clone(),
+        };
+        Ok(Directory {
+            content,
+            cache: self.directories.clone(),
         })
     }
 

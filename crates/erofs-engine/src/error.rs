@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::budget::Exceeded;
 use erofs_codecs::DecodeError;
 use erofs_format::{ErrorClass, Location, Nid};
 
@@ -87,6 +88,16 @@ pub enum Error {
         /// Which structure.
         what: &'static str,
     },
+    /// A request takes more work than any sound image causes.
+    #[error("{image}: nid {nid}: {source}")]
+    Budget {
+        /// The image file.
+        image: Arc<str>,
+        /// The inode.
+        nid: Nid,
+        /// Which limit.
+        source: Exceeded,
+    },
     /// No memory for a buffer.
     #[error("{image}: nid {nid}: no memory for a buffer of {bytes} bytes")]
     Memory {
@@ -130,6 +141,8 @@ pub enum Error {
 pub mod errno {
     /// No such file or directory.
     pub const ENOENT: i32 = 2;
+    /// Interrupted.
+    pub const EINTR: i32 = 4;
     /// Input/output error.
     pub const EIO: i32 = 5;
     /// Out of memory.
@@ -171,7 +184,15 @@ impl Error {
                 ErrorClass::Corrupted => errno::EUCLEAN,
                 ErrorClass::Io => errno::EIO,
             },
-            Error::Fetch { .. } | Error::Decode { .. } | Error::Start(_) | Error::Verity { .. } => {
+            Error::Budget {
+                source: Exceeded::Closed,
+                ..
+            } => errno::EINTR,
+            Error::Fetch { .. }
+            | Error::Decode { .. }
+            | Error::Start(_)
+            | Error::Verity { .. }
+            | Error::Budget { .. } => {
                 errno::EIO
             }
             Error::Loop { .. } => errno::EUCLEAN,

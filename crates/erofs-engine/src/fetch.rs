@@ -51,6 +51,7 @@ impl FileReader<'_> {
         if input.len() < size {
             input.resize(size, 0);
         }
+        self.charge(length)?;
         let start = spans::begin();
         self.read(location, &mut input[..size])?;
         spans::end(start, "fetch", location.physical, length);

@@ -21,6 +21,7 @@
 //! (`cache`), as long as that pays (`reuse`).
 #![forbid(unsafe_code)]
 
+pub mod budget;
 mod buffers;
 mod cache;
 mod cpu_contention;
@@ -29,8 +30,10 @@ mod decode;
 mod decode_context;
 mod decoded;
 mod device;
+mod directory;
 mod engine;
 mod error;
+mod exceeded;
 mod fetch;
 mod in_flight;
 mod kickoff;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use erofs_format::ReadAt;
 
+use crate::budget;
 use crate::cache::Cache;
 
 /// Bytes of one cached block of metadata.
@@ -52,6 +53,7 @@ impl MetadataCache {
 
 impl ReadAt for MetadataCache {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        budget::step().map_err(io::Error::other)?;
         let end = offset.checked_add(buf.len() as u64);
         if buf.len() > LONGEST || end.is_none_or(|end| end > self.size()) {
             return self.device.read_exact_at(buf, offset);

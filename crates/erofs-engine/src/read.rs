@@ -6,6 +6,7 @@ use std::sync::Arc;
 use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
 
 use crate::Error;
+use crate::budget;
 use crate::data_path::{DataPath, FileReader};
 use crate::kickoff::{self, Help, ReadContext, reader_decompresses};
 use crate::options::SyncDecompress;
@@ -172,6 +173,7 @@ pub(crate) struct Content {
 
 impl ReadAt for Content {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        budget::step().map_err(io::Error::other)?;
         let end = offset.checked_add(buf.len() as u64);
         if end.is_none_or(|end| end > self.inode.size) {
             return Err(io::ErrorKind::UnexpectedEof.into());

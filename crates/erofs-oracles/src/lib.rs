@@ -11,6 +11,7 @@ pub mod content;
 mod directory;
 mod engine;
 mod extents;
+pub mod hostile;
 mod lz4_reference;
 mod opening;
 mod profile;

@@ -21,8 +21,8 @@ pub enum Item<'a> {
     },
 }
 
-/// So many broken blocks without a good one between them end a listing: what claims to be a huge
-/// directory and is none would be walked for ever.
+/// Blocks in a row without a sound entry that end a listing: a directory that claims a terabyte of
+/// them would be walked for ever.
 const MAX_BROKEN: u32 = 64;
 
 /// Calls `each` for what is in the directory from the cookie `position` (0: the beginning) on, in
@@ -30,7 +30,7 @@ const MAX_BROKEN: u32 = 64;
 ///
 /// `content` is the decoded content of the directory, exactly as long as its size. `.` is not among
 /// the entries if [`crate::Inode::dot_omitted`]. An error is one of reading a block, or of too many
-/// broken blocks in a row.
+/// blocks in a row without a sound entry.
 pub fn read(
     content: &dyn ReadAt,
     block_size: u32,
@@ -53,15 +53,18 @@ pub fn read(
         let bytes = load(content, size, start, &mut buf)?;
         let flow = match Block::parse(bytes, start) {
             Ok(block) => {
-                broken = 0;
-                entries(&block, start, end, first, each)
+                let (sound, flow) = entries(&block, start, end, first, each);
+                broken = if sound { 0 } else { broken + 1 };
+                flow
             }
-            Err(error) if broken == MAX_BROKEN => return Err(error),
             Err(error) => {
                 broken += 1;
                 each(Item::Broken { error, next: end })
             }
         };
+        if broken > MAX_BROKEN {
+            return Err(none_sound(start));
+        }
         if flow.is_break() {
             return Ok(());
         }
@@ -70,30 +73,44 @@ pub fn read(
     Ok(())
 }
 
-/// The entries of the block at `start`, from `first` on.
+fn none_sound(start: u64) -> Error {
+    Error::corrupted(format!(
+        "directory: no sound entry in {MAX_BROKEN} blocks before the one at {start}"
+    ))
+}
+
+/// The entries of the block at `start`, from `first` on. Also tells whether one of them is sound.
 fn entries(
     block: &Block<'_>,
     start: u64,
     end: u64,
     first: usize,
     each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
+) -> (bool, ControlFlow<()>) {
+    // A listing may be resumed behind the last sound entry of a block.
+    let mut sound = first > 0;
     for index in first..block.count {
         let next = match index + 1 < block.count {
             true => start + ((index + 1) * ENTRY) as u64,
             false => end,
         };
-        each(match block.entry(index) {
-            Ok(entry) => Item::Entry(Dirent {
-                name: entry.name,
-                nid: entry.nid,
-                file_type: entry.file_type,
-                next,
-            }),
+        let flow = each(match block.entry(index) {
+            Ok(entry) => {
+                sound = true;
+                Item::Entry(Dirent {
+                    name: entry.name,
+                    nid: entry.nid,
+                    file_type: entry.file_type,
+                    next,
+                })
+            }
             Err(error) => Item::Broken { error, next },
-        })?;
+        });
+        if flow.is_break() {
+            return (sound, flow);
+        }
     }
-    ControlFlow::Continue(())
+    (sound, ControlFlow::Continue(()))
 }
 
 #[cfg(test)]
@@ -180,7 +197,19 @@ mod tests {
             ControlFlow::Continue(())
         });
         assert!(result.is_err());
-        assert_eq!(count, MAX_BROKEN);
+        assert_eq!(count, MAX_BROKEN + 1);
+    }
+
+    #[test]
+    fn blocks_of_broken_entries_end_the_listing_as_well() {
+        let block = block_of(&[b"/", b"//"], 1, 512);
+        let mut count = 0;
+        let result = read(&block.repeat(1000), 512, 0, &mut |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+        assert!(result.is_err());
+        assert_eq!(count, 2 * (MAX_BROKEN + 1));
     }
 
     #[test]

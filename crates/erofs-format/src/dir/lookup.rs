@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use crate::{Error, Nid, ReadAt, Result};
 
-use super::block::{Block, Entry, load};
+use super::block::{Block, load};
 
 /// What a search by order says.
 enum Outcome {
@@ -43,10 +43,9 @@ struct Directory<'a> {
     buf: Vec<u8>,
 }
 
-/// A full comparison of a directory reads so many blocks at most: more than any real directory has
-/// (4 GiB of blocks of 4 KiB), less than what a hole claims.
-const MAX_SCAN: u64 = 1 << 20;
-/// As for listings, so many broken blocks in a row end it.
+/// Blocks that a full comparison of a directory reads: 256 MiB in blocks of 4 KiB, millions of names.
+const MAX_SCAN: u64 = 1 << 16;
+/// As for listings: blocks in a row without a sound entry.
 const MAX_BROKEN: u32 = 64;
 
 impl Directory<'_> {
@@ -111,27 +110,44 @@ impl Directory<'_> {
     /// Compares every entry that has a name.
     fn scan(&mut self, name: &[u8]) -> Result<Option<(Nid, u8)>> {
         let blocks = self.size.div_ceil(self.block_size);
+        if blocks > MAX_SCAN {
+            return Err(Error::corrupted(format!(
+                "directory of {blocks} blocks out of order, {MAX_SCAN} are searched"
+            )));
+        }
         let mut broken = 0;
-        for number in 0..blocks.min(MAX_SCAN) {
-            match self.load(number)? {
-                Ok(block) => {
-                    broken = 0;
-                    if let Some(entry) = scan_block(&block, name) {
-                        return Ok(Some((entry.nid, entry.file_type)));
-                    }
-                }
-                Err(error) if broken == MAX_BROKEN => return Err(error),
-                Err(_) => broken += 1,
+        for number in 0..blocks {
+            match self.load(number)?.map(|block| scan_block(&block, name)) {
+                Ok(Scanned::Found(nid, file_type)) => return Ok(Some((nid, file_type))),
+                Ok(Scanned::Absent) => broken = 0,
+                Ok(Scanned::NoneSound) | Err(_) => broken += 1,
+            }
+            if broken > MAX_BROKEN {
+                return Err(Error::corrupted(format!(
+                    "directory: no sound entry in {MAX_BROKEN} blocks before block {number}"
+                )));
             }
         }
         Ok(None)
     }
 }
 
-fn scan_block<'a>(block: &Block<'a>, name: &[u8]) -> Option<Entry<'a>> {
-    (0..block.count)
-        .filter_map(|index| block.entry(index).ok())
-        .find(|entry| entry.name == name)
+/// What comparing all entries of a block says.
+enum Scanned {
+    Found(Nid, u8),
+    Absent,
+    NoneSound,
+}
+
+fn scan_block(block: &Block<'_>, name: &[u8]) -> Scanned {
+    let mut scanned = Scanned::NoneSound;
+    for entry in (0..block.count).filter_map(|index| block.entry(index).ok()) {
+        if entry.name == name {
+            return Scanned::Found(entry.nid, entry.file_type);
+        }
+        scanned = Scanned::Absent;
+    }
+    scanned
 }
 
 /// Are all names there and ascending? Costs about as much as reading the block did, and only where

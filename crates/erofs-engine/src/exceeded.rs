@@ -1,0 +1,46 @@
+//! Requests that exceeded their budget, remembered: asked again, they fail at once.
+
+use std::sync::{Mutex, PoisonError};
+
+use erofs_format::Nid;
+
+use crate::budget::Exceeded;
+use crate::cache::Cache;
+
+/// Requests that are remembered.
+const REMEMBERED: u64 = 4096;
+
+/// What a request asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    /// Names of a directory.
+    Lookup(Nid),
+    /// The entries of a directory from a position on.
+    List(Nid, u64),
+}
+
+/// Requests that exceeded their budget. L: leaf lock.
+#[derive(Debug)]
+pub(crate) struct ExceededRequests(Mutex<Cache<Request, Exceeded>>);
+
+impl ExceededRequests {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Cache::new(REMEMBERED)))
+    }
+
+    /// The budget that `request` exceeded before.
+    pub(crate) fn find(&self, request: Request) -> Option<Exceeded> {
+        self.lock().get(&request).copied()
+    }
+
+    /// Remembers a request, unless it was interrupted.
+    pub(crate) fn remember(&self, request: Request, exceeded: Exceeded) {
+        if exceeded != Exceeded::Closed {
+            self.lock().put(request, exceeded, 1);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Cache<Request, Exceeded>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
