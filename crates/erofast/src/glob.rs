@@ -3,13 +3,13 @@
 //! globset takes patterns as text and matches whole paths: it cannot hold a byte that is no UTF-8,
 //! and would read every directory of the image.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::bail;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
 
+use crate::listing::Listing;
 use crate::tree::{self, Visit, join};
 use crate::{name, text};
 
@@ -99,6 +99,9 @@ pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<V
     Ok(found)
 }
 
+/// Names that a pattern stands for at most.
+const MATCHES: usize = 1 << 16;
+
 /// Whether a path is a pattern.
 pub fn has_signs(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
@@ -113,6 +116,18 @@ fn normal(path: &[u8]) -> Vec<u8> {
     components(path).collect::<Vec<_>>().join(&b'/')
 }
 
+/// Adds what a pattern stands for, as long as there is room.
+fn add(found: &mut Vec<Found>, one: Found) {
+    match found.len() {
+        0..MATCHES => found.push(one),
+        MATCHES => {
+            let error = anyhow::anyhow!("more than {MATCHES} names fit the pattern");
+            found.push(Found::of(one.path, Err(error)));
+        }
+        _ => {}
+    }
+}
+
 fn descend(
     engine: &Engine,
     path: Vec<u8>,
@@ -121,7 +136,7 @@ fn descend(
     found: &mut Vec<Found>,
 ) {
     let Some((&first, rest)) = pattern.split_first() else {
-        return found.push(Found::of(path, Ok(inode.clone())));
+        return add(found, Found::of(path, Ok(inode.clone())));
     };
     // A symlink on the way leads to a directory of the image.
     let directory = match inode.file_type() {
@@ -137,22 +152,24 @@ fn descend(
     if first == b"**" {
         return anywhere(engine, &path, &directory, rest, found);
     }
-    let mut names = Vec::new();
-    let listed = engine.read_dir(&directory, 0, &mut |name, nid, _, _| {
-        if !matches!(name, b"." | b"..") && matches(first, name) {
-            names.push((name.to_vec(), nid));
+    let mut listing = Listing::new(directory);
+    while let Some(item) = listing.next(engine) {
+        // Entries that are broken have no name that could fit.
+        let Ok(name) = item else { continue };
+        if !matches(first, &name.name) {
+            continue;
         }
-        ControlFlow::Continue(())
-    });
-    for (name, nid) in names {
-        let path = join(&path, &name);
-        match engine.inode(nid) {
+        let path = join(&path, &name.name);
+        match engine.inode(name.nid) {
             Ok(inode) => descend(engine, path, &inode, rest, found),
-            Err(error) => found.push(Found::of(path, Err(error.into()))),
+            Err(error) => add(found, Found::of(path, Err(error.into()))),
         }
     }
-    if let Err(error) = listed {
-        found.push(Found::of(path, Err(error.into())));
+    if let Some(error) = listing.broke_off() {
+        add(
+            found,
+            Found::of(path, Err(anyhow::anyhow!(error.to_owned()))),
+        );
     }
 }
 
@@ -171,10 +188,10 @@ fn anywhere(
     let walked = tree::walk(engine, directory, &mut |visit| {
         match visit {
             Visit::Fault { path, error, .. } => {
-                found.push(Found::of(below(&path), Err(anyhow::anyhow!(error))));
+                add(found, Found::of(below(&path), Err(anyhow::anyhow!(error))));
             }
             Visit::Entry(entry) if rest.is_empty() => {
-                found.push(Found::of(below(&entry.path), Ok(entry.inode)));
+                add(found, Found::of(below(&entry.path), Ok(entry.inode)));
             }
             Visit::Entry(entry) if entry.inode.file_type() == FileType::Directory => {
                 descend(engine, below(&entry.path), &entry.inode, rest, found);

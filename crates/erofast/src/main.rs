@@ -12,6 +12,8 @@ mod commands;
 #[cfg(feature = "tools")]
 mod glob;
 #[cfg(feature = "tools")]
+mod listing;
+#[cfg(feature = "tools")]
 mod name;
 #[cfg_attr(
     not(feature = "tools"),

@@ -2,14 +2,15 @@
 
 use erofs_engine::erofs_format::{FileType, Inode};
 
-/// A name for a terminal: bytes that are no printable UTF-8 as `\xNN`, a backslash doubled.
+/// A name for a terminal: bytes that are no printable UTF-8 as `\xNN`, a backslash doubled. What turns
+/// the direction of a line or cannot be seen is no printable character here.
 pub fn name(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
             match character {
                 '\\' => text.push_str("\\\\"),
-                c if c.is_control() => {
+                c if c.is_control() || is_invisible(c) => {
                     let mut buffer = [0; 4];
                     escape(c.encode_utf8(&mut buffer).as_bytes(), &mut text);
                 }
@@ -19,6 +20,26 @@ pub fn name(bytes: &[u8]) -> String {
         escape(chunk.invalid(), &mut text);
     }
     text
+}
+
+/// Characters that change how the others of the line look: directions (Unicode Standard Annex 9), line
+/// and paragraph separators, joiners, tags, and others without a width.
+fn is_invisible(character: char) -> bool {
+    matches!(
+        u32::from(character),
+        0xad | 0x34f | 0x61c | 0x115f | 0x1160 | 0x17b4 | 0x17b5 | 0x180b..=0x180f
+            | 0x200b..=0x200f
+            | 0x2028..=0x202e
+            | 0x2060..=0x206f
+            | 0x3164
+            | 0xfe00..=0xfe0f
+            | 0xfeff
+            | 0xffa0
+            | 0xfff0..=0xfffb
+            | 0x1bca0..=0x1bca3
+            | 0x1d173..=0x1d17a
+            | 0xe0000..=0xe0fff
+    )
 }
 
 fn escape(bytes: &[u8], text: &mut String) {
@@ -107,6 +128,16 @@ mod tests {
     fn names_of_any_bytes_stay_on_one_line() {
         assert_eq!(name("grün".as_bytes()), "grün");
         assert_eq!(name(b"a\nb\\\xff"), "a\\x0ab\\\\\\xff");
+    }
+
+    #[test]
+    fn no_character_turns_the_line_around() {
+        assert_eq!(name("\u{202e}gpj.exe".as_bytes()), "\\xe2\\x80\\xaegpj.exe");
+        assert_eq!(
+            name("a\u{2066}b\u{feff}".as_bytes()),
+            "a\\xe2\\x81\\xa6b\\xef\\xbb\\xbf"
+        );
+        assert_eq!(name("日本 é".as_bytes()), "日本 é");
     }
 
     #[test]

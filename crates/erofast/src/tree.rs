@@ -1,11 +1,12 @@
 //! Walking the tree of an image, whatever its directories say.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
-use erofs_engine::{Engine, Error};
+
+use crate::listing::{Listing, Name};
 
 /// An entry met on the walk.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Entry {
     pub claimed_type: u8,
     /// Whether this inode was met for the first time; later ones are further hard links.
     pub first: bool,
+    /// The directory had this name before.
+    pub duplicate: bool,
 }
 
 /// What a walk reports.
@@ -36,97 +39,138 @@ pub enum Visit {
     },
 }
 
-/// A name in a directory that waits for its turn.
-#[derive(Debug)]
-struct Pending {
-    path: Vec<u8>,
-    nid: Nid,
-    claimed_type: u8,
-}
+/// Bytes of the longest path that is walked: four times what a system call takes.
+const LONGEST_PATH: usize = 16 << 10;
+/// Inodes that are told apart. Beyond, hard links count as files of their own and directories are
+/// not entered.
+const INODES: usize = 7 << 20;
+/// Entries that are read ahead in all directories on the way down.
+const READ_AHEAD: usize = 1 << 16;
 
 /// Walks everything below `start`, which is met first; a directory's entries come in its own
 /// order, right after it. Each directory is entered once, so no loop of directories is endless.
+///
+/// Memory is bounded whatever the image says: the path, and the numbers of the inodes met.
 pub fn walk(
     engine: &Engine,
     start: &Arc<Inode>,
     visit: &mut dyn FnMut(Visit) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut seen = HashSet::new();
-    let mut stack = vec![Pending {
+    let mut walk = Walk {
+        engine,
+        seen: HashSet::new(),
+        frames: Vec::new(),
         path: Vec::new(),
-        nid: start.nid,
-        claimed_type: 0,
-    }];
-    while let Some(pending) = stack.pop() {
-        let Pending {
-            path,
-            nid,
-            claimed_type,
-        } = pending;
-        let inode = match engine.inode(nid) {
-            Ok(inode) => inode,
-            Err(error) => {
-                visit(Visit::Fault {
-                    path,
-                    nid,
-                    error: error.to_string(),
-                })?;
-                continue;
+        visit,
+    };
+    walk.meet(start.clone(), 0, false)?;
+    while let Some(frame) = walk.frames.last_mut() {
+        walk.path.truncate(frame.path);
+        match frame.listing.next(engine) {
+            Some(Ok(name)) => walk.descend(&name)?,
+            Some(Err(error)) => {
+                let nid = frame.listing.directory().nid;
+                walk.fault(nid, error)?;
             }
-        };
-        let first = seen.insert(nid);
-        let directory = inode.file_type() == FileType::Directory;
-        if directory && !first {
-            let error = format!("nid {nid}: this directory is in the tree more than once");
-            visit(Visit::Fault { path, nid, error })?;
-            continue;
-        }
-        visit(Visit::Entry(Entry {
-            path: path.clone(),
-            inode: inode.clone(),
-            claimed_type,
-            first,
-        }))?;
-        if directory {
-            let mut children = Vec::new();
-            for item in children_of(engine, &inode, &path) {
-                match item {
-                    Ok(pending) => children.push(pending),
-                    Err((path, error)) => {
-                        visit(Visit::Fault {
-                            path,
-                            nid,
-                            error: error.to_string(),
-                        })?;
-                    }
-                }
-            }
-            stack.extend(children.into_iter().rev());
+            None => drop(walk.frames.pop()),
         }
     }
     Ok(())
 }
 
-type Child = Result<Pending, (Vec<u8>, Error)>;
+/// A directory on the way down.
+struct Frame {
+    listing: Listing,
+    /// Bytes of its path.
+    path: usize,
+}
 
-fn children_of(engine: &Engine, inode: &Arc<Inode>, path: &[u8]) -> Vec<Child> {
-    let mut children: Vec<Child> = Vec::new();
-    let outcome = engine.read_dir_strict(inode, 0, &mut |entry| {
-        match entry {
-            Ok(entry) if entry.name == b"." || entry.name == b".." => {}
-            Ok(entry) => children.push(Ok(Pending {
-                path: join(path, entry.name),
-                nid: entry.nid,
-                claimed_type: entry.file_type,
-            })),
-            Err(error) => children.push(Err((path.to_vec(), error))),
+struct Walk<'a> {
+    engine: &'a Engine,
+    seen: HashSet<Nid>,
+    frames: Vec<Frame>,
+    /// Of what is met now.
+    path: Vec<u8>,
+    visit: &'a mut dyn FnMut(Visit) -> anyhow::Result<()>,
+}
+
+impl Walk<'_> {
+    fn descend(&mut self, name: &Name) -> anyhow::Result<()> {
+        if !self.path.is_empty() {
+            self.path.push(b'/');
         }
-        ControlFlow::Continue(())
-    });
-    if let Err(error) = outcome {
-        children.push(Err((path.to_vec(), error)));
+        self.path.extend_from_slice(&name.name);
+        if self.path.len() > LONGEST_PATH {
+            self.path
+                .truncate(self.frames.last().map_or(0, |frame| frame.path));
+            let error = format!("a path of more than {LONGEST_PATH} bytes is left out");
+            return self.fault(name.nid, error);
+        }
+        match self.engine.inode(name.nid) {
+            Ok(inode) => self.meet(inode, name.claimed_type, name.duplicate),
+            Err(error) => self.fault(name.nid, error.to_string()),
+        }
     }
-    children
+
+    fn meet(&mut self, inode: Arc<Inode>, claimed_type: u8, duplicate: bool) -> anyhow::Result<()> {
+        let full = self.seen.len() >= INODES;
+        let first = if full {
+            !self.seen.contains(&inode.nid)
+        } else {
+            self.seen.insert(inode.nid)
+        };
+        let directory = inode.file_type() == FileType::Directory;
+        if directory && !first {
+            let error = format!(
+                "nid {}: this directory is in the tree more than once",
+                inode.nid
+            );
+            return self.fault(inode.nid, error);
+        }
+        if directory && full {
+            let error = format!("nid {}: more than {INODES} inodes", inode.nid);
+            return self.fault(inode.nid, error);
+        }
+        (self.visit)(Visit::Entry(Entry {
+            path: self.path.clone(),
+            inode: inode.clone(),
+            claimed_type,
+            first,
+            duplicate,
+        }))?;
+        if directory {
+            self.enter(inode);
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, directory: Arc<Inode>) {
+        let pending: usize = match self.frames.len() % 16 {
+            0 => self
+                .frames
+                .iter()
+                .map(|frame| frame.listing.pending())
+                .sum(),
+            _ => 0,
+        };
+        if pending > READ_AHEAD {
+            self.frames
+                .iter_mut()
+                .for_each(|frame| frame.listing.shrink());
+        }
+        self.frames.push(Frame {
+            listing: Listing::new(directory),
+            path: self.path.len(),
+        });
+    }
+
+    fn fault(&mut self, nid: Nid, error: String) -> anyhow::Result<()> {
+        (self.visit)(Visit::Fault {
+            path: self.path.clone(),
+            nid,
+            error,
+        })
+    }
 }
 
 /// Bytes of all files below `start`, as far as they can be reached.

@@ -5,8 +5,8 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use common::watch::{MEMORY_KIB, watch};
 use common::{bad_images, erofast, manifest, verify};
 use erofs_engine::erofs_format::FileType;
 use erofs_engine::{Engine, EngineOptions, Error, ReadContext};
@@ -96,11 +96,6 @@ fn malformed_images_give_their_outcome() {
     assert!(report.is_empty(), "{}", report.join("\n"));
 }
 
-/// More than any machine needs; a walk without a bound needs for ever.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What a check may keep in memory, whatever the image claims.
-const MEMORY_KIB: u64 = 256 << 10;
-
 #[test]
 fn checking_a_malformed_image_ends_with_its_faults_and_in_bounded_memory() {
     let (bad, cases) = cases();
@@ -127,23 +122,4 @@ fn checking_a_malformed_image_ends_with_its_faults_and_in_bounded_memory() {
         }
     }
     assert!(report.is_empty(), "{}", report.join("\n"));
-}
-
-/// Waits for a child, and tells its peak resident size in KiB.
-fn watch(mut child: std::process::Child) -> (u64, std::process::Output) {
-    let status = format!("/proc/{}/status", child.id());
-    let start = Instant::now();
-    let mut peak = 0;
-    while child.try_wait().expect("our child").is_none() {
-        let text = std::fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let size = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        peak = peak.max(size.unwrap_or(0));
-        if start.elapsed() > PATIENCE {
-            child.kill().expect("our child");
-            panic!("no end after {PATIENCE:?}");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    (peak, child.wait_with_output().expect("our child"))
 }

@@ -14,9 +14,9 @@ use crate::cache::Cache;
 use crate::read::Content;
 
 /// Bytes that are decoded at once.
-const WINDOW: u64 = 32 << 10;
+const WINDOW: u64 = 128 << 10;
 /// Bytes of all cached windows.
-const BUDGET: u64 = 512 << 10;
+const BUDGET: u64 = 1 << 20;
 
 /// By inode and number.
 type Windows = Cache<(Nid, u64), Arc<[u8]>>;

@@ -1,6 +1,6 @@
 //! The map header of a compressed inode, decoded: kept with the inode, read by [`crate::map`].
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 /// `h_advise` of compact indexes: there are packs with 2 bytes an entry.
 pub(crate) const COMPACTED_2B: u16 = 1 << 0;
@@ -112,6 +112,8 @@ pub(crate) struct Extents {
     /// L: leaf lock. For records of 4 bytes: where extents 0, 1024, 2048... start, as far as look-ups
     /// went. Without it every look-up would add up all the lengths before.
     checkpoints: RwLock<Vec<u64>>,
+    /// L: leaf lock. The record that was looked up last and where it starts: the next one is near.
+    last: Mutex<(u64, u64)>,
 }
 
 impl Extents {
@@ -125,17 +127,27 @@ impl Extents {
             lcluster_bits,
             count,
             checkpoints: RwLock::default(),
+            last: Mutex::default(),
         }
     }
 
     /// The nearest known checkpoint at or before record `number`: its record and the address there.
     pub(crate) fn nearest_checkpoint(&self, number: u64) -> Option<(u64, u64)> {
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last != (0, 0) && last.0 <= number && number - last.0 < CHECKPOINT {
+            return Some(last);
+        }
         let known = self.checkpoints.read();
         let known = known.unwrap_or_else(PoisonError::into_inner);
         let nearest = (number / CHECKPOINT).min((known.len() as u64).saturating_sub(1));
         known
             .get(nearest as usize)
             .map(|&physical| (nearest * CHECKPOINT, physical))
+    }
+
+    /// Remembers the record that was looked up.
+    pub(crate) fn found(&self, number: u64, physical: u64) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (number, physical);
     }
 
     /// Remembers where record `number` starts if it is the next checkpoint: the list has no gaps.

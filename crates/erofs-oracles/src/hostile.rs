@@ -39,7 +39,7 @@ pub enum Class {
     SmallRecords,
     /// A directory of 64 GiB that repeats one block of sound entries of one inode.
     RepeatedNames,
-    /// Names out of order in a directory of 96 KiB.
+    /// Names out of order in a directory of 80 KiB.
     Unsorted,
     /// 2,500 directories in each other, with names of 250 bytes: `d` in the root.
     Deep,
@@ -208,12 +208,12 @@ impl Maker {
     }
 
     fn unsorted(&mut self, good: u64) -> io::Result<u64> {
-        let names: Vec<String> = (0..24 * 200)
+        let names: Vec<String> = (0..20 * 200)
             .rev()
             .map(|number| format!("{number:05}"))
             .collect();
         let start = self.next.next_multiple_of(BLOCK as u64) + BLOCK as u64;
-        let size = 24 * BLOCK as u64;
+        let size = 20 * BLOCK as u64;
         let nid = self.inode(0, DIRECTORY, size, (start / BLOCK as u64) as u32)?;
         for (number, names) in names.chunks(200).enumerate() {
             let entries: Vec<(&[u8], u64)> =

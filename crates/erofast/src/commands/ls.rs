@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use crate::cli::LsArgs;
 use erofs_fuse::note;
 
+use crate::listing::Listing;
 use crate::outcome::{Outcome, one_line};
 use crate::{glob, name, text, tree};
 
@@ -58,21 +58,14 @@ pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
     Ok(list.outcome)
 }
 
-type Listed = (Vec<u8>, Result<Arc<Inode>, erofs_engine::Error>);
+/// Entries that are sorted by name before they are shown; directories are sorted by mkfs.erofs, and
+/// longer ones stay as they are.
+const SORTED: usize = 4096;
 
-/// The entries of one directory, in the order of their names; broken ones have the empty name.
-fn entries(engine: &Engine, directory: &Arc<Inode>) -> anyhow::Result<Vec<Listed>> {
-    let mut entries: Vec<Listed> = Vec::new();
-    engine.read_dir_strict(directory, 0, &mut |entry| {
-        match entry {
-            Ok(entry) if entry.name == b"." || entry.name == b".." => {}
-            Ok(entry) => entries.push((entry.name.to_vec(), engine.inode(entry.nid))),
-            Err(error) => entries.push((Vec::new(), Err(error))),
-        }
-        ControlFlow::Continue(())
-    })?;
-    Ok(entries)
-}
+/// Bytes of the longest path that is listed.
+const LONGEST_PATH: usize = 16 << 10;
+/// Directories of one recursive listing.
+const DIRECTORIES: usize = 4 << 20;
 
 struct List<'a, W: Write> {
     engine: &'a Engine,
@@ -86,44 +79,74 @@ struct List<'a, W: Write> {
 impl<W: Write> List<'_, W> {
     /// The entries of a directory, under its name if there are several, and those below it.
     fn directory(&mut self, path: &[u8], inode: &Arc<Inode>, named: bool) -> anyhow::Result<()> {
-        let mut waiting = vec![(path.to_vec(), inode.clone())];
         // Malformed images have directories that are in themselves.
-        let mut seen = HashSet::new();
-        while let Some((path, inode)) = waiting.pop() {
-            if !seen.insert(inode.nid) {
-                self.complain(&path, "this directory is in the tree more than once");
+        let mut seen = HashSet::from([inode.nid]);
+        self.entries(path, inode, named)?;
+        let mut open = vec![(path.to_vec(), Listing::new(inode.clone()))];
+        while self.args.recursive && !open.is_empty() {
+            // What is read ahead on the way down is memory.
+            let deep = open.len() > 64;
+            let Some((path, listing)) = open.last_mut() else {
+                break;
+            };
+            let Some(item) = listing.next(self.engine) else {
+                open.pop();
+                continue;
+            };
+            // What cannot be read was named with the entries.
+            let Ok(name) = item else { continue };
+            let path = tree::join(path, &name.name);
+            let Ok(inode) = self.engine.inode(name.nid) else {
+                continue;
+            };
+            if inode.file_type() != FileType::Directory {
                 continue;
             }
-            if named && !self.args.json {
-                let gap = if self.begun { "\n" } else { "" };
-                writeln!(self.out, "{gap}/{}:", text::name(&path))?;
-            }
-            self.begun = true;
-            let mut below = Vec::new();
-            for (name, inode) in self.entries(&path, &inode) {
-                let path = tree::join(&path, &name);
-                match inode {
-                    Ok(inode) => {
-                        self.print(&path, &name, &inode)?;
-                        if self.args.recursive && inode.file_type() == FileType::Directory {
-                            below.push((path, inode));
-                        }
-                    }
-                    Err(error) => self.complain(&path, &error.to_string()),
+            if path.len() > LONGEST_PATH || seen.len() > DIRECTORIES {
+                self.complain(&path, "too deep or too many directories: not entered");
+            } else if seen.insert(inode.nid) {
+                if deep {
+                    listing.shrink();
                 }
+                self.entries(&path, &inode, named)?;
+                open.push((path, Listing::new(inode)));
+            } else {
+                self.complain(&path, "this directory is in the tree more than once");
             }
-            waiting.extend(below.into_iter().rev());
         }
         Ok(())
     }
 
-    /// The entries of one directory, in the order of their names; broken ones have the empty name.
-    fn entries(&mut self, path: &[u8], directory: &Arc<Inode>) -> Vec<Listed> {
-        let listed = entries(self.engine, directory);
-        listed.unwrap_or_else(|error| {
-            self.complain(path, &error.to_string());
-            Vec::new()
-        })
+    /// Prints one directory, in the order of the names.
+    fn entries(&mut self, path: &[u8], inode: &Arc<Inode>, named: bool) -> anyhow::Result<()> {
+        if named && !self.args.json {
+            let gap = if self.begun { "\n" } else { "" };
+            writeln!(self.out, "{gap}/{}:", text::name(path))?;
+        }
+        self.begun = true;
+        let mut listing = Listing::new(inode.clone());
+        loop {
+            let mut batch = Vec::new();
+            while batch.len() < SORTED
+                && let Some(item) = listing.next(self.engine)
+            {
+                match item {
+                    Ok(name) => batch.push((name.name, name.nid)),
+                    Err(error) => self.complain(path, &error),
+                }
+            }
+            if batch.is_empty() {
+                return Ok(());
+            }
+            batch.sort();
+            for (name, nid) in batch {
+                let path = tree::join(path, &name);
+                match self.engine.inode(nid) {
+                    Ok(inode) => self.print(&path, &name, &inode)?,
+                    Err(error) => self.complain(&path, &error.to_string()),
+                }
+            }
+        }
     }
 
     fn complain(&mut self, path: &[u8], error: &str) {

@@ -3,6 +3,7 @@
 
 pub mod manifest;
 pub mod verify;
+pub mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -89,6 +89,7 @@ impl Extents {
         loop {
             let stored = word(window.get(records + at * 4, 4)?, 0);
             if at == number {
+                self.found(number, physical);
                 return Ok(Record {
                     physical,
                     ..self.numbered(inode, number, stored)

@@ -1,9 +1,10 @@
 //! What the reading threads add to.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::report::Fault;
+use super::report::{FAULTS, Fault};
 use crate::bar::Gauge;
 
 /// What all threads add to.
@@ -15,6 +16,9 @@ pub struct Found {
     broken: Mutex<HashMap<usize, u64>>,
     /// L. Files that are what the manifest says.
     matched: Mutex<u64>,
+    /// A. Faults that are kept, and others.
+    kept: AtomicUsize,
+    pub left_out: AtomicU64,
     /// Bytes read without a fault.
     pub gauge: Gauge,
 }
@@ -25,6 +29,8 @@ impl Found {
             faults: Mutex::default(),
             broken: Mutex::default(),
             matched: Mutex::default(),
+            kept: AtomicUsize::new(0),
+            left_out: AtomicU64::new(0),
             gauge,
         }
     }
@@ -39,7 +45,7 @@ impl Found {
 
     /// A fault of a name or a directory; there may be several in one place.
     pub fn add(&self, order: usize, fault: Fault) {
-        self.faults().entry((order, 0)).or_default().push(fault);
+        self.insert((order, 0), fault);
     }
 
     /// A fault in a file's content: the one at the lowest offset stands for all.
@@ -54,7 +60,17 @@ impl Found {
             None => {}
         }
         broken.insert(order, offset);
-        self.faults().insert(key(offset), vec![fault]);
+        self.insert(key(offset), fault);
+    }
+
+    fn insert(&self, key: (usize, u64), fault: Fault) {
+        let mut faults = self.faults();
+        if self.kept.load(Relaxed) >= FAULTS {
+            self.left_out.fetch_add(1, Relaxed);
+            return;
+        }
+        self.kept.fetch_add(1, Relaxed);
+        faults.entry(key).or_default().push(fault);
     }
 
     pub fn is_broken(&self, order: usize) -> bool {

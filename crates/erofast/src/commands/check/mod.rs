@@ -12,6 +12,7 @@ mod walk;
 mod work;
 
 use std::num::NonZero;
+use std::sync::atomic::Ordering::Relaxed;
 use std::{iter, thread};
 
 use erofs_engine::{Engine, WorkersMode};
@@ -67,6 +68,7 @@ fn check(engine: &Engine, readers: usize, manifest: Option<Manifest>) -> anyhow:
     if let Some(compared) = &mut report.manifest {
         compared.matched = *found.matched();
     }
+    report.left_out += found.left_out.load(Relaxed);
     report.faults = found.faults().values().flatten().cloned().collect();
     verify_blocks(engine, &mut report.faults);
     Ok(report)

@@ -6,6 +6,13 @@ use serde::Serialize;
 use crate::name::EntryPath;
 use crate::units;
 
+/// Faults that are kept in memory and listed, and as many oddities.
+pub const FAULTS: usize = 10_000;
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// What `check --json` prints.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
@@ -20,6 +27,9 @@ pub struct Report {
     pub faults: Vec<Fault>,
     /// What can be read and was never written by mkfs.erofs.
     pub oddities: Vec<Fault>,
+    /// Faults and oddities that are not listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     /// With `--manifest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Compared>,
@@ -62,6 +72,9 @@ pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     }
     for oddity in &report.oddities {
         outln!("odd: {}: {}", oddity.path, oddity.error);
+    }
+    if report.left_out > 0 {
+        outln!("and {} more faults and oddities", report.left_out);
     }
     let Report {
         files,

@@ -2,6 +2,7 @@
 //! readers.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,12 +11,18 @@ use erofs_engine::erofs_format::{FileType, Inode, Nid};
 
 use super::found::Found;
 use super::manifest::Manifest;
-use super::report::{Compared, Fault, Report};
+use super::report::{Compared, FAULTS, Fault, Report};
 use super::sums::Whole;
 use super::work::{Part, Task};
 use crate::batch::Giver;
+use crate::listing::{Listing, Name};
 use crate::parts::{self, Parts};
-use crate::tree::{self, Entry, Visit};
+use crate::tree::{self, Visit};
+
+/// Inodes whose names are counted.
+const LINKS: usize = 1 << 18;
+/// Blocks of a directory out of order that are compared to look its names up.
+const COMPARED: u64 = 1 << 16;
 
 /// The thread that walks the tree.
 pub struct Walk<'a> {
@@ -26,7 +33,7 @@ pub struct Walk<'a> {
     /// Sums of files that were not met yet.
     manifest: Option<Manifest>,
     /// Names met for each inode that is no directory, against its link count.
-    links: HashMap<Nid, (u32, u32, Vec<u8>)>,
+    links: HashMap<Nid, (u32, u32, Box<[u8]>)>,
     order: usize,
 }
 
@@ -75,12 +82,13 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry) -> anyhow::Result<()> {
-        let Entry {
+    fn entry(&mut self, entry: tree::Entry) -> anyhow::Result<()> {
+        let tree::Entry {
             path,
             inode,
             claimed_type,
             first,
+            ..
         } = entry;
         let file_type = inode.file_type();
         if claimed_type != 0 && claimed_type != file_type as u8 {
@@ -88,13 +96,10 @@ impl<'a> Walk<'a> {
                 "its entry says type {claimed_type}, the inode {}",
                 file_type as u8
             );
-            self.report
-                .oddities
-                .push(Fault::new(&path, inode.nid, what));
+            self.odd(Fault::new(&path, inode.nid, what));
         }
         if file_type != FileType::Directory {
-            let link = self.links.entry(inode.nid);
-            link.or_insert_with(|| (inode.nlink, 0, path.clone())).1 += 1;
+            self.count_name(&path, &inode, first);
         }
         let listed = self.compare(&path, &inode, first)?;
         if !first {
@@ -164,24 +169,55 @@ impl<'a> Walk<'a> {
         Ok(self.giver.give(Task::Part(part), bytes)?)
     }
 
-    /// Every name that is listed must be found.
+    /// Every name that is listed must be found. One look-up in a directory out of order compares all of
+    /// its entries: of such a directory only the first names are looked up.
     fn lookups(&mut self, path: &[u8], inode: &Arc<Inode>) {
-        let mut names = Vec::new();
+        let blocks = inode.size / u64::from(self.engine.image().superblock().block_size) + 1;
+        let (mut compared, mut out_of_order) = (0, false);
+        let mut listing = Listing::new(inode.clone());
         // What cannot be listed is reported by the walk.
-        let _ = self.engine.read_dir(inode, 0, &mut |name, nid, _, _| {
-            names.push((name.to_vec(), nid));
-            std::ops::ControlFlow::Continue(())
-        });
-        for (name, nid) in names {
-            let what = match self.engine.lookup(inode, &name) {
-                Ok(Some(found)) if found == nid => continue,
-                Ok(Some(found)) => format!("listed as nid {nid}, looked up as nid {found}"),
-                Ok(None) => "listed, but not found by its name: names out of order".to_owned(),
-                Err(error) => format!("listed, but not found by its name: {error}"),
-            };
-            self.report
-                .oddities
-                .push(Fault::new(&tree::join(path, &name), nid, what));
+        while let Some(item) = listing.next(self.engine) {
+            let Ok(name) = item else { continue };
+            out_of_order |= !name.in_order;
+            if out_of_order {
+                compared += blocks;
+                if compared > COMPARED {
+                    let what = "names out of order: not all of them are looked up";
+                    return self.odd(Fault::new(path, inode.nid, what));
+                }
+            }
+            self.look_up(path, inode, &name);
+        }
+    }
+
+    fn look_up(&mut self, path: &[u8], inode: &Arc<Inode>, name: &Name) {
+        let nid = name.nid;
+        let what = match self.engine.lookup(inode, &name.name) {
+            Ok(Some(found)) if found == nid => return,
+            Ok(Some(found)) => format!("listed as nid {nid}, looked up as nid {found}"),
+            Ok(None) => "listed, but not found by its name: names out of order".to_owned(),
+            Err(error) => format!("listed, but not found by its name: {error}"),
+        };
+        self.odd(Fault::new(&tree::join(path, &name.name), nid, what));
+    }
+
+    fn odd(&mut self, fault: Fault) {
+        match self.report.oddities.len() < FAULTS {
+            true => self.report.oddities.push(fault),
+            false => self.report.left_out += 1,
+        }
+    }
+
+    /// Counts the names of inodes that have several, or claim so.
+    fn count_name(&mut self, path: &[u8], inode: &Inode, first: bool) {
+        let known = self.links.len();
+        match self.links.entry(inode.nid) {
+            Entry::Occupied(mut link) => link.get_mut().1 += 1,
+            Entry::Vacant(_) if first && inode.nlink == 1 => {}
+            Entry::Vacant(link) if known < LINKS => {
+                link.insert((inode.nlink, if first { 1 } else { 2 }, path.into()));
+            }
+            Entry::Vacant(_) => {}
         }
     }
 
@@ -194,7 +230,7 @@ impl<'a> Walk<'a> {
         wrong.sort_by(|a, b| a.1.2.cmp(&b.1.2));
         for (nid, (nlink, names, path)) in wrong {
             let what = format!("link count {nlink}, but {names} name(s) in the tree");
-            self.report.oddities.push(Fault::new(&path, nid, what));
+            self.odd(Fault::new(&path, nid, what));
         }
     }
 

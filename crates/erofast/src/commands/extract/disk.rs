@@ -8,17 +8,17 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::{iter, thread};
 
 use erofs_engine::Engine;
-use erofs_engine::erofs_format::{FileType, Inode};
+use erofs_engine::erofs_format::{FileType, Nid};
 
 use super::entries::{self, Step, Then};
 use super::job::Job;
 use super::journal::Journal;
 use super::metadata::{self, Handle};
 use super::outfile::Writer;
+use super::paths::{PathId, Paths};
 use super::queue::{self, Leaf, Queue, Work};
 use super::target::Target;
 use crate::batch::{Giver, batches};
@@ -26,9 +26,10 @@ use crate::batch::{Giver, batches};
 /// What is left for the end.
 #[derive(Debug, Default)]
 struct Rest {
+    paths: Paths,
     /// New name, first name.
-    links: Vec<(Vec<u8>, Vec<u8>)>,
-    directories: Vec<(Vec<u8>, Arc<Inode>)>,
+    links: Vec<(PathId, PathId)>,
+    directories: Vec<(PathId, Nid)>,
 }
 
 /// Extracts into a directory.
@@ -52,6 +53,7 @@ pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyho
         walked
     })?;
     for (path, first) in rest.links {
+        let (path, first) = (rest.paths.path(path), rest.paths.path(first));
         match target.make_link(&first, &path) {
             Ok(()) => journal.linked(),
             Err(error) => {
@@ -60,9 +62,10 @@ pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyho
             }
         }
     }
-    for (path, inode) in rest.directories.iter().rev() {
-        if let Err(error) = finish_directory(&job.engine, &target, path, inode, journal) {
-            journal.failure(path, error);
+    for &(path, nid) in rest.directories.iter().rev() {
+        let path = rest.paths.path(path);
+        if let Err(error) = finish_directory(&job.engine, &target, &path, nid, journal) {
+            journal.failure(&path, error);
         }
     }
     Ok(())
@@ -91,14 +94,18 @@ fn walk(
     leaves: &mut Giver<Leaf>,
 ) -> anyhow::Result<Rest> {
     let mut rest = Rest::default();
-    entries::walk(job, journal, &mut |step| {
+    let mut paths = Paths::default();
+    entries::walk(job, journal, &mut paths, &mut |_, step| {
         match step {
-            Step::Directory(path, inode) => {
+            Step::Directory(path, inode, id) => {
                 if let Err(error) = target.make_directory(&path) {
                     journal.failure(&path, error);
                     return Ok(Then::SkipContent);
                 }
-                rest.directories.push((path, inode));
+                match id {
+                    Some(id) => rest.directories.push((id, inode.nid)),
+                    None => journal.failure(&path, "too many directories: without its metadata"),
+                }
             }
             Step::Link { path, first, .. } => rest.links.push((path, first)),
             Step::Leaf(path, inode) if queue::is_big(&inode) => leaves.give_alone((path, inode))?,
@@ -113,6 +120,7 @@ fn walk(
         Ok(Then::Continue)
     })?;
     leaves.flush()?;
+    rest.paths = paths;
     Ok(rest)
 }
 
@@ -120,9 +128,10 @@ fn finish_directory(
     engine: &Engine,
     target: &Target,
     path: &[u8],
-    inode: &Inode,
+    nid: Nid,
     journal: &Journal,
 ) -> anyhow::Result<()> {
+    let inode = &*engine.inode(nid)?;
     let directory = target.open_directory(path)?;
     // One whose xattrs cannot be read still gets the rest.
     let xattrs = engine.xattrs(inode);

@@ -7,21 +7,22 @@ use erofs_engine::erofs_format::{FileType, Inode, Nid};
 
 use super::job::Job;
 use super::journal::Journal;
+use super::paths::{PathId, Paths};
 use crate::tree::{self, Visit};
 
 /// What is to be made.
 #[derive(Debug)]
 pub enum Step {
-    /// A directory; what is in it follows.
-    Directory(Vec<u8>, Arc<Inode>),
+    /// A directory; what is in it follows. Its path is remembered, unless there are too many.
+    Directory(Vec<u8>, Arc<Inode>, Option<PathId>),
     /// A file, or anything else that has no entries.
     Leaf(Vec<u8>, Arc<Inode>),
     /// Another name of a leaf.
     Link {
         /// The name to make.
-        path: Vec<u8>,
+        path: PathId,
         /// The name that is met first.
-        first: Vec<u8>,
+        first: PathId,
         inode: Arc<Inode>,
     },
 }
@@ -39,9 +40,10 @@ pub enum Then {
 pub fn walk(
     job: &Job,
     journal: &Journal,
-    each: &mut dyn FnMut(Step) -> anyhow::Result<Then>,
+    paths: &mut Paths,
+    each: &mut dyn FnMut(&mut Paths, Step) -> anyhow::Result<Then>,
 ) -> anyhow::Result<()> {
-    let mut names: HashMap<Nid, Vec<u8>> = HashMap::new();
+    let mut names: HashMap<Nid, PathId> = HashMap::new();
     let mut missing: Option<Vec<u8>> = None;
     tree::walk(&job.engine, &job.start, &mut |visit| {
         let path = match &visit {
@@ -58,9 +60,17 @@ pub fn walk(
                 return Ok(());
             }
         };
+        if entry.duplicate {
+            journal.failure(&entry.path, "its directory has this name already");
+            if entry.inode.file_type() == FileType::Directory {
+                missing = Some(entry.path);
+            }
+            return Ok(());
+        }
         let (mut path, inode) = (entry.path, entry.inode);
         if inode.file_type() == FileType::Directory {
-            if each(Step::Directory(path.clone(), inode))? == Then::SkipContent {
+            let id = paths.add(&path, true);
+            if each(paths, Step::Directory(path.clone(), inode, id))? == Then::SkipContent {
                 missing = Some(path);
             }
             return Ok(());
@@ -69,20 +79,20 @@ pub fn walk(
             path = job.name.clone();
         }
         // A second name of an inode that counts only one becomes a copy.
-        let step = match names.get(&inode.nid) {
-            Some(first) => Step::Link {
-                path,
-                first: first.clone(),
-                inode,
-            },
-            None => {
-                if inode.nlink > 1 {
-                    names.insert(inode.nid, path.clone());
-                }
+        // So does one of more names than are remembered.
+        let id = match inode.nlink > 1 {
+            true => paths.add(&path, false),
+            false => None,
+        };
+        let step = match (names.get(&inode.nid), id) {
+            (Some(&first), Some(path)) => Step::Link { path, first, inode },
+            (None, Some(id)) => {
+                names.insert(inode.nid, id);
                 Step::Leaf(path, inode)
             }
+            (_, None) => Step::Leaf(path, inode),
         };
-        each(step).map(drop)
+        each(paths, step).map(drop)
     })
 }
 

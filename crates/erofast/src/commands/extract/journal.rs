@@ -33,8 +33,18 @@ pub struct Summary {
     pub hard_links: u64,
     /// What is not there, or not whole, because of an error.
     pub failures: Vec<Failure>,
+    /// Further ones, which were printed and are not listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failures_left_out: u64,
     /// What the system or the user's rights had no room for.
     pub not_kept: BTreeMap<String, NotKept>,
+}
+
+/// Failures that are kept in memory.
+const FAILURES: usize = 10_000;
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Something that could not be extracted.
@@ -97,7 +107,11 @@ impl Journal {
         };
         let line = format!("{}: {}", failure.path, failure.error);
         self.gauge.line(&line);
-        self.summary().failures.push(failure);
+        let mut summary = self.summary();
+        match summary.failures.len() < FAILURES {
+            true => summary.failures.push(failure),
+            false => summary.failures_left_out += 1,
+        }
     }
 
     /// Failures so far.
@@ -146,7 +160,7 @@ impl fmt::Display for Summary {
             self.others,
             self.hard_links,
             units::size(self.bytes),
-            self.failures.len()
+            self.failures.len() as u64 + self.failures_left_out
         )
     }
 }

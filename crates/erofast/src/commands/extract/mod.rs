@@ -7,6 +7,7 @@ mod job;
 mod journal;
 mod metadata;
 mod outfile;
+mod paths;
 mod queue;
 mod stream;
 mod tar;

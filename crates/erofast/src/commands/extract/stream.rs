@@ -16,6 +16,7 @@ use super::archive::{Archive, Item};
 use super::entries::{self, Step, Then, is_plain};
 use super::job::Job;
 use super::journal::Journal;
+use super::paths::Paths;
 use super::tar::{self, Kind};
 use crate::parts::{Part, Parts};
 
@@ -78,15 +79,16 @@ fn walk(
     orders: &SyncSender<Order>,
     items: &SyncSender<Item>,
 ) -> anyhow::Result<()> {
-    entries::walk(job, journal, &mut |step| {
+    entries::walk(job, journal, &mut Paths::default(), &mut |paths, step| {
         let path = match &step {
-            Step::Directory(path, _) | Step::Leaf(path, _) | Step::Link { path, .. } => path,
+            Step::Directory(path, ..) | Step::Leaf(path, _) => path,
+            Step::Link { path, .. } => &paths.path(*path),
         };
         if !path.is_empty() && !is_plain(path) {
             journal.failure(path, "a name that leads out of its directory");
             return Ok(Then::SkipContent);
         }
-        match member(&job.engine, &step, journal) {
+        match member(&job.engine, &step, path, paths, journal) {
             Ok(Some(item)) => send(items, item)?,
             Ok(None) => return Ok(Then::Continue),
             Err(error) => {
@@ -109,15 +111,22 @@ fn send(items: &SyncSender<Item>, item: Item) -> anyhow::Result<()> {
 }
 
 /// The beginning of a member; none for what tar cannot hold.
-fn member(engine: &Engine, step: &Step, journal: &Journal) -> anyhow::Result<Option<Item>> {
-    let (path, inode) = match step {
-        Step::Directory(path, inode) | Step::Leaf(path, inode) => (path, inode),
-        Step::Link { path, first, inode } => {
-            let kind = Kind::HardLink(&name(first, false));
+fn member(
+    engine: &Engine,
+    step: &Step,
+    path: &[u8],
+    paths: &Paths,
+    journal: &Journal,
+) -> anyhow::Result<Option<Item>> {
+    let inode = match step {
+        Step::Directory(_, inode, _) | Step::Leaf(_, inode) => inode,
+        Step::Link { first, inode, .. } => {
+            let first = paths.path(*first);
+            let kind = Kind::HardLink(&name(&first, false));
             return Ok(Some(Item::Link {
-                path: path.clone(),
-                first: first.clone(),
+                path: path.to_vec(),
                 header: tar::header(&name(path, false), kind, inode, &[]),
+                first,
             }));
         }
     };
@@ -144,7 +153,7 @@ fn member(engine: &Engine, step: &Step, journal: &Journal) -> anyhow::Result<Opt
     let name = name(path, kind == Kind::Directory);
     Ok(Some(Item::Member {
         header: tar::header(&name, kind, inode, &xattrs),
-        path: path.clone(),
+        path: path.to_vec(),
         file_type,
         size: if let Kind::File(size) = kind { size } else { 0 },
     }))

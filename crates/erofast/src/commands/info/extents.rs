@@ -12,6 +12,13 @@ use crate::name::EntryPath;
 use crate::tree::{self, Visit};
 use crate::{glob, text};
 
+/// Extents of a file that are looked at: 500 GB in pclusters of 64 KiB.
+const EXTENTS: usize = 1 << 22;
+/// Extents of a list as JSON, which is kept in memory.
+const ROWS: usize = 1 << 20;
+/// Owners of a block that are listed.
+const OWNERS: usize = 10_000;
+
 /// One extent, as it is printed.
 #[derive(Debug, Serialize)]
 pub struct Row {
@@ -92,9 +99,16 @@ pub fn each(
     inode: &Inode,
     mut visit: impl FnMut(&Extent),
 ) -> Result<(), Box<Error>> {
-    let mut offset = 0;
+    let (mut offset, mut count) = (0, 0);
     while offset < inode.size {
         let extent = engine.image().map(inode, offset).map_err(Box::new)?;
+        count += 1;
+        if count > EXTENTS {
+            let feature = format!("more than {EXTENTS} extents in nid {}", inode.nid);
+            return Err(Box::new(Error::Unsupported {
+                feature: feature.into(),
+            }));
+        }
         visit(&extent);
         offset = extent.end();
     }
@@ -110,10 +124,8 @@ pub fn list(engine: &Engine, path: &[u8], json: bool) -> anyhow::Result<()> {
         "{}: {path}: has no data of its own",
         engine.name()
     );
-    let mut rows = Vec::new();
-    each(engine, &inode, |extent| rows.push(Row::from(extent)))?;
     if json {
-        return print_json(&rows);
+        return list_json(engine, &path, &inode);
     }
     outln!(
         "{:>12} {:>10}  {:<8} {:>6} {:>14} {:>10}",
@@ -124,20 +136,43 @@ pub fn list(engine: &Engine, path: &[u8], json: bool) -> anyhow::Result<()> {
         "at",
         "stored"
     );
-    for row in &rows {
-        let number = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
-        outln!(
-            "{:>12} {:>10}  {:<8} {:>6} {:>14} {:>10}{}",
-            row.offset,
-            row.length,
-            row.kind,
-            number(row.device.map(u64::from)),
-            number(row.physical),
-            row.stored,
-            row.inside
-                .map_or(String::new(), |inside| format!("  in the {inside}"))
-        );
-    }
+    let mut printed = Ok(());
+    each(engine, &inode, |extent| {
+        if printed.is_ok() {
+            printed = print_row(&Row::from(extent));
+        }
+    })?;
+    printed
+}
+
+fn list_json(engine: &Engine, path: &str, inode: &Inode) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    each(engine, inode, |extent| {
+        if rows.len() <= ROWS {
+            rows.push(Row::from(extent));
+        }
+    })?;
+    anyhow::ensure!(
+        rows.len() <= ROWS,
+        "{}: {path}: more than {ROWS} extents: list them without --json",
+        engine.name()
+    );
+    print_json(&rows)
+}
+
+fn print_row(row: &Row) -> anyhow::Result<()> {
+    let number = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+    outln!(
+        "{:>12} {:>10}  {:<8} {:>6} {:>14} {:>10}{}",
+        row.offset,
+        row.length,
+        row.kind,
+        number(row.device.map(u64::from)),
+        number(row.physical),
+        row.stored,
+        row.inside
+            .map_or(String::new(), |inside| format!("  in the {inside}"))
+    );
     Ok(())
 }
 
@@ -259,6 +294,9 @@ impl Block {
     /// Adds an inode and its extents if they are in the block.
     fn look_at(&mut self, engine: &Engine, path: &[u8], inode: &Arc<Inode>) {
         let mut own = |what, extent| {
+            if self.owners.len() >= OWNERS {
+                return;
+            }
             self.owners.push(Owner {
                 what,
                 path: Some(EntryPath::new(path)),

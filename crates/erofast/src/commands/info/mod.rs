@@ -152,7 +152,7 @@ fn count(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) {
 
 /// Adds a file's extents; false if not all of them can be found.
 fn count_extents(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) -> bool {
-    let mut stored = 0;
+    let mut stored = 0_u64;
     let mapped = extents::each(engine, inode, |extent| {
         let here = match &extent.kind {
             ExtentKind::Hole | ExtentKind::Fragment { .. } => 0,
@@ -162,14 +162,14 @@ fn count_extents(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Repor
         let sums = report.extents.entry(extents::kind(extent).to_owned());
         let sums = sums.or_default();
         sums.count += 1;
-        sums.stored_bytes += here;
-        sums.bytes += extent.length;
-        stored += here;
+        sums.stored_bytes = sums.stored_bytes.saturating_add(here);
+        sums.bytes = sums.bytes.saturating_add(extent.length);
+        stored = u64::saturating_add(stored, here);
     });
     if mapped.is_err() {
         return false;
     }
-    report.content_bytes += inode.size;
+    report.content_bytes = report.content_bytes.saturating_add(inode.size);
     let compressed = inode.is_compressed();
     report.files.add(path, inode.size, stored, compressed);
     true

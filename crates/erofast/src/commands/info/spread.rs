@@ -19,6 +19,8 @@ const SIZES: [u64; 8] = [
 ];
 /// Name endings that are shown.
 const ENDINGS: usize = 12;
+/// Endings that are told apart.
+const KNOWN_ENDINGS: usize = 4096;
 /// Longest ending; more is a name with a dot in it.
 const ENDING_MAX: usize = 10;
 
@@ -33,8 +35,8 @@ pub struct Sums {
 impl Sums {
     fn add(&mut self, bytes: u64, stored: u64) {
         self.files += 1;
-        self.bytes += bytes;
-        self.stored_bytes += stored;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.stored_bytes = self.stored_bytes.saturating_add(stored);
     }
 }
 
@@ -67,8 +69,11 @@ impl Spread {
             let range = usize::try_from(tenths).map_or(11, |tenths| tenths.clamp(1, 11));
             self.ratios[range - 1] += 1;
         }
-        let sums = self.by_ending.entry(ending(path)).or_default();
-        sums.add(bytes, stored);
+        let mut ending = ending(path);
+        if self.by_ending.len() >= KNOWN_ENDINGS && !self.by_ending.contains_key(&ending) {
+            ending = "(other)".to_owned();
+        }
+        self.by_ending.entry(ending).or_default().add(bytes, stored);
     }
 
     /// To be called when all files are added.

@@ -1,0 +1,200 @@
+//! One directory of an image, entry by entry, in memory that does not depend on the directory.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use erofs_engine::erofs_format::{Inode, Nid};
+use erofs_engine::{Engine, Error};
+
+/// Entries that are read at once.
+const BATCH: usize = 1024;
+/// Names that are not behind the one before, in one directory. mkfs.erofs sorts; a directory that
+/// repeats one block for ever does not ascend.
+const OUT_OF_ORDER: u64 = 1 << 12;
+
+/// Names of one directory that are compared with each other; more than that, out of order, pass for
+/// duplicates.
+const NAMES: usize = 1 << 20;
+
+/// A name in a directory.
+#[derive(Debug)]
+pub struct Name {
+    pub name: Vec<u8>,
+    pub nid: Nid,
+    /// The type that the entry claims (0: none), which the inode may contradict.
+    pub claimed_type: u8,
+    /// The name is behind the one before it, as the format requires.
+    pub in_order: bool,
+    /// The directory had this name before.
+    pub duplicate: bool,
+    /// Position behind it.
+    next: u64,
+}
+
+/// What a listing comes across: a name, or why there is none.
+pub type Item = Result<Name, String>;
+
+/// A place in a directory.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    position: u64,
+    /// The name before it.
+    last: Vec<u8>,
+    out_of_order: u64,
+}
+
+impl Progress {
+    /// Goes on behind an entry. Tells whether its name is behind the one before.
+    fn pass(&mut self, name: &[u8], next: u64) -> bool {
+        let in_order = self.last.as_slice() < name;
+        self.out_of_order += u64::from(!in_order);
+        name.clone_into(&mut self.last);
+        self.position = next;
+        in_order
+    }
+}
+
+/// Reads a directory; `.` and `..` are left out.
+#[derive(Debug)]
+pub struct Listing {
+    directory: Arc<Inode>,
+    batch: VecDeque<Item>,
+    /// How far the batch was read.
+    read: Progress,
+    /// How far its entries were taken.
+    taken: Progress,
+    ended: bool,
+    broke_off: Option<String>,
+    /// Hashes of the names until now, in a directory out of order.
+    names: Option<HashSet<u64>>,
+    hasher: RandomState,
+}
+
+impl Listing {
+    /// From the first entry on.
+    pub fn new(directory: Arc<Inode>) -> Self {
+        Self {
+            directory,
+            batch: VecDeque::new(),
+            read: Progress::default(),
+            taken: Progress::default(),
+            ended: false,
+            broke_off: None,
+            names: None,
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Arc<Inode> {
+        &self.directory
+    }
+
+    /// The next entry; `None` at the end.
+    pub fn next(&mut self, engine: &Engine) -> Option<Item> {
+        if self.batch.is_empty() && !self.ended {
+            self.fill(engine);
+        }
+        let mut item = self.batch.pop_front()?;
+        if let Ok(name) = &mut item {
+            name.duplicate = self.is_duplicate(engine, name);
+            self.taken.pass(&name.name, name.next);
+        }
+        Some(item)
+    }
+
+    /// As long as names ascend, none occurs twice. After that, all names are remembered.
+    fn is_duplicate(&mut self, engine: &Engine, name: &Name) -> bool {
+        if self.names.is_none() && (!name.in_order || self.taken.out_of_order > 0) {
+            self.names = Some(self.names_before(engine));
+        }
+        match &mut self.names {
+            Some(names) if names.len() >= NAMES => true,
+            Some(names) => !names.insert(self.hasher.hash_one(&name.name)),
+            None => false,
+        }
+    }
+
+    /// The names before the one that is taken next.
+    fn names_before(&self, engine: &Engine) -> HashSet<u64> {
+        let mut names = HashSet::new();
+        let end = self.taken.position;
+        // An error was met before.
+        let _ = engine.read_dir(&self.directory, 0, &mut |name, _, _, next| {
+            if next > end || names.len() >= NAMES {
+                return ControlFlow::Break(());
+            }
+            names.insert(self.hasher.hash_one(name.to_vec()));
+            ControlFlow::Continue(())
+        });
+        names
+    }
+
+    /// Why the listing ended before the directory did; also the last item.
+    pub fn broke_off(&self) -> Option<&str> {
+        self.broke_off.as_deref()
+    }
+
+    /// Forgets what was read ahead, to read it again when it is needed.
+    pub fn shrink(&mut self) {
+        if self.batch.iter().all(Result::is_ok) && !self.batch.is_empty() {
+            self.batch = VecDeque::new();
+            self.read = self.taken.clone();
+            self.names = None;
+            self.ended = false;
+        }
+    }
+
+    /// Entries that were read ahead.
+    pub fn pending(&self) -> usize {
+        self.batch.len() + self.names.as_ref().map_or(0, HashSet::len)
+    }
+
+    fn fill(&mut self, engine: &Engine) {
+        let directory = self.directory.clone();
+        let start = self.read.position;
+        let outcome = engine.read_dir_strict(&directory, start, &mut |entry| {
+            match entry {
+                Ok(entry) if matches!(entry.name, b"." | b"..") => {}
+                Ok(entry) => self.push(entry.name, entry.nid, entry.file_type, entry.next),
+                // The listing is resumed behind an entry; there are few broken ones in a row.
+                Err(error) => {
+                    self.batch.push_back(Err(error.to_string()));
+                    return ControlFlow::Continue(());
+                }
+            }
+            match self.batch.len() < BATCH && self.read.out_of_order <= OUT_OF_ORDER {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        self.end(outcome);
+    }
+
+    fn push(&mut self, name: &[u8], nid: Nid, claimed_type: u8, next: u64) {
+        let in_order = self.read.pass(name, next);
+        self.batch.push_back(Ok(Name {
+            name: name.to_vec(),
+            nid,
+            claimed_type,
+            in_order,
+            duplicate: false,
+            next,
+        }));
+    }
+
+    fn end(&mut self, outcome: Result<(), Error>) {
+        self.broke_off = match outcome {
+            Err(error) => Some(error.to_string()),
+            Ok(()) if self.read.out_of_order > OUT_OF_ORDER => Some(format!(
+                "nid {}: {} names out of order: the listing ends here",
+                self.directory.nid, self.read.out_of_order
+            )),
+            Ok(()) => None,
+        };
+        self.ended = self.broke_off.is_some() || self.batch.len() < BATCH;
+        self.batch.extend(self.broke_off.clone().map(Err));
+    }
+}

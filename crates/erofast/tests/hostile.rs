@@ -1,0 +1,150 @@
+//! Hostile images, made on the spot, through every tool: each ends, in bounded memory.
+
+mod common;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use common::erofast;
+use common::watch::{MEMORY_KIB, watch};
+use erofs_oracles::hostile::{self, Class};
+
+fn image(directory: &Path, class: Class) -> PathBuf {
+    let path = directory.join(format!("{class:?}.erofs"));
+    hostile::write(class, &path).expect("a file");
+    path
+}
+
+/// Runs a tool with its output in files; peak memory in KiB, status, what it printed.
+fn run(directory: &Path, arguments: &[&str]) -> (u64, Output) {
+    let [out, errors] = ["out", "errors"].map(|name| directory.join(name));
+    let create = |path: &Path| Stdio::from(File::create(path).expect("a file"));
+    let child = erofast()
+        .args(arguments)
+        .stdout(create(&out))
+        .stderr(create(&errors))
+        .spawn()
+        .expect("erofast starts");
+    let (peak, mut output) = watch(child);
+    output.stdout = std::fs::read(out).expect("its output");
+    output.stderr = std::fs::read(errors).expect("its errors");
+    (peak, output)
+}
+
+#[test]
+fn every_tool_ends_in_bounded_memory() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let target = directory.path().join("target");
+    let mut complaints = Vec::new();
+    for class in Class::ALL {
+        let image = image(directory.path(), class);
+        let image = image.to_str().expect("a name of ASCII");
+        let tools: [&[&str]; 8] = [
+            &["info", image],
+            &["info", image, "--json"],
+            &["info", image, "--block", "1"],
+            &["ls", image, "/huge"],
+            &["ls", "-lR", image],
+            &["check", image],
+            &["extract", image, "-"],
+            &["extract", image, target.to_str().expect("a name of ASCII")],
+        ];
+        for tool in tools {
+            let (peak, output) = run(directory.path(), tool);
+            println!("{class:?}: {}: {peak} KiB, {}", tool[0], output.status);
+            if peak > MEMORY_KIB {
+                complaints.push(format!("{class:?}: {tool:?}: {peak} KiB"));
+            }
+            if !matches!(output.status.code(), Some(0 | 1)) {
+                complaints.push(format!("{class:?}: {tool:?}: {}", output.status));
+            }
+        }
+        let _ = std::fs::remove_dir_all(&target);
+        std::fs::remove_file(image).expect("our file");
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// Names and types of the members of a tar stream.
+fn members(stream: &[u8]) -> Vec<(String, u8)> {
+    let mut members = Vec::new();
+    let mut at = 0;
+    while let Some(header) = stream.get(at..at + 512)
+        && header[0] != 0
+    {
+        let text = |range: std::ops::Range<usize>| {
+            let field = &header[range];
+            let end = field.iter().position(|&byte| byte == 0);
+            String::from_utf8_lossy(&field[..end.unwrap_or(field.len())]).into_owned()
+        };
+        let size = usize::from_str_radix(text(124..136).trim(), 8).expect("a size");
+        members.push((text(0..100), header[156]));
+        at += 512 + size.next_multiple_of(512);
+    }
+    members
+}
+
+#[test]
+fn a_stream_never_leads_through_a_symlink() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let image = image(directory.path(), Class::SymlinkThenFile);
+    let (_, output) = run(directory.path(), &["extract", image.to_str().unwrap(), "-"]);
+    let members = members(&output.stdout);
+    let named: Vec<_> = members
+        .iter()
+        .filter(|(name, _)| name.contains("name"))
+        .collect();
+    assert_eq!(named.len(), 1, "{members:?}");
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("name: its directory has this name already"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_name_that_occurs_twice_is_extracted_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let image = image(directory.path(), Class::TwiceTheName);
+    let image = image.to_str().unwrap();
+    let target = directory.path().join("target");
+    let (_, output) = run(
+        directory.path(),
+        &["extract", image, target.to_str().unwrap()],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        std::fs::read(target.join("name")).expect("it is there"),
+        b"good\n"
+    );
+    let (_, output) = run(directory.path(), &["extract", image, "-"]);
+    assert_eq!(output.status.code(), Some(1));
+    let count = members(&output.stdout)
+        .iter()
+        .filter(|(name, _)| name == "./name")
+        .count();
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn no_tool_prints_characters_that_turn_a_line_around() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let image = image(directory.path(), Class::Bidirectional);
+    let image = image.to_str().unwrap();
+    let target = directory.path().join("target");
+    for tool in [
+        &["ls", "-l", image][..],
+        &["ls", "--json", image],
+        &["check", image],
+        &["info", image],
+        &["extract", image, target.to_str().unwrap()],
+    ] {
+        let (_, output) = run(directory.path(), tool);
+        for printed in [&output.stdout, &output.stderr] {
+            let printed = String::from_utf8_lossy(printed);
+            assert!(!printed.contains('\u{202e}'), "{tool:?}: {printed}");
+        }
+    }
+}
