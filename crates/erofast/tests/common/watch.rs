@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// More than any machine needs; a walk without a bound needs for ever.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 /// What a tool may keep in memory, whatever the image claims.
 pub const MEMORY_KIB: u64 = 256 << 10;
 
