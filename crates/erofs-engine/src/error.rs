@@ -192,9 +192,7 @@ impl Error {
             | Error::Decode { .. }
             | Error::Start(_)
             | Error::Verity { .. }
-            | Error::Budget { .. } => {
-                errno::EIO
-            }
+            | Error::Budget { .. } => errno::EIO,
             Error::Loop { .. } => errno::EUCLEAN,
             Error::Memory { .. } => errno::ENOMEM,
             Error::Kind { errno, .. } | Error::Path { errno, .. } => *errno,
