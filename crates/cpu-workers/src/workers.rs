@@ -6,7 +6,7 @@
 //!
 //! Shut-down, so that no job is lost:
 //! 1. Only the first caller goes on; another one waits for it, or, on a worker, returns at once.
-//! 2. The watcher ends: from here on nobody makes or ends workers.
+//! 2. The watcher ends: no worker is made or ended any more.
 //! 3. The slots are emptied and the pinned workers' queues closed; they run what is queued, drop
 //!    their sources and are joined. What their jobs queue meanwhile goes to the unbound pool.
 //! 4. The unbound pool's queue is closed; its threads run what is queued and are joined. What
@@ -176,8 +176,8 @@ impl Workers {
         }
     }
 
-    /// The worker that the calling thread is, if it is one, of whatever pool. The times are those
-    /// of the job it runs, 0 while it serves its source.
+    /// The worker of the calling thread, of any pool. The times are those of its current job, 0 while
+    /// it serves its source.
     pub fn current() -> Option<WorkerContext> {
         current()
     }
@@ -276,9 +276,9 @@ impl Workers {
         }
     }
 
-    /// Changes the priority of the worker of `cpu`, or of all workers and of who follows them (`None`;
-    /// in `Mode::Unbound` the unbound threads), now and for those that come later. Tells the first
-    /// refusal; the thread then has the next best priority that is allowed.
+    /// Changes the priority of the worker of `cpu`, or of all workers and their followers (`None`; in
+    /// `Mode::Unbound` the unbound threads), now and for later ones. Returns the first refusal; the
+    /// thread then has the next best priority that is allowed.
     pub fn set_priority(&self, cpu: Option<usize>, priority: Priority) -> Result<(), Error> {
         let wanted = match priority {
             Priority::High => Wanted::RealTime,
@@ -320,7 +320,7 @@ impl Workers {
         self.followers().retain(|&other| other != tid);
     }
 
-    /// What is refused to it was refused to the workers, whose line tells.
+    /// A refusal is already reported for the workers.
     fn apply_to_follower(&self, tid: i32, wanted: Wanted) {
         let _ = priority::apply(tid, wanted, &self.faults);
     }

@@ -37,12 +37,12 @@ pub enum Event {
     Lost(usize, i32),
 }
 
-/// Who may touch an entry's memory.
+/// The owner of an entry's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
     Kernel,
     Ours,
-    Nobody,
+    Lost,
 }
 
 struct Entry {
@@ -159,7 +159,7 @@ impl FuseRing {
             let number = number as usize;
             let (owner, event) = match result {
                 0.. => (Owner::Ours, Event::Request(number)),
-                error => (Owner::Nobody, Event::Lost(number, -error)),
+                error => (Owner::Lost, Event::Lost(number, -error)),
             };
             self.entries[number].owner = owner;
             self.events.push_back(event);
@@ -219,9 +219,7 @@ impl FuseRing {
 
     /// Whether any entry may still bring requests.
     pub fn is_alive(&self) -> bool {
-        self.entries
-            .iter()
-            .any(|entry| entry.owner != Owner::Nobody)
+        self.entries.iter().any(|entry| entry.owner != Owner::Lost)
     }
 
     fn register(&mut self, queue: u16) {

@@ -61,9 +61,9 @@ impl fmt::Debug for Lent {
 struct Loan {
     /// I.
     work: Borrowed,
-    /// A. [`CLOSED`], and [`ONE`] for each thread that is inside. Nobody enters once it is closed.
+    /// A. [`CLOSED`], and [`ONE`] for each thread that is inside. No thread enters once it is closed.
     gate: AtomicUsize,
-    /// I. Who lends, and perhaps sleeps until the last one has left.
+    /// I. The lending thread, which may sleep until the last one has left.
     owner: Thread,
 }
 
@@ -123,7 +123,7 @@ impl Drop for Recall<'_> {
             }
             std::hint::spin_loop();
         }
-        // Whoever unparked this thread for another reason does not matter: the gate decides.
+        // Another wake-up of this thread does not matter: the gate decides.
         while !self.0.is_over() {
             thread::park();
         }

@@ -157,7 +157,7 @@ impl Run {
     }
 
     fn advise(&mut self, advice: libc::c_int) -> io::Result<()> {
-        // SAFETY: the range is ours alone, and `&mut self` shows that nobody looks at its bytes.
+        // SAFETY: the range is ours alone, and `&mut self` shows that no other thread reads its bytes.
         let result = unsafe { libc::madvise(self.as_mut_ptr().cast(), self.length, advice) };
         if result == -1 {
             Err(io::Error::last_os_error())

@@ -42,7 +42,7 @@ impl Facts {
     }
 
     fn explain(&self) -> String {
-        // The group refuses whoever asks, root too: look at it first.
+        // The group refuses every user, root too: check it first.
         if let Some((path, 0)) = &self.group {
             return format!(
                 "the cpu cgroup {} has cpu.rt_runtime_us 0 (CONFIG_RT_GROUP_SCHED); give it a \

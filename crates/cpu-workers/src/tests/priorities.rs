@@ -70,7 +70,7 @@ fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
             let own = || sys::sched::policy(tid).unwrap();
             let before = own();
             workers.follow(tid);
-            assert_eq!(own(), before, "nobody was raised yet");
+            assert_eq!(own(), before, "no thread was raised yet");
             if let Err(error) = workers.set_priority(None, Priority::High) {
                 println!("skipped: {error}");
                 return;

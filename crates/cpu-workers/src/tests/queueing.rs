@@ -197,7 +197,7 @@ fn delays_and_run_times_are_counted_per_job() {
 }
 
 #[test]
-fn the_shared_pool_is_one_until_nobody_has_it() {
+fn the_shared_pool_ends_with_its_last_owner() {
     let options = crate::WorkerOptions {
         name: "shared_test".into(),
         ..Default::default()

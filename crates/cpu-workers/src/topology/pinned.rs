@@ -90,7 +90,7 @@ impl Topology {
             .map_err(Error::Cpus)?;
         let usable = self.spawner.cpus.usable().map_err(Error::Cpus)?;
         let retired = self.follow(&usable);
-        // Joined without the lock: a job that runs long holds up nobody but us.
+        // Joined without the lock: a long job delays this thread alone.
         retired.iter().for_each(|worker| worker.end());
         Ok(())
     }

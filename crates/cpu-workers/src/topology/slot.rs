@@ -1,4 +1,4 @@
-//! The place of one CPU's worker.
+//! The slot of one CPU's worker.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::sync::RwLock;
 
 /// Empty while the CPU is offline or its worker could not be made.
 ///
-/// Whoever queues does so inside of `read`, so `unpublish` returns only when nobody is about to
-/// use the worker any more, and what was queued is in its queue.
+/// Threads queue inside of `read`, so `unpublish` returns only when none of them is about to use the
+/// worker, and all their jobs are in its queue.
 #[derive(Debug)]
 pub(crate) struct Slot<W> {
     worker: RwLock<Option<Arc<W>>>,
@@ -34,7 +34,7 @@ impl<W> Slot<W> {
         self.read(|worker| worker.cloned())
     }
 
-    /// Fills the slot; hands the worker back where it is taken.
+    /// Fills the slot; returns the worker if the slot is taken.
     pub(crate) fn publish(&self, worker: Arc<W>) -> Result<(), Arc<W>> {
         let mut slot = self
             .worker
@@ -49,7 +49,7 @@ impl<W> Slot<W> {
         }
     }
 
-    /// Empties the slot, after all who are inside of `read` have left.
+    /// Empties the slot, after all threads inside of `read` have left.
     pub(crate) fn unpublish(&self) -> Option<Arc<W>> {
         self.worker
             .write()

@@ -50,7 +50,7 @@ impl Watcher {
         })
     }
 
-    /// Ends the thread; afterwards nobody makes or ends workers any more.
+    /// Ends the thread; afterwards no worker is made or ended.
     pub(crate) fn end(&self) {
         self.stop.store(true, Ordering::Release);
         self.cpus.interrupt();

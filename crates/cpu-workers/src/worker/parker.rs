@@ -9,11 +9,11 @@ use crate::sync::{AtomicBool, Condvar, Mutex, lock};
 
 /// Field tags: A = atomic; P = under its own lock, for a few instructions.
 pub(crate) struct Parker {
-    /// P: a wake-up that nobody has slept through yet. Sticky, so none is lost between the look
-    /// at the queue and the sleep.
+    /// P: a pending wake-up. It persists, so none is lost between the check of the queue and the
+    /// sleep.
     token: Mutex<bool>,
     condvar: Condvar,
-    /// P: set and cleared by the owner while it is awake; used by anybody who wakes it.
+    /// P: set and cleared by the owner while it is awake; used by any thread which wakes it.
     waker: Mutex<Option<Arc<dyn Waker>>>,
     /// A: registered as idle at its queue. Written under the queue's lock.
     idle: AtomicBool,
@@ -32,7 +32,7 @@ impl Parker {
         })
     }
 
-    /// Sleeps until there is a token, and takes it. The owner's only.
+    /// Sleeps until there is a token, and takes it. Only for the owner.
     pub(crate) fn park(&self) {
         let mut token = lock(&self.token);
         while !*token {
@@ -44,7 +44,7 @@ impl Parker {
         *token = false;
     }
 
-    /// Ends the sleep of the owner, or its next one. Any thread's.
+    /// Ends the sleep of the owner, or its next one. From any thread.
     pub(crate) fn unpark(&self) {
         let waker = lock(&self.waker).clone();
         match waker {
@@ -58,8 +58,8 @@ impl Parker {
 
     /// From now on the owner sleeps on an event source which `waker` wakes, or on the token (`None`).
     ///
-    /// A wake-up on its way through the old way is not missed: whoever sent it has put its work
-    /// where the owner looks before its next sleep, and the owner is awake now.
+    /// A wake-up still on the old path is not missed: its sender has queued its job where the owner
+    /// checks before its next sleep, and the owner is awake now.
     pub(crate) fn set_waker(&self, waker: Option<Arc<dyn Waker>>) {
         *lock(&self.waker) = waker;
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::sync::{Mutex, lock};
 use crate::worker::parker::Parker;
 
-/// A mutex is enough: it is held for a few instructions, by the worker and by who queues.
+/// A mutex is enough: the worker and the queueing threads hold it for a few instructions.
 ///
 /// Promise, held by the models in `models.rs`: an item that `push` accepted is returned by `take`
 /// exactly once, before `take` says `Closed`.
@@ -19,19 +19,20 @@ pub(crate) struct JobQueue<T> {
 #[derive(Debug)]
 struct State<T> {
     items: VecDeque<T>,
-    /// Who sleeps and has not been told of an item yet; the last to fall asleep is the first to
-    /// be woken, since its caches are the warmest.
+    /// Sleeping threads not woken yet. The last one to fall asleep is woken first, since its caches
+    /// are the warmest.
     idle: Vec<Arc<Parker>>,
     closed: bool,
 }
 
-/// What a worker finds.
+/// Result of [`JobQueue::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken<T> {
     Item(T),
-    /// Nothing; the caller is registered as idle and has to sleep, then call `leave_idle`.
+    /// The queue is empty; the caller is registered as idle and has to sleep, then call
+    /// `leave_idle`.
     Idle,
-    /// Nothing, and nothing will come.
+    /// The queue is empty and closed.
     Closed,
 }
 
@@ -47,8 +48,8 @@ impl<T> JobQueue<T> {
         }
     }
 
-    /// Appends an item and wakes one worker if one is idle: Ok tells whether. A closed queue hands
-    /// the item back.
+    /// Appends an item and wakes one idle worker; `Ok` says whether there was one. A closed queue
+    /// returns the item.
     pub(crate) fn push(&self, item: T) -> Result<bool, T> {
         let sleeper = {
             let mut state = lock(&self.state);
@@ -69,12 +70,12 @@ impl<T> JobQueue<T> {
         Ok(sleeper.is_some())
     }
 
-    /// The oldest item; the caller is busy with it until it says otherwise. Without one the caller is registered as idle, under the same lock: no
-    /// push can slip in between.
+    /// The oldest item, for which the caller counts as busy. Without one the caller is registered as
+    /// idle under the same lock, so no push is missed.
     pub(crate) fn take(&self, me: &Arc<Parker>) -> Taken<T> {
         let mut state = lock(&self.state);
         if let Some(item) = state.items.pop_front() {
-            // Under the lock: nobody sees an empty queue and a worker without a job.
+            // Under the lock: no thread sees an empty queue and a worker without a job.
             me.set_serving(true);
             return Taken::Item(item);
         }
@@ -86,7 +87,7 @@ impl<T> JobQueue<T> {
         Taken::Idle
     }
 
-    /// After a sleep, whatever ended it. True where it was a push or the close.
+    /// Call after a sleep, whatever ended it. True if a push or the close did.
     pub(crate) fn leave_idle(&self, me: &Arc<Parker>) -> bool {
         let mut state = lock(&self.state);
         me.set_idle(false);
@@ -95,7 +96,7 @@ impl<T> JobQueue<T> {
         state.idle.len() == registered
     }
 
-    /// Accepts nothing more. What is queued will still be taken; who sleeps learns of it.
+    /// Accepts no more items and wakes all sleepers. Queued items are still taken.
     pub(crate) fn close(&self) {
         let sleepers = {
             let mut state = lock(&self.state);
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn only_an_idle_worker_is_woken_and_only_once() {
         let (queue, me) = (JobQueue::new(), Parker::new());
-        assert_eq!(queue.push(1), Ok(false), "nobody sleeps");
+        assert_eq!(queue.push(1), Ok(false), "no worker sleeps");
         assert_eq!(queue.take(&me), Taken::Item(1));
         assert!(!me.is_idle() && me.set_serving(false), "it has a job");
         assert_eq!(queue.take(&me), Taken::Idle);

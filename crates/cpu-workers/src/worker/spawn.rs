@@ -15,7 +15,7 @@ pub(crate) struct Running {
     pub(crate) worker: Arc<Worker>,
     /// I.
     pub(crate) tid: i32,
-    /// P: taken by whoever joins.
+    /// P: taken by the thread which joins.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 

@@ -1,11 +1,11 @@
-//! One worker: its thread's loop, and what others may do with it.
+//! One worker: the loop of its thread, and its interface to other threads.
 //!
 //! How a worker ends, so that no job is lost:
-//! 1. Its slot is emptied; that waits for those who are about to queue (`Slot::unpublish`).
-//! 2. Its queue is closed; the close wakes it. A push from here on hands the job back, and the
-//!    job goes to the unbound pool.
+//! 1. Its slot is emptied, after all threads inside of `Slot::read` have queued (`Slot::unpublish`).
+//! 2. Its queue is closed, which wakes it. A later push returns the job, which goes to the unbound
+//!    pool.
 //! 3. The worker takes what is queued, in order, and runs it.
-//! 4. The queue says `Closed`: the worker closes its mailbox, drops its source, and returns.
+//! 4. The queue returns `Closed`: the worker closes its mailbox, drops its source and returns.
 //! 5. Its thread is joined.
 
 use std::cell::RefCell;
@@ -23,11 +23,10 @@ use crate::worker::parker::Parker;
 use crate::worker::queue::{JobQueue, Taken};
 use crate::{EventSourceFactory, WorkerContext};
 
-/// One piece of work. It is told where and when it runs.
+/// One job. Its argument says where and when it runs.
 pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;
 
-/// A worker with both a queue and a source looks at the source after so many jobs in a row at the
-/// latest, so that neither starves.
+/// A worker polls its event source after at most this many jobs in a row, so that neither starves.
 const JOBS_IN_A_ROW: u32 = 8;
 
 pub(crate) struct Queued {
@@ -35,13 +34,13 @@ pub(crate) struct Queued {
     pub(crate) queued_ns: u64,
 }
 
-/// What a worker's thread and its owners share.
+/// State shared by a worker's thread and its owners.
 ///
 /// Field tags: I = set when made; A = atomic; P = under its own lock, for a few instructions.
 pub(crate) struct Worker {
     /// I.
     pub(crate) name: String,
-    /// I: None for a thread of the unbound pool.
+    /// I: `None` for a thread of the unbound pool.
     pub(crate) cpu: Option<usize>,
     /// I: the one queue of a pinned worker; all threads of the unbound pool share theirs.
     pub(crate) queue: Arc<JobQueue<Queued>>,
@@ -51,22 +50,22 @@ pub(crate) struct Worker {
     pub(crate) counters: Arc<Counters>,
     /// I.
     pub(crate) notices: Arc<Notices>,
-    /// P: sources to open; None when the worker has ended.
+    /// P: sources to open; `None` when the worker has ended.
     mailbox: Mutex<Option<Vec<Attach>>>,
 }
 
-/// A source to open, and whom to tell.
+/// A source to open, and where to send the result.
 pub(crate) struct Attach {
     pub(crate) make: Arc<EventSourceFactory>,
     pub(crate) reply: Option<Sender<io::Result<()>>>,
 }
 
 thread_local! {
-    /// The worker this thread is, and the job it runs.
+    /// The worker of this thread, and its current job.
     static CURRENT: RefCell<Option<(Arc<Worker>, WorkerContext)>> = const { RefCell::new(None) };
 }
 
-/// The worker that the calling thread is.
+/// The worker of the calling thread.
 pub(crate) fn current() -> Option<WorkerContext> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, context)| *context))
 }
@@ -110,14 +109,14 @@ impl Worker {
         result
     }
 
-    /// Queues for this worker alone; a closed queue hands the work back.
+    /// Queues for this worker alone; a closed queue returns the job.
     pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
         self.queue.push(queued).map(drop)
     }
 
     /// Whether it has nothing to do.
     pub(crate) fn is_free(&self) -> bool {
-        // In this order: what is taken from the queue is served.
+        // In this order: a job taken from the queue counts as served.
         self.queue.len() == 0 && !self.parker.is_serving()
     }
 
@@ -162,7 +161,7 @@ impl Worker {
                 Taken::Closed => break,
             }
         }
-        // Whoever waits for a reply sees its sender dropped.
+        // A thread which waits for a reply sees its sender dropped.
         *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.parker.set_waker(None);
         drop(source);
@@ -201,7 +200,7 @@ impl Worker {
         context
     }
 
-    /// Opens what was posted. A new source takes the place of an older one.
+    /// Opens the posted sources. A new source replaces an older one.
     fn open_sources(&self, source: &mut Option<AttachedSource>) {
         let letters = match self
             .mailbox
@@ -218,7 +217,7 @@ impl Worker {
                 *source = Some(opened);
             });
             match (letter.reply, result) {
-                // Nobody who has gone away needs to know.
+                // The receiver may have gone away.
                 (Some(reply), result) => drop(reply.send(result)),
                 (None, Ok(())) => {}
                 (None, Err(error)) => {
@@ -253,9 +252,9 @@ impl Worker {
         }
     }
 
-    fn report_panic(&self, who: &str, message: &str) {
+    fn report_panic(&self, what: &str, message: &str) {
         count(&self.counters.panics);
         self.notices
-            .add(format!("{}: {who} panicked: {message}", self.name));
+            .add(format!("{}: {what} panicked: {message}", self.name));
     }
 }
