@@ -29,6 +29,18 @@ pub(crate) struct Device {
 }
 
 impl Device {
+    /// The same file, from `base` on.
+    pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
+        let end = self.base.saturating_add(self.size);
+        Ok(Self {
+            file: self.file.try_clone()?,
+            path: self.path.clone(),
+            base,
+            size: end.saturating_sub(base),
+            nowait: AtomicBool::new(true),
+        })
+    }
+
     /// As `open`; the error names the file.
     pub(crate) fn open_named(path: &Path, base: u64) -> Result<Arc<Self>, Error> {
         Self::open(path, base)

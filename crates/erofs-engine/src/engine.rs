@@ -88,12 +88,13 @@ impl Engine {
         let Opened {
             name,
             options,
-            devices,
+            mut devices,
             hash_area,
             pool,
             cache_memory,
             load_monitor,
         } = opened;
+        crate::opened::locate_image(&name, &options, &mut devices)?;
         let devices = StoredDevice::all(&name, devices, hash_area)?;
         let whole = |source| Error::Image {
             image: name.clone(),

@@ -70,15 +70,60 @@ impl Opened {
     }
 }
 
+/// With `offset=auto`: the primary device from where the image begins.
+pub(crate) fn locate_image(
+    name: &str,
+    options: &EngineOptions,
+    devices: &mut [Arc<Device>],
+) -> Result<(), Error> {
+    if options.offset != Offset::Auto {
+        return Ok(());
+    }
+    for primary in devices.iter_mut().take(1) {
+        let base = crate::locate::superblock(primary).unwrap_or(0);
+        let located = primary.with_base(base).map_err(|source| Error::Open {
+            path: name.to_owned(),
+            source: Arc::new(source),
+        })?;
+        *primary = Arc::new(located);
+    }
+    Ok(())
+}
+
 fn open_devices(path: &Path, options: &EngineOptions) -> Result<Vec<Arc<Device>>, Error> {
     let open = Device::open_named;
     let primary = match options.offset {
         Offset::Bytes(base) => open(path, base)?,
-        Offset::Auto => {
-            let whole = open(path, 0)?;
-            open(path, crate::locate::superblock(&whole).unwrap_or(0))?
-        }
+        // The image is searched for when the process has given up its rights.
+        Offset::Auto => open(path, 0)?,
     };
     let extra = options.devices.iter().map(|path| open(path, 0));
     std::iter::once(Ok(primary)).chain(extra).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+
+    /// A process drops its rights between the two halves, so nothing may be parsed before.
+    #[test]
+    fn an_image_is_searched_for_after_the_files_are_open() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        let image = fixtures.join("kitchen-sink.erofs");
+        let path = std::env::temp_dir().join(format!("erofast-auto-{}", std::process::id()));
+        let mut later = vec![0; 64 << 10];
+        later.extend(std::fs::read(image).unwrap());
+        std::fs::write(&path, vec![0; later.len()]).unwrap();
+        let options = EngineOptions {
+            offset: Offset::Auto,
+            workers: WorkersMode::Inline,
+            ..EngineOptions::default()
+        };
+        let opened = Opened::new(&path, &options).unwrap();
+        std::fs::write(&path, later).unwrap();
+        let outcome = Engine::start(opened);
+        std::fs::remove_file(&path).unwrap();
+        outcome.unwrap();
+    }
 }
