@@ -18,6 +18,9 @@ pub(super) const FORMAT: &str = "perf.data";
 /// Header size of a perf.data that was written to a pipe.
 const PIPE_HEADER: u64 = 16;
 
+/// Number of the feature section that describes the events (`HEADER_EVENT_DESC`).
+const EVENT_DESC: usize = 12;
+
 /// `PERF_RECORD_LOST_SAMPLES`.
 const LOST_SAMPLES: u32 = 13;
 
@@ -130,11 +133,8 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
             data_end = end;
         }
     }
-    let features: u32 = source
-        .array::<32>("the features")?
-        .iter()
-        .map(|b| b.count_ones())
-        .sum();
+    let bits = source.array::<32>("the features")?;
+    let features = (0..256usize).filter(|bit| bits[bit / 8] & 1 << (bit % 8) != 0);
     if data_end == 0 {
         return Err(
             source.broken("its data section is empty: perf was killed before it finished the file")
@@ -146,10 +146,42 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
         format: FORMAT,
         offset: data_end,
     };
-    for _ in 0..features {
-        section(&mut source, "a feature", size)?;
+    let (mut event_desc, mut sum) = (None, 0u64);
+    for feature in features {
+        let (offset, length) = (source.u64("a feature")?, source.u64("a feature")?);
+        sum = sum.saturating_add(length);
+        if offset.saturating_add(length) > size || sum > size {
+            return Err(source.broken(format!(
+                "a feature of {length} bytes at {offset}, file of {size}"
+            )));
+        }
+        if feature == EVENT_DESC {
+            event_desc = Some((offset, length));
+        }
     }
+    let Some((offset, length)) = event_desc else {
+        return Err(source.broken("it does not describe its events (EVENT_DESC)"));
+    };
+    file.seek(SeekFrom::Start(offset))?;
+    check_event_desc(&mut Source::new(file.by_ref().take(length), FORMAT), length)?;
     file.rewind()?;
+    Ok(())
+}
+
+/// Walks the EVENT_DESC section: the library allocates by the counts in it.
+fn check_event_desc<R: Read>(source: &mut Source<R>, length: u64) -> Result<(), Fault> {
+    let events = u64::from(source.u32("the number of events")?);
+    let attr = u64::from(source.u32("the size of an event's attributes")?);
+    if events.saturating_mul(attr.saturating_add(8)) > length {
+        return Err(source.broken(format!("{events} events in a section of {length} bytes")));
+    }
+    for _ in 0..events {
+        source.bytes(attr, "an event's attributes")?;
+        let ids = u64::from(source.u32("the number of an event's ids")?);
+        let name = u64::from(source.u32("an event's name")?);
+        source.bytes(name, "an event's name")?;
+        source.bytes(ids * 8, "an event's ids")?;
+    }
     Ok(())
 }
 
