@@ -82,7 +82,7 @@ fn missing_devices_are_named() {
 }
 
 #[test]
-fn an_unknown_mount_option_lists_the_known_ones_and_mounts_nothing() {
+fn an_unknown_mount_option_says_where_the_list_is_and_mounts_nothing() {
     let point = tempfile::tempdir().expect("a directory");
     let image = fixture("meta.erofs").display().to_string();
     let output = erofast(&[
@@ -92,7 +92,11 @@ fn an_unknown_mount_option_lists_the_known_ones_and_mounts_nothing() {
         &image,
         &point.path().display().to_string(),
     ]);
-    fails(&output, 2, "unknown mount option 'fast'; known: workers=");
+    fails(
+        &output,
+        2,
+        "unknown mount option 'fast'; erofast mount --help lists",
+    );
     assert!(!is_mounted(point.path()));
 }
 
@@ -195,4 +199,50 @@ fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
     fails(&output, 1, "needs root");
     let output = as_nobody(&["trace", "record", "-o", "/dev/null", "--", "/bin/true"]);
     fails(&output, 1, "needs root");
+}
+
+#[test]
+fn mount_f_checks_the_image_and_the_directory_and_s_ignores_unknown_options() {
+    use std::os::unix::process::CommandExt;
+    let point = tempfile::tempdir().expect("a directory");
+    let point = point.path().display().to_string();
+    let helper = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_erofast"));
+        command
+            .arg0("mount.erofast")
+            .args(arguments)
+            .output()
+            .expect("it starts")
+    };
+    let (image, text) = (fixture("meta.erofs"), fixture("manifest.tsv"));
+    let (image, text) = (image.display().to_string(), text.display().to_string());
+    assert!(helper(&[&image, &point, "-f"]).status.success());
+    fails(&helper(&[&text, &point, "-f"]), 1, "not an EROFS image");
+    fails(&helper(&[&image, &image, "-f"]), 1, "is not a directory");
+    fails(
+        &helper(&[&image, &point, "-f", "-o", "nonsense"]),
+        1,
+        "unknown mount option 'nonsense'",
+    );
+    assert!(
+        helper(&[&image, &point, "-f", "-s", "-o", "nonsense"])
+            .status
+            .success()
+    );
+}
+
+#[test]
+fn a_target_that_is_a_file_or_lacks_its_parent_is_said_to_be_so() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let image = fixture("meta.erofs").display().to_string();
+    let below = folder.path().join("no/such");
+    let output = erofast(&["extract", &image, &image]);
+    fails(&output, 1, "meta.erofs: is not a directory");
+    let output = erofast(&["extract", &image, below.to_str().expect("text")]);
+    fails(
+        &output,
+        1,
+        "the directory it should be made in does not exist",
+    );
+    assert!(!folder.path().join("no").exists());
 }

@@ -5,6 +5,7 @@ mod size;
 mod split;
 
 use std::ffi::{OsStr, OsString};
+use std::num::{IntErrorKind, ParseIntError};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,6 +15,7 @@ use erofs_engine::{EngineOptions, Hipri, WorkersMode};
 use rustix::mount::MountFlags;
 
 pub use known::{KNOWN, KnownOption};
+use size::NotASize;
 pub use split::escape;
 
 /// An invalid option.
@@ -21,7 +23,10 @@ pub use split::escape;
 #[non_exhaustive]
 pub enum OptionError {
     /// Not a known option.
-    #[error("unknown mount option '{name}'; known: {}", known::names())]
+    #[error(
+        "unknown mount option '{name}'; {}erofast mount --help lists all of them",
+        known::hint(name)
+    )]
     Unknown {
         /// As it was given.
         name: String,
@@ -140,12 +145,24 @@ impl MountOptions {
     /// Reads the arguments of all `-o`: comma-separated lists in which a backslash takes the
     /// special meaning from a comma or a backslash. Later ones win; `device` adds up.
     pub fn parse<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
+        Self::parse_lists(lists, false)
+    }
+
+    /// The same for `mount -s`: options that are not known are ignored.
+    pub fn parse_sloppy<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
+        Self::parse_lists(lists, true)
+    }
+
+    fn parse_lists<S: AsRef<OsStr>>(lists: &[S], sloppy: bool) -> Result<Self, OptionError> {
         let mut options = Self::default();
-        for list in lists {
-            for one in split::split(list.as_ref()) {
-                options.set(&one)?;
+        for one in lists.iter().flat_map(|list| split::split(list.as_ref())) {
+            match options.set(&one) {
+                Err(OptionError::Unknown { .. }) if sloppy => {}
+                outcome => {
+                    outcome?;
+                    options.given.push(escape(&one));
+                }
             }
-            options.given.push(list.as_ref().to_owned());
         }
         Ok(options)
     }
@@ -158,6 +175,11 @@ impl MountOptions {
             None => (bytes, None),
         };
         let name = String::from_utf8_lossy(name);
+        if name == "remount" {
+            let what =
+                "remount: the options of a mount cannot be changed; unmount, then mount again";
+            return Err(OptionError::Value(what.to_owned()));
+        }
         let known = self.switch(&name, value.is_some())
             || match value {
                 Some(value) => self.assign(&name, value)?,
@@ -210,8 +232,11 @@ impl MountOptions {
                 self.engine.reserved_pages = number(name, &text)?;
             }
             "cache" => {
-                self.engine.cache_bytes = size::parse(&text).ok_or_else(|| {
-                    OptionError::value(name, &text, "bytes, or a number with K, M or G")
+                self.engine.cache_bytes = size::parse(&text).map_err(|error| match error {
+                    NotASize::TooLarge => too_large(name, &text),
+                    NotASize::NoNumber => {
+                        OptionError::value(name, &text, "bytes, or a number with K, M or G")
+                    }
                 })?;
             }
             "io_uring" => self.io_uring = io_uring(&text)?,
@@ -223,6 +248,9 @@ impl MountOptions {
             "uid" => self.uid = Some(number(name, &text)?),
             "gid" => self.gid = Some(number(name, &text)?),
             "ready_fd" => self.ready_fd = Some(number(name, &text)?),
+            "fsname" if value.is_empty() => {
+                return Err(OptionError::value(name, &text, "a name"));
+            }
             "fsname" => self.fsname = Some(value.to_owned()),
             _ => return self.verity(name, value),
         }
@@ -275,9 +303,16 @@ fn worded<T: FromStr<Err = String>>(text: &str) -> Result<T, OptionError> {
     text.parse().map_err(OptionError::Value)
 }
 
-fn number<T: FromStr>(name: &str, text: &str) -> Result<T, OptionError> {
+fn number<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, OptionError> {
     text.parse()
-        .map_err(|_| OptionError::value(name, text, "a number"))
+        .map_err(|error: ParseIntError| match error.kind() {
+            IntErrorKind::PosOverflow => too_large(name, text),
+            _ => OptionError::value(name, text, "a number"),
+        })
+}
+
+fn too_large(name: &str, text: &str) -> OptionError {
+    OptionError::Value(format!("{name}={text}: the number is too large"))
 }
 
 fn sandbox(text: &str) -> Result<SandboxMode, OptionError> {

@@ -13,6 +13,7 @@ mod mount;
 mod tools;
 #[cfg(feature = "tools")]
 mod trace;
+#[cfg(feature = "tools")]
 mod verity;
 
 use clap::{Parser, Subcommand};

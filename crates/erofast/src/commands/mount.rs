@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use erofs_engine::{Engine, EngineOptions, WorkersMode};
 use erofs_fuse::{MountOptions, MountRequest};
 
 use crate::cli::{self, FuseStyle, HelperArgs, MountArgs, UmountArgs};
@@ -46,10 +47,15 @@ pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
         image: absolute(&args.image)?,
         mountpoint: absolute(&args.mountpoint)?,
-        options: MountOptions::parse(&args.options)?,
+        options: match args.sloppy {
+            true => MountOptions::parse_sloppy(&args.options)?,
+            false => MountOptions::parse(&args.options)?,
+        },
         foreground: false,
     };
-    if !args.fake {
+    if args.fake {
+        check(&request)?;
+    } else {
         erofs_fuse::mount(&request)?;
     }
     Ok(Outcome::Fine)
@@ -86,6 +92,20 @@ usage: erofsfuse [OPTIONS] IMAGE MOUNTPOINT
     -d             stay in the foreground and print every request
     -s             accepted; requests are served as always
     -o OPT,...     mount options: see erofast mount --help";
+
+/// What can be known without mounting: that there is an image, and a directory.
+fn check(request: &MountRequest) -> anyhow::Result<()> {
+    let options = EngineOptions {
+        workers: WorkersMode::Inline,
+        reserved_pages: 0,
+        ..request.options.engine.clone()
+    };
+    Engine::open(&request.image, &options)?;
+    let point = request.mountpoint.display().to_string();
+    let metadata = std::fs::metadata(&request.mountpoint).with_context(|| point.clone())?;
+    anyhow::ensure!(metadata.is_dir(), "{point}: is not a directory");
+    Ok(())
+}
 
 /// `erofast umount`
 pub fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {

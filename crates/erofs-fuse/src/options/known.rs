@@ -182,8 +182,19 @@ pub(super) fn is_tolerated(name: &str) -> bool {
     TOLERATED.contains(&name) || name.starts_with("x-") || name.starts_with("X-")
 }
 
-/// All of the table on one line.
-pub(super) fn names() -> String {
-    let usages: Vec<&str> = KNOWN.iter().map(|option| option.usage).collect();
-    usages.join(", ")
+/// How much a word must be like an option, of 1, to be taken for a misspelling of it.
+const ALIKE: f64 = 0.8;
+
+/// `did you mean ...? ` where an option is like what was given.
+pub(super) fn hint(given: &str) -> String {
+    let name = |usage: &'static str| usage.split('=').next().unwrap_or(usage);
+    let given = given.split('=').next().unwrap_or(given);
+    let ranked = KNOWN.iter().map(|option| name(option.usage));
+    let ranked = ranked.map(|name| (strsim::jaro_winkler(given, name), name));
+    match ranked.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((alike, name)) if alike > ALIKE && name != given => {
+            format!("did you mean '{name}'? ")
+        }
+        _ => String::new(),
+    }
 }

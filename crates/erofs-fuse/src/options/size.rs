@@ -1,33 +1,51 @@
 //! Sizes as people write them.
 
+use std::num::IntErrorKind;
+
+/// Why a text is no size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotASize {
+    /// It is none at all.
+    NoNumber,
+    /// It does not fit 64 bits.
+    TooLarge,
+}
+
 /// Bytes of `65536`, `64K`, `8M`, `1G`; powers of 1024.
-pub(super) fn parse(text: &str) -> Option<u64> {
-    let (number, shift) = match text.char_indices().last()? {
-        (at, 'k' | 'K') => (&text[..at], 10),
-        (at, 'm' | 'M') => (&text[..at], 20),
-        (at, 'g' | 'G') => (&text[..at], 30),
+pub(super) fn parse(text: &str) -> Result<u64, NotASize> {
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
         _ => (text, 0),
     };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+    let number = number.parse::<u64>().map_err(|error| match error.kind() {
+        IntErrorKind::PosOverflow => NotASize::TooLarge,
+        _ => NotASize::NoNumber,
+    })?;
+    number.checked_mul(1 << shift).ok_or(NotASize::TooLarge)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{NotASize, parse};
 
     #[test]
     fn suffixes_are_powers_of_1024() {
-        assert_eq!(parse("0"), Some(0));
-        assert_eq!(parse("65536"), Some(65536));
-        assert_eq!(parse("64k"), Some(64 << 10));
-        assert_eq!(parse("8M"), Some(8 << 20));
-        assert_eq!(parse("2G"), Some(2 << 30));
+        assert_eq!(parse("0"), Ok(0));
+        assert_eq!(parse("65536"), Ok(65536));
+        assert_eq!(parse("64k"), Ok(64 << 10));
+        assert_eq!(parse("8M"), Ok(8 << 20));
+        assert_eq!(parse("2G"), Ok(2 << 30));
     }
 
     #[test]
     fn what_is_no_size_is_none() {
-        for text in ["", "M", "-1", "1T", "1.5G", "99999999999G", "ü"] {
-            assert_eq!(parse(text), None, "{text}");
+        for text in ["", "M", "-1", "1T", "1.5G", "ü"] {
+            assert_eq!(parse(text), Err(NotASize::NoNumber), "{text}");
+        }
+        for text in ["99999999999G", "99999999999999999999"] {
+            assert_eq!(parse(text), Err(NotASize::TooLarge), "{text}");
         }
     }
 }

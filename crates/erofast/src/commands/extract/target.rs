@@ -39,7 +39,20 @@ impl Target {
     /// Opens the directory, makes it if need be. One that is not empty needs `force`.
     pub fn open(path: &Path, force: bool) -> anyhow::Result<Self> {
         let shown = || path.display().to_string();
-        std::fs::create_dir_all(path).with_context(shown)?;
+        match std::fs::create_dir(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let is_directory = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
+                anyhow::ensure!(is_directory, "{}: is not a directory", shown());
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                bail!(
+                    "{}: the directory it should be made in does not exist",
+                    shown()
+                );
+            }
+            Err(error) => return Err(error).with_context(shown),
+        }
         let mut entries = std::fs::read_dir(path).with_context(shown)?;
         if entries.next().is_some() && !force {
             bail!("{}: is not empty (--force extracts all the same)", shown());

@@ -107,8 +107,20 @@ fn bash(script: &str) -> anyhow::Result<String> {
          _erofast_mount_options\n                return 0\n            fi\n            \
          case \"${prev}\" in\n",
     )?;
-    Ok(function + &script)
+    Ok(function + &script + HELPER)
 }
+
+/// What mount(8) calls: files, and options behind -o.
+const HELPER: &str = r#"
+_erofast_mount_helper() {
+    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}"
+    COMPREPLY=()
+    if [[ ${prev} == "-o" || ${prev} == "=" || ${cur} == "=" ]]; then
+        _erofast_mount_options
+    fi
+}
+complete -F _erofast_mount_helper -o bashdefault -o default mount.erofast mount.fuse.erofast
+"#;
 
 fn deduplicated<'n>(names: &[&'n str]) -> Vec<&'n str> {
     let mut seen = Vec::new();

@@ -1,6 +1,6 @@
 //! A page of docs/ as a man page: headings, paragraphs, lists, tables and code.
 
-use super::roff::{Page, bold, marked, plain};
+use super::roff::{Page, bold, marked};
 
 /// Adds the blocks of `text` to a page. Its title is left to the caller.
 pub fn render(text: &str, page: &mut Page) {
@@ -70,7 +70,7 @@ fn table(header: &[String], rows: &[Vec<String>], page: &mut Page) {
             .filter(|(cell, _)| !cell.is_empty())
             .map(|(cell, name)| match header.len() {
                 2 => marked(cell),
-                _ => format!("{}: {}", plain(name), marked(cell)),
+                _ => format!("{}: {}", marked(name), marked(cell)),
             })
             .collect();
         page.item(&bold(&term.replace('`', "")), &meaning.join("; "));
@@ -84,7 +84,8 @@ mod tests {
     #[test]
     fn every_block_has_its_request() {
         let text = "# Title\n\nA line\nand `more`.\n\n## One\n* a\n  b\n* c\n\n\
-                    | x | y |\n| --- | --- |\n| `p\\|q` | r |\n\n```sh\nls -l\n```\n";
+                    | x | y |\n| --- | --- |\n| `p\\|q` | r |\n\n\
+                    | x | `y` | z |\n| --- | --- | --- |\n| a | b | c |\n\n```sh\nls -l\n```\n";
         let mut page = Page::new("x", 7, "M");
         render(text, &mut page);
         let (_, body) = page
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(
             body,
             ".PP\nA line and \\fBmore\\fR.\n.SH \"ONE\"\n.IP \\(bu 2\na b\n.IP \\(bu 2\nc\n\
-             .TP\n\\fBp|q\\fR\nr\n.PP\n.RS 4\n.nf\nls \\-l\n.fi\n.RE\n"
+             .TP\n\\fBp|q\\fR\nr\n.TP\n\\fBa\\fR\n\\fBy\\fR: b; z: c\n.PP\n.RS 4\n.nf\nls \\-l\n.fi\n.RE\n"
         );
     }
 }

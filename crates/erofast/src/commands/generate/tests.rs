@@ -275,6 +275,23 @@ fn offered(line: &str) -> Vec<String> {
 }
 
 #[test]
+fn bash_completes_the_options_of_the_mount_helper() {
+    let script = complete::script(Shell::Bash).expect("a script");
+    let script = format!(
+        "{script}\nCOMP_WORDS=(mount.erofast a b -o hip)\nCOMP_CWORD=4\nCOMP_LINE='mount.erofast a b -o hip'\n\
+         COMP_POINT=${{#COMP_LINE}}\n_erofast_mount_helper\necho \"${{COMPREPLY[@]}}\"\n"
+    );
+    let output = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .output();
+    let output = output.expect("bash starts");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).starts_with("hipri"),
+        "{output:?}"
+    );
+}
+
+#[test]
 fn bash_completes_commands_options_and_mount_options() {
     assert_eq!(offered("erofast um"), ["umount"]);
     assert_eq!(offered("erofast check --thr"), ["--threads"]);
