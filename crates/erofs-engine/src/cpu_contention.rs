@@ -67,6 +67,11 @@ impl CpuContention {
         }
     }
 
+    /// Threads of the engine which run now.
+    pub(crate) fn busy_threads(&self) -> usize {
+        self.busy.load(Ordering::Relaxed)
+    }
+
     /// Whether other programs keep the CPUs busy now.
     pub(crate) fn contended(&self) -> bool {
         self.monitor.as_ref().is_some_and(LoadMonitor::contended)

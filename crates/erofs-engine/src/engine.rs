@@ -308,6 +308,17 @@ impl Engine {
         self.closing.store(true, Ordering::Relaxed);
     }
 
+    /// Fills `out` from byte `offset` of a file ahead of its readers: with nobody's help, and leaving
+    /// nothing in the page cache above. All of it must be inside of the file.
+    pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        self.fill(inode, offset, out, Caller::METADATA)
+    }
+
+    /// Threads that work for readers now.
+    pub fn busy_threads(&self) -> usize {
+        self.contention.busy_threads()
+    }
+
     /// Counts the calling thread as busy for the engine while it does something else than reading.
     pub fn busy(&self) -> Busy<'_> {
         self.contention.enter()

@@ -72,6 +72,15 @@ pub enum SandboxMode {
     Off,
 }
 
+/// Where the launch profile of a mount is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ProfileLocation {
+    /// In the cache folder of the system or the user, under a name that belongs to the image.
+    Auto,
+    /// This file; absolute.
+    File(PathBuf),
+}
+
 /// The options of one mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -81,6 +90,8 @@ pub struct MountOptions {
     pub io_uring: IoUring,
     /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] where that may be set.
     pub read_ahead_kb: Option<u32>,
+    /// The launch profile that is replayed, or recorded where there is none.
+    pub profile: Option<ProfileLocation>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,
     /// Unmount after this long without use.
@@ -121,6 +132,7 @@ impl Default for MountOptions {
             engine: EngineOptions::default(),
             io_uring: IoUring::default(),
             read_ahead_kb: None,
+            profile: None,
             subdir: None,
             timeout: None,
             allow_other: false,
@@ -243,6 +255,7 @@ impl MountOptions {
             "read_ahead_kb" => self.read_ahead_kb = Some(number(name, &text)?),
             "sandbox" => self.sandbox = sandbox(&text)?,
             "device" => self.engine.devices.push(PathBuf::from(value)),
+            "profile" => self.profile = profile(value)?,
             "subdir" => self.subdir = Some(PathBuf::from(value)),
             "timeout" => self.timeout = Some(Duration::from_secs(number(name, &text)?)),
             "uid" => self.uid = Some(number(name, &text)?),
@@ -322,6 +335,19 @@ fn sandbox(text: &str) -> Result<SandboxMode, OptionError> {
         "strict" => Ok(SandboxMode::Strict),
         _ => Err(OptionError::value("sandbox", text, "on, off or strict")),
     }
+}
+
+fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
+    if value == "off" {
+        return Ok(None);
+    }
+    if value == "auto" {
+        return Ok(Some(ProfileLocation::Auto));
+    }
+    // The daemon leaves the directory in which it was started.
+    let path = std::path::absolute(value);
+    let path = path.map_err(|_| OptionError::value("profile", "", "auto, off or a file"))?;
+    Ok(Some(ProfileLocation::File(path)))
 }
 
 fn io_uring(text: &str) -> Result<IoUring, OptionError> {

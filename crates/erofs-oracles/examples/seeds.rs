@@ -66,6 +66,7 @@ fn profile_seeds(folder: &Path) -> io::Result<()> {
         directories: ["usr", "lib"]
             .map(|name| Directory {
                 parent: (name == "lib").then_some(0),
+                listed: true,
                 name: name.into(),
             })
             .into(),
@@ -73,7 +74,7 @@ fn profile_seeds(folder: &Path) -> io::Result<()> {
             file(36, name(Some(1), "libc.so.6")),
             file(1 << 63, name(None, "init")),
         ],
-        absent: vec![name(Some(1), "glibc-hwcaps")],
+        names: vec![name(Some(1), "glibc-hwcaps")],
         windows: vec![
             window(0, 0, 0b1011, 0),
             window(1, 0, 1, 2),

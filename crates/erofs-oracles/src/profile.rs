@@ -17,9 +17,9 @@ pub fn profile(data: &[u8]) {
         Err(error) => return one_line(&error.to_string()),
     };
     assert_eq!(Profile::parse(&profile.to_bytes()).as_ref(), Ok(&profile));
-    let names = profile.files.iter().map(|file| &file.name);
+    let files = profile.files.iter().map(|file| &file.name);
     // Paths may be long, and there may be many.
-    for name in names.chain(&profile.absent).take(256) {
+    for name in files.chain(&profile.names).take(256) {
         let path = profile.path(name);
         let sound = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
         assert!(path.split(|&byte| byte == b'/').all(sound));

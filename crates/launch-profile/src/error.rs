@@ -31,6 +31,9 @@ pub enum Error {
         /// Stored.
         want: u64,
     },
+    /// It was recorded from another image.
+    #[error("launch profile of another image, whose UUID is {0}")]
+    OtherImage(crate::identity::ImageIdentity),
     /// Something in the body cannot be.
     #[error("launch profile is damaged at byte {at} of its body: {what}")]
     Body {

@@ -15,9 +15,9 @@
 //!
 //! | list | one entry |
 //! | --- | --- |
-//! | directories | parent + 1 in this list (0: the mount's root), name |
+//! | directories | parent + 1 in this list (0: the mount's root), 1 if listed as a whole, name |
 //! | files | directory + 1, nid, size, name |
-//! | absent names | directory + 1, name |
+//! | other names | directory + 1, name |
 //! | windows | file, number of the window, bit map of its pages, milliseconds since the last one |
 
 use crate::checksum::fnv1a;

@@ -3,7 +3,7 @@
 /// Bytes of a profile file.
 pub const FILE_BYTES: usize = 4 << 20;
 
-/// Directories, files, absent names: each list at most.
+/// Directories, files, other names: each list at most.
 pub const NAMES: usize = 1 << 16;
 
 /// Windows of pages: 8 GiB of file content.

@@ -15,12 +15,13 @@ pub struct Profile {
     pub image: ImageIdentity,
     /// Every page of it was asked for by a program; otherwise the kernel's read-ahead is among them.
     pub exact: bool,
-    /// Directories in which names were looked up or that were listed, parents before their children.
+    /// Directories in which names were looked up or that were listed, parents before their children. The
+    /// root is always listed and not among them.
     pub directories: Vec<Directory>,
     /// Files that were read, in the order of their first page.
     pub files: Vec<RecordedFile>,
-    /// Names that were looked up and are not there.
-    pub absent: Vec<Name>,
+    /// Names that were looked up beside those of files: of symbolic links, and of what is not there.
+    pub names: Vec<Name>,
     /// Pages that were read, in the order of the first page of each window.
     pub windows: Vec<Window>,
 }
@@ -30,6 +31,8 @@ pub struct Profile {
 pub struct Directory {
     /// Its parent in [`Profile::directories`]; `None`: the root of the mount.
     pub parent: Option<u32>,
+    /// All of its entries are wanted: the launch listed it, or asked for many of them.
+    pub listed: bool,
     /// Its name there.
     pub name: Vec<u8>,
 }
@@ -161,6 +164,7 @@ mod tests {
     fn paths_have_no_slash_at_either_end() {
         let directory = |parent, name: &[u8]| Directory {
             parent,
+            listed: true,
             name: name.to_vec(),
         };
         let profile = Profile {

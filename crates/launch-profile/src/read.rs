@@ -75,8 +75,17 @@ impl Reader<'_> {
                 return Err(self.damaged("directories lie too deep"));
             }
             depths.push(depth);
+            let listed = match self.number()? {
+                0 => false,
+                1 => true,
+                _ => return Err(self.damaged("a flag that is neither 0 nor 1")),
+            };
             let name = self.name()?;
-            profile.directories.push(Directory { parent, name });
+            profile.directories.push(Directory {
+                parent,
+                listed,
+                name,
+            });
         }
         let directories = profile.directories.len();
         for _ in 0..self.count(NAMES, "too many files")? {
@@ -88,10 +97,10 @@ impl Reader<'_> {
             };
             profile.files.push(RecordedFile { name, nid, size });
         }
-        for _ in 0..self.count(NAMES, "too many absent names")? {
+        for _ in 0..self.count(NAMES, "too many names")? {
             let directory = self.place(directories)?;
             let name = self.name()?;
-            profile.absent.push(Name { directory, name });
+            profile.names.push(Name { directory, name });
         }
         let mut at_ms = 0_u32;
         for _ in 0..self.count(WINDOWS, "too many windows")? {
@@ -129,7 +138,7 @@ impl Reader<'_> {
     fn count(&mut self, most: usize, what: &'static str) -> Result<usize, Error> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         let room = (self.body.len() - self.at) / SHORTEST_ENTRY;
-        // Absent names and directories take at least three bytes each: a place, a length, a letter.
+        // Names take at least three bytes each: a place, a length, a letter.
         if count > most || count > room {
             Err(self.damaged(what))
         } else {

@@ -36,11 +36,11 @@ impl Profile {
             kept
         });
         self.windows.truncate(WINDOWS);
-        self.absent.truncate(NAMES);
+        self.names.truncate(NAMES);
         self.drop_unread_files();
         while self.to_bytes().len() > FILE_BYTES {
             self.windows.truncate(self.windows.len() / 2);
-            self.absent.truncate(self.absent.len() / 2);
+            self.names.truncate(self.names.len() / 2);
             self.drop_unread_files();
         }
     }
@@ -75,7 +75,7 @@ impl Profile {
         self.directories.truncate(NAMES);
         let known = self.directories.len();
         let there = |name: &Name| name.directory.is_none_or(|index| (index as usize) < known);
-        self.absent.retain(there);
+        self.names.retain(there);
         if self.files.iter().all(|file| there(&file.name)) {
             return;
         }

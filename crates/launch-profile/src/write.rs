@@ -26,6 +26,7 @@ impl Profile {
         number(&mut body, self.directories.len() as u64);
         for directory in &self.directories {
             place(&mut body, directory.parent);
+            number(&mut body, directory.listed.into());
             string(&mut body, &directory.name);
         }
         number(&mut body, self.files.len() as u64);
@@ -35,8 +36,8 @@ impl Profile {
             number(&mut body, file.size);
             string(&mut body, &file.name.name);
         }
-        number(&mut body, self.absent.len() as u64);
-        for Name { directory, name } in &self.absent {
+        number(&mut body, self.names.len() as u64);
+        for Name { directory, name } in &self.names {
             place(&mut body, *directory);
             string(&mut body, name);
         }

@@ -23,6 +23,7 @@ fn window(file: u32, number: u32, pages: u32, at_ms: u32) -> Window {
 fn profile() -> Profile {
     let directory = |parent, name: &str| Directory {
         parent,
+        listed: parent.is_none(),
         name: name.into(),
     };
     let file = |directory, text: &str, nid| RecordedFile {
@@ -41,7 +42,7 @@ fn profile() -> Profile {
         exact: true,
         directories: vec![directory(None, "usr"), directory(Some(0), "lib")],
         files: vec![file(Some(1), "libc.so.6", 1 << 63), file(None, "init", 36)],
-        absent: vec![name(Some(1), "glibc-hwcaps")],
+        names: vec![name(Some(1), "glibc-hwcaps")],
         windows: vec![
             window(0, 0, 0b1011, 0),
             window(1, 0, 1, 2),
@@ -99,7 +100,7 @@ fn the_version_is_looked_at_before_anything_else() {
 fn names_that_lead_out_of_their_directory_are_refused() {
     for bad in ["..", ".", "a/b", "", "a\0"] {
         let mut profile = profile();
-        profile.absent = vec![name(None, bad)];
+        profile.names = vec![name(None, bad)];
         let error = Profile::parse(&profile.to_bytes()).expect_err(bad);
         assert!(matches!(error, Error::Body { .. }), "{bad:?}: {error}");
     }
@@ -153,7 +154,7 @@ fn trimming_by_bytes_passes_over_what_does_not_fit() {
 fn what_exceeds_the_limits_is_trimmed_to_what_can_be_read() {
     let mut large = profile();
     large.windows = (0..200_000).map(|i| window(0, i, u32::MAX, i)).collect();
-    large.absent = (0..100_000)
+    large.names = (0..100_000)
         .map(|i| name(None, &format!("{i:0>200}")))
         .collect();
     assert!(Profile::parse(&large.to_bytes()).is_err());

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+use super::launch::LaunchHelper;
 use super::protocol::{Request, Response};
 use crate::error::Error;
 use crate::request::MountRequest;
@@ -40,6 +41,14 @@ impl MountHelper {
     /// mount are made then.
     pub(crate) fn handshake_done(&mut self) -> Result<(), Error> {
         self.call(Request::HandshakeDone).map(drop)
+    }
+
+    /// Helps with a launch profile, which must have been asked for. To be called when the handshake is
+    /// complete.
+    pub(crate) fn launch(&mut self) -> Result<LaunchHelper, Error> {
+        let socket = self.call(Request::Launch)?;
+        let missing = || Error::Daemon("the mount helper sent no descriptor".to_owned());
+        Ok(LaunchHelper::new(socket.ok_or_else(missing)?))
     }
 
     /// Removes the mount from the tree; programs that use it keep what they have open.

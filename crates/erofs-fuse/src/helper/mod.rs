@@ -11,6 +11,9 @@
 //!
 //! It unmounts the mount that it made and no other, whatever is at its path by then ([`mounted`]).
 //!
+//! With a launch profile a thread of it also reads and writes the profile, and lists directories of the
+//! mount ([`launch`]).
+//!
 //! To add a request: a variant and its text in [`protocol`], its action in [`state`].
 
 mod client;
@@ -19,17 +22,21 @@ mod direct;
 mod enable_uring;
 mod fusermount;
 mod identity;
+mod launch;
 mod mount;
 mod mounted;
 mod plan;
 mod process;
+mod profile_file;
 mod protocol;
 mod read_ahead;
 mod state;
 mod table;
 mod umount;
+mod visit;
 
 pub(crate) use client::MountHelper;
 pub(crate) use enable_uring::is_enabled as io_uring_is_enabled;
+pub(crate) use launch::LaunchHelper;
 pub(crate) use process::run;
 pub use umount::umount;

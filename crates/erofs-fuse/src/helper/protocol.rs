@@ -11,7 +11,7 @@ use rustix::net::{
 };
 
 /// Bytes of the longest packet. Only an error message can be longer, and is cut.
-const PACKET_BYTES: usize = 4096;
+pub(super) const PACKET_BYTES: usize = 4096;
 
 /// The text of [`Response::Done`].
 const OK: &str = "ok";
@@ -26,6 +26,8 @@ pub(super) enum Request {
     },
     /// The handshake with the kernel is complete.
     HandshakeDone,
+    /// Start what a launch profile needs; the response carries a socket.
+    Launch,
     /// Remove the mount from the tree; programs that use it keep what they have open.
     Detach,
     /// Mark the mount as unused, which any use undoes; an error if it is in use.
@@ -37,7 +39,7 @@ pub(super) enum Request {
 /// What the helper answers.
 #[derive(Debug)]
 pub(super) enum Response {
-    /// Carried out; `Mount` returns the descriptor of `/dev/fuse`.
+    /// Carried out; `Mount` returns the descriptor of `/dev/fuse`, `Launch` a socket.
     Done(Option<OwnedFd>),
     /// One line.
     Failed(String),
@@ -48,6 +50,7 @@ impl std::fmt::Display for Request {
         match self {
             Self::Mount { max_read } => write!(f, "mount {max_read}"),
             Self::HandshakeDone => f.write_str("handshake-done"),
+            Self::Launch => f.write_str("launch"),
             Self::Detach => f.write_str("detach"),
             Self::Mark => f.write_str("mark"),
             Self::Expire => f.write_str("expire"),
@@ -63,6 +66,7 @@ impl Request {
                 Some(Self::Mount { max_read })
             }
             None if text == "handshake-done" => Some(Self::HandshakeDone),
+            None if text == "launch" => Some(Self::Launch),
             None if text == "detach" => Some(Self::Detach),
             None if text == "mark" => Some(Self::Mark),
             None if text == "expire" => Some(Self::Expire),
@@ -99,7 +103,7 @@ impl Response {
     }
 }
 
-fn send(socket: impl AsFd, text: &[u8], device: Option<OwnedFd>) -> io::Result<()> {
+pub(super) fn send(socket: impl AsFd, text: &[u8], device: Option<OwnedFd>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let devices = device.as_ref().map(|device| [device.as_fd()]);
@@ -114,23 +118,29 @@ fn send(socket: impl AsFd, text: &[u8], device: Option<OwnedFd>) -> io::Result<(
     Ok(())
 }
 
-/// One packet; an empty one means that the other end is closed.
+/// One packet as text; an empty one means that the other end is closed.
 fn receive(socket: impl AsFd) -> io::Result<(String, Option<OwnedFd>)> {
+    let (bytes, descriptor) = receive_bytes(socket)?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), descriptor))
+}
+
+/// One packet; an empty one means that the other end is closed.
+pub(super) fn receive_bytes(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut text = [0; PACKET_BYTES];
+    let mut bytes = vec![0; PACKET_BYTES];
     let received = rustix::io::retry_on_intr(|| {
-        let mut slices = [IoSliceMut::new(&mut text)];
+        let mut slices = [IoSliceMut::new(&mut bytes)];
         recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
     })?;
-    let mut device = None;
+    let mut descriptor = None;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
-            device = descriptors.next();
+            descriptor = descriptors.next();
         }
     }
-    let text = String::from_utf8_lossy(&text[..received.bytes]).into_owned();
-    Ok((text, device))
+    bytes.truncate(received.bytes);
+    Ok((bytes, descriptor))
 }
 
 #[cfg(test)]
@@ -148,6 +158,7 @@ mod tests {
         for request in [
             Request::Mount { max_read: 1 << 20 },
             Request::HandshakeDone,
+            Request::Launch,
             Request::Detach,
             Request::Mark,
             Request::Expire,

@@ -7,7 +7,7 @@ use super::enable_uring::EnableUringGuard;
 use super::mount;
 use super::mounted::Mounted;
 use super::protocol::Request;
-use super::read_ahead;
+use super::{launch, read_ahead};
 use crate::error::Error;
 use crate::request::MountRequest;
 
@@ -42,6 +42,9 @@ impl MountState {
                 self.handshake_done = true;
                 read_ahead::set(mounted, self.request.options.read_ahead_kb)?;
                 Ok(None)
+            }
+            (Request::Launch, Some((mounted, _))) => {
+                launch::start(&self.request.options, mounted).map(Some)
             }
             (Request::Detach, Some((mounted, _))) => {
                 mounted.detach()?;

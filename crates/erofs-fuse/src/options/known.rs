@@ -64,6 +64,10 @@ pub const KNOWN: &[KnownOption] = &[
         "cache=BYTES",
         "decoded data kept for repeated reads; K, M and G are understood (8M)",
     ),
+    option(
+        "profile=PATH|auto|off",
+        "replay this launch profile; record it where there is none (off)",
+    ),
     option("offset=N|auto", "where the image begins in its file (0)"),
     option(
         "device=PATH",

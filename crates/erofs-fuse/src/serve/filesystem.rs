@@ -12,6 +12,7 @@ use fuse_transport::{
 
 use fuse_transport::wire::FOREVER;
 
+use super::launch::Launch;
 use super::nodes::Nodes;
 use super::queries::Queries;
 use super::trace_spans;
@@ -48,6 +49,8 @@ pub(super) struct Image {
     counters: OnceLock<CollectCounters>,
     xattr_scan: XattrScan,
     queries: Queries,
+    /// With `profile=`.
+    launch: OnceLock<Arc<Launch>>,
 }
 
 impl Image {
@@ -64,6 +67,7 @@ impl Image {
             counters,
             xattr_scan: XattrScan::new(root),
             queries: Queries::default(),
+            launch: OnceLock::new(),
         }
     }
 
@@ -97,10 +101,18 @@ impl Image {
         let _ = self.counters.set(counters);
     }
 
+    /// Has requests recorded or compared with the profile from here on.
+    pub(super) fn set_launch(&self, launch: Arc<Launch>) {
+        let _ = self.launch.set(launch);
+    }
+
     /// The live counters, as JSON.
     fn counters(&self) -> Option<Vec<u8>> {
-        let collect = self.counters.get()?;
-        Some(collect().to_string().into_bytes())
+        let mut counters = self.counters.get()?();
+        if let Some(launch) = self.launch.get() {
+            counters["profile"] = launch.report();
+        }
+        Some(counters.to_string().into_bytes())
     }
 
     fn inode(&self, node: u64) -> Result<Arc<Inode>, Errno> {
@@ -204,11 +216,14 @@ impl Filesystem for Image {
         if name == b"." {
             return self.found(parent.nid).map(Some);
         }
-        match self
+        let found = self
             .engine
             .lookup(&parent, name)
-            .map_err(|error| report(&error))?
-        {
+            .map_err(|error| report(&error))?;
+        if let Some(launch) = self.launch.get() {
+            launch.looked_up(parent.nid, name, found.is_some());
+        }
+        match found {
             Some(nid) => self.found(nid).map(Some),
             None => Ok(None),
         }
@@ -222,8 +237,12 @@ impl Filesystem for Image {
 
     fn read_link(&self, caller: Caller, node: u64) -> Result<Vec<u8>, Errno> {
         self.admit(caller)?;
+        let inode = self.inode(node)?;
+        if let Some(launch) = self.launch.get() {
+            launch.read_link(inode.nid);
+        }
         self.engine
-            .read_link(&self.inode(node)?)
+            .read_link(&inode)
             .map_err(|error| report(&error))
     }
 
@@ -236,6 +255,13 @@ impl Filesystem for Image {
     ) -> Result<(), Errno> {
         self.engine.asked_by(caller.pid);
         let inode = self.inode(node)?;
+        if let Some(launch) = self.launch.get() {
+            let left = inode.size.saturating_sub(offset);
+            let length = reply
+                .room()
+                .min(usize::try_from(left).unwrap_or(usize::MAX));
+            launch.read(inode.nid, offset, length);
+        }
         let read = self
             .engine
             .read_at(&inode, offset, reply.spare(), self.context);
@@ -252,6 +278,9 @@ impl Filesystem for Image {
     ) -> Result<(), Errno> {
         self.engine.asked_by(caller.pid);
         let directory = self.inode(node)?;
+        if let Some(launch) = self.launch.get().filter(|_| position == 0) {
+            launch.listed(directory.nid);
+        }
         let mut position = position;
         if directory.dot_omitted && position == 0 {
             let kind = FileType::Directory as u8;

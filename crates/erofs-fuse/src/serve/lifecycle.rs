@@ -6,6 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
 use erofs_engine::{Engine, Opened, ReadContext};
@@ -13,6 +14,7 @@ use fuse_transport::{Config, Session};
 
 use super::counters::Reporter;
 use super::filesystem::Image;
+use super::launch;
 use super::notify_store::NotifyStoreWriter;
 use super::readiness::Readiness;
 use super::request_size::request_pages;
@@ -100,19 +102,50 @@ impl Serving<'_> {
             })?;
         self.uring.check(&session)?;
         unmount.helper().handshake_done()?;
-        let reporter = Reporter::new(engine, &session, self.request, self.sandbox);
+        let reporter = Reporter::new(engine, &session, self.request, self.sandbox.clone());
         image.set_counters(Box::new(move || reporter.report()));
+        let exact_reads = Arc::new(AtomicBool::new(false));
         engine.set_page_cache(Box::new(NotifyStoreWriter::start(
             &session,
             engine,
             image.nodes(),
             unmount.helper(),
+            Arc::clone(&exact_reads),
         )?));
+        let launch = self.launch(unmount.helper(), &image, &session, exact_reads)?;
         threads::start(engine, &session, options)?;
         ready()?;
-        wait_for_end(&session, self.signals, unmount.helper(), options.timeout)?;
+        let ended = wait_for_end(&session, self.signals, unmount.helper(), options.timeout);
+        if let Some(launch) = launch {
+            launch.end();
+        }
+        ended?;
         unmount.0 = None;
         Ok(())
+    }
+
+    /// Begins to record or to replay the launch profile, if there shall be one.
+    fn launch(
+        &self,
+        helper: &mut MountHelper,
+        image: &Arc<Image>,
+        session: &Arc<Session>,
+        exact_reads: Arc<AtomicBool>,
+    ) -> Result<Option<launch::Running>, Error> {
+        let Some(location) = &self.request.options.profile else {
+            return Ok(None);
+        };
+        let mount = launch::Mount {
+            engine: self.engine,
+            session,
+            nodes: image.nodes(),
+            root: image.nodes().root(),
+            exact_reads,
+        };
+        let launch_helper = helper.launch()?;
+        let running = launch::start(location, launch_helper, helper, &mount)?;
+        image.set_launch(Arc::clone(&running.launch));
+        Ok(Some(running))
     }
 
     fn image(&self) -> Result<Image, Error> {

@@ -2,13 +2,16 @@
 
 mod counters;
 mod filesystem;
+mod launch;
 mod lifecycle;
 mod nodes;
 mod notify_store;
+mod priority;
 mod prometheus;
 mod queries;
 mod readiness;
 mod request_size;
+mod storing_threads;
 mod threads;
 mod trace_spans;
 mod uring_mode;

@@ -20,6 +20,11 @@ impl Nodes {
         Self { root }
     }
 
+    /// The inode of the mount's root.
+    pub(super) fn root(self) -> Nid {
+        self.root
+    }
+
     /// The node of an inode; `None` for one that has none.
     pub(super) fn node(self, nid: Nid) -> Option<u64> {
         if nid == self.root {

@@ -4,24 +4,18 @@
 //! A thread of its own does it: storing a page waits until a pending read of that page is answered,
 //! so a thread that answers reads must not do it. It has the priority of the workers and is not
 //! pinned: when it gets little CPU time its queue is full, and reads decode no more than they need.
-//!
-//! That wait cannot be killed. So the thread has a descriptor table of its own: when the server is
-//! killed, the rings and descriptors that the other threads share are closed all the same, which
-//! ends the reads that they had taken, and the mount helper notices the death. (The kernel cannot end a request that it was handing to a
-//! ring whose thread is dead before that ring is closed, not even by aborting the connection.) The
-//! helper aborts the connection, which ends the others.
+//! Its descriptors are its own, see [`storing_threads`](super::storing_threads).
 
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use erofs_engine::cpu_workers::Mode;
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
 use fuse_transport::{PageStore, Session};
 
 use super::nodes::Nodes;
+use super::priority::with_that_of_workers;
+use super::storing_threads;
 use crate::error::Error;
 use crate::helper::MountHelper;
 
@@ -44,6 +38,8 @@ struct Queue {
     /// L: held for a push or a pop only.
     state: Mutex<State>,
     changed: Condvar,
+    /// Nothing is stored, so that each page that a program needs is asked for.
+    paused: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -62,32 +58,18 @@ impl NotifyStoreWriter {
         engine: &Arc<Engine>,
         nodes: Nodes,
         helper: &MountHelper,
+        paused: Arc<AtomicBool>,
     ) -> Result<Self, Error> {
-        let queue = Arc::new(Queue::default());
-        let (sender, started) = mpsc::channel();
-        // Open until the thread has started, which this waits for.
-        let socket = helper.as_fd().as_raw_fd();
-        let (ours, session) = (Arc::clone(&queue), Arc::clone(session));
+        let queue = Arc::new(Queue {
+            paused,
+            ..Queue::default()
+        });
+        let ours = Arc::clone(&queue);
         // Weak: the engine owns the writer.
         let engine = Arc::downgrade(engine);
-        thread::Builder::new()
-            .name("erofs_pagecache".to_owned())
-            .spawn(move || {
-                let store = own_store(&session, socket);
-                drop(session);
-                match store {
-                    Ok(store) => {
-                        let _ = sender.send(Ok(()));
-                        run(&ours, &store, &engine, nodes);
-                    }
-                    Err(error) => drop(sender.send(Err(error))),
-                }
-            })
-            .map_err(Error::std_io("erofs_pagecache"))?;
-        let outcome = started
-            .recv()
-            .unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
-        outcome.map_err(Error::std_io("erofs_pagecache"))?;
+        storing_threads::spawn("erofs_pagecache", session, helper, move |store| {
+            with_that_of_workers(&engine, || store_all(&ours, store, &engine, nodes));
+        })?;
         Ok(Self(queue))
     }
 }
@@ -101,6 +83,9 @@ impl Drop for NotifyStoreWriter {
 
 impl PageCacheWriter for NotifyStoreWriter {
     fn has_room(&self, bytes: usize) -> bool {
+        if self.0.paused.load(Ordering::Relaxed) {
+            return false;
+        }
         let taken = self.0.lock().bytes;
         bytes <= LONGEST && (taken == 0 || taken + bytes <= ROOM)
     }
@@ -141,27 +126,6 @@ impl Queue {
         let memory = remainder.memory();
         drop(remainder);
         self.lock().bytes -= memory;
-    }
-}
-
-/// In a descriptor table of the calling thread's own.
-fn own_store(session: &Session, socket: RawFd) -> io::Result<PageStore> {
-    sys::own_files::unshare_without(socket)?;
-    session.page_store()
-}
-
-fn run(queue: &Queue, store: &PageStore, engine: &Weak<Engine>, nodes: Nodes) {
-    let thread = rustix::thread::gettid().as_raw_nonzero().get();
-    let pinned = |engine: Arc<Engine>| {
-        let workers = engine.workers().cloned();
-        workers.filter(|workers| workers.mode() == Mode::PerCpu)
-    };
-    if let Some(workers) = engine.upgrade().and_then(pinned) {
-        workers.follow(thread);
-    }
-    store_all(queue, store, engine, nodes);
-    if let Some(workers) = engine.upgrade().and_then(pinned) {
-        workers.unfollow(thread);
     }
 }
 

@@ -33,6 +33,7 @@ mod made;
 mod manifest;
 mod metadata;
 mod place;
+mod profile;
 mod random;
 mod readonly;
 mod remainder;
@@ -42,6 +43,7 @@ const TESTS: &[&[Test]] = &[
     life::TESTS,
     metadata::TESTS,
     remainder::TESTS,
+    profile::TESTS,
     sandboxed::TESTS,
     covered::TESTS,
     killed::TESTS,

@@ -1,0 +1,162 @@
+//! What a launch profile needs outside of the sandbox: its file, the kernel's read-ahead, and somebody
+//! who asks the mount for names, so that the kernel knows them.
+//!
+//! A thread of the mount helper does it, over a socket of its own: a packet is a letter and what
+//! belongs to it, a [`Response`] answers it. The server says which names; nothing outside of its own
+//! mount is reached by them, and no other file than the profile is written.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::profile_file::ProfileFile;
+use super::protocol::{PACKET_BYTES, Response, receive_bytes, send};
+use super::visit;
+use super::{mounted::Mounted, read_ahead};
+use crate::error::Error;
+use crate::options::MountOptions;
+
+const OPEN: u8 = b'o';
+const CREATE: u8 = b'c';
+const COMMIT: u8 = b'm';
+const LIST: u8 = b'd';
+const LOOK_UP: u8 = b'n';
+const NO_READ_AHEAD: u8 = b'a';
+const READ_AHEAD: u8 = b'b';
+const MEMORY: u8 = b'f';
+
+/// The server's side.
+#[derive(Debug)]
+pub(crate) struct LaunchHelper(OwnedFd);
+
+impl LaunchHelper {
+    pub(super) fn new(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+
+    /// The profile; `None` when there is none yet. `name` is its file in the cache folder, where
+    /// `profile=auto`.
+    pub(crate) fn open(&self, name: &str) -> Result<Option<File>, Error> {
+        Ok(self.call(OPEN, name.as_bytes())?.map(File::from))
+    }
+
+    /// A new file that becomes the profile with [`commit`](Self::commit).
+    pub(crate) fn create(&self, name: &str) -> Result<File, Error> {
+        let file = self.call(CREATE, name.as_bytes())?;
+        file.map(File::from)
+            .ok_or_else(|| Error::Daemon("the mount helper sent no descriptor".into()))
+    }
+
+    /// Puts what was created in the place of the profile.
+    pub(crate) fn commit(&self) -> Result<(), Error> {
+        self.call(COMMIT, b"").map(drop)
+    }
+
+    /// Has directories listed, so that the kernel knows their entries and attributes.
+    pub(crate) fn list(&self, directories: &[Vec<u8>]) -> Result<(), Error> {
+        self.call_with_paths(LIST, directories)
+    }
+
+    /// Has names looked up, also in vain, and links read.
+    pub(crate) fn look_up(&self, names: &[Vec<u8>]) -> Result<(), Error> {
+        self.call_with_paths(LOOK_UP, names)
+    }
+
+    /// Switches the kernel's read-ahead of the mount off, or on as it was.
+    pub(crate) fn set_read_ahead(&self, on: bool) -> Result<(), Error> {
+        let letter = if on { READ_AHEAD } else { NO_READ_AHEAD };
+        self.call(letter, b"").map(drop)
+    }
+
+    /// `/proc/meminfo`.
+    pub(crate) fn memory(&self) -> Result<Option<File>, Error> {
+        Ok(self.call(MEMORY, b"")?.map(File::from))
+    }
+
+    fn call_with_paths(&self, letter: u8, paths: &[Vec<u8>]) -> Result<(), Error> {
+        let mut rest = paths;
+        while !rest.is_empty() {
+            let mut bytes = 1;
+            let fits = |path: &&Vec<u8>| {
+                bytes += path.len() + 1;
+                bytes <= PACKET_BYTES
+            };
+            let count = rest.iter().take_while(fits).count();
+            let (now, later) = rest.split_at(count.max(1));
+            // A path that no packet can carry is left to the launch.
+            if count > 0 {
+                self.call(letter, &now.join(&0))?;
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn call(&self, letter: u8, body: &[u8]) -> Result<Option<OwnedFd>, Error> {
+        let gone = Error::std_io("the mount helper process is gone");
+        let answer = send(&self.0, &[&[letter], body].concat(), None)
+            .and_then(|()| Response::receive(&self.0));
+        match answer.map_err(gone)? {
+            Response::Done(descriptor) => Ok(descriptor),
+            Response::Failed(line) => Err(Error::Daemon(line)),
+        }
+    }
+}
+
+/// Starts the thread; the descriptor is for a [`LaunchHelper`].
+pub(super) fn start(options: &MountOptions, mounted: &Mounted) -> Result<OwnedFd, Error> {
+    let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))?;
+    let mut side = HelperSide {
+        mounted: mounted.clone(),
+        read_ahead_kb: options.read_ahead_kb,
+        file: ProfileFile::new(options.profile.as_ref())?,
+    };
+    thread::Builder::new()
+        .name("erofs_launch".to_owned())
+        .spawn(move || side.run(&theirs))
+        .map_err(Error::std_io("erofs_launch"))?;
+    Ok(ours)
+}
+
+struct HelperSide {
+    mounted: Mounted,
+    read_ahead_kb: Option<u32>,
+    file: ProfileFile,
+}
+
+impl HelperSide {
+    fn run(&mut self, socket: &OwnedFd) {
+        while let Ok((packet, _)) = receive_bytes(socket)
+            && let Some((letter, body)) = packet.split_first()
+        {
+            let response = match self.handle(*letter, body) {
+                Ok(descriptor) => Response::Done(descriptor),
+                Err(error) => Response::Failed(error.to_string()),
+            };
+            if response.send(socket.as_fd()).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn handle(&mut self, letter: u8, body: &[u8]) -> Result<Option<OwnedFd>, Error> {
+        match letter {
+            OPEN => self.file.open(body),
+            CREATE => self.file.create(body).map(Some),
+            COMMIT => self.file.commit().map(|()| None),
+            LIST => visit::list(&self.mounted.mountpoint, body).map(|()| None),
+            LOOK_UP => visit::look_up(&self.mounted.mountpoint, body).map(|()| None),
+            NO_READ_AHEAD => read_ahead::set(&self.mounted, Some(0)).map(|()| None),
+            READ_AHEAD => read_ahead::set(&self.mounted, self.read_ahead_kb).map(|()| None),
+            MEMORY => Ok(File::open("/proc/meminfo").ok().map(OwnedFd::from)),
+            _ => Err(Error::std_io("launch helper")(
+                io::ErrorKind::InvalidInput.into(),
+            )),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Launch profiles: what a program asks of a fresh mount is recorded once, and asked ahead of it the
+//! next time.
+//!
+//! [`Launch`] is what the filesystem tells of requests; [`start`] reads the profile through the mount
+//! helper and begins to [record](recorder) or to [replay](replay).
+
+mod names;
+mod recorder;
+mod recording;
+mod replay;
+mod start;
+mod state;
+
+pub(super) use start::{Mount, Running, start};
+pub(super) use state::Launch;

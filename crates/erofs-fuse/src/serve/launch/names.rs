@@ -1,0 +1,189 @@
+//! From numbers of inodes to the names that a profile has.
+//!
+//! The kernel got to know an inode by a look-up or a listing of its directory, and those directories
+//! are recorded. So the names are in them, and the way to a directory is in its "..".
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::{Inode, Nid};
+use launch_profile::{Directory, ImageIdentity, Name, Profile, RecordedFile, Trim, Window, limits};
+
+use super::recording::Recording;
+
+/// Entries of a directory that is listed whole although the launch only looked names up in it.
+const SMALL_DIRECTORY: usize = 512;
+
+/// Where more than one of so many entries was asked for, the directory is listed whole.
+const LIST_SHARE: usize = 16;
+
+/// Directories above one another that are followed.
+const DEPTH: usize = 256;
+
+/// Which image this is.
+pub(super) fn identity(engine: &Engine) -> ImageIdentity {
+    let superblock = engine.image().superblock();
+    ImageIdentity {
+        uuid: superblock.uuid,
+        build_time: superblock
+            .epoch
+            .cast_unsigned()
+            .wrapping_add(superblock.build_time.into()),
+        build_time_nsec: superblock.fixed_nsec,
+        blocks: superblock.blocks,
+        inodes: superblock.inos,
+    }
+}
+
+/// The profile of what was recorded below `root`.
+pub(super) fn profile(engine: &Engine, root: Nid, recording: &Recording, exact: bool) -> Profile {
+    let mut names = Names {
+        engine,
+        root,
+        profile: Profile {
+            image: identity(engine),
+            exact,
+            ..Profile::default()
+        },
+        places: HashMap::new(),
+        files: HashMap::new(),
+    };
+    for directory in &recording.directories {
+        names.directory(*directory, recording);
+    }
+    for (directory, name) in &recording.absent {
+        if let Some(place) = names.place(*directory, 0) {
+            let name = name.clone();
+            names.profile.names.push(Name {
+                directory: place,
+                name,
+            });
+        }
+    }
+    for window in &recording.windows {
+        if let Some(&file) = names.files.get(&window.nid) {
+            names.profile.windows.push(Window {
+                file,
+                number: window.number,
+                pages: window.pages,
+                at_ms: window.at_ms,
+            });
+        }
+    }
+    let mut profile = names.profile;
+    profile.trim(&Trim::default());
+    profile
+}
+
+struct Names<'e> {
+    engine: &'e Engine,
+    root: Nid,
+    profile: Profile,
+    /// Places of directories in the profile.
+    places: HashMap<Nid, Option<u32>>,
+    /// Places of files.
+    files: HashMap<Nid, u32>,
+}
+
+impl Names<'_> {
+    /// Adds a directory and the files and links in it that were read.
+    fn directory(&mut self, nid: Nid, recording: &Recording) {
+        let Some((place, inode)) = self.place(nid, 0).zip(self.inode(nid)) else {
+            return;
+        };
+        let read: std::collections::HashSet<Nid> =
+            recording.windows.iter().map(|w| w.nid).collect();
+        let (mut found, mut entries) = (Vec::new(), 0);
+        let mut each = |name: &[u8], nid: Nid, _, _| {
+            entries += 1;
+            if read.contains(&nid) || recording.links.contains(&nid) {
+                found.push((nid, name.to_vec()));
+            }
+            ControlFlow::Continue(())
+        };
+        if self.engine.read_dir(&inode, 0, &mut each).is_err() {
+            return;
+        }
+        let wanted = entries <= SMALL_DIRECTORY || found.len() * LIST_SHARE >= entries;
+        let listed = wanted || recording.listed.contains(&nid);
+        if let Some(place) = place {
+            self.profile.directories[place as usize].listed = listed;
+        }
+        for (nid, name) in found {
+            self.entry(
+                nid,
+                Name {
+                    directory: place,
+                    name,
+                },
+                listed,
+                recording,
+            );
+        }
+    }
+
+    fn entry(&mut self, nid: Nid, name: Name, listed: bool, recording: &Recording) {
+        let is_link = recording.links.contains(&nid);
+        let room = self.profile.names.len() < limits::NAMES;
+        // The way of the kernel to a file that no listing brings.
+        if room && (is_link || !listed) {
+            self.profile.names.push(name.clone());
+        }
+        let Some(inode) = self.inode(nid).filter(|_| !is_link) else {
+            return;
+        };
+        if self.profile.files.len() < limits::NAMES && !self.files.contains_key(&nid) {
+            self.files.insert(nid, self.profile.files.len() as u32);
+            self.profile.files.push(RecordedFile {
+                name,
+                nid,
+                size: inode.size,
+            });
+        }
+    }
+
+    /// The place of a directory, whose parents are added before it.
+    fn place(&mut self, nid: Nid, depth: usize) -> Option<Option<u32>> {
+        if nid == self.root {
+            return Some(None);
+        }
+        if let Some(place) = self.places.get(&nid) {
+            return Some(*place);
+        }
+        if depth > DEPTH || self.profile.directories.len() == limits::NAMES {
+            return None;
+        }
+        let inode = self.inode(nid)?;
+        let above = self.engine.lookup(&inode, b"..").ok()??;
+        let parent = self.place(above, depth + 1)?;
+        let name = self.name_in(above, nid)?;
+        let place = Some(self.profile.directories.len() as u32);
+        self.profile.directories.push(Directory {
+            parent,
+            listed: false,
+            name,
+        });
+        self.places.insert(nid, place);
+        Some(place)
+    }
+
+    fn name_in(&self, directory: Nid, wanted: Nid) -> Option<Vec<u8>> {
+        let inode = self.inode(directory)?;
+        let mut found = None;
+        let mut each = |name: &[u8], nid: Nid, _, _| {
+            if nid == wanted && !matches!(name, b"." | b"..") {
+                found = Some(name.to_vec());
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        };
+        self.engine.read_dir(&inode, 0, &mut each).ok()?;
+        found
+    }
+
+    fn inode(&self, nid: Nid) -> Option<Arc<Inode>> {
+        self.engine.inode(nid).ok()
+    }
+}

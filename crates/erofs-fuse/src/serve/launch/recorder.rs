@@ -1,0 +1,108 @@
+//! Takes note of requests until the launch is over.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::recording::Recording;
+
+/// A launch is over when nothing was asked for so long.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// It is over in any case after so long.
+const LONGEST: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Recorder {
+    on: AtomicBool,
+    /// L: held for one note.
+    log: Mutex<Log>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    recording: Recording,
+    /// Times of the first and the last note.
+    began: Option<Instant>,
+    last: Option<Instant>,
+    /// The mount ends.
+    ended: bool,
+}
+
+impl Recorder {
+    pub(super) fn new() -> Self {
+        Self {
+            on: AtomicBool::new(true),
+            log: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// Adds to the record.
+    pub(super) fn note(&self, add: impl FnOnce(&mut Recording)) {
+        if !self.is_on() {
+            return;
+        }
+        let now = Instant::now();
+        let mut log = self.lock();
+        let first = log.began.is_none();
+        let began = *log.began.get_or_insert(now);
+        log.last = Some(now);
+        let since = now.saturating_duration_since(began).as_millis();
+        log.recording.now_ms = u32::try_from(since).unwrap_or(u32::MAX);
+        add(&mut log.recording);
+        drop(log);
+        if first {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The mount ends: what was recorded until now is all.
+    pub(super) fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the launch is over; what it asked for.
+    pub(super) fn wait(&self) -> Recording {
+        let mut log = self.lock();
+        loop {
+            let Some(wait) = log.remaining() else {
+                self.on.store(false, Ordering::Relaxed);
+                return std::mem::take(&mut log.recording);
+            };
+            let waited = self.changed.wait_timeout(log, wait);
+            log = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log {
+    /// How long to wait at least until it can be over; `None` when it is.
+    fn remaining(&self) -> Option<Duration> {
+        if self.ended {
+            return None;
+        }
+        let Some((began, last)) = self.began.zip(self.last) else {
+            // Nothing yet; the first note wakes.
+            return Some(Duration::from_secs(3600));
+        };
+        let quiet = QUIET.checked_sub(last.elapsed());
+        let whole = LONGEST.checked_sub(began.elapsed());
+        // Names alone are no launch: a shell that looks for commands asks for them all day.
+        match self.recording.windows.is_empty() {
+            true => whole,
+            false => quiet.min(whole),
+        }
+        .filter(|wait| !wait.is_zero())
+    }
+}

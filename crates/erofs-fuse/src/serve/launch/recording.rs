@@ -1,0 +1,126 @@
+//! What a launch asked for, by numbers of inodes.
+
+use std::collections::{HashMap, HashSet};
+
+use erofs_engine::erofs_format::Nid;
+use launch_profile::{PAGE, PAGES_PER_WINDOW, limits};
+
+/// Pages of one window of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RawWindow {
+    pub(super) nid: Nid,
+    pub(super) number: u32,
+    pub(super) pages: u32,
+    pub(super) at_ms: u32,
+}
+
+/// All requests of a launch.
+#[derive(Debug, Default)]
+pub(super) struct Recording {
+    /// In the order of their first page.
+    pub(super) windows: Vec<RawWindow>,
+    places: HashMap<(Nid, u32), usize>,
+    /// Directories in which names were looked up or that were listed, in this order.
+    pub(super) directories: Vec<Nid>,
+    seen: HashSet<Nid>,
+    /// Those that were listed.
+    pub(super) listed: HashSet<Nid>,
+    /// Names that are not there.
+    pub(super) absent: Vec<(Nid, Vec<u8>)>,
+    pub(super) links: HashSet<Nid>,
+    /// Set by whoever notes something.
+    pub(super) now_ms: u32,
+}
+
+impl Recording {
+    pub(super) fn read(&mut self, nid: Nid, offset: u64, length: usize) {
+        let Some(last) = (length as u64).checked_sub(1) else {
+            return;
+        };
+        let (first, last) = (offset / PAGE, offset.saturating_add(last) / PAGE);
+        for page in first..=last {
+            let number = page / u64::from(PAGES_PER_WINDOW);
+            let bit = 1 << (page % u64::from(PAGES_PER_WINDOW));
+            let Ok(number) = u32::try_from(number) else {
+                return;
+            };
+            match self.places.get(&(nid, number)) {
+                Some(&place) => self.windows[place].pages |= bit,
+                None if self.windows.len() == limits::WINDOWS => return,
+                None => {
+                    self.places.insert((nid, number), self.windows.len());
+                    self.windows.push(RawWindow {
+                        nid,
+                        number,
+                        pages: bit,
+                        at_ms: self.now_ms,
+                    });
+                }
+            }
+        }
+    }
+
+    pub(super) fn looked_up(&mut self, directory: Nid, name: &[u8], found: bool) {
+        self.saw(directory);
+        if !found && self.absent.len() < limits::NAMES {
+            self.absent.push((directory, name.to_vec()));
+        }
+    }
+
+    pub(super) fn listed(&mut self, directory: Nid) {
+        self.saw(directory);
+        self.listed.insert(directory);
+    }
+
+    pub(super) fn read_link(&mut self, nid: Nid) {
+        if self.links.len() < limits::NAMES {
+            self.links.insert(nid);
+        }
+    }
+
+    fn saw(&mut self, directory: Nid) {
+        if self.seen.len() < limits::NAMES && self.seen.insert(directory) {
+            self.directories.push(directory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_kept_in_the_order_of_their_windows() {
+        let mut recording = Recording::default();
+        recording.read(7, 5 * PAGE + 1, 4096);
+        recording.now_ms = 3;
+        recording.read(9, 31 * PAGE, 2 * 4096);
+        recording.read(7, 0, 1);
+        recording.read(7, 4096, 0);
+        let window = |nid, number, pages, at_ms| RawWindow {
+            nid,
+            number,
+            pages,
+            at_ms,
+        };
+        assert_eq!(
+            recording.windows,
+            [
+                window(7, 0, 0b110_0001, 0),
+                window(9, 0, 1 << 31, 3),
+                window(9, 1, 1, 3)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_directory_comes_once_however_it_was_used() {
+        let mut recording = Recording::default();
+        recording.looked_up(1, b"a", true);
+        recording.looked_up(2, b"b", false);
+        recording.listed(1);
+        assert_eq!(recording.directories, [1, 2]);
+        assert!(recording.listed.contains(&1) && !recording.listed.contains(&2));
+        assert_eq!(recording.absent, [(2, b"b".to_vec())]);
+    }
+}

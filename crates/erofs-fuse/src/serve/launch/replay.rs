@@ -1,0 +1,307 @@
+//! Reads ahead of a launch what its profile says.
+//!
+//! Windows are decoded and stored in the page cache in the recorded order. A reader that comes first
+//! takes its window with it, and the replay goes on behind it. Nobody can see whether a stored page is
+//! used, since that makes no request; so one window of many, a probe, is left out: when it is asked for,
+//! the launch still does as it did.
+
+use std::collections::HashMap;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::{FileType, Nid};
+use fuse_transport::PageStore;
+use launch_profile::{PAGE, PAGES_PER_WINDOW, Profile, Window};
+use serde_json::{Value, json};
+
+use super::super::nodes::Nodes;
+
+/// One window of so many is a probe, but none of the first ones.
+const PROBE_EVERY: usize = 32;
+
+/// A reader so many windows ahead has overtaken the replay; one that is farther away does something
+/// else.
+const OVERTAKING: usize = 64;
+
+const WINDOW_BYTES: usize = PAGES_PER_WINDOW as usize * PAGE as usize;
+
+/// What became of a window.
+const PENDING: u8 = 0;
+const TAKEN: u8 = 1;
+const LATE: u8 = 2;
+const PROBE: u8 = 3;
+const PROBE_HIT: u8 = 4;
+
+/// The replay of one profile.
+#[derive(Debug)]
+pub(super) struct Replay {
+    items: Vec<Item>,
+    /// I: places of the windows of files.
+    places: HashMap<(Nid, u32), usize>,
+    next: AtomicUsize,
+    /// Bytes that may be stored: a part of the memory that was free.
+    budget: AtomicU64,
+    stopped: AtomicBool,
+    running: AtomicUsize,
+    prefetched: AtomicU64,
+    late: AtomicU64,
+    refused: AtomicU64,
+    listed: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Item {
+    nid: Nid,
+    /// Bytes of the file when it was recorded.
+    size: u64,
+    window: Window,
+    state: AtomicU8,
+}
+
+/// What the replay works with; the mount may end at any time.
+#[derive(Clone, Debug)]
+pub(super) struct Parts {
+    pub(super) engine: Weak<Engine>,
+    pub(super) nodes: Nodes,
+}
+
+impl Replay {
+    pub(super) fn new(profile: &Profile) -> Self {
+        let mut items = Vec::with_capacity(profile.windows.len());
+        let mut places = HashMap::with_capacity(profile.windows.len());
+        for window in &profile.windows {
+            let file = &profile.files[window.file as usize];
+            let place = items.len();
+            // A hostile profile may name one window twice.
+            if places.insert((file.nid, window.number), place).is_some() {
+                continue;
+            }
+            let is_probe = place % PROBE_EVERY == PROBE_EVERY - 1;
+            items.push(Item {
+                nid: file.nid,
+                size: file.size,
+                window: *window,
+                state: AtomicU8::new(if is_probe { PROBE } else { PENDING }),
+            });
+        }
+        Self {
+            items,
+            places,
+            next: AtomicUsize::new(0),
+            budget: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+            prefetched: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            listed: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_budget(&self, bytes: u64) {
+        self.budget.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_listed(&self, directories: usize) {
+        self.listed.store(directories as u64, Ordering::Relaxed);
+    }
+
+    /// A reader asked for bytes of a file: what of it is not stored yet is not needed any more.
+    pub(super) fn was_read(&self, nid: Nid, offset: u64, length: usize) {
+        let window = |at: u64| u32::try_from(at / WINDOW_BYTES as u64).ok();
+        let last = offset.saturating_add(length.saturating_sub(1) as u64);
+        let Some((first, last)) = window(offset).zip(window(last)) else {
+            return;
+        };
+        for number in first..=last {
+            if let Some(&place) = self.places.get(&(nid, number)) {
+                self.window_was_read(place);
+            }
+        }
+    }
+
+    fn window_was_read(&self, place: usize) {
+        let Some(item) = self.items.get(place) else {
+            return;
+        };
+        let change = |from, to| {
+            let order = Ordering::Relaxed;
+            item.state.compare_exchange(from, to, order, order).is_ok()
+        };
+        if change(PENDING, LATE) {
+            self.late.fetch_add(item.window.bytes(), Ordering::Relaxed);
+            let next = self.next.load(Ordering::Relaxed);
+            if place >= next && place - next < OVERTAKING {
+                self.next.fetch_max(place + 1, Ordering::Relaxed);
+            }
+        }
+        change(PROBE, PROBE_HIT);
+    }
+
+    /// One of the threads of the replay, to its end.
+    pub(super) fn run(&self, number: usize, threads: usize, parts: &Parts, pages: &PageStore) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let mut buffer = vec![0; WINDOW_BYTES];
+        while !self.stopped.load(Ordering::Relaxed)
+            && self.prefetched.load(Ordering::Relaxed) < self.budget.load(Ordering::Relaxed)
+        {
+            let place = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = self.items.get(place) else {
+                break;
+            };
+            let order = Ordering::Relaxed;
+            let taken = item.state.compare_exchange(PENDING, TAKEN, order, order);
+            if taken.is_err() {
+                continue;
+            }
+            let Some((engine, session)) = parts.engine.upgrade().zip(parts.session.upgrade())
+            else {
+                break;
+            };
+            wait_for_turn(number, threads, &engine);
+            let stored = store(item, &engine, &session, parts.nodes, &mut buffer);
+            let counter = match stored {
+                Some(bytes) => self.prefetched.fetch_add(bytes, Ordering::Relaxed),
+                None => self.refused.fetch_add(1, Ordering::Relaxed),
+            };
+            let _ = counter;
+        }
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn report(&self) -> Value {
+        let count = |state| {
+            let of = |item: &&Item| item.state.load(Ordering::Relaxed) == state;
+            self.items.iter().filter(of).count() as u64
+        };
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let prefetched = load(&self.prefetched);
+        let (missed, hit) = (count(PROBE), count(PROBE_HIT));
+        let used = (hit > 0).then(|| prefetched * hit / (hit + missed));
+        let done = self.running.load(Ordering::Relaxed) == 0;
+        json!({
+            "state": if done { "replayed" } else { "replaying" },
+            "windows": self.items.len(),
+            "listed_directories": load(&self.listed),
+            "prefetched_bytes": prefetched,
+            "late_bytes": load(&self.late),
+            "refused_windows": load(&self.refused),
+            "probes": hit + missed,
+            "probes_hit": hit,
+            "used_bytes": used,
+            "wasted_bytes": used.map(|used| prefetched - used),
+        })
+    }
+}
+
+/// Readers come first: as many threads pause as are serving them, all but one of the replay.
+fn wait_for_turn(number: usize, threads: usize, engine: &Engine) {
+    const PAUSE: Duration = Duration::from_micros(200);
+    /// Longer than most launches: a stream that never ends must not stop the replay for good.
+    const PAUSES: usize = 5000;
+    for _ in 0..PAUSES {
+        if number == 0 || number + engine.busy_threads() < threads {
+            return;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Decodes a window and stores its pages; their bytes, or `None` where the image or the kernel does not
+/// know the file as it was.
+fn store(
+    item: &Item,
+    engine: &Engine,
+    pages: &PageStore,
+    nodes: Nodes,
+    buffer: &mut [u8],
+) -> Option<u64> {
+    let inode = engine.inode(item.nid).ok()?;
+    if inode.file_type() != FileType::Regular || inode.size != item.size {
+        return None;
+    }
+    let node = nodes.node(item.nid)?;
+    let stretches: Vec<(u64, u64)> = item.window.stretches().collect();
+    let (first, (last, length)) = (stretches.first()?.0, *stretches.last()?);
+    let end = (last + length).min(inode.size);
+    let bytes = buffer.get_mut(..usize::try_from(end.checked_sub(first)?).ok()?)?;
+    engine.prefetch_at(&inode, first, bytes).ok()?;
+    let mut stored = 0;
+    for (offset, length) in stretches {
+        let from = (offset - first) as usize;
+        let to = ((offset + length).min(end).checked_sub(first)?) as usize;
+        let part = bytes.get(from..to).filter(|part| !part.is_empty())?;
+        pages.store(node, offset, part).ok()?;
+        stored += part.len() as u64;
+    }
+    Some(stored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use launch_profile::{Name, RecordedFile};
+
+    fn replay(windows: u32) -> Replay {
+        let name = Name {
+            directory: None,
+            name: b"a".to_vec(),
+        };
+        let window = |number| Window {
+            file: 0,
+            number,
+            pages: 0b11,
+            at_ms: 0,
+        };
+        Replay::new(&Profile {
+            files: vec![RecordedFile {
+                name,
+                nid: 7,
+                size: 1 << 40,
+            }],
+            windows: (0..windows).map(window).collect(),
+            ..Profile::default()
+        })
+    }
+
+    #[test]
+    fn a_reader_that_overtakes_takes_the_replay_along() {
+        let replay = replay(100);
+        replay.was_read(7, 5 * WINDOW_BYTES as u64, 2 * WINDOW_BYTES);
+        assert_eq!(replay.next.load(Ordering::Relaxed), 7);
+        assert_eq!(replay.report()["late_bytes"], 4 * PAGE);
+        // Somebody else, far away.
+        replay.was_read(7, 90 * WINDOW_BYTES as u64, 1);
+        assert_eq!(replay.next.load(Ordering::Relaxed), 7);
+        replay.was_read(8, 0, 1 << 20);
+        assert_eq!(replay.report()["late_bytes"], 6 * PAGE);
+    }
+
+    #[test]
+    fn probes_tell_how_much_is_used() {
+        let replay = replay(64);
+        replay.prefetched.store(1000, Ordering::Relaxed);
+        assert_eq!(replay.report()["used_bytes"], Value::Null);
+        replay.was_read(7, 31 * WINDOW_BYTES as u64, 1);
+        let report = replay.report();
+        assert_eq!(
+            (&report["probes"], &report["probes_hit"]),
+            (&json!(2), &json!(1))
+        );
+        assert_eq!(
+            (&report["used_bytes"], &report["wasted_bytes"]),
+            (&json!(500), &json!(500))
+        );
+    }
+}

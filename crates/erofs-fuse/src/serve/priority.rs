@@ -1,0 +1,22 @@
+//! Threads beside the workers that have their priority.
+
+use std::sync::{Arc, Weak};
+
+use erofs_engine::Engine;
+use erofs_engine::cpu_workers::Mode;
+
+/// Does `work` on the calling thread with the priority of the pinned workers, as it changes.
+pub(super) fn with_that_of_workers(engine: &Weak<Engine>, work: impl FnOnce()) {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    let pinned = |engine: Arc<Engine>| {
+        let workers = engine.workers().cloned();
+        workers.filter(|workers| workers.mode() == Mode::PerCpu)
+    };
+    if let Some(workers) = engine.upgrade().and_then(pinned) {
+        workers.follow(thread);
+    }
+    work();
+    if let Some(workers) = engine.upgrade().and_then(pinned) {
+        workers.unfollow(thread);
+    }
+}

@@ -1,0 +1,138 @@
+//! Launch profiles: recorded by one mount, replayed by the next.
+
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use launch_profile::{ImageIdentity, PAGE, Profile};
+use serde_json::Value;
+
+use super::*;
+
+pub(super) const TESTS: &[Test] = tests![
+    what_a_launch_read_is_recorded_page_by_page_and_read_ahead_the_next_time,
+    a_profile_of_another_image_is_recorded_again,
+    a_file_that_is_no_profile_is_left_alone,
+];
+
+/// A file name that is gone with the test.
+struct ProfilePath(PathBuf);
+
+impl ProfilePath {
+    fn new(name: &str) -> Self {
+        let name = format!("erofs-fuse-test-{}-{name}.profile", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn option(&self) -> String {
+        format!("profile={}", self.0.display())
+    }
+
+    fn read(&self) -> Profile {
+        Profile::parse(&fs::read(&self.0).unwrap()).unwrap()
+    }
+}
+
+impl Drop for ProfilePath {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Reads pages 0, 1 and 3 of a file, and looks for a name in vain.
+fn launch(place: &Place) {
+    let file = File::open(place.path.join("data/mixed-200000")).unwrap();
+    for page in [0, 1, 3] {
+        file.read_exact_at(&mut [0; 4096], page * PAGE).unwrap();
+    }
+    assert!(!place.path.join("data/none").exists());
+}
+
+fn profile_counters(place: &Place) -> Value {
+    stat(&place.path).unwrap()["profile"].clone()
+}
+
+fn unmount_and_wait(place: Place) {
+    let pid = stat(&place.path).unwrap()["pid"].as_i64().unwrap() as i32;
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    drop(place);
+    soon("the daemon ends", || place::is_gone(pid));
+}
+
+fn record(path: &ProfilePath, image: &str, options: &str) {
+    let place = mounted(image, &format!("{},{options}", path.option()));
+    assert_eq!(profile_counters(&place)["state"], "recording");
+    launch(&place);
+    unmount_and_wait(place);
+}
+
+fn what_a_launch_read_is_recorded_page_by_page_and_read_ahead_the_next_time() {
+    for transport in [
+        "io_uring=off",
+        "io_uring=off,sandbox=off",
+        "io_uring=off,workers=inline",
+    ] {
+        let path = ProfilePath::new("launch");
+        record(&path, "lz4-64k", transport);
+        let profile = path.read();
+        assert!(profile.exact);
+        let window = profile.windows[0];
+        assert_eq!((profile.windows.len(), window.pages), (1, 0b1011));
+        let file = &profile.files[window.file as usize];
+        assert_eq!(profile.path(&file.name), b"data/mixed-200000");
+        let absent = profile.names.iter().map(|name| profile.path(name));
+        assert!(absent.into_iter().any(|path| path == b"data/none"));
+
+        let place = mounted("lz4-64k", &format!("{},{transport}", path.option()));
+        soon("the replay is over", || {
+            profile_counters(&place)["prefetched_bytes"] == 3 * PAGE
+                && profile_counters(&place)["state"] == "replayed"
+        });
+        let requests = || {
+            let kinds = stat(&place.path).unwrap()["fuse"]["by_kind"].clone();
+            (kinds["read"].clone(), kinds["lookup"].clone())
+        };
+        let before = requests();
+        launch(&place);
+        assert_eq!(requests(), before, "{transport}");
+        let plain = mounted("lz4-64k", "io_uring=off,cache=0");
+        let bytes = |place: &Place| fs::read(place.path.join("data/mixed-200000")).unwrap();
+        assert_eq!(bytes(&place), bytes(&plain));
+        // Read-ahead is as it was.
+        unmount_and_wait(place);
+        assert_eq!(path.read(), profile);
+    }
+}
+
+fn a_profile_of_another_image_is_recorded_again() {
+    let path = ProfilePath::new("other");
+    let other = Profile {
+        image: ImageIdentity {
+            blocks: 1,
+            ..ImageIdentity::default()
+        },
+        ..Profile::default()
+    };
+    fs::write(&path.0, other.to_bytes()).unwrap();
+    let place = mounted("lz4-64k", &path.option());
+    let counters = profile_counters(&place);
+    assert_eq!(counters["state"], "recording");
+    let line = counters["error"].as_str().unwrap();
+    assert!(
+        line.starts_with("launch profile of another image"),
+        "{line}"
+    );
+    launch(&place);
+    unmount_and_wait(place);
+    assert_ne!(path.read().image, other.image);
+}
+
+fn a_file_that_is_no_profile_is_left_alone() {
+    let path = ProfilePath::new("letter");
+    fs::write(&path.0, "Dear reader").unwrap();
+    let place = Place::new();
+    let error = mount(&request(&image("lz4-64k"), &place, &path.option())).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("not a launch profile"), "{error}");
+    assert!(place.mount_line().is_none());
+    assert_eq!(fs::read(&path.0).unwrap(), b"Dear reader");
+}
