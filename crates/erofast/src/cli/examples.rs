@@ -27,6 +27,31 @@ const EXAMPLES: &[Example] = &[
         "With real-time workers and 64 pages kept ready",
         "erofast mount -o hipri,reserved_pages=64 app.erofs /mnt",
     ),
+    example(
+        "erofast mount",
+        "Record what a launch reads; the next mount reads it ahead",
+        "erofast mount -o profile=auto app.erofs /mnt",
+    ),
+    example(
+        "erofast profile",
+        "What a launch read",
+        "erofast profile show app.profile",
+    ),
+    example(
+        "erofast profile show",
+        "What a launch read",
+        "erofast profile show app.profile",
+    ),
+    example(
+        "erofast profile show",
+        "Files in the order of the launch, for tar --files-from and mkfs.erofs --tar",
+        "erofast profile show --list app.profile",
+    ),
+    example(
+        "erofast profile trim",
+        "Only the first two seconds, and 64 MiB at the most",
+        "erofast profile trim --until 2000 --size 64 app.profile",
+    ),
     example("erofast umount", "Unmount", "erofast umount /mnt"),
     example(
         "erofast stat",

@@ -10,6 +10,8 @@ mod images;
 mod lab;
 mod mount;
 #[cfg(feature = "tools")]
+mod profile;
+#[cfg(feature = "tools")]
 mod tools;
 #[cfg(feature = "tools")]
 mod trace;
@@ -31,6 +33,8 @@ pub use lab::{
     LabReadArgs, LabSuiteArgs,
 };
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs};
+#[cfg(feature = "tools")]
+pub use profile::{ProfileCommand, ProfileShowArgs, ProfileTrimArgs};
 #[cfg(feature = "tools")]
 pub use tools::ToolCommand;
 #[cfg(feature = "tools")]

@@ -5,6 +5,7 @@ use clap::Subcommand;
 use super::generate::{CompletionsArgs, ManArgs};
 use super::images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
 use super::lab::LabCommand;
+use super::profile::ProfileCommand;
 use super::trace::TraceCommand;
 
 /// What reads images, measures and documents.
@@ -20,6 +21,9 @@ pub enum ToolCommand {
     Check(CheckArgs),
     /// Write files of an image into a directory, or as a tar stream
     Extract(ExtractArgs),
+    /// Show and trim launch profiles
+    #[command(subcommand)]
+    Profile(ProfileCommand),
     /// Record and read scheduler traces
     #[command(subcommand)]
     Trace(TraceCommand),

@@ -21,6 +21,8 @@ pub mod lab;
 pub mod ls;
 pub mod mount;
 #[cfg(feature = "tools")]
+pub mod profile;
+#[cfg(feature = "tools")]
 pub mod requests;
 pub mod stat;
 #[cfg(feature = "tools")]

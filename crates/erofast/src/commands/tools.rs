@@ -1,7 +1,7 @@
 //! The commands of a program with all tools.
 
-use crate::cli::{LabCommand, ToolCommand, TraceCommand};
-use crate::commands::{cat, check, extract, generate, info, lab, ls, trace};
+use crate::cli::{LabCommand, ProfileCommand, ToolCommand, TraceCommand};
+use crate::commands::{cat, check, extract, generate, info, lab, ls, profile, trace};
 use crate::outcome::Outcome;
 
 /// Runs one of them.
@@ -12,6 +12,8 @@ pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
         ToolCommand::Cat(args) => cat::run(&args),
         ToolCommand::Check(args) => check::run(&args),
         ToolCommand::Extract(args) => extract::run(&args),
+        ToolCommand::Profile(ProfileCommand::Show(args)) => profile::show(&args),
+        ToolCommand::Profile(ProfileCommand::Trim(args)) => profile::trim(&args),
         ToolCommand::Trace(TraceCommand::Record(args)) => trace::record(&args),
         ToolCommand::Trace(TraceCommand::Latency(args)) => trace::latency(&args),
         ToolCommand::Lab(LabCommand::Launch(args)) => lab::launch(&args),

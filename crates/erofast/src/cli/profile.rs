@@ -1,0 +1,51 @@
+//! Arguments of `profile`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::examples::examples_help;
+
+/// The subcommands of `profile`.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// Show what a launch read, in which order
+    Show(ProfileShowArgs),
+    /// Leave out a part of a profile
+    Trim(ProfileTrimArgs),
+}
+
+/// Arguments of `profile show`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast profile show"))]
+pub struct ProfileShowArgs {
+    /// Launch profile
+    pub file: PathBuf,
+    /// Print the report as JSON
+    #[arg(long, conflicts_with = "list")]
+    pub json: bool,
+    /// Print the paths of the files alone, in the order of their first page
+    #[arg(long)]
+    pub list: bool,
+    /// With --list: end each path with a zero byte, not a newline
+    #[arg(short = '0', long = "null", requires = "list")]
+    pub null: bool,
+}
+
+/// Arguments of `profile trim`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast profile trim"))]
+#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
+pub struct ProfileTrimArgs {
+    /// Launch profile
+    pub file: PathBuf,
+    /// Keep what was read in the first so many milliseconds
+    #[arg(long, value_name = "MS", group = "limit")]
+    pub until: Option<u32>,
+    /// Keep so many MiB of pages, the first ones
+    #[arg(long, value_name = "MIB", group = "limit")]
+    pub size: Option<u32>,
+    /// File to write; without it the profile is replaced
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}

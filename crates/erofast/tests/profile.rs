@@ -1,0 +1,125 @@
+//! `erofast profile`: launch profiles as a person handles them.
+#![cfg(feature = "tools")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
+
+fn erofast(arguments: &[&str], file: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_erofast"));
+    command.args(arguments).arg(file);
+    command.output().expect("erofast runs")
+}
+
+fn profile() -> Profile {
+    let file = |name: &str, nid| RecordedFile {
+        name: Name {
+            directory: Some(0),
+            name: name.into(),
+        },
+        nid,
+        size: 100_000,
+    };
+    let window = |file, pages, at_ms| Window {
+        file,
+        number: 0,
+        pages,
+        at_ms,
+    };
+    Profile {
+        exact: true,
+        directories: vec![Directory {
+            parent: None,
+            listed: true,
+            name: b"lib".to_vec(),
+        }],
+        files: vec![file("first", 40), file("second", 41)],
+        windows: vec![window(0, 0b11, 0), window(1, 0b1, 700)],
+        ..Profile::default()
+    }
+}
+
+#[test]
+fn show_tells_what_was_read_and_lists_the_files_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("app.profile");
+    std::fs::write(&file, profile().to_bytes()).unwrap();
+    let shown = erofast(&["profile", "show", "--json"], &file);
+    let report: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(
+        (&report["pages"], &report["milliseconds"]),
+        (&3.into(), &700.into())
+    );
+    assert_eq!(report["files"][1]["path"], "lib/second");
+    let listed = erofast(&["profile", "show", "--list"], &file);
+    assert_eq!(listed.stdout, b"lib/first\nlib/second\n");
+    let text = String::from_utf8(erofast(&["profile", "show"], &file).stdout).unwrap();
+    assert!(
+        text.contains("lib/first") && text.contains("2 listed"),
+        "{text}"
+    );
+}
+
+#[test]
+fn trim_replaces_the_profile_or_writes_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("app.profile");
+    std::fs::write(&file, profile().to_bytes()).unwrap();
+    let other = folder.path().join("short.profile");
+    let output = [
+        "profile",
+        "trim",
+        "--until",
+        "100",
+        "-o",
+        other.to_str().unwrap(),
+    ];
+    assert!(erofast(&output, &file).status.success());
+    let trimmed = Profile::parse(&std::fs::read(&other).unwrap()).unwrap();
+    assert_eq!((trimmed.windows.len(), trimmed.files.len()), (1, 1));
+    assert_eq!(
+        Profile::parse(&std::fs::read(&file).unwrap()).unwrap(),
+        profile()
+    );
+    assert!(
+        erofast(&["profile", "trim", "--size", "0"], &file)
+            .status
+            .success()
+    );
+    assert!(
+        Profile::parse(&std::fs::read(&file).unwrap())
+            .unwrap()
+            .windows
+            .is_empty()
+    );
+    assert_eq!(erofast(&["profile", "trim"], &file).status.code(), Some(2));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn what_is_no_profile_is_one_line_and_status_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("letter");
+    std::fs::write(&file, "Dear reader").unwrap();
+    for command in ["show", "trim"] {
+        let mut words = vec!["profile", command];
+        words.extend(
+            (command == "trim")
+                .then_some(["--size", "1"])
+                .into_iter()
+                .flatten(),
+        );
+        let output = erofast(&words, &file);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), text.lines().count()),
+            (Some(1), 1),
+            "{text}"
+        );
+        assert!(
+            text.contains("letter") && text.contains("not a launch profile"),
+            "{text}"
+        );
+    }
+}
