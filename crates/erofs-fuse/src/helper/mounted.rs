@@ -11,7 +11,7 @@ use super::{fusermount, table};
 use crate::error::Error;
 
 /// A mount that was made. The process with the descriptor of `/dev/fuse` serves it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mounted {
     /// Absolute, without symbolic links.
     pub(super) mountpoint: PathBuf,

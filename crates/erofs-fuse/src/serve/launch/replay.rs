@@ -165,12 +165,11 @@ impl Replay {
             if taken.is_err() {
                 continue;
             }
-            let Some((engine, session)) = parts.engine.upgrade().zip(parts.session.upgrade())
-            else {
+            let Some(engine) = parts.engine.upgrade() else {
                 break;
             };
             wait_for_turn(number, threads, &engine);
-            let stored = store(item, &engine, &session, parts.nodes, &mut buffer);
+            let stored = store(item, &engine, pages, parts.nodes, &mut buffer);
             let counter = match stored {
                 Some(bytes) => self.prefetched.fetch_add(bytes, Ordering::Relaxed),
                 None => self.refused.fetch_add(1, Ordering::Relaxed),
