@@ -21,7 +21,7 @@ fn ask(file: &Path) -> rustix::io::Errno {
 /// Waits for the background scan, which nothing announces; whether the kernel stopped asking.
 fn stops_asking(file: &Path) -> bool {
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(2) {
+    while begun.elapsed() < LONG {
         if ask(file) == rustix::io::Errno::OPNOTSUPP {
             return true;
         }
