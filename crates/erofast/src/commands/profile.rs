@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::print_json;
 use crate::cli::{ProfileShowArgs, ProfileTrimArgs};
 use crate::outcome::Outcome;
-use crate::text::{name, size};
+use crate::text::name;
+use crate::units::size;
 
 /// Runs `profile show`.
 pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
