@@ -68,7 +68,7 @@ impl Experiment<'_> {
         if let Some(load) = &mut load {
             load.count(window);
         }
-        cycled.memory = DaemonMemory::of(mounted.daemon(), &point);
+        cycled.memory = DaemonMemory::of(&self.site.erofast, mounted.daemon(), &point);
         let hanging = readers.stop(self.options.patience);
         ended?;
         mounted.check()?;

@@ -5,11 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::process::daemon_stat;
 use crate::{LabError, Result};
-
-/// The attribute of a mount's root that holds them, and its largest size.
-const ATTRIBUTE: &str = "user.erofast.stat";
-const LARGEST: usize = 64 << 10;
 
 /// Sums since the mount.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,13 +27,9 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn read(point: &Path) -> Result<Counters> {
-        let mut value = vec![0; LARGEST];
+    pub(super) fn read(erofast: &Path, point: &Path) -> Result<Counters> {
         let fault = |source: std::io::Error| LabError::io("reading the counters of", point, source);
-        let length = rustix::fs::getxattr(point, ATTRIBUTE, &mut value[..])
-            .map_err(|errno| fault(errno.into()))?;
-        let value: Value =
-            serde_json::from_slice(&value[..length]).map_err(|error| fault(error.into()))?;
+        let value = daemon_stat(erofast, point).map_err(fault)?;
         Counters::parse(&value).ok_or_else(|| {
             fault(std::io::Error::other(
                 "this daemon does not measure allocations",

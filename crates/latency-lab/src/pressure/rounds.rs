@@ -103,15 +103,15 @@ impl<'a> Rounds<'a> {
             [] => reads(last),
             command => command_at(command, false, &self.point),
         };
-        let start = Counters::read(&self.point)?;
+        let start = Counters::read(&self.site.erofast, &self.point)?;
         let Some(launch_us) = self.program(&command, &group, &mut mounted)? else {
             return Ok(None);
         };
         let sample = Measured {
             buffers,
-            counters: Counters::read(&self.point)?.since(&start),
+            counters: Counters::read(&self.site.erofast, &self.point)?.since(&start),
             launch_us,
-            memory: DaemonMemory::of(mounted.daemon(), &self.point),
+            memory: DaemonMemory::of(&self.site.erofast, mounted.daemon(), &self.point),
             group_peak: group.peak(),
         };
         mounted.unmount()?;

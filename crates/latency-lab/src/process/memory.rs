@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::daemon_stat::daemon_stat;
+
 /// What a daemon may hold beside its cache and its pool.
 const OWN_BYTES: u64 = 16 << 20;
-/// The attribute of a mount's root that holds its counters and limits.
-const ATTRIBUTE: &str = "user.erofast.stat";
 
 /// Resident memory of a daemon of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -22,11 +22,9 @@ pub struct DaemonMemory {
 
 impl DaemonMemory {
     /// None for other engines than erofast.
-    pub(crate) fn of(daemon: Option<u32>, point: &Path) -> Option<DaemonMemory> {
+    pub(crate) fn of(erofast: &Path, daemon: Option<u32>, point: &Path) -> Option<DaemonMemory> {
         let peak_rss_bytes = peak_rss(daemon?)?;
-        let mut value = vec![0; 64 << 10];
-        let length = rustix::fs::getxattr(point, ATTRIBUTE, &mut value[..]).ok()?;
-        let counters: Value = serde_json::from_slice(&value[..length]).ok()?;
+        let counters = daemon_stat(erofast, point).ok()?;
         Some(DaemonMemory {
             peak_rss_bytes,
             bound_bytes: bound(&counters)?,

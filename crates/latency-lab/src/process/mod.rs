@@ -1,11 +1,13 @@
 //! Processes the lab starts, watches and ends; what /proc says about the others.
 
 mod child;
+mod daemon_stat;
 mod facts;
 mod memory;
 mod others;
 
 pub(crate) use child::{Child, End, in_path};
+pub(crate) use daemon_stat::daemon_stat;
 pub(crate) use facts::{
     Machine, cpu_ticks, descendants, kernel_threads, machine_ticks, process_threads,
     sleeping_threads, ticks_per_second,
