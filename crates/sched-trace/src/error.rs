@@ -102,11 +102,17 @@ impl Fault {
                 path,
                 format,
                 offset,
-                reason,
+                reason: printable(&reason),
             },
             Self::TooBig { limit, what } => Error::TooBig { path, limit, what },
         }
     }
+}
+
+/// A reason may quote the file; it stays one line whatever the file says.
+fn printable(reason: &str) -> String {
+    let blank = |c: char| if c.is_control() { ' ' } else { c };
+    reason.chars().map(blank).collect()
 }
 
 impl From<io::Error> for Fault {
