@@ -1,13 +1,13 @@
-//! An opened image.
+//! An opened image: its devices, metadata and inodes.
+//!
+//! `map.rs` and `xattr.rs` add the methods that map and read attributes.
 
 use std::sync::Arc;
 
 use crate::devices::{DeviceSlot, Devices};
 use crate::meta::Meta;
-use crate::xattr::LongPrefix;
-use crate::{
-    Error, Extent, FileType, Inode, NID_IN_METABOX, Nid, ReadAt, Result, Superblock, Xattr,
-};
+use crate::xattr_prefix::LongPrefix;
+use crate::{Error, FileType, Inode, NID_IN_METABOX, Nid, ReadAt, Result, Superblock};
 
 /// An opened image. Cloning is cheap: everything large is shared.
 ///
@@ -104,13 +104,6 @@ impl Image {
         self.packed = Some(Holder::new(reader));
     }
 
-    /// Loads the long xattr name prefixes, wherever they live. To be called once, when metabox and
-    /// packed inode are set.
-    pub fn load_xattr_prefixes(&mut self) -> Result<()> {
-        self.prefixes = crate::xattr::read_prefixes(self)?.into();
-        Ok(())
-    }
-
     /// Checks that the root is a directory: done by [`Image::open`] unless the root lives in the
     /// metabox, so an engine calls it once more after [`Image::set_metabox`].
     pub fn check_root(&self) -> Result<()> {
@@ -156,25 +149,6 @@ impl Image {
             false => self.block_address(self.superblock.meta_block.into())?,
         };
         Inode::read(&self.meta(in_metabox)?, base, nid, &self.superblock)
-    }
-
-    /// The extent that contains byte `offset` of the inode; `offset` must be below its size. Small
-    /// reads only, no allocation that depends on the image, every walk bounded.
-    ///
-    /// Plain and hole extents end where the device ends, so that what exists can be read of a file
-    /// that claims more than there is; mapping the rest is an error.
-    pub fn map(&self, inode: &Inode, offset: u64) -> Result<Extent> {
-        crate::map::map(self, inode, offset)
-    }
-
-    /// All xattrs of an inode, names whole. Attributes of unknown namespaces are left out.
-    pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>> {
-        crate::xattr::list(self, inode)
-    }
-
-    /// One xattr by its whole name.
-    pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        crate::xattr::get(self, inode, name)
     }
 
     /// A device: 0 is the primary one.
@@ -224,6 +198,10 @@ impl Image {
 
     pub(crate) fn prefixes(&self) -> &[LongPrefix] {
         &self.prefixes
+    }
+
+    pub(crate) fn set_prefixes(&mut self, prefixes: Vec<LongPrefix>) {
+        self.prefixes = prefixes.into();
     }
 
     /// Byte address of a block.

@@ -39,6 +39,7 @@ mod raw;
 mod read_at;
 mod superblock;
 mod xattr;
+mod xattr_prefix;
 mod zmap;
 
 pub use algorithm::Algorithm;

@@ -1,4 +1,4 @@
-//! From bytes of a file to where they are: pure look-ups in metadata.
+//! From bytes of a file to where they are: pure lookups in metadata.
 //!
 //! One file for each way to lay data out: [`flat`], [`chunk`], and for compressed data the map
 //! header ([`zheader`]), the search in an index of lclusters ([`zindex`], which reads entries of
@@ -18,8 +18,18 @@ mod tests;
 
 use crate::{DataLayout, Error, Extent, Image, Inode, Result};
 
-/// The extent that contains byte `offset` of the inode.
-pub(crate) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
+impl Image {
+    /// The extent that contains byte `offset` of the inode; `offset` must be below its size. Small
+    /// reads only, no allocation that depends on the image, every walk bounded.
+    ///
+    /// Plain and hole extents end where the device ends, so that what exists can be read of a file
+    /// that claims more than there is; mapping the rest is an error.
+    pub fn map(&self, inode: &Inode, offset: u64) -> Result<Extent> {
+        map(self, inode, offset)
+    }
+}
+
+fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     let (nid, size) = (inode.nid, inode.size);
     if offset >= size || !inode.file_type().has_data() {
         return Err(Error::corrupted(format!(

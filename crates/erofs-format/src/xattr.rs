@@ -9,6 +9,7 @@ use zerocopy::FromBytes;
 use crate::checksum::xxh32;
 use crate::meta::{Meta, structure};
 use crate::raw::{RawXattrEntry, RawXattrHeader, compat};
+use crate::xattr_prefix::LongPrefix;
 use crate::{Error, Image, Inode, Result};
 
 /// One extended attribute.
@@ -20,11 +21,24 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
-/// An entry of the table of long prefixes.
-#[derive(Clone, Debug)]
-pub(crate) struct LongPrefix {
-    namespace: u8,
-    infix: Vec<u8>,
+impl Image {
+    /// Loads the long xattr name prefixes, wherever they live. To be called once, when metabox and
+    /// packed inode are set.
+    pub fn load_xattr_prefixes(&mut self) -> Result<()> {
+        let prefixes = read_prefixes(self)?;
+        self.set_prefixes(prefixes);
+        Ok(())
+    }
+
+    /// All xattrs of an inode, names whole. Attributes of unknown namespaces are left out.
+    pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>> {
+        list(self, inode)
+    }
+
+    /// One xattr by its whole name.
+    pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        get(self, inode, name)
+    }
 }
 
 /// Namespaces and their numbers. An ACL is a whole name: its stored name is empty.
@@ -84,7 +98,7 @@ impl Entry<'_> {
 }
 
 /// All attributes of the inode whose namespace is known.
-pub(crate) fn list(image: &Image, inode: &Inode) -> Result<Vec<Xattr>> {
+fn list(image: &Image, inode: &Inode) -> Result<Vec<Xattr>> {
     let mut found = Vec::new();
     visit(image, inode, None, &mut |entry| {
         if let Some(name) = entry.whole_name() {
@@ -99,7 +113,7 @@ pub(crate) fn list(image: &Image, inode: &Inode) -> Result<Vec<Xattr>> {
 }
 
 /// The value of one attribute.
-pub(crate) fn get(image: &Image, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+fn get(image: &Image, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
     let Some((namespace, rest)) = split_name(name) else {
         return Ok(None);
     };
@@ -244,7 +258,7 @@ fn offer(
 /// Reads the table of long prefixes: records of a 16-bit length, a namespace and an infix, each
 /// aligned to 4. It lies in the metabox if there is one, else in the packed inode if there is one,
 /// unless the image says that it is plain.
-pub(crate) fn read_prefixes(image: &Image) -> Result<Vec<LongPrefix>> {
+fn read_prefixes(image: &Image) -> Result<Vec<LongPrefix>> {
     let superblock = image.superblock();
     let count = superblock.xattr_prefix_count;
     if count == 0 {

@@ -1,0 +1,10 @@
+//! Long prefixes of xattr names.
+//!
+//! An opened image holds their table; lookups of attributes read it.
+
+/// An entry of the table of long prefixes.
+#[derive(Clone, Debug)]
+pub(crate) struct LongPrefix {
+    pub namespace: u8,
+    pub infix: Vec<u8>,
+}
