@@ -13,7 +13,7 @@ struct search {
 };
 
 /* Fills in what was searched for if this object has the address; 1 ends the search. */
-static int look(struct dl_phdr_info *object, size_t size, void *data) {
+static int match_object(struct dl_phdr_info *object, size_t size, void *data) {
     struct search *search = data;
     uintptr_t start = 0, end = 0;
     void *tables = NULL;
@@ -39,5 +39,5 @@ static int look(struct dl_phdr_info *object, size_t size, void *data) {
 
 int _dl_find_object(void *address, struct dl_find_object *found) {
     struct search search = {(uintptr_t)address, found};
-    return dl_iterate_phdr(look, &search) ? 0 : -1;
+    return dl_iterate_phdr(match_object, &search) ? 0 : -1;
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why workers could not be started or told something.
+/// Why workers could not be started or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,7 +13,7 @@ pub enum Error {
         cpus: usize,
     },
     /// The set of CPUs cannot be read.
-    #[error("cannot tell which CPUs are usable: {0}")]
+    #[error("cannot determine which CPUs are usable: {0}")]
     Cpus(#[source] io::Error),
     /// Not one thread of the unbound pool could be made.
     #[error("cannot create any of the {threads} threads of the unbound pool: {source}")]

@@ -39,7 +39,7 @@ fn start(queue: &Queue) -> thread::JoinHandle<usize> {
 }
 
 #[test]
-fn loom_two_who_queue_and_one_who_sleeps_lose_nothing() {
+fn loom_two_that_queue_and_one_that_sleeps_lose_nothing() {
     loom::model(|| {
         let queue = Queue::new(JobQueue::new());
         let worker = start(&queue);
@@ -112,7 +112,7 @@ fn loom_offline_against_queueing_loses_no_job() {
 }
 
 #[test]
-fn loom_of_two_who_publish_one_wins_and_the_other_gets_its_worker_back() {
+fn loom_of_two_that_publish_one_wins_and_the_other_gets_its_worker_back() {
     loom::model(|| {
         let slot = Arc::new(Slot::empty());
         let other = {

@@ -6,7 +6,7 @@ pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic::AtomicBo
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic::AtomicBool};
 
-/// Jobs run outside of all locks and their panics are caught, so a poisoned lock would tell of a
+/// Jobs run outside of all locks and their panics are caught, so a poisoned lock would mean a
 /// panic between two statements that cannot panic. Its data is whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex

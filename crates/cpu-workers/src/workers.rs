@@ -1,7 +1,7 @@
 //! The set of workers: start-up, its mirror the shut-down, and the public interface.
 //!
 //! Start-up: 1. slots for all possible CPUs, empty. 2. the unbound pool. 3. pinned workers for the
-//! usable CPUs. 4. the watcher of hotplug, 5. which begins with another look at the CPUs, since an
+//! usable CPUs. 4. the watcher of hotplug, 5. which begins with another check of the CPUs, since an
 //! event before its registration was missed. A rung that fails takes down those below it.
 //!
 //! Shut-down, so that no job is lost:
@@ -227,7 +227,7 @@ impl Workers {
         lines
     }
 
-    /// Gives every pinned worker a source, made on its own thread; workers that come with hotplug
+    /// Attaches a source to every pinned worker, made on its own thread; workers that come with hotplug
     /// get theirs when they start. In `Mode::Unbound`, and where no pinned worker exists, the
     /// unbound threads get one each. A second call replaces the sources of the first.
     ///
@@ -239,7 +239,7 @@ impl Workers {
         }
         let (sender, replies) = channel();
         let mut asked = Vec::new();
-        let mut tell = |worker: &Worker| {
+        let mut post = |worker: &Worker| {
             let letter = Attach {
                 make: Arc::clone(&make),
                 reply: Some(sender.clone()),
@@ -248,12 +248,12 @@ impl Workers {
                 asked.push(worker.name.clone());
             }
         };
-        self.topology.attach(&make, &mut tell)?;
+        self.topology.attach(&make, &mut post)?;
         if self.topology.workers().is_empty() {
             self.unbound
                 .all_threads()
                 .iter()
-                .for_each(|running| tell(&running.worker));
+                .for_each(|running| post(&running.worker));
         }
         drop(sender);
         let (mut open, mut refused) = (0, None);
@@ -307,7 +307,7 @@ impl Workers {
         result
     }
 
-    /// From now on a thread that is no worker, given by its number as the system counts threads, has
+    /// From now on a thread that is no worker, by its kernel thread ID, has
     /// the priority of all pinned workers. It has to [`unfollow`](Self::unfollow) before it ends.
     pub fn follow(&self, tid: i32) {
         let mut followers = self.followers();

@@ -1,5 +1,5 @@
 //! The set of CPUs allowed to this process shrinks and grows while workers run, as a cpuset's
-//! change does it: every thread's affinity is overwritten, and no event tells of it.
+//! change does it: every thread's affinity is overwritten, and no event reports it.
 //!
 //! Alone in its process, since it changes all threads of it.
 

@@ -1,4 +1,4 @@
-//! Progress on a terminal: what, how much, how long still. Quiet when nobody looks.
+//! Progress bars on a terminal: task, amount, time left. Nothing is drawn elsewhere.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use latency_lab::Progress;
 
 use crate::units;
 
-/// Whether anybody looks: the standard error is a terminal that can draw over what it shows.
+/// Whether the standard error is a terminal that can move its cursor.
 pub fn is_watched() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
@@ -62,22 +62,22 @@ impl Drop for Bar {
 /// How often a gauge is drawn at most.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Bytes that several threads work through: how many, how fast, how long still.
+/// Progress of several threads through one amount of bytes: done, speed, time left.
 #[derive(Debug)]
 pub struct Gauge {
     /// L.
     bar: Mutex<Bar>,
-    /// I. Somebody looks.
+    /// I. Whether the bar is drawn.
     watched: bool,
     begin: Instant,
-    /// A. Bytes behind us.
+    /// A. Bytes processed.
     done: AtomicU64,
     /// A. Milliseconds from the beginning to the last drawing.
     drawn: AtomicU64,
 }
 
 impl Gauge {
-    /// A gauge for `what`. `total` tells the bytes to come, if somebody watches.
+    /// A gauge for `what`. `total` counts the bytes to process; called only on a terminal.
     pub fn new(what: &str, total: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Self> {
         let watched = is_watched();
         let mut bar = Bar::new();
@@ -93,7 +93,7 @@ impl Gauge {
         })
     }
 
-    /// So many bytes are behind us.
+    /// Adds `bytes` processed bytes.
     pub fn add(&self, bytes: u64) {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if !self.watched {
@@ -116,17 +116,17 @@ impl Gauge {
         }
     }
 
-    /// Bytes behind us.
+    /// Bytes processed.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Something to know at once, as one line.
+    /// Prints a line above the bar.
     pub fn line(&self, text: &str) {
         self.bar().line(text);
     }
 
-    /// Takes the bar away.
+    /// Clears the bar.
     pub fn finish(&self) {
         *self.bar() = Bar::new();
     }

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
 }
 
 fn is_usage_error(error: &anyhow::Error) -> bool {
-    // mount(8) gives 2 another meaning, and asks helpers to end with 1 then.
+    // To mount(8), 2 means something else: helpers exit with 1 then.
     // libfuse's programs end with 1 whatever is wrong.
     !is_mount_helper()
         && !is_fuse_style()

@@ -1,7 +1,7 @@
-//! Cutting a file into parts that are read one by one, by whoever has time.
+//! Cuts a file into parts, each of which any free thread may read.
 //!
-//! Parts begin and end with extents, so no pcluster is decoded twice. Holes are told apart: a file
-//! may claim to be larger than anybody's patience.
+//! Parts begin and end with extents, so no pcluster is decoded twice. Holes are parts
+//! of their own: a file may claim a size that would take days to read.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -41,7 +41,7 @@ pub enum Visit {
 
 /// Bytes of the longest path that is walked: four times what a system call takes.
 const LONGEST_PATH: usize = 16 << 10;
-/// Inodes that are told apart. Beyond, hard links count as files of their own and directories are
+/// Inodes that are remembered. Beyond, hard links count as files of their own and directories are
 /// not entered.
 const INODES: usize = 7 << 20;
 /// Entries that are read ahead in all directories on the way down.

@@ -280,7 +280,7 @@ fn other_readers_see_the_same() {
         }
         let mut into = std::ffi::OsString::from("--extract=");
         into.push(&theirs);
-        // Some versions of mkfs.erofs write images that nobody can read.
+        // Some versions of mkfs.erofs write images that no reader can read.
         if !succeeds(Command::new(&fsck).arg(into).arg(&image)) {
             println!("skipped: {name}: this fsck.erofs cannot extract it");
             continue;

@@ -50,7 +50,7 @@ fn extract(image: &TestImage, directory: &Path) -> Command {
 fn is_root() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root {
-        println!("skipped: only root may give files to their owners");
+        println!("skipped: only root may set owners");
     }
     root
 }
@@ -75,7 +75,7 @@ fn verify(script: &Path, manifest: &Path, tree: &Path, options: &[&str]) -> Resu
     Err(format!("{text}{}", stderr(&output)))
 }
 
-/// Compares types, sizes and contents, which everybody may extract.
+/// Compares types, sizes and contents, which every user may extract.
 fn content_differences(manifest: &Path, tree: &Path, skip: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in manifest::read(manifest) {
@@ -530,9 +530,9 @@ fn the_tar_stream_holds_the_tree() {
             "-",
         ];
         let (ours, theirs) = through_tar(image, &args, scratch.path());
-        let told = stderr(&ours).replace("not kept: sockets", "");
-        if !ours.status.success() || told.contains("not kept") || !theirs.stderr.is_empty() {
-            report.push(format!("{}: {told}{}", image.name, stderr(&theirs)));
+        let errors = stderr(&ours).replace("not kept: sockets", "");
+        if !ours.status.success() || errors.contains("not kept") || !theirs.stderr.is_empty() {
+            report.push(format!("{}: {errors}{}", image.name, stderr(&theirs)));
             continue;
         }
         if let Err(text) = verify(&script, &image.manifest, scratch.path(), &["--no-special"]) {

@@ -186,7 +186,7 @@ fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
             .expect("setpriv is part of util-linux")
     };
     if !is_root() {
-        println!("skipped: only root can become somebody else");
+        println!("skipped: only root can become another user");
         return;
     }
     std::fs::copy(binary, &copy).expect("copied");

@@ -2,8 +2,7 @@
 //! opens an image and finds the outcome that the row states.
 //!
 //! Rows "read" compare whole images with their manifests; rows "refused" change a few bytes of a
-//! good image and look for the error that names what is wrong, and for everything else of the image
-//! as it was. Images that are not in the checkout are skipped with a line.
+//! good image and expect the error that names what is wrong, and all else of the image as it was. Images that are not in the checkout are skipped with a line.
 
 mod common;
 
@@ -695,7 +694,7 @@ impl Patched {
         }
     }
 
-    /// One path gives an error that names the reason; everything else is as it was.
+    /// One path fails with an error that names the reason; everything else is as it was.
     fn refuses(&self, path: &str, says: &str) {
         let group: BTreeSet<String> = match self.engine.resolve(path.as_bytes(), false) {
             Ok(inode) => self
@@ -756,7 +755,7 @@ fn everything_of(engine: &Arc<Engine>, path: &str) -> Result<(), Error> {
     }
 }
 
-/// The blob behind the image, at the address that the device table is told.
+/// The blob behind the image, at the address that is written into the device table.
 fn one_file_for_all() {
     let mut image = patched("blobdev");
     let superblock = image.engine.image().superblock();

@@ -70,7 +70,7 @@ fn root() -> PathBuf {
 }
 
 /// The crates of the workspace and what each uses of the others, dev-dependencies left out: a
-/// test may look wherever it likes.
+/// test may use any crate.
 fn workspace() -> BTreeMap<String, Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args([

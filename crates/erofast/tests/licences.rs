@@ -101,7 +101,7 @@ fn is_met(expression: &str, allowed: &[String]) -> bool {
 fn deny_toml_allows_the_licences_that_are_linked_and_no_more() {
     let allowed = allowed();
     assert!(allowed.len() >= 3, "{allowed:?}");
-    // Those of procedural macros are looked at too, as cargo-deny does.
+    // Those of procedural macros are checked too, as by cargo-deny.
     let linked = libraries("normal");
     for (name, licence) in &linked {
         assert!(is_met(licence, &allowed), "{name}: {licence}");

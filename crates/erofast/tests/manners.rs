@@ -1,4 +1,4 @@
-//! How a mount behaves towards those who start, watch and end it: the real program, as it is used.
+//! How a mount starts, reports and ends, with the real program.
 //!
 //! Needs root and /dev/fuse; says what it skips.
 
@@ -140,7 +140,7 @@ fn some_file(directory: &Path) -> PathBuf {
 }
 
 #[test]
-fn in_the_foreground_it_tells_requests_and_ends_with_ctrl_c() {
+fn in_the_foreground_it_prints_requests_and_ends_with_ctrl_c() {
     let Some(site) = Site::new() else { return };
     let mut child = site.start(&["-d"]);
     soon("an answer", || fs::read(some_file(&site.point())).is_ok());
@@ -149,17 +149,17 @@ fn in_the_foreground_it_tells_requests_and_ends_with_ctrl_c() {
     assert!(child.wait().unwrap().success());
     assert!(!site.is_mounted());
     let log = site.log();
-    let told = |part: &str| log.lines().any(|line| line.contains(part));
-    assert!(told("\"no such name\" for pid"), "the look-up");
+    let reported = |part: &str| log.lines().any(|line| line.contains(part));
+    assert!(reported("\"no such name\" for pid"), "the look-up");
     assert!(
-        told(" read nid ") && told(" bytes at 0 for pid "),
+        reported(" read nid ") && reported(" bytes at 0 for pid "),
         "the read"
     );
     assert!(log.lines().all(|line| line.starts_with("erofast: ")));
 }
 
 #[test]
-fn a_supervisor_is_told_through_its_descriptor() {
+fn a_supervisor_is_notified_through_its_descriptor() {
     let Some(site) = Site::new() else { return };
     let script = "exec \"$0\" mount -f -o ready_fd=3 image.erofs mnt 3>ready";
     let mut child = Command::new("sh")
@@ -169,7 +169,7 @@ fn a_supervisor_is_told_through_its_descriptor() {
         .spawn()
         .unwrap();
     soon("the news", || {
-        fs::read(site.path("ready")).is_ok_and(|told| told == b"\n")
+        fs::read(site.path("ready")).is_ok_and(|written| written == b"\n")
     });
     assert!(fs::read_dir(site.point()).unwrap().count() > 0);
     fine(&site.run(&["umount", "mnt"]));
@@ -209,7 +209,7 @@ fn sigterm_takes_a_busy_mount_away_and_ends() {
         signal("-TERM", u64::from(child.id()));
         soon("the unmounting", || !site.is_mounted());
         assert!(child.wait().unwrap().success(), "{}", site.log());
-        // What was not read before cannot be any more, but nobody waits.
+        // Pages that were not read before are lost, but no reader waits.
         let _ = busy.read(&mut [0; 16]);
         drop(busy);
     }
@@ -316,7 +316,7 @@ fn an_aborted_connection_ends_the_daemon_and_can_be_unmounted() {
 }
 
 /// Prepares a mount namespace with a /dev/fuse for everyone, and runs a script there as `nobody`.
-/// `$0` is a copy of the program that nobody can reach.
+/// `$0` is a copy of the program that this user can reach.
 fn as_nobody(site: &Site, script: &str) -> Option<Output> {
     let binary = site.path("erofast");
     fs::copy(env!("CARGO_BIN_EXE_erofast"), &binary).unwrap();

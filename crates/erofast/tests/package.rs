@@ -31,7 +31,7 @@ fn package(place: &TempDir) -> Option<PathBuf> {
     let mut command = Command::new(root().join("scripts/package-deb"));
     command.arg(env!("CARGO_BIN_EXE_erofast")).arg(place.path());
     command.env("SOURCE_DATE_EPOCH", "1700000000");
-    // A package that is looked at once need not be small.
+    // A package that is inspected once need not be small.
     command.env("COMPRESSION", "none");
     let made = text(&run(&mut command));
     Some(PathBuf::from(made.trim()))

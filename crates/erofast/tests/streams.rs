@@ -18,7 +18,7 @@ fn damaged(folder: &Path) -> PathBuf {
     path
 }
 
-/// A pipe that nobody reads any more.
+/// A pipe whose reading end is closed.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = io::pipe().expect("a pipe");
     drop(reader);

@@ -7,7 +7,7 @@
 //! 1. The parent starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its environment.
 //! 2. [`run_if_daemon`] finds the mark and mounts; notices go to standard error as usual.
 //! 3. When the mount is served: new session, `/`, [`READY`] into the pipe, all three standard
-//!    descriptors to `/dev/null`. The end of the pipe tells the parent that nothing more follows.
+//!    descriptors to `/dev/null`. The end of the pipe shows the parent that nothing follows.
 //! 4. On failure: the error's line into the pipe, exit status 1.
 
 use std::io::{Read, Write};

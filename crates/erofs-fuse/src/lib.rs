@@ -5,7 +5,7 @@
 //! must begin its `main` with [`run_if_daemon`]: the daemon is the same program, started again.
 //!
 //! Three rooms, each of which uses only those after it: `serve` (the server process), `helper` (the
-//! privileged process that mounts and unmounts), `sandbox` (what the server gives up).
+//! privileged process that mounts and unmounts), `sandbox` (rights the server drops).
 #![forbid(unsafe_code)]
 // They panic when the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]

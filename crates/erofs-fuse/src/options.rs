@@ -28,7 +28,7 @@ pub enum OptionError {
         known::hint(name)
     )]
     Unknown {
-        /// As it was given.
+        /// As the user wrote it.
         name: String,
     },
     /// An invalid value.
@@ -60,7 +60,7 @@ pub enum IoUring {
     Off,
 }
 
-/// What the daemon gives up before it reads the image.
+/// Which rights the daemon drops before it reads the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SandboxMode {
     /// As much as the system allows, with a notice of what is missing.
@@ -106,7 +106,7 @@ pub struct MountOptions {
     pub acl: bool,
     /// Unmounted when the daemon dies.
     pub auto_unmount: bool,
-    /// The daemon gives up what it does not need.
+    /// The daemon drops the rights it does not need.
     pub sandbox: SandboxMode,
     /// Owner of everything.
     pub uid: Option<u32>,
@@ -122,7 +122,7 @@ pub struct MountOptions {
     pub fsname: Option<OsString>,
     /// `nodev`, `nosuid` and the like.
     pub(crate) flags: MountFlags,
-    /// As they were given, for the daemon that is started with them again.
+    /// As the user wrote them, for the daemon that is started with them again.
     pub(crate) given: Vec<OsString>,
 }
 

@@ -17,7 +17,7 @@ use crate::wire::Opcode;
 
 const KINDS: usize = Opcode::ALL.len();
 
-/// CPUs that are told apart; a request served beyond them counts for the last.
+/// CPUs that are counted separately; a request served beyond them counts for the last.
 const CPUS: usize = 256;
 
 /// Powers of two.
@@ -176,7 +176,7 @@ pub struct Statistics {
     pub same_cpu: u64,
     /// Served on another one.
     pub other_cpu: u64,
-    /// The device does not tell which CPU asked.
+    /// The device does not report which CPU asked.
     pub cpu_unknown: u64,
     /// By the way they came.
     pub by_transport: ByTransport,

@@ -11,7 +11,7 @@ pub struct Found {
     pub attr: Attr,
 }
 
-/// What LSEEK looks for.
+/// What LSEEK searches for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seek {
     /// The next byte that is stored.

@@ -35,7 +35,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// From a ring entry, which keeps the parts apart.
+    /// From a ring entry, which holds header and payload separately.
     pub(crate) fn from_ring(
         header: InHeader,
         fixed: &'a [u8],

@@ -1,4 +1,4 @@
-//! What a filesystem is told about a request.
+//! What a filesystem learns about a request.
 
 use rustix::io::Errno;
 

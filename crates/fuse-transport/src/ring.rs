@@ -2,12 +2,12 @@
 //!
 //! The kernel puts a request into the queue of the CPU that asks. Two kinds of channels serve:
 //!
-//! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was given
-//!   back last, so these are used as long as one is free;
+//! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was returned
+//!   last, so these are used as long as one is free;
 //! * the overflow channel, with one entry in the queue of **every possible** CPU. It makes the rings
 //!   complete, without which the kernel would let every request wait; it takes what a busy CPU's
-//!   entries cannot; and it stands in for CPUs whose thread has not come yet or has gone, so that no
-//!   queue is ever without anyone.
+//!   entries cannot; and it stands in for CPUs whose thread has not come yet or has gone, so that every
+//!   queue always has a thread.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -367,7 +367,7 @@ impl Drop for Connections {
 }
 
 /// What aborts the mount; `None`, with the reason printed, where that cannot be had. The mount itself is
-/// not asked: perhaps nobody answers.
+/// not asked: its server may not answer.
 fn abort_file(mountpoint: &Path) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut fields = mounts.lines().map(|line| line.split(' '));
@@ -398,7 +398,7 @@ fn a_ring_that_never_becomes_whole_leaves_no_reader_stuck() {
         let early = outcomes.try_recv();
         let possible = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
         if possible.trim() != "0" {
-            assert!(early.is_err(), "nobody can have been served: {early:?}");
+            assert!(early.is_err(), "no reader can have been served: {early:?}");
         }
         match (end, abort_file(&mount.mountpoint)) {
             ("abort", Some(abort)) => fs::write(&abort, "1").unwrap(),

@@ -2,7 +2,7 @@
 //! the commands that hand it back and forth.
 //!
 //! The kernel holds an entry from its submission (REGISTER, COMMIT_AND_FETCH) to its completion;
-//! only outside of that time does [`FuseRing::message`] give access to the entry's memory.
+//! only outside of that time does [`FuseRing::message`] allow access to the entry's memory.
 //!
 //! Facts from `include/uapi/linux/fuse.h`, protocol 7.42: an entry is registered by a command in a
 //! 128-byte submission entry, whose address leads to two iovecs, header and payload.
@@ -58,7 +58,7 @@ pub struct FuseRing {
     // Fields are dropped in this order: the ring first, which ends all commands, then the memory.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     entries: Vec<Entry>,
-    /// Taken from the ring and not given out yet.
+    /// Taken from the ring and not returned to the caller yet.
     events: VecDeque<Event>,
     memory: Memory,
     payload_bytes: usize,
@@ -135,7 +135,7 @@ impl FuseRing {
         }
     }
 
-    /// Submits what is to be submitted and looks for what happened, without sleeping.
+    /// Submits pending entries and polls for completions, without sleeping.
     pub fn poll(&mut self) -> io::Result<()> {
         self.ring
             .submitter()

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// How long the owner looks for the others to leave before it sleeps. They do the same kind of work
+/// How long the owner polls for the others to leave before it sleeps. They do the same kind of work
 /// in equal parts and are nearly done; being woken by another CPU costs 5 to 40 us.
 const PATIENCE: Duration = Duration::from_micros(100);
 
@@ -39,7 +39,7 @@ pub fn lend<R>(work: &(dyn Fn() + Sync), own: impl FnOnce(&Lent) -> R) -> R {
 pub struct Lent(Arc<Loan>);
 
 impl Lent {
-    /// Runs the lent closure if it is still lent; tells whether it ran.
+    /// Runs the lent closure if it is still lent; returns whether it ran.
     pub fn join(&self) -> bool {
         let Some(_inside) = Inside::enter(&self.0) else {
             return false;
@@ -107,7 +107,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Closes the loan and waits until everybody has left, on return and on unwinding alike.
+/// Closes the loan and waits until every thread has left, on return and on unwinding alike.
 struct Recall<'a>(&'a Loan);
 
 impl Drop for Recall<'_> {

@@ -30,8 +30,8 @@ struct Mapping {
     length: usize,
 }
 
-// SAFETY: a Mapping is an address and a length; the bytes are reached through Run alone, which
-// gives each byte one owner.
+// SAFETY: a Mapping is an address and a length; the bytes are reached through Run alone, in
+// which each byte has one owner.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; nothing is written through a shared Mapping.
 unsafe impl Sync for Mapping {}

@@ -9,7 +9,7 @@ use std::io;
 pub enum Policy {
     /// `SCHED_FIFO` with this priority, 1 to 99.
     Fifo(u8),
-    /// `SCHED_OTHER`; its nice value is apart (`getpriority`).
+    /// `SCHED_OTHER`; its nice value is separate (`getpriority`).
     Other,
     /// Any other policy, by number.
     Unknown(i32),

@@ -45,7 +45,7 @@ impl Facts {
         // The group refuses every user, root too: check it first.
         if let Some((path, 0)) = &self.group {
             return format!(
-                "the cpu cgroup {} has cpu.rt_runtime_us 0 (CONFIG_RT_GROUP_SCHED); give it a \
+                "the cpu cgroup {} has cpu.rt_runtime_us 0 (CONFIG_RT_GROUP_SCHED); set a \
                  budget, e.g. 100000, or start in the root cgroup",
                 path.display()
             );

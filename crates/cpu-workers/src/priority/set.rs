@@ -21,8 +21,8 @@ const NOT_FIRST: &str = "nice -20 refused";
 /// Stands in the line of a real-time thread that may not be first either.
 const NEITHER: &str = "nice -20 is refused too";
 
-/// Leaves one line for one refusal: the real-time workers' line tells for the unbound threads
-/// behind them, too.
+/// Leaves one line for one refusal: the real-time workers' line covers the unbound threads
+/// behind them too.
 pub(crate) fn merge(lines: &mut Vec<String>) {
     if lines.iter().any(|line| line.contains(NEITHER)) {
         lines.retain(|line| !line.starts_with(NOT_FIRST));

@@ -115,15 +115,15 @@ mod tests {
         let histogram = Histogram::new();
         (1..=10_000).for_each(|ns| histogram.record(ns));
         let summary = histogram.summary();
-        for (told, exact) in [
+        for (reported, exact) in [
             (summary.p50_ns, 5_000),
             (summary.p90_ns, 9_000),
             (summary.p99_ns, 9_900),
             (summary.p999_ns, 9_990),
         ] {
             assert!(
-                told >= exact && told <= exact + exact / 16,
-                "{told} for {exact}"
+                reported >= exact && reported <= exact + exact / 16,
+                "{reported} for {exact}"
             );
         }
         assert_eq!(

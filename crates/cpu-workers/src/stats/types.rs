@@ -1,4 +1,4 @@
-//! What workers tell about themselves.
+//! What workers report about themselves.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ pub struct WorkerStats {
     pub policy: Option<Policy>,
     /// Asleep with nothing to do.
     pub idle: bool,
-    /// Jobs that wait now. The unbound threads share one queue and all tell its length.
+    /// Jobs that wait now. The unbound threads share one queue and all report its length.
     pub queued: usize,
     /// Jobs finished, panicked ones included.
     pub done: u64,

@@ -17,7 +17,7 @@ use crate::{
 /// What happened to the sources.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
-    Made(Option<usize>),
+    Opened(Option<usize>),
     Served(Option<usize>, u8),
     Dropped(Option<usize>),
 }
@@ -72,7 +72,7 @@ impl Sockets {
             far.set_nonblocking(true)?;
             sockets.ends.lock().unwrap().push((cpu, near));
             let waker = Arc::new(EventFd::new()?);
-            news.send(News::Made(cpu)).unwrap();
+            news.send(News::Opened(cpu)).unwrap();
             let source = Bytes {
                 cpu,
                 stream: far,
@@ -97,7 +97,7 @@ fn requests_and_jobs_are_both_served_by_the_same_thread() {
     let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
     assert_eq!(workers.attach(sockets.make(sender)).unwrap(), 2);
     let made = [wait(&news), wait(&news)];
-    assert!(made.contains(&News::Made(Some(0))) && made.contains(&News::Made(Some(1))));
+    assert!(made.contains(&News::Opened(Some(0))) && made.contains(&News::Opened(Some(1))));
     for byte in 0..20 {
         sockets.send(Some(1), byte);
         assert_eq!(wait(&news), News::Served(Some(1), byte));
@@ -112,7 +112,7 @@ fn neither_a_flood_of_jobs_nor_one_of_requests_starves_the_other() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
     let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
     workers.attach(sockets.make(sender)).unwrap();
-    assert_eq!(wait(&news), News::Made(Some(0)));
+    assert_eq!(wait(&news), News::Opened(Some(0)));
     // A job that queues its successor: the queue is never empty until the request was served.
     fn chain(workers: &Arc<Workers>) {
         let next = Arc::downgrade(workers);
@@ -138,7 +138,7 @@ fn a_worker_serves_its_queue_after_its_source_closed() {
     sockets.send(Some(0), b'.');
     assert_eq!(
         [wait(&news), wait(&news)],
-        [News::Made(Some(0)), News::Dropped(Some(0))]
+        [News::Opened(Some(0)), News::Dropped(Some(0))]
     );
     until("idle", || workers.is_idle(0));
     assert_eq!(where_it_runs(&workers, Some(0)), Some(0));
@@ -168,10 +168,10 @@ fn a_source_is_dropped_with_its_cpu_and_opened_when_it_returns() {
     let workers = start(Mode::PerCpu, &cpus);
     let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
     workers.attach(sockets.make(sender)).unwrap();
-    assert_eq!(wait(&news), News::Made(Some(0)));
+    assert_eq!(wait(&news), News::Opened(Some(0)));
     for _ in 0..3 {
         cpus.set([0, 1]);
-        assert_eq!(wait(&news), News::Made(Some(1)));
+        assert_eq!(wait(&news), News::Opened(Some(1)));
         sockets.send(Some(1), 5);
         assert_eq!(wait(&news), News::Served(Some(1), 5));
         cpus.set([0]);

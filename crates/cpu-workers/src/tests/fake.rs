@@ -45,7 +45,7 @@ impl FakeCpus {
         self.interrupt();
     }
 
-    /// What an offline CPU does to a thread's affinity, without anybody noticing.
+    /// What an offline CPU does to a thread's affinity, without an event.
     pub(super) fn unpin_all(&self) {
         self.state.lock().unwrap().pins.clear();
         self.interrupt();

@@ -68,7 +68,7 @@ fn a_worker_that_cannot_be_made_or_pinned_leaves_an_empty_slot_until_it_can() {
         );
         faults.clear();
         cpus.set(0..2);
-        until("the next look makes it", || workers.cpus() == [0, 1]);
+        until("the next check makes it", || workers.cpus() == [0, 1]);
     }
 }
 

@@ -142,10 +142,10 @@ fn a_worker_knows_that_it_is_one() {
     let (sender, receiver) = channel();
     let job = move |context: &_| sender.send((*context, Workers::current())).unwrap();
     workers.queue(Some(0), Box::new(job));
-    let (told, current) = wait(&receiver);
-    assert_eq!(Some(told), current);
-    assert_eq!(told.cpu, Some(0));
-    assert!(told.queued_ns > 0 && told.queued_ns <= told.started_ns);
+    let (context, current) = wait(&receiver);
+    assert_eq!(Some(context), current);
+    assert_eq!(context.cpu, Some(0));
+    assert!(context.queued_ns > 0 && context.queued_ns <= context.started_ns);
 }
 
 #[test]

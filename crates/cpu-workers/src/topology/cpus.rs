@@ -99,7 +99,7 @@ impl Cpus for SystemCpus {
         match &self.events {
             Ok(_) => Vec::new(),
             Err(error) => vec![format!(
-                "CPU hotplug events cannot be received ({error}); the online CPUs are looked at \
+                "CPU hotplug events cannot be received ({error}); the online CPUs are checked \
                  at intervals instead"
             )],
         }

@@ -34,7 +34,7 @@ pub(crate) struct Topology {
 
 struct CpuSlot {
     worker: Slot<Running>,
-    /// Made with the CPU's first worker and kept: the counters go on when it returns.
+    /// Created with the CPU's first worker and kept: the counters go on when it returns.
     counters: OnceLock<Arc<Counters>>,
     /// All other CPUs, the nearest first; read from sysfs at the first use.
     by_distance: OnceLock<Box<[usize]>>,
@@ -45,7 +45,7 @@ struct Plan {
     ended: bool,
     source: Option<Arc<EventSourceFactory>>,
     wanted: Wanted,
-    /// Where a CPU was given its own priority.
+    /// Priorities set for one CPU.
     wanted_for: BTreeMap<usize, Wanted>,
 }
 
@@ -115,7 +115,7 @@ impl Topology {
     }
 
     /// Makes a worker, then publishes it. Where that fails the slot stays empty, the unbound pool
-    /// serves the CPU, and the next look at the CPUs tries again.
+    /// serves the CPU, and the next check of the CPUs tries again.
     fn create(&self, cpu: usize, plan: &Plan) {
         let slot = &self.slots[cpu];
         let counters = slot.counters.get_or_init(|| Arc::new(Counters::new()));
@@ -144,8 +144,8 @@ impl Topology {
         }
     }
 
-    /// A CPU that went and returned between two looks, and a change of the cpuset, take the pin
-    /// away for good.
+    /// A CPU that went and returned between two checks, and a change of the cpuset, remove
+    /// the pin for good.
     fn keep_pinned(&self, cpu: usize, worker: &Running) {
         let cpus = &self.spawner.cpus;
         if cpus.is_pinned(worker.tid, cpu).unwrap_or(true) {
@@ -213,11 +213,11 @@ impl Topology {
         format!("{}/{cpu}", self.name)
     }
 
-    /// Posts the source to all workers, now and to come; `tell` makes each one's letter.
+    /// Posts the source to all workers, and keeps it for later ones; `post` sends it to one worker.
     pub(crate) fn attach(
         &self,
         make: &Arc<EventSourceFactory>,
-        tell: &mut dyn FnMut(&Worker),
+        post: &mut dyn FnMut(&Worker),
     ) -> Result<(), Error> {
         let mut plan = self.plan();
         if plan.ended {
@@ -226,7 +226,7 @@ impl Topology {
         plan.source = Some(Arc::clone(make));
         self.workers()
             .iter()
-            .for_each(|running| tell(&running.worker));
+            .for_each(|running| post(&running.worker));
         Ok(())
     }
 
@@ -248,7 +248,7 @@ impl Topology {
         }
     }
 
-    /// The priority of workers to come, but for CPUs that were given their own.
+    /// The priority of workers to come, except for CPUs that have their own.
     pub(crate) fn wanted(&self) -> Wanted {
         self.plan().wanted
     }

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 const KERNEL_GROUP: u32 = 1;
 
 /// A uevent is at most 2048 bytes of environment behind its path (UEVENT_BUFFER_SIZE); what is cut
-/// off is behind what we look at.
+/// off is behind the part we parse.
 const MESSAGE_BYTES: usize = 4096;
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl CpuEvents {
                 Ok((length, _)) => about_cpus |= is_about_cpu(&message[..length]),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return about_cpus,
-                // The buffer overflowed, or the socket broke: look at the CPUs themselves.
+                // The buffer overflowed, or the socket broke: read the CPUs themselves.
                 Err(_) => return true,
             }
         }

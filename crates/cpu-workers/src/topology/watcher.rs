@@ -36,7 +36,7 @@ impl Watcher {
             let (cpus, stop) = (Arc::clone(&cpus), Arc::clone(&stop));
             move || {
                 while !stop.load(Ordering::Acquire) {
-                    // A failed look leaves all as it is; the next one comes soon enough.
+                    // A failed check changes nothing; the next one comes soon enough.
                     let _ = topology.reconcile();
                     cpus.wait(interval);
                 }

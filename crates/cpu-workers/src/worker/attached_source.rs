@@ -50,8 +50,8 @@ impl AttachedSource {
         parker.set_waker(Some(Arc::clone(&self.waker)));
     }
 
-    /// A look at the source that does not sleep: its own waker is called before.
-    pub(crate) fn look(&mut self, parker: &Parker) -> Waited {
+    /// Polls the source without sleeping: its own waker is called before.
+    pub(crate) fn poll(&mut self, parker: &Parker) -> Waited {
         self.waker.wake();
         self.wait(parker)
     }

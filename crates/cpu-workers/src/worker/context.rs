@@ -1,4 +1,4 @@
-//! What a job is told.
+//! What a job learns about its run.
 
 /// Where and when a job runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -26,7 +26,7 @@ pub(crate) struct Spawner {
 }
 
 impl Spawner {
-    /// Returns once the thread is named, pinned, has its priority and is about to look at its
+    /// Returns once the thread is named, pinned, has its priority and is about to read its
     /// queue; or once it has ended because one of them failed. A refused priority is no failure.
     pub(crate) fn spawn(&self, worker: Worker, wanted: Wanted) -> io::Result<Running> {
         self.faults.check(match worker.cpu {
@@ -66,7 +66,7 @@ impl Spawner {
 }
 
 fn joined(thread: JoinHandle<()>, error: io::Error) -> io::Error {
-    // Its own panic, if it had one, is less telling than the error.
+    // Its own panic, if it had one, says less than the error.
     let _ = thread.join();
     error
 }

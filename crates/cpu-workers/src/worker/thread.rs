@@ -145,7 +145,7 @@ impl Worker {
                     in_a_row += 1;
                     if in_a_row >= JOBS_IN_A_ROW {
                         in_a_row = 0;
-                        self.pass(&mut source, AttachedSource::look);
+                        self.pass(&mut source, AttachedSource::poll);
                     }
                 }
                 Taken::Idle => {
@@ -242,7 +242,7 @@ impl Worker {
                 true
             }
             Waited::Broken(message) => {
-                self.report_panic("its source, now given up,", &message);
+                self.report_panic("its source, now dropped,", &message);
                 false
             }
         };

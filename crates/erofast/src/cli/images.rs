@@ -15,7 +15,7 @@ use super::verity::VerityArgs;
 pub struct ImageArgs {
     /// Image file or block device
     pub image: PathBuf,
-    /// Where the image starts in its file: a number of bytes, or auto to look for it
+    /// Where the image starts in its file: a number of bytes, or auto to search for it
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_offset)]
     pub offset: Offset,
     /// Extra device of the image, in the order of its device table (repeatable)

@@ -10,7 +10,7 @@ use super::examples::examples_help;
 /// The experiments.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Launch a program cold out of each engine's mount, and see who waited for a CPU
+    /// Launch a program cold out of each engine's mount, and report which threads waited for a CPU
     Launch(LabLaunchArgs),
     /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
     Read(LabReadArgs),
@@ -249,7 +249,7 @@ pub struct LabLaunchArgs {
     /// Longest time a launch may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// Launch as often without the recorder too, and tell what recording costs
+    /// Launch as often without the recorder too, and report the cost of recording
     #[arg(long)]
     pub overhead: bool,
     /// Directory for the load's 500 MB file

@@ -23,10 +23,10 @@ pub struct MountArgs {
     /// Stay in the foreground until the image is unmounted
     #[arg(short = 'f', long)]
     pub foreground: bool,
-    /// Stay in the foreground and tell every request
+    /// Stay in the foreground and print every request
     #[arg(short = 'd', long)]
     pub debug: bool,
-    /// Where the image starts in its file: a number of bytes, or auto to look for it
+    /// Where the image starts in its file: a number of bytes, or auto to search for it
     #[arg(long, value_name = "BYTES")]
     pub offset: Option<OsString>,
     /// Extra device of the image, in the order of its device table (repeatable)

@@ -52,7 +52,7 @@ impl MountWatch {
                 asked_by: rustix::thread::gettid().as_raw_nonzero().get(),
                 ..Requests::default()
             };
-            // What the mounts wrote down for somebody before.
+            // Drop the spans that were recorded for an earlier client.
             requests.ask();
             requests.spans.clear();
             let _ = begun.send(());
@@ -66,7 +66,7 @@ impl MountWatch {
         Self { stop, answers }
     }
 
-    /// All that was said.
+    /// Ends the thread and returns what the mounts reported.
     pub fn end(self) -> Requests {
         let _ = self.stop.send(());
         self.answers.recv_timeout(PATIENCE).unwrap_or_default()
@@ -77,7 +77,7 @@ impl Requests {
     fn ask(&mut self) {
         let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         for (device, point) in mounts(&table) {
-            // A mount of somebody else, or a dead one, has nothing to say.
+            // Another user's mount, or a dead one, does not answer.
             let Ok(said) = take_spans(&point) else {
                 continue;
             };

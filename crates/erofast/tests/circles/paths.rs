@@ -97,7 +97,7 @@ impl<'s> Visit<'s> for Found {
     }
 
     fn visit_item_use(&mut self, item: &'s ItemUse) {
-        // A re-export alone is no use: it only gives something another name.
+        // A re-export alone does not count as a use: it only adds a name.
         let before = self.paths.len();
         if !is_for_tests(&item.attrs) {
             self.tree(&[], &item.tree);

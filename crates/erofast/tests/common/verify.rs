@@ -110,12 +110,14 @@ fn lookup(engine: &Engine, directory: &Arc<Inode>, name: &[u8], nid: u64, found:
     let shown = String::from_utf8_lossy(name);
     match engine.lookup(directory, name) {
         Ok(Some(looked_up)) if looked_up == nid => {}
-        other => found.push(format!("look-up of {shown} gives {other:?}, not {nid}")),
+        other => found.push(format!("look-up of {shown} returns {other:?}, not {nid}")),
     }
     let missing = [name, b"\x01"].concat();
     match engine.lookup(directory, &missing) {
         Ok(None) => {}
-        other => found.push(format!("look-up of a name behind {shown} gives {other:?}")),
+        other => found.push(format!(
+            "look-up of a name behind {shown} returns {other:?}"
+        )),
     }
 }
 
@@ -195,7 +197,7 @@ fn content(engine: &Engine, inode: &Arc<Inode>, entry: &Expected) -> Vec<String>
     if let Some(target) = entry.target() {
         return match engine.read_link(inode) {
             Ok(got) if got == target => Vec::new(),
-            other => vec![format!("symlink gives {other:?}")],
+            other => vec![format!("symlink returns {other:?}")],
         };
     }
     let result = match (&entry.sha256, &entry.ranges) {

@@ -7,7 +7,7 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 /// What a tool may keep in memory, whatever the image claims.
 pub const MEMORY_KIB: u64 = 256 << 10;
 
-/// Waits for a child, and tells its peak resident size in KiB.
+/// Waits for a child, and returns its peak resident size in KiB.
 pub fn watch(mut child: std::process::Child) -> (u64, std::process::Output) {
     let status = format!("/proc/{}/status", child.id());
     let start = Instant::now();

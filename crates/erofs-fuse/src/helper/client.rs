@@ -18,7 +18,7 @@ pub(crate) struct MountHelper {
 }
 
 impl AsFd for MountHelper {
-    /// The socket, whose end tells the helper that the server is dead.
+    /// The socket, whose end shows the helper that the server is dead.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

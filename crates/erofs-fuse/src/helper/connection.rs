@@ -2,7 +2,7 @@
 //!
 //! The last descriptor of `/dev/fuse` that closes would do the same, but a killed server may never
 //! close it: its thread that stores pages (FUSE_NOTIFY_STORE) may wait, unkillable, for a page whose
-//! read nobody will answer any more. What tells the helper is the end of the socket, which that
+//! read no thread will answer any more. The helper learns it from the end of the socket, which that
 //! thread has closed for itself. Neither a pidfd (also with PIDFD_THREAD, since Linux 6.15) nor
 //! the parent-death signal (dropped if the server may not signal the helper) comes in time.
 

@@ -1,8 +1,8 @@
-//! What a launch profile needs outside of the sandbox: its file, the kernel's read-ahead, and somebody
-//! who asks the mount for names, so that the kernel knows them.
+//! What a launch profile needs outside of the sandbox: its file, the kernel's read-ahead, and
+//! look-ups through the mount, which fill the kernel's dentry cache.
 //!
-//! A thread of the mount helper does it, over a socket of its own: a packet is a letter and what
-//! belongs to it, a [`Response`] answers it. The server says which names; nothing outside of its own
+//! A thread of the mount helper does it, over a socket of its own: a packet is a letter and its
+//! arguments, answered by a [`Response`]. The server says which names; nothing outside of its own
 //! mount is reached by them, and no other file than the profile is written.
 
 use std::fs::File;

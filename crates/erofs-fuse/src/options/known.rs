@@ -18,7 +18,7 @@ const fn option(usage: &'static str, meaning: &'static str) -> KnownOption {
 pub const KNOWN: &[KnownOption] = &[
     option(
         "workers=percpu|unbound|inline",
-        "who serves and decompresses (percpu)",
+        "which threads serve and decompress (percpu)",
     ),
     option(
         "hipri",
@@ -46,7 +46,7 @@ pub const KNOWN: &[KnownOption] = &[
     #[cfg(feature = "experiments")]
     option(
         "measure_allocations",
-        "stat tells what buffers cost; for lab pressure",
+        "stat reports what buffers cost; for lab pressure",
     ),
     option(
         "sync_decompress=auto|on|off",
@@ -92,11 +92,11 @@ pub const KNOWN: &[KnownOption] = &[
     option("auto_unmount", "unmount even when the daemon is killed"),
     option(
         "sandbox=on|off|strict",
-        "the daemon gives up every right that serving does not need; strict: or does not mount (on)",
+        "the daemon drops every right that serving does not need; strict: or does not mount (on)",
     ),
     option("uid=N", "owner of everything"),
     option("gid=N", "group of everything"),
-    option("debug", "tell every request, in the foreground"),
+    option("debug", "print every request, in the foreground"),
     option(
         "ready_fd=N",
         "write a newline to this descriptor when the mount can be used",
@@ -189,7 +189,7 @@ pub(super) fn is_tolerated(name: &str) -> bool {
 /// How much a word must be like an option, of 1, to be taken for a misspelling of it.
 const ALIKE: f64 = 0.8;
 
-/// `did you mean ...? ` where an option is like what was given.
+/// `did you mean ...? ` where an option resembles the unknown one.
 pub(super) fn hint(given: &str) -> String {
     let name = |usage: &'static str| usage.split('=').next().unwrap_or(usage);
     let given = given.split('=').next().unwrap_or(given);

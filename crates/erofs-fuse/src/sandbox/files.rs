@@ -20,7 +20,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// Read to explain why real-time priority was refused.
 const SELF: &str = "/proc/self";
 
-/// Read for the CPU of a reader (`/proc/TID/stat`), which `/dev/fuse` does not tell. Landlock still
+/// Read for the CPU of a reader (`/proc/TID/stat`), which `/dev/fuse` does not report. Landlock still
 /// refuses what needs the right to trace another process: its memory, environment and descriptors.
 const PROC: &str = "/proc";
 
@@ -29,7 +29,7 @@ const PROC: &str = "/proc";
 pub(super) struct Landlock {
     /// Version of the kernel's interface.
     pub(super) version: i32,
-    /// Whether the kernel knows every right that is taken away.
+    /// Whether the kernel knows every right that is dropped.
     pub(super) complete: bool,
 }
 

@@ -119,7 +119,7 @@ fn worker(stats: &WorkerStats) -> Value {
     })
 }
 
-/// Machines with very many CPUs have more to tell than an attribute holds: the times of workers go,
+/// A machine with very many CPUs has more to report than an attribute holds: the times of workers go,
 /// of idle ones first, then the workers themselves. `shortened` says so.
 fn shorten(report: &mut Value, limit: usize) {
     let is_idle = |worker: &Value| worker["done"] == 0;

@@ -40,7 +40,7 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
         "delivered_bytes_total",
         "counter",
         "/engine/delivered_bytes",
-        "Bytes given to readers.",
+        "Bytes returned to readers.",
     ),
     (
         "fetched_bytes_total",
@@ -244,7 +244,7 @@ impl Page {
         self.head(
             place,
             "counter",
-            "Requests served on the CPU that asked, on another, or where the kernel does not tell.",
+            "Requests served on the CPU that asked, on another, or where the kernel does not report it.",
         );
         for (label, field) in [
             ("same", "/fuse/same_cpu"),

@@ -1,7 +1,7 @@
 //! Asking a daemon about its mount by an ioctl of the mount's root.
 //!
-//! It serves the same values as the hidden [attributes](super::xattrs), and still does when the kernel
-//! was told that there are no attributes. A value travels in parts; its first part takes a copy,
+//! It serves the same values as the hidden [attributes](super::xattrs), and still does after ENOSYS
+//! made the kernel stop asking for attributes. A value travels in parts; its first part takes a copy,
 //! so that the others are of the same moment.
 //!
 //! | bytes | request | answer |

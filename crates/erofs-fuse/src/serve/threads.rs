@@ -12,7 +12,7 @@ use fuse_transport::{Channel, Ready, Session, State};
 use crate::error::Error;
 use crate::options::MountOptions;
 
-/// Opens the channel of one serving thread, which is pinned to the given CPU.
+/// Opens the channel of one serving thread, which is pinned to that CPU.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
 /// Starts all threads that serve `session`.

@@ -1,7 +1,7 @@
 //! Finds out whether an image has extended attributes at all.
 //!
-//! `ls -l` asks twice for every file, and the kernel stops only when it is told that there are none
-//! anywhere (ENOSYS). No field of the image says so: all inodes below the root have to be read. That
+//! `ls -l` asks twice for every file, and the kernel stops only when ENOSYS says that there are none
+//! anywhere. No field of the image says so: all inodes below the root have to be read. That
 //! is done in the background, and only for a mount that is asked often.
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use erofs_engine::erofs_format::{FileType, Nid};
 /// makes one for each program file.
 const WORTH_SCANNING: u32 = 64;
 
-/// Directory entries after which the scan gives up: 100 times as many as common images have.
+/// Directory entries after which the scan stops: 100 times as many as common images have.
 const MAX_ENTRIES: usize = 1 << 24;
 
 /// What is known of one mount.

@@ -9,7 +9,7 @@ use erofs_fuse::mount;
 use rustix::mount::{MountFlags, UnmountFlags, mount as mount_tmpfs, unmount};
 use rustix::process::Signal;
 
-use crate::made::Random;
+use crate::built::Random;
 use crate::place::{self, Place, image};
 use crate::{Test, kill, pid_of, request, soon};
 

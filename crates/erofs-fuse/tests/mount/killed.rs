@@ -12,7 +12,7 @@ use erofs_fuse::{mount, umount};
 use rustix::fs::{Advice, fadvise};
 use rustix::process::Signal;
 
-use crate::made::Random;
+use crate::built::Random;
 use crate::place::{self, Place, image};
 use crate::{LONG, Test, kill, pid_of, read_tree, request, soon};
 

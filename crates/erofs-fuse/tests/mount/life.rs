@@ -15,7 +15,7 @@ pub const TESTS: &[Test] = tests![
     a_daemon_serves_when_mount_returns,
     what_goes_wrong_is_one_line_and_leaves_nothing,
     counters_keep_the_names_of_the_contract,
-    umount_tells_busy_from_foreign_from_nothing,
+    umount_distinguishes_busy_from_foreign_from_nothing,
     a_signal_unmounts_and_ends,
     auto_unmount_outlives_the_daemon,
     io_uring_serves_on_the_cpu_that_asks,
@@ -99,7 +99,7 @@ fn counters_keep_the_names_of_the_contract() {
     );
 }
 
-fn umount_tells_busy_from_foreign_from_nothing() {
+fn umount_distinguishes_busy_from_foreign_from_nothing() {
     let place = mounted("lz4-4k", "");
     let inside = File::open(place.path.join("text")).unwrap();
     let error = umount(&place.path).unwrap_err().to_string();

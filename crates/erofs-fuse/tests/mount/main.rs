@@ -25,11 +25,11 @@ macro_rules! tests {
     ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name)),*] };
 }
 
+mod built;
 mod covered;
 mod exported;
 mod killed;
 mod life;
-mod made;
 mod manifest;
 mod metadata;
 mod place;

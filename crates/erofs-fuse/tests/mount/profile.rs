@@ -38,7 +38,7 @@ impl Drop for ProfilePath {
     }
 }
 
-/// Reads pages 0, 1 and 3 of a file, and looks for a name in vain.
+/// Reads pages 0, 1 and 3 of a file, and looks up a name that is absent.
 fn launch(place: &Place) {
     let file = File::open(place.path.join("data/mixed-200000")).unwrap();
     for page in [0, 1, 3] {

@@ -1,4 +1,4 @@
-//! Every way to read a file gives the bytes of the tree that the image was made of.
+//! Every way to read a file returns the bytes of the tree that the image was made of.
 //!
 //! `EROFS_FUSE_READ_SECONDS=600` makes a long run of it.
 
@@ -15,11 +15,11 @@ use rustix::fs::{Advice, copy_file_range, fadvise, sendfile};
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, pipe, splice};
 
-use crate::made::{Made, Random};
+use crate::built::{BuiltImage, Random};
 use crate::place::Place;
 use crate::{Test, request};
 
-pub const TESTS: &[Test] = tests![every_way_of_reading_gives_the_original_bytes];
+pub const TESTS: &[Test] = tests![every_way_of_reading_returns_the_original_bytes];
 
 const THREADS: u64 = 4;
 
@@ -33,25 +33,25 @@ const IMAGES: &[&[&str]] = &[
     &[],
 ];
 
-fn every_way_of_reading_gives_the_original_bytes() {
+fn every_way_of_reading_returns_the_original_bytes() {
     let seconds = std::env::var("EROFS_FUSE_READ_SECONDS");
     let seconds: f64 = seconds.ok().and_then(|s| s.parse().ok()).unwrap_or(6.0);
     let each = Duration::from_secs_f64(seconds / (2 * IMAGES.len()) as f64);
     let mut reads = 0;
     for (number, options) in IMAGES.iter().enumerate() {
-        let Some(made) = Made::new(&format!("read{number}"), options, 12) else {
+        let Some(built) = BuiltImage::new(&format!("read{number}"), options, 12) else {
             continue;
         };
         for transport in ["io_uring=off", "io_uring=on"] {
             let place = Place::new();
-            match mount(&request(&made.image(), &place, transport)) {
+            match mount(&request(&built.image(), &place, transport)) {
                 Err(error) if transport == "io_uring=on" => {
                     println!("skipped: {error}");
                     continue;
                 }
                 outcome => outcome.unwrap(),
             }
-            reads += read_for(each, &made, &place.path, number as u64);
+            reads += read_for(each, &built, &place.path, number as u64);
             umount(&place.path).unwrap();
         }
     }
@@ -59,8 +59,8 @@ fn every_way_of_reading_gives_the_original_bytes() {
 }
 
 /// Returns how many reads there were.
-fn read_for(duration: Duration, made: &Made, mounted: &Path, seed: u64) -> usize {
-    let originals: Vec<_> = fs::read_dir(made.tree().join("data"))
+fn read_for(duration: Duration, built: &BuiltImage, mounted: &Path, seed: u64) -> usize {
+    let originals: Vec<_> = fs::read_dir(built.tree().join("data"))
         .unwrap()
         .map(|entry| entry.unwrap())
         .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))

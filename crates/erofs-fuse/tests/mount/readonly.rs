@@ -11,7 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::made::Made;
+use crate::built::BuiltImage;
 use crate::place::Place;
 use crate::{Test, request};
 
@@ -438,14 +438,14 @@ fn failures(root: &Path) -> Vec<String> {
 }
 
 fn calls_end_as_on_any_read_only_filesystem() {
-    let Some(made) = Made::new("readonly", &[], 0) else {
+    let Some(built) = BuiltImage::new("readonly", &[], 0) else {
         return;
     };
     let kernel = Place::new();
     let mut command = Command::new("mount");
     command.args(["-t", "erofs", "-o", "ro,loop"]);
     let output = command
-        .arg(made.image())
+        .arg(built.image())
         .arg(&kernel.path)
         .output()
         .unwrap();
@@ -458,10 +458,10 @@ fn calls_end_as_on_any_read_only_filesystem() {
     }
     for options in ["", "io_uring=off,workers=inline"] {
         let place = Place::new();
-        mount(&request(&made.image(), &place, options)).unwrap();
+        mount(&request(&built.image(), &place, options)).unwrap();
         let failures = failures(&place.path);
         assert!(failures.is_empty(), "{options}: {failures:#?}");
-        // The kernel's own filesystem says EINVAL here, which helps nobody.
+        // The kernel's own filesystem returns EINVAL here, which serves no purpose.
         assert_eq!(rustix::fs::fsync(reading(&place.path)), Ok(()));
     }
     println!("{} calls", CALLS.len());

@@ -1,4 +1,4 @@
-//! What a daemon may still do while it serves, as the kernel tells it.
+//! What a daemon may still do while it serves, as the kernel reports it.
 
 use std::fs;
 use std::path::PathBuf;

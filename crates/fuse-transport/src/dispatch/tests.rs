@@ -203,7 +203,7 @@ fn a_target_that_the_kernel_cannot_take_is_refused() {
 }
 
 #[test]
-fn extended_attributes_tell_their_length_first() {
+fn extended_attributes_report_their_length_first() {
     let length = XattrIn {
         size: 0,
         padding: 0,

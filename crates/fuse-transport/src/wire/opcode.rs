@@ -12,14 +12,14 @@ pub enum Treatment {
     /// EROFS: it would change something.
     ReadOnly,
     /// ENOTTY for anything but a directory, by which the filesystem can be asked about itself. The
-    /// kernel knows no way to be told that there are none: isatty(3) asks for every file.
+    /// protocol has no reply that stops the kernel from asking: isatty(3) asks for every file.
     Ioctl,
     /// An empty success.
     Agreed,
 }
 
 /// One row for each kind: name, number, bytes of its fixed part, treatment. The fixed part is what
-/// a FUSE ring carries apart from the names and values that follow it.
+/// a FUSE ring carries separately from the names and values that follow it.
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $fixed:literal, $treatment:ident;)*) => {
         /// A kind of request.

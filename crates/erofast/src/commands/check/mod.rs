@@ -43,18 +43,18 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
 }
 
 fn check(engine: &Engine, readers: usize, manifest: Option<Manifest>) -> anyhow::Result<Report> {
-    let (giver, taker) = batches(readers);
+    let (sender, receiver) = batches(readers);
     let root = engine.inode(engine.root())?;
     let found = Found::new(Gauge::new("check", || tree::total_bytes(engine, &root))?);
     let walked = thread::scope(|scope| {
-        let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| work(engine, &taker, &found)))
+        let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| work(engine, &receiver, &found)))
             .take(readers)
             .collect();
-        let mut walk = Walk::new(engine, giver, &found, manifest);
+        let mut walk = Walk::new(engine, sender, &found, manifest);
         let walked = walk.run(&root);
-        // Readers end when nobody can give any more.
+        // The readers end once the sender is dropped.
         let report = walk.report;
-        drop(walk.giver);
+        drop(walk.sender);
         for thread in threads {
             thread
                 .join()

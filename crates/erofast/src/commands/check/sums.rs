@@ -14,7 +14,7 @@ use crate::parts::{Part, Parts};
 /// Zeros that are hashed at once.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A file may claim to be larger than anybody's patience: no longer hole is hashed.
+/// The longest hole that is hashed: an image may claim a size that would take days.
 const HOLE_MAX: u64 = 1 << 40;
 
 /// A file whose sum is known.

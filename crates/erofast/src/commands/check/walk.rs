@@ -1,4 +1,4 @@
-//! The thread that walks the tree: checks names, types and link counts, gives content to the
+//! The thread that walks the tree: checks names, types and link counts, sends content to the
 //! readers.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use super::manifest::Manifest;
 use super::report::{Compared, FAULTS, Fault, Report};
 use super::sums::Whole;
 use super::work::{Part, Task};
-use crate::batch::Giver;
+use crate::batch::BatchSender;
 use crate::listing::{Listing, Name};
 use crate::parts::{self, Parts};
 use crate::tree::{self, Visit};
@@ -27,7 +27,7 @@ const COMPARED: u64 = 1 << 16;
 /// The thread that walks the tree.
 pub struct Walk<'a> {
     engine: &'a Engine,
-    pub giver: Giver<Task>,
+    pub sender: BatchSender<Task>,
     found: &'a Found,
     pub report: Report,
     /// Sums of files that were not met yet.
@@ -41,7 +41,7 @@ impl<'a> Walk<'a> {
     /// A walk that has not begun.
     pub fn new(
         engine: &'a Engine,
-        giver: Giver<Task>,
+        sender: BatchSender<Task>,
         found: &'a Found,
         manifest: Option<Manifest>,
     ) -> Self {
@@ -51,7 +51,7 @@ impl<'a> Walk<'a> {
         });
         Self {
             engine,
-            giver,
+            sender,
             found,
             report: Report {
                 manifest: listed,
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
             }
             Ok(())
         })?;
-        self.giver.flush()?;
+        self.sender.flush()?;
         self.name_missing();
         self.count_links();
         Ok(())
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
             length: range.end - range.start,
         };
         let bytes = part.length;
-        Ok(self.giver.give(Task::Part(part), bytes)?)
+        Ok(self.sender.send(Task::Part(part), bytes)?)
     }
 
     /// Every name that is listed must be found. One look-up in a directory out of order compares all of
@@ -262,7 +262,7 @@ impl<'a> Walk<'a> {
                     expected,
                     counts: regular && first,
                 };
-                self.giver.give(Task::Whole(whole), bytes)?;
+                self.sender.send(Task::Whole(whole), bytes)?;
                 return Ok(regular);
             }
             Ok(_) => "the manifest lists it, but it is not a regular file".to_owned(),

@@ -8,7 +8,7 @@ use erofs_engine::{Engine, ReadContext};
 use super::found::Found;
 use super::report::Fault;
 use super::sums::{self, Whole};
-use crate::batch::Taker;
+use crate::batch::BatchReceiver;
 
 /// A range of a file for one of the readers.
 #[derive(Debug)]
@@ -28,10 +28,10 @@ pub enum Task {
     Whole(Whole),
 }
 
-/// A reader: takes work until there is no more.
-pub fn work(engine: &Engine, tasks: &Taker<Task>, found: &Found) {
+/// A reader: runs tasks until the sender is gone.
+pub fn work(engine: &Engine, tasks: &BatchReceiver<Task>, found: &Found) {
     let mut buffer = Vec::new();
-    while let Some(batch) = tasks.take() {
+    while let Some(batch) = tasks.receive() {
         for task in &batch {
             match task {
                 Task::Part(part) => read_part(engine, part, &mut buffer, found),

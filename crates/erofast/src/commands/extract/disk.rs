@@ -21,7 +21,7 @@ use super::outfile::Writer;
 use super::paths::{PathId, Paths};
 use super::queue::{self, Leaf, Queue, Work};
 use super::target::Target;
-use crate::batch::{Giver, batches};
+use crate::batch::{BatchSender, batches};
 
 /// What is left for the end.
 #[derive(Debug, Default)]
@@ -35,16 +35,16 @@ struct Rest {
 /// Extracts into a directory.
 pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyhow::Result<()> {
     let target = Target::open(directory, force)?;
-    let (mut giver, taker) = batches(job.threads);
-    let queue = Queue::new(&job.engine, taker);
+    let (mut sender, receiver) = batches(job.threads);
+    let queue = Queue::new(&job.engine, receiver);
     let writer = || Writer::new(&job.engine, &target, journal);
     let rest = thread::scope(|scope| {
         let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| write(writer(), &queue)))
             .take(job.threads)
             .collect();
-        let walked = walk(job, &target, journal, &mut giver);
-        // Writers end when nobody can give any more.
-        drop(giver);
+        let walked = walk(job, &target, journal, &mut sender);
+        // The writers end once the sender is dropped.
+        drop(sender);
         for thread in threads {
             thread
                 .join()
@@ -91,7 +91,7 @@ fn walk(
     job: &Job,
     target: &Target,
     journal: &Journal,
-    leaves: &mut Giver<Leaf>,
+    leaves: &mut BatchSender<Leaf>,
 ) -> anyhow::Result<Rest> {
     let mut rest = Rest::default();
     let mut paths = Paths::default();
@@ -108,13 +108,13 @@ fn walk(
                 }
             }
             Step::Link { path, first, .. } => rest.links.push((path, first)),
-            Step::Leaf(path, inode) if queue::is_big(&inode) => leaves.give_alone((path, inode))?,
+            Step::Leaf(path, inode) if queue::is_big(&inode) => leaves.send_alone((path, inode))?,
             Step::Leaf(path, inode) => {
                 let bytes = match inode.file_type() {
                     FileType::Regular => inode.size,
                     _ => 0,
                 };
-                leaves.give((path, inode), bytes)?;
+                leaves.send((path, inode), bytes)?;
             }
         }
         Ok(Then::Continue)

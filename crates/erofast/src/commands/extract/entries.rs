@@ -104,7 +104,7 @@ fn is_below(path: &[u8], directory: &[u8]) -> bool {
 }
 
 /// Whether each component of a path is a name and nothing else. The format knows no other names;
-/// nobody's safety shall hang on that alone.
+/// the check does not rely on that.
 pub fn is_plain(path: &[u8]) -> bool {
     !path.contains(&0)
         && path

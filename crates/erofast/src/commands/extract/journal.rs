@@ -66,7 +66,7 @@ pub struct NotKept {
 }
 
 impl Journal {
-    /// An empty journal. `total` tells the bytes to come, if somebody watches.
+    /// An empty journal. `total` counts the bytes to extract; called only on a terminal.
     pub fn new(total: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Self> {
         Ok(Self {
             summary: Mutex::default(),
@@ -134,7 +134,7 @@ impl Journal {
         summary.not_kept.insert(what.to_owned(), first);
     }
 
-    /// Ends the progress, says once for each kind what was lost, and gives the counts.
+    /// Ends the progress, reports once for each kind what was lost, and returns the counts.
     pub fn finish(&self) -> Summary {
         self.gauge.finish();
         let mut summary = self.summary().clone();

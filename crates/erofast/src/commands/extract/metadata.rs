@@ -104,7 +104,7 @@ fn own(handle: Handle<'_>, inode: &Inode) -> Result<()> {
     })
 }
 
-/// The permissions. A program that would run as somebody else than was meant shall not.
+/// The permissions. Set-user-ID and set-group-ID bits are dropped where the owner could not be set.
 fn mode(inode: &Inode, owned: Result<()>, path: &[u8], journal: &Journal) -> Mode {
     let mut mode = inode.mode & 0o7777;
     if let Err(error) = owned

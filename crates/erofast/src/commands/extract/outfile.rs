@@ -26,16 +26,16 @@ static ZEROS: [u8; HOLE] = [0; HOLE];
 pub struct OutFile<'a> {
     path: Vec<u8>,
     inode: Arc<Inode>,
-    /// L. What nobody has begun with.
+    /// L. Parts that no thread has begun.
     parts: Mutex<Parts<'a>>,
-    /// Made by the first thread that needs it, which leaves it empty if it cannot.
-    made: OnceLock<Option<Made>>,
+    /// Created by the first thread that needs it, which leaves it empty when that fails.
+    made: OnceLock<Option<CreatedFile>>,
     /// A. It was reported already, and will be removed.
     failed: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Made {
+struct CreatedFile {
     file: File,
     xattrs: Vec<Xattr>,
 }
@@ -150,7 +150,7 @@ impl<'a> Writer<'a> {
 
     /// The file itself. What is not written to a big one is a hole: it has its whole size at once.
     /// A small one gets it by its last byte.
-    fn made<'f>(&self, file: &'f OutFile<'_>) -> Option<&'f Made> {
+    fn made<'f>(&self, file: &'f OutFile<'_>) -> Option<&'f CreatedFile> {
         let make = || {
             let xattrs = self.engine.xattrs(&file.inode)?;
             let made = self.target.make_file(&file.path)?;
@@ -160,7 +160,7 @@ impl<'a> Writer<'a> {
                 self.target.remove(&file.path)?;
                 return Err(error.into());
             }
-            Ok::<_, anyhow::Error>(Made { file: made, xattrs })
+            Ok::<_, anyhow::Error>(CreatedFile { file: made, xattrs })
         };
         let made = file.made.get_or_init(|| match make() {
             Ok(made) => Some(made),
@@ -172,7 +172,7 @@ impl<'a> Writer<'a> {
         made.as_ref()
     }
 
-    /// Ends a file that nobody writes to any more.
+    /// Ends a file that no thread writes any more.
     pub fn finish(&self, file: OutFile<'_>) {
         if !file.has_failed()
             && let Some(made) = self.made(&file)
@@ -204,7 +204,7 @@ impl<'a> Writer<'a> {
                 self.target.make_symlink(path, &target)?;
             }
             _ => match self.target.make_node(path, kind, inode.rdev) {
-                // A device is not for everybody to make.
+                // Only root may create device nodes.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     self.journal.not_kept("device nodes", path, error);
                     return Ok(());

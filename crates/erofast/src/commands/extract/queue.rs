@@ -11,13 +11,13 @@ use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
 
 use super::outfile::OutFile;
-use crate::batch::Taker;
+use crate::batch::BatchReceiver;
 use crate::parts::PART;
 
 /// Something to make that is no directory: its path, and what it is.
 pub type Leaf = (Vec<u8>, Arc<Inode>);
 
-/// Whether several threads may work at a file, which is given to the queue alone.
+/// Whether several threads may write the file, which is then sent in a batch of its own.
 pub fn is_big(inode: &Inode) -> bool {
     inode.file_type() == FileType::Regular && inode.size > PART
 }
@@ -36,17 +36,17 @@ pub enum Work<'a> {
 pub struct Queue<'a> {
     engine: &'a Engine,
     /// From the walk.
-    leaves: Taker<Leaf>,
-    /// L. Big files that somebody works at.
+    leaves: BatchReceiver<Leaf>,
+    /// L. Big files that a writer has begun.
     unfinished: Mutex<Vec<Arc<OutFile<'a>>>>,
 }
 
-/// What a writer has taken and not begun.
+/// Leaves that a writer has received and not begun.
 pub type Taken = vec::IntoIter<Leaf>;
 
 impl<'a> Queue<'a> {
     /// A queue of what the walk sends.
-    pub fn new(engine: &'a Engine, leaves: Taker<Leaf>) -> Self {
+    pub fn new(engine: &'a Engine, leaves: BatchReceiver<Leaf>) -> Self {
         Self {
             engine,
             leaves,
@@ -65,7 +65,7 @@ impl<'a> Queue<'a> {
                 return Some(Work::File(Arc::new(file)));
             }
             // Whoever finds the end of the walk must see the big file that was taken just before.
-            let found = self.leaves.take_with(|batch| match batch {
+            let found = self.leaves.receive_with(|batch| match batch {
                 None => Err(self.unfinished().first().cloned()),
                 Some(mut batch) if batch.len() == 1 && is_big(&batch[0].1) => {
                     let big = batch.pop().map(|(path, inode)| {

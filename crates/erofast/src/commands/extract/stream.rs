@@ -22,7 +22,7 @@ use crate::parts::{Part, Parts};
 
 /// Parts that are decoded before their turn at most, for each reader: they are kept in memory.
 const AHEAD: usize = 4;
-/// A stream has no holes: who claims more than this is not believed.
+/// Largest file in a stream, which has no holes: a larger claim is refused.
 const SIZE_MAX: u64 = 1 << 40;
 
 /// A range of a file for one of the readers.

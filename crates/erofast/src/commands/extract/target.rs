@@ -1,7 +1,7 @@
 //! The directory that is extracted into. Nothing outside of it is touched, whatever the names say.
 //!
 //! Everything is opened from the directory's descriptor with `RESOLVE_BENEATH` and
-//! `RESOLVE_NO_SYMLINKS`, so a symlink that an earlier entry made, or that somebody puts there
+//! `RESOLVE_NO_SYMLINKS`, so a symlink that an earlier entry made, or that another process creates
 //! meanwhile, is never followed. Files are always made anew and never opened for writing otherwise:
 //! what is there may be a hard link to something elsewhere.
 
@@ -19,7 +19,7 @@ use super::entries::is_plain;
 
 /// Longest path that one system call takes, with room for its NUL.
 const PATH_MAX: usize = 4000;
-/// Nobody but us looks at what is not finished.
+/// Only the owner may read what is not finished.
 const UNFINISHED_DIRECTORY: Mode = Mode::RWXU;
 const UNFINISHED_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// xattrs that children inherit, or that were inherited.

@@ -235,7 +235,9 @@ fn the_columns_of_the_mount_options_stand_in_line() {
     let table = help.split("Mount options:\n").nth(1).expect("a table");
     let table: Vec<&str> = table.lines().take_while(|line| !line.is_empty()).collect();
     assert!(table.len() >= KNOWN.len());
-    let column = table[0].find("who serves").expect("the first meaning");
+    let column = table[0]
+        .find("which threads serve")
+        .expect("the first meaning");
     for line in table {
         let (before, meaning) = line.split_at(column);
         assert!(

@@ -12,7 +12,7 @@ use crate::name::EntryPath;
 use crate::tree::{self, Visit};
 use crate::{glob, text};
 
-/// Extents of a file that are looked at: 500 GB in pclusters of 64 KiB.
+/// Extents of a file that are examined: 500 GB in pclusters of 64 KiB.
 const EXTENTS: usize = 1 << 22;
 /// Extents of a list as JSON, which is kept in memory.
 const ROWS: usize = 1 << 20;

@@ -19,7 +19,7 @@ const SIZES: [u64; 8] = [
 ];
 /// Name endings that are shown.
 const ENDINGS: usize = 12;
-/// Endings that are told apart.
+/// Endings that are counted separately.
 const KNOWN_ENDINGS: usize = 4096;
 /// Longest ending; more is a name with a dot in it.
 const ENDING_MAX: usize = 10;

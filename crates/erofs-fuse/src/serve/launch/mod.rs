@@ -1,7 +1,7 @@
 //! Launch profiles: what a program asks of a fresh mount is recorded once, and asked ahead of it the
 //! next time.
 //!
-//! [`Launch`] is what the filesystem tells of requests; [`start`] reads the profile through the mount
+//! The filesystem reports requests to [`Launch`]; [`start`] reads the profile through the mount
 //! helper and begins to [record](recorder) or to [replay](replay).
 
 mod names;

@@ -98,7 +98,7 @@ impl Log {
         };
         let quiet = QUIET.checked_sub(last.elapsed());
         let whole = LONGEST.checked_sub(began.elapsed());
-        // Names alone are no launch: a shell that looks for commands asks for them all day.
+        // Names alone are no launch: a shell that searches for commands does it all day.
         match self.recording.windows.is_empty() {
             true => whole,
             false => quiet.min(whole),

@@ -28,7 +28,7 @@ pub(super) struct Recording {
     /// Names that are not there.
     pub(super) absent: Vec<(Nid, Vec<u8>)>,
     pub(super) links: HashSet<Nid>,
-    /// Set by whoever notes something.
+    /// Set before each note, ms since the recording began.
     pub(super) now_ms: u32,
 }
 

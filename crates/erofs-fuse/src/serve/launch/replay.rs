@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_tell_how_much_is_used() {
+    fn probes_measure_how_much_is_used() {
         let replay = replay(64);
         replay.prefetched.store(1000, Ordering::Relaxed);
         assert_eq!(replay.report()["used_bytes"], Value::Null);

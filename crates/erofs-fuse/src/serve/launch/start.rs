@@ -206,7 +206,7 @@ fn visit(profile: &Profile, helper: &LaunchHelper, replay: &Replay) -> Result<us
         .map(|name| profile.path(name))
         .collect();
     for part in directories.chunks(64) {
-        // The mount ends: nobody needs it.
+        // The mount ends: the rest is not needed.
         if replay.is_stopped() {
             return Ok(0);
         }

@@ -1,4 +1,4 @@
-//! What the filesystem of a mount with a profile tells and is asked.
+//! The filesystem's side of a launch profile: what it reports of requests, and what it is asked.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;

@@ -1,4 +1,4 @@
-//! Images made on the spot, of trees whose every byte is known.
+//! Images built by the tests, of trees whose every byte is known.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,24 +8,24 @@ use std::process::Command;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// A tree and its image; both go when it is dropped.
-pub struct Made {
+pub struct BuiltImage {
     directory: PathBuf,
 }
 
-impl Made {
-    /// With names of every kind, and `files` files of differently compressible content. None, with
+impl BuiltImage {
+    /// Builds a tree with names of every kind, and `files` files of differently compressible content. None, with
     /// a line, where mkfs.erofs is missing or lacks what `options` ask for.
     pub fn new(name: &str, options: &[&str], files: usize) -> Option<Self> {
         let directory =
             std::env::temp_dir().join(format!("erofs-fuse-{name}-{}", std::process::id()));
-        let made = Self { directory };
-        made.plant(files);
+        let built = Self { directory };
+        built.plant(files);
         let output = Command::new("mkfs.erofs")
             .args(options)
-            .args([made.image(), made.tree()])
+            .args([built.image(), built.tree()])
             .output();
         match output {
-            Ok(output) if output.status.success() => Some(made),
+            Ok(output) if output.status.success() => Some(built),
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
                 println!("skipped: mkfs.erofs {options:?}: {why}");
@@ -68,7 +68,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for BuiltImage {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
     }
