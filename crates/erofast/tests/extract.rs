@@ -17,7 +17,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-/// Nobody.
+/// The user `nobody`.
 const UNPRIVILEGED: u32 = 65534;
 /// Files over this are one hole mostly.
 const BIG: u64 = 64 << 20;

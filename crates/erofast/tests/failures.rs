@@ -173,7 +173,7 @@ fn a_missing_fio_is_said_before_anything_is_mounted() {
 #[test]
 fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
     let binary = Path::new(env!("CARGO_BIN_EXE_erofast"));
-    // Somebody else must be able to reach the binary: build directories are often private.
+    // Another user must be able to reach the binary: build directories are often private.
     let public = tempfile::tempdir().expect("a directory");
     let copy = public.path().join("erofast");
     let as_nobody = |arguments: &[&str]| {

@@ -73,7 +73,7 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     ] {
         has(&format!(" ./usr/share/doc/erofast/{file}\n"));
     }
-    // Whoever unpacks it by hand gets this mode for the directory in which that happens.
+    // Unpacking by hand sets this mode on the directory in which that happens.
     assert!(listing.starts_with("drwxr-xr-x root/root "), "{listing}");
     for line in listing.lines() {
         assert!(line.contains(" root/root "), "{line}");

@@ -41,7 +41,7 @@ enum Transport {
 /// The kernel offers io_uring to mounts that are made while this says Y.
 const KNOB: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Held while the knob is changed, so that it ends as it began.
+/// Held while the parameter is changed, so that it ends as it began.
 static KNOB_CHANGED: Mutex<()> = Mutex::new(());
 
 /// Runs the test over each transport; says so where one cannot be had.

@@ -64,7 +64,7 @@ impl<'a> Queue<'a> {
                 let file = OutFile::new(self.engine, path, inode);
                 return Some(Work::File(Arc::new(file)));
             }
-            // Whoever finds the end of the walk must see the big file that was taken just before.
+            // A writer that finds the end of the walk must see the big file taken just before.
             let found = self.leaves.receive_with(|batch| match batch {
                 None => Err(self.unfinished().first().cloned()),
                 Some(mut batch) if batch.len() == 1 && is_big(&batch[0].1) => {
@@ -84,7 +84,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Lets go of a file of which all parts are taken. Whoever is the last gets it back.
+    /// Lets go of a file of which all parts are taken. The last writer gets it back.
     pub fn release(&self, file: Arc<OutFile<'a>>) -> Option<OutFile<'a>> {
         self.unfinished().retain(|other| !Arc::ptr_eq(other, &file));
         Arc::into_inner(file)

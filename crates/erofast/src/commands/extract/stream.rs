@@ -68,7 +68,7 @@ fn read(engine: &Engine, orders: &Mutex<Receiver<Order>>) {
         } = order;
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let result = engine.read_at(&inode, range.start, &mut bytes, ReadContext::Worker);
-        // Nobody waits for it when the stream was closed.
+        // No thread waits for it when the stream was closed.
         let _ = answer.send(result.map(|_| bytes));
     }
 }

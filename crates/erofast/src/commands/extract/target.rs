@@ -83,7 +83,7 @@ impl Target {
             }
         }
         let directory = self.open_directory(path)?;
-        // Whoever does not own it may still be allowed to write into it.
+        // A user that does not own it may still be allowed to write into it.
         let _ = rustix::fs::fchmod(&directory, UNFINISHED_DIRECTORY);
         for name in ACLS {
             let _ = rustix::fs::fremovexattr(&directory, name);

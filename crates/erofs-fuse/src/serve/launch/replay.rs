@@ -1,7 +1,7 @@
 //! Reads ahead of a launch what its profile says.
 //!
 //! Windows are decoded and stored in the page cache in the recorded order. A reader that comes first
-//! takes its window with it, and the replay goes on behind it. Nobody can see whether a stored page is
+//! takes its window with it, and the replay goes on behind it. No program can see whether a stored page is
 //! used, since that makes no request; so one window of many, a probe, is left out: when it is asked for,
 //! the launch still does as it did.
 
@@ -280,7 +280,7 @@ mod tests {
         replay.was_read(7, 5 * WINDOW_BYTES as u64, 2 * WINDOW_BYTES);
         assert_eq!(replay.next.load(Ordering::Relaxed), 7);
         assert_eq!(replay.report()["late_bytes"], 4 * PAGE);
-        // Somebody else, far away.
+        // Another reader, far away.
         replay.was_read(7, 90 * WINDOW_BYTES as u64, 1);
         assert_eq!(replay.next.load(Ordering::Relaxed), 7);
         replay.was_read(8, 0, 1 << 20);
