@@ -1,9 +1,9 @@
 //! Reads ahead of a launch what its profile says.
 //!
 //! Windows are decoded and stored in the page cache in the recorded order. A reader that comes first
-//! takes its window with it, and the replay goes on behind it. No program can see whether a stored page is
-//! used, since that makes no request; so one window of many, a probe, is left out: when it is asked for,
-//! the launch still does as it did.
+//! takes its window with it, and the replay goes on behind it. No program can see whether a stored
+//! page is used, since that makes no request; so one window of many, a probe, is left out: when it
+//! is asked for, the launch still does as it did.
 
 use std::collections::HashMap;
 use std::sync::Weak;
