@@ -1,6 +1,6 @@
 //! Budgets: how much work one request may cause, whatever the image says.
 //!
-//! A request that reads metadata opens a [`Scope`] for its thread. Reads of metadata are charged as
+//! A request that reads metadata opens a `Scope` for its thread. Reads of metadata are charged as
 //! steps, and decoders by their bytes, wherever on the way they happen: the content of a directory may
 //! be mapped by tables in the metabox, which is decoded in turn. Helpers that decode for the request
 //! on other threads are not charged: a run is bounded by the limits of a pcluster.
