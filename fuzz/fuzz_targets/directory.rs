@@ -1,4 +1,4 @@
-//! Oracle: any content lists to its end from any cookie, and look-ups find only what is listed.
+//! Oracle: any content lists to its end from any cookie, and lookups find only what is listed.
 //! The whole of it stands at `erofs_oracles::directory`.
 #![no_main]
 

@@ -2,9 +2,9 @@
 //!
 //! The tree needs no device-mapper, no root and no particular filesystem: it is [opened](Tree::open)
 //! from [`Parameters`] (those of a [superblock](read_superblock), or the caller's own), a root hash,
-//! and a [`Source`] that reads the hash area. Then [`Tree::verify`] checks bytes that the caller has
-//! read. The format is that of the kernel's Documentation/admin-guide/device-mapper/verity.rst and
-//! of cryptsetup's on-disk header, version 1.
+//! and the [`HashDevice`] that holds the hash area. Then [`Tree::verify`] checks bytes that the
+//! caller has read. The format is that of the kernel's
+//! Documentation/admin-guide/device-mapper/verity.rst and of cryptsetup's on-disk header, version 1.
 //!
 //! ```
 //! use dm_verity::{HashAlgorithm, Parameters, RootHash, Tree};
@@ -24,19 +24,19 @@
 mod cache;
 mod error;
 mod hash;
+mod hash_device;
 mod hash_type;
 mod layout;
 mod parameters;
 mod root_hash;
-mod source;
 mod superblock;
 mod tree;
 
 pub use error::{Error, Mismatch};
 pub use hash::HashAlgorithm;
+pub use hash_device::HashDevice;
 pub use hash_type::HashType;
 pub use parameters::{MAX_BLOCK_SIZE, MAX_SALT, MIN_BLOCK_SIZE, Parameters};
 pub use root_hash::RootHash;
-pub use source::Source;
 pub use superblock::{SUPERBLOCK_SIZE, read_superblock};
 pub use tree::Tree;

@@ -26,7 +26,7 @@ pub struct Parameters {
 
 impl Parameters {
     /// Parameters of a type 1 tree whose first block (the root) is at byte `tree_start` of the hash
-    /// device: what `veritysetup --no-superblock` has to be told.
+    /// device: the options of `veritysetup --no-superblock`.
     ///
     /// # Errors
     /// A value out of its range.

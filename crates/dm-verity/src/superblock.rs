@@ -1,9 +1,9 @@
 //! The superblock that `veritysetup format` writes before the tree.
 
 use crate::error::Error;
+use crate::hash_device::HashDevice;
 use crate::hash_type::HashType;
 use crate::parameters::{MAX_SALT, Parameters};
-use crate::source::Source;
 
 /// Bytes of the superblock. The tree starts at the next hash block behind them.
 pub const SUPERBLOCK_SIZE: usize = 512;
@@ -17,9 +17,9 @@ const SIGNATURE: &[u8; 8] = b"verity\0\0";
 ///
 /// # Errors
 /// No superblock there, one that is not supported, or one that contradicts itself.
-pub fn read_superblock(source: &impl Source, offset: u64) -> Result<Parameters, Error> {
+pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Parameters, Error> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
-    source
+    hash_device
         .read_exact_at(&mut bytes, offset)
         .map_err(|source| Error::Read { offset, source })?;
     parse(&bytes, offset)

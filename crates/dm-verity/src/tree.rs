@@ -3,31 +3,31 @@
 use crate::cache::{HashBlock, HashBlockCache};
 use crate::error::{Error, Mismatch};
 use crate::hash::BlockHasher;
+use crate::hash_device::HashDevice;
 use crate::layout::Layout;
 use crate::parameters::Parameters;
 use crate::root_hash::RootHash;
-use crate::source::Source;
 
 /// An opened hash tree. Hash blocks are read when they are first needed, verified up to the root
 /// hash, and kept (see the crate's documentation for how many).
 #[derive(Debug)]
-pub struct Tree<S> {
+pub struct Tree<D> {
     parameters: Parameters,
     layout: Layout,
     hasher: BlockHasher,
     root: Vec<u8>,
-    source: S,
+    hash_device: D,
     cache: HashBlockCache,
 }
 
-impl<S: Source> Tree<S> {
-    /// Opens the tree at [`Parameters`] on the hash device `source`, and verifies the way from the
+impl<D: HashDevice> Tree<D> {
+    /// Opens the tree at [`Parameters`] on `hash_device`, and verifies the way from the
     /// root to the digest of the last data block. So a wrong root hash, salt, algorithm, block size
     /// or number of blocks is found here and not at some later read.
     ///
     /// # Errors
-    /// The tree does not fit on `source`, cannot be read, or does not match the root hash.
-    pub fn open(parameters: Parameters, root: &RootHash, source: S) -> Result<Self, Error> {
+    /// The tree does not fit on `hash_device`, cannot be read, or does not match the root hash.
+    pub fn open(parameters: Parameters, root: &RootHash, hash_device: D) -> Result<Self, Error> {
         let digest_size = parameters.algorithm.digest_size();
         if root.as_bytes().len() != digest_size {
             return Err(Error::RootHash(format!(
@@ -36,12 +36,12 @@ impl<S: Source> Tree<S> {
             )));
         }
         let layout = Layout::new(&parameters)?;
-        if layout.end(&parameters) > source.size() {
+        if layout.end(&parameters) > hash_device.size() {
             return Err(Error::Format(format!(
                 "the hash tree of {} data blocks ends at byte {}, the hash device at byte {}",
                 parameters.data_blocks,
                 layout.end(&parameters),
-                source.size()
+                hash_device.size()
             )));
         }
         let leaves = layout.levels.first().map_or(0, |level| level.blocks);
@@ -51,7 +51,7 @@ impl<S: Source> Tree<S> {
             cache: HashBlockCache::new(parameters.hash_block_size, leaves),
             layout,
             parameters,
-            source,
+            hash_device,
         };
         tree.check_end()?;
         Ok(tree)
@@ -100,7 +100,7 @@ impl<S: Source> Tree<S> {
         let size = self.parameters.hash_block_size;
         let offset = self.layout.levels[level].start + block * u64::from(size);
         let mut bytes = vec![0; size as usize];
-        self.source
+        self.hash_device
             .read_exact_at(&mut bytes, offset)
             .map_err(|source| Error::Read { offset, source })?;
         if level + 1 == self.layout.levels.len() {

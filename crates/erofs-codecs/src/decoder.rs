@@ -66,7 +66,7 @@ impl Decoder {
             return Err(Reason::TooLarge);
         }
         // Without padding, LZ4 blocks are followed by bytes that mean nothing, and only the
-        // output tells where to stop.
+        // output length says where to stop.
         let open_end = codec == Codec::Lz4 && !self.settings.lz4_zero_padding;
         let stream = match open_end {
             true if input.is_empty() => return Err(Reason::Empty),

@@ -1,7 +1,7 @@
 //! Raw DEFLATE, by two decoders.
 //!
 //! libdeflate is the faster one for whole streams, but knows nothing between all and nothing:
-//! with too small an output it gives up. zlib-rs stops anywhere. `cargo bench -p erofs-codecs`
+//! with too small an output it fails. zlib-rs stops anywhere. `cargo bench -p erofs-codecs`
 //! shows what each is worth.
 
 use crate::Reason;

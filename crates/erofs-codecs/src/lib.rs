@@ -1,17 +1,17 @@
 //! LZ4, MicroLZMA, DEFLATE and Zstandard behind one decoder table: bytes in, bytes out.
 //!
 //! A [`Decoder`] belongs to one thread. It makes the stream of a codec at the first use of that
-//! codec and keeps it, so that a reader who never meets MicroLZMA never pays for its dictionary.
+//! codec and keeps it, so that a reader that never meets MicroLZMA never pays for its dictionary.
 //!
 //! # Whole streams and prefixes
 //! EROFS says how many bytes an extent decodes to, never how many a stream holds. So the caller
-//! gives the exact output and says with `partial` what the end of it means:
+//! passes the exact output and says with `partial` what the end of it means:
 //!
 //! * `partial == false`: the stream must hold exactly `output.len()` bytes. More or fewer is an
 //!   error.
 //! * `partial == true`: the stream holds at least `output.len()` bytes; decoding stops there.
 //!   This serves both deduplicated extents, which refer to the head of a longer stream, and
-//!   readers who want only the first bytes of an extent. What lies behind the output is neither
+//!   readers that want only the first bytes of an extent. What lies behind the output is neither
 //!   decoded nor checked.
 //!
 //! | codec | cost of the first bytes of a stream |

@@ -16,8 +16,8 @@ pub(crate) fn whole(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
 /// One kind of garbage needs care. A match at distance 0 copies the output onto itself, which the
 /// library accepts. In a whole block it yields zeros, but the last match of a partial output
 /// would leave there what the memory held before: perhaps the content of another file. Such a
-/// match reaches into the last 12 bytes of the output (the library treats those apart), so either
-/// it lies in the [`TAIL`], where marks are the only old bytes, or it leaves the marks at
+/// match reaches into the last 12 bytes of the output (the library treats those separately), so
+/// either it lies in the [`TAIL`], where marks are the only old bytes, or it leaves the marks at
 /// [`WATCHED`] standing. The tail allows for copies of up to 32 bytes that the library makes in
 /// one go before it knows how many it needs.
 pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {

@@ -5,7 +5,7 @@ use crate::Reason;
 /// `input` without its leading zeros, of which there are fewer than `block_size`.
 ///
 /// No stream of a codec that is stored with padding begins with a zero: an encoder that made one
-/// would make an image that nobody can read.
+/// would make an image that no reader can read.
 pub(crate) fn skip(input: &[u8], block_size: u32) -> Result<&[u8], Reason> {
     if input.is_empty() {
         return Err(Reason::Empty);
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_nothing_but_zeros_are_told_apart() {
+    fn empty_input_and_only_zeros_are_different_errors() {
         assert_eq!(skip(&[], 512), Err(Reason::Empty));
         assert_eq!(skip(&[0; 20], 512), Err(Reason::AllZero));
     }

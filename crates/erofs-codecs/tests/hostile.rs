@@ -24,7 +24,7 @@ fn attack(decoder: &mut Decoder, codec: Codec, input: &[u8]) {
     }
 }
 
-/// The fences stand, and what comes out tells nothing of what the output held before: that may
+/// The fences stand, and the output reveals nothing of what it held before: that may
 /// have been the content of another file.
 fn decode_over_old_bytes(decoder: &mut Decoder, codec: Codec, input: &[u8], length: usize) {
     for partial in [false, true] {
@@ -177,7 +177,7 @@ fn blocks_of_one_byte_are_errors_as_in_the_malformed_images() {
 }
 
 #[test]
-fn nothing_at_all_and_zeros_are_told() {
+fn empty_input_and_zeros_are_reported() {
     let [mut padded, mut bare] = decoders();
     for codec in Codec::ALL {
         for partial in [false, true] {

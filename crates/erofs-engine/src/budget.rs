@@ -18,7 +18,7 @@ pub const MAX_STEPS: u64 = 1 << 18;
 pub const MAX_BYTES: u64 = 64 << 20;
 /// Time on a CPU: far beyond what steps and bytes take on a slow machine.
 pub const MAX_CPU: Duration = Duration::from_secs(4);
-/// Steps between two looks at the clock.
+/// Steps between two reads of the clock.
 const CLOCK_STEPS: u64 = 16;
 
 /// Why a request ends before its time.
@@ -62,7 +62,7 @@ struct Spent {
     limits: Limits,
     steps: u64,
     bytes: u64,
-    /// CPU time of the thread when the request began; taken with the first look at the clock.
+    /// CPU time of the thread when the request began; taken when the clock is first read.
     began: Option<Duration>,
     exceeded: Option<Exceeded>,
     closing: Arc<AtomicBool>,

@@ -7,8 +7,8 @@ use crate::Error;
 use crate::data_path::FileReader;
 use crate::reuse::Reuse;
 use crate::segment::Segment;
-use crate::spans;
 use crate::stats::add;
+use crate::trace_spans;
 
 /// Zstandard decodes whole blocks of up to this many bytes (RFC 8878, 3.1.1.2.4).
 const ZSTD_BLOCK: u64 = 128 << 10;
@@ -34,7 +34,7 @@ impl FileReader<'_> {
         let counters = &self.path.counters;
         add(&counters.decodes, 1);
         add(&counters.prefixes, u64::from(short));
-        let start = spans::begin();
+        let start = trace_spans::begin();
         decoder
             .decode(codec(algorithm), input, output, pcluster.partial || short)
             .map_err(|source| Error::Decode {
@@ -45,7 +45,7 @@ impl FileReader<'_> {
                 source,
             })?;
         let length = output.len() as u64;
-        spans::end(start, "decompress", pcluster.location.physical, length);
+        trace_spans::end(start, "decompress", pcluster.location.physical, length);
         add(&counters.decoded, length);
         Ok(())
     }

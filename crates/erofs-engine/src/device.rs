@@ -71,8 +71,8 @@ impl Device {
         })
     }
 
-    /// Fills `buf` from `offset`. When the bytes are not cached, the system is told of all of them
-    /// before this thread starts to wait for the first.
+    /// Fills `buf` from `offset`. When the bytes are not cached, the kernel is advised of all of
+    /// them before this thread starts to wait for the first.
     pub(crate) fn fetch(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let done = self.read_cached(buf, offset);
         if done == buf.len() {

@@ -142,7 +142,7 @@ impl Engine {
         &self.view.image
     }
 
-    /// Path of the image, as it was given.
+    /// Path of the image, as the caller named it.
     pub fn name(&self) -> &str {
         &self.path.name
     }
@@ -196,7 +196,7 @@ impl Engine {
     /// order of the image, until it breaks.
     ///
     /// Entries that are broken are passed over, so that the others stay within reach; see
-    /// [`Engine::read_dir_strict`] for those who want to know of them.
+    /// [`Engine::read_dir_strict`] to get them too.
     pub fn read_dir(
         &self,
         directory: &Arc<Inode>,
@@ -209,7 +209,7 @@ impl Engine {
         })
     }
 
-    /// As [`Engine::read_dir`], but `each` is told of broken entries too.
+    /// As [`Engine::read_dir`], but `each` gets broken entries too.
     pub fn read_dir_strict(
         &self,
         directory: &Arc<Inode>,
@@ -308,7 +308,7 @@ impl Engine {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Fills `out` from byte `offset` of a file ahead of its readers: with nobody's help, and leaving
+    /// Fills `out` from byte `offset` of a file ahead of its readers: without help, and leaving
     /// nothing in the page cache above. All of it must be inside of the file.
     pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         self.fill(inode, offset, out, Caller::METADATA)

@@ -8,8 +8,8 @@ use erofs_format::Location;
 use crate::Error;
 use crate::data_path::FileReader;
 use crate::segment::Segment;
-use crate::spans;
 use crate::stats::add;
+use crate::trace_spans;
 
 /// Stored bytes in the input buffer of a decode context: where they came from, and how many.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +52,9 @@ impl FileReader<'_> {
             input.resize(size, 0);
         }
         self.charge(length)?;
-        let start = spans::begin();
+        let start = trace_spans::begin();
         self.read(location, &mut input[..size])?;
-        spans::end(start, "fetch", location.physical, length);
+        trace_spans::end(start, "fetch", location.physical, length);
         add(&self.path.counters.fetched, length);
         *stored = Some(Stored { location, length });
         Ok(0..run[0].pcluster.length as usize)

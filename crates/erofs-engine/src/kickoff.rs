@@ -1,4 +1,4 @@
-//! Kickoff: who decompresses a request whose extents are known.
+//! Kickoff: which thread decompresses a request whose extents are known.
 //!
 //! The rules are those of the kernel's `sync_decompress`; what the caller is comes from an explicit
 //! [`ReadContext`], never from a guess about the thread.
@@ -12,17 +12,17 @@ use crate::Error;
 use crate::data_path::FileReader;
 use crate::options::SyncDecompress;
 use crate::segment::{Segment, runs};
-use crate::spans;
 use crate::stats::add;
+use crate::trace_spans;
 
-/// Who calls.
+/// The calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadContext {
     /// A worker: it decompresses what it was asked for.
     Worker,
     /// Any other thread.
     Reader {
-        /// Nobody waits for the bytes yet.
+        /// No request waits for the bytes yet.
         readahead: bool,
     },
 }
@@ -63,10 +63,10 @@ pub(crate) fn reader_decompresses(
     }
 }
 
-/// Runs, taken one after another by whoever has time.
+/// Runs, taken one after another by the threads that take part.
 struct Work<'s, 'p, 'a> {
     reader: FileReader<'s>,
-    /// I. Taken apart by `next`; each mutex is locked by the thread that got its index alone.
+    /// I. `next` hands them out; each mutex is locked by the thread that got its index.
     runs: Vec<Mutex<&'p mut [Segment<'a>]>>,
     /// A. Index of the next run.
     next: AtomicUsize,
@@ -115,7 +115,7 @@ impl Work<'_, '_, '_> {
     }
 }
 
-/// Fills the segments on this thread, with help where that pays and somebody is idle.
+/// Fills the segments on this thread, with help where that pays and a worker is idle.
 pub(crate) fn fill_here(
     reader: FileReader<'_>,
     segments: &mut [Segment<'_>],
@@ -155,14 +155,14 @@ pub(crate) fn fill_by_worker(
     let work = plan(reader, segments);
     lend(&|| work.take_part(), |lent| {
         let (done, finished) = mpsc::sync_channel::<()>(1);
-        let (lent, queued) = (lent.clone(), spans::begin());
+        let (lent, queued) = (lent.clone(), trace_spans::begin());
         let job = Box::new(move |_: &_| {
-            spans::end(queued, "queue", 0, 0);
+            trace_spans::end(queued, "queue", 0, 0);
             lent.join();
             let _ = done.send(());
         });
         workers.queue(Some(rustix::thread::sched_getcpu()), job);
-        // An error means that the job was dropped or panicked: then nobody else does the work.
+        // An error means that the job was dropped or panicked: then no other thread does the work.
         if finished.recv().is_err() {
             work.take_part();
         }
@@ -209,9 +209,9 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
 }
 
 fn call(workers: &Workers, cpu: Option<usize>, lent: Lent) {
-    let queued = spans::begin();
+    let queued = trace_spans::begin();
     let job = move |_: &_| {
-        spans::end(queued, "queue", 0, 0);
+        trace_spans::end(queued, "queue", 0, 0);
         lent.join();
     };
     workers.queue(cpu, Box::new(job));

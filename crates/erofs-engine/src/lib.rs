@@ -51,9 +51,9 @@ mod place;
 mod read;
 mod reuse;
 mod segment;
-pub mod spans;
 mod stats;
 mod sync;
+pub mod trace_spans;
 mod verified;
 mod verity_options;
 

@@ -9,9 +9,9 @@ const MAGIC: [u8; 4] = 0xE0F5_E1E2_u32.to_le_bytes();
 const SUPERBLOCK: u64 = 1024;
 /// Images begin at multiples of this: a sector, also where a partition or an archive holds them.
 const STEP: u64 = 512;
-/// How far to look. Beyond it, say where the image is.
+/// Bytes that are searched. Beyond them the user must name the offset.
 const LIMIT: u64 = 256 << 20;
-/// Bytes looked at with one read; a multiple of `STEP`.
+/// Bytes searched with one read; a multiple of `STEP`.
 const WINDOW: u64 = 1 << 20;
 
 /// Offset of the first image whose superblock opens.
@@ -38,7 +38,7 @@ pub(crate) fn superblock<D: ReadAt + Clone + 'static>(device: &D) -> Option<u64>
     None
 }
 
-/// Whether what looks like a superblock is one. Missing extra devices do not speak against it.
+/// Whether the candidate is a superblock. Missing extra devices do not speak against it.
 fn opens<D: ReadAt + Clone + 'static>(device: &D, offset: u64) -> bool {
     let window: Arc<dyn ReadAt> = Arc::new(Window::new(Arc::new(device.clone()), offset));
     match Image::open(vec![window]) {

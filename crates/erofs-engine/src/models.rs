@@ -96,7 +96,7 @@ fn two_readers(budget: u64, lengths: [usize; 2], ending: Ending) -> usize {
 }
 
 #[test]
-fn loom_a_pcluster_that_is_kept_is_decoded_once_whoever_comes_first() {
+fn loom_a_cached_pcluster_is_decoded_once_in_any_order_of_readers() {
     loom::model(|| assert_eq!(two_readers(1 << 20, [4, 4], Ending::Cache), 1));
 }
 
@@ -114,7 +114,7 @@ fn loom_readers_at_the_same_time_are_served_by_one_decoding_or_come_one_after_th
 }
 
 #[test]
-fn loom_who_wants_more_than_is_being_decoded_asks_again_and_gets_it() {
+fn loom_a_reader_that_wants_more_than_is_being_decoded_asks_again_and_gets_it() {
     loom::model(|| {
         let decodes = two_readers(1 << 20, [2, 4], Ending::Cache);
         assert!(decodes <= 2, "{decodes}");
@@ -122,11 +122,11 @@ fn loom_who_wants_more_than_is_being_decoded_asks_again_and_gets_it() {
 }
 
 #[test]
-fn loom_a_failure_reaches_all_who_wait_and_nobody_later() {
+fn loom_a_failure_reaches_all_waiting_readers_and_no_later_one() {
     loom::model(|| {
         let model = Model::new(1 << 20);
         let Claim::Leader(lease) = model.table.claim(Key::example(), 0..4) else {
-            panic!("nobody else is there");
+            panic!("no other reader exists yet");
         };
         let other = model.clone();
         let thread = thread::spawn(move || other.read(4, Ending::Cache));
@@ -141,11 +141,11 @@ fn loom_a_failure_reaches_all_who_wait_and_nobody_later() {
 }
 
 #[test]
-fn loom_a_reader_who_goes_without_an_outcome_leaves_nobody_waiting() {
+fn loom_a_reader_that_leaves_without_an_outcome_leaves_no_reader_waiting() {
     loom::model(|| {
         let model = Model::new(0);
         let Claim::Leader(lease) = model.table.claim(Key::example(), 0..4) else {
-            panic!("nobody else is there");
+            panic!("no other reader exists yet");
         };
         let other = model.clone();
         let thread = thread::spawn(move || other.read(4, Ending::Direct));

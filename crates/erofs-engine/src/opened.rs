@@ -11,8 +11,8 @@ use crate::device::Device;
 use crate::options::{EngineOptions, Offset, WorkersMode};
 use crate::verified::HashArea;
 
-/// The first half of [`Engine::open`](crate::Engine::open): all that takes rights. A process may
-/// give up its own between this and [`Engine::start`](crate::Engine::start), which begins to read
+/// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
+/// may drop its own between this and [`Engine::start`](crate::Engine::start), which begins to read
 /// the image and makes all threads.
 #[derive(Debug)]
 pub struct Opened {
@@ -31,7 +31,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens the image and its extra devices, reserves the page pool, and opens what tells of
+    /// Opens the image and its extra devices, reserves the page pool, and opens the monitor of
     /// contended CPUs.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ fn open_devices(path: &Path, options: &EngineOptions) -> Result<Vec<Arc<Device>>
     let open = Device::open_named;
     let primary = match options.offset {
         Offset::Bytes(base) => open(path, base)?,
-        // The image is searched for when the process has given up its rights.
+        // The image is searched for when the process has dropped its privileges.
         Offset::Auto => open(path, 0)?,
     };
     let extra = options.devices.iter().map(|path| open(path, 0));

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::verity_options::VerityOptions;
 
-/// Who decompresses.
+/// Which threads decompress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkersMode {
     /// One worker thread pinned to each CPU.
@@ -119,13 +119,13 @@ pub const DEFAULT_CACHE_BYTES: u64 = 8 << 20;
 /// How to open an image.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Who decompresses.
+    /// Which threads decompress.
     pub workers: WorkersMode,
     /// Priority of the workers.
     pub hipri: Hipri,
     /// Pages of 4 KiB kept ready for buffers; 0 for no pool.
     pub reserved_pages: usize,
-    /// Fill the pool now rather than from the first pages that are given back.
+    /// Fill the pool now rather than from the first pages that are returned.
     pub prefill: bool,
     /// Each decoding thread keeps a buffer of its own: the alternative to the pool, for comparisons.
     #[cfg(feature = "experiments")]

@@ -85,7 +85,7 @@ pub(crate) enum Claim<'a> {
     Leader(DecodeLease<'a>),
 }
 
-/// L: table lock, held for look-ups only and never while decoding or waiting.
+/// L: table lock, held for lookups only and never while decoding or waiting.
 #[derive(Debug)]
 pub(crate) struct PclusterTable {
     inner: Mutex<Inner>,
@@ -252,8 +252,8 @@ impl DecodeLease<'_> {
         }
     }
 
-    /// Ends after the bytes went straight to the reader. `copy` returns a copy of as many bytes as it
-    /// is told for the waiters; it is not called if there are none.
+    /// Ends after the bytes went straight to the reader. `copy` returns a copy of as many bytes as
+    /// the waiters need; it is not called if there are none.
     pub(crate) fn delivered(self, copy: impl FnOnce(usize) -> Option<Decoded>) {
         // No reader can join once the entry has left the table, so none comes too late for the copy.
         self.remove();

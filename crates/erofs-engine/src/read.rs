@@ -21,7 +21,7 @@ pub(crate) struct View {
     pub packed: Option<Inode>,
 }
 
-/// Who reads, and whose help there is.
+/// The reading thread, and the workers that may help it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
     pub context: ReadContext,
@@ -31,7 +31,7 @@ pub(crate) struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Metadata: whoever needs it reads it, with nobody's help.
+    /// Metadata: the thread that needs it reads it, without help.
     pub(crate) const METADATA: Caller<'static> = Caller {
         context: ReadContext::Worker,
         help: None,

@@ -11,7 +11,7 @@ pub(crate) struct Reuse(u32);
 
 impl Reuse {
     const ONE: u32 = 1 << 12;
-    /// How many outcomes the average looks back at, about.
+    /// About how many outcomes the average covers.
     const MEMORY: u32 = 16;
 
     /// Takes in one outcome.

@@ -33,7 +33,7 @@ impl Segment<'_> {
         self.pcluster.location
     }
 
-    /// Time to decode it, in bytes of an LZ4 stream: good enough to tell whether waking another
+    /// Time to decode it, in bytes of an LZ4 stream: good enough to decide whether waking another
     /// CPU pays. The ratios are those of the C decoders, one thread, on 64 KiB pclusters.
     pub(crate) fn cost(&self) -> u64 {
         let slower = match self.pcluster.coding {

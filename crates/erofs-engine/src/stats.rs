@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-/// A. All fields: atomic, added to by whoever reads, never reset.
+/// A. All fields: atomic, added to by the reading threads, never reset.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Reads asked for.
     pub reads: AtomicU64,
-    /// Bytes given to readers.
+    /// Bytes delivered to readers.
     pub delivered: AtomicU64,
     /// Bytes that decoders produced.
     pub decoded: AtomicU64,
@@ -47,7 +47,7 @@ pub struct EngineStats {
     pub reads: u64,
     /// Reads that failed.
     pub errors: u64,
-    /// Bytes given to readers.
+    /// Bytes delivered to readers.
     pub delivered_bytes: u64,
     /// Bytes fetched for decoding.
     pub fetched_bytes: u64,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use dm_verity::{RootHash, Source, Tree};
+use dm_verity::{HashDevice, RootHash, Tree};
 use erofs_format::ReadAt;
 
 use crate::Error;
@@ -174,7 +174,7 @@ impl ReadAt for StoredDevice {
     }
 }
 
-impl Source for Device {
+impl HashDevice for Device {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         ReadAt::read_exact_at(self, buf, offset)
     }

@@ -2,7 +2,7 @@
 //!
 //! An address may name a device (chunk indexes do) or be one of the unified address space, where
 //! each extra device has a place (`uniaddr`) and everything else is the primary device. All devices
-//! may also be one: then only the primary is given and holds the others at their unified addresses
+//! may also be one: then only the primary is passed and holds the others at their unified addresses
 //! (what the kernel calls a flat device).
 
 use std::sync::Arc;

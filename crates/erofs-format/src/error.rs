@@ -21,7 +21,7 @@ pub enum Error {
         /// The feature, by name or number.
         feature: Cow<'static, str>,
     },
-    /// More devices are needed than were given.
+    /// More devices are needed than were passed.
     #[error(
         "the image needs {needed} extra device(s) and {given} were given; missing: {}",
         missing.join(", ")
@@ -29,17 +29,17 @@ pub enum Error {
     MissingDevices {
         /// Extra devices that the image names.
         needed: u16,
-        /// Extra devices that were given.
+        /// Extra devices that were passed.
         given: usize,
         /// A description of each missing one: its slot, tag and size.
         missing: Vec<String>,
     },
-    /// More devices were given than the image has.
+    /// More devices were passed than the image has.
     #[error("the image has {needed} extra device(s), {given} were given")]
     TooManyDevices {
         /// Extra devices of the image.
         needed: usize,
-        /// Extra devices that were given.
+        /// Extra devices that were passed.
         given: usize,
     },
     /// The image contradicts itself or points out of itself.

@@ -12,12 +12,12 @@ use crate::{Error, FileType, Inode, NID_IN_METABOX, Nid, ReadAt, Result, Superbl
 /// An opened image. Cloning is cheap: everything large is shared.
 ///
 /// An engine opens it in this order: [`Image::open`]; readers for [`Image::metabox_nid`] and
-/// [`Image::packed_nid`] made with clones of the image, given by [`Image::set_metabox`] and
+/// [`Image::packed_nid`] made with clones of the image, set by [`Image::set_metabox`] and
 /// [`Image::set_packed`]; then [`Image::load_xattr_prefixes`] and [`Image::check_root`].
 ///
-/// The metabox comes first: the packed inode may live in it. Mapping the metabox inode gives
+/// The metabox comes first: the packed inode may live in it. Mapping the metabox inode returns
 /// fragments only if the packed inode does not live in the metabox, and mapping the packed inode
-/// never gives fragments, so readers of the two cannot wait for each other in a circle.
+/// never returns fragments, so readers of the two cannot wait for each other in a circle.
 #[derive(Clone, Debug)]
 pub struct Image {
     superblock: Arc<Superblock>,
@@ -93,12 +93,12 @@ impl Image {
         self.superblock.packed_nid
     }
 
-    /// Gives the decoded content of the metabox inode.
+    /// Sets the decoded content of the metabox inode.
     pub fn set_metabox(&mut self, reader: Arc<dyn ReadAt>) {
         self.metabox = Some(Holder::new(reader));
     }
 
-    /// Gives the decoded content of the packed inode: long xattr prefixes may live in it, and its
+    /// Sets the decoded content of the packed inode: long xattr prefixes may live in it, and its
     /// size bounds fragments.
     pub fn set_packed(&mut self, reader: Arc<dyn ReadAt>) {
         self.packed = Some(Holder::new(reader));

@@ -35,7 +35,7 @@ pub struct Inode {
     pub blocks: u64,
     /// On-disk inode of 64 bytes (else 32).
     pub extended: bool,
-    /// A directory without a `.` entry (48-bit images); whoever lists the directory supplies it.
+    /// A directory without a `.` entry (48-bit images); the lister supplies it.
     pub dot_omitted: bool,
     /// `i_xattr_icount`: 0 for no xattrs at all.
     pub xattr_icount: u16,
@@ -57,7 +57,7 @@ const EXTENDED: u16 = 1;
 /// `i_format`: nlink of a compact inode is 1 and `i_nb` means something else; for directories:
 /// `.` is left out.
 const NLINK_1_OR_DOT_OMITTED: u16 = 1 << 4;
-/// The longest target that readlink can give back: a page with its final NUL.
+/// The longest target that readlink can return: a page with its final NUL.
 const MAX_SYMLINK: u64 = 4095;
 
 /// What both on-disk forms have, brought together.
@@ -255,7 +255,7 @@ fn check_size(nid: Nid, file_type: FileType, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Compressed inodes count their blocks, for the others the size tells.
+/// Compressed inodes count their blocks, for the others the size decides.
 fn sectors(fields: &Fields, compressed: bool, superblock: &Superblock) -> u64 {
     let blocks = match compressed {
         true => u64::from(fields.union_bits) | u64::from(fields.high.unwrap_or(0)) << 32,

@@ -1,7 +1,7 @@
 //! The on-disk structures, little-endian, without any interpretation.
 //!
 //! Field order and sizes are those of `fs/erofs/erofs_fs.h`. Unions are kept as their bits and
-//! taken apart by whoever knows which member is meant.
+//! decoded by the code that knows which member is meant.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout};

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_can_ask_for_are_not_listed() {
+    fn names_that_cannot_be_asked_for_are_not_listed() {
         let listed = |namespace, name| {
             let (infix, value) = (&b""[..], &b"v"[..]);
             Entry {

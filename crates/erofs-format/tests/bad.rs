@@ -28,7 +28,7 @@ const LEFT_TO_THE_DECODER: [&str; 5] = [
     "lzma-garbage.erofs",
     "deflate-garbage.erofs",
     "zstd-garbage.erofs",
-    // The size of the packed inode is known to whoever decodes it.
+    // The size of the packed inode is known to the decoding engine.
     "fragment-off-far.erofs",
 ];
 
@@ -121,7 +121,10 @@ fn what_is_opened_gives_results_or_errors_and_the_rest_stays_intact() {
         if case["expect"] == "error" && !LEFT_TO_THE_DECODER.contains(&name.as_str()) {
             for path in paths {
                 if !errors.iter().any(|(found, _)| found == path.as_bytes()) {
-                    unexpected.push(format!("{name}: /{path} gives no error ({})", case["what"]));
+                    unexpected.push(format!(
+                        "{name}: /{path} returns no error ({})",
+                        case["what"]
+                    ));
                 }
             }
         }

@@ -10,7 +10,7 @@ const NO_PADDING: u8 = 2;
 const FENCE: usize = 64;
 
 /// LZ4: no panic and nothing outside of the output; and where a plain reference decoder succeeds
-/// too, it gives the same bytes.
+/// too, it returns the same bytes.
 pub fn lz4(data: &[u8]) {
     let Some(input) = Input::parse(data) else {
         return;

@@ -10,7 +10,7 @@ const PROBES: usize = 40;
 
 /// Any content of a directory lists to its end, from any cookie. Names have 1 to 255 bytes without
 /// `/` and NUL, cookies grow, a listing that is resumed at a cookie goes on as the whole one did,
-/// and a look-up finds nothing that is not listed.
+/// and a lookup finds nothing that is not listed.
 ///
 /// The first byte of `data` chooses the block size, the rest is the content.
 pub fn directory(data: &[u8]) {
@@ -49,13 +49,13 @@ pub(crate) fn check(content: &dyn ReadAt, block_size: u32) {
             listed.next
         );
         if let Some((name, ..)) = &listed.entry {
-            look_up(content, block_size, name, &all);
+            lookup(content, block_size, name, &all);
         }
     }
     for name in [&b"."[..], b"..", b"absent", b"", &[0xff; 300]] {
-        look_up(content, block_size, name, &all);
+        lookup(content, block_size, name, &all);
     }
-    // Cookies that nobody gave out.
+    // Cookies that no listing returned.
     for position in [1, content.size() / 2, content.size(), u64::MAX] {
         list(content, block_size, position);
     }
@@ -99,7 +99,7 @@ fn check_name(name: &[u8]) {
     assert!(!name.contains(&b'/') && !name.contains(&0), "name {name:?}");
 }
 
-fn look_up(content: &dyn ReadAt, block_size: u32, name: &[u8], all: &[Listed]) {
+fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8], all: &[Listed]) {
     if let Ok(Some((nid, file_type))) = dir::lookup(content, block_size, name) {
         let found = Some((name.to_vec(), nid, file_type));
         assert!(

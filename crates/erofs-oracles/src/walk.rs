@@ -14,7 +14,7 @@ const VISITED: usize = 400;
 const SAMPLE: u64 = 40_000;
 
 /// From the root down every inode can be visited once; on each of them hold the promises of
-/// directories, extent maps and attributes; content reads or gives an error; and the same bytes
+/// directories, extent maps and attributes; content reads or returns an error; and the same bytes
 /// come from two reads of different sizes.
 pub fn walk(data: &[u8]) {
     let budget = Budget::new();

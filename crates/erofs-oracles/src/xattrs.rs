@@ -10,7 +10,7 @@ const SLOTS: u64 = 3000;
 const MOST: usize = 1 << 17;
 
 /// For every inode in the first slots: the list is bounded, names have a namespace, and asking
-/// for a listed name gives a value that is listed for it (or nothing, where a name filter of the
+/// for a listed name returns a value that is listed for it (or nothing, where a name filter of the
 /// image lies); a name that is not listed is not found.
 pub fn xattrs(data: &[u8]) {
     let budget = Budget::new();

@@ -131,7 +131,7 @@ fn a_read_near_the_end_of_a_file_with_records_of_4_bytes_ends() {
 }
 
 #[test]
-fn names_of_a_directory_that_repeats_itself_are_listed_as_long_as_somebody_asks() {
+fn names_of_a_directory_that_repeats_itself_are_listed_as_long_as_a_caller_asks() {
     let image = Image::new(Class::RepeatedNames);
     let engine = image.open(8 << 20);
     assert_eq!(list(&engine, "huge").expect("sound entries"), 100_000);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What tells one image from another without reading all of it.
+/// Distinguishes one image from another without reading all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImageIdentity {
     /// Of the superblock.

@@ -39,7 +39,7 @@ pub(super) fn load<'a>(
 }
 
 impl<'a> Block<'a> {
-    /// Looks at the first entry, which tells how many there are.
+    /// Reads the first entry, which says how many there are.
     pub fn parse(bytes: &'a [u8], start: u64) -> Result<Block<'a>> {
         let first = match bytes.get(..ENTRY) {
             Some(bytes) => usize::from(structure::<RawDirent>(bytes).nameoff.get()),

@@ -79,7 +79,7 @@ fn none_sound(start: u64) -> Error {
     ))
 }
 
-/// The entries of the block at `start`, from `first` on. Also tells whether one of them is sound.
+/// The entries of the block at `start`, from `first` on. Also returns whether one of them is sound.
 fn entries(
     block: &Block<'_>,
     start: u64,

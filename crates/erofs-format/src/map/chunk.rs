@@ -110,7 +110,7 @@ pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
 }
 
 /// How many chunks from `number` on follow each other on their device (or are holes all). Chunks
-/// whose index cannot be read are left to whoever asks for them.
+/// whose index cannot be read fail when they are mapped themselves.
 fn join(table: &mut Table<'_>, number: u64, first: Chunk, chunk_blocks: u64, last: u64) -> u64 {
     let mut count = 1;
     while count < JOIN && number + count <= last {

@@ -2,7 +2,7 @@
 //!
 //! Records have 4, 8, 16 or 32 bytes and hold as much of this as fits: stored length and format,
 //! physical address (low, high), logical start (low, high). The small ones leave out the logical
-//! start: all extents but the last have the same length, which the lcluster size tells. The
+//! start: all extents but the last have the same length, which is the lcluster size. The
 //! smallest leave out the address as well: extents follow each other on the device, from an address
 //! of 8 bytes in front of the records. Facts: `z_erofs_extent` of fs/erofs/erofs_fs.h,
 //! `z_erofs_map_blocks_ext` of fs/erofs/zmap.c.

@@ -407,7 +407,7 @@ impl Filesystem for Image {
     }
 
     fn times(&self) -> bool {
-        erofs_engine::spans::wanted()
+        erofs_engine::trace_spans::wanted()
     }
 
     fn served(&self, served: &Served) {

@@ -1,12 +1,13 @@
 //! Trace spans: what a mount did and when, read through a hidden extended attribute of its root.
 //!
 //! A read of the attribute with a buffer below the kernel's limit for a value loses spans: it is for
-//! [`take_spans`] only. It switches recording on for [`spans::LASTING`], see [`erofs_engine::spans`].
+//! [`take_spans`] only. It switches recording on for [`trace_spans::LASTING`], see
+//! [`erofs_engine::trace_spans`].
 //! Only root and the mount's own user may read it.
 
 use std::path::Path;
 
-use erofs_engine::spans;
+use erofs_engine::trace_spans;
 use fuse_transport::{Caller, Errno, Served};
 
 use super::xattrs::{TRACE_XATTR, VALUE_BYTES, get};
@@ -47,8 +48,8 @@ pub struct Spans {
 pub(super) fn record(served: &Served) {
     let name = served.opcode.map_or("unknown", |opcode| opcode.label());
     let (unique, bytes) = (served.unique, served.bytes as u64);
-    spans::write("reply", served.answered_ns, served.sent_ns, unique, bytes);
-    spans::write(name, served.taken_ns, served.sent_ns, unique, bytes);
+    trace_spans::write("reply", served.answered_ns, served.sent_ns, unique, bytes);
+    trace_spans::write(name, served.taken_ns, served.sent_ns, unique, bytes);
 }
 
 /// The value of the attribute: a line with the number of spans lost, then one line a span.
@@ -56,7 +57,7 @@ pub(super) fn value(caller: Caller) -> Result<Vec<u8>, Errno> {
     if caller.uid != 0 && caller.uid != rustix::process::getuid().as_raw() {
         return Err(Errno::ACCESS);
     }
-    let (spans, lost) = spans::take(MAX_SPANS);
+    let (spans, lost) = trace_spans::take(MAX_SPANS);
     let mut text = format!("{lost}\n");
     for s in spans {
         let (name, thread, start, end) = (s.name, s.thread, s.start_ns, s.end_ns);

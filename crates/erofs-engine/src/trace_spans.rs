@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cpu_workers::now_ns;
 
-/// How long spans are written down after the last [`take`].
+/// How long spans are recorded after the last [`take`].
 pub const LASTING: Duration = Duration::from_secs(10);
 
 /// Threads write into one of these by their number: seldom two into the same.
@@ -19,7 +19,7 @@ const BUFFERS: usize = 16;
 /// Spans a buffer holds, 48 bytes each; what comes later is counted as lost.
 const MOST: usize = 1 << 16;
 
-/// A piece of a thread's time. Times are those of CLOCK_MONOTONIC.
+/// A section of a thread's time. Times are those of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// What was done: "fetch", "decompress", ...
@@ -36,11 +36,11 @@ pub struct Span {
     pub bytes: u64,
 }
 
-/// A. Spans are written down until then; 0 when nobody asked.
+/// A. Spans are recorded until then; 0 while tracing is off.
 static UNTIL: AtomicU64 = AtomicU64::new(0);
 /// A. Spans that found their buffer full.
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// L. What was written down.
+/// L. The recorded spans.
 static RECORDED: [Mutex<Vec<Span>>; BUFFERS] = [const { Mutex::new(Vec::new()) }; BUFFERS];
 
 /// Whether a recorder wants spans.
@@ -134,29 +134,38 @@ fn thread() -> u32 {
 mod tests {
     use super::*;
 
+    /// The spans of this thread: other tests may decode at the same time.
+    fn own(mut spans: Vec<Span>) -> Vec<Span> {
+        spans.retain(|span| span.thread == thread());
+        spans
+    }
+
     /// One test, since there is one place where spans are written.
     #[test]
-    fn spans_are_written_for_those_who_ask_and_only_for_a_while() {
-        assert_eq!(begin(), None, "nobody asked");
+    fn spans_are_recorded_on_request_and_only_for_a_while() {
+        assert_eq!(begin(), None, "tracing is off");
         assert_eq!(take(10), (Vec::new(), 0));
         let start = begin();
         assert!(start.is_some());
         end(start, "fetch", 4096, 512);
         end(start, "decompress", 4096, 1024);
-        let (first, lost) = take(1);
-        let (second, _) = take(1);
-        assert_eq!((first.len(), second.len(), lost), (1, 1, 0));
-        let mut names = [first[0].name, second[0].name];
+        let (mut spans, lost) = take(1);
+        assert_eq!((spans.len(), lost), (1, 0));
+        spans.extend(take(usize::MAX).0);
+        let spans = own(spans);
+        let mut names: Vec<_> = spans.iter().map(|span| span.name).collect();
         names.sort_unstable();
         assert_eq!(names, ["decompress", "fetch"]);
-        assert!(first[0].start_ns <= first[0].end_ns);
-        assert_eq!(first[0].thread, second[0].thread);
-        assert_eq!(take(10).0, []);
+        assert!(spans[0].start_ns <= spans[0].end_ns);
+        assert_eq!(own(take(usize::MAX).0), []);
         for _ in 0..MOST + 3 {
             end(start, "fetch", 0, 0);
         }
+        // A thread that shares the buffer may have taken some of its places.
         let (many, lost) = take(usize::MAX);
-        assert_eq!((many.len(), lost), (MOST, 3));
+        let kept = own(many).len();
+        assert!(kept > MOST / 2 && kept <= MOST, "{kept}");
+        assert!(kept + lost as usize >= MOST + 3, "{kept} + {lost}");
         UNTIL.store(1, Relaxed);
         end(start, "fetch", 0, 0);
         assert!(!wanted(), "the recorder did not come back");

@@ -3,7 +3,7 @@
 use std::io;
 
 /// Random access to the hash device (or to the file that holds data and tree).
-pub trait Source: Send + Sync + std::fmt::Debug {
+pub trait HashDevice: Send + Sync + std::fmt::Debug {
     /// Fills `buf` from byte `offset`; a read that cannot be filled is an error.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
@@ -11,7 +11,7 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     fn size(&self) -> u64;
 }
 
-impl Source for Vec<u8> {
+impl HashDevice for Vec<u8> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let bytes = usize::try_from(offset)
             .ok()
@@ -26,7 +26,7 @@ impl Source for Vec<u8> {
     }
 }
 
-impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
+impl<T: HashDevice + ?Sized> HashDevice for std::sync::Arc<T> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         (**self).read_exact_at(buf, offset)
     }
