@@ -29,7 +29,14 @@ fn what_fuzzing_found_stays_fixed() {
 
 #[test]
 fn every_target_has_an_oracle_and_every_oracle_a_target() {
-    let mut targets: Vec<String> = files(&workspace().join("fuzz/fuzz_targets"))
+    let mut files = files(&workspace().join("fuzz/fuzz_targets"));
+    // The targets of traces call sched-trace; their oracle is among its tests.
+    files.retain(|path| {
+        !fs::read_to_string(path)
+            .expect("a target")
+            .contains("sched-trace")
+    });
+    let mut targets: Vec<String> = files
         .iter()
         .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
         .collect();
