@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::kernel::LoopDevice;
+use super::loop_device::LoopDevice;
 use super::module::LoadedModule;
 use crate::mounts;
 use crate::process::{Child, End, descendants, process_threads, sleeping_threads};

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::options::{Buffers, PressureOptions};
 use super::rounds::Measured;
-use super::{Buffers, PressureOptions};
 use crate::DaemonMemory;
 use crate::environment::Environment;
 use crate::statistics::Summary;

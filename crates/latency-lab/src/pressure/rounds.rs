@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::assign::assign;
 use super::counters::Counters;
 use super::group::Group;
-use super::{Buffers, PressureOptions};
+use super::options::{Buffers, PressureOptions};
 use crate::engine::{Mounted, Site, mount_point, warm};
 use crate::launch::command_at;
 use crate::process::{Child, DaemonMemory, End};

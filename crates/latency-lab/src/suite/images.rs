@@ -28,13 +28,13 @@ const MKFS: [&str; 5] = [
 
 /// An image and the command that is launched from it.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct SuiteImage {
     pub(super) path: PathBuf,
     /// Empty for trees, which are read.
     pub(super) command: Vec<String>,
 }
 
-impl Made {
+impl SuiteImage {
     /// The image is the root directory of the program.
     pub(super) fn is_root(&self) -> bool {
         is_root(&self.command)
@@ -68,11 +68,11 @@ pub(super) fn take_or_make(
     name: &str,
     collect: &dyn Fn(&Tree) -> io::Result<Vec<String>>,
     interrupt: &Interrupt,
-) -> Result<std::result::Result<Made, String>> {
+) -> Result<std::result::Result<SuiteImage, String>> {
     let path = directory.join(format!("{name}.erofs"));
     let mark = directory.join(format!("{name}.json"));
     if let Some(command) = known(&path, &mark) {
-        return Ok(Ok(Made { path, command }));
+        return Ok(Ok(SuiteImage { path, command }));
     }
     let tree = directory.join(format!("{name}.tree"));
     let _ = fs::remove_dir_all(&tree);
@@ -93,7 +93,7 @@ pub(super) fn take_or_make(
     });
     fs::write(&mark, text.unwrap_or_default())
         .map_err(|source| LabError::io("writing", &mark, source))?;
-    Ok(Ok(Made { path, command }))
+    Ok(Ok(SuiteImage { path, command }))
 }
 
 fn known(path: &Path, mark: &Path) -> Option<Vec<String>> {

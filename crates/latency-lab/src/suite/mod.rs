@@ -7,104 +7,30 @@
 
 mod files;
 mod images;
+mod options;
 mod program;
 mod report;
 mod table;
 mod tools;
 mod tree;
 
+pub use options::{SuiteOptions, part_names};
 pub use report::{SuiteCell, SuiteEngine, SuiteReport, SuiteRow};
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::engine::{Engine, Site, present};
 use crate::environment::Environment;
 use crate::launch::{self, LaunchOptions};
-use crate::load::LoadChoice;
 use crate::read::{self, ImageState, ReadOptions};
 use crate::scratch::Scratch;
 use crate::{Interrupt, LabError, Progress, Result};
 use files::FILES;
-use images::{Made, default_directory, take_or_make};
+use images::{SuiteImage, default_directory, take_or_make};
 use program::PROGRAMS;
 
 /// Samples of a tree's tests, which take longer than a launch.
 const MOST_READS: usize = 10;
-
-/// One run of the suite.
-#[derive(Debug, Clone)]
-pub struct SuiteOptions {
-    /// The `erofast` binary for the engines `erofast:...`.
-    pub erofast: PathBuf,
-    /// The engines to compare, each with the first one.
-    pub engines: Vec<Engine>,
-    /// The engines were not named by the user: those that are missing are left out and said.
-    pub engines_by_default: bool,
-    /// Launches of each program that count; trees are read at most ten times.
-    pub iterations: usize,
-    /// What keeps the machine busy during launches. Trees are read without load.
-    pub load: LoadChoice,
-    /// Only these parts, by [`part_names`]; all of them when empty.
-    pub only: Vec<String>,
-    /// Where images are kept; by default the user's cache directory.
-    pub work: Option<PathBuf>,
-    /// How long a launch may take.
-    pub timeout: Duration,
-    /// Of the order, and of the places of random reads.
-    pub seed: u64,
-}
-
-impl Default for SuiteOptions {
-    fn default() -> Self {
-        SuiteOptions {
-            erofast: PathBuf::new(),
-            engines: Engine::default_list(),
-            engines_by_default: true,
-            iterations: 20,
-            load: LoadChoice::Fio,
-            only: Vec::new(),
-            work: None,
-            timeout: Duration::from_secs(120),
-            seed: 1,
-        }
-    }
-}
-
-/// The parts of the suite: programs first, then trees.
-pub fn part_names() -> Vec<&'static str> {
-    let programs = PROGRAMS.iter().map(|program| program.name);
-    programs
-        .chain(FILES.iter().map(|files| files.name))
-        .collect()
-}
-
-impl SuiteOptions {
-    fn check(&self) -> Result<()> {
-        let wrong = |text: String| Err(LabError::Usage(format!("lab suite: {text}")));
-        if self.iterations == 0 || self.engines.is_empty() {
-            return wrong("at least one engine and one iteration are needed".into());
-        }
-        let parts = part_names();
-        if let Some(unknown) = self
-            .only
-            .iter()
-            .find(|name| !parts.contains(&name.as_str()))
-        {
-            return wrong(format!("no part {unknown}; there are {}", parts.join(", ")));
-        }
-        if !rustix::process::geteuid().is_root() {
-            return Err(LabError::Privilege(
-                "lab suite: needs root, to record the scheduler and to mount".into(),
-            ));
-        }
-        Ok(())
-    }
-
-    fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == name)
-    }
-}
 
 /// Runs the suite.
 pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteReport> {
@@ -170,7 +96,7 @@ impl Suite<'_> {
         name: &str,
         collect: &dyn Fn(&tree::Tree) -> std::io::Result<Vec<String>>,
         progress: &mut dyn Progress,
-    ) -> Result<Option<Made>> {
+    ) -> Result<Option<SuiteImage>> {
         if !self.options.wants(name) || self.report.interrupted {
             return Ok(None);
         }
@@ -207,7 +133,7 @@ impl Suite<'_> {
         Ok(())
     }
 
-    fn launch_options(&self, made: &Made) -> LaunchOptions {
+    fn launch_options(&self, made: &SuiteImage) -> LaunchOptions {
         LaunchOptions {
             image: made.path.clone(),
             erofast: self.options.erofast.clone(),
@@ -227,7 +153,7 @@ impl Suite<'_> {
         }
     }
 
-    fn read_options(&self, made: &Made, tests: &[read::Test]) -> ReadOptions {
+    fn read_options(&self, made: &SuiteImage, tests: &[read::Test]) -> ReadOptions {
         ReadOptions {
             image: made.path.clone(),
             erofast: self.options.erofast.clone(),

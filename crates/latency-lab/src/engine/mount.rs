@@ -1,0 +1,20 @@
+//! Mounts an image with any engine.
+
+use std::path::Path;
+
+use super::{Engine, Mounted, Site, daemon, kernel};
+use crate::{Interrupt, Result};
+
+impl Engine {
+    /// Mounts freshly at `point`, an empty directory, and returns when it can be read.
+    pub fn mount(&self, site: &Site, point: &Path, interrupt: &Interrupt) -> Result<Mounted> {
+        match self {
+            Engine::Kernel => kernel::file_backed(self, site, point),
+            Engine::KernelLoop => kernel::over_loop(self, site, point),
+            Engine::Module(module) => kernel::by_module(self, module, site, point),
+            Engine::Erofsfuse | Engine::Erofast { .. } => {
+                daemon::mount(self, site, point, interrupt)
+            }
+        }
+    }
+}

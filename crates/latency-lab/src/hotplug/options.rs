@@ -1,0 +1,58 @@
+//! Options of a hotplug experiment.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::load::LoadChoice;
+
+/// One hotplug experiment.
+#[derive(Debug, Clone)]
+pub struct HotplugOptions {
+    /// The image to read.
+    pub image: PathBuf,
+    /// The `erofast` binary for the engines `erofast:...`.
+    pub erofast: PathBuf,
+    /// The engine under test.
+    pub engine: Engine,
+    /// How often the CPU goes and comes back.
+    pub cycles: usize,
+    /// Which CPU; by default the last one that can.
+    pub cpu: Option<u32>,
+    /// Threads that read all the while.
+    pub readers: usize,
+    /// A program launched while the CPU is away, with `{}` for the mount point; may be empty.
+    pub command: Vec<OsString>,
+    /// What keeps the machine busy.
+    pub load: LoadChoice,
+    /// A directory on a disk for the load's file; by default /var/tmp.
+    pub scratch: Option<PathBuf>,
+    /// Keep the load's file for the next run.
+    pub keep_scratch: bool,
+    /// A request that takes longer is lost.
+    pub patience: Duration,
+    /// Of the reads.
+    pub seed: u64,
+}
+
+impl Default for HotplugOptions {
+    fn default() -> Self {
+        HotplugOptions {
+            image: PathBuf::new(),
+            erofast: PathBuf::new(),
+            engine: Engine::Erofast {
+                options: "percpu,hipri".into(),
+            },
+            cycles: 200,
+            cpu: None,
+            readers: 4,
+            command: Vec::new(),
+            load: LoadChoice::Fio,
+            scratch: None,
+            keep_scratch: false,
+            patience: Duration::from_secs(10),
+            seed: 1,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Options of the page-pool experiment.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::{LabError, Result};
+
+/// What is compared: where buffers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Buffers {
+    /// A pool of so many pages, 0 for none, and the system behind it.
+    Pool(usize),
+    /// Each thread keeps one.
+    PerThread,
+}
+
+/// One pressure experiment.
+#[derive(Debug, Clone)]
+pub struct PressureOptions {
+    /// The image to launch from.
+    pub image: PathBuf,
+    /// The `erofast` binary.
+    pub erofast: PathBuf,
+    /// Mount options that all have in common.
+    pub mount_options: String,
+    /// Sizes of the pool, in pages of 4 KiB.
+    pub pools: Vec<usize>,
+    /// Compare with buffers that threads keep.
+    pub thread_buffers: bool,
+    /// Programs in a row; the last one is measured.
+    pub programs: usize,
+    /// Memory of the group, in bytes.
+    pub limit: u64,
+    /// Measured launches for each way to get buffers.
+    pub iterations: usize,
+    /// The last program, with `{}` for the mount point; empty: one that reads files, as the others do.
+    pub command: Vec<OsString>,
+    /// Longest time a program may take.
+    pub timeout: Duration,
+    /// Of the order, and of the files that are read.
+    pub seed: u64,
+}
+
+impl Default for PressureOptions {
+    fn default() -> Self {
+        PressureOptions {
+            image: PathBuf::new(),
+            erofast: PathBuf::new(),
+            mount_options: "workers=percpu,hipri=auto,cache=0".into(),
+            pools: vec![0, 16, 64, 256],
+            thread_buffers: true,
+            programs: 16,
+            limit: 96 << 20,
+            iterations: 5,
+            command: Vec::new(),
+            timeout: Duration::from_secs(120),
+            seed: 1,
+        }
+    }
+}
+
+impl PressureOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        let wrong = |text: &str| Err(LabError::Usage(format!("lab pressure: {text}")));
+        if self.pools.is_empty() || self.iterations == 0 || self.programs < 2 {
+            return wrong("at least one pool, one iteration and two programs are needed");
+        }
+        if self.limit < 16 << 20 {
+            return wrong("a group of less than 16 MiB leaves no room for the programs themselves");
+        }
+        Ok(())
+    }
+
+    pub(super) fn ways(&self) -> Vec<Buffers> {
+        let pools = self.pools.iter().map(|&pages| Buffers::Pool(pages));
+        pools
+            .chain(self.thread_buffers.then_some(Buffers::PerThread))
+            .collect()
+    }
+
+    pub(super) fn engine(&self, buffers: Buffers) -> Engine {
+        let more = match buffers {
+            Buffers::Pool(pages) => format!("reserved_pages={pages}"),
+            Buffers::PerThread => "thread_buffers".into(),
+        };
+        // Inside of its sandbox the daemon may not count the kernel's events.
+        Engine::Erofast {
+            options: format!(
+                "{},sandbox=off,measure_allocations,{more}",
+                self.mount_options
+            ),
+        }
+    }
+}

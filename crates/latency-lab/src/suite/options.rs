@@ -1,0 +1,84 @@
+//! Options of the suite, and the names of its parts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::files::FILES;
+use super::program::PROGRAMS;
+use crate::engine::Engine;
+use crate::load::LoadChoice;
+use crate::{LabError, Result};
+
+/// One run of the suite.
+#[derive(Debug, Clone)]
+pub struct SuiteOptions {
+    /// The `erofast` binary for the engines `erofast:...`.
+    pub erofast: PathBuf,
+    /// The engines to compare, each with the first one.
+    pub engines: Vec<Engine>,
+    /// The engines were not named by the user: those that are missing are left out and said.
+    pub engines_by_default: bool,
+    /// Launches of each program that count; trees are read at most ten times.
+    pub iterations: usize,
+    /// What keeps the machine busy during launches. Trees are read without load.
+    pub load: LoadChoice,
+    /// Only these parts, by [`part_names`]; all of them when empty.
+    pub only: Vec<String>,
+    /// Where images are kept; by default the user's cache directory.
+    pub work: Option<PathBuf>,
+    /// How long a launch may take.
+    pub timeout: Duration,
+    /// Of the order, and of the places of random reads.
+    pub seed: u64,
+}
+
+impl Default for SuiteOptions {
+    fn default() -> Self {
+        SuiteOptions {
+            erofast: PathBuf::new(),
+            engines: Engine::default_list(),
+            engines_by_default: true,
+            iterations: 20,
+            load: LoadChoice::Fio,
+            only: Vec::new(),
+            work: None,
+            timeout: Duration::from_secs(120),
+            seed: 1,
+        }
+    }
+}
+
+/// The parts of the suite: programs first, then trees.
+pub fn part_names() -> Vec<&'static str> {
+    let programs = PROGRAMS.iter().map(|program| program.name);
+    programs
+        .chain(FILES.iter().map(|files| files.name))
+        .collect()
+}
+
+impl SuiteOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        let wrong = |text: String| Err(LabError::Usage(format!("lab suite: {text}")));
+        if self.iterations == 0 || self.engines.is_empty() {
+            return wrong("at least one engine and one iteration are needed".into());
+        }
+        let parts = part_names();
+        if let Some(unknown) = self
+            .only
+            .iter()
+            .find(|name| !parts.contains(&name.as_str()))
+        {
+            return wrong(format!("no part {unknown}; there are {}", parts.join(", ")));
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err(LabError::Privilege(
+                "lab suite: needs root, to record the scheduler and to mount".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+}
