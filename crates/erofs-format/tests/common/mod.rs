@@ -14,10 +14,18 @@ pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures")
 }
 
-/// The large set beside the checkout where it is there; otherwise the images of the repository.
+/// The large set, which lies beside some checkouts.
+fn shared() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images")
+}
+
+pub fn large_set() -> bool {
+    shared().is_dir()
+}
+
+/// The large set where it is there; otherwise the images of the repository.
 pub fn images() -> PathBuf {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images");
-    if shared.is_dir() { shared } else { fixtures() }
+    if large_set() { shared() } else { fixtures() }
 }
 
 /// A line of `manifest.tsv`.

@@ -176,8 +176,13 @@ fn faults(
             ));
         }
         if kept.len() < gathered.rounds && !gathered.interrupted {
+            let why = gathered
+                .thrown_away
+                .get(number)
+                .and_then(|reasons| reasons.last())
+                .map_or(String::new(), |why| format!(", the others do not: {why}"));
             faults.push(format!(
-                "{}: {} of {} launches count",
+                "{}: {} of {} launches count{why}",
                 finished.engines[number],
                 kept.len(),
                 gathered.rounds
