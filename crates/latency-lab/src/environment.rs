@@ -1,4 +1,4 @@
-//! Where a run took place: everything that is known to change latencies, kept beside the samples.
+//! The environment of a run: everything that is known to change latencies, stored with the samples.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -52,7 +52,7 @@ pub struct Environment {
 /// The image of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Image {
-    /// As it was given.
+    /// Its path as given.
     pub path: String,
     /// Its size.
     pub bytes: u64,
@@ -61,7 +61,7 @@ pub struct Image {
 }
 
 impl Environment {
-    /// Reads all of it, and reads the whole image once, which warms it in the page cache too.
+    /// Collects all of it, and reads the whole image once, which warms it in the page cache too.
     pub fn capture(image: &Path, erofast: &Path) -> Result<Environment> {
         Ok(Environment {
             date: date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec),

@@ -1,4 +1,4 @@
-//! What can keep an experiment from running, one line each.
+//! Errors of experiments, one line each.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// An engine that was asked for is not on this machine.
+    /// A requested engine is not on this machine.
     #[error("engine {engine}: {reason}")]
     EngineMissing {
-        /// The engine as it was asked for.
+        /// The engine as requested.
         engine: String,
         /// What is missing, and what to do about it.
         reason: String,
@@ -49,7 +49,7 @@ pub enum LabError {
         /// Last line of its standard error, possibly empty.
         last_line: String,
     },
-    /// The load could not be started, or does not burn what it should.
+    /// The load could not be started, or does not reach its share of CPU time.
     #[error("load: {0}")]
     Load(String),
     /// The recorder could not do its work.
@@ -61,13 +61,13 @@ pub enum LabError {
     /// The user may not do this.
     #[error("{0}")]
     Privilege(String),
-    /// Wrong use: nothing was started.
+    /// Usage error: nothing was started.
     #[error("{0}")]
     Usage(String),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried, with the path.
+        /// The action, with the path.
         what: String,
         /// The system's reason.
         source: io::Error,

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM as a flag, so that an experiment ends in order and keeps what it gathered.
+//! Ctrl-C and SIGTERM as a flag, so that an experiment ends in order and keeps its samples.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +45,7 @@ impl Interrupt {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Was it asked to stop?
+    /// Whether a stop was requested.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Mount points: what is mounted where, and getting rid of it.
+//! Mount points: what is mounted where, and unmounting it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,10 +13,11 @@ use rustix::mount::{UnmountFlags, unmount};
 use crate::process::{Child, in_path};
 use crate::{Interrupt, LabError, Result};
 
-/// How long somebody may keep a mount busy after the last program that we know of has ended.
+/// How long unknown programs may keep a mount busy after the last known one has ended.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Is something mounted exactly there? Reads mountinfo, which never blocks on a dead daemon.
+/// Whether something is mounted exactly there. Reads mountinfo, which never blocks on a dead
+/// daemon.
 pub(crate) fn is_mounted(point: &Path) -> bool {
     let Ok(table) = fs::read("/proc/self/mountinfo") else {
         return false;

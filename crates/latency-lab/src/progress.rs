@@ -4,13 +4,13 @@
 pub trait Progress {
     /// A phase of `total` steps begins.
     fn begin(&mut self, _phase: &str, _total: u64) {}
-    /// `done` steps of the phase are behind us; `note` says what comes now.
+    /// `done` steps of the phase are complete; `note` names the next one.
     fn step(&mut self, _done: u64, _note: &str) {}
-    /// Something the user should know, once, as one line.
+    /// A notice for the user, as one line.
     fn line(&mut self, _text: &str) {}
 }
 
-/// Says nothing.
+/// Prints nothing.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Silent;
 

@@ -1,24 +1,25 @@
-//! The order of measurements: engines interleaved in an order drawn anew for each round, warm-ups first,
-//! spoilt measurements repeated within a budget. No time and no process here.
+//! The order of measurements: engines interleaved in an order drawn anew for each round, warm-ups
+//! first, spoilt measurements repeated within a budget. No time and no process here.
 
 use crate::statistics::Random;
 use crate::{Interrupt, Progress, Result};
 
-/// Measures one engine once. The real ones mount and launch; the mock of the tests makes samples up.
+/// Measures one engine once. The real ones mount and launch; the mock of the tests computes
+/// samples.
 pub trait Executor {
-    /// What one measurement gives.
+    /// Result of one measurement.
     type Sample;
     /// Measures engine number `engine`. An error ends the experiment.
     fn measure(&mut self, engine: usize) -> Result<Outcome<Self::Sample>>;
     /// The engine's name, for messages.
     fn name(&self, engine: usize) -> String;
-    /// Asked before each round but the first that counts: whether what there is must do.
+    /// Called before each round but the first that counts: whether time is over.
     fn time_is_over(&self) -> bool {
         false
     }
 }
 
-/// How a measurement went.
+/// Outcome of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome<S> {
     /// Counts.
@@ -45,7 +46,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// A measurement that counts, with where it came from.
+/// A measurement that counts, with its round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept<S> {
     /// The round it belongs to, from 0.
@@ -56,12 +57,12 @@ pub struct Kept<S> {
     pub sample: S,
 }
 
-/// All that was measured.
+/// All measurements of a run.
 #[derive(Debug, Clone)]
 pub struct Gathered<S> {
     /// Per engine.
     pub kept: Vec<Vec<Kept<S>>>,
-    /// Per engine, the reasons of measurements that were thrown away.
+    /// Per engine, the reasons of discarded measurements.
     pub thrown_away: Vec<Vec<String>>,
     /// The user asked to stop before the end.
     pub interrupted: bool,
@@ -80,7 +81,7 @@ impl<S> Gathered<S> {
     }
 }
 
-/// Runs the plan. When the user asks to stop, hands out what there is.
+/// Runs the plan. When the user asks to stop, returns the samples until then.
 pub fn gather<X: Executor>(
     executor: &mut X,
     plan: &Plan,
@@ -194,7 +195,7 @@ mod tests {
     use crate::Silent;
     use crate::statistics::{Verdict, compare};
 
-    /// Returns samples of a function and records which engine was asked.
+    /// Returns samples of a function and records which engine was measured.
     struct Mock<F: FnMut(usize, usize) -> Outcome<f64>> {
         asked: Vec<usize>,
         answer: F,
@@ -321,7 +322,7 @@ mod tests {
         );
     }
 
-    /// Has time for so many measurements.
+    /// Time for this many measurements.
     struct Slow {
         left: usize,
     }
@@ -357,7 +358,8 @@ mod tests {
         use crate::statistics::Random;
         let claims = (0..20).filter(|&seed| {
             let mut random = Random::new(1000 + seed);
-            // Long-tailed, drifting, and in spells: what one launch meets, the next one meets partly too.
+            // Long-tailed, drifting, and in spells: what one launch meets, the next one meets
+            // partly too.
             let mut spell = 0.0;
             let (_, gathered) = run(
                 &Plan {

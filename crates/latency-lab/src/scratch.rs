@@ -1,7 +1,8 @@
-//! A directory of our own for mount points and load files, gone when dropped.
+//! A private directory for mount points and load files, removed when dropped.
 //!
-//! A run that was killed leaves its directory behind; the next run removes it. Each directory is locked
-//! by its owner while that lives, which holds across PID namespaces and needs no process table.
+//! A run that was killed leaves its directory behind; the next run removes it. Each directory is
+//! locked by its owner while that lives, which holds across PID namespaces and needs no process
+//! table.
 
 use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -12,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{LabError, Result};
 
-/// What the directories are called, before the process and a number.
+/// Prefix of the directories' names; the pid and a number follow.
 const PREFIX: &str = "erofast-lab-";
 
 /// Removed when dropped.
@@ -36,7 +37,7 @@ impl Scratch {
             .map_err(|source| LabError::io("making the directory", &path, source))?;
         let directory =
             File::open(&path).map_err(|source| LabError::io("opening", &path, source))?;
-        // A filesystem without locks has no orphans removed either.
+        // On a filesystem without locks, orphans are not removed either.
         let _ = flock(&directory, FlockOperation::NonBlockingLockExclusive);
         Ok(Scratch {
             path,
@@ -55,7 +56,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Never through a mount that refused to go: only what lies directly in the directory.
+/// Never through a mount that stayed busy: only entries directly in the directory.
 fn remove(path: &Path) {
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -73,7 +74,7 @@ fn remove_orphans(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
         let old = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
-        // Between making a directory and locking it a moment passes.
+        // A directory is locked a moment after it is created.
         if ours && old().is_some_and(|age| age.as_secs() >= 10) && is_unlocked(&entry.path()) {
             remove(&entry.path());
         }

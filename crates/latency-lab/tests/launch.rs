@@ -13,7 +13,7 @@ use latency_lab::launch::{LaunchOptions, LaunchReport, run};
 use latency_lab::load::{Fio, LoadChoice};
 use latency_lab::{LabError, Progress, Silent};
 
-/// One experiment at a time: they look at the whole machine for what they left behind.
+/// One experiment at a time: they check the whole machine for what they left behind.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Root, and a recorder that starts.
@@ -219,7 +219,8 @@ fn a_daemon_that_is_killed_is_one_clear_line_and_nothing_is_left() {
     if !can_run() {
         return;
     }
-    // The program ends the daemon of the mount it runs from, known by the mount point among its words.
+    // The program ends the daemon of the mount it runs from, known by the mount point among its
+    // words.
     let killer = "for p in /proc/[0-9]*; do \
          if [ \"$(cat $p/comm)\" = erofsfuse ] && tr '\\0' '\\n' < $p/cmdline | grep -qx \"$0\"; then \
          kill -9 ${p#/proc/}; while [ -e $p ] && ! grep -q ') Z' $p/stat; do :; done; fi; done 2>/dev/null; exit 0";

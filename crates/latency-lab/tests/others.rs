@@ -1,4 +1,5 @@
-//! The read and the hotplug experiment for real, over the kernel's own EROFS. Tests skip where it is missing.
+//! The read and the hotplug experiment for real, over the kernel's own EROFS. Tests skip where it
+//! is missing.
 
 mod common;
 

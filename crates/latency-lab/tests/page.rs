@@ -1,7 +1,8 @@
-//! The page of a launch experiment in a real browser: nothing overflows on a telephone, it follows the
-//! browser's choice of light or dark, and it fetches nothing. Needs chromium; says so where it is missing.
+//! The page of a launch experiment in a real browser: nothing overflows on a telephone, it follows
+//! the browser's choice of light or dark, and it fetches nothing. Needs chromium; says so where it
+//! is missing.
 //!
-//! With EROFAST_PAGE_SHOTS=DIR it leaves pictures there for a person to look at.
+//! With EROFAST_PAGE_SHOTS=DIR it leaves screenshots there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -180,8 +181,8 @@ fn report(place: &Path) -> LaunchReport {
     }
 }
 
-/// Runs the browser to its end; its standard output. None when it does not end: a sick machine is no
-/// fault of the page.
+/// Runs the browser to its end; its standard output. None when it does not end: a sick machine is
+/// no fault of the page.
 fn run(browser: &Path, profile: &Path, arguments: &[String]) -> Option<String> {
     let mut command = Command::new(browser);
     command
@@ -229,8 +230,9 @@ fn wait(child: &mut Child) -> Option<()> {
     Some(())
 }
 
-/// A page that shows the report in a frame as wide as a telephone and writes down what it finds: how wide
-/// the content is, which elements stick out (those inside of scrolling boxes may), and the ground's colour.
+/// A page that shows the report in a frame as wide as a telephone and writes down what it finds:
+/// how wide the content is, which elements stick out (those inside of scrolling boxes may), and the
+/// ground's colour.
 fn probe(page: &Path) -> String {
     format!(
         r#"<!doctype html><body><iframe id="f" src="{}" style="width:{NARROW}px;height:4000px;border:0"></iframe>
@@ -252,7 +254,7 @@ document.getElementById('f').onload = () => {{
     )
 }
 
-fn look(browser: &Path, place: &Path, page: &Path, dark: bool) -> Option<serde_json::Value> {
+fn probe_in(browser: &Path, place: &Path, page: &Path, dark: bool) -> Option<serde_json::Value> {
     let wrapper = place.join("probe.html");
     std::fs::write(&wrapper, probe(page)).unwrap();
     // Blink's own names of the two: 0 is dark, 1 is light.
@@ -332,8 +334,8 @@ fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
         }
     }
     let (Some(light), Some(dark)) = (
-        look(&browser, &place.0, &page, false),
-        look(&browser, &place.0, &page, true),
+        probe_in(&browser, &place.0, &page, false),
+        probe_in(&browser, &place.0, &page, true),
     ) else {
         return println!("skipped: {} does not run here", browser.display());
     };

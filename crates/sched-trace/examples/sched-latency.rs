@@ -1,4 +1,4 @@
-//! Records the machine, or reads a trace, and prints who waited for a CPU.
+//! Records the machine, or reads a trace, and prints which threads waited for a CPU.
 //!
 //! ```text
 //! sched-latency record FILE [COMMAND...]     Perfetto format; without a command for one second
@@ -43,7 +43,7 @@ fn record(file: &Path, words: &[&str]) -> sched_trace::Result<()> {
         std::thread::sleep(Duration::from_secs(1));
         recorder.stop()?
     };
-    tell(&trace);
+    warn(&trace);
     perfetto::save(&trace, file)
 }
 
@@ -54,7 +54,7 @@ fn show(file: &Path, json: bool) -> sched_trace::Result<()> {
         println!("{:#}", report.to_json());
         return Ok(());
     }
-    tell(&trace);
+    warn(&trace);
     for group in report
         .group(GroupBy::Comm, &Filter::default())
         .iter()
@@ -97,7 +97,7 @@ fn show(file: &Path, json: bool) -> sched_trace::Result<()> {
     Ok(())
 }
 
-fn tell(trace: &Trace) {
+fn warn(trace: &Trace) {
     let lost = match trace.lost_events {
         0 => String::new(),
         lost => format!("; {lost} LOST, so no figure can be relied on"),

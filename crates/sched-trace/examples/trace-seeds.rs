@@ -1,5 +1,5 @@
-//! Writes the seeds of the trace fuzzers: `trace-seeds CORPUS` unpacks the fixtures, whole and cut to
-//! a size that a fuzzer mutates fast, into one folder for each target.
+//! Writes the seeds of the trace fuzzers: `trace-seeds CORPUS` unpacks the fixtures, whole and cut
+//! to a size that a fuzzer mutates fast, into one folder for each target.
 
 use std::path::Path;
 

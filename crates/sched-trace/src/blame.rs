@@ -12,7 +12,8 @@ use std::collections::{HashMap, HashSet};
 /// something other than the usual cost of a preemption.
 const HELD_UP_NS: u64 = 1_000_000;
 
-/// A switch this long after a wake-up no longer races with it: the waiting thread is on the run queue.
+/// A switch this long after a wake-up no longer races with it: the waiting thread is on the run
+/// queue.
 const ENQUEUED_NS: u64 = 100_000;
 
 /// Priorities below this are real-time, as the kernel traces them.
@@ -25,7 +26,7 @@ pub struct Behind {
     pub runs: Vec<Run>,
     /// Time for which such a CPU was idle and did not run the thread yet: the cost of waking up.
     pub idle_ns: u64,
-    /// Time of which the trace does not tell what ran, or where the thread was queued.
+    /// Time for which the trace does not show what ran, or where the thread was queued.
     pub unknown_ns: u64,
     /// The longest time for which another CPU was idle meanwhile.
     pub idle_elsewhere_ns: u64,
@@ -43,11 +44,11 @@ pub enum Why {
     AllBusy,
     /// It is bound to its CPU, as far as the trace shows: it never ran on another one.
     Pinned,
-    /// It is real-time, and the scheduler switched to a normal thread while it waited: the real-time
-    /// budget of its CPU or cgroup was used up.
+    /// It is real-time, and the scheduler switched to a normal thread while it waited: the
+    /// real-time budget of its CPU or cgroup was used up.
     Throttled,
     /// It is real-time, and one normal thread kept the CPU: code that does not preempt (the trace
-    /// does not tell it from a budget that is used up).
+    /// does not distinguish it from an exhausted budget).
     NotPreempted,
     /// Another CPU was idle, and the scheduler did not move it.
     NotMoved,
@@ -64,7 +65,7 @@ pub struct Blame {
     pub behind: Vec<Blocker>,
     /// Part of it spent on an idle CPU that was about to run the waiting thread.
     pub idle_us: f64,
-    /// Part of it of which the trace does not tell what ran.
+    /// Part of it for which the trace does not show what ran.
     pub unknown_us: f64,
     /// Waits and time by the reason why the thread was not moved; longest first.
     pub why: Vec<Reason>,
@@ -326,14 +327,14 @@ mod tests {
     }
 
     /// t3 is woken on CPU 0 behind t1, migrates to CPU 1 after 40 us, and waits there behind t2.
-    fn migrated(told: bool) -> Blame {
+    fn migrated(traced: bool) -> Blame {
         let mut events = vec![
             switch(0, 0, 0, 1, S),
             switch(0, 1, 0, 2, S),
             waking(10, 0, 3),
             switch(70, 1, 2, 3, P),
         ];
-        if told {
+        if traced {
             let kind = Kind::Migrate {
                 pid: 3,
                 comm: Comm::default(),

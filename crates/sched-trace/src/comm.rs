@@ -27,7 +27,7 @@ impl Comm {
         &self.0[..end]
     }
 
-    /// True for a thread whose name the trace never told.
+    /// True for a thread that the trace never names.
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0
     }

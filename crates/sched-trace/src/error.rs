@@ -1,4 +1,4 @@
-//! Errors: one line each, with what a person needs to go on.
+//! Errors: one line each, with the cause and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -109,7 +109,7 @@ impl Fault {
     }
 }
 
-/// A reason may quote the file; it stays one line whatever the file says.
+/// A reason may quote the file; it stays one line whatever the file contains.
 fn printable(reason: &str) -> String {
     let blank = |c: char| if c.is_control() { ' ' } else { c };
     reason.chars().map(blank).collect()

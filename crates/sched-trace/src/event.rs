@@ -3,7 +3,7 @@
 use crate::{Comm, Name};
 use std::fmt;
 
-/// A pid that the trace does not tell (the first compact Perfetto switch of a CPU).
+/// A pid that the trace does not have (the first compact Perfetto switch of a CPU).
 pub const UNKNOWN_PID: i32 = -1;
 
 /// One line of a trace.
@@ -34,7 +34,8 @@ pub enum Kind {
         next_comm: Comm,
         next_prio: i32,
     },
-    /// `sched_waking`: somebody is about to make `pid` runnable. Written by the waker.
+    /// `sched_waking`: another thread or an interrupt is about to make `pid` runnable. Written by
+    /// the waker.
     Waking {
         pid: i32,
         comm: Comm,
@@ -72,7 +73,7 @@ pub enum Kind {
     },
     /// `workqueue_execute_start`, written by the kworker [`Event::pid`].
     WorkStart { work: u64, function: Name },
-    /// `workqueue_execute_end`; older kernels do not tell the function.
+    /// `workqueue_execute_end`; older kernels do not record the function.
     WorkEnd { work: u64, function: Option<Name> },
     /// `sched_kthread_work_queue_work`; `worker` identifies the kthread_worker.
     KthreadWorkQueued {
@@ -84,7 +85,7 @@ pub enum Kind {
     KthreadWorkStart { work: u64, function: Name },
     /// `sched_kthread_work_execute_end`.
     KthreadWorkEnd { work: u64, function: Option<Name> },
-    /// `sched_process_fork`: the running thread made `child_pid`.
+    /// `sched_process_fork`: the running thread created `child_pid`.
     Fork {
         child_pid: i32,
         child_comm: Comm,
@@ -99,7 +100,8 @@ pub enum Kind {
     },
     /// `sched_process_exit`.
     Exit { pid: i32, comm: Comm, prio: i32 },
-    /// `fuse_request_send`: the running thread asks a FUSE mount, by the device number of the mount.
+    /// `fuse_request_send`: the running thread sends a request to the FUSE mount of a device
+    /// number.
     FuseSent {
         connection: u32,
         unique: u64,
@@ -109,7 +111,8 @@ pub enum Kind {
     Rename { pid: i32, comm: Comm },
 }
 
-/// The state a thread left its CPU in: the bits of `prev_state`, as Linux 4.14 and later write them.
+/// The state a thread left its CPU in: the bits of `prev_state`, as Linux 4.14 and later write
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TaskState(pub u16);
 
@@ -117,18 +120,18 @@ pub struct TaskState(pub u16);
 const LETTERS: &[u8; 8] = b"SDTtXZPI";
 
 impl TaskState {
-    /// Could go on (yielded, or preempted on a kernel that does not mark it).
+    /// Runnable (yielded, or preempted on a kernel that does not mark preemption).
     pub const RUNNABLE: Self = Self(0);
-    /// Could go on, was taken off its CPU.
+    /// Runnable, and preempted.
     pub const PREEMPTED: Self = Self(0x100);
-    /// Waits for an event and can be interrupted.
+    /// Interruptible sleep.
     pub const SLEEPING: Self = Self(1);
-    /// Waits for an event that nothing but itself ends, mostly a disk.
+    /// Uninterruptible sleep, mostly for a disk.
     pub const UNINTERRUPTIBLE: Self = Self(2);
-    /// Gone.
+    /// Exited.
     pub const DEAD: Self = Self(0x10);
 
-    /// From the field's raw value; what does not fit the reported bits is the preemption mark.
+    /// From the field's raw value; a bit above the reported ones is the preemption mark.
     pub fn from_bits(bits: u64) -> Self {
         let reported = (bits & 0xff) as u16;
         // Kernels before 4.14 set a higher bit (TASK_STATE_MAX of their time) for "preempted".
@@ -154,7 +157,7 @@ impl TaskState {
         }
     }
 
-    /// The thread could have gone on: it waits for a CPU.
+    /// The thread is runnable: it waits for a CPU.
     pub fn is_runnable(self) -> bool {
         self.0 & 0xff == 0
     }

@@ -3,7 +3,8 @@
 //! * [`record`] records live through tracefs.
 //! * [`open`] reads a trace file of any known format; [`perfetto`] writes one.
 //! * [`latency`] pairs wake-ups and preemptions with the switches that end them.
-//! * [`timeline`] holds what ran on each CPU; [`blame`] says which threads the waits were spent behind.
+//! * [`timeline`] holds what ran on each CPU; [`blame`] says which threads the waits were spent
+//!   behind.
 //! * [`why`] follows the chain of events that a thread waited for.
 //! * [`stats`] summarizes.
 #![forbid(unsafe_code)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Name(u32);
 
 impl Name {
-    /// Its place among the strings of its trace.
+    /// Its index among the strings of its trace.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -54,7 +54,7 @@ impl Names {
             .map(|(i, text)| (Name(i as u32), &**text))
     }
 
-    /// Bytes of all strings together, with what each one costs to keep.
+    /// Bytes of all strings, with the overhead of each.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.texts.len() * 64
     }

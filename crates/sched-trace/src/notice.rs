@@ -1,8 +1,8 @@
-//! Notices: what the reader of the figures of a trace has to know.
+//! Notices: limits of the figures of a trace.
 
 use std::fmt;
 
-/// A line for the reader of the figures.
+/// One line of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -25,7 +25,7 @@ pub enum Notice {
         /// All functions.
         of: usize,
     },
-    /// The trace tells when work items start, but not when they end.
+    /// The trace has the starts of work items, but not their ends.
     NoEndOfWork,
 }
 

@@ -1,4 +1,4 @@
-//! Summary statistics: one summary, one percentile rule and one histogram for the whole workspace.
+//! Summary statistics: the summary and the percentile rule of the whole workspace.
 
 use serde::Serialize;
 

@@ -47,7 +47,7 @@ struct Migration {
 /// A part of a wait on one CPU's run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queued {
-    /// The CPU; `None` if the trace does not tell it.
+    /// The CPU; `None` if the trace does not show it.
     pub cpu: Option<u32>,
     /// Beginning.
     pub start_ns: u64,
@@ -162,8 +162,8 @@ impl Timeline {
 
     /// The run queues on which a thread waited.
     ///
-    /// Without `sched_migrate_task` events the trace does not tell when a thread was moved, and so not
-    /// where it waited.
+    /// Without `sched_migrate_task` events the trace does not show when a thread was moved, and so
+    /// not where it waited.
     pub fn queued(&self, wait: &Wait) -> Vec<Queued> {
         let all = self.migrations.get(&wait.pid).map_or(&[][..], |all| all);
         let first = all.partition_point(|migration| migration.time_ns < wait.start_ns);

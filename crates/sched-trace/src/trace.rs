@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 pub struct Trace {
     /// Sorted by time; events of equal time keep the order they were written in.
     pub events: Vec<Event>,
-    /// How many events the kernel or the recording tool says it could not keep. Anything but 0
+    /// Events that the kernel or the recording tool lost. Anything but 0
     /// makes every figure doubtful.
     pub lost_events: u64,
     /// The strings that events refer to.
     pub names: Names,
     /// Threads by pid, as far as the trace names them.
     pub threads: BTreeMap<i32, Thread>,
-    /// Slices that a program adds beside the kernel's events: requests, phases, launches.
+    /// Slices that a program adds to the kernel's events: requests, phases, launches.
     pub slices: Vec<Slice>,
     /// The clock of the time stamps, as the kernel calls it ("mono").
     pub clock: String,
@@ -23,7 +23,7 @@ pub struct Trace {
     pub kernel: String,
     /// How far CLOCK_BOOTTIME, Perfetto's clock, is ahead of `clock` when that is "mono".
     pub boot_offset_ns: u64,
-    /// What the reader of the figures has to know.
+    /// Limits of the figures.
     pub notices: Vec<Notice>,
 }
 
@@ -32,7 +32,7 @@ pub struct Trace {
 pub struct Thread {
     /// The last name it had.
     pub comm: Comm,
-    /// The process it belongs to; 0 when the trace does not tell.
+    /// The process it belongs to; 0 when unknown.
     pub tgid: i32,
 }
 
@@ -70,7 +70,7 @@ impl Trace {
         self.names.get(name)
     }
 
-    /// Adds a slice of our own to the trace.
+    /// Adds a slice to the trace.
     pub fn add_slice(&mut self, slice: Slice) {
         self.slices.push(slice);
     }

@@ -72,7 +72,7 @@ pub enum Action {
     Runs {
         /// The CPU.
         cpu: u32,
-        /// What it worked on, as far as the trace tells: parts of requests, or a work item.
+        /// What it worked on, as far as the trace shows: parts of requests, or a work item.
         doing: Vec<Doing>,
     },
     /// It waited for a CPU after a wake-up or a preemption.
@@ -350,8 +350,8 @@ mod tests {
         event(us, cpu, by, kind)
     }
 
-    /// The program asks on CPU 0 at 100 us and wakes the worker, which waits behind fio on CPU 1 until
-    /// 150 us, serves the request, and wakes the program at 900 us; it runs at 920 us.
+    /// The program asks on CPU 0 at 100 us and wakes the worker, which waits behind fio on CPU 1
+    /// until 150 us, serves the request, and wakes the program at 900 us; it runs at 920 us.
     fn request() -> Trace {
         let mut trace = Trace::new("mono");
         let sent = Kind::FuseSent {

@@ -1,4 +1,4 @@
-//! Traces of other tools give the figures that the tools' own text gives (see fixtures/README.md).
+//! Figures of other tools' traces equal those in the tools' own text (see fixtures/README.md).
 
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
 use sched_trace::{Kind, ReadOptions, TaskState, Trace, open};
@@ -99,7 +99,7 @@ fn a_cut_file_is_one_line_or_a_shorter_trace_but_never_a_panic() {
                 let line = error.to_string();
                 assert!(!line.contains('\n'), "{name} {part}: {line}");
             } else {
-                // Text may end anywhere between lines; a binary trace tells how long it is.
+                // Text may end anywhere between lines; a binary trace stores its length.
                 assert_eq!(name, "ftrace.txt", "{part} per cent");
                 assert_eq!(
                     whole[whole.len() * part / 100 - 1],
@@ -169,7 +169,8 @@ fn perf_latency(text: &str) -> Sums {
     .collect()
 }
 
-/// The same of `perf sched timehist`, which has a line for each time a thread ran; those that waited.
+/// The same of `perf sched timehist`, which has a line for each time a thread ran; those that
+/// waited.
 fn perf_timehist(text: &str) -> Sums {
     let mut delays = BTreeMap::new();
     // "time [cpu]  name[tid/pid]  wait delay run": names may hold spaces; idle time has no number.
@@ -201,7 +202,7 @@ fn sums<'a>(waits: impl Iterator<Item = &'a Wait>) -> Sums {
     sums
 }
 
-/// A switch in the trace: when, on which CPU, from whom, in which state, to whom.
+/// A switch in the trace: time, CPU, previous thread, its state, next thread.
 type Switch = (u64, u32, i32, TaskState, i32);
 
 fn switches(trace: &Trace) -> impl Iterator<Item = Switch> + '_ {
@@ -217,16 +218,17 @@ fn switches(trace: &Trace) -> impl Iterator<Item = Switch> + '_ {
 }
 
 /// Whether `timehist` shows this wait. It writes a line when a run ends, so a run that outlasts the
-/// trace has none. And perf forgets a thread at its exit record, which comes before the switch that ends
-/// its last run: the line of that run has no delay.
+/// trace has none. And perf forgets a thread at its exit record, which comes before the switch that
+/// ends its last run: the line of that run has no delay.
 fn timehist_shows(trace: &Trace, wait: &Wait) -> bool {
     let end = switches(trace).find(|(time, _, prev, ..)| *prev == wait.pid && *time > wait.end_ns);
     end.is_some_and(|(_, _, _, state, _)| !state.is_dead())
 }
 
-/// Delays of `timehist` for runs that nobody saw begin: some kernels leave a switch out, and a thread leaves
-/// a CPU that it did not enter. `timehist` takes it to have run since the last switch that was written there,
-/// so one that could run before that has a delay up to there; here such a run ends no wait.
+/// Delays of `timehist` for runs whose begin is not traced: some kernels leave a switch out, and a
+/// thread leaves a CPU that it did not enter. `timehist` takes it to have run since the last switch
+/// that was written there, so one that could run before that has a delay up to there; here such a
+/// run ends no wait.
 fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64)> {
     let (mut last, mut ready, mut delays) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for event in &trace.events {

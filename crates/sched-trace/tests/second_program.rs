@@ -1,5 +1,5 @@
-//! Rows by work queue compared with `fixtures/workqueue_rows.py`, which reads the same text and shares
-//! nothing with the crate. Needs python3.
+//! Rows by work queue compared with `fixtures/workqueue_rows.py`, which reads the same text and
+//! shares nothing with the crate. Needs python3.
 
 use sched_trace::latency::{Filter, analyse};
 use sched_trace::{ReadOptions, read};

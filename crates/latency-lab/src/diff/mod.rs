@@ -1,7 +1,7 @@
 //! Two reports of one experiment, of different days, devices or versions, by the rules of the lab.
 //!
-//! Unlike engines of one run, these samples were not interleaved: what else differs between the two runs
-//! is part of the difference, so the environments are compared as well.
+//! Unlike engines of one run, these samples were not interleaved: what else differs between the two
+//! runs is part of the difference, so the environments are compared as well.
 
 mod series;
 mod table;
@@ -24,15 +24,15 @@ pub struct DiffReport {
     pub kind: Kind,
     /// Both reports are valid.
     pub valid: bool,
-    /// If not, which are not.
+    /// If not, the reports that are not.
     pub not_valid_because: Vec<String>,
-    /// What both have, in the order of the new one.
+    /// Figures of both reports, in the order of the new one.
     pub rows: Vec<DiffRow>,
     /// Names that only the old report has.
     pub only_old: Vec<String>,
     /// Names that only the new report has.
     pub only_new: Vec<String>,
-    /// How the runs differ beside the samples.
+    /// How the environments of the runs differ.
     pub notices: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ fn row(old: &Series, new: &Series) -> DiffRow {
     }
 }
 
-/// What makes runs hard to compare where it differs, as a path in the report.
+/// Paths in a report of the values that limit a comparison when they differ.
 const SAME: [(&str, &str); 9] = [
     ("/load", "load"),
     ("/environment/kernel", "kernel"),

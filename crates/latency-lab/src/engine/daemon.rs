@@ -13,7 +13,7 @@ use crate::mounts::is_mounted;
 use crate::process::{Child, End, in_path};
 use crate::{Interrupt, LabError, Result};
 
-/// Under a heavy load a daemon may take its time to come up.
+/// Under a heavy load a daemon may take long to start.
 const START: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
@@ -60,7 +60,7 @@ pub(super) fn mount(
 struct Ready(UnixDatagram);
 
 impl Ready {
-    /// Gives the daemon the socket to notify, as a service manager does (sd_notify(3)).
+    /// Passes the daemon the socket to notify, as a service manager does (sd_notify(3)).
     fn listen(command: &mut Command) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::{LabError, Result};
 
-/// Images up to this size are read whole; of bigger ones the kernel is told that they will be needed.
+/// Images up to this size are read whole; bigger ones are requested by POSIX_FADV_WILLNEED.
 const READ_WHOLE: u64 = 256 << 20;
 
 /// Into the page cache.

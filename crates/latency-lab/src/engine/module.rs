@@ -11,9 +11,9 @@ use rustix::system::{delete_module, finit_module};
 use super::Module;
 use crate::{LabError, Result};
 
-/// What every module of EROFS calls itself.
+/// The name of every EROFS module.
 const NAME: &std::ffi::CStr = c"erofs";
-/// The last reference goes a moment after the last unmount.
+/// The last reference is dropped a moment after the last unmount.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A loaded module; unloaded when dropped.

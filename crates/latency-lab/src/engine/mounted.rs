@@ -38,7 +38,7 @@ impl Mounted {
         }
     }
 
-    /// The module goes when the mount has gone.
+    /// The module is unloaded after the unmount.
     pub(super) fn with_module(mut self, module: LoadedModule) -> Self {
         self.module = Some(module);
         self
@@ -63,15 +63,15 @@ impl Mounted {
         processes.flat_map(process_threads).collect()
     }
 
-    /// Waits until all threads that serve it sleep and nothing wakes them: what they still had to do
-    /// for the mount would be measured as if it served the launch. Gives up after two seconds.
+    /// Waits until all threads that serve it sleep and nothing wakes them: what they still had to
+    /// do for the mount would be measured as if it served the launch. Gives up after two seconds.
     pub(crate) fn settle(&self) {
-        const APART: Duration = Duration::from_millis(10);
+        const INTERVAL: Duration = Duration::from_millis(10);
         let deadline = Instant::now() + Duration::from_secs(2);
         let Some(daemon) = self.daemon() else { return };
         let mut before = sleeping_threads(daemon);
         while Instant::now() < deadline {
-            std::thread::sleep(APART);
+            std::thread::sleep(INTERVAL);
             let now = sleeping_threads(daemon);
             if now.is_some() && now == before {
                 return;
@@ -96,7 +96,7 @@ impl Mounted {
         }
     }
 
-    /// Takes it down and says what went wrong with that.
+    /// Unmounts it, and returns the first error.
     pub fn unmount(mut self) -> Result<()> {
         self.release()
     }

@@ -27,7 +27,7 @@ pub enum Engine {
 /// A module file and how to load it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Module {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
     /// The file, not compressed.
     pub path: PathBuf,
@@ -70,7 +70,7 @@ impl Engine {
         ]
     }
 
-    /// Does the kernel itself decompress?
+    /// Whether the kernel itself decompresses.
     pub fn is_kernel(&self) -> bool {
         matches!(
             self,

@@ -6,7 +6,7 @@ use super::{Engine, Site, missing, mount_point};
 use crate::{Interrupt, LabError, Progress, Result};
 
 /// The engines that can mount the image. One that was asked for by name must; of the default list
-/// (`asked.1`), one that cannot is left out, and said.
+/// (`asked.1`), one that cannot is left out, with a notice.
 pub(crate) fn present(
     asked: (&[Engine], bool),
     site: &Site,

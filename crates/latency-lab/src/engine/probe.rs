@@ -1,4 +1,4 @@
-//! What an engine needs and this machine does not have: one line, before anything starts.
+//! Checks for what an engine needs: one line about what is missing, before anything starts.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn root() -> Option<String> {
         .then(|| "mounting with the kernel's EROFS needs root".into())
 }
 
-/// A module that is not loaded yet is no lack: mount(2) loads it.
+/// A module that is not loaded yet counts as present: mount(2) loads it.
 fn kernel_erofs() -> Option<String> {
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let built_in = known

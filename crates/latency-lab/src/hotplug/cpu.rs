@@ -1,4 +1,4 @@
-//! The CPU that goes and comes back; online again when dropped.
+//! The CPU that goes offline and online; online again when dropped.
 
 use std::fs;
 use std::path::PathBuf;
@@ -64,8 +64,8 @@ fn switch(number: u32) -> PathBuf {
     PathBuf::from(format!("{CPUS}/cpu{number}/online"))
 }
 
-/// Whether the worker of `cpu` among the threads of a daemon may run there and nowhere else. None when
-/// the daemon has no thread of that name.
+/// Whether the worker of `cpu` among the threads of a daemon may run there and nowhere else. None
+/// when the daemon has no thread of that name.
 pub(super) fn is_pinned(daemon: u32, cpu: u32) -> Option<bool> {
     let tasks = fs::read_dir(format!("/proc/{daemon}/task")).ok()?;
     let name = format!("erofs_worker/{cpu}");

@@ -1,4 +1,4 @@
-//! Offline, a while, online, pinned again: over and over.
+//! The cycles: offline, wait, online, worker pinned again.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,19 +15,20 @@ use crate::process::{Child, DaemonMemory, End};
 use crate::statistics::Random;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The daemon hears of a CPU by an event; under load it may take its time to act on it.
+/// The daemon learns of a CPU by an event; under load it may take long to act on it.
 const PIN: Duration = Duration::from_secs(5);
-/// The CPU stays away, and then stays, for up to this long.
+/// Longest time that the CPU stays offline, and online.
 const STAY_MS: usize = 80;
 
-/// What the cycles gave.
+/// Result of the cycles.
 #[derive(Debug, Default)]
 pub(super) struct Cycled {
     pub(super) cycles: usize,
     pub(super) offline_us: Vec<f64>,
     pub(super) online_us: Vec<f64>,
     pub(super) pin_us: Vec<f64>,
-    /// Cycles after which the worker was not pinned again; none where the engine has no such worker.
+    /// Cycles after which the worker was not pinned again; none where the engine has no such
+    /// worker.
     pub(super) not_pinned: Option<usize>,
     pub(super) launches: u64,
     pub(super) requests: u64,
@@ -82,7 +83,7 @@ impl Experiment<'_> {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
             .take();
         cycled.first_fault = cycled.first_fault.or(fault);
-        // A reader that hangs keeps the mount busy; then it is detached, and that is no news any more.
+        // A reader that hangs keeps the mount busy; then it is detached, which was reported before.
         let unmounted = mounted.unmount();
         if hanging == 0 {
             unmounted.map(|()| cycled)
@@ -123,7 +124,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// The program from the mount, while the CPU is away.
+    /// Runs the program from the mount while the CPU is offline.
     fn launch(&self, mounted: &Mounted, cycled: &mut Cycled) -> Result<()> {
         if self.options.command.is_empty() {
             return Ok(());
@@ -155,7 +156,8 @@ impl Experiment<'_> {
         let start = Instant::now();
         let mut seen = is_pinned(daemon, cpu.number());
         while seen != Some(true) && start.elapsed() < PIN {
-            // The thread may be gone while its CPU is: it counts only from the first time it was seen.
+            // The thread may not exist while its CPU is offline: it counts from the first time it
+            // was seen.
             if seen.is_none() && cycled.not_pinned.is_none() && start.elapsed() > PIN / 5 {
                 return;
             }

@@ -1,9 +1,9 @@
-//! A CPU goes away and comes back while readers read: no request may be lost, no byte may be wrong,
-//! none may take long, and the worker of that CPU must be pinned to it again.
+//! A CPU goes offline and online while readers read: no request may be lost or take long, no byte
+//! may be wrong, and the worker of that CPU must be pinned to it again.
 //!
-//! Every read is made to reach the engine: its range is dropped from the page cache first. Its bytes
-//! are compared with those of the kernel's own EROFS where there is one, else with what the same
-//! mount gave before the first cycle.
+//! Every read is made to reach the engine: its range is dropped from the page cache first. Its
+//! bytes are compared with those of the kernel's own EROFS where there is one, else with those read
+//! from the same mount before the first cycle.
 
 mod cpu;
 mod cycles;

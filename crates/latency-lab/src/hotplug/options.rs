@@ -16,13 +16,13 @@ pub struct HotplugOptions {
     pub erofast: PathBuf,
     /// The engine under test.
     pub engine: Engine,
-    /// How often the CPU goes and comes back.
+    /// Number of cycles.
     pub cycles: usize,
-    /// Which CPU; by default the last one that can.
+    /// The CPU; by default the last one that can go offline.
     pub cpu: Option<u32>,
-    /// Threads that read all the while.
+    /// Threads that read meanwhile.
     pub readers: usize,
-    /// A program launched while the CPU is away, with `{}` for the mount point; may be empty.
+    /// A program launched while the CPU is offline, with `{}` for the mount point; may be empty.
     pub command: Vec<OsString>,
     /// What keeps the machine busy.
     pub load: LoadChoice,

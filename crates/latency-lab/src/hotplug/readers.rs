@@ -22,7 +22,7 @@ const REFERENCE: u64 = 64 << 20;
 /// A read asks for up to this much.
 const LONGEST: u64 = 128 << 10;
 
-/// What the biggest files really contain.
+/// The reference: content of the biggest files.
 #[derive(Debug, Clone)]
 pub(super) struct Reference {
     files: Arc<Vec<(PathBuf, Vec<u8>)>>,
@@ -64,7 +64,7 @@ impl Reference {
         Err(last.unwrap_or_else(|| LabError::Usage(format!("engine {engine}: cannot mount"))))
     }
 
-    /// The engine that gave the reference bytes.
+    /// The engine that the reference was read from.
     pub(super) fn source(&self) -> &str {
         &self.source
     }
@@ -80,7 +80,7 @@ fn contents(point: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     parts.into_iter().map(read).collect()
 }
 
-/// What all readers count together.
+/// Counters shared by all readers.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) requests: AtomicU64,
@@ -101,7 +101,7 @@ impl Counts {
     }
 }
 
-/// The running readers. Not scoped threads: one that hangs must not keep the lab from saying so.
+/// The running readers. Not scoped threads: the lab must be able to report one that hangs.
 #[derive(Debug)]
 pub(super) struct Readers {
     pub(super) counts: Arc<Counts>,
@@ -189,7 +189,7 @@ impl Reader {
         let offset = self.random.below(right.len());
         let length = (1 + self.random.below(LONGEST as usize)).min(right.len() - offset);
         let file = &self.files[number];
-        // Out of the page cache, so that the engine is asked; pages that others use just stay.
+        // Drops the range from the page cache, so that the engine serves it; pages in use stay.
         let _ = fadvise(file, 0, None, Advice::DontNeed);
         let start = now_ns();
         self.since.store(start, Ordering::Relaxed);
@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that looks like the reference, with one byte changed.
+    /// A copy of the reference with one byte changed.
     fn run(change: Option<usize>) -> Arc<Counts> {
         let directory = std::env::temp_dir().join(format!(
             "erofast-lab-readers-{}-{change:?}",

@@ -1,4 +1,4 @@
-//! The report of a hotplug experiment: the contract's JSON, with more beside it.
+//! The report of a hotplug experiment: the contract's JSON, with further fields.
 
 use std::fmt::Write;
 
@@ -12,14 +12,14 @@ use crate::environment::Environment;
 use crate::load::LoadReport;
 use crate::statistics::Summary;
 
-/// What `lab hotplug` hands out.
+/// The report of `lab hotplug`.
 #[derive(Debug, Clone, Serialize)]
 pub struct HotplugReport {
-    /// Cycles that were gone through.
+    /// Completed cycles.
     pub cycles: usize,
-    /// Reads that were asked for.
+    /// Reads issued.
     pub requests: u64,
-    /// Reads that failed or never came back, and launches that failed.
+    /// Reads that failed or never returned, and launches that failed.
     pub lost: u64,
     /// Of all reads together.
     pub wrong_bytes: u64,
@@ -28,31 +28,31 @@ pub struct HotplugReport {
     /// The worker of the CPU was pinned to it again after every cycle; none where the engine has no
     /// thread of that name.
     pub repinned: Option<bool>,
-    /// All cycles were gone through and nothing was lost, wrong or left unpinned.
+    /// All cycles were completed, and nothing was lost, wrong or left unpinned.
     pub valid: bool,
     /// The user stopped the run.
     pub interrupted: bool,
-    /// The first thing that went wrong.
+    /// The first failure.
     pub first_fault: Option<String>,
     /// The engine under test.
     pub engine: String,
-    /// Which CPU went.
+    /// The CPU that went offline.
     pub cpu: u32,
-    /// The engine that gave the reference bytes.
+    /// The engine that the reference was read from.
     pub reference: String,
     /// Threads that read.
     pub readers: usize,
-    /// Launches while the CPU was away.
+    /// Launches while the CPU was offline.
     pub launches: u64,
-    /// How long the kernel took to take the CPU away.
+    /// How long the kernel took to take the CPU offline.
     pub offline_us: Option<Summary>,
-    /// How long it took to bring it back.
+    /// How long it took to bring it online.
     pub online_us: Option<Summary>,
     /// From then until the worker was pinned to it.
     pub pin_us: Option<Summary>,
     /// Of the daemon, where it is ours.
     pub memory: Option<DaemonMemory>,
-    /// Whether the load really burned its share.
+    /// Whether the load reached its share of CPU time.
     pub load_seen: Option<LoadReport>,
     /// Where this ran.
     pub environment: Environment,

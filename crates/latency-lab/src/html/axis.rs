@@ -1,4 +1,4 @@
-//! From values to places on a chart, and where the ticks go.
+//! Scales of a chart: positions of values, and ticks.
 
 /// Beyond this span from smallest to largest, a logarithmic axis shows more.
 const WIDE: f64 = 20.0;

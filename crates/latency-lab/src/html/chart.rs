@@ -1,5 +1,5 @@
-//! Inline SVG: how many launches were at least this fast (CDF), every sample (strip), and the samples
-//! in the order of the run. Colours come from the page's style, so light and dark both fit.
+//! Inline SVG: how many launches were at least this fast (CDF), every sample (strip), and the
+//! samples in the order of the run. Colours come from the page's style, so light and dark both fit.
 
 use std::fmt::Write;
 
@@ -162,7 +162,7 @@ pub(super) fn strip(series: &[Series<'_>], title: &str) -> String {
             escape(one.name)
         );
         for (count, value) in one.values.iter().enumerate() {
-            // A fixed scatter keeps equal values apart; it means nothing.
+            // A fixed scatter separates equal values; it has no meaning.
             let y = top + 20.0 + (count * 7 % 18) as f64;
             let tip = format!("{}, sample {}: {}", one.name, count + 1, time(*value));
             canvas.dot(number, along(canvas.x.place(*value)), y, &tip);

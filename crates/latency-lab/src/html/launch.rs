@@ -12,8 +12,9 @@ use crate::shell::quote;
 use crate::statistics::{Comparison, Summary, Verdict};
 
 /// The table of "erofs: add per-cpu threads for decompression as an option" (Dhavale, Gao, 2023):
-/// total scheduling latency per cold app launch, 50 launches, work queue and per-CPU threads, and the
-/// difference in per cent as printed there (it gives none for the deviation; that one is computed).
+/// total scheduling latency per cold app launch, 50 launches, work queue and per-CPU threads, and
+/// the difference in per cent as printed there (none is printed for the deviation; that one is
+/// computed).
 const PUBLISHED: [(f64, f64, f64); 5] = [
     (15253.0, 2914.0, -80.89),
     (14001.0, 2912.0, -79.20),
@@ -61,7 +62,8 @@ const QUANTITIES: [Quantity; 3] = [
 ];
 
 impl LaunchReport {
-    /// One HTML file that needs no network: the table beside the published one, distributions, all samples.
+    /// One HTML file that needs no network: the table beside the published one, distributions, all
+    /// samples.
     pub fn to_html(&self) -> String {
         launch_page(self)
     }
@@ -274,7 +276,7 @@ fn charts(report: &LaunchReport, quantity: &Quantity) -> String {
     out + "</div>\n"
 }
 
-/// What the scheduling latency is made of.
+/// The parts of the scheduling latency.
 fn parts(report: &LaunchReport) -> String {
     let mut out = String::from(
         "<h2>What it is made of</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>average per launch</th>\

@@ -23,7 +23,7 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// Microseconds in the unit a person would use.
+/// Microseconds in a suitable unit.
 pub(crate) fn time(us: f64) -> String {
     match us.abs() {
         us_abs if us_abs >= 1e6 => format!("{:.2} s", us / 1e6),
@@ -34,7 +34,7 @@ pub(crate) fn time(us: f64) -> String {
     }
 }
 
-/// The same on an axis, where values are round: no digits that say nothing.
+/// The same on an axis, where values are round: no trailing zeros.
 pub(crate) fn tick(us: f64) -> String {
     let (value, unit) = match us {
         us if us >= 1e6 => (us / 1e6, "s"),

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::escape;
 use crate::environment::Environment;
 
-/// Series colours keep apart for colour-blind eyes (after Okabe and Ito), lighter on dark ground.
+/// Series colours are distinct for colour-blind readers (after Okabe and Ito), lighter on dark
+/// ground.
 const STYLE: &str = "
 :root { color-scheme: light dark; --ground: #fdfdfb; --ink: #1d2125; --soft: #5c646c; --rule: #d9dcdf; --panel: #f3f4f2;
   --good: #00694c; --bad: #a8321a; --s0: #0072b2; --s1: #c25a00; --s2: #00875f; --s3: #a8528c; --s4: #7a6a00; --s5: #555c63; }
@@ -43,7 +44,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; }
 
 /// A whole page around `body`, with the raw report inside for further computing.
 pub(super) fn page(title: &str, body: &str, json: &str) -> String {
-    // "</" would end the element early; in JSON strings "<\/" says the same.
+    // "</" would end the element early; in JSON strings "<\/" means the same.
     let json = json.replace("</", "<\\/");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -1,4 +1,5 @@
-//! The launch with the middle scheduling latency and the worst one: which threads ran on each CPU, and which waited.
+//! The launch with the middle scheduling latency and the worst one: which threads ran on each CPU,
+//! and which waited.
 
 use std::fmt::Write;
 

@@ -30,8 +30,8 @@ impl<W: Write> Cpio<W> {
         }
     }
 
-    /// Directories to mount on, links of a merged /usr, names of busybox, and the console, which the
-    /// kernel opens before anything is mounted.
+    /// Directories to mount on, links of a merged /usr, names of busybox, and the console, which
+    /// the kernel opens before anything is mounted.
     pub(super) fn skeleton(&mut self) -> io::Result<()> {
         for name in [
             "/dev",
@@ -135,7 +135,7 @@ impl<W: Write> Cpio<W> {
     }
 }
 
-/// Paths through the links of a merged /usr: the kernel makes files where they are said to be.
+/// Paths through the links of a merged /usr: the kernel makes files at the literal path.
 fn through_links(path: &str) -> String {
     let linked = ["/bin/", "/sbin/", "/lib/", "/lib64/"];
     match linked.iter().any(|start| path.starts_with(start)) {

@@ -34,8 +34,8 @@ impl Progress for Console {
     }
 }
 
-/// Runs the job of the machine that `lab kernel` makes and powers the machine off. An error anywhere
-/// but in the first process of such a machine.
+/// Runs the job of the machine that `lab kernel` makes and powers the machine off. An error
+/// anywhere but in the first process of such a machine.
 pub fn run_guest() -> Result<()> {
     if std::process::id() != 1 || !Path::new(JOB).exists() {
         let text = "lab guest: runs only as the first process of the machine that lab kernel makes";
@@ -76,7 +76,7 @@ fn experiment() -> Result<()> {
     result::write(&report)
 }
 
-/// How the machine is made, and what its times are worth.
+/// The machine's accelerator and CPUs, and whether its times are meaningful.
 fn emulated() -> String {
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let by = line

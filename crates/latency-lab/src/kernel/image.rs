@@ -1,4 +1,4 @@
-//! The image that is launched from where the user gives none: the fetched compiler proper, with its
+//! The default image of the experiment: the fetched compiler proper, with its
 //! libraries and a small program to check.
 
 use std::fs;

@@ -18,7 +18,7 @@ use crate::{Interrupt, LabError, Result};
 const MODULES_NEEDED: [&str; 4] = ["virtio_pci", "virtio_blk", "loop", "erofs"];
 /// Programs of the packages that the experiment runs.
 const PROGRAMS: [&str; 2] = ["/usr/bin/fio", "/usr/sbin/losetup"];
-/// Where this program and its libraries are: those of the host, apart from the packages'.
+/// Where this program and its libraries are: those of the host, not of the packages.
 const HOST: &str = "host";
 
 /// Files of the boot, as the sandbox sees them.
@@ -86,7 +86,8 @@ pub(super) fn make(
                 .unwrap_or(&packages.kernel),
         ),
         initramfs: "/work/initramfs",
-        // The archive lies in memory twice while it is unpacked, the image once; 2 x 48 MiB of trace.
+        // The archive lies in memory twice while it is unpacked, the image once; 2 x 48 MiB of
+        // trace.
         memory_mib: 1024 + (2 * bytes + size(image)?) / (1 << 20),
     })
 }
@@ -96,7 +97,7 @@ fn size(file: &Path) -> Result<u64> {
     Ok(metadata.len())
 }
 
-/// The first program: the least that any other needs, then this one in its place.
+/// The init script: mounts what every program needs, then runs this program in its place.
 fn init(libraries: &[PathBuf]) -> String {
     let loader = libraries
         .iter()

@@ -1,4 +1,4 @@
-//! The machine: QEMU, its console, and the end of it.
+//! The machine: QEMU, its console, and its shutdown.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,7 +15,7 @@ use super::work::Work;
 use crate::process::{Child, End};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// What the random reader of the load reads; a hole, but that only the host knows.
+/// The disk of the load's random reader: a sparse file on the host, which the guest cannot see.
 const READER_BYTES: u64 = 500 << 20;
 /// Room for the report.
 const RESULT_BYTES: u64 = 64 << 20;
@@ -43,7 +43,7 @@ pub(super) struct MachineRun {
     pub(super) accelerator: &'static str,
 }
 
-/// Why a machine gave no report.
+/// Why a machine produced no report.
 enum Failed {
     /// Before the first message of the guest: another accelerator may work.
     Silent(String),
@@ -281,8 +281,8 @@ impl GuestState {
         let qemu = child.last_line();
         match (qemu.is_empty(), self.other.is_empty()) {
             (false, _) => qemu,
-            (true, false) => format!("its kernel said: {}", self.other),
-            (true, true) => "it said nothing".into(),
+            (true, false) => format!("its last kernel message: {}", self.other),
+            (true, true) => "it printed nothing".into(),
         }
     }
 }

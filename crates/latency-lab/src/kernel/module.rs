@@ -77,8 +77,8 @@ fn build(variant: Variant, release: &str, sandbox: &Sandbox, interrupt: &Interru
     )
 }
 
-/// The options are given twice: to make, which chooses files by them, and to the compiler, since the
-/// header with the configuration is the distribution's.
+/// The options are given twice: to make, which chooses files by them, and to the compiler, since
+/// the header with the configuration is the distribution's.
 fn script(variant: Variant, release: &str) -> String {
     let to_make: String = variant
         .config()

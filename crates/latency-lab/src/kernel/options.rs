@@ -1,4 +1,4 @@
-//! What `lab kernel` is asked to do.
+//! Options of `lab kernel`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ impl KernelOptions {
         Ok(())
     }
 
-    /// What to type for such an experiment.
+    /// The command line of such an experiment.
     pub(super) fn command_line(&self) -> String {
         let mut words = vec!["erofast lab kernel".to_owned()];
         words.push(format!(

@@ -12,7 +12,7 @@ use crate::{Interrupt, LabError, Progress, Result};
 
 /// Signs every suite.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// What building a module runs, with everything these depend on. The kernel's headers bring the
+/// Packages for building a module, with their dependencies. The kernel's headers bring the
 /// compiler that the kernel was built with.
 const TO_BUILD: [&str; 13] = [
     "bash",
@@ -29,7 +29,7 @@ const TO_BUILD: [&str; 13] = [
     "xz-utils",
     "zlib1g",
 ];
-/// What the machine needs beside that.
+/// Further packages for the machine.
 const TO_RUN: [&str; 6] = [
     "busybox-static",
     "erofs-utils",
@@ -39,7 +39,7 @@ const TO_RUN: [&str; 6] = [
     "qemu-system-x86",
 ];
 
-/// What was fetched.
+/// The fetched packages.
 #[derive(Debug, Clone)]
 pub(super) struct Packages {
     /// "6.12.95+deb12-cloud-amd64"
@@ -50,7 +50,7 @@ pub(super) struct Packages {
     pub(super) kernel: PathBuf,
 }
 
-/// What the kernel to fetch is called.
+/// The name of the kernel to fetch.
 #[derive(Debug, Clone)]
 pub(super) struct Kernel {
     pub(super) release: String,
@@ -180,7 +180,7 @@ impl Apt {
 
     fn update(&self, interrupt: &Interrupt) -> Result<()> {
         let mut command = self.command("apt-get");
-        // A mirror that is away is a warning to apt; here it is the end.
+        // apt only warns of an unreachable mirror; here it is an error.
         command.args(["update", "-qq", "-o", "APT::Update::Error-Mode=any"]);
         finish("fetching the package lists", &mut command, interrupt)
     }
@@ -256,7 +256,7 @@ impl Apt {
             }
         }
         let awk = root.join("usr/bin/awk");
-        // What the alternatives of a real installation would point to.
+        // The links that update-alternatives would make.
         if !awk.exists() {
             std::os::unix::fs::symlink("mawk", &awk)
                 .map_err(|source| LabError::io("making", &awk, source))?;
@@ -343,7 +343,7 @@ fn settings(directory: &Path, options: &KernelOptions, host: &str) -> String {
     own + "APT::Architectures { \"amd64\"; };\n" + host
 }
 
-/// How the host reaches mirrors, and what it thinks of their dates; none of its other settings.
+/// The host's settings for proxies and for the dates of mirrors; none of its other settings.
 fn host_settings() -> String {
     let text =
         sandbox::output("apt-config", Command::new("apt-config").arg("dump")).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! What `lab kernel` hands out.
+//! The report of `lab kernel`.
 
 use serde_json::json;
 
 use super::machine::MachineRun;
 use super::packages::Packages;
 
-/// The launch experiment's report, as the machine made it, with what the machine was.
+/// The launch experiment's report, as the machine wrote it, with a description of the machine.
 #[derive(Debug, Clone)]
 pub struct KernelReport {
     /// Whether the figures may be relied on.

@@ -1,4 +1,4 @@
-//! The work directory: kept where the user says so, else gone at the end.
+//! The work directory: kept if the user names it, else removed at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};

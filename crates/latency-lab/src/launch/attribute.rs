@@ -2,13 +2,15 @@
 //!
 //! Two figures of waiting, each defined alike for every engine:
 //!
-//! * **narrow**, the patch's: the waits for a CPU of the threads that decompressed. In the kernel these are
-//!   the kworkers while they run `z_erofs_decompressqueue_work`, and the `erofs_worker/N` kthreads where the
-//!   kernel has them. A daemon's are all threads of its processes, the ones that started during the launch
-//!   included. An engine that decompresses in the program's own thread has none.
-//! * **whole path**: the time for which the program's first thread was off the CPU, blocked (from a page
-//!   fault or read to the data, whatever did the work: kworkers of a loop device, softirqs, a daemon, a
-//!   disk) or preempted. This is what the user feels of the engine, whichever thread decompresses.
+//! * **narrow**, the patch's: the waits for a CPU of the threads that decompressed. In the kernel
+//!   these are the kworkers while they run `z_erofs_decompressqueue_work`, and the `erofs_worker/N`
+//!   kthreads where the kernel has them. A daemon's are all threads of its processes, the ones that
+//!   started during the launch included. An engine that decompresses in the program's own thread
+//!   has none.
+//! * **whole path**: the time for which the program's first thread was off the CPU, blocked (from a
+//!   page fault or read to the data, whatever did the work: kworkers of a loop device, softirqs, a
+//!   daemon, a disk) or preempted. This is the delay that the user sees, whichever thread
+//!   decompresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,11 +23,11 @@ use super::owner::{Owner, Threads, owners};
 use super::picture::{blame, picture};
 use super::sample::{Sample, ThreadWaits};
 
-/// The work function of fs/erofs, for work queues; its kthread twin has the same beginning.
+/// The work function of fs/erofs for work queues; that for kthreads has the same prefix.
 const DECOMPRESS: &str = "z_erofs_decompressqueue";
 /// The name of the kernel's per-CPU threads, before the number of the CPU.
 const KTHREAD: &str = "erofs_worker/";
-/// The lab's own time stamp of the end may be late by its own wait for a CPU, hardly by more.
+/// Bound on the lab's own wait for a CPU, by which its time stamp of the end may be late.
 const LATE_NS: u64 = 100_000_000;
 
 /// One launch with its trace.
@@ -107,7 +109,8 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// The CPU time of the launch; missing switches count of the threads that the figures stand on.
+    /// The CPU time of the launch; missing switches count for the threads that the figures are
+    /// based on.
     pub(super) fn cpu_time(&self) -> CpuTime {
         let waits = self.report.waits.iter().filter(|wait| self.counts(wait));
         let counted: BTreeSet<i32> = waits.map(|wait| wait.pid).collect();
@@ -164,8 +167,9 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// When the program was really gone: its first thread's last switch. The lab itself sees that only
-/// when it gets a CPU. A program whose first thread ends long before the others keeps the lab's time.
+/// When the program really ended: its first thread's last switch. The lab itself sees that only
+/// when it gets a CPU. A program whose first thread ends long before the others keeps the lab's
+/// time.
 fn exit_time(trace: &Trace, program: i32, start_ns: u64, seen_ns: u64) -> u64 {
     let gone = trace
         .events

@@ -1,4 +1,4 @@
-//! From the samples that were gathered to the report of the run.
+//! Builds the report of a run from its samples.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(super) fn build(
     });
     let mut engines: Vec<EngineReport> = Vec::new();
     let mut kept = gathered.kept;
-    // Behind the engines stand the same engines without the recorder.
+    // The engines are followed by the same engines without the recorder.
     let twins = kept.split_off(finished.engines.len());
     for (number, kept) in kept.into_iter().enumerate() {
         let mut report = engine(finished.engines[number].to_string(), kept, engines.first());
@@ -91,7 +91,7 @@ pub(super) fn build(
     }
 }
 
-/// Where the queue delay of an engine comes from.
+/// The source of an engine's queue delay.
 fn queue_source(engine: &Engine) -> &'static str {
     match engine.is_kernel() {
         true => {
@@ -115,7 +115,8 @@ fn trace_notices(finished: &Finished) -> Vec<String> {
         .collect()
 }
 
-/// An engine that leaves the load less than this part of what another leaves it gains at its expense.
+/// An engine that leaves the load less than this part of what another leaves it gains at its
+/// expense.
 const STARVES: f64 = 0.8;
 
 fn starved(engines: &[EngineReport]) -> Vec<String> {
@@ -153,7 +154,7 @@ fn cost(with: &EngineReport, without: &[Kept<Sample>]) -> RecordingCost {
     }
 }
 
-/// Everything that keeps the run from being valid.
+/// Every reason for which the run is not valid.
 fn faults(
     options: &LaunchOptions,
     finished: &Finished,

@@ -1,5 +1,5 @@
-//! How the CPUs spent the time of one launch, and when its program was off the CPU: from the switches
-//! of the trace, up to the end of the launch, so that nothing outside of it counts.
+//! How the CPUs spent the time of one launch, and when its program was off the CPU: from the
+//! switches of the trace, up to the end of the launch, so that nothing outside of it counts.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use sched_trace::{Comm, Kind, Trace};
 
 use super::owner::Owner;
 
-/// CPU time of programs that have nothing to do with the launch.
+/// CPU time of programs unrelated to the launch.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Foreign {
     pub(super) total_us: f64,
@@ -23,11 +23,11 @@ pub(super) struct CpuTime {
     pub(super) foreign: Foreign,
     /// The program's first thread slept: from blocking to running again.
     pub(super) program_blocked_us: f64,
-    /// It could have run, and did not.
+    /// It was runnable and did not run.
     pub(super) program_preempted_us: f64,
-    /// Threads that left a CPU, of those that are asked for.
+    /// Switches out of the selected threads.
     pub(super) left: u64,
-    /// Those of them whose entering the kernel did not write.
+    /// Those without a traced switch in.
     pub(super) not_entered: u64,
 }
 
@@ -40,7 +40,7 @@ struct Running {
 }
 
 impl CpuTime {
-    /// Of `start..end`. Missing switches are counted of threads that `judged` says.
+    /// Of `start..end`. Missing switches are counted for the threads that `judged` accepts.
     pub(super) fn of(
         trace: &Trace,
         owners: &HashMap<i32, Owner>,
@@ -89,7 +89,7 @@ impl CpuTime {
                 not_entered += u64::from(before.is_some_and(|before| before.pid != prev_pid));
             }
         }
-        // What still ran when the recording ended.
+        // Runs that had not ended when the recording ended.
         running.values().for_each(|ran| add(*ran, end));
         time.foreign = Foreign {
             total_us: foreign.values().sum(),

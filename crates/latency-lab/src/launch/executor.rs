@@ -20,10 +20,10 @@ use crate::process::{Child, End, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome};
 use crate::{Interrupt, LabError, Result};
 
-/// Less foreign CPU time than this spoils no launch, however short it is.
+/// Less CPU time of unrelated programs than this spoils no launch, however short it is.
 const FOREIGN_FLOOR_US: f64 = 20_000.0;
 
-/// Launches programs; what it needs for that is up while it lives.
+/// Launches programs. Load and recorder run for its lifetime.
 pub(super) struct Launcher<'a> {
     options: &'a LaunchOptions,
     site: &'a Site,
@@ -37,7 +37,7 @@ pub(super) struct Launcher<'a> {
     began: Instant,
 }
 
-/// What the launcher knows when all launches are done.
+/// Result of all launches.
 pub(super) struct Finished {
     pub(super) engines: Vec<Engine>,
     pub(super) load: Option<LoadReport>,
@@ -50,7 +50,7 @@ pub(super) struct Finished {
 pub(super) struct TraceNotice {
     pub(super) engine: usize,
     pub(super) text: String,
-    /// The figures of this engine cannot be right.
+    /// It invalidates the figures of this engine.
     pub(super) spoils: bool,
 }
 
@@ -135,7 +135,8 @@ impl<'a> Launcher<'a> {
         let mut threads = self.threads(&mounted);
         mounted.settle();
         let run = self.recorded(&point);
-        // A program does not start from a mount whose daemon is dead: report the daemon, not the program.
+        // A program does not start from a mount whose daemon is dead: report the daemon, not the
+        // program.
         mounted.check()?;
         let (run, trace) = run?;
         self.check_run(engine, &run)?;
@@ -173,7 +174,7 @@ impl<'a> Launcher<'a> {
         let point = self.point(engine)?;
         warm(&self.site.image)?;
         let mut mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
-        // All that a recorded launch has before it.
+        // The same preparation as for a recorded launch.
         self.threads(&mounted);
         mounted.settle();
         let run = self.run_program(&point);
@@ -194,7 +195,8 @@ impl<'a> Launcher<'a> {
         mount_point(self.points, &format!("engine-{engine}"))
     }
 
-    /// The owners of threads before the launch. Threads that start later belong to their parents' owner.
+    /// The owners of threads before the launch. Threads that start later belong to their parents'
+    /// owner.
     fn threads(&self, mounted: &Mounted) -> Threads {
         let load = self.load.as_ref().map(Fio::processes).unwrap_or_default();
         Threads {
@@ -280,7 +282,7 @@ impl Executor for Launcher<'_> {
             Some(twin) => self.launch_unrecorded(twin),
         };
         match launched {
-            // Whatever a request to stop broke off is not the engine's fault.
+            // A failure after a request to stop is not the engine's.
             Err(_) if self.interrupt.asked() => Ok(Outcome::Interrupted),
             other => other,
         }
@@ -297,14 +299,14 @@ impl Executor for Launcher<'_> {
     }
 }
 
-/// While it lives this thread is preferred over the load, so that it sees the end of the program
-/// soon. The program has been started already and does not inherit it.
+/// Raises this thread above the load while it lives, so that it sees the end of the program soon.
+/// The program has been started before and does not inherit the priority.
 struct Urgency(Option<i32>);
 
 impl Urgency {
     fn begin() -> Urgency {
         let before = getpriority_process(None).ok();
-        // Refused without the right to do so: the time stamps are a little later then.
+        // Refused without privileges: then the time stamps are a little later.
         Urgency(before.filter(|_| setpriority_process(None, -20).is_ok()))
     }
 }
@@ -317,12 +319,12 @@ impl Drop for Urgency {
     }
 }
 
-/// Work functions without names cannot be told from that of EROFS; a daemon has none.
+/// Unnamed work functions cannot be distinguished from that of EROFS. A daemon has none.
 fn spoils(notice: &Notice, in_kernel: bool) -> bool {
     notice.spoils_figures() || in_kernel && notice.spoils_names()
 }
 
-/// Some kernels leave out switches. Of the threads that the figures stand on, hardly any may be missing.
+/// Some kernels omit switches. Few may be missing for the threads that the figures are based on.
 fn missing_switches(time: &CpuTime) -> Option<String> {
     let (missing, all) = (time.not_entered, time.left);
     (missing * 100 > all).then(|| {

@@ -1,10 +1,10 @@
-//! What the numbers mean, and the notices of one run.
+//! Explanation of the numbers, and the notices of one run.
 
 use super::report::EngineReport;
 use crate::environment::Environment;
 use crate::load::LoadReport;
 
-/// What "cold" is in this experiment.
+/// The meaning of "cold" in this experiment.
 pub const COLD: &str = "a fresh mount for each launch: new inodes, no dentries, no decompressed page; \
 the image itself stays warm in the page cache, so no launch waits for the disk";
 

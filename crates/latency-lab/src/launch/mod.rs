@@ -1,10 +1,11 @@
 //! Cold launches of a real program out of each engine's mount, under load: the patch's experiment.
 //!
-//! **Cold** means: every launch has a fresh mount, so new inodes, no dentries, no decompressed
-//! page and no worker that remembers the last launch. The **image** stays warm in the page cache on
-//! purpose: it is read before each mount, so no launch waits for the disk and what differs is the
-//! decompression and the way to it. The loop device of `kernel-loop` is attached anew for each
-//! launch. Files outside of the image (a dynamic loader, the lab itself) are warm for all engines alike.
+//! **Cold** means: every launch has a fresh mount, so new inodes, no dentries, no decompressed page
+//! and no worker with state of the last launch. The **image** stays warm in the page cache on
+//! purpose: it is read before each mount, so no launch waits for the disk, and engines differ by
+//! the decompression and the path to it. The loop device of `kernel-loop` is attached anew for each
+//! launch. Files outside of the image (a dynamic loader, the lab itself) are warm for all engines
+//! alike.
 //!
 //! The ladder of [`run`]: options, engines tried, environment, load, recorder, launches. Everything
 //! is undone in reverse by dropping, whether the run ends well, with an error or by Ctrl-C.
@@ -63,7 +64,7 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     };
     let mut launcher = Launcher::new(options, &site, engines, points.path(), load, &interrupt)?;
     let plan = Plan {
-        // With `overhead`, every engine stands there twice.
+        // With `overhead`, every engine is listed twice.
         engines: launcher.engines().len() * if options.overhead { 2 } else { 1 },
         iterations: options.iterations,
         warm_ups: options.warm_ups,

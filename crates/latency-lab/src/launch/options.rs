@@ -18,7 +18,7 @@ pub struct LaunchOptions {
     pub erofast: PathBuf,
     /// The engines to compare, each with the first one.
     pub engines: Vec<Engine>,
-    /// The engines were not named by the user: those that are missing are left out and said.
+    /// The engines were not named by the user: missing ones are left out, with a notice.
     pub engines_by_default: bool,
     /// The program and its arguments; `{}` stands for the mount point.
     pub command: Vec<OsString>,
@@ -40,7 +40,7 @@ pub struct LaunchOptions {
     pub scratch: Option<PathBuf>,
     /// A disk that the load's random reader reads instead of a file.
     pub load_disk: Option<PathBuf>,
-    /// The command line that makes such a run, where that is not `lab launch`.
+    /// The command line of such a run, unless it is `lab launch`.
     pub repeat_with: Option<String>,
     /// Lines for the reader of the report, besides those of the run itself.
     pub notices: Vec<String>,
@@ -52,8 +52,7 @@ pub struct LaunchOptions {
     pub times_only: bool,
     /// Of the order of launches.
     pub seed: u64,
-    /// A launch is spoilt when programs that have nothing to do with it took more than this part of
-    /// all CPU time.
+    /// A launch is spoilt when unrelated programs took more than this part of all CPU time.
     pub foreign_limit: f64,
     /// The recorder's ring buffer for each CPU.
     pub buffer_kib_per_cpu: usize,
@@ -147,7 +146,7 @@ pub(crate) fn command_at(command: &[OsString], root: bool, point: &Path) -> Vec<
     if !root {
         return command.collect();
     }
-    // chroot(8) goes on as the program itself: the same process, one exec more.
+    // chroot(8) execs the program: the same process, one more exec.
     let chroot = [OsString::from("chroot"), point.as_os_str().to_owned()];
     chroot.into_iter().chain(command).collect()
 }

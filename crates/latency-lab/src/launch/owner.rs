@@ -21,11 +21,11 @@ pub enum Owner {
     Kernel,
     /// The lab.
     Lab,
-    /// Programs that have nothing to do with it.
+    /// Unrelated programs.
     Other,
 }
 
-/// Threads known before or right after a launch; the trace adds those that they made.
+/// Threads known before or right after a launch; the trace adds their children.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Threads {
     pub(super) lab: Vec<u32>,
@@ -36,7 +36,7 @@ pub(super) struct Threads {
     pub(super) in_kernel: bool,
 }
 
-/// Known threads, and every thread that one of them made during the trace.
+/// Known threads, and every thread that one of them created during the trace.
 pub(super) fn owners(trace: &Trace, threads: &Threads, program: i32) -> HashMap<i32, Owner> {
     let mut owners = HashMap::from([(0, Owner::Idle)]);
     let groups = [

@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use super::owner::Owner;
 
-/// Pieces that a launch's time is cut into; a page has no room for more.
+/// Intervals that a launch is divided into; a page has no room for more.
 const PIECES: u64 = 480;
 /// The longest waits that are kept.
 const WAITS: usize = 120;
 
-/// A stretch of a CPU's time; times in microseconds from the start of the launch.
+/// An interval of a CPU's time, in microseconds from the start of the launch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stretch {
     /// Beginning.
@@ -25,7 +25,7 @@ pub struct Stretch {
     pub owner: Owner,
 }
 
-/// A wait that counts.
+/// A wait that the figures include.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waited {
     /// Beginning, from the start of the launch.
@@ -60,8 +60,9 @@ pub struct Blocked {
     pub total_us: f64,
 }
 
-/// The threads behind which all of `waits` were spent, longest first. Time on an idle CPU that was on
-/// its way to run the waiter is "idle CPU waking up"; time that the trace does not explain, "unknown".
+/// The threads behind which all of `waits` were spent, longest first. Time on an idle CPU that was
+/// about to run the waiting thread is "idle CPU waking up"; time that the trace does not explain,
+/// "unknown".
 pub(super) fn blame(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     let mut behind: HashMap<(String, i32), u64> = HashMap::new();
     let mut add = |comm: &str, priority: i32, ns: u64| {
@@ -135,7 +136,7 @@ pub(super) fn picture(
     }
 }
 
-/// Equal neighbours are one stretch.
+/// Equal neighbours are merged.
 fn lane(
     timeline: &Timeline,
     cpu: u32,

@@ -1,4 +1,4 @@
-//! The report of a launch experiment: the contract's JSON, with more fields beside it.
+//! The report of a launch experiment: the contract's JSON, with further fields.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ pub struct Against {
     pub program_off_cpu: Comparison,
 }
 
-/// Launches with the recorder on, against launches of the same engine with it off, interleaved. Both
-/// by the lab's own clock.
+/// Launches with the recorder on, against launches of the same engine with it off, interleaved.
+/// Both by the lab's own clock.
 #[derive(Debug, Clone, Serialize)]
 pub struct RecordingCost {
     /// Launch time without.
@@ -36,7 +36,7 @@ pub struct RecordingCost {
     pub samples_without_us: Vec<f64>,
 }
 
-/// Positions in `samples` that are far from the rest; they are in every figure all the same.
+/// Indices in `samples` of outliers. All figures include them.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Outliers {
     /// By scheduling latency.
@@ -45,7 +45,7 @@ pub struct Outliers {
     pub launch: Vec<usize>,
 }
 
-/// All about one engine.
+/// Figures and samples of one engine.
 #[derive(Debug, Clone, Serialize)]
 pub struct EngineReport {
     /// As it was asked for.
@@ -60,9 +60,9 @@ pub struct EngineReport {
     pub wakeup_us: Option<Summary>,
     /// The other part.
     pub preempted_us: Option<Summary>,
-    /// Beside the scheduling latency, not part of it.
+    /// Not part of the scheduling latency.
     pub queue_us: Option<Summary>,
-    /// Where the queue delay comes from, or why there is none.
+    /// The source of the queue delay, or why there is none.
     pub queue_source: String,
     /// The program's first thread off the CPU, blocked and preempted: the whole path.
     pub program_off_cpu_us: Option<Summary>,
@@ -79,16 +79,16 @@ pub struct EngineReport {
     /// What recording costs a launch, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<RecordingCost>,
-    /// Shown, not dropped.
+    /// Reported, not dropped.
     pub outliers: Outliers,
-    /// Launches that were thrown away, and why.
+    /// Discarded launches, and why.
     pub thrown_away: Vec<String>,
 }
 
-/// What `lab launch` hands out.
+/// The report of `lab launch`.
 #[derive(Debug, Clone, Serialize)]
 pub struct LaunchReport {
-    /// Launches per engine that were asked for, or those that there was time for.
+    /// Launches per engine: as many as requested, or as time allowed.
     pub iterations: usize,
     /// "fio" or "none".
     pub load: String,
@@ -96,7 +96,7 @@ pub struct LaunchReport {
     pub valid: bool,
     /// If not, why.
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run; what was gathered is here.
+    /// The user stopped the run; the report has the samples until then.
     pub interrupted: bool,
     /// What was launched, with `{}` for the mount point.
     pub command: Vec<String>,
@@ -106,20 +106,20 @@ pub struct LaunchReport {
     pub warm_ups: usize,
     /// Of the order of launches.
     pub seed: u64,
-    /// The command line that makes such a run, where that is not `lab launch` with what stands here.
+    /// The command line of such a run, unless it is `lab launch` with the options above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
-    /// What "cold" was.
+    /// The meaning of "cold" in this run.
     pub cold: &'static str,
     /// Where this ran.
     pub environment: Environment,
-    /// Whether the load really burned its share.
+    /// Whether the load reached its share of CPU time.
     pub load_seen: Option<LoadReport>,
-    /// Engines of the default list that this machine does not have.
+    /// Engines of the default list that this machine lacks.
     pub left_out: Vec<String>,
-    /// In the order they were asked for.
+    /// In the order of the request.
     pub engines: Vec<EngineReport>,
-    /// What a reader of the figures should know.
+    /// Limits of the figures.
     pub notices: Vec<String>,
 }
 
@@ -211,7 +211,8 @@ impl EngineReport {
         groups
     }
 
-    /// The threads behind which the waits of a launch were spent, average over launches, longest first.
+    /// The threads behind which the waits of a launch were spent, average over launches, longest
+    /// first.
     pub fn behind(&self) -> Vec<Blocked> {
         let mut groups: BTreeMap<(&str, i32), f64> = BTreeMap::new();
         for blocked in self.samples.iter().flat_map(|sample| &sample.behind) {

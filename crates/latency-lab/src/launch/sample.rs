@@ -14,16 +14,16 @@ pub struct Sample {
     pub sched_latency_us: f64,
     /// Waits from waking up to running.
     pub wakeup_us: f64,
-    /// Waits after being taken off the CPU while able to go on.
+    /// Waits after a preemption.
     pub preempted_us: f64,
     /// From queueing work items to their start; contains waits of their workers, so it is never
-    /// added to the scheduling latency. None for FUSE mounts: their requests queue in the kernel, which
-    /// does not trace when a daemon takes one.
+    /// added to the scheduling latency. None for FUSE mounts: their requests queue in the kernel,
+    /// which does not trace when a daemon takes one.
     pub queue_us: Option<f64>,
-    /// The program's first thread slept: from blocking in a page fault, a read or a wait of its own to
-    /// running again, whichever threads served it.
+    /// The program's first thread slept: from blocking in a page fault, a read or a wait of its own
+    /// to running again, whichever threads served it.
     pub program_blocked_us: f64,
-    /// The program's first thread could have run and did not.
+    /// The program's first thread was runnable and did not run.
     pub program_preempted_us: f64,
     /// CPU time of the load within the launch, all CPUs together.
     pub load_us: f64,
@@ -39,16 +39,16 @@ pub struct Sample {
     pub behind: Vec<Blocked>,
     /// Launch time by two readings of the lab's own clock, its own wait for a CPU included.
     pub seen_us: f64,
-    /// What it looked like.
+    /// Its timeline.
     #[serde(skip)]
     pub picture: Picture,
     /// Work items that decompressed; in-kernel engines only.
     pub works: u64,
-    /// CPU time that programs took which have nothing to do with the launch.
+    /// CPU time of unrelated programs.
     pub foreign_us: f64,
     /// The round it was measured in.
     pub iteration: usize,
-    /// Why it should not count, if so; a run with such samples is not valid.
+    /// Why it should not count, if so. A run with such samples is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoilt: Option<String>,
 }

@@ -143,7 +143,7 @@ fn figures(out: &mut String, report: &LaunchReport, block: &Block) {
     }
 }
 
-/// A figure to the digit that the samples carry: that of the standard error of their average.
+/// A figure rounded to the first digit of the standard error of its average.
 pub(crate) fn carried(value: f64, summary: &Summary) -> String {
     let error = summary.stddev / (summary.count.max(1) as f64).sqrt();
     let step = 10f64.powf(error.log10().floor()).max(1.0);
@@ -151,7 +151,7 @@ pub(crate) fn carried(value: f64, summary: &Summary) -> String {
     format!("{:.0}", (value / step).round() * step + 0.0)
 }
 
-/// The difference of the averages, with as many digits as its interval carries; in parentheses when not
+/// The difference of the averages, rounded by the width of its interval; in parentheses when not
 /// statistically significant.
 pub(crate) fn difference(comparison: &Comparison) -> String {
     let Some(percent) = comparison.difference_percent else {
@@ -209,7 +209,7 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
     }
 }
 
-/// What the scheduling latency is made of, and what stands beside it.
+/// The parts of the scheduling latency, and the figures that are not part of it.
 fn parts(out: &mut String, report: &LaunchReport) {
     let _ = writeln!(
         out,

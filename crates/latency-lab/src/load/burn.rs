@@ -1,4 +1,4 @@
-//! Did the load really burn its share? Judged by /proc/stat and by the jobs' own CPU time.
+//! Checks that the load reached its share of CPU time, by /proc/stat and by the jobs' own CPU time.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::process::{Machine, cpu_ticks, machine_ticks};
 
-/// A load that gets less than this part of what it should is no load.
+/// A load that reaches less than this part of its share does not count as one.
 const ENOUGH: f64 = 0.9;
 
 /// CPU time and reads of the load and of the machine up to one moment.
@@ -70,8 +70,8 @@ impl Spent {
         ticks as f64 / self.total.max(1) as f64
     }
 
-    /// The jobs together ask for `wanted` of the machine (at most all of it); what the launches
-    /// themselves took is not theirs to burn.
+    /// The jobs together ask for `wanted` of the machine (at most all of it); the time of the
+    /// launches themselves is not available to them.
     pub(crate) fn burned(&self, wanted: f64) -> bool {
         let others = self.share(self.busy.saturating_sub(self.load));
         self.share(self.load) >= ENOUGH * wanted * (1.0 - others).max(0.0) && self.total > 0
@@ -103,20 +103,20 @@ fn round(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }
 
-/// The load as it really was while launches were measured.
+/// The measured load during launches.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadReport {
-    /// What was asked of fio.
+    /// The requested load.
     pub profile: String,
     /// Burning jobs, without the reader.
     pub jobs: usize,
-    /// Whether the load got what it asked for, as far as the launches left it.
+    /// Whether the load reached its share of the time that the launches left.
     pub burned: bool,
     /// CPU time of fio's processes, of all CPUs' time.
     pub load_cpu_share: f64,
     /// Time in which CPUs were not idle, of all CPUs' time.
     pub busy_cpu_share: f64,
-    /// Time that a hypervisor took away.
+    /// Time stolen by a hypervisor.
     pub stolen_cpu_share: f64,
     /// Random reads a second.
     pub reads_per_second: f64,

@@ -13,10 +13,11 @@ pub(super) const BYTES: u64 = 500 << 20;
 const PIECE: usize = 1 << 20;
 /// What stays free beside the file, so that the disk does not run full.
 const SPARE: u64 = 64 << 20;
-/// f_type of tmpfs and ramfs, from linux/magic.h: no disk behind them, so no direct reads to wait for.
+/// f_type of tmpfs and ramfs, from linux/magic.h: no disk behind them, so no direct reads to wait
+/// for.
 const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// The file, and the directory that goes with it when it is not to be kept.
+/// The file, and its directory, which is removed unless it is to be kept.
 #[derive(Debug)]
 pub(super) struct LoadFile {
     pub(super) path: PathBuf,
@@ -71,7 +72,7 @@ fn refuse_memory(parent: &Path) -> Result<()> {
         .f_type as u64;
     if MEMORY_FILESYSTEMS.contains(&kind) {
         return Err(LabError::Load(format!(
-            "{} lies in memory, and the random reader needs a disk; give another scratch directory",
+            "{} is in memory, and the random reader needs a disk; choose another scratch directory",
             parent.display()
         )));
     }
@@ -84,7 +85,7 @@ fn refuse_full(parent: &Path) -> Result<()> {
     let free = room.f_bavail * room.f_frsize;
     if free < BYTES + SPARE {
         return Err(LabError::Load(format!(
-            "{} has {} MiB free, and the random reader's file needs {} MiB; give another scratch directory",
+            "{} has {} MiB free, and the random reader's file needs {} MiB; choose another scratch directory",
             parent.display(),
             free >> 20,
             (BYTES + SPARE) >> 20
@@ -147,9 +148,7 @@ mod tests {
             return;
         };
         assert!(
-            error
-                .to_string()
-                .starts_with("load: /dev/shm lies in memory"),
+            error.to_string().starts_with("load: /dev/shm is in memory"),
             "{error}"
         );
     }

@@ -51,7 +51,7 @@ impl Fio {
         })
     }
 
-    /// Starts the load and waits until it really burns.
+    /// Starts the load and waits until it reaches its share.
     pub fn start(
         scratch: &Path,
         keep_file: bool,
@@ -145,19 +145,19 @@ impl Fio {
         self.jobs.iter().copied().chain([self.fio.id()]).collect()
     }
 
-    /// Where the counters stand.
+    /// The counters now.
     pub fn window(&self) -> Option<Window> {
         Window::now(&self.processes())
     }
 
-    /// Counts the time since `window` as time in which the load should have burned.
+    /// Counts the time since `window` as time in which the load had to run.
     pub fn count(&mut self, window: Option<Window>) {
         if let Some((before, now)) = window.zip(self.window()) {
             self.spent.add(before.until(&now));
         }
     }
 
-    /// What was burned in all windows that were counted.
+    /// CPU time of the load in all counted windows.
     pub fn report(&self) -> LoadReport {
         self.spent.report(self.burners, self.cpus)
     }

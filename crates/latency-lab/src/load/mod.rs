@@ -1,4 +1,4 @@
-//! What keeps the machine busy while engines are measured, and whether it really did.
+//! The background load of measurements, and the check that it reached its share.
 
 mod burn;
 mod file;
@@ -19,7 +19,7 @@ pub enum LoadChoice {
     /// fio: sorting burners on every CPU and a direct random reader.
     #[default]
     Fio,
-    /// Nothing but the launch itself.
+    /// No load.
     None,
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::place::{Place, Version};
 use crate::{LabError, Result};
 
-/// How long the kernel may take to let go of a group whose processes have ended.
+/// How long the kernel may take to release a group whose processes have ended.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl Group {
         Ok(())
     }
 
-    /// Moves a process with all its threads into the group. What it has touched before stays where it
-    /// was counted.
+    /// Moves a process with all its threads into the group. What it has touched before stays where
+    /// it was counted.
     pub(super) fn add(&self, pid: u32) -> Result<()> {
         let file = self.processes();
         fs::write(&file, pid.to_string()).map_err(|source| refused(&file, source))
@@ -93,7 +93,7 @@ impl Group {
         }
     }
 
-    /// Moves what is left to the group above.
+    /// Moves the remaining processes to the group above.
     fn empty(&self) {
         let parent = self.place.parent.join("cgroup.procs");
         let text = fs::read_to_string(self.processes()).unwrap_or_default();

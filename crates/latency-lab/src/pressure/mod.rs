@@ -1,14 +1,16 @@
-//! The page-pool experiment: what it costs to get pages when memory is short.
+//! The page-pool experiment: the cost of page allocation under memory pressure.
 //!
-//! Inside of a memory-limited cgroup programs are launched one after another out of a mount; all but
-//! the last fill the group with what they read. The last one is measured: how long the threads that
-//! decompressed for it were busy getting pages, and how often they had to reclaim memory for that.
+//! Inside of a memory-limited cgroup programs are launched one after another out of a mount; all
+//! but the last fill the group with what they read. The last one is measured: how long the threads
+//! that decompressed for it were busy getting pages, and how often they had to reclaim memory for
+//! that.
 //!
-//! To be fair to all: the daemon has one thread for each CPU; it measures itself in windows around
-//! each allocation of a buffer, in CPU time of the thread and on the clock, and what an empty window
-//! takes is subtracted; reclaim counts only where the allocating thread itself began it, inside of a
-//! window; the image is in the page cache already and is read outside of the group; a buffer is held
-//! as long as a decompression holds it, and none is kept as a cache (`cache=0`).
+//! All ways are measured alike: the daemon has one thread for each CPU; it measures itself in
+//! windows around each allocation of a buffer, in CPU time of the thread and on the clock, and what
+//! an empty window takes is subtracted; reclaim counts only where the allocating thread itself
+//! began it, inside of a window; the image is in the page cache already and is read outside of the
+//! group; a buffer is held as long as a decompression holds it, and none is kept as a cache
+//! (`cache=0`).
 
 mod assign;
 mod counters;

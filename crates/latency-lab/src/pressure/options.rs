@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::{LabError, Result};
 
-/// What is compared: where buffers come from.
+/// The compared sources of buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Buffers {
     /// A pool of so many pages, 0 for none, and the system behind it.
@@ -35,7 +35,8 @@ pub struct PressureOptions {
     pub limit: u64,
     /// Measured launches for each way to get buffers.
     pub iterations: usize,
-    /// The last program, with `{}` for the mount point; empty: one that reads files, as the others do.
+    /// The last program, with `{}` for the mount point; empty: one that reads files, as the others
+    /// do.
     pub command: Vec<OsString>,
     /// Longest time a program may take.
     pub timeout: Duration,
@@ -85,7 +86,7 @@ impl PressureOptions {
             Buffers::Pool(pages) => format!("reserved_pages={pages}"),
             Buffers::PerThread => "thread_buffers".into(),
         };
-        // Inside of its sandbox the daemon may not count the kernel's events.
+        // Inside its sandbox the daemon cannot count the kernel's events.
         Engine::Erofast {
             options: format!(
                 "{},sandbox=off,measure_allocations,{more}",

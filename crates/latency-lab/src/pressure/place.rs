@@ -21,7 +21,7 @@ pub(super) struct Place {
     pub(super) switch: Option<PathBuf>,
 }
 
-/// A hierarchy that is mounted, and our own group in it.
+/// A mounted hierarchy, and this process's group in it.
 struct Hierarchy {
     top: PathBuf,
     own: PathBuf,
@@ -104,7 +104,7 @@ fn group(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
     })
 }
 
-/// What a line of mountinfo says.
+/// Fields of a mountinfo line.
 struct Mount<'a> {
     root: &'a str,
     point: &'a str,

@@ -1,4 +1,4 @@
-//! The report of a pressure experiment: the contract's JSON, with more beside it.
+//! The report of a pressure experiment: the contract's JSON, with further fields.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,11 +11,11 @@ use crate::DaemonMemory;
 use crate::environment::Environment;
 use crate::statistics::Summary;
 
-/// The number of pages that the question is about, and the share of allocations.
+/// The pool size under test, and the share of allocations that it must cover.
 const QUESTION_PAGES: u64 = 64;
 const QUESTION_SHARE: f64 = 0.95;
 
-/// What `lab pressure` hands out.
+/// The report of `lab pressure`.
 #[derive(Debug, Clone, Serialize)]
 pub struct PressureReport {
     /// One entry for each size of the pool.
@@ -51,7 +51,7 @@ pub struct PoolReport {
     pub alloc_wall_us: f64,
     /// `alloc_cpu_us` as a part of what it is without a pool.
     pub alloc_cpu_share: Option<f64>,
-    /// Buffers that were asked for.
+    /// Allocations.
     pub requests: f64,
     /// How often the allocating thread began to reclaim memory inside of a window.
     pub reclaims: Option<f64>,
@@ -134,7 +134,7 @@ pub(super) fn build(
     let reclaims_unknown = samples
         .iter()
         .find_map(|sample| sample.counters.reclaims_unknown.clone());
-    // A thread's own buffer may be larger than what was asked for, and all of it is in use.
+    // A thread's own buffer may be larger than requested; all of it counts as used.
     let from_pools: Vec<&Measured> = samples
         .iter()
         .filter(|sample| sample.buffers != Buffers::PerThread)
@@ -238,7 +238,7 @@ impl PressureReport {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// For a person.
+    /// As text.
     pub fn table(&self) -> String {
         let mut out = format!(
             "the last of {} programs in a group of {} MiB, averages\n\

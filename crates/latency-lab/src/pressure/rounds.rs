@@ -15,7 +15,7 @@ use crate::process::{Child, DaemonMemory, End};
 use crate::statistics::Random;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Joins the group before it becomes the program, so that all its memory counts there.
+/// Joins the group before exec, so that all its memory counts there.
 const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
 
 /// One measured launch.

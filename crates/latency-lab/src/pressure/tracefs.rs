@@ -1,5 +1,5 @@
-//! The daemon finds the numbers of the reclaim events in tracefs: mounted for the run where it is not,
-//! as the recorder of the other experiments does for itself.
+//! The daemon finds the numbers of the reclaim events in tracefs: mounted for the run where it is
+//! not, as the recorder of the other experiments does for itself.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(super) struct Tracefs {
 }
 
 impl Tracefs {
-    /// Without the right to mount, the run goes on and says that reclaim was not counted.
+    /// Without the right to mount, the run continues, and reports that reclaim was not counted.
     pub(super) fn mounted() -> Tracefs {
         let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let ours = !is_mounted(&table)

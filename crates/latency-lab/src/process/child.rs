@@ -1,5 +1,6 @@
 //! A child in a process group of its own, so that Ctrl-C at the terminal reaches the lab alone and
-//! the lab ends its children in order. Its end is seen through a pidfd, its standard error goes to a memfd.
+//! the lab ends its children in order. Its end is seen through a pidfd, its standard error goes to
+//! a memfd.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -35,14 +36,14 @@ pub(crate) struct Child {
 pub(crate) enum End {
     /// The child ended.
     Exited(ExitStatus),
-    /// It runs still.
+    /// It is still running.
     TimedOut,
     /// The user asked to stop.
     Interrupted,
 }
 
 impl Child {
-    /// Starts `command` with no input, its output thrown away and its errors kept.
+    /// Starts `command` with no input, its output discarded and its errors kept.
     pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
         let program = PathBuf::from(command.get_program());
         let words =
@@ -190,7 +191,8 @@ fn pid_of(number: u32) -> Pid {
     Pid::from_raw(number as i32).unwrap_or(Pid::INIT)
 }
 
-/// Where in PATH a program is; sbin directories are looked at too, as a user's PATH often lacks them.
+/// Where in PATH a program is; sbin directories are searched too, as a user's PATH often lacks
+/// them.
 pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);

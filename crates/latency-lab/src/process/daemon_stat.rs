@@ -6,8 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs `erofast stat` for the mount at `point`: the program knows each way in which a daemon may be
-/// asked.
+/// Runs `erofast stat` for the mount at `point`: the program knows every interface of a
+/// daemon.
 ///
 /// # Errors
 /// The program's own line when it fails, for example because `point` is no mount of erofast.

@@ -1,4 +1,4 @@
-//! What /proc says about processes and about the machine.
+//! Reads /proc: processes, threads, CPU time of the machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -99,7 +99,8 @@ pub(crate) fn kernel_threads() -> Vec<u32> {
 }
 
 /// Clock ticks of every program, with those of its children that it waited for; without kernel
-/// threads and without the ones `but`. A program that ends moves its ticks to its parent: none is lost.
+/// threads and without the ones `but`. A program that ends moves its ticks to its parent: none is
+/// lost.
 pub(crate) fn all_ticks(but: &[u32]) -> u64 {
     let ticks = |pid: u32| {
         let fields = fields(&format!("/proc/{pid}/stat"))?;

@@ -1,4 +1,4 @@
-//! How much memory a daemon had, beside what it may have.
+//! Resident memory of a daemon, and its limit.
 
 use std::fs;
 use std::path::Path;
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::daemon_stat::daemon_stat;
 
-/// What a daemon may hold beside its cache and its pool.
+/// What a daemon may use in addition to its cache and its pool.
 const OWN_BYTES: u64 = 16 << 20;
 
-/// Resident memory of a daemon of ours.
+/// Resident memory of an erofast daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DaemonMemory {
     /// At its highest, program text included.
     pub peak_rss_bytes: u64,
-    /// What it may be: 16 MiB, the cache and the pool.
+    /// Its limit: 16 MiB, the cache and the pool.
     pub bound_bytes: u64,
 }
 
@@ -31,7 +31,7 @@ impl DaemonMemory {
         })
     }
 
-    /// For a person.
+    /// As text.
     pub(crate) fn text(&self) -> String {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         format!(

@@ -1,4 +1,4 @@
-//! Processes the lab starts, watches and ends; what /proc says about the others.
+//! Processes that the lab starts, watches and ends; /proc for the others.
 
 mod child;
 mod daemon_stat;

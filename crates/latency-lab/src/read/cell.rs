@@ -79,7 +79,7 @@ impl Test {
         }
     }
 
-    /// For a person.
+    /// Label for the table.
     pub fn title(&self) -> String {
         match *self {
             Test::Sequential { readers: 1 } => "sequential, 1 reader".into(),

@@ -1,4 +1,4 @@
-//! What there is to read: the biggest files for throughput, the tree for everything.
+//! Selects what to read: the biggest files for throughput, the whole tree otherwise.
 
 use std::fs::{self, File};
 use std::io;
@@ -58,7 +58,8 @@ impl Content {
         self.parts.iter().map(|part| part.length).sum()
     }
 
-    /// Neighbouring shares of about equal size, cut at blocks so that no reader reads another's block.
+    /// Neighbouring shares of about equal size, cut at blocks so that no reader reads another's
+    /// block.
     pub(crate) fn shares(&self, readers: usize) -> Vec<Vec<Part>> {
         let block = Test::SEQUENTIAL_BLOCK as u64;
         let share = self

@@ -59,7 +59,7 @@ impl<'a> Bench<'a> {
         &self.cells
     }
 
-    /// Finds what there is to read, and holds every engine to the bytes of the first.
+    /// Selects what to read, and checks that every engine delivers the bytes of the first.
     pub(super) fn compare_bytes(&mut self, progress: &mut dyn Progress) -> Result<()> {
         progress.begin("comparing what the engines read", self.engines.len() as u64);
         let mut first: Option<Vec<u8>> = None;

@@ -15,7 +15,7 @@ use super::cell::Test;
 use super::content::{Content, Part, walk};
 use crate::statistics::{Random, percentile};
 
-/// What one run of a test gave, in the unit of the test.
+/// Result of one run of a test, in the unit of the test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Measured {
     pub(super) value: f64,
@@ -58,8 +58,8 @@ fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<Measured> {
     })
 }
 
-/// Runs `work` once for each of `shares`, all at once; the clock starts when all are ready and stops
-/// when the last is done.
+/// Runs `work` once for each of `shares`, all at once; the clock starts when all are ready and
+/// stops when the last is done.
 fn together<S: Sync, R: Send>(
     shares: &[S],
     work: impl Fn(&S) -> io::Result<R> + Sync,
@@ -192,7 +192,7 @@ fn tree(point: &Path) -> io::Result<()> {
     })
 }
 
-/// The program itself, its start included: what it asks of each entry depends on its version.
+/// The program itself, its start included: its system calls for each entry depend on its version.
 fn list(point: &Path) -> io::Result<()> {
     let output = Command::new("ls")
         .args(["-lR", "--"])

@@ -1,8 +1,9 @@
-//! Throughput and latency of reading, engine beside engine: sequential, random, the whole tree,
-//! its metadata, and `ls -lR`; the image warm and cold. File contents are always cold: every sample has a fresh mount.
+//! Throughput and latency of reading, engine beside engine: sequential, random, the whole tree, its
+//! metadata, and `ls -lR`; the image warm and cold. File contents are always cold: every sample has
+//! a fresh mount.
 //!
-//! Readers are threads of the lab. Before anything is measured, every engine has to deliver the same
-//! bytes as the first one.
+//! Readers are threads of the lab. Before anything is measured, every engine has to deliver the
+//! same bytes as the first one.
 
 mod cell;
 mod content;

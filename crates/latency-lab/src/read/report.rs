@@ -17,7 +17,7 @@ pub struct ReadResult {
     pub engine: String,
     /// "seq", "rand", "tree", "meta" or "list".
     pub test: &'static str,
-    /// For a person.
+    /// Label for the table.
     pub title: String,
     /// Threads that read.
     pub readers: usize,
@@ -39,16 +39,16 @@ pub struct ReadResult {
     pub p99_us: Option<f64>,
     /// Against the first engine; none for the first.
     pub against_first: Option<Comparison>,
-    /// Samples thrown away and measured again.
+    /// Samples discarded and measured again.
     pub thrown_away: usize,
     /// Samples among these that were spoilt and could not be repeated any more.
     pub spoilt: usize,
 }
 
-/// What `lab read` hands out.
+/// The report of `lab read`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReadReport {
-    /// Samples of each test that were asked for.
+    /// Requested samples of each test.
     pub iterations: usize,
     /// Whether the figures may be relied on.
     pub valid: bool,

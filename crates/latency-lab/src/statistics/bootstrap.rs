@@ -1,9 +1,9 @@
 //! The interval of a difference of averages, by the studentised bootstrap.
 //!
 //! Both sides are drawn again, with replacement, many times (Efron 1979). What is drawn is not the
-//! difference itself but its distance from the measured one in standard errors, which hardly depends on
-//! the unknown distribution (Hall 1988, the symmetric form). Plain percentiles of the difference are too
-//! narrow for few samples with long tails: [`coverage`](tests) compares them.
+//! difference itself but its distance from the measured one in standard errors, which hardly
+//! depends on the unknown distribution (Hall 1988, the symmetric form). Plain percentiles of the
+//! difference are too narrow for few samples with long tails: [`coverage`](tests) compares them.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use sched_trace::stats::{deviation, mean, percentile};
 const ROUNDS: usize = 4000;
 /// Of two samples many draws are the same value twice, which has no standard error.
 const FEWEST: usize = 3;
-/// Fixed: the same samples always give the same interval.
+/// Fixed: the same samples always have the same interval.
 const SEED: u64 = 0x0065_726f_6661_7374;
 
 /// From `low` to `high`, in per cent of the first side's average.
@@ -27,12 +27,12 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Is zero inside, so that "no difference" fits the samples?
+    /// Whether zero is inside, so that "no difference" fits the samples.
     pub fn holds_zero(&self) -> bool {
         self.low <= 0.0 && self.high >= 0.0
     }
 
-    /// Is `percent` inside?
+    /// Whether `percent` is inside.
     pub fn holds(&self, percent: f64) -> bool {
         self.low <= percent && percent <= self.high
     }
@@ -171,7 +171,8 @@ mod tests {
         assert_eq!((interval.low, interval.high), (-100.0, -100.0));
     }
 
-    /// How often the interval holds the true difference, for sides of `count` samples of one distribution.
+    /// How often the interval holds the true difference, for sides of `count` samples of one
+    /// distribution.
     fn coverage(count: usize, runs: usize, sample: impl Fn(&mut Random) -> f64) -> f64 {
         let mut random = Random::new(count as u64);
         let held = (0..runs).filter(|_| {
@@ -209,8 +210,8 @@ mod tests {
         }),
     ];
 
-    /// `EROFAST_TEST_RUNS=2000 cargo test -p latency-lab coverage -- --nocapture` prints the table of
-    /// docs/latency.md.
+    /// `EROFAST_TEST_RUNS=2000 cargo test -p latency-lab coverage -- --nocapture` prints the table
+    /// of docs/latency.md.
     #[test]
     fn coverage_of_the_99_per_cent_interval_holds_for_few_samples_and_long_tails() {
         let runs = std::env::var("EROFAST_TEST_RUNS").ok();

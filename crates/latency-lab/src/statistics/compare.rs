@@ -1,5 +1,5 @@
-//! When a difference may be claimed: only if the rank test and the interval of the averages agree, in
-//! direction too.
+//! When a difference may be claimed: only if the rank test and the interval of the averages agree,
+//! in direction too.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use sched_trace::stats::mean;
 /// report together.
 pub const LEVEL: f64 = 0.01;
 
-/// What the samples carry about the second side against the first.
+/// Verdict on the second side against the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -19,7 +19,7 @@ pub enum Verdict {
     Lower,
     /// The second side's values are larger.
     Higher,
-    /// The samples do not carry a difference.
+    /// Not statistically significant.
     NoDifference,
 }
 
@@ -30,8 +30,8 @@ pub struct Comparison {
     pub difference_percent: Option<f64>,
     /// Where that difference lies with a probability of 1 - [`LEVEL`].
     pub interval_percent: Option<Interval>,
-    /// The chance that a sample of the second side is lower than one of the first, ties counted half;
-    /// 0.5 without a difference.
+    /// The chance that a sample of the second side is lower than one of the first, ties counted
+    /// half; 0.5 without a difference.
     pub chance_lower: f64,
     /// Chance of ranks this uneven without a difference (Mann and Whitney, two-sided).
     pub p_value: f64,
@@ -62,8 +62,9 @@ pub fn compare(first: &[f64], second: &[f64]) -> Comparison {
     comparison
 }
 
-/// Corrects the comparisons of one report for their number (Holm 1979): the smallest of m p-values is
-/// multiplied by m, the next one by m - 1, and so on. The chance of any false claim stays at [`LEVEL`].
+/// Corrects the comparisons of one report for their number (Holm 1979): the smallest of m p-values
+/// is multiplied by m, the next one by m - 1, and so on. The chance of any false claim stays at
+/// [`LEVEL`].
 pub fn correct(mut comparisons: Vec<&mut Comparison>) {
     let count = comparisons.len();
     comparisons.sort_by(|a, b| a.p_value.total_cmp(&b.p_value));

@@ -1,6 +1,6 @@
 //! From samples to a statement: summaries, a rank test, a bootstrap interval, outliers, modes.
 //!
-//! Nothing here reads a clock or a random device: the same samples give the same words.
+//! Nothing here reads a clock or a random device: the same samples produce the same statement.
 
 mod bootstrap;
 mod compare;

@@ -1,4 +1,4 @@
-//! Samples of two kinds: some launches hit a stall and others do not. An average of both describes none.
+//! Bimodal samples: some launches hit a stall and others do not. An average describes neither.
 
 use serde::Serialize;
 
@@ -8,11 +8,11 @@ use sched_trace::stats::{deviation, mean, median_of_sorted, sorted};
 const FEWEST: usize = 3;
 /// Distance of the groups' averages in their common deviation (Ashman's D, 1994). The halves of a
 /// uniform distribution have 3.5, of a bell 2.7, the best cut of an exponential one 4.
-const APART: f64 = 6.0;
+const SEPARATION: f64 = 6.0;
 /// The empty space between the groups, in deviations of the wider one.
 const GAP: f64 = 2.0;
 
-/// Two groups of samples, far apart.
+/// Two groups of samples with a clear gap between them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Modes {
     /// Samples of the lower group.
@@ -25,15 +25,15 @@ pub struct Modes {
     pub upper_median: f64,
 }
 
-/// The two groups, where the samples fall in two.
+/// The two groups of bimodal samples; `None` for others.
 pub fn modes(values: &[f64]) -> Option<Modes> {
     let sorted = sorted(values);
     let cuts = FEWEST..=sorted.len().saturating_sub(FEWEST);
     let best = cuts
-        .map(|cut| (apart(&sorted[..cut], &sorted[cut..]), cut))
+        .map(|cut| (separation(&sorted[..cut], &sorted[cut..]), cut))
         .max_by(|a, b| a.0.total_cmp(&b.0))?;
     let (lower, upper) = sorted.split_at(best.1);
-    (best.0 > APART && gap(lower, upper) > GAP).then(|| Modes {
+    (best.0 > SEPARATION && gap(lower, upper) > GAP).then(|| Modes {
         lower: lower.len(),
         lower_median: median_of_sorted(lower),
         upper: upper.len(),
@@ -46,7 +46,7 @@ fn deviations(lower: &[f64], upper: &[f64]) -> (f64, f64) {
     (of(lower), of(upper))
 }
 
-fn apart(lower: &[f64], upper: &[f64]) -> f64 {
+fn separation(lower: &[f64], upper: &[f64]) -> f64 {
     let (low, high) = deviations(lower, upper);
     let distance = mean(upper) - mean(lower);
     if distance <= 0.0 {

@@ -1,8 +1,8 @@
-//! Samples far from the rest. They are pointed at, never dropped.
+//! Outliers. They are reported, never dropped.
 
 use sched_trace::stats::median;
 
-/// Iglewicz and Hoaglin (1993): beyond 3.5 by the modified z-score a sample deserves a look.
+/// Iglewicz and Hoaglin (1993): a modified z-score above 3.5 marks an outlier.
 const FAR: f64 = 3.5;
 /// Makes the median absolute deviation comparable with a standard deviation of a bell.
 const BELL: f64 = 0.6745;

@@ -1,13 +1,14 @@
-//! The rank test of Mann and Whitney (1947): does one side tend to be larger? It asks nothing of
-//! the distribution, which matters here: latencies have long tails and no bell.
+//! The rank test of Mann and Whitney (1947): does one side tend to be larger? It assumes no
+//! distribution, which matters here: latencies have long tails.
 
 /// Above this many samples in all, or with ties, the normal approximation is used.
 const EXACT_UP_TO: usize = 40;
 
-/// What the ranks say about two sides.
+/// Result of the rank test on two sides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ranks {
-    /// The chance (two-sided) of ranks at least this uneven if both sides came from one distribution.
+    /// The chance (two-sided) of ranks at least this uneven if both sides came from one
+    /// distribution.
     pub p_value: f64,
     /// The part of all pairs in which the sample of the second side is lower; ties count half.
     pub chance_lower: f64,
@@ -62,7 +63,7 @@ fn pooled_ranks(first: &[f64], second: &[f64]) -> (Vec<f64>, f64) {
     (ranks, ties)
 }
 
-/// Counts the orderings that give each U by building sides up one sample at a time.
+/// Counts the orderings of each U by building sides up one sample at a time.
 fn exact(n: usize, m: usize, u: usize) -> f64 {
     let most = n * m;
     // ways[i][u]: orderings of i of the first side among the m seen so far.
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_apart_are_told_apart_whichever_comes_first() {
+    fn distinct_sides_differ_in_either_order() {
         let (low, high) = (ramp(0, 50), ramp(30, 50));
         assert!(p(&low, &high) < 1e-6);
         assert!((p(&low, &high) - p(&high, &low)).abs() < 1e-12);

@@ -1,9 +1,9 @@
-//! Several programs and trees that a user knows, engine beside engine, in one run: one row each.
+//! Several programs and trees, engines interleaved, in one run: one row each.
 //!
-//! One program that flatters an engine proves little. The suite launches a compiler, Python, a shell
-//! script, git, node and java where they are installed, reads many small files and few large ones, and
-//! closes with the geometric mean and the worst row of each engine. Images are made once from what is
-//! installed, and kept.
+//! One program says little about an engine in general. The suite launches a compiler, Python, a
+//! shell script, git, node and java where they are installed, reads many small files and few large
+//! ones, and closes with the geometric mean and the worst row of each engine. Images are made once
+//! from what is installed, and kept.
 
 mod files;
 mod images;

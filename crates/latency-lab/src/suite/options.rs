@@ -16,7 +16,7 @@ pub struct SuiteOptions {
     pub erofast: PathBuf,
     /// The engines to compare, each with the first one.
     pub engines: Vec<Engine>,
-    /// The engines were not named by the user: those that are missing are left out and said.
+    /// The engines were not named by the user: missing ones are left out, with a notice.
     pub engines_by_default: bool,
     /// Launches of each program that count; trees are read at most ten times.
     pub iterations: usize,

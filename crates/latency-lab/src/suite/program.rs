@@ -1,4 +1,4 @@
-//! The programs of the suite: what a user knows, taken from what is installed.
+//! The programs of the suite: well-known programs of the installed system.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ fn git(tree: &Tree) -> io::Result<Vec<String>> {
     if !status.success() {
         return Err(io::Error::other("git fast-import failed"));
     }
-    // It opens /dev/null, which an image cannot give: so it runs outside of it, and out of it.
+    // It opens /dev/null, which an image cannot provide, so the mount is not its root directory.
     Ok(words(&[
         &format!("{{}}{}", git.display()),
         "--no-pager",

@@ -11,7 +11,7 @@ use crate::statistics::{Comparison, Summary, correct};
 /// What `lab suite` prints as JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct SuiteReport {
-    /// Launches of each program that were asked for.
+    /// Requested launches of each program.
     pub iterations: usize,
     /// "fio" or "none": the load while programs are launched.
     pub load: String,
@@ -19,7 +19,7 @@ pub struct SuiteReport {
     pub valid: bool,
     /// If not, why, row by row.
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run; what was gathered is here.
+    /// The user stopped the run; the report has the samples until then.
     pub interrupted: bool,
     /// Engines and parts that this machine does not have.
     pub left_out: Vec<String>,
@@ -34,7 +34,7 @@ pub struct SuiteReport {
 /// One program, or one test of a tree.
 #[derive(Debug, Clone, Serialize)]
 pub struct SuiteRow {
-    /// For a person.
+    /// Label for the table.
     pub name: String,
     /// "launch", or the word of the test: "seq", "rand", "tree", "meta", "list".
     pub test: &'static str,

@@ -1,4 +1,4 @@
-//! The suite for a person: a row each, the first engine in its unit, the others as parts of its time.
+//! The suite as text: a row each, the first engine in its unit, the others as parts of its time.
 
 use std::fmt::Write;
 

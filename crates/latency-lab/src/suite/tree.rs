@@ -1,4 +1,4 @@
-//! The tree of an image under construction: programs with all that they need to run in it.
+//! The tree of an image under construction: programs with their libraries and data.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -51,7 +51,7 @@ impl Tree {
             .map_err(|source| name(path, source))
     }
 
-    /// A file with content of our own.
+    /// A file with the given content.
     pub(super) fn write(&self, path: &str, content: &str) -> io::Result<()> {
         let to = self.root.join(path);
         fs::create_dir_all(to.parent().unwrap_or(&self.root))?;
@@ -72,7 +72,7 @@ impl Tree {
         Ok(path)
     }
 
-    /// All of a directory but what `skip` says by its name, with the libraries that its libraries need.
+    /// A directory without the entries that `skip` selects by name, with its libraries' libraries.
     pub(super) fn directory(&self, path: &Path, skip: &dyn Fn(&str) -> bool) -> io::Result<()> {
         let mut objects = Vec::new();
         self.below(path, skip, DEEPEST, &mut objects)?;
@@ -141,7 +141,8 @@ fn name(path: &Path, source: io::Error) -> io::Error {
     io::Error::new(source.kind(), format!("{}: {source}", path.display()))
 }
 
-/// Paths in lines as "libm.so.6 => /lib/libm.so.6 (0x7f00)" and "/lib64/ld-linux-x86-64.so.2 (0x7f00)".
+/// Paths in lines as "libm.so.6 => /lib/libm.so.6 (0x7f00)" and "/lib64/ld-linux-x86-64.so.2
+/// (0x7f00)".
 fn listed(text: &str) -> Vec<PathBuf> {
     let path = |line: &str| {
         let from = line.split_once(" => ").map_or(line, |(_, path)| path);

@@ -1,5 +1,5 @@
-//! Holds a report against its schema in docs/schemas: the words `type`, `required`, `properties`, `items`
-//! and `enum` of JSON Schema, which are all that the schemas use.
+//! Holds a report against its schema in docs/schemas: the words `type`, `required`, `properties`,
+//! `items` and `enum` of JSON Schema, which are all that the schemas use.
 
 use std::path::Path;
 

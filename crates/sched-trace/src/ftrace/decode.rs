@@ -4,7 +4,7 @@ use super::format::{EventFormat, Field};
 use super::symbols::Addresses;
 use crate::{Comm, Event, Kind, Notice, TaskState, Thread, Trace};
 
-/// The events that are read: group, name, and whether a recording makes no sense without.
+/// The events that are read: group, name, and whether a recording requires it.
 pub(crate) const EVENTS: &[(&str, &str, Need)] = &[
     ("sched", "sched_switch", Need::Always),
     ("sched", "sched_waking", Need::Always),
@@ -83,7 +83,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Learns the layout of events; formats of other events are passed over.
+    /// Learns the layout of events; formats of other events are ignored.
     pub fn new<'a>(formats: impl IntoIterator<Item = &'a EventFormat>) -> Self {
         let mut decoder = Self {
             common_type: Field {
@@ -265,7 +265,7 @@ impl Decoder {
     }
 }
 
-/// What a record tells.
+/// Result of decoding a record.
 enum Decoded {
     Event(Kind),
     /// A thread was made; its process is known now.

@@ -139,7 +139,7 @@ impl PageLayout {
         page: 4096,
     };
 
-    /// Reads `events/header_page`; `None` where it makes no sense.
+    /// Reads `events/header_page`; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let fields: Vec<(String, Field)> = text.lines().filter_map(|l| field(l.trim())).collect();
         let find = |name: &str| fields.iter().find(|(n, _)| n == name).map(|&(_, f)| f);

@@ -3,7 +3,7 @@
 //! A page begins with a time stamp and the number of bytes in use, followed by entries. Each entry
 //! is a word of 5 bits type and 27 bits time delta; types 1 to 28 are records of that many words,
 //! 0 a record whose length stands in the next word, 29 padding, 30 a time extension, 31 an absolute
-//! time. The kernel tells this layout in `events/header_page` and `events/header_event`.
+//! time. The kernel describes this layout in `events/header_page` and `events/header_event`.
 
 use super::format::PageLayout;
 
@@ -17,12 +17,12 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// What a page tells beside its records.
+/// Result of reading a page: counts, and losses before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PageSummary {
     /// Events lost just before the page; at least 1 where the kernel did not count them.
     pub lost: u64,
-    /// Records handed out.
+    /// Records passed to the caller.
     pub records: u64,
 }
 

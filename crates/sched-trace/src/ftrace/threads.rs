@@ -13,7 +13,7 @@ pub(crate) fn name_threads(trace: &mut Trace) {
     };
     for event in &trace.events {
         match event.kind {
-            // Who leaves a CPU was named when it came, or renamed itself meanwhile.
+            // The previous thread was named when it was switched in, unless it was renamed since.
             Kind::Switch {
                 prev_pid,
                 prev_comm,

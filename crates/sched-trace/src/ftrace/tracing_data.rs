@@ -5,13 +5,13 @@
 
 use super::format::{EventFormat, PageLayout};
 use crate::error::Fault;
-use crate::input::{Source, below};
+use crate::input::{ByteReader, below};
 use std::io::Read;
 
 /// The first bytes of a trace.dat and of perf's section.
 pub(crate) const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
 
-/// Where to convert a trace of a big-endian machine.
+/// Remedy for a trace of a big-endian machine.
 const BIG_ENDIAN: &str = "convert it there: trace-cmd report -i FILE > trace.txt";
 
 /// Largest number of event formats that is accepted; Linux 6.18 has some 2,500.
@@ -33,41 +33,41 @@ pub(crate) struct Opening {
 }
 
 /// Reads magic, version, byte order, size of a long and size of a page.
-pub(crate) fn opening<R: Read>(source: &mut Source<R>) -> Result<Opening, Fault> {
-    if source.array("the magic")? != *MAGIC {
-        return Err(source.broken("the tracing data lacks its magic"));
+pub(crate) fn opening<R: Read>(reader: &mut ByteReader<R>) -> Result<Opening, Fault> {
+    if reader.array("the magic")? != *MAGIC {
+        return Err(reader.broken("the tracing data lacks its magic"));
     }
-    let version = source.string("the version")?;
-    if source.u8("the byte order")? != 0 {
-        return Err(source.broken(format!("recorded on a big-endian machine; {BIG_ENDIAN}")));
+    let version = reader.string("the version")?;
+    if reader.u8("the byte order")? != 0 {
+        return Err(reader.broken(format!("recorded on a big-endian machine; {BIG_ENDIAN}")));
     }
-    source.u8("the size of a long")?;
-    let page = source.u32("the size of a page")? as usize;
+    reader.u8("the size of a long")?;
+    let page = reader.u32("the size of a page")? as usize;
     if !(512..=1 << 24).contains(&page) {
-        return Err(source.broken(format!("pages of {page} bytes")));
+        return Err(reader.broken(format!("pages of {page} bytes")));
     }
     Ok(Opening { version, page })
 }
 
 impl TracingData {
     /// Reads all parts in the order of version 6, up to the printk formats.
-    pub fn read<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), Fault> {
-        self.header_info(source)?;
-        self.ftrace_formats(source)?;
-        self.event_formats(source)?;
-        self.kallsyms(source)?;
-        let size = source.u32("the printk formats")?;
-        source.bytes(u64::from(size), "the printk formats")?;
+    pub fn read<R: Read>(&mut self, reader: &mut ByteReader<R>) -> Result<(), Fault> {
+        self.header_info(reader)?;
+        self.ftrace_formats(reader)?;
+        self.event_formats(reader)?;
+        self.kallsyms(reader)?;
+        let size = reader.u32("the printk formats")?;
+        reader.bytes(u64::from(size), "the printk formats")?;
         Ok(())
     }
 
-    pub fn header_info<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), Fault> {
+    pub fn header_info<R: Read>(&mut self, reader: &mut ByteReader<R>) -> Result<(), Fault> {
         for name in ["header_page", "header_event"] {
-            if source.string(name)? != name {
-                return Err(source.broken(format!("{name} is missing")));
+            if reader.string(name)? != name {
+                return Err(reader.broken(format!("{name} is missing")));
             }
-            let size = source.u64(name)?;
-            let text = source.bytes(size, name)?;
+            let size = reader.u64(name)?;
+            let text = reader.bytes(size, name)?;
             if name == "header_page" {
                 self.layout = PageLayout::parse(&String::from_utf8_lossy(&text));
             }
@@ -75,20 +75,20 @@ impl TracingData {
         Ok(())
     }
 
-    pub fn ftrace_formats<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), Fault> {
-        for _ in 0..source.u32("the number of ftrace formats")? {
-            let size = source.u64("an ftrace format")?;
-            source.bytes(size, "an ftrace format")?;
+    pub fn ftrace_formats<R: Read>(&mut self, reader: &mut ByteReader<R>) -> Result<(), Fault> {
+        for _ in 0..reader.u32("the number of ftrace formats")? {
+            let size = reader.u64("an ftrace format")?;
+            reader.bytes(size, "an ftrace format")?;
         }
         Ok(())
     }
 
-    pub fn event_formats<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), Fault> {
-        for _ in 0..source.u32("the number of event groups")? {
-            source.string("the name of an event group")?;
-            for _ in 0..source.u32("the number of events")? {
-                let size = source.u64("an event's format")?;
-                let text = source.bytes(size, "an event's format")?;
+    pub fn event_formats<R: Read>(&mut self, reader: &mut ByteReader<R>) -> Result<(), Fault> {
+        for _ in 0..reader.u32("the number of event groups")? {
+            reader.string("the name of an event group")?;
+            for _ in 0..reader.u32("the number of events")? {
+                let size = reader.u64("an event's format")?;
+                let text = reader.bytes(size, "an event's format")?;
                 let format = EventFormat::parse(&String::from_utf8_lossy(&text));
                 self.formats.extend(format);
                 below(self.formats.len(), FORMATS, "event formats")?;
@@ -97,9 +97,9 @@ impl TracingData {
         Ok(())
     }
 
-    pub fn kallsyms<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), Fault> {
-        let size = source.u32("the kernel's symbols")?;
-        self.kallsyms = source.bytes(u64::from(size), "the kernel's symbols")?;
+    pub fn kallsyms<R: Read>(&mut self, reader: &mut ByteReader<R>) -> Result<(), Fault> {
+        let size = reader.u32("the kernel's symbols")?;
+        self.kallsyms = reader.bytes(u64::from(size), "the kernel's symbols")?;
         Ok(())
     }
 }

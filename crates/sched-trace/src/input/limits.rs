@@ -1,4 +1,4 @@
-//! Bounds on what a trace file may make its reader keep in memory.
+//! Bounds on the memory that a trace file may cost its reader.
 
 use crate::Trace;
 use crate::error::Fault;
@@ -9,7 +9,7 @@ const THREADS: usize = 4 << 20;
 /// Bytes of all interned strings together: functions, work queues, file names.
 const NAME_BYTES: usize = 256 << 20;
 
-/// Bytes of the strings that slices and tracks own.
+/// Bytes of the names of slices and tracks.
 pub(crate) const LABEL_BYTES: usize = 256 << 20;
 
 /// Bounds of a reader. A trace that exceeds one is refused.
@@ -39,7 +39,7 @@ impl Default for ReadOptions {
 pub(crate) struct Limits {
     pub events: usize,
     pub slices: usize,
-    /// What compressed parts may still unpack to.
+    /// Bytes that compressed parts may still unpack to.
     pub unpacked: u64,
 }
 

@@ -1,9 +1,9 @@
 //! Reading untrusted trace files within bounds.
 
+mod byte_reader;
 pub(crate) mod inflate;
 mod limits;
-mod source;
 
+pub(crate) use byte_reader::ByteReader;
 pub use limits::ReadOptions;
 pub(crate) use limits::{LABEL_BYTES, Limits, below};
-pub(crate) use source::Source;

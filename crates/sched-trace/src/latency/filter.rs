@@ -3,7 +3,7 @@
 use super::report::{Report, Wait, WorkRun};
 use crate::Name;
 
-/// Which waits to look at; all of them by default.
+/// Which waits to analyse; all of them by default.
 #[derive(Default)]
 pub struct Filter<'a> {
     /// Only waits that ended at or after this time, ...

@@ -43,7 +43,8 @@ impl Group {
     }
 }
 
-/// The waits for the items of one work queue and function, and their queue delay. Times are microseconds.
+/// The waits for the items of one work queue and function, and their queue delay. Times are
+/// microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkGroup {
     /// The work queue, where known.
@@ -93,7 +94,7 @@ impl Report {
         waits(self, by, filter)
     }
 
-    /// Summaries by work queue and function, with the queue delay apart from the waits.
+    /// Summaries by work queue and function, with the queue delay separate from the waits.
     pub fn workqueues(&self, filter: &Filter<'_>) -> Vec<WorkGroup> {
         works(self, filter)
     }

@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Analyses the whole trace.
 pub(super) fn run(trace: &Trace) -> Report {
-    let told = Told::by(trace);
+    let traced = TracedKinds::of(trace);
     let mut machine = Machine {
         names: trace.names.clone(),
-        works: Works::new(told.ends, told.kthread_ends),
-        told,
+        works: Works::new(traced.ends, traced.kthread_ends),
+        traced,
         ..Machine::default()
     };
     for event in &trace.events {
@@ -27,26 +27,26 @@ pub(super) fn run(trace: &Trace) -> Report {
     machine.finish(trace)
 }
 
-/// Kinds of events that the trace has.
+/// Kinds of work events that the trace has.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct TracedKinds {
     starts: bool,
     ends: bool,
     kthread_ends: bool,
 }
 
-impl Told {
-    fn by(trace: &Trace) -> Self {
-        let mut told = Self::default();
+impl TracedKinds {
+    fn of(trace: &Trace) -> Self {
+        let mut traced = Self::default();
         for event in &trace.events {
             match event.kind {
-                Kind::WorkStart { .. } => told.starts = true,
-                Kind::WorkEnd { .. } => told.ends = true,
-                Kind::KthreadWorkEnd { .. } => told.kthread_ends = true,
+                Kind::WorkStart { .. } => traced.starts = true,
+                Kind::WorkEnd { .. } => traced.ends = true,
+                Kind::KthreadWorkEnd { .. } => traced.kthread_ends = true,
                 _ => {}
             }
         }
-        told
+        traced
     }
 }
 
@@ -103,7 +103,7 @@ struct Machine {
     switches: u64,
     missing_switches: u64,
     missing: MissingSwitches,
-    told: Told,
+    traced: TracedKinds,
 }
 
 impl Machine {
@@ -353,7 +353,7 @@ impl Machine {
             .values()
             .filter(|t| matches!(t.state, State::Runnable(_)));
         let mut notices = trace.notices.clone();
-        if self.told.starts && !self.told.ends {
+        if self.traced.starts && !self.traced.ends {
             notices.push(Notice::NoEndOfWork);
         }
         let comms = self.tasks.iter().filter(|(_, task)| !task.comm.is_empty());

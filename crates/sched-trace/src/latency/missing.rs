@@ -15,7 +15,7 @@ impl MissingSwitches {
         }
     }
 
-    /// How many concern the threads that `concerned` accepts.
+    /// Number of those of the threads that `concerned` accepts.
     pub fn of(&self, concerned: impl Fn(i32) -> bool) -> u64 {
         let missing = self.0.iter().filter(|(pid, _)| concerned(**pid));
         missing.map(|(_, count)| count).sum()

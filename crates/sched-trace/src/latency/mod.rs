@@ -1,6 +1,6 @@
 //! Scheduling latency: the time from when a thread becomes runnable to when it runs.
 //!
-//! Three figures are kept apart and never added silently:
+//! Three figures are reported separately and never added silently:
 //! * waits after a **wake-up**: from `sched_waking` to the `sched_switch` that runs the thread,
 //! * waits after a **preemption**: from being switched out while runnable to running again,
 //! * the **queue delay** of a work item: from queueing to start. It contains waits of its worker.

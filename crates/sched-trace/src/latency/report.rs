@@ -20,9 +20,9 @@ pub struct Report {
     pub unexplained_runs: u64,
     /// Switches from one thread to another that were read.
     pub switches: u64,
-    /// Switches that are provably missing from the trace: a thread left a CPU that another thread had
-    /// entered last. Some kernels write no `sched_switch` when the idle task of a CPU stops idling,
-    /// after that CPU was taken offline and back.
+    /// Switches that are provably missing from the trace: a thread left a CPU that another thread
+    /// had entered last. Some kernels write no `sched_switch` when the idle task of a CPU stops
+    /// idling, after that CPU was taken offline and back.
     pub missing_switches: u64,
     /// Threads whose waits a missing switch hides.
     pub(super) missing: MissingSwitches,
@@ -32,14 +32,14 @@ pub struct Report {
     pub events: u64,
     /// The strings that waits and works refer to.
     pub names: Names,
-    /// What the reader of the figures has to know.
+    /// Limits of the figures.
     pub notices: Vec<Notice>,
     /// The last name of each thread that occurs in the events.
     pub(super) comms: BTreeMap<i32, Comm>,
 }
 
 impl Report {
-    /// The last name of a thread; empty if the trace does not tell it.
+    /// The last name of a thread; empty if the trace does not have it.
     pub fn comm(&self, pid: i32) -> Comm {
         self.comms.get(&pid).copied().unwrap_or_default()
     }

@@ -401,13 +401,13 @@ fn a_kworkers_waits_belong_to_the_work_it_did() {
     assert_eq!(
         report.names.get(vmstat.workqueue.unwrap()),
         "mm_percpu_wq",
-        "told only later"
+        "named only by a later event"
     );
     assert_eq!(vmstat.queue_delay.count, 0, "queued before the trace");
 }
 
-/// pid 9 runs `vmstat_update`, sleeps, and is woken for an item of EROFS that waits 4 ms; later it is
-/// preempted within that item. The trace has no `workqueue_execute_end`.
+/// pid 9 runs `vmstat_update`, sleeps, and is woken for an item of EROFS that waits 4 ms; later it
+/// is preempted within that item. The trace has no `workqueue_execute_end`.
 fn kworker_without_ends() -> Script {
     let mut script = Script::new();
     let vmstat = script.0.intern("vmstat_update");

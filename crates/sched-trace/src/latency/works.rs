@@ -12,7 +12,8 @@ struct Queued {
     queue: Option<Name>,
 }
 
-/// Joins `queue_work`, `execute_start` and `execute_end` by the address of the item and by its worker.
+/// Joins `queue_work`, `execute_start` and `execute_end` by the address of the item and by its
+/// worker.
 #[derive(Default)]
 pub(super) struct Works {
     runs: Vec<WorkRun>,
@@ -21,7 +22,7 @@ pub(super) struct Works {
     open: HashMap<i32, usize>,
     /// The only queue on which items of a function were seen; `None` if there were several.
     home: HashMap<Name, Option<Name>>,
-    /// Whether the trace tells when items of work queues, and of kthread_workers, end.
+    /// Whether the trace has the ends of work queue items, and of kthread_worker items.
     ends: bool,
     kthread_ends: bool,
 }
@@ -54,7 +55,7 @@ impl Works {
         self.queued.insert(work, queued);
     }
 
-    /// The worker `run.pid` starts an item; `run` lacks what its queueing told.
+    /// The worker `run.pid` starts an item; `run` lacks what the queueing event adds.
     pub fn start(&mut self, work: u64, mut run: WorkRun) {
         if let Some(queued) = self
             .queued
@@ -76,9 +77,9 @@ impl Works {
         }
     }
 
-    /// The worker goes to sleep. Unless the trace tells the end of items, its item has ended.
+    /// The worker goes to sleep. Its item has ended, unless the trace has the ends of items.
     pub fn sleep(&mut self, pid: i32) {
-        let told = |run: &WorkRun| {
+        let traced_end = |run: &WorkRun| {
             if run.kthread {
                 self.kthread_ends
             } else {
@@ -86,7 +87,7 @@ impl Works {
             }
         };
         if let Some(index) = self.open.get(&pid)
-            && !told(&self.runs[*index])
+            && !traced_end(&self.runs[*index])
         {
             self.open.remove(&pid);
         }
@@ -103,7 +104,7 @@ impl Works {
         self.home.get(&function).copied().flatten()
     }
 
-    /// All runs, including queues that only later events told.
+    /// All runs, including queues that only later events name.
     pub fn finish(mut self) -> (Vec<WorkRun>, impl Fn(Name) -> Option<Name>) {
         let mut runs = std::mem::take(&mut self.runs);
         for run in runs.iter_mut().filter(|run| run.workqueue.is_none()) {

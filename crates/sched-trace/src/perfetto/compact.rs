@@ -1,7 +1,8 @@
-//! Reads compact scheduling events: columns instead of messages, time differences, a table of names.
+//! Reads compact scheduling events: columns instead of messages, time differences, a table of
+//! names.
 //!
-//! They omit the previous thread of a switch and the waker, which the reader fills in afterwards from
-//! the order of the switches of each CPU.
+//! They omit the previous thread of a switch and the waker, which the reader fills in afterwards
+//! from the order of the switches of each CPU.
 
 use super::sink::Sink;
 use super::wire::{Cut, Stop, Value, packed, try_fields};

@@ -1,6 +1,6 @@
-//! The part of Perfetto's protocol that is written here, with its field numbers.
+//! The Perfetto messages that the writer needs, with their field numbers.
 //!
-//! Numbers from Perfetto's `protos/perfetto/trace/*.proto`. Strings that the kernel gives are
+//! Numbers from Perfetto's `protos/perfetto/trace/*.proto`. Strings from the kernel are
 //! `bytes` here: the encoding is the same, and names need not be UTF-8.
 
 use prost::{Message, Oneof};
@@ -22,7 +22,7 @@ pub(super) struct TracePacket {
     pub data: Option<Data>,
 }
 
-/// What a packet is about.
+/// Payload of a packet.
 #[derive(Clone, PartialEq, Oneof)]
 pub(super) enum Data {
     #[prost(message, tag = "1")]
@@ -41,7 +41,7 @@ pub(super) enum Data {
     TrackDescriptor(TrackDescriptor),
 }
 
-/// The incremental state of a packet sequence begins anew.
+/// `SEQ_INCREMENTAL_STATE_CLEARED`: drops the interned data of the sequence.
 pub(super) const SEQ_INCREMENTAL_STATE_CLEARED: u32 = 1;
 /// The packet refers to interned data of its sequence.
 pub(super) const SEQ_NEEDS_INCREMENTAL_STATE: u32 = 2;

@@ -1,4 +1,5 @@
-//! Reads Perfetto's format packet by packet: memory holds one packet, and what was collected so far.
+//! Reads Perfetto's format packet by packet: memory holds one packet, and what was collected so
+//! far.
 
 use super::bundle::Bundles;
 use super::slices::Tracks;
@@ -109,7 +110,8 @@ impl Reader {
             42 => dropped = value.number() & 1,
             _ => {}
         })?;
-        // Perfetto also marks the first packet of each sequence; nothing is missing before that one.
+        // Perfetto also marks the first packet of each sequence; nothing is missing before that
+        // one.
         if self.sequences.contains(sequence) {
             self.lost.dropped_packets += dropped;
         }

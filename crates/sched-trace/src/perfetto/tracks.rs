@@ -1,10 +1,10 @@
-//! Our own slices as Perfetto's tracks: one track for each track name and thread.
+//! Slices of [`crate::Trace`] as Perfetto tracks: one for each track name and thread.
 
 use super::proto::{self, Data, TracePacket};
 use crate::{Slice, Trace};
 use std::collections::BTreeMap;
 
-/// Track ids begin here, thread tracks higher up, so that the two never meet.
+/// First track id. Ids of thread tracks are higher, so the two ranges do not overlap.
 const TRACKS: u64 = 0x1000;
 const THREADS: u64 = 1 << 32;
 
@@ -26,8 +26,8 @@ pub(super) fn packets(trace: &Trace, offset: u64) -> Vec<TracePacket> {
     packets
 }
 
-/// Slices of one track and thread; within a lane they nest or follow one another, which is what a
-/// track can show.
+/// Slices of one track and thread. Within a lane they nest or follow one another, as a track
+/// requires.
 type Lanes<'a> = BTreeMap<(&'a str, Option<i32>), Vec<Vec<&'a Slice>>>;
 
 fn lanes(trace: &Trace) -> Lanes<'_> {
@@ -85,7 +85,7 @@ fn descriptor(track: proto::TrackDescriptor) -> TracePacket {
     }
 }
 
-/// Slices that touch end before the next begins; outer ones begin first and end last.
+/// Of adjacent slices the first ends before the next begins; outer ones begin first, end last.
 fn edges(lane: &[&Slice], uuid: u64, offset: u64) -> Vec<TracePacket> {
     let mut packets = Vec::new();
     let mut open: Vec<u64> = Vec::new();

@@ -1,7 +1,7 @@
 //! Writing a trace in Perfetto's format.
 //!
 //! Order of packets: system and clocks, processes and threads, the events in bundles of one CPU
-//! each, our own slices, and the losses. Function names travel as interned kernel symbols.
+//! each, the slices, and the losses. Function names travel as interned kernel symbols.
 
 use super::proto::{self, Data, Event as Proto, FtraceEvent, TracePacket};
 use super::tracks;
@@ -11,10 +11,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Events of one bundle. Packets of some tens of KiB are what Perfetto itself writes.
+/// Events of one bundle. Perfetto itself writes packets of some tens of KiB.
 const BUNDLE: usize = 512;
 
-/// Packet sequences: ftrace, and our own tracks.
+/// Packet sequences: ftrace, and the tracks of slices.
 const SEQUENCE_FTRACE: u32 = 1;
 const SEQUENCE_TRACKS: u32 = 2;
 
@@ -48,7 +48,7 @@ pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     packets.stats(proto::END_OF_TRACE, trace.lost_events)
 }
 
-/// What to add to the trace's times: Perfetto's time is CLOCK_BOOTTIME.
+/// Offset from the trace's times to CLOCK_BOOTTIME, Perfetto's clock.
 fn boot_offset(trace: &Trace) -> u64 {
     if trace.clock == "mono" {
         trace.boot_offset_ns
@@ -107,7 +107,7 @@ impl<W: Write> Packets<'_, W> {
     }
 
     fn stats(&mut self, phase: i32, lost: u64) -> io::Result<()> {
-        // Which CPU lost them is not kept; the sum is what readers look at.
+        // The CPU that lost them is not known any more; readers use the sum.
         let cpu = proto::FtraceCpuStats {
             cpu: Some(0),
             overrun: Some(lost),
@@ -341,8 +341,8 @@ fn kind(trace: &Trace, kind: &Kind) -> Proto {
     }
 }
 
-/// An event without a message of its own. A symbol stands as text, because ids are only resolved
-/// in fields that are known to be functions.
+/// An event without a message of its own. A symbol is written as text: readers resolve ids only
+/// in fields known to be functions.
 fn generic(name: &str, numbers: &[(&str, u64)], function: Option<Vec<u8>>) -> Proto {
     let field = |name: &str, value| proto::GenericField {
         name: Some(name.into()),

@@ -1,7 +1,7 @@
 //! Turns a panic of a library into an error.
 //!
-//! linux-perf-data, ruzstd and miniz_oxide parse what an untrusted file says. What one of them
-//! asserts about a damaged file must neither end the program nor print the library's message.
+//! linux-perf-data, ruzstd and miniz_oxide parse untrusted files. An assertion of theirs that fails
+//! on a damaged file must neither end the program nor print the library's message.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};

@@ -103,7 +103,7 @@ fn is_text(head: &[u8]) -> bool {
         .all(|&byte| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e))
 }
 
-/// What an unknown file looks like, and how to convert it where that is known.
+/// How an unknown file begins, and how to convert it where that is known.
 fn describe(head: &[u8], path: &Path) -> String {
     let path = path.display();
     match head {

@@ -7,7 +7,7 @@ use crate::error::Fault;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::threads;
 use crate::ftrace::tracing_data::{TracingData, opening};
-use crate::input::{Limits, Source};
+use crate::input::{ByteReader, Limits};
 use crate::{Comm, Thread, Trace};
 use linux_perf_data::linux_perf_event_reader::{EventRecord, RawEventRecord, RecordType};
 use linux_perf_data::{Feature, PerfFileReader, PerfFileRecord};
@@ -24,11 +24,11 @@ const EVENT_DESC: usize = 12;
 /// `PERF_RECORD_LOST_SAMPLES`.
 const LOST_SAMPLES: u32 = 13;
 
-/// How to convert what is not read.
+/// How to convert a file that is not supported.
 const CONVERT: &str = "run: perf script --ns --show-lost-events \
                        -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
 
-/// Reads a whole trace. Records that are not needed are never given to the library.
+/// Reads a whole trace. Records that are not needed are never passed to the library.
 pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
     check_sections(&mut file)?;
     let PerfFileReader {
@@ -39,9 +39,9 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
         .feature_section_data(Feature::TRACING_DATA)
         .ok_or_else(|| broken("it has no tracepoints (record with `perf sched record`)"))?;
     let mut description = TracingData::default();
-    let mut source = Source::new(Cursor::new(tracing), FORMAT);
-    opening(&mut source)?;
-    description.read(&mut source)?;
+    let mut reader = ByteReader::new(Cursor::new(tracing), FORMAT);
+    opening(&mut reader)?;
+    description.read(&mut reader)?;
 
     let mut trace = Trace::new("perf");
     trace.kernel = perf_file
@@ -115,43 +115,43 @@ fn event(
 fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     let size = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
-    let mut source = Source::new(&mut *file, FORMAT);
-    if &source.array("the magic")? != b"PERFILE2" {
-        return Err(source.broken(format!("recorded on a big-endian machine; {CONVERT}")));
+    let mut reader = ByteReader::new(&mut *file, FORMAT);
+    if &reader.array("the magic")? != b"PERFILE2" {
+        return Err(reader.broken(format!("recorded on a big-endian machine; {CONVERT}")));
     }
-    if source.u64("the header")? == PIPE_HEADER {
-        return Err(source.broken(format!("written to a pipe; {CONVERT}")));
+    if reader.u64("the header")? == PIPE_HEADER {
+        return Err(reader.broken(format!("written to a pipe; {CONVERT}")));
     }
-    source.u64("the header")?;
+    reader.u64("the header")?;
     let mut data_end = 0;
     for (index, name) in ["attributes", "data", "event types"]
         .into_iter()
         .enumerate()
     {
-        let end = section(&mut source, name, size)?;
+        let end = section(&mut reader, name, size)?;
         if index == 1 {
             data_end = end;
         }
     }
-    let bits = source.array::<32>("the features")?;
+    let bits = reader.array::<32>("the features")?;
     let features = (0..256usize).filter(|bit| bits[bit / 8] & 1 << (bit % 8) != 0);
     if data_end == 0 {
         return Err(
-            source.broken("its data section is empty: perf was killed before it finished the file")
+            reader.broken("its data section is empty: perf was killed before it finished the file")
         );
     }
     file.seek(SeekFrom::Start(data_end))?;
-    let mut source = Source {
+    let mut reader = ByteReader {
         inner: &mut *file,
         format: FORMAT,
         offset: data_end,
     };
     let (mut event_desc, mut sum) = (None, 0u64);
     for feature in features {
-        let (offset, length) = (source.u64("a feature")?, source.u64("a feature")?);
+        let (offset, length) = (reader.u64("a feature")?, reader.u64("a feature")?);
         sum = sum.saturating_add(length);
         if offset.saturating_add(length) > size || sum > size {
-            return Err(source.broken(format!(
+            return Err(reader.broken(format!(
                 "a feature of {length} bytes at {offset}, file of {size}"
             )));
         }
@@ -160,37 +160,40 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
         }
     }
     let Some((offset, length)) = event_desc else {
-        return Err(source.broken("it does not describe its events (EVENT_DESC)"));
+        return Err(reader.broken("it does not describe its events (EVENT_DESC)"));
     };
     file.seek(SeekFrom::Start(offset))?;
-    check_event_desc(&mut Source::new(file.by_ref().take(length), FORMAT), length)?;
+    check_event_desc(
+        &mut ByteReader::new(file.by_ref().take(length), FORMAT),
+        length,
+    )?;
     file.rewind()?;
     Ok(())
 }
 
 /// Walks the EVENT_DESC section: the library allocates by the counts in it.
-fn check_event_desc<R: Read>(source: &mut Source<R>, length: u64) -> Result<(), Fault> {
-    let events = u64::from(source.u32("the number of events")?);
-    let attr = u64::from(source.u32("the size of an event's attributes")?);
+fn check_event_desc<R: Read>(reader: &mut ByteReader<R>, length: u64) -> Result<(), Fault> {
+    let events = u64::from(reader.u32("the number of events")?);
+    let attr = u64::from(reader.u32("the size of an event's attributes")?);
     if events.saturating_mul(attr.saturating_add(8)) > length {
-        return Err(source.broken(format!("{events} events in a section of {length} bytes")));
+        return Err(reader.broken(format!("{events} events in a section of {length} bytes")));
     }
     for _ in 0..events {
-        source.bytes(attr, "an event's attributes")?;
-        let ids = u64::from(source.u32("the number of an event's ids")?);
-        let name = u64::from(source.u32("an event's name")?);
-        source.bytes(name, "an event's name")?;
-        source.bytes(ids * 8, "an event's ids")?;
+        reader.bytes(attr, "an event's attributes")?;
+        let ids = u64::from(reader.u32("the number of an event's ids")?);
+        let name = u64::from(reader.u32("an event's name")?);
+        reader.bytes(name, "an event's name")?;
+        reader.bytes(ids * 8, "an event's ids")?;
     }
     Ok(())
 }
 
 /// Where a section ends; an error if that is beyond the end of the file.
-fn section<R: Read>(source: &mut Source<R>, name: &str, file: u64) -> Result<u64, Fault> {
-    let (offset, length) = (source.u64(name)?, source.u64(name)?);
+fn section<R: Read>(reader: &mut ByteReader<R>, name: &str, file: u64) -> Result<u64, Fault> {
+    let (offset, length) = (reader.u64(name)?, reader.u64(name)?);
     match offset.checked_add(length) {
         Some(end) if end <= file => Ok(end),
-        _ => Err(source.broken(format!(
+        _ => Err(reader.broken(format!(
             "{name} of {length} bytes at {offset}, file of {file}"
         ))),
     }

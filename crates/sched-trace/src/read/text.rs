@@ -1,8 +1,9 @@
-//! Reads the text of tracefs's `trace` and `trace_pipe`, of `trace-cmd report` and of `perf script`.
+//! Reads the text of tracefs's `trace` and `trace_pipe`, of `trace-cmd report` and of `perf
+//! script`.
 //!
-//! A line of ftrace is `COMM-PID [CPU] FLAGS SECONDS: EVENT: FIELDS`, one of perf is
-//! `COMM PID/TID [CPU] SECONDS: GROUP:EVENT: FIELDS`. Names may contain spaces, dashes and brackets, so
-//! each field is found by its surroundings.
+//! A line of ftrace is `COMM-PID [CPU] FLAGS SECONDS: EVENT: FIELDS`, one of perf is `COMM PID/TID
+//! [CPU] SECONDS: GROUP:EVENT: FIELDS`. Names may contain spaces, dashes and brackets, so each
+//! field is found by its surroundings.
 
 use crate::error::Fault;
 use crate::ftrace::threads;
@@ -25,7 +26,7 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         if got == 0 {
             break;
         }
-        // A figure that lost its last digits reads as well as a whole one.
+        // A number cut short parses as well as a whole one: the last line must be complete.
         cut = !line.ends_with(b"\n") && got < LINE;
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
@@ -159,8 +160,8 @@ fn head(line: &str) -> Option<Head<'_>> {
     })
 }
 
-/// The number after the last dash, which a process in parentheses may follow; with perf the last word,
-/// which is `TID` or `PID/TID`.
+/// The number after the last dash, which a process in parentheses may follow; with perf the last
+/// word, which is `TID` or `PID/TID`.
 fn pid(task: &str) -> Option<i32> {
     let task = task.trim_end();
     let task = match task.rfind('(') {
@@ -222,7 +223,7 @@ fn address(text: &str) -> Option<u64> {
 }
 
 fn kind(trace: &mut Trace, event: &str, fields: &str) -> Option<Kind> {
-    // A thread name may look like a field: fields after a name are searched after it.
+    // A thread name may resemble a field: fields after a name are searched after it.
     let after = |name: &str| fields.find(name).map(|at| &fields[at..]);
     Some(match event {
         "sched_switch" => {

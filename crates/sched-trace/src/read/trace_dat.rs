@@ -6,7 +6,7 @@ use crate::ftrace::format::PageLayout;
 use crate::ftrace::loss::lost_events;
 use crate::ftrace::tracing_data::{TracingData, opening};
 use crate::ftrace::{page, threads};
-use crate::input::{Limits, Source, inflate};
+use crate::input::{ByteReader, Limits, inflate};
 use crate::{Comm, Trace};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
@@ -64,45 +64,45 @@ const CPUS: u32 = 1 << 16;
 pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
     let size = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
-    let mut source = Source::new(file, FORMAT);
-    let opening = opening(&mut source)?;
+    let mut reader = ByteReader::new(file, FORMAT);
+    let opening = opening(&mut reader)?;
     match opening.version.as_str() {
-        "6" => version6(source, size, opening.page, limits),
-        "7" => version7(source, size, limits),
-        other => Err(source.broken(format!("version {other} is not read; 6 and 7 are"))),
+        "6" => version6(reader, size, opening.page, limits),
+        "7" => version7(reader, size, limits),
+        other => Err(reader.broken(format!("version {other} is not read; 6 and 7 are"))),
     }
 }
 
 fn version6<R: Read + Seek>(
-    mut source: Source<R>,
+    mut reader: ByteReader<R>,
     file: u64,
     page: usize,
     limits: Limits,
 ) -> Result<Trace, Fault> {
     let mut description = TracingData::default();
-    description.read(&mut source)?;
-    let size = source.u64("the command lines")?;
-    let cmdlines = source.bytes(size, "the command lines")?;
-    let cpus = source.u32("the number of CPUs")?;
+    description.read(&mut reader)?;
+    let size = reader.u64("the command lines")?;
+    let cmdlines = reader.bytes(size, "the command lines")?;
+    let cpus = reader.u32("the number of CPUs")?;
     if cpus > CPUS {
-        return Err(source.broken(format!("{cpus} CPUs")));
+        return Err(reader.broken(format!("{cpus} CPUs")));
     }
     let mut options = Options::default();
-    let mut kind = source.array::<10>("the kind of trace")?;
+    let mut kind = reader.array::<10>("the kind of trace")?;
     if kind.starts_with(b"options") {
-        while option(&mut source, &mut options, false)? {}
-        kind = source.array("the kind of trace")?;
+        while option(&mut reader, &mut options, false)? {}
+        kind = reader.array("the kind of trace")?;
     }
     if !kind.starts_with(b"flyrecord") {
-        return Err(source.broken("it holds no ring buffer data (a latency trace?)"));
+        return Err(reader.broken("it holds no ring buffer data (a latency trace?)"));
     }
     let mut data = Vec::new();
     for cpu in 0..cpus {
-        let offset = source.u64("a CPU's data")?;
+        let offset = reader.u64("a CPU's data")?;
         data.push(CpuData {
             cpu,
             offset,
-            size: source.u64("a CPU's data")?,
+            size: reader.u64("a CPU's data")?,
         });
     }
     let buffer = Buffer {
@@ -110,9 +110,9 @@ fn version6<R: Read + Seek>(
         page,
         cpus: data,
     };
-    check_sizes(&source, &buffer, file)?;
+    check_sizes(&reader, &buffer, file)?;
     events(
-        source,
+        reader,
         &description,
         &cmdlines,
         &options,
@@ -123,32 +123,32 @@ fn version6<R: Read + Seek>(
 }
 
 fn version7<R: Read + Seek>(
-    mut source: Source<R>,
+    mut reader: ByteReader<R>,
     file: u64,
     mut limits: Limits,
 ) -> Result<Trace, Fault> {
-    let algorithm = source.string("the compression")?;
-    source.string("the compression's version")?;
+    let algorithm = reader.string("the compression")?;
+    reader.string("the compression's version")?;
     let mut options = Options {
-        next: source.u64("the options' place")?,
+        next: reader.u64("the options' place")?,
         ..Options::default()
     };
     let mut rounds = 0;
     while options.next != 0 {
         rounds += 1;
         if rounds > SECTIONS || options.sections.len() > SECTIONS {
-            return Err(source.broken("options without an end"));
+            return Err(reader.broken("options without an end"));
         }
-        let bytes = section(&mut source, options.next, DONE, &algorithm, &mut limits)?;
+        let bytes = section(&mut reader, options.next, DONE, &algorithm, &mut limits)?;
         options.next = 0;
-        let mut list = Source::new(Cursor::new(bytes), FORMAT);
+        let mut list = ByteReader::new(Cursor::new(bytes), FORMAT);
         while option(&mut list, &mut options, true)? {}
     }
     let mut description = TracingData::default();
     let mut cmdlines = Vec::new();
     for (id, offset) in std::mem::take(&mut options.sections) {
-        let bytes = section(&mut source, offset, id, &algorithm, &mut limits)?;
-        let mut part = Source::new(Cursor::new(bytes), FORMAT);
+        let bytes = section(&mut reader, offset, id, &algorithm, &mut limits)?;
+        let mut part = ByteReader::new(Cursor::new(bytes), FORMAT);
         match id {
             HEADER_INFO => description.header_info(&mut part)?,
             FTRACE_EVENTS => description.ftrace_formats(&mut part)?,
@@ -161,13 +161,13 @@ fn version7<R: Read + Seek>(
         }
     }
     let Some(buffer) = options.buffer.take() else {
-        return Err(source.broken("it holds no ring buffer data"));
+        return Err(reader.broken("it holds no ring buffer data"));
     };
-    check_sizes(&source, &buffer, file)?;
-    let (flags, _) = section_head(&mut source, buffer.section, BUFFER)?;
+    check_sizes(&reader, &buffer, file)?;
+    let (flags, _) = section_head(&mut reader, buffer.section, BUFFER)?;
     let algorithm = (flags & COMPRESSED != 0).then_some(algorithm.as_str());
     events(
-        source,
+        reader,
         &description,
         &cmdlines,
         &options,
@@ -179,22 +179,22 @@ fn version7<R: Read + Seek>(
 
 /// Reads one option; false after the last one. Only version 7 stores offsets of sections.
 fn option<R: Read>(
-    source: &mut Source<R>,
+    reader: &mut ByteReader<R>,
     options: &mut Options,
     sections: bool,
 ) -> Result<bool, Fault> {
-    let id = source.u16("an option")?;
+    let id = reader.u16("an option")?;
     if id == DONE && !sections {
         return Ok(false);
     }
-    let size = source.u32("an option")?;
-    let bytes = source.bytes(u64::from(size), "an option")?;
+    let size = reader.u32("an option")?;
+    let bytes = reader.bytes(u64::from(size), "an option")?;
     let text = || {
         String::from_utf8_lossy(&bytes)
             .trim_end_matches('\0')
             .to_string()
     };
-    let mut inner = Source::new(Cursor::new(&bytes), FORMAT);
+    let mut inner = ByteReader::new(Cursor::new(&bytes), FORMAT);
     match id {
         DONE => {
             options.next = inner.u64("the next options")?;
@@ -219,26 +219,26 @@ fn option<R: Read>(
     Ok(true)
 }
 
-fn buffer<R: Read>(source: &mut Source<R>, options: &mut Options) -> Result<Buffer, Fault> {
-    let section = source.u64("a buffer's place")?;
-    source.string("a buffer's name")?;
-    let clock = source.string("a buffer's clock")?;
+fn buffer<R: Read>(reader: &mut ByteReader<R>, options: &mut Options) -> Result<Buffer, Fault> {
+    let section = reader.u64("a buffer's place")?;
+    reader.string("a buffer's name")?;
+    let clock = reader.string("a buffer's clock")?;
     if !clock.is_empty() {
         options.clock = clock;
     }
-    let page = source.u32("a buffer's page size")? as usize;
+    let page = reader.u32("a buffer's page size")? as usize;
     let mut cpus = Vec::new();
-    let count = source.u32("a buffer's CPUs")?;
+    let count = reader.u32("a buffer's CPUs")?;
     if count > CPUS {
-        return Err(source.broken(format!("{count} CPUs")));
+        return Err(reader.broken(format!("{count} CPUs")));
     }
     for _ in 0..count {
-        let cpu = source.u32("a CPU's data")?;
-        let offset = source.u64("a CPU's data")?;
+        let cpu = reader.u32("a CPU's data")?;
+        let offset = reader.u64("a CPU's data")?;
         cpus.push(CpuData {
             cpu,
             offset,
-            size: source.u64("a CPU's data")?,
+            size: reader.u64("a CPU's data")?,
         });
     }
     Ok(Buffer {
@@ -249,11 +249,11 @@ fn buffer<R: Read>(source: &mut Source<R>, options: &mut Options) -> Result<Buff
 }
 
 /// The CPUs' data do not overlap, so their sizes add up to less than the file.
-fn check_sizes<R: Read>(source: &Source<R>, buffer: &Buffer, file: u64) -> Result<(), Fault> {
+fn check_sizes<R: Read>(reader: &ByteReader<R>, buffer: &Buffer, file: u64) -> Result<(), Fault> {
     let sizes = buffer.cpus.iter().map(|cpu| cpu.size);
     let sum = sizes.fold(0, u64::saturating_add);
     if sum > file {
-        return Err(source.broken(format!("{sum} bytes of events in a file of {file}")));
+        return Err(reader.broken(format!("{sum} bytes of events in a file of {file}")));
     }
     Ok(())
 }
@@ -268,59 +268,59 @@ fn chosen(clocks: &str) -> String {
 
 /// Flags and size of the section at `offset`.
 fn section_head<R: Read + Seek>(
-    source: &mut Source<R>,
+    reader: &mut ByteReader<R>,
     offset: u64,
     id: u16,
 ) -> Result<(u16, u64), Fault> {
-    source.inner.seek(SeekFrom::Start(offset))?;
-    source.offset = offset;
-    let found = source.u16("a section")?;
+    reader.inner.seek(SeekFrom::Start(offset))?;
+    reader.offset = offset;
+    let found = reader.u16("a section")?;
     if found != id {
-        return Err(source.broken(format!("section {found} where {id} should be")));
+        return Err(reader.broken(format!("section {found} where {id} should be")));
     }
-    let flags = source.u16("a section")?;
-    source.u32("a section")?;
-    Ok((flags, source.u64("a section")?))
+    let flags = reader.u16("a section")?;
+    reader.u32("a section")?;
+    Ok((flags, reader.u64("a section")?))
 }
 
 /// The content of a section.
 fn section<R: Read + Seek>(
-    source: &mut Source<R>,
+    reader: &mut ByteReader<R>,
     offset: u64,
     id: u16,
     algorithm: &str,
     limits: &mut Limits,
 ) -> Result<Vec<u8>, Fault> {
-    let (flags, size) = section_head(source, offset, id)?;
+    let (flags, size) = section_head(reader, offset, id)?;
     if flags & COMPRESSED == 0 {
-        return source.bytes(size, "a section");
+        return reader.bytes(size, "a section");
     }
-    chunk(source, algorithm, limits)
+    chunk(reader, algorithm, limits)
 }
 
 /// Reads a compressed chunk: its size, its unpacked size, its bytes.
 fn chunk<R: Read>(
-    source: &mut Source<R>,
+    reader: &mut ByteReader<R>,
     algorithm: &str,
     limits: &mut Limits,
 ) -> Result<Vec<u8>, Fault> {
-    let packed = source.u32("a compressed chunk")?;
-    let unpacked = source.u32("a compressed chunk")?;
-    let bytes = source.bytes(u64::from(packed), "a compressed chunk")?;
+    let packed = reader.u32("a compressed chunk")?;
+    let unpacked = reader.u32("a compressed chunk")?;
+    let bytes = reader.bytes(u64::from(packed), "a compressed chunk")?;
     let out = match algorithm {
         "zlib" => inflate::deflate(&bytes, limits)?,
         "zstd" => inflate::zstd(&bytes, limits)?,
-        other => return Err(source.broken(format!("compression {other} is not read"))),
+        other => return Err(reader.broken(format!("compression {other} is not read"))),
     };
     match out {
         Some(out) if out.len() == unpacked as usize => Ok(out),
-        _ => Err(source.broken(format!("a {algorithm} chunk that cannot be unpacked"))),
+        _ => Err(reader.broken(format!("a {algorithm} chunk that cannot be unpacked"))),
     }
 }
 
 /// Decodes the pages of all CPUs.
 fn events<R: Read + Seek>(
-    mut source: Source<R>,
+    mut reader: ByteReader<R>,
     description: &TracingData,
     cmdlines: &[u8],
     options: &Options,
@@ -333,7 +333,7 @@ fn events<R: Read + Seek>(
         ..description.layout.unwrap_or(PageLayout::USUAL)
     };
     if layout.page <= layout.data {
-        return Err(source.broken(format!("pages of {} bytes", layout.page)));
+        return Err(reader.broken(format!("pages of {} bytes", layout.page)));
     }
     let clock = if options.clock.is_empty() {
         "local"
@@ -349,22 +349,22 @@ fn events<R: Read + Seek>(
         limits,
     };
     for cpu in buffer.cpus.iter().filter(|cpu| cpu.size > 0) {
-        source.inner.seek(SeekFrom::Start(cpu.offset))?;
-        source.offset = cpu.offset;
+        reader.inner.seek(SeekFrom::Start(cpu.offset))?;
+        reader.offset = cpu.offset;
         match algorithm {
             Some(algorithm) => {
-                for _ in 0..source.u32("a CPU's data")? {
-                    if source.offset - cpu.offset > cpu.size {
-                        return Err(source.broken(format!("CPU {}: too many chunks", cpu.cpu)));
+                for _ in 0..reader.u32("a CPU's data")? {
+                    if reader.offset - cpu.offset > cpu.size {
+                        return Err(reader.broken(format!("CPU {}: too many chunks", cpu.cpu)));
                     }
-                    let bytes = chunk(&mut source, algorithm, &mut pages.limits)?;
-                    pages.read(&source, cpu.cpu, &bytes)?;
+                    let bytes = chunk(&mut reader, algorithm, &mut pages.limits)?;
+                    pages.read(&reader, cpu.cpu, &bytes)?;
                 }
             }
             None => {
                 for _ in 0..cpu.size / layout.page as u64 {
-                    let bytes = source.bytes(layout.page as u64, "a page of events")?;
-                    pages.read(&source, cpu.cpu, &bytes)?;
+                    let bytes = reader.bytes(layout.page as u64, "a page of events")?;
+                    pages.read(&reader, cpu.cpu, &bytes)?;
                 }
             }
         }
@@ -376,7 +376,7 @@ fn events<R: Read + Seek>(
         ..
     } = pages;
     if trace.events.is_empty() {
-        return Err(source.broken("it has no scheduler events (record with -e sched)"));
+        return Err(reader.broken("it has no scheduler events (record with -e sched)"));
     }
     trace.lost_events = options.lost.max(flagged);
     trace.kernel = options.kernel.clone();
@@ -398,7 +398,12 @@ struct Pages {
 }
 
 impl Pages {
-    fn read<R: Read>(&mut self, source: &Source<R>, cpu: u32, bytes: &[u8]) -> Result<(), Fault> {
+    fn read<R: Read>(
+        &mut self,
+        reader: &ByteReader<R>,
+        cpu: u32,
+        bytes: &[u8],
+    ) -> Result<(), Fault> {
         let (trace, decoder, tsc) = (&mut self.trace, &mut self.decoder, self.tsc);
         for page in bytes.chunks_exact(self.layout.page) {
             let read = page::records(page, &self.layout, |time, record| {
@@ -406,7 +411,7 @@ impl Pages {
             });
             match read {
                 Ok(summary) => self.flagged = self.flagged.saturating_add(summary.lost),
-                Err(reason) => return Err(source.broken(format!("CPU {cpu}: {reason}"))),
+                Err(reason) => return Err(reader.broken(format!("CPU {cpu}: {reason}"))),
             }
         }
         self.limits.check(trace)

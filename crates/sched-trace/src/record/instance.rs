@@ -14,21 +14,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Instances of this process so far, so that each recorder has a directory of its own.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
-/// What our instances are called.
+/// Prefix of the instances' names.
 const PREFIX: &str = "erofast-";
 
 /// The directory `instances/erofast-PID`; switched off and removed on drop.
 #[derive(Debug)]
 pub(super) struct Instance {
-    /// Tells recorders of other PID namespaces that this one lives.
+    /// Shows recorders of other PID namespaces that this one is alive.
     _lock: Option<File>,
     dir: PathBuf,
-    // After `dir`, because the instance must go before its filesystem does.
+    // Declared after `dir`: the instance is removed before its filesystem is unmounted.
     tracefs: Tracefs,
 }
 
 impl Instance {
-    /// Makes the directory, after removing those of recorders that were killed.
+    /// Creates the directory, after removing those of recorders that were killed.
     pub fn create(tracefs: Tracefs) -> Result<Self> {
         let instances = tracefs.root.join("instances");
         remove_orphans(&instances);
@@ -139,13 +139,13 @@ impl Instance {
             .map_err(|errno| self.error(&name, errno.into()))
     }
 
-    /// Events the kernel says it lost on a CPU since the instance was made.
+    /// Events the kernel lost on a CPU since the instance was created.
     pub fn lost(&self, cpu: u32) -> u64 {
         self.get(&format!("per_cpu/cpu{cpu}/stats"))
             .map_or(0, |text| lost_events(&text))
     }
 
-    /// Where it is, for as long as it is.
+    /// Its directory, until it is removed.
     #[cfg(test)]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -181,7 +181,7 @@ impl Drop for Instance {
     }
 }
 
-/// Instances of processes that are gone would record for ever. One in use is busy and stays.
+/// Removes instances of dead processes, which would record for ever. One in use is busy and stays.
 fn remove_orphans(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,14 +1,14 @@
 //! Recording live, through tracefs.
 //!
-//! Everything happens in a tracing instance of our own, so nobody else's tracing is touched. The
+//! Everything happens in a tracing instance of our own, which leaves other tracing alone. The
 //! ladder of [`Recorder::start`]: find or mount tracefs, make the instance, set clock and buffer
 //! and events, open the CPUs' binary buffers, start the thread that empties them, switch tracing
 //! on. Dropping the recorder goes the same way down, in reverse.
 //!
-//! What it costs: about 0.35 us of CPU time for each event in the thread that causes it (measured as
-//! the system time of `perf bench sched pipe` with and without, 5.5 events an operation, Linux 6.18,
-//! on a busy machine), and about 0.8 us afterwards to decode it and write it in Perfetto's format.
-//! Ten thousand switches a second with their wake-ups are about one per cent of one CPU.
+//! What it costs: about 0.35 us of CPU time for each event in the thread that causes it (measured
+//! as the system time of `perf bench sched pipe` with and without, 5.5 events an operation, Linux
+//! 6.18, on a busy machine), and about 0.8 us afterwards to decode it and write it in Perfetto's
+//! format. Ten thousand switches a second with their wake-ups are about one per cent of one CPU.
 //!
 //! ```no_run
 //! # fn main() -> sched_trace::Result<()> {
@@ -42,9 +42,9 @@ use std::io::BufReader;
 use std::process::{Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 
-/// A running recording. Dropping it removes everything it made in the kernel.
+/// A running recording. Dropping it removes everything it created in the kernel.
 ///
-/// The fields go in the order of their declaration: first the thread, then its buffers, then the
+/// Fields are dropped in the order of declaration: the thread, then its buffers, then the
 /// instance with its filesystem.
 #[derive(Debug)]
 pub struct Recorder {
@@ -101,17 +101,17 @@ impl Recorder {
         Ok(self.read(&pages, new))
     }
 
-    /// Writes nothing from here on until [`Recorder::resume`]; costs nothing meanwhile.
+    /// Records nothing until [`Recorder::resume`]; costs nothing meanwhile.
     pub fn pause(&mut self) -> Result<()> {
         self.instance.switch(false)
     }
 
-    /// Goes on after [`Recorder::pause`].
+    /// Continues after [`Recorder::pause`].
     pub fn resume(&mut self) -> Result<()> {
         self.instance.switch(true)
     }
 
-    /// Stops and hands out what was recorded since the start or the last `take`.
+    /// Stops, and returns what was recorded since the start or the last `take`.
     pub fn stop(mut self) -> Result<Trace> {
         self.instance.switch(false)?;
         self.drainer = None;

@@ -1,21 +1,23 @@
-//! What to record, and how much of it to keep.
+//! Options of a recording: events, clock, buffers.
 
 /// How to record.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// Ring buffer of each CPU, in KiB. A busy CPU writes about 3 MiB a second.
     pub buffer_kib_per_cpu: usize,
-    /// The kernel's clock for the time stamps; "mono" is CLOCK_MONOTONIC, as `sys::clock::now_ns` reads it.
+    /// The kernel's clock for the time stamps; "mono" is CLOCK_MONOTONIC, as `sys::clock::now_ns`
+    /// reads it.
     pub clock: String,
     /// When the buffers are emptied.
     pub drain: Drain,
     /// Work queue and kthread_worker events, which name what a kworker served.
     pub work_events: bool,
-    /// `sched_migrate_task`, which tells where a thread waited.
+    /// `sched_migrate_task`, which shows where a thread waited.
     pub migrations: bool,
-    /// `fuse_request_send`, where the kernel has it (Linux 6.10): when programs asked FUSE mounts.
+    /// `fuse_request_send`, where the kernel has it (Linux 6.10): when programs sent requests to
+    /// FUSE mounts.
     pub requests: bool,
-    /// What streaming may keep in memory, in bytes; what comes later is counted as lost.
+    /// Bytes of memory that streaming may use; later events are counted as lost.
     pub keep_bytes: usize,
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Pages are gathered in blocks of this size, so that nothing big is ever copied to grow.
+/// Pages are collected in blocks of this size, so that growing copies nothing.
 const BLOCK: usize = 1 << 20;
 
 /// The pages read from one CPU so far.
@@ -72,8 +72,8 @@ impl Pipes {
         })
     }
 
-    /// Reads what is there. What exceeds the bound on memory stays in the kernel, which counts it
-    /// as lost when it overwrites it.
+    /// Reads what is available. Beyond the bound on memory, data stay in the kernel, which counts
+    /// them as lost when it overwrites them.
     fn drain(&mut self) {
         for (file, pages) in self.files.iter_mut().zip(&mut self.pages) {
             for _ in 0..self.round {
@@ -84,7 +84,7 @@ impl Pipes {
                 let start = block.len();
                 block.resize(start + self.page, 0);
                 let got = read(file, &mut block[start..]);
-                // A partial page is still a page: its header tells how much of it counts.
+                // A partial page counts as a page: its header has the number of valid bytes.
                 if got == 0 {
                     block.truncate(start);
                     break;
@@ -118,7 +118,7 @@ fn read(file: &mut File, page: &mut [u8]) -> usize {
     }
 }
 
-/// Locks what a panicking thread may have left: pages are whole at any time.
+/// Ignores poisoning: pages are whole at any time.
 pub(super) fn lock(pipes: &Mutex<Pipes>) -> MutexGuard<'_, Pipes> {
     pipes.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@ use crate::latency::WaitKind;
 use std::collections::{HashMap, HashSet};
 
 /// Waits after wake-ups by thread: count and sum in microseconds. Deliberately simple-minded: a
-/// thread is asleep, woken or running, and only `sched_waking` and `sched_switch` are looked at.
+/// thread is asleep, woken or running, and only `sched_waking` and `sched_switch` are read.
 fn opinion(text: &str) -> HashMap<i32, (u64, f64)> {
     let (mut asleep, mut woken) = (HashMap::new(), HashMap::new());
     let mut waits: HashMap<i32, (u64, f64)> = HashMap::new();

@@ -203,7 +203,7 @@ fn kworkers_are_named_by_what_they_did() {
         .count();
     assert!(
         addresses == 0 || !trace.notices.is_empty(),
-        "unknown functions are told"
+        "unknown functions are reported"
     );
 }
 

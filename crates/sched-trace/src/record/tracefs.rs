@@ -1,4 +1,4 @@
-//! Finding tracefs, or mounting it for ourselves.
+//! Finds tracefs, or mounts it privately.
 
 use crate::{Error, Result};
 use rustix::fd::OwnedFd;
@@ -15,14 +15,14 @@ const USUAL: &str = "/sys/kernel/tracing";
 #[derive(Debug)]
 pub(super) struct Tracefs {
     pub root: PathBuf,
-    /// Our own mount, which stands in no directory and goes with its descriptor...
+    /// A private mount attached to no directory; closing the descriptor unmounts it...
     _detached: Option<OwnedFd>,
-    /// ...or, on kernels that cannot do so, one to be unmounted again.
+    /// ...or, on kernels without fsmount(2), a mount that is unmounted on drop.
     mounted_at: Option<PathBuf>,
 }
 
 impl Tracefs {
-    /// The mounted tracefs, or a mount of our own if there is none.
+    /// The mounted tracefs, or a private mount if there is none.
     pub fn find() -> Result<Self> {
         let found = mounted(&fs::read_to_string("/proc/self/mounts").unwrap_or_default());
         let tracefs = match found {
@@ -68,13 +68,13 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if let Some(path) = &self.mounted_at {
-            // Busy means that somebody else began to use it: then it stays.
+            // EBUSY: another process uses it by now, so it stays mounted.
             let _ = rustix::mount::unmount(path, rustix::mount::UnmountFlags::empty());
         }
     }
 }
 
-/// A mount without a place: nobody else sees it, and it cannot be left behind.
+/// A detached mount: invisible to other processes, and gone with its descriptor.
 fn detached() -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&context)?;
@@ -105,7 +105,7 @@ fn missing(reason: &str) -> Error {
     }
 }
 
-/// The best tracefs of a mount table: at its usual place if it is there too.
+/// The tracefs of a mount table, preferably the one at the usual mount point.
 fn mounted(table: &str) -> Option<PathBuf> {
     let mut found = None;
     for line in table.lines() {

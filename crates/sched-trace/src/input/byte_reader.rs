@@ -1,20 +1,20 @@
-//! A little-endian reader that knows its offset and what it was reading when the data ended.
+//! A bounded little-endian reader. Its errors name the offset and the field that is cut short.
 
 use crate::error::Fault;
 use std::io::Read;
 
-/// Largest single piece (a section, a symbol table) that is accepted.
-const PIECE: u64 = 256 << 20;
+/// Largest single field (a section, a symbol table) that is accepted.
+const MAX_FIELD: u64 = 256 << 20;
 
 /// Reads with bounds.
 #[derive(Debug)]
-pub(crate) struct Source<R> {
+pub(crate) struct ByteReader<R> {
     pub inner: R,
     pub format: &'static str,
     pub offset: u64,
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> ByteReader<R> {
     pub fn new(inner: R, format: &'static str) -> Self {
         Self {
             inner,
@@ -32,7 +32,7 @@ impl<R: Read> Source<R> {
     }
 
     pub fn bytes(&mut self, length: u64, what: &str) -> Result<Vec<u8>, Fault> {
-        if length > PIECE {
+        if length > MAX_FIELD {
             return Err(self.broken(format!("{what} of {length} bytes")));
         }
         let mut bytes = Vec::new();
