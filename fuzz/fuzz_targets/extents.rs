@@ -1,5 +1,5 @@
 //! Oracle: every extent contains the asked offset, stays in file and device, and is the same when
-//! asked for at its own start.
+//! looked up at its own start.
 //! The whole of it stands at `erofs_oracles::extents`.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the worker pool.
 
 use std::io;
 
@@ -18,9 +18,9 @@ pub enum Error {
     /// Not one thread of the unbound pool could be made.
     #[error("cannot create any of the {threads} threads of the unbound pool: {source}")]
     UnboundPool {
-        /// Threads wished for.
+        /// Threads requested.
         threads: usize,
-        /// What the system said for the first.
+        /// The system's error for the first one.
         source: io::Error,
     },
     /// The thread that follows hotplug could not be made.
@@ -31,7 +31,7 @@ pub enum Error {
     Attach {
         /// Workers that tried.
         workers: usize,
-        /// What the first of them said.
+        /// The error of the first of them.
         source: io::Error,
     },
     /// A worker would wait for itself.

@@ -15,7 +15,7 @@ pub(crate) enum FailPoint {
     Watcher,
 }
 
-/// Without tests this is nothing and says always yes.
+/// Without tests this never fails.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     #[cfg(test)]

@@ -17,7 +17,8 @@ use crate::worker::queue::{JobQueue, Taken};
 
 type Queue = Arc<JobQueue<usize>>;
 
-/// What the loop of a worker does, without an event source: takes until the queue is closed and empty.
+/// What the loop of a worker does, without an event source: takes until the queue is closed and
+/// empty.
 fn work(queue: &Queue, me: &Arc<Parker>) -> usize {
     let mut sum = 0;
     loop {

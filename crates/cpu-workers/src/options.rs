@@ -45,7 +45,7 @@ impl Default for WorkerOptions {
             name: "erofs_worker".to_owned(),
             unbound_threads: None,
             // A check costs one system call and one small read. Five seconds keep an idle machine
-            // idle and follow a cpuset soon enough for a person.
+            // idle and follow a cpuset soon enough.
             rescan_interval: Duration::from_secs(5),
         }
     }

@@ -50,8 +50,8 @@ pub struct Workers {
     /// I: None in `Mode::Unbound`.
     watcher: Option<Watcher>,
     notices: Arc<Notices>,
-    /// P: threads that are no workers and have the pinned ones' priority, by number. Taken outside of
-    /// the topology's locks.
+    /// P: threads that are no workers and have the pinned ones' priority, by number. Taken outside
+    /// of the topology's locks.
     followers: Mutex<Vec<i32>>,
     /// A: shutdown has begun.
     ending: AtomicBool,
@@ -176,8 +176,8 @@ impl Workers {
         }
     }
 
-    /// The worker of the calling thread, of any pool. The times are those of its current job, 0 while
-    /// it serves its source.
+    /// The worker of the calling thread, of any pool. The times are those of its current job, 0
+    /// while it serves its source.
     pub fn current() -> Option<WorkerContext> {
         current()
     }
@@ -227,9 +227,9 @@ impl Workers {
         lines
     }
 
-    /// Attaches a source to every pinned worker, made on its own thread; workers that come with hotplug
-    /// get theirs when they start. In `Mode::Unbound`, and where no pinned worker exists, the
-    /// unbound threads get one each. A second call replaces the sources of the first.
+    /// Attaches a source to every pinned worker, made on its own thread; workers that come with
+    /// hotplug get theirs when they start. In `Mode::Unbound`, and where no pinned worker exists,
+    /// the unbound threads get one each. A second call replaces the sources of the first.
     ///
     /// Waits for all of them (a busy worker answers after its job) and returns how many have one;
     /// those that failed are in `notices()`.
@@ -276,9 +276,9 @@ impl Workers {
         }
     }
 
-    /// Changes the priority of the worker of `cpu`, or of all workers and their followers (`None`; in
-    /// `Mode::Unbound` the unbound threads), now and for later ones. Returns the first refusal; the
-    /// thread then has the next best priority that is allowed.
+    /// Changes the priority of the worker of `cpu`, or of all workers and their followers (`None`;
+    /// in `Mode::Unbound` the unbound threads), now and for later ones. Returns the first refusal;
+    /// the thread then has the next best priority that is allowed.
     pub fn set_priority(&self, cpu: Option<usize>, priority: Priority) -> Result<(), Error> {
         let wanted = match priority {
             Priority::High => Wanted::RealTime,

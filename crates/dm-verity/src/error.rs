@@ -9,7 +9,7 @@ pub enum Error {
     /// The superblock or the parameters contradict themselves, or are not supported.
     #[error("{0}")]
     Format(String),
-    /// The root hash is not written as one.
+    /// The root hash is not valid hexadecimal.
     #[error("root hash: {0}")]
     RootHash(String),
     /// A block does not have the hash that the tree has for it.
@@ -48,7 +48,8 @@ pub enum Mismatch {
         /// Its first byte on the hash device.
         offset: u64,
     },
-    /// The first block of the tree, or the only data block, is not the one that the root hash is of.
+    /// The first block of the tree, or the only data block, is not the one that the root hash is
+    /// of.
     #[error("the root hash given is not that of the tree")]
     Root,
     /// The number of data blocks is not the one that the tree was made for.

@@ -52,8 +52,8 @@ impl FromStr for HashAlgorithm {
     }
 }
 
-/// Hashes blocks of one tree. Before the salt of a type 1 tree comes nothing, so the state behind it
-/// is computed once and copied for each block.
+/// Hashes blocks of one tree. Before the salt of a type 1 tree comes nothing, so the state behind
+/// it is computed once and copied for each block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockHasher {
     state: State,

@@ -1,4 +1,4 @@
-//! Where hash blocks are read from.
+//! The device that holds the hash blocks.
 
 use std::io;
 

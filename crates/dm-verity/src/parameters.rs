@@ -1,4 +1,4 @@
-//! What has to be known to use a hash tree.
+//! Parameters of a hash tree.
 
 use crate::error::Error;
 use crate::hash::HashAlgorithm;

@@ -1,4 +1,4 @@
-//! The root hash, as people pass it on.
+//! The root hash, as hexadecimal digits.
 
 use std::str::FromStr;
 

@@ -62,7 +62,8 @@ impl<D: HashDevice> Tree<D> {
         &self.parameters
     }
 
-    /// Checks whole data blocks: `data` is what was read from the data device from block `first` on.
+    /// Checks whole data blocks: `data` is what was read from the data device from block `first`
+    /// on.
     ///
     /// # Errors
     /// The first block that does not match, or a hash block above it that does not.

@@ -184,7 +184,7 @@ fn a_tree_without_a_superblock_opens_with_the_parameters_alone() {
     assert!(Tree::open(type_0, &root, area).is_err());
 }
 
-/// A superblock with one field replaced, and what must be said of it.
+/// A superblock with one field replaced, and the error it must cause.
 type Hostile = (&'static str, usize, Vec<u8>, &'static str);
 
 #[test]

@@ -33,7 +33,7 @@ pub struct Name {
     next: u64,
 }
 
-/// What a listing comes across: a name, or why there is none.
+/// An item of a listing: a name, or the error in its place.
 pub type Item = Result<Name, String>;
 
 /// A place in a directory.
@@ -46,7 +46,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Goes on behind an entry. Tells whether its name is behind the one before.
+    /// Moves behind an entry. Returns whether its name is greater than the one before.
     fn pass(&mut self, name: &[u8], next: u64) -> bool {
         let in_order = self.last.as_slice() < name;
         self.out_of_order += u64::from(!in_order);

@@ -2,13 +2,12 @@
 
 use std::io;
 
-/// How a command ended that was not stopped by an error.
+/// Result of a command that was not stopped by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As it should: exit status 0.
+    /// Success: exit status 0.
     Fine,
-    /// What was asked for failed in part, or was found corrupt; it was reported already: exit
-    /// status 1.
+    /// The operation failed in part, or found corruption, and has reported it: exit status 1.
     Faulty,
 }
 
@@ -30,7 +29,7 @@ impl Outcome {
 /// Exit status of a usage error; the parser of the command line ends with it too.
 pub const USAGE_STATUS: u8 = 2;
 
-/// A usage error: an argument that makes no sense.
+/// A usage error: an invalid argument.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);

@@ -1,9 +1,9 @@
-//! Image data as text for people: names, modes, times, sizes.
+//! Image data as text: names, modes, times, sizes.
 
 use erofs_engine::erofs_format::{FileType, Inode};
 
-/// A name for a terminal: bytes that are no printable UTF-8 as `\xNN`, a backslash doubled. What turns
-/// the direction of a line or cannot be seen is no printable character here.
+/// A name for a terminal: bytes that are no printable UTF-8 as `\xNN`, a backslash doubled. What
+/// turns the direction of a line or cannot be seen is no printable character here.
 pub fn name(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -22,8 +22,8 @@ pub fn name(bytes: &[u8]) -> String {
     text
 }
 
-/// Characters that change how the others of the line look: directions (Unicode Standard Annex 9), line
-/// and paragraph separators, joiners, tags, and others without a width.
+/// Characters that change how the rest of the line is displayed: directions (Unicode Standard Annex
+/// 9), line and paragraph separators, joiners, tags, and others without a width.
 fn is_invisible(character: char) -> bool {
     matches!(
         u32::from(character),

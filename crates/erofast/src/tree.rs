@@ -1,4 +1,4 @@
-//! Walking the tree of an image, whatever its directories say.
+//! Walks the tree of an image, with bounds for hostile directories.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ const READ_AHEAD: usize = 1 << 16;
 /// Walks everything below `start`, which is met first; a directory's entries come in its own
 /// order, right after it. Each directory is entered once, so no loop of directories is endless.
 ///
-/// Memory is bounded whatever the image says: the path, and the numbers of the inodes met.
+/// Memory is bounded for any image: the path, and the numbers of the inodes met.
 pub fn walk(
     engine: &Engine,
     start: &Arc<Inode>,

@@ -1,4 +1,4 @@
-//! Quantities for people: bytes, times, rates.
+//! Quantities as text: bytes, times, rates.
 
 /// A count of bytes with a binary unit.
 pub fn size(bytes: u64) -> String {

@@ -1,6 +1,6 @@
-//! The same image through other people's readers: fsck.erofs, dump.erofs, and the kernel where it has
-//! EROFS and this user may mount. The images are made by whatever mkfs.erofs is installed, with the
-//! options that it knows.
+//! The same image through other readers: fsck.erofs, dump.erofs, and the kernel where it
+//! has EROFS and this user may mount. The images are made by whatever mkfs.erofs is installed, with
+//! the options that it knows.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -238,7 +238,7 @@ fn compare_maps(name: &str, dump: &Path, image: &Path) -> usize {
     compared
 }
 
-/// The kernel's own view, where it can be had.
+/// The kernel's own view, if it can mount the image.
 fn kernel_tree(image: &Path, scratch: &Path) -> Option<Tree> {
     let point = scratch.join("kernel");
     fs::create_dir_all(&point).unwrap();

@@ -139,7 +139,8 @@ fn every_command_marked_as_runnable_runs() {
                 .arg(place.path().join("app"))
                 .output();
             let stderr = String::from_utf8_lossy(&output.stderr);
-            // A kernel that leaves switches out makes figures invalid, which is said and is status 1.
+            // A kernel that leaves switches out makes figures invalid, which is reported and is
+            // status 1.
             if !output.status.success() && stderr.contains("the kernel did not write them") {
                 println!("skipped: {name}: this kernel does not write all switches");
                 continue;

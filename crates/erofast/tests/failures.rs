@@ -1,4 +1,4 @@
-//! What goes wrong is one line that says what to do, with the right exit status, and leaves nothing.
+//! Errors are one line with the remedy and the right exit status, and leave nothing behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Every good image reads exactly as its manifest says, however it is asked.
+//! Every valid image reads exactly as in its manifest, by every path of the engine.
 
 mod common;
 

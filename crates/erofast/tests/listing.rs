@@ -1,4 +1,4 @@
-//! `ls`, `cat` and `info` as people expect them from their shell.
+//! `ls`, `cat` and `info` behave like the tools of the shell.
 
 mod common;
 

@@ -150,7 +150,7 @@ fn in_the_foreground_it_prints_requests_and_ends_with_ctrl_c() {
     assert!(!site.is_mounted());
     let log = site.log();
     let reported = |part: &str| log.lines().any(|line| line.contains(part));
-    assert!(reported("\"no such name\" for pid"), "the look-up");
+    assert!(reported("\"no such name\" for pid"), "the lookup");
     assert!(
         reported(" read nid ") && reported(" bytes at 0 for pid "),
         "the read"

@@ -69,13 +69,13 @@ impl Place {
     /// Runs a command line that is to return when the mount can be used, and unmounts.
     fn mounts(&self, command: &mut Command) {
         let output = command.output().expect("it starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{command:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{command:?}: {printed}");
         let entries = std::fs::read_dir(self.mnt()).expect("a directory").count();
         let mounted = self.is_mounted();
         self.umount();
-        assert!(mounted && entries > 0, "{command:?}: {said}");
-        assert_eq!(said, "", "{command:?}");
+        assert!(mounted && entries > 0, "{command:?}: {printed}");
+        assert_eq!(printed, "", "{command:?}");
     }
 }
 
@@ -131,7 +131,7 @@ fn erofsfuse_ends_with_1_when_nothing_is_mounted() {
         &["/etc/passwd", "mnt"],
         &["app.erofs", "missing"],
         &["app.erofs", "mnt", "more"],
-        // erofsfuse 1.9.4 says so and ends with 0, although nothing is mounted.
+        // erofsfuse 1.9.4 prints that and exits with 0, although nothing is mounted.
         &["--bogus", "app.erofs", "mnt"],
     ];
     for line in lines {

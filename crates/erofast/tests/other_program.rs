@@ -1,6 +1,7 @@
-//! A program that was built in another way, for another architecture perhaps, says what ours says.
+//! A program built in another way, possibly for another architecture, prints what ours prints.
 //!
-//! scripts/test-program runs this, and the tests of images, extraction and checks, with such a program.
+//! scripts/test-program runs this, and the tests of images, extraction and checks, with such a
+//! program.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `erofast profile`: launch profiles as a person handles them.
+//! `erofast profile`: showing and trimming launch profiles.
 #![cfg(feature = "tools")]
 
 use std::path::Path;

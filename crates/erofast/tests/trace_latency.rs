@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Output};
 
-/// Two threads on one CPU: `b` waits 3 us and then 100 us after wake-ups, `a` 100 us after a preemption.
+/// Two threads on one CPU: `b` waits 3 us and then 100 us after wake-ups, `a` 100 us after a
+/// preemption.
 const TRACE: &str = "\
     a-1     [000] d..2.   1.000000: sched_switch: prev_comm=c prev_pid=3 prev_prio=120 prev_state=S ==> next_comm=a next_pid=1 next_prio=120
     a-1     [000] d..2.   1.000010: sched_waking: comm=b pid=2 prio=120 target_cpu=000

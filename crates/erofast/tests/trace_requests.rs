@@ -91,9 +91,9 @@ struct Shown {
     to: u64,
 }
 
-/// All slices. Numbers of Perfetto's messages: Trace.packet 1; TracePacket.timestamp 8, .track_event 11,
-/// .track_descriptor 60; TrackDescriptor.uuid 1, .name 2, .thread 4, .parent_uuid 5;
-/// ThreadDescriptor.tid 2; TrackEvent.type 9 (1 begins, 2 ends), .track_uuid 11, .name 23.
+/// All slices. Numbers of Perfetto's messages: Trace.packet 1; TracePacket.timestamp 8,
+/// .track_event 11, .track_descriptor 60; TrackDescriptor.uuid 1, .name 2, .thread 4, .parent_uuid
+/// 5; ThreadDescriptor.tid 2; TrackEvent.type 9 (1 begins, 2 ends), .track_uuid 11, .name 23.
 fn slices(trace: &[u8]) -> Vec<Shown> {
     let (mut threads, mut tracks) = (HashMap::new(), HashMap::new());
     let mut open: HashMap<u64, Vec<(String, u64)>> = HashMap::new();
@@ -149,12 +149,12 @@ fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
         .arg(mount.0.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if said.contains("tracefs") && !output.status.success() {
-        return println!("skipped: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    if printed.contains("tracefs") && !output.status.success() {
+        return println!("skipped: {printed}");
     }
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains(" requests of "), "{said}");
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains(" requests of "), "{printed}");
     let shown = slices(&std::fs::read(trace.path()).unwrap());
     let reads: Vec<&Shown> = shown
         .iter()

@@ -175,9 +175,9 @@ fn each_of_200_flipped_bits_is_found_by_check() {
         }
         verified.flip(at, n as u32 % 8);
         let output = verified.run("check", &[]);
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "byte {at}: {said}");
-        assert!(said.contains("verity: "), "byte {at}: {said}");
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "byte {at}: {printed}");
+        assert!(printed.contains("verity: "), "byte {at}: {printed}");
     }
 }
 
@@ -233,13 +233,17 @@ fn every_command_verifies() {
         ("extract", &["-"]),
     ] {
         let output = verified.run(command, rest);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {printed}");
         assert!(
-            said.contains("verity: data block 0 (at byte 0)"),
-            "{command}: {said}"
+            printed.contains("verity: data block 0 (at byte 0)"),
+            "{command}: {printed}"
         );
-        assert_eq!(said.trim_end().lines().count(), 1, "{command}: {said}");
+        assert_eq!(
+            printed.trim_end().lines().count(),
+            1,
+            "{command}: {printed}"
+        );
     }
 }
 
@@ -316,12 +320,16 @@ fn what_cannot_be_verified_is_refused_with_one_line() {
             .arg(&verified.image)
             .output()
             .unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
-        assert!(said.contains(message), "{arguments:?}: {said}");
+        let printed = text(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{arguments:?}: {printed}"
+        );
+        assert!(printed.contains(message), "{arguments:?}: {printed}");
         assert!(
-            status == 2 || said.trim_end().lines().count() == 1,
-            "{arguments:?}: {said}"
+            status == 2 || printed.trim_end().lines().count() == 1,
+            "{arguments:?}: {printed}"
         );
     }
     let file = verified.image.with_extension("root");

@@ -29,7 +29,7 @@ impl Decoder {
 
     /// Fills `output` whole from `input`.
     ///
-    /// `partial` says whether the stream may hold more than `output.len()` bytes; see the crate's
+    /// `partial`: whether the stream may hold more than `output.len()` bytes; see the crate's
     /// documentation for that and for padding. An empty `output` needs nothing and succeeds.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Decoder {
             return Err(Reason::TooLarge);
         }
         // Without padding, LZ4 blocks are followed by bytes that mean nothing, and only the
-        // output length says where to stop.
+        // output length ends the decoding.
         let open_end = codec == Codec::Lz4 && !self.settings.lz4_zero_padding;
         let stream = match open_end {
             true if input.is_empty() => return Err(Reason::Empty),

@@ -1,8 +1,8 @@
 //! Raw DEFLATE, by two decoders.
 //!
-//! libdeflate is the faster one for whole streams, but knows nothing between all and nothing:
-//! with too small an output it fails. zlib-rs stops anywhere. `cargo bench -p erofs-codecs`
-//! shows what each is worth.
+//! libdeflate is the faster one for whole streams, but cannot stop early: with too small an output
+//! it fails. zlib-rs stops anywhere. `cargo bench -p erofs-codecs`
+//! compares them.
 
 use crate::Reason;
 use libdeflater::{DecompressionError, Decompressor};

@@ -48,7 +48,7 @@ pub enum Reason {
     /// The input or the output is 2 GiB or more, which no EROFS extent is.
     #[error("larger than any extent of EROFS")]
     TooLarge,
-    /// The decoder's own memory could not be had.
+    /// The decoder's own memory could not be allocated.
     #[error("out of memory")]
     OutOfMemory,
 }

@@ -4,8 +4,8 @@
 //! codec and keeps it, so that a reader that never meets MicroLZMA never pays for its dictionary.
 //!
 //! # Whole streams and prefixes
-//! EROFS says how many bytes an extent decodes to, never how many a stream holds. So the caller
-//! passes the exact output and says with `partial` what the end of it means:
+//! EROFS stores how many bytes an extent decodes to, never how many a stream holds. So the caller
+//! passes the exact output, and `partial` defines the meaning of its end:
 //!
 //! * `partial == false`: the stream must hold exactly `output.len()` bytes. More or fewer is an
 //!   error.
@@ -23,8 +23,8 @@
 //! # Padding
 //! With `0padding` the compressed bytes stand at the end of their blocks: fewer than a block of
 //! zero bytes come first, and [`Decoder::decode`] skips them. A block of zeros, or nothing but
-//! zeros, is an error. MicroLZMA, DEFLATE and Zstandard are always stored like this; LZ4 is when
-//! the superblock says so ([`Settings::lz4_zero_padding`]). Otherwise LZ4 streams begin at the
+//! zeros, is an error. MicroLZMA, DEFLATE and Zstandard are always stored like this; LZ4 is
+//! with [`Settings::lz4_zero_padding`]. Otherwise LZ4 streams begin at the
 //! first byte, and bytes of no meaning follow.
 //!
 //! # Memory

@@ -1,7 +1,7 @@
 //! LZ4 blocks, by the C library.
 //!
 //! Both functions bound every read by the input and every write by the output, whatever the block
-//! says. LZ4 carries no checksum: garbage may decode to garbage, but see [`prefix`].
+//! contains. LZ4 carries no checksum: garbage may decode to garbage, but see [`prefix`].
 
 use crate::Reason;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(crate) fn whole(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
 ///
 /// One kind of garbage needs care. A match at distance 0 copies the output onto itself, which the
 /// library accepts. In a whole block it yields zeros, but the last match of a partial output
-/// would leave there what the memory held before: perhaps the content of another file. Such a
+/// would leave there what the memory held before: possibly the content of another file. Such a
 /// match reaches into the last 12 bytes of the output (the library treats those separately), so
 /// either it lies in the [`TAIL`], where marks are the only old bytes, or it leaves the marks at
 /// [`WATCHED`] standing. The tail allows for copies of up to 32 bytes that the library makes in
@@ -36,7 +36,7 @@ pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
 const MARK: u8 = 0xa9;
 /// Bytes at the end of the output that are marked.
 const TAIL: usize = 128;
-/// Of those, the marks that are looked at afterwards.
+/// Of those, the marks that are checked afterwards.
 const WATCHED: Range<usize> = TAIL - 32..TAIL - 24;
 
 fn decode_prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {

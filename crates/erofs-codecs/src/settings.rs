@@ -1,4 +1,4 @@
-//! What an image says about its streams.
+//! Settings of an image's compressed streams.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Display for Codec {
     }
 }
 
-/// What an image says about its streams. The default is the most that the format allows.
+/// Settings of an image's streams. The defaults are the maxima of the format.
 ///
 /// Two fields of the image are missing on purpose. The LZ4 distance and the DEFLATE window bound
 /// the memory of readers that decode piece by piece; these decoders have the whole output before

@@ -44,8 +44,9 @@ impl Zstd {
         Ok(Zstd { context, window })
     }
 
-    /// One frame that fills `output` exactly. It is decoded in place: its window costs nothing, and has
-    /// the same limit as for prefixes, or a file would be readable in one way and not in the other.
+    /// One frame that fills `output` exactly. It is decoded in place: its window costs nothing, and
+    /// has the same limit as for prefixes, or a file would be readable in one way and not in the
+    /// other.
     pub(crate) fn whole(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
         // The library would take whatever follows as the next frame.
         let end = zstd_safe::find_frame_compressed_size(input).map_err(reason_of)?;
@@ -88,8 +89,8 @@ impl Zstd {
     }
 }
 
-/// Bytes of the window that a frame asks for (RFC 8878, 3.1.1.1): by its descriptor, or as large as the
-/// content where the frame is one segment. None: not a frame, which the library says itself.
+/// Bytes of the window that a frame asks for (RFC 8878, 3.1.1.1): by its descriptor, or as large as
+/// the content where the frame is one segment. None: not a frame, which the library reports itself.
 fn window_of(frame: &[u8]) -> Option<u64> {
     let header = frame.strip_prefix(&MAGIC)?;
     let (&descriptor, rest) = header.split_first()?;

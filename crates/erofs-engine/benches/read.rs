@@ -1,10 +1,10 @@
-//! Reading through the library beside the decoders alone, and opening.
+//! Reads through the library, compared with the bare decoders; and the time to open an image.
 //!
 //!     cargo bench -p erofs-engine [-- IMAGE...]
 //!
 //! Reads the biggest file of each image. Without one, images are made of 200 MB of this machine's
 //! libraries with mkfs.erofs, in pclusters of 64 KiB, one for each codec that it knows. The
-//! contenders take turns, so that what else the machine does meets all of them; ratios are medians
+//! contenders take turns, so that other load affects all of them alike; ratios are medians
 //! of the rounds. The decoders alone get the stored bytes from memory, the library reads the image.
 #![forbid(unsafe_code)]
 
@@ -146,7 +146,7 @@ fn opening(image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that this process has asked files for.
+/// Bytes that this process has read from files.
 fn read_so_far() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
     text.lines()
@@ -231,17 +231,17 @@ fn reading(image: &Path) -> Result<()> {
     }
     let helped = opened(image, WorkersMode::PerCpu)?;
     let largest = pieces.iter().map(|piece| piece.decoded).max().unwrap_or(0);
-    let desk = || {
+    let context = || {
         (
             Decoder::new(decoder_settings(inline.image().superblock())),
             vec![0; largest],
         )
     };
-    let mut desks = [desk(), desk()];
+    let mut contexts = [context(), context()];
     let mut alone = |threads: usize| {
         std::thread::scope(|scope| {
             let shares = pieces.chunks(pieces.len().div_ceil(threads));
-            for (share, (decoder, output)) in shares.zip(&mut desks) {
+            for (share, (decoder, output)) in shares.zip(&mut contexts) {
                 scope.spawn(move || decode_all(share, decoder, output));
             }
         });
@@ -312,7 +312,7 @@ fn decode_all(pieces: &[Stored], decoder: &mut Decoder, output: &mut [u8]) {
     }
 }
 
-/// Reads all of the file by so many threads, each its own stretch of it.
+/// Reads the whole file with this many threads, each a part of it.
 fn read(engine: &Engine, inode: &Inode, threads: u64) -> Result<u64> {
     let share = inode
         .size

@@ -1,9 +1,9 @@
-//! Budgets: how much work one request may cause, whatever the image says.
+//! Budgets: a limit on the work of one request, whatever the image contains.
 //!
 //! A request that reads metadata opens a `Scope` for its thread. Reads of metadata are charged as
-//! steps, and decoders by their bytes, wherever on the way they happen: the content of a directory may
-//! be mapped by tables in the metabox, which is decoded in turn. Helpers that decode for the request
-//! on other threads are not charged: a run is bounded by the limits of a pcluster.
+//! steps, and decoders by their bytes, wherever on the way they happen: the content of a directory
+//! may be mapped by tables in the metabox, which is decoded in turn. Helpers that decode for the
+//! request on other threads are not charged: a run is bounded by the limits of a pcluster.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use rustix::time::{ClockId, clock_gettime};
 pub const MAX_STEPS: u64 = 1 << 18;
 /// Bytes fetched and decoded: a read of 1 MiB has two partial pclusters at most, 26 MiB in all.
 pub const MAX_BYTES: u64 = 64 << 20;
-/// Time on a CPU: far beyond what steps and bytes take on a slow machine.
+/// CPU time: far beyond the time for these steps and bytes on a slow machine.
 pub const MAX_CPU: Duration = Duration::from_secs(4);
 /// Steps between two reads of the clock.
 const CLOCK_STEPS: u64 = 16;
 
-/// Why a request ends before its time.
+/// Why a request is aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Exceeded {
     /// Too many reads of metadata.
@@ -38,7 +38,7 @@ pub enum Exceeded {
     Closed,
 }
 
-/// What a request may cause.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     steps: u64,
@@ -47,7 +47,8 @@ struct Limits {
 }
 
 impl Limits {
-    /// For a request that asks for `length` bytes of content. Requests of a mount ask for 1 MiB at most.
+    /// For a request that asks for `length` bytes of content. Requests of a mount ask for 1 MiB at
+    /// most.
     fn new(length: u64) -> Self {
         Self {
             steps: MAX_STEPS + length / 64,
@@ -147,7 +148,7 @@ impl Scope {
         CURRENT.with_borrow(|current| current.as_ref().and_then(|spent| spent.exceeded))
     }
 
-    /// Begins again: what was asked for was found, and more is asked for.
+    /// Restarts the budget for the next part of a request.
     pub(crate) fn renew(&self) {
         with(|spent| {
             *spent = Spent::new(spent.limits, spent.closing.clone());

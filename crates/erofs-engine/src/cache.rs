@@ -1,4 +1,4 @@
-//! A cache with a budget: least recently used first out, each entry with a weight of its own.
+//! An LRU cache with a budget; each entry has a weight.
 
 use std::hash::Hash;
 
@@ -31,20 +31,20 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         self.entries.get_mut(key).map(|(value, _)| value)
     }
 
-    /// Takes the value of `key` out.
+    /// Removes and returns the value of `key`.
     pub(crate) fn take(&mut self, key: &K) -> Option<V> {
         let (value, weight) = self.entries.pop(key)?;
         self.weight -= weight;
         Some(value)
     }
 
-    /// Makes `key` the first to go.
+    /// Makes `key` the next one to be evicted.
     pub(crate) fn demote(&mut self, key: &K) {
         self.entries.demote(key);
     }
 
-    /// Keeps `value` where its weight fits the budget at all; older entries make room for it
-    /// and are returned. An older value of the same key is replaced and not among them.
+    /// Caches `value` if its weight fits the budget at all. Older entries are evicted for it
+    /// and returned. An older value of the same key is replaced and not among them.
     pub(crate) fn put(&mut self, key: K, value: V, weight: u64) -> Vec<V> {
         if weight > self.budget {
             return Vec::new();
@@ -60,14 +60,14 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         gone
     }
 
-    /// Takes out the least recently used one.
+    /// Removes and returns the least recently used one.
     pub(crate) fn pop(&mut self) -> Option<V> {
         let (_, (value, weight)) = self.entries.pop_lru()?;
         self.weight -= weight;
         Some(value)
     }
 
-    /// Total weight of what is kept.
+    /// Total weight of all entries.
     pub(crate) fn weight(&self) -> u64 {
         self.weight
     }

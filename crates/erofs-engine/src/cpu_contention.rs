@@ -26,8 +26,8 @@ pub(crate) struct CpuContention {
 }
 
 impl CpuContention {
-    /// `opened` is the load monitor opened before the sandbox; with `hipri=auto` it sets the priority
-    /// of `workers`.
+    /// `opened` is the load monitor opened before the sandbox; with `hipri=auto` it sets the
+    /// priority of `workers`.
     pub(crate) fn new(
         workers: Option<&Arc<Workers>>,
         hipri: Hipri,

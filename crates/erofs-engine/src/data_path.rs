@@ -14,7 +14,7 @@ use crate::pcluster::PclusterTable;
 use crate::stats::Counters;
 use crate::verified::StoredDevice;
 
-/// What all reads of an opened image share. I: all fields; those that change have locks.
+/// State shared by all reads of an opened image. I: all fields; those that change have locks.
 #[derive(Debug)]
 pub(crate) struct DataPath {
     /// The image's path, for messages.

@@ -80,7 +80,7 @@ impl Device {
         }
         let offset = offset + done as u64;
         let ahead = std::num::NonZeroU64::new((buf.len() - done) as u64);
-        // Only a hint: where it is refused the read below still does its work.
+        // Only a hint: if it is refused, the read below works all the same.
         let _ = rustix::fs::fadvise(&self.file, self.base + offset, ahead, Advice::WillNeed);
         self.read_exact_at(&mut buf[done..], offset)
     }
@@ -98,7 +98,7 @@ impl Device {
         ))
     }
 
-    /// What of `buf` can be had without waiting for the disk.
+    /// Reads as much of `buf` as is available without waiting for the disk.
     fn read_cached(&self, buf: &mut [u8], offset: u64) -> usize {
         if !self.nowait.load(Ordering::Relaxed) {
             return 0;

@@ -1,7 +1,7 @@
 //! The content of directories, decoded in windows that are cached.
 //!
-//! The format reads directories block by block. Decoding what surrounds each block again would cost
-//! as much as the pcluster or the fragment around it, for each block: with a small cache, or where
+//! The format reads directories block by block. Without this cache each block would
+//! cost a decoding of the pcluster or fragment around it: with a small cache, or where
 //! a pcluster is larger than the cache.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! An opened image and everything that serves its readers.
+//! An opened image: data path, workers, caches and counters.
 //!
 //! Start-up is a ladder: devices, page pool (see [`Opened`]), superblock, special inodes, workers.
 //! Each rung owns what it made, so that shut-down is its mirror by the order of the fields.
@@ -42,7 +42,7 @@ const INODES_KEPT: u64 = 1024;
 /// Longest symlink the kernel accepts.
 const SYMLINK_MAX: u64 = 4096;
 
-/// What is called for each entry of a directory: its name, nid, type, and the position behind it.
+/// Callback for each entry of a directory: name, nid, type, and the position behind it.
 pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<()>;
 
 /// An opened image.
@@ -50,7 +50,7 @@ pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<(
 pub struct Engine {
     /// I. The rest of the engine is torn down after the workers, which may still read through it.
     workers: Option<Arc<Workers>>,
-    /// Whether other programs keep the CPUs busy, and the priority that follows from it.
+    /// Whether other programs keep the CPUs busy, and the resulting priority.
     contention: CpuContention,
     view: Arc<View>,
     path: Arc<DataPath>,
@@ -147,7 +147,7 @@ impl Engine {
         &self.path.name
     }
 
-    /// Lines to show to the user: what the system refused until now, and what was done instead.
+    /// Notices for the user: what the system refused, and what was done instead.
     pub fn notices(&self) -> Vec<String> {
         let workers = self.workers.iter().flat_map(|workers| workers.notices());
         self.notices.iter().cloned().chain(workers).collect()
@@ -179,7 +179,7 @@ impl Engine {
         Ok(inode)
     }
 
-    /// The inode that `name` stands for in a directory, if it stands for any.
+    /// Looks `name` up in a directory.
     pub fn lookup(&self, directory: &Arc<Inode>, name: &[u8]) -> Result<Option<Nid>, Error> {
         let content = self.directory(directory)?;
         if name == b"." && directory.dot_omitted {
@@ -195,7 +195,7 @@ impl Engine {
     /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
     /// order of the image, until it breaks.
     ///
-    /// Entries that are broken are passed over, so that the others stay within reach; see
+    /// Broken entries are skipped, so that the others stay accessible; see
     /// [`Engine::read_dir_strict`] to get them too.
     pub fn read_dir(
         &self,
@@ -230,8 +230,8 @@ impl Engine {
         })
     }
 
-    /// Runs a request on a directory within its budget. One that exceeds it fails at once when it is
-    /// repeated.
+    /// Runs a request on a directory within its budget. One that exceeds it fails at once when it
+    /// is repeated.
     fn bounded<R>(
         &self,
         request: Request,
@@ -270,8 +270,8 @@ impl Engine {
         Ok(target)
     }
 
-    /// Reads from byte `offset` of a file, and returns how many bytes: fewer than asked for only
-    /// at the end of the file.
+    /// Reads from byte `offset` of a file, and returns how many bytes: fewer than requested
+    /// only at the end of the file.
     pub fn read_at(
         &self,
         inode: &Inode,
@@ -303,7 +303,8 @@ impl Engine {
         result.map(|()| count)
     }
 
-    /// Ends the requests that are being served, and all later ones, with EINTR: the mount goes away.
+    /// Ends the requests that are being served, and all later ones, with EINTR: the mount is
+    /// shutting down.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
@@ -319,19 +320,18 @@ impl Engine {
         self.contention.busy_threads()
     }
 
-    /// Counts the calling thread as busy for the engine while it does something else than reading.
+    /// Counts the calling thread as busy for the engine while it does other work than reading.
     pub fn busy(&self) -> Busy<'_> {
         self.contention.enter()
     }
 
-    /// Says which thread is asking, by its number: one that waits for answers is no load that the
-    /// workers would have to be raised above. Look-ups and reads are alike here.
+    /// Records the client thread of a request by its id. A thread that waits for replies is no load
+    /// that would require a higher priority of the workers. Lookups and reads count alike.
     pub fn asked_by(&self, thread: u32) {
         self.contention.asked_by(thread);
     }
 
-    /// Names the page cache that takes what small reads decode beyond their bytes. The first one
-    /// stays.
+    /// Sets the page cache that takes the remainders of small reads. Later calls have no effect.
     pub fn set_page_cache(&self, page_cache: Box<dyn PageCacheWriter>) {
         let _ = self.page_cache.set(page_cache);
     }
@@ -352,7 +352,7 @@ impl Engine {
             .map_err(|error| self.error(inode.nid, error))
     }
 
-    /// What was read, decoded and kept so far.
+    /// What was read, decoded and cached so far.
     pub fn stats(&self) -> EngineStats {
         let (bytes, budget) = self.path.table.usage();
         self.path.counters.read(bytes, budget)
@@ -423,7 +423,7 @@ impl Drop for Engine {
     }
 }
 
-/// Gives the image what it cannot read by itself: the content of its special inodes.
+/// Passes the image the content of its special inodes, which it cannot decode itself.
 fn special_inodes(path: &Arc<DataPath>, mut image: Image) -> erofs_format::Result<View> {
     let content = |image: &Image, packed: Option<Inode>, inode: Inode| {
         Arc::new(Content {
@@ -459,7 +459,7 @@ fn special_inodes(path: &Arc<DataPath>, mut image: Image) -> erofs_format::Resul
     Ok(View { image, packed })
 }
 
-/// What the decoders have to know of an image.
+/// The decoders' settings for an image.
 pub fn decoder_settings(superblock: &Superblock) -> Settings {
     let default = Settings::default();
     let compression = &superblock.compression;

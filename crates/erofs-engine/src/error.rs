@@ -108,7 +108,7 @@ pub enum Error {
         /// Bytes wanted.
         bytes: usize,
     },
-    /// The memory for the page pool or the worker threads could not be had.
+    /// The page pool or the worker threads could not be allocated.
     #[error("cannot start: {0}")]
     Start(Arc<io::Error>),
     /// Not a directory, not a symlink, and so on.
@@ -128,9 +128,9 @@ pub enum Error {
     Path {
         /// The image file.
         image: Arc<str>,
-        /// The path that was looked for.
+        /// The path.
         path: String,
-        /// Why it cannot be had.
+        /// Why the lookup failed.
         what: &'static str,
         /// The matching errno.
         errno: i32,
@@ -174,7 +174,7 @@ impl Error {
         Error::Start(Arc::new(source))
     }
 
-    /// The errno a filesystem answers with.
+    /// The errno of a filesystem's reply.
     pub fn errno(&self) -> i32 {
         match self {
             Error::Open { source, .. } => source.raw_os_error().unwrap_or(errno::EIO),

@@ -1,4 +1,4 @@
-//! Requests that exceeded their budget, remembered: asked again, they fail at once.
+//! Requests that exceeded their budget. When repeated, they fail at once.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::cache::Cache;
 /// Requests that are remembered.
 const REMEMBERED: u64 = 4096;
 
-/// What a request asked for.
+/// Identity of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Request {
     /// Names of a directory.

@@ -1,7 +1,7 @@
 //! Kickoff: which thread decompresses a request whose extents are known.
 //!
-//! The rules are those of the kernel's `sync_decompress`; what the caller is comes from an explicit
-//! [`ReadContext`], never from a guess about the thread.
+//! The rules are those of the kernel's `sync_decompress`; the caller is described by an explicit
+//! [`ReadContext`], never inferred from the thread.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -18,7 +18,7 @@ use crate::trace_spans;
 /// The calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadContext {
-    /// A worker: it decompresses what it was asked for.
+    /// A worker, which decompresses its own requests.
     Worker,
     /// Any other thread.
     Reader {
@@ -31,20 +31,20 @@ pub enum ReadContext {
 /// as the kernel does it.
 const SMALL_READAHEAD: usize = 12 << 10;
 
-/// Work, in bytes of LZ4 output, that there must be for each CPU before another one is woken:
+/// Least work for each CPU, in bytes of LZ4 output, before another one is woken:
 /// 256 KiB are about 70 us of decoding, twice what a wake-up across CPUs costs.
 const WORTH_SHARING: u64 = 256 << 10;
-/// The same while the CPUs are contended. None is idle then: a helper takes the CPU from a program,
-/// and every wake-up may wait; only milliseconds are worth that.
+/// The same while the CPUs are contended. No CPU is idle then: a helper preempts a program,
+/// and its wake-up may be delayed. That pays only for milliseconds of work.
 const WORTH_SHARING_CONTENDED: u64 = 4 << 20;
 
-/// Workers, and what is known of the CPUs they would help on.
+/// Workers, and the state of the CPUs they would help on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Help<'a> {
     pub workers: &'a Workers,
     /// Other programs keep the CPUs busy.
     pub contended: bool,
-    /// Threads of ours that run now, the caller included: each keeps a CPU busy.
+    /// Threads of the engine that run now, the caller included: each keeps a CPU busy.
     pub busy: usize,
 }
 
@@ -63,21 +63,21 @@ pub(crate) fn reader_decompresses(
     }
 }
 
-/// Runs, taken one after another by the threads that take part.
+/// Runs, claimed one after another by the participating threads.
 struct Work<'s, 'p, 'a> {
     reader: FileReader<'s>,
-    /// I. `next` hands them out; each mutex is locked by the thread that got its index.
+    /// I. `next` assigns them; each mutex is locked by the thread that got its index.
     runs: Vec<Mutex<&'p mut [Segment<'a>]>>,
     /// A. Index of the next run.
     next: AtomicUsize,
-    /// A. A run failed: the others need not be begun.
+    /// A. A run failed: the others are not started.
     failed: AtomicBool,
     /// L. The first error.
     error: Mutex<Option<Error>>,
 }
 
 impl Work<'_, '_, '_> {
-    /// Fills runs until none is left. What other readers decode just now is waited for at the end.
+    /// Fills runs until none is left. Waits at the end for pclusters that other readers decode.
     fn take_part(&self) {
         let mut late = Vec::new();
         while let Some(run) = self.runs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
@@ -90,7 +90,7 @@ impl Work<'_, '_, '_> {
         }
     }
 
-    /// False where something of the run has to be waited for.
+    /// False if part of the run is decoded by another reader.
     fn fill(&self, run: &Mutex<&mut [Segment<'_>]>, wait: bool) -> bool {
         if self.failed.load(Ordering::Relaxed) {
             return true;
@@ -115,7 +115,7 @@ impl Work<'_, '_, '_> {
     }
 }
 
-/// Fills the segments on this thread, with help where that pays and a worker is idle.
+/// Fills the segments on this thread, with help if that pays and a worker is idle.
 pub(crate) fn fill_here(
     reader: FileReader<'_>,
     segments: &mut [Segment<'_>],
@@ -162,7 +162,7 @@ pub(crate) fn fill_by_worker(
             let _ = done.send(());
         });
         workers.queue(Some(rustix::thread::sched_getcpu()), job);
-        // An error means that the job was dropped or panicked: then no other thread does the work.
+        // An error means that the job was dropped or panicked: this thread then does the work.
         if finished.recv().is_err() {
             work.take_part();
         }
@@ -180,9 +180,8 @@ fn plan<'s, 'p, 'a>(reader: FileReader<'s>, segments: &'p mut [Segment<'a>]) -> 
     }
 }
 
-/// Workers that could help now, as many as the work feeds and CPUs are left: those of other CPUs
-/// that are idle. The threads of an unbound pool have no CPU, and the first one that is free takes
-/// the job.
+/// Idle workers of other CPUs, limited by the amount of work and the number of free CPUs. Threads
+/// of an unbound pool have no CPU; the first free one takes the job.
 fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     let Help {
         workers,

@@ -16,9 +16,9 @@
 //! # The path of a read
 //! `read` maps the range to extents and serves uncompressed ones; `kickoff` decides which thread
 //! decompresses the rest (`segment`). A `FileReader` (`data_path`) fetches the stored bytes
-//! (`fetch`), decodes them (`decode`) and places the result (`place`). `pcluster` sees to it that
-//! no pcluster is decoded twice at the same time (`in_flight`) and caches what was read in part
-//! (`cache`), as long as that pays (`reuse`).
+//! (`fetch`), decodes them (`decode`) and places the result (`place`). `pcluster` ensures that
+//! no pcluster is decoded twice at the same time (`in_flight`), and caches pclusters read in part
+//! (`cache`) as long as that pays (`reuse`).
 #![forbid(unsafe_code)]
 
 pub mod budget;

@@ -1,8 +1,8 @@
 //! Measures how many threads of other programs are runnable, from `/proc/loadavg`.
 //!
 //! The serving threads re-check at most every 2 ms and subtract the engine's own busy threads and
-//! its clients. `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay and any user
-//! may read it. Pressure stall information does neither: its totals are up to two seconds old,
+//! its clients. `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay and any
+//! user may read it. Pressure stall information does neither: its totals are up to two seconds old,
 //! triggers need CAP_SYS_RESOURCE, and threads which wait for each other's replies through this
 //! engine count as pressure.
 
@@ -24,7 +24,8 @@ const PERIOD: Duration = Duration::from_millis(2);
 const WEIGHT: f64 = 1.0 / 8.0;
 /// After this time without a sample the average is stale and the next sample starts a new one.
 const STALE: Duration = Duration::from_millis(100);
-/// A thread counts as a client for at least this long after its last request; at most twice as long.
+/// A thread counts as a client for at least this long after its last request; at most twice as
+/// long.
 const CLIENT_PERIOD: Duration = Duration::from_millis(50);
 
 /// The load of other programs, sampled when a serving thread calls [`poll`](Self::poll).
@@ -70,8 +71,8 @@ impl LoadMonitor {
         }
     }
 
-    /// Takes a sample if one is due. `own` is the number of running threads of the engine, including
-    /// the caller. Returns the new state if it changed.
+    /// Takes a sample if one is due. `own` is the number of running threads of the engine,
+    /// including the caller. Returns the new state if it changed.
     pub(crate) fn poll(&self, own: usize) -> Option<bool> {
         let (now, due) = (now_ns(), self.next.load(Ordering::Relaxed));
         let next = now + PERIOD.as_nanos() as u64;

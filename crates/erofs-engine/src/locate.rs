@@ -38,7 +38,7 @@ pub(crate) fn superblock<D: ReadAt + Clone + 'static>(device: &D) -> Option<u64>
     None
 }
 
-/// Whether the candidate is a superblock. Missing extra devices do not speak against it.
+/// Whether the candidate is a superblock. Missing extra devices are no objection.
 fn opens<D: ReadAt + Clone + 'static>(device: &D, offset: u64) -> bool {
     let window: Arc<dyn ReadAt> = Arc::new(Window::new(Arc::new(device.clone()), offset));
     match Image::open(vec![window]) {

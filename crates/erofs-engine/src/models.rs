@@ -12,7 +12,7 @@ use crate::Error;
 use crate::decoded::Decoded;
 use crate::pcluster::{Claim, Key, PclusterTable};
 
-/// What the pcluster decodes to.
+/// The decoded bytes of the pcluster.
 const BYTES: [u8; 4] = [1, 2, 3, 4];
 
 /// How the decoding reader ends its lease.
@@ -109,7 +109,7 @@ fn loom_readers_at_the_same_time_are_served_by_one_decoding_or_come_one_after_th
         assert!(decodes == 1 || decodes == 2, "{decodes}");
         seen.fetch_add(usize::from(decodes == 1), Ordering::Relaxed);
     });
-    // Some interleavings had them at the same time.
+    // Some interleavings overlap.
     assert!(shared.load(Ordering::Relaxed) > 0);
 }
 

@@ -1,4 +1,4 @@
-//! What has to be opened, locked or asked for before anything is read.
+//! Resources that need privileges: opened and locked before the image is read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::options::{EngineOptions, Offset, WorkersMode};
 use crate::verified::HashArea;
 
 /// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
-/// may drop its own between this and [`Engine::start`](crate::Engine::start), which begins to read
-/// the image and makes all threads.
+/// may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
+/// the image and creates all threads.
 #[derive(Debug)]
 pub struct Opened {
     /// As the image was named.

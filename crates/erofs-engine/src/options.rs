@@ -1,4 +1,4 @@
-//! What a caller may choose when an image is opened; the same names as the mount options.
+//! Options for opening an image, with the names of the mount options.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,9 +11,9 @@ pub enum WorkersMode {
     /// One worker thread pinned to each CPU.
     #[default]
     PerCpu,
-    /// Threads that the scheduler places: the twin of the kernel's unbound work queue.
+    /// Threads that the scheduler places, like the kernel's unbound work queue.
     Unbound,
-    /// The thread that asks; no threads are made.
+    /// The calling thread; no workers are created.
     Inline,
 }
 
@@ -35,7 +35,7 @@ impl FromStr for WorkersMode {
 pub enum Hipri {
     /// Normal priority.
     Off,
-    /// Real-time, or a notice that says why the system refused it.
+    /// Real-time, or a notice with the reason for a refusal.
     On,
     /// Real-time only while the CPU is contended.
     #[default]
@@ -55,10 +55,10 @@ impl FromStr for Hipri {
     }
 }
 
-/// Whether the thread that asks decompresses for itself (the kernel's knob of the same name).
+/// Whether the calling thread decompresses (as `sync_decompress` of the kernel).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncDecompress {
-    /// It does for a read it waits for; read-ahead goes to the workers.
+    /// For a synchronous read; workers decompress read-ahead.
     #[default]
     Auto,
     /// As auto, and for read-ahead of at most 12 KiB too.
@@ -80,7 +80,7 @@ impl FromStr for SyncDecompress {
     }
 }
 
-/// Where the image starts inside of its file.
+/// Where the image starts in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
     /// At this byte.
@@ -108,12 +108,11 @@ impl FromStr for Offset {
     }
 }
 
-/// Bytes of decoded pclusters kept by default.
+/// Bytes of decoded pclusters cached by default.
 ///
-/// What a FUSE mount delivers stays in the kernel's page cache, so only pclusters that were read
-/// in part are worth keeping: a few for each reader that streams or jumps about. 8 MiB hold 60
-/// pclusters of the common 64 KiB size (about 133 KiB decoded) and stay small beside the 16 MiB
-/// that everything else may take.
+/// The kernel's page cache keeps what a FUSE mount delivers, so only pclusters that were read in
+/// part are worth caching: a few for each reader. 8 MiB hold 60 pclusters of the common 64 KiB size
+/// (about 133 KiB decoded), and are small compared with the 16 MiB for everything else.
 pub const DEFAULT_CACHE_BYTES: u64 = 8 << 20;
 
 /// How to open an image.
@@ -125,17 +124,18 @@ pub struct EngineOptions {
     pub hipri: Hipri,
     /// Pages of 4 KiB kept ready for buffers; 0 for no pool.
     pub reserved_pages: usize,
-    /// Fill the pool now rather than from the first pages that are returned.
+    /// Fill the pool at start-up instead of with the first released pages.
     pub prefill: bool,
-    /// Each decoding thread keeps a buffer of its own: the alternative to the pool, for comparisons.
+    /// Each decoding thread keeps a buffer of its own: the alternative to the pool, for
+    /// comparisons.
     #[cfg(feature = "experiments")]
     pub thread_buffers: bool,
     /// Measure each allocation of a buffer; costs four clock readings each.
     #[cfg(feature = "experiments")]
     pub measure_allocations: bool,
-    /// Whether the thread that asks decompresses for itself.
+    /// Whether the calling thread decompresses.
     pub sync_decompress: SyncDecompress,
-    /// Bytes of decoded pclusters to keep; 0 keeps none.
+    /// Bytes of decoded pclusters to cache; 0 for none.
     pub cache_bytes: u64,
     /// Where the image starts in its file.
     pub offset: Offset,

@@ -25,7 +25,7 @@ pub trait PageCacheWriter: Send + Sync + Debug {
     fn store(&self, remainder: Remainder);
 }
 
-/// The decoded bytes of a pcluster around those that a read asked for.
+/// The decoded bytes of a pcluster around those of a read.
 #[derive(Debug)]
 pub struct Remainder {
     nid: Nid,
@@ -71,7 +71,7 @@ impl Remainder {
         self.decoded.memory()
     }
 
-    /// The two stretches before and behind the read, each with the offset in the file where it
+    /// The bytes before and behind the read, each with the offset in the file where it
     /// begins; either may be empty.
     pub fn parts(&self) -> [(u64, &[u8]); 2] {
         let bytes = self.bytes();

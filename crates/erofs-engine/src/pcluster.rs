@@ -164,8 +164,8 @@ impl PclusterTable {
         }
     }
 
-    /// Reports that a cached pcluster was read to its last byte. It is dropped next, or at once if a
-    /// stream has read it from its first byte on.
+    /// Reports that a cached pcluster was read to its last byte. It is dropped next, or at once if
+    /// a stream has read it from its first byte on.
     pub(crate) fn finished(&self, key: Key) {
         let mut inner = self.lock();
         if inner.cached.get(&key).is_some_and(|cached| cached.in_order) {
@@ -202,8 +202,8 @@ impl PclusterTable {
     }
 }
 
-/// The duty to decode a claimed pcluster. Dropped without an outcome (a panic), it sends the waiters
-/// back to the table, where one of them takes over.
+/// The duty to decode a claimed pcluster. Dropped without an outcome (a panic), it sends the
+/// waiters back to the table, where one of them takes over.
 #[derive(Debug)]
 pub(crate) struct DecodeLease<'a> {
     table: &'a PclusterTable,
@@ -255,7 +255,8 @@ impl DecodeLease<'_> {
     /// Ends after the bytes went straight to the reader. `copy` returns a copy of as many bytes as
     /// the waiters need; it is not called if there are none.
     pub(crate) fn delivered(self, copy: impl FnOnce(usize) -> Option<Decoded>) {
-        // No reader can join once the entry has left the table, so none comes too late for the copy.
+        // No reader can join once the entry has left the table, so none comes too late for the
+        // copy.
         self.remove();
         let wanted = self.in_flight.wanted();
         let decoded = (wanted > 0).then(|| copy(wanted)).flatten();
@@ -267,8 +268,9 @@ impl DecodeLease<'_> {
         self.end(Err(error));
     }
 
-    /// Leaves the table before it completes: a waiter that needs more bytes than the outcome has claims
-    /// the pcluster again, and would spin on this entry, possibly at a priority that never yields.
+    /// Leaves the table before it completes: a waiter that needs more bytes than the outcome has
+    /// claims the pcluster again, and would spin on this entry, possibly at a priority that never
+    /// yields.
     fn end(&self, outcome: Outcome) {
         self.remove();
         self.in_flight.complete(outcome);

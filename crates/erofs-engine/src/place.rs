@@ -44,7 +44,7 @@ impl FileReader<'_> {
         })
     }
 
-    /// Fills the first segment of `run`; the others only say what to fetch along with it. Returns
+    /// Fills the first segment of `run`; the others only extend the fetch. Returns
     /// false if another thread is decoding its pcluster and this one may not wait.
     fn fill_segment(
         &self,
@@ -163,7 +163,7 @@ impl FileReader<'_> {
         Ok(Placement::Scratch(buffer))
     }
 
-    /// Serves `segment` from its decoded pcluster; the bytes around it are for the page cache.
+    /// Serves `segment` from its decoded pcluster; the page cache gets the bytes around it.
     fn with_remainder(&self, segment: &mut Segment<'_>, buffer: PageBuf) -> Placement {
         let decoded = Arc::new(Decoded::new(buffer));
         copy_out(decoded.bytes(), segment);

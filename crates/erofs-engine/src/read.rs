@@ -1,4 +1,4 @@
-//! The path of a read: map, fetch uncompressed bytes, then hand the compressed segments to the kickoff.
+//! The path of a read: map, fetch uncompressed bytes, pass the compressed segments to the kickoff.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::options::SyncDecompress;
 use crate::page_cache::{PageCacheWriter, SMALL_READ};
 use crate::segment::Segment;
 
-/// An image as far as it may be used: special inodes are read before all of it is known.
+/// An opened image, complete or not: special inodes are read before all of it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub image: Image,
@@ -135,7 +135,7 @@ fn fill_fragment(
     if end.is_none_or(|end| end > packed.size) {
         return Err(looped("a fragment reaches beyond the packed inode"));
     }
-    // The pages around it are of other files.
+    // The pages around it belong to other files.
     let caller = Caller {
         page_cache: None,
         ..caller

@@ -1,9 +1,9 @@
-//! Whether what was decoded beyond the wanted bytes is asked for later: measured, not guessed.
+//! Measures whether bytes decoded beyond a read are requested later.
 //!
-//! Every pcluster that was read in part is watched for a while, whether its bytes were kept or only
-//! its key. Being asked for again is a success, leaving without that a failure. Streams and
-//! programs that jump about in one place have nearly nothing but successes; random reads of a large
-//! file have nearly none, and then neither decoding to the end nor keeping pays.
+//! Every pcluster that was read in part is tracked for a while, by its cached bytes or by its key
+//! alone. A second request counts as a success, eviction without one as a failure. Streams and
+//! programs that read around one place have nearly only successes. Random reads of a large file
+//! have nearly none, and then neither decoding to the end nor caching pays.
 
 /// A probability in parts of [`Reuse::ONE`].
 #[derive(Clone, Copy, Debug)]
@@ -11,10 +11,10 @@ pub(crate) struct Reuse(u32);
 
 impl Reuse {
     const ONE: u32 = 1 << 12;
-    /// About how many outcomes the average covers.
+    /// Approximate number of outcomes in the average.
     const MEMORY: u32 = 16;
 
-    /// Takes in one outcome.
+    /// Adds one outcome.
     pub(crate) fn record(&mut self, asked_again: bool) {
         let target = if asked_again { Self::ONE } else { 0 };
         self.0 = (self.0 * (Self::MEMORY - 1) + target) / Self::MEMORY;
@@ -28,15 +28,15 @@ impl Reuse {
         u128::from(rest) * u128::from(Self::ONE) < u128::from(whole) * u128::from(self.0)
     }
 
-    /// Whether keeping the bytes pays: they displace others, and the memory for them is cold.
+    /// Whether caching the bytes pays: they evict others, and their memory is cold.
     pub(crate) fn pays_caching(self) -> bool {
         self.0 >= Self::ONE / 8
     }
 }
 
 impl Default for Reuse {
-    /// Nothing is known: a read in the first quarter of a pcluster stops there, every other one
-    /// goes to the end and is kept.
+    /// Without samples, a read in the first quarter of a pcluster stops there; every other one
+    /// decodes to the end, and is cached.
     fn default() -> Self {
         Self(Self::ONE / 4 * 3)
     }

@@ -19,7 +19,7 @@ pub(crate) struct Segment<'a> {
     pub pcluster: Pcluster,
     /// The reader's bytes are there.
     pub filled: bool,
-    /// Another thread decodes the pcluster, and will be waited for.
+    /// Another thread decodes the pcluster; the reader waits for it at the end.
     pub joined: Option<Arc<InFlight>>,
 }
 
@@ -47,12 +47,12 @@ impl Segment<'_> {
     }
 }
 
-/// Compressed bytes that one read of the image brings at most, unless one pcluster has more: large
-/// enough to make the call cheap beside the decoding, small enough to stay in a CPU's own cache.
+/// Largest read of compressed bytes, unless one pcluster has more: large enough for the call to be
+/// cheap compared with the decoding, small enough for a CPU's own cache.
 pub(crate) const RUN_BYTES: u64 = 128 << 10;
 
-/// Work, as [`Segment::cost`] counts it, of one run at most, unless one pcluster is more: runs are what
-/// CPUs share, and the last one shall not keep all the others waiting.
+/// Largest work of one run, by [`Segment::cost`], unless one pcluster is more: CPUs share runs, and
+/// the last run should not delay the request.
 const RUN_COST: u64 = 512 << 10;
 
 /// Cuts segments into runs whose compressed bytes lie side by side: each run is fetched at once and

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A. All fields: atomic, added to by the reading threads, never reset.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Reads asked for.
+    /// Reads requested.
     pub reads: AtomicU64,
     /// Bytes delivered to readers.
     pub delivered: AtomicU64,
@@ -19,9 +19,9 @@ pub(crate) struct Counters {
     pub prefixes: AtomicU64,
     /// Bytes fetched for decoding.
     pub fetched: AtomicU64,
-    /// Pieces served from kept pclusters.
+    /// Segments served from cached pclusters.
     pub cache_hits: AtomicU64,
-    /// Pieces that had to be decoded.
+    /// Segments that had to be decoded.
     pub cache_misses: AtomicU64,
     /// Pieces served by another reader's decoding.
     pub merged: AtomicU64,
@@ -40,10 +40,10 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
-/// What an engine did so far.
+/// Counters of an engine since it was opened.
 #[derive(Clone, Debug, Serialize)]
 pub struct EngineStats {
-    /// Reads asked for.
+    /// Reads requested.
     pub reads: u64,
     /// Reads that failed.
     pub errors: u64,
@@ -65,20 +65,20 @@ pub struct EngineStats {
     pub kickoffs: u64,
     /// Reads shared with workers of idle CPUs.
     pub shared: u64,
-    /// Kept pclusters.
+    /// Cached pclusters.
     pub cache: CacheStats,
 }
 
-/// Use of the kept pclusters.
+/// Use of the pcluster cache.
 #[derive(Clone, Debug, Serialize)]
 pub struct CacheStats {
-    /// Pieces found.
+    /// Hits.
     pub hits: u64,
-    /// Pieces not found.
+    /// Misses.
     pub misses: u64,
-    /// Bytes kept now.
+    /// Bytes cached now.
     pub bytes: u64,
-    /// Bytes that may be kept.
+    /// Bytes that may be cached.
     pub budget_bytes: u64,
 }
 

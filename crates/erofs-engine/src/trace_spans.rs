@@ -14,9 +14,9 @@ use cpu_workers::now_ns;
 /// How long spans are recorded after the last [`take`].
 pub const LASTING: Duration = Duration::from_secs(10);
 
-/// Threads write into one of these by their number: seldom two into the same.
+/// A thread writes to the buffer of its number; two seldom share one.
 const BUFFERS: usize = 16;
-/// Spans a buffer holds, 48 bytes each; what comes later is counted as lost.
+/// Spans of a buffer, 48 bytes each; later ones are counted as lost.
 const MOST: usize = 1 << 16;
 
 /// A section of a thread's time. Times are those of CLOCK_MONOTONIC.
@@ -30,7 +30,7 @@ pub struct Span {
     pub start_ns: u64,
     /// End.
     pub end_ns: u64,
-    /// For which: the number of a request, the address of a pcluster.
+    /// Its subject: the number of a request, or the address of a pcluster.
     pub id: u64,
     /// Bytes that were moved.
     pub bytes: u64,
@@ -55,7 +55,7 @@ pub fn begin() -> Option<u64> {
     wanted().then(now_ns)
 }
 
-/// Writes down what began at `start` and ends now, on this thread.
+/// Records a span of this thread from `start` to now.
 #[inline]
 pub fn end(start: Option<u64>, name: &'static str, id: u64, bytes: u64) {
     if let Some(start_ns) = start {
@@ -63,7 +63,7 @@ pub fn end(start: Option<u64>, name: &'static str, id: u64, bytes: u64) {
     }
 }
 
-/// Writes down a span of this thread.
+/// Records a span of this thread.
 #[cold]
 pub fn write(name: &'static str, start_ns: u64, end_ns: u64, id: u64, bytes: u64) {
     if now_ns() > UNTIL.load(Relaxed) {
@@ -86,11 +86,11 @@ pub fn write(name: &'static str, start_ns: u64, end_ns: u64, id: u64, bytes: u64
 }
 
 /// Returns at most `most` spans and the number of those that were lost since the last call, and
-/// has more written down for [`LASTING`].
+/// continues recording for [`LASTING`].
 pub fn take(most: usize) -> (Vec<Span>, u64) {
     let now = now_ns();
     if UNTIL.swap(now + LASTING.as_nanos() as u64, Relaxed) < now {
-        // Of a recorder that went away.
+        // Spans of a recorder that ended.
         RECORDED.iter().for_each(|buffer| lock(buffer).clear());
         LOST.store(0, Relaxed);
     }
@@ -103,7 +103,7 @@ pub fn take(most: usize) -> (Vec<Span>, u64) {
     (spans, LOST.swap(0, Relaxed))
 }
 
-/// The recorder is gone: nothing more is written, and the memory goes.
+/// The recorder ended: recording stops, and the memory is freed.
 fn forget() {
     UNTIL.store(0, Relaxed);
     RECORDED

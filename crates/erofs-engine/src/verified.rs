@@ -1,4 +1,4 @@
-//! Devices whose blocks are verified before anything of them is decoded or parsed.
+//! Devices whose blocks are verified before they are decoded or parsed.
 
 use std::io;
 use std::path::Path;
@@ -124,7 +124,7 @@ impl StoredDevice {
         }
     }
 
-    /// Whole blocks go into `buf` and are verified there: what is decoded is what was verified, even
+    /// Reads whole blocks into `buf` and verifies them there: the verified bytes are decoded, even
     /// if the file changes meanwhile. Of the blocks at the ends only a part may be wanted.
     fn verified(
         &self,

@@ -1,4 +1,4 @@
-//! What a caller may say about dm-verity, under libmount's names without their `verity.`.
+//! Options of dm-verity, by libmount's names without their `verity.`.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -24,7 +24,7 @@ const TABLE: [u32; 256] = {
 };
 
 /// CRC-32C continued from `crc`, without the final inversion: EROFS starts with all ones and stores
-/// what comes out.
+/// the result.
 pub(crate) fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(crc, |crc, &byte| {
         (crc >> 8) ^ TABLE[usize::from((crc as u8) ^ byte)]

@@ -1,7 +1,7 @@
 //! Settings of the compression algorithms, kept behind the superblock.
 //!
-//! With `COMPR_CFGS` there is one record for each algorithm of the bitmap, in the order of its bits:
-//! a 16-bit length and so many bytes, each record aligned to 4 (`fs/erofs/erofs_fs.h`,
+//! With `COMPR_CFGS` there is one record for each algorithm of the bitmap, in the order of its
+//! bits: a 16-bit length and the bytes, each record aligned to 4 (`fs/erofs/erofs_fs.h`,
 //! `z_erofs_*_cfgs`). Without it the image can hold LZ4 only, and the superblock has its distance.
 
 use crate::meta::Meta;
@@ -25,7 +25,7 @@ pub struct CompressionConfigs {
 /// Settings of LZ4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lz4Config {
-    /// Largest distance of a match, in bytes: 65535 if the image does not say.
+    /// Largest distance of a match, in bytes: 65535 if the image has none.
     pub max_distance: u16,
     /// Blocks of the largest pcluster.
     pub max_pcluster_blocks: u16,
@@ -61,7 +61,7 @@ const MAX_LZMA_DICT: u32 = 8 << 20;
 const MIN_LZMA_DICT: u32 = 4096;
 /// The largest distance an LZ4 match can have.
 const MAX_LZ4_DISTANCE: u16 = 65535;
-/// The longest record this reader has use for; what is longer has fields of a later time.
+/// The longest record that this reader uses; longer ones have fields of later versions.
 const RECORD: usize = 16;
 
 pub(crate) fn read(

@@ -1,4 +1,4 @@
-//! How the data of an inode is laid out, as its `i_format` and `i_u` say.
+//! How the data of an inode is laid out, by its `i_format` and `i_u`.
 
 use crate::{Error, Nid, Result};
 
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn formats_with_unknown_bits_are_refused() {
         assert!(check_chunk_format(1, 0x7f).is_ok());
-        // The reserved half is not looked at.
+        // The reserved half is ignored.
         assert!(check_chunk_format(1, 0x5_0020).is_ok());
         assert!(matches!(
             check_chunk_format(1, 0x80),

@@ -14,7 +14,7 @@ use crate::{Error, ReadAt, Result, Superblock};
 /// An extra device, as the device table describes it.
 #[derive(Clone, Debug)]
 pub struct DeviceSlot {
-    /// What the maker of the image called it: a digest, a name, or nothing.
+    /// Its tag in the image: a digest, a name, or nothing.
     pub tag: Vec<u8>,
     /// Its blocks.
     pub blocks: u64,
@@ -22,7 +22,7 @@ pub struct DeviceSlot {
     pub unified_block: u64,
 }
 
-/// The opened devices, primary first, with sizes that are asked for once only.
+/// The opened devices, primary first; their sizes are queried once.
 #[derive(Debug)]
 pub(crate) struct Devices {
     devices: Vec<(Arc<dyn ReadAt>, u64)>,
@@ -83,7 +83,7 @@ impl Devices {
         }
     }
 
-    /// As many as the table says, or the primary alone where it holds the others as well.
+    /// As many as the table has, or the primary alone if it contains the others.
     fn check_count(&mut self) -> Result<()> {
         let (given, needed) = (self.devices.len() - 1, self.slots.len());
         if given > needed {

@@ -1,9 +1,9 @@
 //! Directories, read from their decoded content.
 //!
 //! A directory is a run of blocks, each with its entries in front (12 bytes each) and their names
-//! behind, in the order of the entries. The offset of the first name says how many entries there
-//! are; a name ends where the next one begins, the last one with the block or at a NUL. Entries are
-//! sorted by name, over blocks too, so that a lookup needs few blocks. Facts: `erofs_dirent` of
+//! behind, in the order of the entries. The offset of the first name determines the number of
+//! entries; a name ends where the next one begins, the last one with the block or at a NUL. Entries
+//! are sorted by name, over blocks too, so that a lookup needs few blocks. Facts: `erofs_dirent` of
 //! fs/erofs/erofs_fs.h, fs/erofs/namei.c and fs/erofs/dir.c.
 
 mod block;

@@ -1,11 +1,11 @@
-//! What can go wrong, and of which class it is.
+//! Errors and their classes.
 
 use std::borrow::Cow;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of reading an image: one line with every number a person needs.
+/// An error of reading an image: one line with all numbers needed to find the fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
         /// What is missing.
         reason: Cow<'static, str>,
     },
-    /// The image is (or may be) fine and uses something that this reader does not know.
+    /// The image may be valid, but uses a feature that this reader does not know.
     #[error("unsupported: {feature}")]
     Unsupported {
         /// The feature, by name or number.
@@ -42,7 +42,7 @@ pub enum Error {
         /// Extra devices that were passed.
         given: usize,
     },
-    /// The image contradicts itself or points out of itself.
+    /// The image contradicts itself or points outside of itself.
     #[error("corrupted: {what}")]
     Corrupted {
         /// What, where, with the numbers.

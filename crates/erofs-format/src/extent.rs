@@ -1,4 +1,4 @@
-//! What a range of a file is made of.
+//! Extents: where the bytes of a file are stored.
 
 use crate::Algorithm;
 
@@ -43,7 +43,7 @@ pub enum ExtentKind {
     /// One pcluster, decoded from its beginning.
     Compressed(Pcluster),
     /// Bytes of the packed inode. They are inside of it as far as its size is known to this crate
-    /// (see [`crate::Image::set_packed`]); the reader of the packed inode has the last word.
+    /// (see [`crate::Image::set_packed`]); the reader of the packed inode checks the rest.
     Fragment {
         /// Byte offset in the decoded packed inode of the byte `logical`.
         offset: u64,
@@ -76,7 +76,8 @@ pub struct Pcluster {
     pub decoded_length: u64,
     /// The stream may hold more than `decoded_length`: stop there. If false it ends exactly there.
     pub partial: bool,
-    /// Tail packing: the stored bytes lie in metadata, not on a block boundary, and `length` is exact.
+    /// Tail packing: the stored bytes lie in metadata, not on a block boundary, and `length` is
+    /// exact.
     pub inline: bool,
 }
 

@@ -21,7 +21,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The type that the upper bits of a mode say.
+    /// The type in the upper bits of a mode.
     pub fn from_mode(mode: u16) -> Option<FileType> {
         Some(match mode >> 12 {
             0o10 => FileType::Regular,
@@ -35,7 +35,7 @@ impl FileType {
         })
     }
 
-    /// Do files of this type have content?
+    /// Whether files of this type have content.
     pub(crate) fn has_data(self) -> bool {
         matches!(
             self,

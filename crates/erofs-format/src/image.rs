@@ -43,7 +43,8 @@ impl Holder {
 
 impl Image {
     /// Reads and checks the superblock, its checksum, the compression configurations, the device
-    /// table, and the special inodes (root, packed, metabox) as far as they do not live in the metabox.
+    /// table, and the special inodes (root, packed, metabox) as far as they do not live in the
+    /// metabox.
     ///
     /// `devices`: the primary one first, then the extra ones in the order of the device table. With
     /// the primary alone, an image of several devices is accepted if that one device holds all of
@@ -83,12 +84,12 @@ impl Image {
         &self.devices.slots
     }
 
-    /// Nid of the metabox inode, which the engine must supply a reader for.
+    /// Nid of the metabox inode, for which the engine must provide a reader.
     pub fn metabox_nid(&self) -> Option<Nid> {
         self.superblock.metabox_nid
     }
 
-    /// Nid of the packed inode, which the engine must supply a reader for.
+    /// Nid of the packed inode, for which the engine must provide a reader.
     pub fn packed_nid(&self) -> Option<Nid> {
         self.superblock.packed_nid
     }

@@ -60,7 +60,7 @@ const NLINK_1_OR_DOT_OMITTED: u16 = 1 << 4;
 /// The longest target that readlink can return: a page with its final NUL.
 const MAX_SYMLINK: u64 = 4095;
 
-/// What both on-disk forms have, brought together.
+/// Fields of either on-disk form.
 struct Fields {
     format: u16,
     xattr_icount: u16,
@@ -126,7 +126,8 @@ impl Inode {
         self.nid & NID_IN_METABOX != 0
     }
 
-    /// Bytes of the inline xattrs behind the inode: a header of 12 bytes and 4 for each further count.
+    /// Bytes of the inline xattrs behind the inode: a header of 12 bytes and 4 for each further
+    /// count.
     pub(crate) fn xattr_size(&self) -> u64 {
         match self.xattr_icount {
             0 => 0,

@@ -1,8 +1,8 @@
 //! EROFS on-disk structures, inodes, directories, xattrs and extent maps.
 //!
-//! This crate knows where everything of an EROFS image is, and nothing of how to get it: bytes come
-//! through [`ReadAt`], and compressed extents are described ([`Pcluster`]), not decoded. Nothing an
-//! image says is believed: arithmetic on its fields is checked, every walk has a bound that follows
+//! This crate knows the layout of an EROFS image and leaves I/O to its caller: bytes come through
+//! [`ReadAt`], and compressed extents are described ([`Pcluster`]), not decoded. No field of an
+//! image is trusted: arithmetic on its fields is checked, every walk has a bound that follows
 //! from the size of the image or from a limit of the format, and no allocation is larger than what
 //! the image has bytes for.
 //!
@@ -56,8 +56,8 @@ pub use superblock::Superblock;
 pub use xattr::Xattr;
 
 /// Number of an inode: its position in 32-byte slots from the start of the metadata area. Bit 63
-/// says that the inode lives inside of the metabox.
+/// means that the inode lives inside the metabox.
 pub type Nid = u64;
 
-/// Bit of a [`Nid`] that says "in the metabox" (`EROFS_DIRENT_NID_METABOX_BIT`).
+/// Bit of a [`Nid`] that means "in the metabox" (`EROFS_DIRENT_NID_METABOX_BIT`).
 pub const NID_IN_METABOX: Nid = 1 << 63;

@@ -1,4 +1,4 @@
-//! From bytes of a file to where they are: pure lookups in metadata.
+//! Maps bytes of a file to their storage: pure lookups in metadata.
 //!
 //! One file for each way to lay data out: [`flat`], [`chunk`], and for compressed data the map
 //! header ([`zheader`]), the search in an index of lclusters ([`zindex`], which reads entries of
@@ -44,7 +44,7 @@ fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
             zheader::map(image, inode, offset)
         }
     }?;
-    // An index that says one thing forwards and another backwards gets here too.
+    // An index whose distances forwards and backwards contradict each other ends here too.
     if offset < extent.logical || extent.end() <= offset || extent.end() > size {
         return Err(Error::corrupted(format!(
             "byte {offset} of nid {nid:#x}, {size} bytes, is mapped to the extent from {} to {}",

@@ -21,7 +21,7 @@ impl Meta<'_> {
         read(self.reader, self.name, buf, offset)
     }
 
-    /// Is the whole range there?
+    /// Whether the whole range exists.
     pub fn check(&self, offset: u64, length: u64) -> Result<()> {
         if offset
             .checked_add(length)

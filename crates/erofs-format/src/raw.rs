@@ -44,7 +44,7 @@ pub(crate) struct RawSuperblock {
     pub build_time: U32,
     pub rootnid_8b: U64,
     pub reserved2: U64,
-    /// From here on in extension slots: there only if `sb_extslots` says so.
+    /// From here on in extension slots: present only with `sb_extslots`.
     pub metabox_nid: U64,
     pub reserved3: U64,
 }
@@ -142,7 +142,8 @@ const _: () = assert!(size_of::<RawDirent>() == 12);
 #[derive(FromBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawMapHeader {
-    /// Fragment offset, or the size of inline data in the upper half, or an extent count's low bits.
+    /// Fragment offset, or the size of inline data in the upper half, or an extent count's low
+    /// bits.
     pub first: U32,
     pub advise: U16,
     pub algorithms: u8,

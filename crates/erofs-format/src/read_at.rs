@@ -1,4 +1,4 @@
-//! Where bytes come from.
+//! Random access to the bytes of an image.
 
 use std::io;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ impl ReadAt for std::fs::File {
     }
 
     /// Size of a regular file, or of a block device (whose metadata says 0). One system call or
-    /// more: wrap the file where this is asked often.
+    /// more: wrap the file if this is called often.
     fn size(&self) -> u64 {
         use std::io::Seek;
         match self.metadata() {
             Ok(metadata) if metadata.is_file() => metadata.len(),
-            // The position is not used by anyone else: all reads here name their offset.
+            // Nothing else uses the position: all reads here name their offset.
             _ => (&*self).seek(io::SeekFrom::End(0)).unwrap_or(0),
         }
     }

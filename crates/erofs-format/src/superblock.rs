@@ -55,7 +55,7 @@ pub struct Superblock {
     pub xattr_filter: bool,
     /// Index of the long prefix that names the content digest of a file, if there is one.
     pub ishare_xattr_prefix: Option<u8>,
-    /// What the algorithms need.
+    /// Settings of the algorithms.
     pub compression: CompressionConfigs,
 }
 
@@ -126,7 +126,7 @@ fn bit_names(bits: u32, known: &[&str], kind: &str) -> Vec<String> {
         .collect()
 }
 
-/// The first 128 bytes must be there; the extension slots only if the superblock says so.
+/// The first 128 bytes must be there; the extension slots only if the superblock counts them.
 fn read_raw(meta: &Meta<'_>) -> Result<RawSuperblock> {
     let mut bytes = [0; size_of::<RawSuperblock>()];
     let base = 128;

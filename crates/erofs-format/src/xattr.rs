@@ -129,8 +129,8 @@ fn get(image: &Image, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(found)
 }
 
-/// Calls `each` for the inline attributes and then the shared ones until it says true. With a bit
-/// of the name filter, nothing is visited where the filter says that the name is not there.
+/// Calls `each` for the inline attributes and then the shared ones until it returns true. With a
+/// bit of the name filter, nothing is visited if the filter excludes the name.
 fn visit(
     image: &Image,
     inode: &Inode,
@@ -226,8 +226,8 @@ fn visit_one_shared(
     Ok(offer(image, &raw, &payload, each))
 }
 
-/// Gives the entry to `each`. A long prefix that is not in the table makes it an unknown one, which
-/// is passed over, as the kernel does.
+/// Passes the entry to `each`. A long prefix that is not in the table makes it an unknown one,
+/// which is skipped, as the kernel does.
 fn offer(
     image: &Image,
     raw: &RawXattrEntry,
@@ -257,7 +257,7 @@ fn offer(
 
 /// Reads the table of long prefixes: records of a 16-bit length, a namespace and an infix, each
 /// aligned to 4. It lies in the metabox if there is one, else in the packed inode if there is one,
-/// unless the image says that it is plain.
+/// unless the image declares it plain.
 fn read_prefixes(image: &Image) -> Result<Vec<LongPrefix>> {
     let superblock = image.superblock();
     let count = superblock.xattr_prefix_count;

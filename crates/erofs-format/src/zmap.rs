@@ -17,7 +17,7 @@ pub(crate) const INTERLACED_PCLUSTER: u16 = 1 << 4;
 /// The last extent is in the packed inode.
 pub(crate) const FRAGMENT_PCLUSTER: u16 = 1 << 5;
 
-/// Where the data of a compressed inode is, as far as its header says.
+/// Where the data of a compressed inode is, by its map header.
 #[derive(Debug)]
 pub(crate) enum ZMap {
     /// All of it is in the packed inode from that byte on.
@@ -87,7 +87,7 @@ pub(crate) struct Lcluster {
     pub back: u64,
     /// Non-heads: distance to the next head, 0 where an old mkfs did not know.
     pub forward: u64,
-    /// Non-heads right behind a head: blocks of the pcluster, 0 if it does not say.
+    /// Non-heads right behind a head: blocks of the pcluster, 0 if not stored.
     pub stored_blocks: u64,
     /// First byte behind the entry, or behind the pack that it is in.
     pub index_end: u64,
@@ -109,8 +109,8 @@ pub(crate) struct Extents {
     pub lcluster_bits: u8,
     /// Records there are; records of 4 and 8 bytes are counted by the file's size instead.
     pub count: u64,
-    /// L: leaf lock. For records of 4 bytes: where extents 0, 1024, 2048... start, as far as lookups
-    /// went. Without it every lookup would add up all the lengths before.
+    /// L: leaf lock. For records of 4 bytes: where extents 0, 1024, 2048... start, as far as
+    /// lookups got. Without it every lookup would add up all the lengths before.
     checkpoints: RwLock<Vec<u64>>,
     /// L: leaf lock. The record that was looked up last and where it starts: the next one is near.
     last: Mutex<(u64, u64)>,

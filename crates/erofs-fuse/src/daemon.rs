@@ -1,7 +1,7 @@
 //! Mounting in the foreground or in the background.
 //!
 //! The daemon is this program started again, not a fork: threads do not survive a fork, and the
-//! daemon gets a command line that says what it serves. Its standard output is a pipe on which it
+//! daemon gets a command line that describes its mount. Its standard output is a pipe on which it
 //! reports the outcome of the mount; the parent waits for that, and exits with the same outcome.
 //!
 //! 1. The parent starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its environment.
@@ -30,7 +30,7 @@ const READY: &[u8] = b"ready\n";
 /// In the foreground this returns when the mount is gone; otherwise when the daemon serves it.
 ///
 /// # Errors
-/// One line that says what is wrong. Nothing stays mounted and no process is left.
+/// One line with the fault. Nothing stays mounted and no process is left.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     if request.foreground || request.options.debug {
         return serve::foreground(request, &mut |notice| show(request, notice), &mut || Ok(()));
@@ -38,7 +38,7 @@ pub fn mount(request: &MountRequest) -> Result<(), Error> {
     start(request)
 }
 
-/// Shows a notice, unless the options say not to.
+/// Shows a notice, unless with `silent`.
 fn show(request: &MountRequest, notice: &str) {
     if !request.options.silent {
         note(notice);

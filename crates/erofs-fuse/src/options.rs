@@ -38,7 +38,7 @@ pub enum OptionError {
 
 /// KiB that the kernel reads ahead of a stream, and around a page fault.
 ///
-/// The kernel sets 128 for FUSE, whatever INIT says. Streams gain from more, the start of a program
+/// The kernel sets 128 for FUSE, regardless of INIT. Streams gain from more, the start of a program
 /// from less: 512 is a compromise. docs/tuning.md has the figures.
 pub const READ_AHEAD_KB: u32 = 512;
 
@@ -51,10 +51,10 @@ impl OptionError {
 /// Whether requests come over io_uring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IoUring {
-    /// Where the kernel has it enabled.
+    /// If the kernel has it enabled.
     #[default]
     Auto,
-    /// Enabled when it is not, or an error that says why it cannot be.
+    /// Enables it if needed; an error with the reason if that fails.
     On,
     /// Never.
     Off,
@@ -179,7 +179,7 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// Takes one `name` or `name=value`.
+    /// Parses one `name` or `name=value`.
     fn set(&mut self, one: &OsStr) -> Result<(), OptionError> {
         let bytes = one.as_bytes();
         let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {

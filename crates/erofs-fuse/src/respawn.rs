@@ -13,7 +13,7 @@ use crate::request::MountRequest;
 /// Environment variable that marks a process started here; its value is the [`Role`].
 pub(crate) const MARK: &str = "EROFAST_DAEMON";
 
-/// What a process that was started here does.
+/// The role of a process that was started here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Serves a mount in the background.

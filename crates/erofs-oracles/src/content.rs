@@ -18,7 +18,8 @@ const LONGEST_EXTENT: u64 = 12 << 20;
 /// Nor is what they are decoded from.
 const LONGEST_PCLUSTER: u32 = 1 << 20;
 
-/// What an oracle may still do with one input: it keeps the fuzzer fast, not the reader honest.
+/// Remaining work of an oracle for one input. It keeps the fuzzer fast; the reader has its own
+/// limits.
 #[derive(Debug)]
 pub struct Budget {
     bytes: AtomicU64,
@@ -34,7 +35,7 @@ impl Budget {
         })
     }
 
-    /// Whether one more call that yields so many bytes is in it.
+    /// Whether the budget covers one more call that yields this many bytes.
     pub fn spend(&self, bytes: u64) -> bool {
         take(&self.calls, 1) && take(&self.bytes, bytes)
     }
@@ -47,7 +48,7 @@ fn take(left: &AtomicU64, amount: u64) -> bool {
     .is_ok()
 }
 
-/// Opens an image of fuzzed bytes: its checksum is not looked at (a fuzzer cannot make one), and
+/// Opens an image of fuzzed bytes: its checksum is not verified (a fuzzer cannot compute one), and
 /// where it wants extra devices it gets itself.
 pub fn open(data: &[u8]) -> Result<Image, Error> {
     let mut bytes = data.to_vec();
@@ -241,7 +242,7 @@ impl ReadAt for Content {
     }
 }
 
-/// What [`Extent`] promises, whatever the image says.
+/// Checks the invariants of [`Extent`].
 pub(crate) fn check_extent(extent: &Extent, offset: u64, size: u64) {
     assert!(extent.length > 0, "empty {extent:?}");
     let end = extent

@@ -17,9 +17,9 @@ use crate::content::{Budget, Content, open_whole};
 const VISITED: usize = 200;
 /// Bytes of each file that are read: from its start, around its middle, and before its end.
 const SAMPLE: u64 = 20_000;
-/// Bytes decoded, after which an image has had its turn.
+/// Bytes decoded for one image at most.
 const DECODED: u64 = 32 << 20;
-/// What the engine keeps of decoded pclusters: little, so that it has to let some go.
+/// The engine's cache budget: small, so that pclusters are evicted.
 const CACHE: u64 = 256 << 10;
 
 /// From the root down the engine lists, looks up, and reads; what it reads is what the map and the

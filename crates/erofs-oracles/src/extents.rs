@@ -10,7 +10,7 @@ const SLOTS: u64 = 3000;
 const STEPS: usize = 64;
 
 /// For every inode in the first slots, whether a directory names it or not: an extent contains
-/// the asked offset, is not empty, stays inside of the file, is the same when asked for at its own
+/// the requested offset, is not empty, stays inside the file, is the same when looked up at its own
 /// start, and is within the limits that the engine's memory relies on. Plain bytes lie inside of
 /// their device.
 pub fn extents(data: &[u8]) {
@@ -18,7 +18,7 @@ pub fn extents(data: &[u8]) {
 }
 
 /// As [`extents`], and an extent is the same from wherever inside of it one asks. A hostile index
-/// may say one thing forwards and another backwards; what mkfs writes does not.
+/// may contradict itself forwards and backwards; those that mkfs writes do not.
 pub fn extents_of_sound_image(data: &[u8]) {
     check_all(data, true);
 }

@@ -1,8 +1,9 @@
-//! Hostile images, made on the spot: each costs a reader without bounds hours, terabytes or its safety.
+//! Generates hostile images: a reader without bounds needs hours or terabytes for each, or is
+//! unsafe.
 //!
-//! All are sparse files of some KiB in fact. The root directory holds `good`, a file of 5 bytes that
-//! stays readable whatever becomes of the rest, and `huge`, the hostile inode (other names where
-//! the class says so).
+//! All are sparse files of some KiB in fact. The root directory holds `good`, a file of 5 bytes
+//! that stays readable regardless of the rest, and `huge`, the hostile inode (some classes have
+//! other names).
 
 use std::fs::File;
 use std::io;

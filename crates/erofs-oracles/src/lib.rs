@@ -1,4 +1,4 @@
-//! What must hold for any image and any stream, however hostile: the oracles of the fuzz targets.
+//! The oracles of the fuzz targets: invariants that hold for any image and stream.
 //!
 //! Each function takes the bytes that a fuzzer made up and panics when a promise is broken. Errors
 //! are fine. Hangs and memory are the fuzzer's to notice (`fuzz/run` sets the limits); the work of

@@ -5,7 +5,7 @@ use erofs_format::Image;
 use std::sync::Arc;
 
 /// An image opens or not. If it opens, its block size is a power of two from 512 to 65536, its
-/// root may be asked for, and every error is one line.
+/// root can be looked up, and every error is one line.
 pub fn opening(data: &[u8]) {
     if let Err(error) = Image::open(vec![Arc::new(data.to_vec())]) {
         one_line(&error.to_string());

@@ -5,9 +5,9 @@ use launch_profile::{PAGE, Profile, Trim};
 
 use crate::opening::one_line;
 
-/// The bytes are the body of a profile, behind a header that fits it: a fuzzer would never guess the
-/// checksum. What is read leads nowhere out of the mount, is written and read again as the same, and
-/// stays readable however it is trimmed.
+/// The bytes are the body of a profile, behind a header that fits it: a fuzzer would never guess
+/// the checksum. What is read leads nowhere out of the mount, is written and read again as the
+/// same, and stays readable however it is trimmed.
 pub fn profile(data: &[u8]) {
     if let Err(error) = Profile::parse(data) {
         one_line(&error.to_string());

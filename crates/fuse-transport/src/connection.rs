@@ -1,4 +1,4 @@
-//! What all channels of one mount share.
+//! State shared by all channels of one mount.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,7 +66,7 @@ impl Connection {
         &self.wait_order
     }
 
-    /// Counters of a new channel; `ring` says which transport it uses.
+    /// Counters of a new channel; `ring` is its transport.
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
         let set = Arc::new(Counters::new(ring));
         self.counters

@@ -197,7 +197,8 @@ impl AsFd for DeviceChannel {
 }
 
 /// A cloned descriptor, for which the kernel keeps a list of pending requests of its own. If
-/// `/dev/fuse` cannot be opened again (fusermount3 opened it), a duplicate works with a shared list.
+/// `/dev/fuse` cannot be opened again (fusermount3 opened it), a duplicate works with a shared
+/// list.
 fn own_descriptor(connection: &Connection) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let cloned = rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(io::Error::from);

@@ -47,8 +47,8 @@ pub trait Filesystem: Send + Sync {
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Errno>;
 
-    /// The value of an extended attribute; `None` when it has none of this name. ENOSYS says that no
-    /// file has any, and the kernel never asks again.
+    /// The value of an extended attribute; `None` when it has none of this name. ENOSYS means that
+    /// no file has any, and the kernel never asks again.
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno>;
 
     /// The names of all extended attributes; ENOSYS as above.
@@ -57,14 +57,14 @@ pub trait Filesystem: Send + Sync {
     /// Sizes of the whole filesystem.
     fn statfs(&self) -> Result<StatfsOut, Errno>;
 
-    /// The next data or hole from `offset` on. ENXIO if there is none; ENOSYS (the default) if every
-    /// file counts as data throughout.
+    /// The next data or hole from `offset` on. ENXIO if there is none; ENOSYS (the default) if
+    /// every file counts as data throughout.
     fn seek(&self, _caller: Caller, _node: u64, _offset: u64, _what: Seek) -> Result<u64, Errno> {
         Err(Errno::NOSYS)
     }
 
-    /// What an ioctl of a directory is answered with, at most `room` bytes; `input` are those that the
-    /// program sent along. ENOTTY (the default): there is none of this number.
+    /// The answer to an ioctl of a directory, at most `room` bytes; `input` is the data that the
+    /// program passed. ENOTTY (the default): there is none of this number.
     fn directory_ioctl(
         &self,
         _caller: Caller,

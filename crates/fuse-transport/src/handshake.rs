@@ -1,10 +1,10 @@
-//! INIT: what both sides can do.
+//! INIT: the negotiation of features with the kernel.
 
 use serde::Serialize;
 
 use crate::wire::{InitFlags, InitIn, InitOut, MAJOR, MINOR_NEWEST, MINOR_OLDEST};
 
-/// What the daemon wishes for.
+/// The daemon's requests to the kernel.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Largest request in pages of 4 KiB. 256 is the most that `fs.fuse.max_pages_limit` allows
@@ -32,7 +32,7 @@ impl Default for Config {
     }
 }
 
-/// What was agreed.
+/// The agreed parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Protocol {
     /// Always 7.
@@ -61,7 +61,7 @@ pub(crate) enum Verdict {
 /// Taken whenever offered. `EXPORT_SUPPORT` is cheap because nodes are stateless.
 ///
 /// `READDIRPLUS_AUTO` is not: with it the kernel asks for attributes with the first call only, and
-/// then looks up each name of a large directory by itself. A look-up costs a round trip, attributes
+/// then looks up each name of a large directory by itself. A lookup costs a round trip, attributes
 /// with the name 1 or 2 microseconds.
 const ALWAYS: [InitFlags; 10] = [
     InitFlags::ASYNC_READ,
@@ -124,7 +124,7 @@ fn wished(config: &Config) -> InitFlags {
     let always = ALWAYS
         .into_iter()
         .fold(InitFlags::default(), |all, one| all | one);
-    let when = |wish, flag| if wish { flag } else { InitFlags::default() };
+    let when = |wanted, flag| if wanted { flag } else { InitFlags::default() };
     always
         | when(config.acl, InitFlags::POSIX_ACL)
         | when(config.io_uring, InitFlags::OVER_IO_URING)

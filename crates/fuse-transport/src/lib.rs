@@ -1,9 +1,9 @@
 //! FUSE requests in, replies out: a small transport for read-only filesystems, served per CPU.
 //!
-//! It is independent of any particular filesystem: implement [`Filesystem`], open `/dev/fuse`, mount,
-//! and pass the descriptor to [`Session::start`]. Every serving thread then opens a [`Channel`] of
-//! its own and repeats [`Channel::wait`] and [`Channel::serve`]. The threads belong to the caller,
-//! which pins them and sets their priority.
+//! It is independent of any particular filesystem: implement [`Filesystem`], open `/dev/fuse`,
+//! mount, and pass the descriptor to [`Session::start`]. Every serving thread then opens a
+//! [`Channel`] of its own and repeats [`Channel::wait`] and [`Channel::serve`]. The threads belong
+//! to the caller, which pins them and sets their priority.
 //!
 //! Two transports carry the requests: cloned descriptors of `/dev/fuse`, and FUSE over io_uring
 //! with one queue for each CPU. The filesystem is the same for both.

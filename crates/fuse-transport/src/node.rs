@@ -1,4 +1,4 @@
-//! Nodes as a filesystem answers with them.
+//! Nodes in the replies of a filesystem.
 
 use crate::wire::Attr;
 
@@ -11,7 +11,7 @@ pub struct Found {
     pub attr: Attr,
 }
 
-/// What LSEEK searches for.
+/// The target of an LSEEK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seek {
     /// The next byte that is stored.

@@ -23,8 +23,8 @@ impl PageStore {
     /// Puts bytes of a file into the page cache. Only whole pages become readable there, and the
     /// last part of the file; the bytes must lie inside the file. Works with both transports.
     ///
-    /// This waits, and cannot be killed, until pending reads of these pages are answered, so a thread
-    /// which serves requests must not call it.
+    /// This waits, and cannot be killed, until pending reads of these pages are answered, so a
+    /// thread which serves requests must not call it.
     ///
     /// # Errors
     /// ENOENT if the kernel does not know the node (any more).

@@ -1,7 +1,7 @@
 //! The CPU on which the thread that sent a request last ran.
 //!
-//! `/dev/fuse` does not say; field 39 of `/proc/TID/stat` does (proc_pid_stat(5)). One sample takes
-//! some 5 us, so it is taken at intervals and not for each request.
+//! `/dev/fuse` does not report it; field 39 of `/proc/TID/stat` does (proc_pid_stat(5)). One sample
+//! takes some 5 us, so it is taken at intervals and not for each request.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,8 +25,8 @@ pub(crate) struct ReaderCpu {
 
 impl ReaderCpu {
     /// The CPU of the thread `tid`, if a sample is due; `None` also where it cannot be known (a
-    /// thread that has ended, one of another PID namespace, `/proc` out of reach). `here` is the CPU
-    /// of the caller.
+    /// thread that has ended, one of another PID namespace, `/proc` out of reach). `here` is the
+    /// CPU of the caller.
     pub(crate) fn sample(&mut self, tid: u32, here: usize) -> Option<usize> {
         let now = now_ns();
         if tid == 0 || now < self.next_ns {

@@ -1,4 +1,4 @@
-//! What a filesystem learns about a request.
+//! Information about a request, for the filesystem.
 
 use rustix::io::Errno;
 

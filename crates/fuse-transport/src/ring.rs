@@ -2,12 +2,12 @@
 //!
 //! The kernel puts a request into the queue of the CPU that asks. Two kinds of channels serve:
 //!
-//! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was returned
-//!   last, so these are used as long as one is free;
-//! * the overflow channel, with one entry in the queue of **every possible** CPU. It makes the rings
-//!   complete, without which the kernel would let every request wait; it takes what a busy CPU's
-//!   entries cannot; and it stands in for CPUs whose thread has not come yet or has gone, so that every
-//!   queue always has a thread.
+//! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was
+//!   returned last, so these are used as long as one is free;
+//! * the overflow channel, with one entry in the queue of **every possible** CPU. It makes the
+//!   rings complete, without which the kernel would let every request wait; it takes what a busy
+//!   CPU's entries cannot; and it stands in for CPUs whose thread has not come yet or has gone, so
+//!   that every queue always has a thread.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,9 +28,9 @@ use crate::timing::Timing;
 use crate::wire::{InHeader, MIN_READ_BUFFER, OutHeader, RingHeader};
 
 /// Entries of a CPU's own thread. It serves one request at a time; what comes meanwhile goes to the
-/// overflow queue, which runs on an idle CPU if there is one. With 8 entries the others would wait in the
-/// ring of the busy thread: one program that streams got 560 to 730 MB/s of lz4hc then, and 730 to
-/// 900 with one (two CPUs, three rounds, 1 MiB of read-ahead).
+/// overflow queue, which runs on an idle CPU if there is one. With 8 entries the others would wait
+/// in the ring of the busy thread: one program that streams got 560 to 730 MB/s of lz4hc then, and
+/// 730 to 900 with one (two CPUs, three rounds, 1 MiB of read-ahead).
 const ENTRIES: usize = 1;
 
 /// Rounds of serving what is left before a ring closes, should it never become quiet.

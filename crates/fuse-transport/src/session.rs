@@ -1,4 +1,4 @@
-//! One mount: handshake, channels, end.
+//! A session: one mount from the handshake to its end, and its channels.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -98,7 +98,7 @@ impl Session {
         }))
     }
 
-    /// What the handshake agreed on.
+    /// The agreed parameters of the handshake.
     pub fn protocol(&self) -> Protocol {
         self.connection.protocol()
     }
@@ -124,8 +124,8 @@ impl Session {
     /// [`device_channel`](Self::device_channel) must be served besides.
     ///
     /// # Errors
-    /// As for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry, requests arrive on
-    /// the device.
+    /// As for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry, requests arrive
+    /// on the device.
     pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Channel> {
         self.check_ring()?;
         let channel = RingChannel::open_overflow(&self.connection)?;

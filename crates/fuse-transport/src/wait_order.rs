@@ -1,9 +1,10 @@
 //! The order in which the kernel wakes the threads that wait for `/dev/fuse`.
 //!
-//! A request wakes the first waiter, in the order of registration, which is asleep (EPOLLEXCLUSIVE).
-//! Left alone, one thread takes nearly all requests of a slow reader, whatever CPU that reader runs
-//! on, and each request and each reply then wakes another CPU. So the thread of the reader's CPU is
-//! put first: all waiters registered before it are registered again, which moves them to the end.
+//! A request wakes the first waiter, in the order of registration, which is asleep
+//! (EPOLLEXCLUSIVE). Left alone, one thread takes nearly all requests of a slow reader, whatever
+//! CPU that reader runs on, and each request and each reply then wakes another CPU. So the thread
+//! of the reader's CPU is put first: all waiters registered before it are registered again, which
+//! moves them to the end.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The transport under a real mount. Needs root and `/dev/fuse`; says so when it has to skip.
+//! The transport under a real mount. Needs root and `/dev/fuse`; prints a line when it skips.
 //!
 //! The daemon is a process of its own, so that it can be killed: this test program again, with the
 //! mount point in its environment.
@@ -38,13 +38,13 @@ enum Transport {
     IoUring,
 }
 
-/// The kernel offers io_uring to mounts that are made while this says Y.
-const KNOB: &str = "/sys/module/fuse/parameters/enable_uring";
+/// The kernel offers io_uring to mounts made while this is Y.
+const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Held while the parameter is changed, so that it ends as it began.
 static KNOB_CHANGED: Mutex<()> = Mutex::new(());
 
-/// Runs the test over each transport; says so where one cannot be had.
+/// Runs the test over each transport; prints a line for one that is not available.
 fn with_each_transport(name: &str, test: impl Fn(Mount, Transport)) {
     if let Some(mount) = Mount::start(name, None) {
         test(mount, Transport::DevFuse);
@@ -57,16 +57,17 @@ fn with_each_transport(name: &str, test: impl Fn(Mount, Transport)) {
 /// A mount over io_uring whose daemon makes such a ring.
 fn with_ring(name: &str, ring: &str) -> Option<Mount> {
     let _only = KNOB_CHANGED.lock().unwrap_or_else(PoisonError::into_inner);
-    let Ok(before) = fs::read_to_string(KNOB) else {
-        println!("skipped over io_uring: this kernel has no {KNOB}");
+    let Ok(before) = fs::read_to_string(ENABLE_URING) else {
+        println!("skipped over io_uring: this kernel has no {ENABLE_URING}");
         return None;
     };
-    if let Err(error) = fuse_transport::probe_io_uring().and_then(|()| fs::write(KNOB, "Y")) {
+    if let Err(error) = fuse_transport::probe_io_uring().and_then(|()| fs::write(ENABLE_URING, "Y"))
+    {
         println!("skipped over io_uring: {error}");
         return None;
     }
     let mount = Mount::start(name, Some(ring));
-    fs::write(KNOB, before.trim()).unwrap();
+    fs::write(ENABLE_URING, before.trim()).unwrap();
     mount
 }
 
@@ -278,7 +279,8 @@ fn many_readers_get_the_right_bytes() {
         let way = &counters["by_transport"];
         match transport {
             Transport::DevFuse => assert_eq!(way["dev_fuse"], counters["requests"]),
-            // Reads are served where they are asked, but for those that a busy CPU leaves to the overflow queue.
+            // Reads are served where they are asked, but for those that a busy CPU leaves to the
+            // overflow queue.
             Transport::IoUring => {
                 assert!(
                     way["io_uring"].as_u64() >= counters["by_kind"]["read"].as_u64(),
@@ -366,8 +368,8 @@ impl Drop for Connections {
     }
 }
 
-/// What aborts the mount; `None`, with the reason printed, where that cannot be had. The mount itself is
-/// not asked: its server may not answer.
+/// What aborts the mount; `None`, with the reason printed, if it is not available. The mount
+/// itself is not asked: its server may not answer.
 fn abort_file(mountpoint: &Path) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut fields = mounts.lines().map(|line| line.split(' '));

@@ -18,7 +18,7 @@ pub enum LabError {
     /// Mounting failed although the engine is there.
     #[error("engine {engine}: mounting {}: {reason}", image.display())]
     Mount {
-        /// The engine as it was asked for.
+        /// The engine as requested.
         engine: String,
         /// The image that was to be mounted.
         image: PathBuf,
@@ -28,7 +28,7 @@ pub enum LabError {
     /// The process that serves the mount ended while it was needed.
     #[error("engine {engine}: its process {pid} ended during the experiment ({how}){}", dash(.last_line))]
     EngineDied {
-        /// The engine as it was asked for.
+        /// The engine as requested.
         engine: String,
         /// The process that was serving.
         pid: u32,

@@ -48,5 +48,5 @@ pub use interrupt::Interrupt;
 pub use process::DaemonMemory;
 pub use progress::{Progress, Silent};
 
-/// Results of the lab; the error is one line for a person.
+/// Results of the lab; an error is one line.
 pub type Result<T, E = LabError> = std::result::Result<T, E>;

@@ -1,5 +1,5 @@
 //! The launch experiment for real. Tests skip where root, tracefs or the kernel's EROFS is missing.
-//! No time is judged here, only that what was asked for was done, counted and undone.
+//! No time is judged here, only that the request was carried out, counted and undone.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -87,7 +87,7 @@ fn run_or_skip(options: &LaunchOptions) -> Option<LaunchReport> {
     }
 }
 
-/// Whether the kernel wrote all switches; says so where it does not.
+/// Whether the kernel wrote all switches; prints a line if not.
 fn tells_all_switches(report: &LaunchReport) -> bool {
     let unwritten = |reason: &&String| reason.contains("did not write");
     let reason = report.not_valid_because.iter().find(unwritten);

@@ -43,7 +43,7 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
 
 #[test]
 fn a_cpu_goes_and_comes_back_and_nothing_is_lost() {
-    // Other tests of this machine may hold threads on the CPU that goes: only when asked for.
+    // Other tests may have threads on the CPU that goes offline: only when enabled.
     if std::env::var_os("EROFAST_TEST_HOTPLUG").is_none() {
         return skipped("takes a CPU offline; set EROFAST_TEST_HOTPLUG=1");
     }

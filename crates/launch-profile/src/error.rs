@@ -1,4 +1,4 @@
-//! What can be wrong with a profile.
+//! Errors of reading a profile.
 
 /// Why bytes are no profile. Each message is one line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum Error {
     /// It was recorded from another image.
     #[error("launch profile of another image, whose UUID is {0}")]
     OtherImage(crate::identity::ImageIdentity),
-    /// Something in the body cannot be.
+    /// The body is malformed.
     #[error("launch profile is damaged at byte {at} of its body: {what}")]
     Body {
         /// Where.

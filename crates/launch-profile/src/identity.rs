@@ -1,4 +1,4 @@
-//! Which image a profile belongs to.
+//! The identity of the image that a profile belongs to.
 
 use std::fmt;
 

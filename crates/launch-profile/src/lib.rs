@@ -1,8 +1,8 @@
-//! Launch profiles: which directories, names and pages a program asked an image for, in which order.
+//! Launch profiles: the directories, names and pages that a program read of an image, in order.
 //!
 //! A mount records one while a program starts, and the next mount of the same image reads it and
-//! fills the kernel's caches before they are asked. This crate is the file: its [format](mod@format),
-//! its [`limits`], and what can be done with it without an image. It opens no files.
+//! fills the kernel's caches in advance. This crate is the file: its [format](mod@format),
+//! its [`limits`], and operations that need no image. It opens no files.
 #![forbid(unsafe_code)]
 
 mod checksum;

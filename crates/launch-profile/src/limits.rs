@@ -12,6 +12,6 @@ pub const WINDOWS: usize = 1 << 16;
 /// Bytes of one name (`NAME_MAX`).
 pub const NAME_BYTES: usize = 255;
 
-/// Directories above one another: a path of so many names of one byte is as long as a path may be
+/// Depth of directories: a path of this many names of one byte has the longest length allowed
 /// (`PATH_MAX`).
 pub const DEPTH: usize = 2048;

@@ -8,19 +8,21 @@ pub const PAGE: u64 = 4096;
 /// Pages of one [`Window`].
 pub const PAGES_PER_WINDOW: u32 = 32;
 
-/// What a launch asked for.
+/// The requests of a launch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Profile {
     /// The image it was recorded from.
     pub image: ImageIdentity,
-    /// Every page of it was asked for by a program; otherwise the kernel's read-ahead is among them.
+    /// Every page of it was read by a program; otherwise the kernel's read-ahead is among
+    /// them.
     pub exact: bool,
-    /// Directories in which names were looked up or that were listed, parents before their children. The
-    /// root is always listed and not among them.
+    /// Directories in which names were looked up or that were listed, parents before their
+    /// children. The root is always listed and not among them.
     pub directories: Vec<Directory>,
     /// Files that were read, in the order of their first page.
     pub files: Vec<RecordedFile>,
-    /// Names that were looked up beside those of files: of symbolic links, and of what is not there.
+    /// Names that were looked up beside those of files: of symbolic links, and of what is not
+    /// there.
     pub names: Vec<Name>,
     /// Pages that were read, in the order of the first page of each window.
     pub windows: Vec<Window>,
@@ -31,7 +33,7 @@ pub struct Profile {
 pub struct Directory {
     /// Its parent in [`Profile::directories`]; `None`: the root of the mount.
     pub parent: Option<u32>,
-    /// All of its entries are wanted: the launch listed it, or asked for many of them.
+    /// All of its entries are wanted: the launch listed it, or looked many of them up.
     pub listed: bool,
     /// Its name there.
     pub name: Vec<u8>,

@@ -1,4 +1,4 @@
-//! From the bytes of a file to a profile. The bytes may come from anyone.
+//! Reads a profile from the bytes of a file, which are not trusted.
 
 use crate::error::Error;
 use crate::format::{CHECKSUM_AT, FLAG_EXACT, HEADER_BYTES, MAGIC, VERSION, checksum};

@@ -1,4 +1,4 @@
-//! Making a profile smaller.
+//! Trims a profile to a time or a size.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,12 +6,12 @@ use std::collections::hash_map::Entry;
 use crate::limits::{FILE_BYTES, NAMES, WINDOWS};
 use crate::profile::{Name, Profile, Window};
 
-/// What shall be left.
+/// Limits of the trimmed profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trim {
     /// Pages that were first read this many milliseconds after the beginning, or earlier.
     pub until_ms: u32,
-    /// So many bytes of pages at most, the first ones.
+    /// At most this many bytes of pages, the first ones.
     pub bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! From a profile to the bytes of its file.
+//! Writes a profile as the bytes of its file.
 
 use crate::format::{CHECKSUM_AT, FLAG_EXACT, HEADER_BYTES, MAGIC, VERSION, checksum};
 use crate::profile::{Name, Profile};

@@ -108,8 +108,8 @@ impl FreeRuns {
         }
     }
 
-    /// The newest remembered place with enough ready pages. Places it passes over are dropped: their
-    /// pages are in use or too few.
+    /// The newest remembered place with enough ready pages. Places it passes over are dropped:
+    /// their pages are in use or too few.
     fn recent_place(&mut self, pages: usize) -> Option<Place> {
         while let Some(page) = self.recent.pop_back() {
             let index = self

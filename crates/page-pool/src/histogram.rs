@@ -1,4 +1,8 @@
 //! A histogram of page counts: one exact bucket per number up to a limit.
+//!
+//! Exact, unlike those of times: the question is whether 64 pages suffice.
+
+use sys::counts::nearest_rank;
 
 /// Counts above this share the last bucket. 4 MiB in use at once is far beyond the 64 pages that
 /// matter.
@@ -8,23 +12,17 @@ const LIMIT: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct PageHistogram {
     counts: Box<[u64]>,
-    total: u64,
     largest: usize,
 }
 
 impl PageHistogram {
     pub(crate) fn new() -> Self {
         let counts = vec![0; LIMIT + 1].into_boxed_slice();
-        PageHistogram {
-            counts,
-            total: 0,
-            largest: 0,
-        }
+        PageHistogram { counts, largest: 0 }
     }
 
     pub(crate) fn record(&mut self, pages: usize) {
         self.counts[pages.min(LIMIT)] += 1;
-        self.total += 1;
         self.largest = self.largest.max(pages);
     }
 
@@ -37,15 +35,10 @@ impl PageHistogram {
 
     /// The smallest number of pages that `percent` per cent of the records do not exceed.
     pub(crate) fn percentile(&self, percent: u64) -> usize {
-        let wanted = (self.total * percent).div_ceil(100);
-        let mut seen = 0;
-        for (pages, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= wanted && seen > 0 {
-                return if pages == LIMIT { self.largest } else { pages };
-            }
+        match nearest_rank(&self.counts, percent, 100) {
+            Some(LIMIT) => self.largest,
+            pages => pages.unwrap_or(0),
         }
-        0
     }
 }
 

@@ -1,7 +1,7 @@
 //! A reserved pool of memory pages: pool first, then the system.
 //!
-//! Decoders need contiguous memory for a short time. Asking the system each time costs one page fault
-//! per page, and under memory pressure a wait for reclaim. The pool keeps used pages ready:
+//! Decoders need contiguous memory for a short time. Asking the system each time costs one page
+//! fault per page, and under memory pressure a wait for reclaim. The pool keeps used pages ready:
 //!
 //! ```
 //! use page_pool::{PagePool, PoolOptions};

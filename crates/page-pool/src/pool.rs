@@ -16,7 +16,8 @@ use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 ///
 /// The reserve starts empty and is filled by released buffers up to its limit: it is an arena of
 /// address space whose pages take memory at their first use and keep it. A request which the arena
-/// cannot serve is mapped for that request and unmapped afterwards. The arena never shrinks or grows.
+/// cannot serve is mapped for that request and unmapped afterwards. The arena never shrinks or
+/// grows.
 ///
 /// Fields: I = set when made, read only afterwards; L = under the lock. Modelled in `models.rs`.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ impl PagePool {
     /// Reserves the address space, with `prefill` also all of the memory.
     ///
     /// # Errors
-    /// The address space or the memory cannot be had; nothing stays reserved.
+    /// The address space or the memory is not available; nothing stays reserved.
     pub fn new(options: &PoolOptions) -> io::Result<Arc<PagePool>> {
         let mut notices = Vec::new();
         let mut arena = match options.reserved_pages {
@@ -87,7 +88,8 @@ impl PagePool {
         self.instruments.measure(|| self.get(bytes))
     }
 
-    /// The same, but `None` where the arena has no such run: the system is not asked for memory.
+    /// The same, but `None` where the arena has no such run: no memory is allocated from the
+    /// system.
     pub fn alloc_reserved(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
         let run = self
             .instruments

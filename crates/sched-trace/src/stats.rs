@@ -111,7 +111,7 @@ pub fn deviation(samples: &[f64], mean: f64) -> f64 {
 }
 
 /// Durations counted in power-of-two buckets: bucket `i` holds `[2^i, 2^(i+1))` ns; bucket 0 also
-/// holds 0.
+/// holds 0. For drawing only: percentiles are those of the samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Histogram {
     /// 64 counters.

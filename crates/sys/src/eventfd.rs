@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 
-/// Readable from [`wake`](Self::wake) until [`clear`](Self::clear): a wake-up which finds no sleeper
-/// ends the next sleep.
+/// Readable from [`wake`](Self::wake) until [`clear`](Self::clear): a wake-up which finds no
+/// sleeper ends the next sleep.
 #[derive(Debug)]
 pub struct EventFd(File);
 

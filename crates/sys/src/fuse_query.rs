@@ -1,9 +1,9 @@
-//! Asking a mounted filesystem about itself, by an ioctl of one of its directories.
+//! Queries of a mounted FUSE filesystem, by an ioctl of one of its directories.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Bytes that travel with one call, in and out: what the command number has room to say, less some.
+/// Bytes of one call, in and out: below the limit of the size field in a command number.
 pub const QUERY_BYTES: usize = 16_000;
 
 /// `_IOWR('E', number, char[16000])`.
@@ -22,7 +22,8 @@ pub fn query(
 ) -> io::Result<()> {
     let command = query_command(number);
     // SAFETY: by the size in the command, the kernel reads and writes at most QUERY_BYTES bytes at
-    // `bytes`, which is exactly as long and outlives the call; the descriptor is open while borrowed.
+    // `bytes`, which is exactly as long and outlives the call; the descriptor is open while
+    // borrowed.
     let outcome = unsafe { libc::ioctl(directory.as_raw_fd(), command as _, bytes.as_mut_ptr()) };
     if outcome < 0 {
         return Err(io::Error::last_os_error());

@@ -1,5 +1,5 @@
 //! FUSE over io_uring: the memory that the kernel writes requests into and takes replies from, and
-//! the commands that hand it back and forth.
+//! the commands that pass it back and forth.
 //!
 //! The kernel holds an entry from its submission (REGISTER, COMMIT_AND_FETCH) to its completion;
 //! only outside of that time does [`FuseRing::message`] allow access to the entry's memory.
@@ -33,7 +33,7 @@ pub enum Event {
     Woken,
     /// The entry with this number holds a request.
     Request(usize),
-    /// The entry with this number is lost; the error says why (ENOTCONN: unmounted).
+    /// The entry with this number is lost; with the error (ENOTCONN: unmounted).
     Lost(usize, i32),
 }
 
@@ -85,7 +85,7 @@ fn build(slots: u32) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
 }
 
 impl FuseRing {
-    /// Registers entries: `queues` says how many for which queue, `payload_bytes` is the size of
+    /// Registers entries: `queues` has the number for each queue, `payload_bytes` is the size of
     /// each payload. `waker` is an eventfd; `device` is tied to a mount whose INIT took
     /// `FUSE_OVER_IO_URING`.
     ///
@@ -192,8 +192,8 @@ impl FuseRing {
         (header, payload)
     }
 
-    /// Gives the entry back: the reply in it is taken, and the next request put in. Happens at the
-    /// next [`wait`](Self::wait).
+    /// Returns the entry to the kernel with its reply, to fetch the next request
+    /// (COMMIT_AND_FETCH). Takes effect at the next [`wait`](Self::wait).
     ///
     /// # Panics
     /// When the entry is not ours at present.

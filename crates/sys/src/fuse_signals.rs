@@ -11,7 +11,7 @@ const END: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// and returns a descriptor that is readable when one of them came. Not blocking.
 pub fn ending_signals() -> io::Result<OwnedFd> {
     let set = ending_set();
-    // SAFETY: `set` is initialised, and no old mask is asked for.
+    // SAFETY: `set` is initialised, and no old mask is requested.
     let outcome = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
     if outcome != 0 {
         return Err(io::Error::from_raw_os_error(outcome));

@@ -61,7 +61,8 @@ impl fmt::Debug for Lent {
 struct Loan {
     /// I.
     work: Borrowed,
-    /// A. [`CLOSED`], and [`ONE`] for each thread that is inside. No thread enters once it is closed.
+    /// A. [`CLOSED`], and [`ONE`] for each thread that is inside. No thread enters once it is
+    /// closed.
     gate: AtomicUsize,
     /// I. The lending thread, which may sleep until the last one has left.
     owner: Thread,
@@ -92,7 +93,7 @@ impl<'a> Inside<'a> {
         loan.gate
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
             .is_ok()
-            // Not then_some: one that was made in vain would leave on being dropped.
+            // Not then_some: a value created without entering would leave when dropped.
             .then(|| Inside(loan))
     }
 }

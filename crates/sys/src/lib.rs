@@ -1,10 +1,11 @@
-//! The system below every crate: clock, CPUs, wake-ups, and the calls which libraries lack.
+//! The base of every crate: clock, CPUs, wake-ups, counts, and the calls which libraries lack.
 //!
 //! The only crate of the workspace with unsafe code: each module offers a safe interface, and each
 //! unsafe block states why it is sound.
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod counts;
 pub mod cpu_list;
 pub mod eventfd;
 pub mod fuse_device;

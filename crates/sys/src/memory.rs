@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// Memory is split at multiples of this, and starts at one.
 pub const PAGE_SIZE: usize = 4096;
 
-/// Makes the C library serve all threads from one heap: with one for each, as it likes to do, what
-/// one thread freed is kept from the others. Before threads are made; where the library knows no
-/// such choice, nothing happens.
+/// Makes the C library serve all threads from one heap. With its default, a heap for each thread,
+/// memory that one thread freed is not available to the others. Before threads are made; where the
+/// library knows no such choice, nothing happens.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     {
@@ -157,7 +157,8 @@ impl Run {
     }
 
     fn advise(&mut self, advice: libc::c_int) -> io::Result<()> {
-        // SAFETY: the range is ours alone, and `&mut self` shows that no other thread reads its bytes.
+        // SAFETY: the range is ours alone, and `&mut self` shows that no other thread reads its
+        // bytes.
         let result = unsafe { libc::madvise(self.as_mut_ptr().cast(), self.length, advice) };
         if result == -1 {
             Err(io::Error::last_os_error())

@@ -9,7 +9,7 @@ use std::fmt;
 /// Why a block could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MicroLzmaError {
-    /// The block is no MicroLZMA, or does not end where it was said to.
+    /// The block is no MicroLZMA, or does not end where expected.
     Corrupted,
     /// The input ended when this many bytes had been decoded.
     EndsEarly(usize),
@@ -37,7 +37,7 @@ impl fmt::Debug for MicroLzma {
 }
 
 impl MicroLzma {
-    /// A decoder with a dictionary of so many bytes. Nothing is allocated by liblzma yet.
+    /// A decoder with a dictionary of this many bytes. Nothing is allocated by liblzma yet.
     pub fn new(dictionary: u32) -> Self {
         MicroLzma {
             stream: new_stream(),
@@ -47,7 +47,7 @@ impl MicroLzma {
 
     /// Fills `output` from the block `input`.
     ///
-    /// `exact` says that the block holds exactly `output.len()` bytes and that `input` is all of
+    /// `exact`: the block holds exactly `output.len()` bytes and that `input` is all of
     /// it; both are then checked. Otherwise decoding stops as soon as `output` is full.
     pub fn decode(
         &mut self,
@@ -87,7 +87,7 @@ impl Drop for MicroLzma {
     }
 }
 
-/// Codes until liblzma says anything but OK. A step that neither reads nor writes ends it too:
+/// Codes until liblzma returns anything but OK. A step that neither reads nor writes ends it too:
 /// liblzma answers the second such step with BUF_ERROR.
 fn run(stream: &mut lzma::lzma_stream, input: &[u8], output: &mut [u8]) -> lzma::lzma_ret {
     stream.next_in = input.as_ptr();

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::RawFd;
 
-/// Gives the calling thread a copy of the descriptor table without `socket` and the standard streams,
-/// since other processes wait for their end. Descriptors that other threads open or close from now on are not
-/// opened or closed in it.
+/// Unshares the descriptor table: the calling thread gets a copy without `socket` and the standard
+/// streams, since other processes wait for their end. Descriptors that other threads open or close
+/// from now on are not opened or closed in it.
 ///
 /// For a thread that may wait, unkillable, when the process is killed: the table that the other
 /// threads share is then closed without it. The thread must not use descriptors that other threads
@@ -23,8 +23,8 @@ pub fn unshare_without(socket: RawFd) -> io::Result<()> {
     }
     let streams = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
     for number in streams.into_iter().chain([socket]) {
-        // SAFETY: only the copy in this thread's table is closed, in which no number was reused yet;
-        // the owner of `socket` closes another one.
+        // SAFETY: only the copy in this thread's table is closed, in which no number was reused
+        // yet; the owner of `socket` closes another one.
         unsafe { libc::close(number) };
     }
     Ok(())

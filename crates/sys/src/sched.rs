@@ -1,6 +1,6 @@
 //! Scheduling policy of one thread: what rustix leaves out.
 //!
-//! By the numbers of the calls: musl's functions of these names only say that they are not there.
+//! By the numbers of the calls: musl's functions of these names only return ENOSYS.
 
 use std::io;
 

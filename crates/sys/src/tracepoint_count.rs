@@ -32,7 +32,7 @@ const _: () = assert!(size_of::<Attributes>() == 64);
 pub struct TracepointCount(File);
 
 impl TracepointCount {
-    /// Begins to count. `id` is what the file `id` of the event's directory in tracefs says.
+    /// Starts to count. `id` is the content of the file `id` in the event's directory in tracefs.
     ///
     /// # Errors
     /// Most often EACCES: counting events of the kernel needs root or CAP_PERFMON.

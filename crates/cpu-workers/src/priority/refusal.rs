@@ -1,4 +1,4 @@
-//! Why the system refused real-time priority, in words that say what to do.
+//! Explains why the system refused real-time priority, and the remedy.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// What was found out about this thread's right to be real-time.
+/// Facts about this thread's right to be real-time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Facts {
     has_sys_nice: bool,

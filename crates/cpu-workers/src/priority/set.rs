@@ -1,4 +1,4 @@
-//! Setting the priority of a thread: real-time, else nice -20, else as it is.
+//! Sets the priority of a thread: real-time, else nice -20, else unchanged.
 
 use std::io;
 
@@ -16,9 +16,9 @@ const FIFO_LOW: u8 = 1;
 /// The first among ordinary threads, as work queues marked WQ_HIGHPRI have.
 const NICE_HIGH: i32 = -20;
 
-/// Begins the line of a thread that may not be first either.
+/// Prefix of the notice when nice -20 is refused too.
 const NOT_FIRST: &str = "nice -20 refused";
-/// Stands in the line of a real-time thread that may not be first either.
+/// Part of the notice when both real-time priority and nice -20 are refused.
 const NEITHER: &str = "nice -20 is refused too";
 
 /// Leaves one line for one refusal: the real-time workers' line covers the unbound threads
@@ -29,7 +29,7 @@ pub(crate) fn merge(lines: &mut Vec<String>) {
     }
 }
 
-/// What a thread shall have.
+/// The requested priority of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     /// Leave it as it was made.
@@ -42,8 +42,8 @@ pub(crate) enum Wanted {
     RealTime,
 }
 
-/// Sets it, as near as it is allowed. An error is the line that says what was refused, what is
-/// there instead, and what to do.
+/// Sets it, as near as allowed. An error is one line: what was refused, the priority granted
+/// instead, and the remedy.
 pub(crate) fn apply(tid: i32, wanted: Wanted, faults: &Faults) -> Result<(), String> {
     match wanted {
         Wanted::Untouched => Ok(()),
@@ -80,7 +80,7 @@ fn real_time(tid: i32, faults: &Faults) -> Result<(), String> {
 }
 
 fn set_first(tid: i32, faults: &Faults) -> io::Result<()> {
-    // A thread that was real-time must not stay so when it is asked to be merely first.
+    // A real-time thread must not stay real-time when nice -20 is requested.
     if matches!(sched::policy(tid)?, sched::Policy::Fifo(_)) {
         sched::set_policy(tid, sched::Policy::Other)?;
     }
@@ -93,7 +93,7 @@ fn set_nice(tid: i32, nice: i32, faults: &Faults) -> io::Result<()> {
     Ok(setpriority_process(Pid::from_raw(tid), nice)?)
 }
 
-/// What the kernel says the thread has.
+/// The thread's priority as the kernel reports it.
 pub(crate) fn current(tid: i32) -> Option<Policy> {
     match sched::policy(tid).ok()? {
         sched::Policy::Fifo(priority) => Some(Policy::Fifo(priority)),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::histogram::{self, Histogram};
+use super::histogram::Histogram;
 
 /// All fields A: written by the worker's thread alone, read by any.
 #[derive(Debug)]
@@ -30,5 +30,5 @@ impl Counters {
 
 /// Adds one. Only the worker's thread may call this.
 pub(crate) fn count(counter: &AtomicU64) {
-    histogram::add(counter, 1);
+    sys::counts::add(counter, 1);
 }

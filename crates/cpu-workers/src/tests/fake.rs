@@ -1,4 +1,4 @@
-//! CPUs that come and go as a test says, on any machine and without privileges.
+//! Simulated CPU hotplug, on any machine and without privileges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -39,7 +39,7 @@ impl FakeCpus {
         })
     }
 
-    /// From now on these are usable, and an event says so.
+    /// From now on these are usable, and an event announces it.
     pub(super) fn set(&self, usable: impl IntoIterator<Item = usize>) {
         self.state.lock().unwrap().usable = usable.into_iter().collect();
         self.interrupt();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The CPUs which share the last-level cache of `cpu`, from sysfs; `None` where it does not say.
+/// The CPUs which share the last-level cache of `cpu`, from sysfs; `None` if it has no entry.
 fn cache_siblings(cpu: usize) -> Option<BTreeSet<usize>> {
     let caches = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
     let level = |index: &usize| -> Option<u32> {

@@ -133,8 +133,8 @@ impl Topology {
                 }
                 // The plan's lock makes us the only publisher; should that ever change, the
                 // second worker ends again.
-                if let Err(surplus) = slot.worker.publish(Arc::new(running)) {
-                    surplus.end();
+                if let Err(second) = slot.worker.publish(Arc::new(running)) {
+                    second.end();
                 }
             }
             Err(error) => self.notices.add(format!(

@@ -6,8 +6,8 @@ use crate::sync::RwLock;
 
 /// Empty while the CPU is offline or its worker could not be made.
 ///
-/// Threads queue inside of `read`, so `unpublish` returns only when none of them is about to use the
-/// worker, and all their jobs are in its queue.
+/// Threads queue inside of `read`, so `unpublish` returns only when none of them is about to use
+/// the worker, and all their jobs are in its queue.
 #[derive(Debug)]
 pub(crate) struct Slot<W> {
     worker: RwLock<Option<Arc<W>>>,

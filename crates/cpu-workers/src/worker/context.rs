@@ -1,4 +1,4 @@
-//! What a job learns about its run.
+//! Information about a run, passed to its job.
 
 /// Where and when a job runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

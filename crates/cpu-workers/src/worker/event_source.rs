@@ -38,6 +38,6 @@ impl Waker for sys::eventfd::EventFd {
 /// An open source and its waker.
 pub type OpenEventSource = (Box<dyn EventSource>, Arc<dyn Waker>);
 
-/// Opens the event source of one worker, on that worker's thread. The argument is the CPU the worker is
-/// pinned to, `None` for an unbound one.
+/// Opens the event source of one worker, on that worker's thread. The argument is the CPU the
+/// worker is pinned to, `None` for an unbound one.
 pub type EventSourceFactory = dyn Fn(Option<usize>) -> io::Result<OpenEventSource> + Send + Sync;

@@ -17,7 +17,8 @@ pub(crate) struct Parker {
     waker: Mutex<Option<Arc<dyn Waker>>>,
     /// A: registered as idle at its queue. Written under the queue's lock.
     idle: AtomicBool,
-    /// A: in a job, or serving a request of its event source, whatever `idle` says. Written by the owner.
+    /// A: in a job, or serving a request of its event source, regardless of `idle`. Written by the
+    /// owner.
     serving: AtomicBool,
 }
 
@@ -56,7 +57,8 @@ impl Parker {
         }
     }
 
-    /// From now on the owner sleeps on an event source which `waker` wakes, or on the token (`None`).
+    /// From now on the owner sleeps on an event source which `waker` wakes, or on the token
+    /// (`None`).
     ///
     /// A wake-up still on the old path is not missed: its sender has queued its job where the owner
     /// checks before its next sleep, and the owner is awake now.

@@ -9,7 +9,7 @@ use crate::worker::parker::Parker;
 /// A mutex is enough: the worker and the queueing threads hold it for a few instructions.
 ///
 /// Promise, held by the models in `models.rs`: an item that `push` accepted is returned by `take`
-/// exactly once, before `take` says `Closed`.
+/// exactly once, before `take` returns `Closed`.
 #[derive(Debug)]
 pub(crate) struct JobQueue<T> {
     state: Mutex<State<T>>,
@@ -48,7 +48,7 @@ impl<T> JobQueue<T> {
         }
     }
 
-    /// Appends an item and wakes one idle worker; `Ok` says whether there was one. A closed queue
+    /// Appends an item and wakes one idle worker; `Ok(true)` if there was one. A closed queue
     /// returns the item.
     pub(crate) fn push(&self, item: T) -> Result<bool, T> {
         let sleeper = {
@@ -70,8 +70,8 @@ impl<T> JobQueue<T> {
         Ok(sleeper.is_some())
     }
 
-    /// The oldest item, for which the caller counts as busy. Without one the caller is registered as
-    /// idle under the same lock, so no push is missed.
+    /// The oldest item, for which the caller counts as busy. Without one the caller is registered
+    /// as idle under the same lock, so no push is missed.
     pub(crate) fn take(&self, me: &Arc<Parker>) -> Taken<T> {
         let mut state = lock(&self.state);
         if let Some(item) = state.items.pop_front() {

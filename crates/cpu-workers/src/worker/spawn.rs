@@ -1,4 +1,4 @@
-//! Making a worker's thread: nothing half made is ever seen from outside.
+//! Spawns a worker's thread. A partly initialised worker is never visible.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
@@ -19,7 +19,7 @@ pub(crate) struct Running {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What every thread is made with.
+/// Parameters of every thread.
 pub(crate) struct Spawner {
     pub(crate) cpus: Arc<dyn Cpus>,
     pub(crate) faults: Faults,
@@ -66,7 +66,7 @@ impl Spawner {
 }
 
 fn joined(thread: JoinHandle<()>, error: io::Error) -> io::Error {
-    // Its own panic, if it had one, says less than the error.
+    // The error is more precise than a panic of the thread.
     let _ = thread.join();
     error
 }

@@ -1,7 +1,8 @@
 //! One worker: the loop of its thread, and its interface to other threads.
 //!
 //! How a worker ends, so that no job is lost:
-//! 1. Its slot is emptied, after all threads inside of `Slot::read` have queued (`Slot::unpublish`).
+//! 1. Its slot is emptied, after all threads inside of `Slot::read` have queued
+//!    (`Slot::unpublish`).
 //! 2. Its queue is closed, which wakes it. A later push returns the job, which goes to the unbound
 //!    pool.
 //! 3. The worker takes what is queued, in order, and runs it.
@@ -23,7 +24,7 @@ use crate::worker::parker::Parker;
 use crate::worker::queue::{JobQueue, Taken};
 use crate::{EventSourceFactory, WorkerContext};
 
-/// One job. Its argument says where and when it runs.
+/// One job. Its argument is the CPU and the times of its run.
 pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;
 
 /// A worker polls its event source after at most this many jobs in a row, so that neither starves.
@@ -70,8 +71,8 @@ pub(crate) fn current() -> Option<WorkerContext> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, context)| *context))
 }
 
-/// Counts `work` as one request served by the calling worker: `stats()` reports its run time, and the
-/// worker is not idle meanwhile. On other threads it only runs `work`. For event sources.
+/// Counts `work` as one request served by the calling worker: `stats()` reports its run time, and
+/// the worker is not idle meanwhile. On other threads it only runs `work`. For event sources.
 pub fn serve<R>(work: impl FnOnce() -> R) -> R {
     CURRENT.with_borrow(|current| match current {
         Some((worker, _)) => worker.serve(work),

@@ -1,5 +1,5 @@
-//! The unbound pool: threads without a CPU which share one queue. It always exists and takes the jobs
-//! of an empty slot.
+//! The unbound pool: threads without a CPU which share one queue. It always exists and takes the
+//! jobs of an empty slot.
 //!
 //! Behind pinned workers it is seldom used, so it starts with one thread, and a job which finds no
 //! idle thread adds one, up to the limit.
@@ -14,7 +14,7 @@ use crate::worker::queue::JobQueue;
 use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Queued, Worker};
 
-/// How many threads there may be, and how many are made at the start.
+/// Limit of threads, and number of threads at the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) most: usize,
@@ -87,7 +87,7 @@ impl UnboundPool {
         self.threads()
     }
 
-    /// Queues a job; a pool that has ended hands it back.
+    /// Queues a job; a pool that has ended returns it.
     pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
         let found_idle = self.queue.push(queued)?;
         if !found_idle {
@@ -97,7 +97,7 @@ impl UnboundPool {
         Ok(())
     }
 
-    /// Lets everything that is queued finish.
+    /// Runs everything that is queued, then ends.
     pub(crate) fn end(&self) {
         self.queue.close();
         let threads = {

@@ -1,5 +1,5 @@
-//! A writer of dm-verity trees that shares nothing with the crate but the hash functions: tests make
-//! their trees with it, and compare it with veritysetup where that is installed.
+//! A writer of dm-verity trees that shares nothing with the crate but the hash functions: tests
+//! make their trees with it, and compare it with veritysetup where that is installed.
 #![allow(dead_code)] // each test binary uses its part
 
 use sha2::{Digest, Sha256, Sha512};

@@ -110,7 +110,7 @@ const EXAMPLES: &[Example] = &[
     ),
     example(
         "erofast trace",
-        "Who waited for a CPU while a program ran",
+        "Threads that waited for a CPU while a program ran",
         "erofast trace record -o t.perfetto-trace -- make",
     ),
     example(

@@ -38,7 +38,7 @@ pub fn is_fuse_style(program: &Path, first: Option<&OsStr>) -> bool {
 /// Reads the arguments behind the name of the program.
 ///
 /// # Errors
-/// One line for an unknown option or a surplus argument.
+/// One line for an unknown option or an extra argument.
 pub fn parse(arguments: &[OsString]) -> Result<FuseStyle, String> {
     let mut parsed = FuseStyleArgs::default();
     let mut level = 2;

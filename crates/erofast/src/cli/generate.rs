@@ -18,7 +18,8 @@ pub struct CompletionsArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast man"))]
 pub struct ManArgs {
-    /// Manual directory to write to, like /usr/local/share/man; pages go to man1, man7 and man8 in it
+    /// Manual directory to write to, like /usr/local/share/man; pages go to man1, man7 and man8 in
+    /// it
     #[arg(value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
 }

@@ -14,15 +14,15 @@ pub enum LabCommand {
     Launch(LabLaunchArgs),
     /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
     Read(LabReadArgs),
-    /// Launch several programs and read trees that a user knows, one row each
+    /// Launch several well-known programs and read trees, one row each
     Suite(LabSuiteArgs),
     /// Compare two reports that --json wrote, of different days, devices or versions
     Diff(LabDiffArgs),
-    /// Launch programs while memory is short, and see what getting pages costs
+    /// Measure page allocation of launches under memory pressure
     Pressure(LabPressureArgs),
-    /// Take a CPU offline and back while everything that is read is checked
+    /// Take a CPU offline and back while readers verify every byte
     Hotplug(LabHotplugArgs),
-    /// Launch out of the kernel's own EROFS, built with and without per-CPU threads, in a machine made for it
+    /// Launch from the kernel's own EROFS, with and without per-CPU threads, in a virtual machine
     Kernel(LabKernelArgs),
     /// The first process of the machine that `lab kernel` makes
     #[command(hide = true)]
@@ -129,7 +129,7 @@ pub struct LabReadArgs {
     /// Test to make: seq, rand, tree, meta, list (repeatable; all of them by default)
     #[arg(long = "test", value_name = "TEST")]
     pub tests: Vec<String>,
-    /// Readers or jobs: only tests with so many
+    /// Only tests with this number of readers or jobs
     #[arg(long, value_name = "N")]
     pub readers: Option<usize>,
     /// Only with the image in the page cache (warm) or on the disk (cold)
@@ -149,16 +149,16 @@ pub struct LabReadArgs {
 pub struct LabHotplugArgs {
     /// Image to read
     pub image: PathBuf,
-    /// Who serves it
+    /// Engine under test
     #[arg(long, value_name = "ENGINE", default_value = "erofast:percpu,hipri")]
     pub engine: String,
-    /// How often the CPU goes and comes back
+    /// Number of offline and online cycles
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub cycles: usize,
-    /// Which CPU (default: the last one that can)
+    /// CPU to take offline (default: the last one that can)
     #[arg(long, value_name = "N")]
     pub cpu: Option<u32>,
-    /// Threads that read all the while
+    /// Number of reading threads
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub readers: usize,
     /// What keeps the machine busy
@@ -167,7 +167,7 @@ pub struct LabHotplugArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Program to launch while the CPU is away; {} stands for the mount point
+    /// Program to launch while the CPU is offline; {} stands for the mount point
     #[arg(last = true)]
     pub command: Vec<OsString>,
 }
@@ -197,17 +197,17 @@ pub struct LabKernelArgs {
     /// Emulate the machine even where KVM works
     #[arg(long)]
     pub emulate: bool,
-    /// Directory to keep packages and modules in for the next run (default: everything goes at the end)
+    /// Directory for packages and modules, kept for the next run (default: a temporary one)
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
-    /// Where Debian's packages are
+    /// Debian mirror
     #[arg(
         long,
         value_name = "URL",
         default_value = "http://deb.debian.org/debian"
     )]
     pub mirror: String,
-    /// Debian's suite that kernel and QEMU come from
+    /// Debian suite of the kernel and QEMU
     #[arg(long, value_name = "NAME", default_value = "bookworm-backports")]
     pub suite: String,
     /// Only build the modules for the kernel that runs here, into this directory

@@ -59,7 +59,7 @@ const LONG_VERSION: &str = concat!(
     after_help = "Exit status: 0 success, 1 operation failed or image corrupt, 2 usage error."
 )]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }

@@ -50,10 +50,10 @@ fn mount_help() -> String {
     )
 }
 
-/// Columns of the narrowest terminal that people use.
+/// Columns of a narrow terminal.
 const WIDTH: usize = 80;
 
-/// Lines of at most so many columns.
+/// Wraps text at a number of columns.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -90,7 +90,7 @@ pub struct StatArgs {
     /// Print Prometheus' text format
     #[arg(long, conflicts_with = "json")]
     pub prometheus: bool,
-    /// Refresh the page every so many seconds (1) until Ctrl-C
+    /// Refresh the page every SECONDS (1) until Ctrl-C
     #[arg(
         short = 'w', long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
         require_equals = true, conflicts_with_all = ["json", "prometheus"],
@@ -99,7 +99,8 @@ pub struct StatArgs {
     pub watch: Option<u64>,
 }
 
-/// What mount(8) passes to a mount helper: `mount.erofast SPEC DIR [-sfnvN] [-o OPTIONS] [-t TYPE]`.
+/// What mount(8) passes to a mount helper: `mount.erofast SPEC DIR [-sfnvN] [-o OPTIONS] [-t
+/// TYPE]`.
 #[derive(Debug, Parser)]
 #[command(name = "mount.erofast", version)]
 pub struct HelperArgs {
@@ -123,7 +124,7 @@ pub struct HelperArgs {
     /// Without an entry in mtab (there is none anyway)
     #[arg(short = 'n')]
     pub no_mtab: bool,
-    /// Say more
+    /// Verbose
     #[arg(short = 'v')]
     pub verbose: bool,
     /// Mount namespace (mount(8) has entered it already)

@@ -39,10 +39,10 @@ pub struct ProfileShowArgs {
 pub struct ProfileTrimArgs {
     /// Launch profile
     pub file: PathBuf,
-    /// Keep what was read in the first so many milliseconds
+    /// Keep pages first read within this many milliseconds
     #[arg(long, value_name = "MS", group = "limit")]
     pub until: Option<u32>,
-    /// Keep so many MiB of pages, the first ones
+    /// Keep at most this many MiB of pages, the first ones
     #[arg(long, value_name = "MIB", group = "limit")]
     pub size: Option<u32>,
     /// File to write; without it the profile is replaced

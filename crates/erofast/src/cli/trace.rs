@@ -12,7 +12,7 @@ use super::examples::examples_help;
 pub enum TraceCommand {
     /// Record the scheduler of this machine, in Perfetto's format
     Record(TraceRecordArgs),
-    /// Who waited for a CPU, how long, and for which work queue
+    /// Show which threads waited for a CPU, how long, and for which work queue
     Latency(TraceLatencyArgs),
 }
 

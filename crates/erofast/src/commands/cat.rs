@@ -49,7 +49,7 @@ struct Cat<'a, W> {
 }
 
 impl<W: Write> Cat<'_, W> {
-    /// Says what is wrong with an entry. An output that cannot be written ends all.
+    /// Reports a fault of an entry. An error of the output ends the command.
     fn unless_unreadable(&mut self, written: anyhow::Result<()>) -> anyhow::Result<()> {
         match written {
             Err(error) if error.is::<OutputError>() || is_broken_pipe(&error) => Err(error),

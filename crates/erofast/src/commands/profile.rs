@@ -1,4 +1,4 @@
-//! `erofast profile`: what a launch read, in which order.
+//! `erofast profile`: shows and trims launch profiles.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -110,7 +110,7 @@ fn report(profile: &Profile) -> Value {
 fn print(profile: &Profile) -> anyhow::Result<()> {
     let listed = profile.directories.iter().filter(|d| d.listed).count() + 1;
     let exact = match profile.exact {
-        true => "each page was asked for by a program",
+        true => "each page was read by a program",
         false => "the kernel's read-ahead is among the pages",
     };
     outln!("image:       {}", profile.image);

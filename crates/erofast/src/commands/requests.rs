@@ -1,8 +1,8 @@
-//! What the erofast mounts of this machine do while a trace is recorded, as tracks of the trace: each
-//! request from the program that asked to the reply, on the thread that served it.
+//! Requests of the machine's erofast mounts during a trace, as its tracks: from the sending program
+//! to the reply, on the serving thread.
 //!
-//! A mount writes down what it does for ten seconds after it was asked for it, so a thread asks
-//! every second. A mount whose daemon hangs blocks that thread alone, and is left out.
+//! A mount records spans for ten seconds after each query, so a thread queries it every second. A
+//! mount whose daemon hangs blocks that thread alone, and is left out.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ pub struct MountWatch {
     answers: Receiver<Requests>,
 }
 
-/// What the mounts said.
+/// Spans of all mounts.
 #[derive(Debug, Default)]
 pub struct Requests {
     /// By device number of the mount.
@@ -78,17 +78,17 @@ impl Requests {
         let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         for (device, point) in mounts(&table) {
             // Another user's mount, or a dead one, does not answer.
-            let Ok(said) = take_spans(&point) else {
+            let Ok(taken) = take_spans(&point) else {
                 continue;
             };
-            self.lost += said.lost;
+            self.lost += taken.lost;
             self.mounts.insert(device);
             self.spans
-                .extend(said.spans.into_iter().map(|span| (device, span)));
+                .extend(taken.spans.into_iter().map(|span| (device, span)));
         }
     }
 
-    /// Adds the tracks; says what they are.
+    /// Adds the tracks; returns their summary.
     pub fn add_to(mut self, trace: &mut Trace) -> String {
         let mut asked: HashMap<(u32, u64), (u64, i32)> = HashMap::new();
         for event in &trace.events {
@@ -168,7 +168,8 @@ fn title(span: &Span) -> String {
     }
 }
 
-/// Device number and mount point of every erofast mount: fields 3 and 5, and the type behind the dash.
+/// Device number and mount point of every erofast mount: fields 3 and 5, and the type behind the
+/// dash.
 fn mounts(table: &[u8]) -> Vec<(u32, PathBuf)> {
     let lines = table.split(|&byte| byte == b'\n');
     lines.filter_map(mount).collect()
@@ -253,8 +254,8 @@ mod tests {
             lost: 0,
             asked_by: 9,
         };
-        let said = requests.add_to(&mut trace);
-        assert_eq!(said, "; 1 requests of 1 mounts");
+        let summary = requests.add_to(&mut trace);
+        assert_eq!(summary, "; 1 requests of 1 mounts");
         let shown: Vec<_> = trace
             .slices
             .iter()

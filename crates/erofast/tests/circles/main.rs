@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use modules::Crate;
 
-/// File, and the files it uses, each with the first path that says so.
+/// File, and the files it uses, each with the first such path.
 type Graph = BTreeMap<PathBuf, BTreeMap<PathBuf, String>>;
 
 fn crates() -> Vec<PathBuf> {

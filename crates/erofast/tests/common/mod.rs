@@ -11,7 +11,7 @@ use std::process::Command;
 use erofs_engine::{EngineOptions, Offset};
 
 /// The program under test: the one that was built with the tests, or the one that EROFAST_PROGRAM
-/// names, with an emulator before it perhaps (scripts/test-program).
+/// names, possibly with an emulator before it (scripts/test-program).
 pub fn erofast() -> Command {
     other_program().unwrap_or_else(|| Command::new(env!("CARGO_BIN_EXE_erofast")))
 }

@@ -110,14 +110,12 @@ fn lookup(engine: &Engine, directory: &Arc<Inode>, name: &[u8], nid: u64, found:
     let shown = String::from_utf8_lossy(name);
     match engine.lookup(directory, name) {
         Ok(Some(looked_up)) if looked_up == nid => {}
-        other => found.push(format!("look-up of {shown} returns {other:?}, not {nid}")),
+        other => found.push(format!("lookup of {shown} returns {other:?}, not {nid}")),
     }
     let missing = [name, b"\x01"].concat();
     match engine.lookup(directory, &missing) {
         Ok(None) => {}
-        other => found.push(format!(
-            "look-up of a name behind {shown} returns {other:?}"
-        )),
+        other => found.push(format!("lookup of a name behind {shown} returns {other:?}")),
     }
 }
 

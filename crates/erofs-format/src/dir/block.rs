@@ -39,7 +39,7 @@ pub(super) fn load<'a>(
 }
 
 impl<'a> Block<'a> {
-    /// Reads the first entry, which says how many there are.
+    /// Reads the first entry, which determines the number of entries.
     pub fn parse(bytes: &'a [u8], start: u64) -> Result<Block<'a>> {
         let first = match bytes.get(..ENTRY) {
             Some(bytes) => usize::from(structure::<RawDirent>(bytes).nameoff.get()),
@@ -101,7 +101,7 @@ fn until_nul(name: &[u8]) -> &[u8] {
     &name[..end.unwrap_or(name.len())]
 }
 
-/// What a path component may be.
+/// Whether a name is valid as a path component.
 fn is_name(name: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && !name.iter().any(|&byte| byte == b'/' || byte == 0)
 }

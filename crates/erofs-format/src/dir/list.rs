@@ -7,12 +7,12 @@ use crate::{Error, ReadAt, Result};
 use super::Dirent;
 use super::block::{Block, ENTRY, load};
 
-/// What [`read`] came across.
+/// An item of [`read`].
 #[derive(Debug)]
 pub enum Item<'a> {
     /// An entry.
     Entry(Dirent<'a>),
-    /// An entry or a whole block that is broken; the listing goes on behind it.
+    /// An entry or a whole block that is broken; the listing continues behind it.
     Broken {
         /// What is wrong.
         error: Error,

@@ -10,11 +10,11 @@ use crate::{Error, Nid, ReadAt, Result};
 
 use super::block::{Block, load};
 
-/// What a search by order says.
+/// Result of a binary search.
 enum Outcome {
     Found(Nid, u8),
     Absent,
-    /// The order is broken: it says nothing.
+    /// The order is broken: the search has no result.
     Disorder,
 }
 
@@ -43,7 +43,8 @@ struct Directory<'a> {
     buf: Vec<u8>,
 }
 
-/// Blocks that a full comparison of a directory reads: 256 MiB in blocks of 4 KiB, millions of names.
+/// Blocks that a full comparison of a directory reads: 256 MiB in blocks of 4 KiB, millions of
+/// names.
 const MAX_SCAN: u64 = 1 << 16;
 /// As for listings: blocks in a row without a sound entry.
 const MAX_BROKEN: u32 = 64;
@@ -132,7 +133,7 @@ impl Directory<'_> {
     }
 }
 
-/// What comparing all entries of a block says.
+/// Result of comparing all entries of a block.
 enum Scanned {
     Found(Nid, u8),
     Absent,
@@ -150,8 +151,8 @@ fn scan_block(block: &Block<'_>, name: &[u8]) -> Scanned {
     scanned
 }
 
-/// Are all names there and ascending? Costs about as much as reading the block did, and only where
-/// a name was not found.
+/// Whether all names exist and ascend. Costs about as much as reading the block, and is called only
+/// when a name was not found.
 fn is_ordered(block: &Block<'_>) -> bool {
     let mut before: &[u8] = b"";
     (0..block.count).all(|index| match block.entry(index) {

@@ -1,4 +1,4 @@
-//! From what an index says to an extent: checks that all maps of compressed data share.
+//! Builds an extent from an index entry: checks common to all maps of compressed data.
 
 use crate::compression::{MAX_DECODED, MAX_PCLUSTER};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     Result,
 };
 
-/// A pcluster as the index describes it, before it is believed.
+/// A pcluster as the index describes it, not yet checked.
 pub(super) struct Candidate {
     pub logical: u64,
     /// End of what is decoded; may be beyond the file's size.
@@ -117,7 +117,8 @@ pub(super) fn plain(image: &Image, interlaced: bool, physical: u64, length: u64)
     }
 }
 
-/// An extent of the packed inode from `logical` to the end of the file, which must not lead in circles.
+/// An extent of the packed inode from `logical` to the end of the file, which must not refer to
+/// itself.
 pub(super) fn fragment(image: &Image, inode: &Inode, logical: u64, offset: u64) -> Result<Extent> {
     let nid = inode.nid;
     let length = inode.size - logical;

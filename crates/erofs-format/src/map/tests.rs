@@ -1,4 +1,4 @@
-//! Maps of inodes made by hand: what no mkfs writes, and what the format allows nevertheless.
+//! Maps of inodes made by hand: valid by the format, but written by no mkfs.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ const META: usize = 2048;
 /// Where its map, chunk table or inline data starts.
 const BODY: usize = META + 2 * 32 + 64;
 
-/// What an image made by hand has.
+/// Contents of an image made by hand.
 struct Maker {
     bytes: Vec<u8>,
     incompat: u32,
@@ -106,7 +106,7 @@ fn chunk_indexes_may_have_addresses_of_48_bits() {
     let mut maker = Maker::new(4, 2 * BLOCK);
     maker.put(BODY, &[1, 0, 0, 0]).words(BODY + 4, &[0]);
     maker.put(BODY + 8, &[0, 0, 0, 0]).words(BODY + 12, &[8]);
-    // Without the bit for them the upper half is not looked at.
+    // Without the bit for them the upper half is ignored.
     maker.union(0x20);
     let extent = maker.map(0).unwrap();
     assert_eq!(

@@ -1,8 +1,8 @@
 //! Packed entries, in packs of 2 entries and 8 bytes or 16 entries and 32 bytes.
 //!
-//! A pack is its entries, bit after bit from the lowest, and 4 bytes with the block before the first
-//! pcluster that begins in it: heads find their block by counting. An entry is a type above its
-//! value: `clusterofs` for heads, the distance back for non-heads, the distance forward for a
+//! A pack is its entries, bit after bit from the lowest, and 4 bytes with the block before the
+//! first pcluster that begins in it: heads find their block by counting. An entry is a type above
+//! its value: `clusterofs` for heads, the distance back for non-heads, the distance forward for a
 //! non-head that is the last one of its pack. Facts: `z_erofs_load_compact_lcluster` of
 //! fs/erofs/zmap.c.
 
@@ -17,7 +17,7 @@ const MAX_BITS_2B: u8 = 12;
 /// Values have room for a distance with its flag even if lclusters are small.
 const MIN_VALUE_BITS: u8 = 12;
 
-/// Which pack an entry is in.
+/// The pack of an entry.
 #[derive(Debug, PartialEq, Eq)]
 struct Pack {
     /// Where it starts.

@@ -20,11 +20,11 @@ const PARTIAL: u32 = 1 << 27;
 /// Above it: 0 for uncompressed, else the algorithm's number and 1.
 const FORMAT_SHIFT: u32 = 28;
 
-/// Most records of 4 bytes that are looked at: an address is the sum of all lengths before, and these
+/// Most records of 4 bytes that are read: an address is the sum of all lengths before, and these
 /// are 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
 const MAX_CONTIGUOUS: u64 = 1 << 24;
 
-/// A record, brought to one form, and what the search found out.
+/// A record in a common form, and the result of the search.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     /// Stored length with its flags.
@@ -107,7 +107,7 @@ impl Extents {
         }
     }
 
-    /// Where to begin adding: the nearest checkpoint, or the first extent.
+    /// Where the sum starts: the nearest checkpoint, or the first extent.
     fn begin(&self, window: &mut Window<'_>, number: u64) -> Result<(u64, u64)> {
         if let Some(checkpoint) = self.nearest_checkpoint(number) {
             return Ok(checkpoint);

@@ -1,4 +1,4 @@
-//! The header of the map of a compressed inode, and what it decides.
+//! Decodes the map header of a compressed inode.
 //!
 //! Facts: `z_erofs_map_header` and `Z_EROFS_ADVISE_*` of fs/erofs/erofs_fs.h, and
 //! `z_erofs_fill_inode` of fs/erofs/zmap.c.
@@ -15,7 +15,7 @@ use super::{zextents, zindex};
 
 /// Bit 7 of `h_clusterbits`: the whole file is in the packed inode.
 const WHOLE_FRAGMENT: u8 = 1 << 7;
-/// Bits of `h_clusterbits`: lclusters are larger than blocks by so many bits.
+/// Bits of `h_clusterbits`: by how many bits lclusters are larger than blocks.
 const LCLUSTER_BITS: u8 = 0xf;
 
 pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {

@@ -15,7 +15,7 @@ use crate::{Coding, Error, Extent, Image, Inode, Result};
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
 
-/// How many steps back to a head are believed. A distance is at most 2047, so this suffices for a
+/// Most steps back to a head. A distance is at most 2047, so this suffices for a
 /// fragment of 50 GB of the smallest lclusters; pclusters end at 12 MiB.
 const MAX_STEPS: u32 = 1 << 16;
 
@@ -25,7 +25,7 @@ pub(super) struct Found {
     pub head: Lcluster,
     /// Where its data begins in the file.
     pub logical: u64,
-    /// `index_end` of the lcluster that was asked for.
+    /// `index_end` of the requested lcluster.
     pub index_end: u64,
 }
 
@@ -169,7 +169,7 @@ fn coding(
     }
 }
 
-/// Blocks of the pcluster: said by the first non-head behind the head, where pclusters may be big.
+/// Blocks of the pcluster: stored in the first non-head behind the head, with big pclusters.
 fn stored_blocks(
     inode: &Inode,
     index: &Index,

@@ -176,7 +176,7 @@ pub struct Walk {
     pub broken: BTreeMap<Vec<u8>, String>,
 }
 
-/// The most entries that a walk of a (perhaps cyclic) image visits.
+/// The most entries that a walk of a (possibly cyclic) image visits.
 const MAX_ENTRIES: usize = 20_000;
 
 pub fn walk(image: &Image) -> Walk {

@@ -43,8 +43,8 @@ impl MountHelper {
         self.call(Request::HandshakeDone).map(drop)
     }
 
-    /// Helps with a launch profile, which must have been asked for. To be called when the handshake is
-    /// complete.
+    /// Helps with a launch profile, which must have been asked for. To be called when the handshake
+    /// is complete.
     pub(crate) fn launch(&mut self) -> Result<LaunchHelper, Error> {
         let socket = self.call(Request::Launch)?;
         let missing = || Error::Daemon("the mount helper sent no descriptor".to_owned());
@@ -61,7 +61,8 @@ impl MountHelper {
         self.call(Request::Mark).map(drop)
     }
 
-    /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use (otherwise).
+    /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use
+    /// (otherwise).
     pub(crate) fn expire(&mut self) -> Result<(), Error> {
         self.call(Request::Expire).map(drop)
     }

@@ -1,10 +1,10 @@
-//! The kernel's FUSE connection of a mount, which the helper aborts when the server is gone.
+//! The kernel's FUSE connection of a mount, which the helper aborts when the server exits.
 //!
 //! The last descriptor of `/dev/fuse` that closes would do the same, but a killed server may never
-//! close it: its thread that stores pages (FUSE_NOTIFY_STORE) may wait, unkillable, for a page whose
-//! read no thread will answer any more. The helper learns it from the end of the socket, which that
-//! thread has closed for itself. Neither a pidfd (also with PIDFD_THREAD, since Linux 6.15) nor
-//! the parent-death signal (dropped if the server may not signal the helper) comes in time.
+//! close it: its thread that stores pages (FUSE_NOTIFY_STORE) may wait, unkillable, for a page
+//! whose read no thread will answer any more. The helper sees the end of the socket, which that
+//! thread has closed for itself. Neither a pidfd (also with PIDFD_THREAD, since Linux 6.15) nor the
+//! parent-death signal (dropped if the server may not signal the helper) comes in time.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::options::{IoUring, MountOptions};
 
-/// Mounts that are made while this says Y are offered io_uring; they keep it when it changes.
+/// Mounts made while this is Y are offered io_uring; a later change does not affect them.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// For `io_uring=on` where the kernel has it off: sets the parameter for the length of the

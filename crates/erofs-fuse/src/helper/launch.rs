@@ -1,9 +1,9 @@
-//! What a launch profile needs outside of the sandbox: its file, the kernel's read-ahead, and
-//! look-ups through the mount, which fill the kernel's dentry cache.
+//! The parts of a launch profile outside of the sandbox: its file, the kernel's read-ahead, and
+//! lookups through the mount, which fill the kernel's dentry cache.
 //!
 //! A thread of the mount helper does it, over a socket of its own: a packet is a letter and its
-//! arguments, answered by a [`Response`]. The server says which names; nothing outside of its own
-//! mount is reached by them, and no other file than the profile is written.
+//! arguments, answered by a [`Response`]. The server passes the names; they
+//! reach nothing outside of its own mount, and no file but the profile is written.
 
 use std::fs::File;
 use std::io;
@@ -50,17 +50,17 @@ impl LaunchHelper {
             .ok_or_else(|| Error::Daemon("the mount helper sent no descriptor".into()))
     }
 
-    /// Puts what was created in the place of the profile.
+    /// Renames the created file to the profile.
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.call(COMMIT, b"").map(drop)
     }
 
-    /// Has directories listed, so that the kernel knows their entries and attributes.
+    /// Lists directories, so that the kernel caches their entries and attributes.
     pub(crate) fn list(&self, directories: &[Vec<u8>]) -> Result<(), Error> {
         self.call_with_paths(LIST, directories)
     }
 
-    /// Has names looked up, also in vain, and links read.
+    /// Looks names up, absent ones too, and reads links.
     pub(crate) fn look_up(&self, names: &[Vec<u8>]) -> Result<(), Error> {
         self.call_with_paths(LOOK_UP, names)
     }

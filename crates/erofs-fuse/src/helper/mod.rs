@@ -1,18 +1,19 @@
 //! Mounting and unmounting, in a privileged process of its own beside the server.
 //!
-//! A server in the [sandbox](crate::sandbox) can neither mount nor unmount, so the mount helper, which
-//! is this program started again, does both for it and nothing else. It never reads an image.
+//! A server in the [sandbox](crate::sandbox) can neither mount nor unmount, so the mount helper,
+//! which is this program started again, does both for it and nothing else. It never reads an image.
 //!
 //! 1. The server starts the helper with a socket as its standard input ([`client`]).
 //! 2. The helper takes one [request](protocol) at a time from the socket and answers each
 //!    ([`process`]). The answer to `mount` carries the descriptor of `/dev/fuse`.
-//! 3. When the server exits or dies, the helper aborts the FUSE [connection], so that no reader waits
-//!    for an answer, and unmounts if the handshake was never completed, or with `auto_unmount`.
+//! 3. When the server exits or dies, the helper aborts the FUSE [connection], so that no reader
+//!    waits for an answer, and unmounts if the handshake was never completed, or with
+//!    `auto_unmount`.
 //!
 //! It unmounts the mount that it made and no other, whatever is at its path by then ([`mounted`]).
 //!
-//! With a launch profile a thread of it also reads and writes the profile, and lists directories of the
-//! mount ([`launch`]).
+//! With a launch profile a thread of it also reads and writes the profile, and lists directories of
+//! the mount ([`launch`]).
 //!
 //! To add a request: a variant and its text in [`protocol`], its action in [`state`].
 

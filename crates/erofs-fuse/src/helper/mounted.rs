@@ -16,14 +16,15 @@ pub(super) struct Mounted {
     /// Absolute, without symbolic links.
     pub(super) mountpoint: PathBuf,
     pub(super) id: MountId,
-    /// Made by mount(2), not by fusermount3.
+    /// By mount(2), not by fusermount3.
     direct: bool,
 }
 
 /// Where a mount is now.
 enum Place {
     Unmounted,
-    /// Another filesystem is mounted on it or below it: to unmount this one would take that with it.
+    /// Another filesystem is mounted on it or below it: to unmount this one would take that with
+    /// it.
     Covered(PathBuf),
     /// At this path, with nothing mounted on it.
     Top(PathBuf),
@@ -68,10 +69,11 @@ impl Mounted {
         }
     }
 
-    /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use (otherwise).
+    /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use
+    /// (otherwise).
     ///
-    /// By path, since a descriptor would count as a use. A mount that comes to this path meanwhile is
-    /// safe: the kernel's first MNT_EXPIRE only marks a mount.
+    /// By path, since a descriptor would count as a use. A mount that comes to this path meanwhile
+    /// is safe: the kernel's first MNT_EXPIRE only marks a mount.
     pub(super) fn expire(&self) -> Result<(), Error> {
         match self.place()? {
             Place::Unmounted => Ok(()),

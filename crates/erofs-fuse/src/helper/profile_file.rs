@@ -26,7 +26,7 @@ impl ProfileFile {
     pub(super) fn new(location: Option<&ProfileLocation>) -> Result<Self, Error> {
         let location = location.cloned();
         Ok(Self {
-            location: location.ok_or_else(|| Error::Daemon("no profile was asked for".into()))?,
+            location: location.ok_or_else(|| Error::Daemon("no profile was requested".into()))?,
             writing: None,
         })
     }
@@ -64,7 +64,7 @@ impl ProfileFile {
         Ok(file)
     }
 
-    /// Puts the temporary file in its place.
+    /// Renames the temporary file to the profile.
     pub(super) fn commit(&mut self) -> Result<(), Error> {
         let Some((temporary, path)) = self.writing.take() else {
             return Err(Error::Daemon("no profile is being written".into()));

@@ -16,7 +16,7 @@ pub(super) const PACKET_BYTES: usize = 4096;
 /// The text of [`Response::Done`].
 const OK: &str = "ok";
 
-/// What the server asks for.
+/// A request of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Request {
     /// Mount, with reads of at most this many bytes.
@@ -36,7 +36,7 @@ pub(super) enum Request {
     Expire,
 }
 
-/// What the helper answers.
+/// A response of the helper.
 #[derive(Debug)]
 pub(super) enum Response {
     /// Carried out; `Mount` returns the descriptor of `/dev/fuse`, `Launch` a socket.
@@ -78,7 +78,7 @@ impl Request {
         send(socket, self.to_string().as_bytes(), None)
     }
 
-    /// `None` when the server is gone or sent what is no request.
+    /// `None` when the server exited or sent an invalid request.
     pub(super) fn receive(socket: impl AsFd) -> Option<Self> {
         let (text, _) = receive(socket).ok()?;
         Self::parse(&text)

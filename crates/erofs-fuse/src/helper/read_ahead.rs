@@ -6,7 +6,7 @@ use super::mounted::Mounted;
 use crate::error::Error;
 use crate::options::READ_AHEAD_KB;
 
-/// Sets the read-ahead of a mount, which only root may. Unless a value was asked for, a refusal is
+/// Sets the read-ahead of a mount, which only root may. Unless a value was requested, a refusal is
 /// no error: everything works with smaller requests.
 pub(super) fn set(mounted: &Mounted, asked: Option<u32>) -> Result<(), Error> {
     let kib = asked.unwrap_or(READ_AHEAD_KB);

@@ -1,6 +1,6 @@
-//! Asking a mount for names, so that the kernel keeps them.
+//! Looks up names of a mount, so that the kernel caches them.
 //!
-//! Works in a copy of the mount that is in no tree: the mount itself stays free to be unmounted.
+//! Works in a detached copy of the mount (open_tree(2)), so that the mount can be unmounted.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;

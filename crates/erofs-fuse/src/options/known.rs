@@ -1,10 +1,9 @@
-//! What is known, for messages, help pages and tests: the parser and this table are held together
-//! by a test.
+//! The table of options, for messages, help pages and tests. A test compares it with the parser.
 
 /// One option of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownOption {
-    /// As a user writes it; what follows `=` is a placeholder.
+    /// The option as written after `-o`, with a placeholder after `=`.
     pub usage: &'static str,
     /// One line.
     pub meaning: &'static str,
@@ -14,7 +13,7 @@ const fn option(usage: &'static str, meaning: &'static str) -> KnownOption {
     KnownOption { usage, meaning }
 }
 
-/// The options that mean something here.
+/// The options that have an effect.
 pub const KNOWN: &[KnownOption] = &[
     option(
         "workers=percpu|unbound|inline",
@@ -134,8 +133,8 @@ pub const KNOWN: &[KnownOption] = &[
     option("noatime", "access times never change anyway"),
 ];
 
-/// Options of mount(8), fstab and systemd that mean nothing here: they are accepted and ignored.
-/// `rw` is among them: mount(8) passes it on whenever `ro` was not asked for.
+/// Options of mount(8), fstab and systemd without an effect: they are accepted and ignored.
+/// `rw` is among them: mount(8) passes it on unless `ro` is given.
 const TOLERATED: &[&str] = &[
     "ro",
     "rw",
@@ -186,7 +185,7 @@ pub(super) fn is_tolerated(name: &str) -> bool {
     TOLERATED.contains(&name) || name.starts_with("x-") || name.starts_with("X-")
 }
 
-/// How much a word must be like an option, of 1, to be taken for a misspelling of it.
+/// Least Jaro-Winkler similarity of a misspelling to the option that the message suggests.
 const ALIKE: f64 = 0.8;
 
 /// `did you mean ...? ` where an option resembles the unknown one.

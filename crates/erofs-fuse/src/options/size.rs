@@ -1,11 +1,11 @@
-//! Sizes as people write them.
+//! Sizes with a unit, as `8M`.
 
 use std::num::IntErrorKind;
 
-/// Why a text is no size.
+/// Why a text is not a size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotASize {
-    /// It is none at all.
+    /// It has no such form.
     NoNumber,
     /// It does not fit 64 bits.
     TooLarge,

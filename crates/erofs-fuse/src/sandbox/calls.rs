@@ -1,9 +1,9 @@
 //! seccomp: the system calls that serving needs, and no others.
 //!
-//! Any other call fails with EPERM rather than killing the server. An attacker gains nothing from an
-//! error, while a call that a new C library makes, and that is missing below, costs a feature instead
-//! of the mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C library then
-//! falls back to `clone`, whose flags it can.
+//! Any other call fails with EPERM rather than killing the server. An attacker gains nothing from
+//! an error, while a call that a new C library makes, and that is missing below, costs a feature
+//! instead of the mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C
+//! library then falls back to `clone`, whose flags it can.
 //!
 //! To add a call, add it below by its purpose. `strace -f -c` of a server shows which are used.
 

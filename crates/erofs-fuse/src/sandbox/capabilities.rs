@@ -5,7 +5,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
 };
 
-/// Gives up all but CAP_SYS_NICE, and that too unless it is wanted. Returns the names of those
+/// Drops all but CAP_SYS_NICE, and that too unless it is wanted. Returns the names of those
 /// that are left.
 pub(super) fn keep(sys_nice: bool) -> Result<Vec<&'static str>, Errno> {
     let had = capabilities(None)?.permitted;

@@ -1,13 +1,13 @@
-//! Landlock: which files can still be opened. The image and its devices are open already, and
-//! nothing leads to them, or anywhere else, by a name any more.
+//! Landlock: the files that can still be opened. The image and its devices are open already and
+//! cannot be opened by name any more, nor can any other file.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-/// The newest interface whose rights are known to be none that a server needs. Older kernels do
-/// what they can.
+/// The newest ABI whose rights are known to be unnecessary for a server. Older kernels enforce
+/// fewer of them.
 const NEWEST: ABI = ABI::V7;
 
 /// Opened by each serving thread, also by those that come with a CPU later. IOCTL_DEV: for the
@@ -20,11 +20,12 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// Read to explain why real-time priority was refused.
 const SELF: &str = "/proc/self";
 
-/// Read for the CPU of a reader (`/proc/TID/stat`), which `/dev/fuse` does not report. Landlock still
-/// refuses what needs the right to trace another process: its memory, environment and descriptors.
+/// Read for the CPU of a reader (`/proc/TID/stat`), which `/dev/fuse` does not report. Landlock
+/// still refuses what needs the right to trace another process: its memory, environment and
+/// descriptors.
 const PROC: &str = "/proc";
 
-/// What Landlock restricts.
+/// The restrictions of Landlock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Landlock {
     /// Version of the kernel's interface.
@@ -33,7 +34,7 @@ pub(super) struct Landlock {
     pub(super) complete: bool,
 }
 
-/// The version that is asked for.
+/// The requested version.
 pub(super) const NEWEST_VERSION: i32 = NEWEST as i32;
 
 /// Restricts the calling thread and those it makes. `io_uring`: whether requests arrive over it.

@@ -1,17 +1,17 @@
-//! The sandbox of a server: once it has opened its image it may read it, answer the kernel, and make
-//! and place its own threads. An image that takes over the server can reach nothing else.
+//! The sandbox of a server: once its image is open, the server may read it, answer the kernel, and
+//! create and place its own threads. An exploit in an image can reach nothing else.
 //!
 //! Entered by one thread before it reads the first byte of the image and before it makes any other;
 //! all later ones inherit everything. From the outside in:
 //!
-//! 1. [Capabilities](capabilities) go, but for the right to be real-time where that is asked for.
+//! 1. [Capabilities](capabilities) are dropped, except CAP_SYS_NICE for real-time workers.
 //! 2. No new privileges: no program that is run could have more than this one.
 //! 3. [Landlock](files): only the few files that workers need can be opened; no program can be run,
 //!    no mount changed, no network used, no other process signalled.
 //! 4. [seccomp](calls): only the system calls that serving needs.
 //!
-//! Each is left out when the kernel or a container refuses it; a notice says so. What needs more,
-//! mounting and unmounting, is done by another process (see [`crate::helper`]).
+//! Each is left out when the kernel or a container refuses it; with a notice. Mounting and
+//! unmounting are done by another process (see [`crate::helper`]).
 
 #[cfg(any(
     target_arch = "x86_64",

@@ -1,4 +1,4 @@
-//! In threads that enter the sandbox: nothing else of this process is touched.
+//! Tests in threads that enter the sandbox; the rest of this process stays unrestricted.
 
 use std::io::ErrorKind;
 use std::process::Command;
@@ -10,7 +10,7 @@ use rustix::mount::UnmountFlags;
 
 use super::Sandbox;
 
-/// Runs `f` inside of the sandbox, unless it cannot be had here in full.
+/// Runs `f` inside the sandbox, unless it is not available here in full.
 fn inside(hipri: Hipri, io_uring: bool, f: impl FnOnce(&Sandbox) + Send + 'static) {
     let body = move || {
         let mut sandbox = Sandbox::begin(hipri);

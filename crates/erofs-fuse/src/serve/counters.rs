@@ -119,8 +119,8 @@ fn worker(stats: &WorkerStats) -> Value {
     })
 }
 
-/// A machine with very many CPUs has more to report than an attribute holds: the times of workers go,
-/// of idle ones first, then the workers themselves. `shortened` says so.
+/// The report of a machine with very many CPUs exceeds an attribute. Then the times of workers are
+/// left out, those of idle ones first, then the workers themselves, and `shortened` is set.
 fn shorten(report: &mut Value, limit: usize) {
     let is_idle = |worker: &Value| worker["done"] == 0;
     let mut fits = |shorten: &dyn Fn(&mut Vec<Value>)| {

@@ -190,7 +190,8 @@ impl Image {
             next,
         };
         let dots = matches!(name, b"." | b"..");
-        // An inode that cannot be read must not hide its neighbours: it is listed without attributes.
+        // An inode that cannot be read must not hide its neighbours: it is listed without
+        // attributes.
         let found = if reply.wants_attributes() && !dots {
             self.found(nid).ok()
         } else {
@@ -415,8 +416,8 @@ impl Filesystem for Image {
     }
 }
 
-/// The errno of an error. A fault of the image is logged here in full: the reading program gets only
-/// the number.
+/// The errno of an error. A fault of the image is logged here in full: the reading program gets
+/// only the number.
 fn report(error: &erofs_engine::Error) -> Errno {
     let errno = error.errno();
     if matches!(

@@ -1,8 +1,8 @@
 //! Start-up and shut-down of one mount.
 //!
 //! Up: signals, mount helper, files, sandbox, image, mount, handshake, serving threads, ready.
-//! Down, whatever ends it: unmount, join the threads, close the image. If a step fails, the owners of
-//! the earlier ones release them; the mount by [`UnmountGuard`].
+//! Down, whatever ends it: unmount, join the threads, close the image. If a step fails, the owners
+//! of the earlier ones release them; the mount by [`UnmountGuard`].
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Begins to record or to replay the launch profile, if there shall be one.
+    /// Starts recording or replaying the launch profile, with `profile=`.
     fn launch(
         &self,
         helper: &mut MountHelper,

@@ -1,8 +1,8 @@
 //! The stateless mapping between FUSE node ids and EROFS nids.
 //!
-//! The kernel fixes two node ids: 1 is the root, 0 is invalid. Every other nid is shifted up by two,
-//! so that nids 0 and 1 get a node id of their own; nids in the metabox have bit 63 set, and the two
-//! largest numbers are no inode in any image that fits on a disk.
+//! The kernel fixes two node ids: 1 is the root, 0 is invalid. Every other nid is shifted up by
+//! two, so that nids 0 and 1 get a node id of their own; nids in the metabox have bit 63 set, and
+//! the two largest numbers are no inode in any image that fits on a disk.
 
 use erofs_engine::erofs_format::Nid;
 use fuse_transport::wire::ROOT_NODE;

@@ -1,5 +1,5 @@
-//! Stores the remainder of a pcluster, which a small read decoded beyond its bytes, in the page cache
-//! (FUSE_NOTIFY_STORE).
+//! Stores the remainder of a pcluster, which a small read decoded beyond its bytes, in the page
+//! cache (FUSE_NOTIFY_STORE).
 //!
 //! A thread of its own does it: storing a page waits until a pending read of that page is answered,
 //! so a thread that answers reads must not do it. It has the priority of the workers and is not
@@ -38,7 +38,7 @@ struct Queue {
     /// L: held for a push or a pop only.
     state: Mutex<State>,
     changed: Condvar,
-    /// Nothing is stored, so that each page that a program needs is asked for.
+    /// Nothing is stored, so that every page that a program needs causes a request.
     paused: Arc<AtomicBool>,
 }
 
@@ -51,8 +51,8 @@ struct State {
 }
 
 impl NotifyStoreWriter {
-    /// Starts the thread, which ends when this is dropped or with the engine. To be called before any
-    /// ring is opened, whose descriptor the thread must not have.
+    /// Starts the thread, which ends when this is dropped or with the engine. To be called before
+    /// any ring is opened, whose descriptor the thread must not have.
     pub(super) fn start(
         session: &Arc<Session>,
         engine: &Arc<Engine>,

@@ -1,5 +1,7 @@
 //! The live counters in Prometheus' text format, made of the JSON that `erofast stat` reads.
 //!
+//! prometheus-client (0.24) has no summaries, that is quantiles, which times of workers are.
+//!
 //! ```text
 //! # HELP erofast_requests_total Requests served, by kind.
 //! # TYPE erofast_requests_total counter
@@ -10,13 +12,13 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// Metrics that are one number of the JSON: name, type, where it is, what it means.
+/// Metrics that are one number of the JSON: name, type, JSON pointer, help text.
 const NUMBERS: &[(&str, &str, &str, &str)] = &[
     (
         "request_errors_total",
         "counter",
         "/fuse/errors",
-        "Requests answered with an error, those about things that are not there included.",
+        "Requests answered with an error, ENOENT and ENODATA included.",
     ),
     (
         "read_bytes_total",
@@ -28,7 +30,7 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
         "engine_reads_total",
         "counter",
         "/engine/reads",
-        "Reads asked of the engine.",
+        "Reads of the engine.",
     ),
     (
         "engine_errors_total",
@@ -70,7 +72,7 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
         "merged_total",
         "counter",
         "/engine/merged",
-        "Pieces served by another reader's decoding.",
+        "Segments served by another reader's decoding.",
     ),
     (
         "shared_total",
@@ -82,25 +84,25 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
         "cache_hits_total",
         "counter",
         "/cache/hits",
-        "Pieces found among the decoded pclusters that are kept.",
+        "Segments found in the cache of decoded pclusters.",
     ),
     (
         "cache_misses_total",
         "counter",
         "/cache/misses",
-        "Pieces that were not.",
+        "Segments not found in the cache of decoded pclusters.",
     ),
     (
         "cache_bytes",
         "gauge",
         "/cache/bytes",
-        "Decoded bytes kept now.",
+        "Decoded bytes in the cache.",
     ),
     (
         "cache_budget_bytes",
         "gauge",
         "/cache/budget_bytes",
-        "Decoded bytes that may be kept.",
+        "Limit of decoded bytes in the cache.",
     ),
     (
         "pool_hits_total",
@@ -112,7 +114,7 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
         "pool_misses_total",
         "counter",
         "/pool/misses",
-        "Buffers that needed pages of the system.",
+        "Buffers that needed pages from the system.",
     ),
     (
         "pool_reserved_pages",
@@ -140,13 +142,13 @@ const OF_WORKERS: &[(&str, &str, &str, &str)] = &[
         "worker_queued",
         "gauge",
         "/queued",
-        "Jobs that wait for a worker.",
+        "Jobs in the queue of a worker.",
     ),
     (
         "worker_panics_total",
         "counter",
         "/panics",
-        "Jobs that broke; each was answered with an error.",
+        "Jobs that panicked; each was answered with an error.",
     ),
 ];
 

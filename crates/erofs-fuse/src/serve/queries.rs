@@ -1,8 +1,8 @@
-//! Asking a daemon about its mount by an ioctl of the mount's root.
+//! Queries of a daemon about its mount, by an ioctl of the mount's root.
 //!
 //! It serves the same values as the hidden [attributes](super::xattrs), and still does after ENOSYS
-//! made the kernel stop asking for attributes. A value travels in parts; its first part takes a copy,
-//! so that the others are of the same moment.
+//! made the kernel stop asking for attributes. A value travels in parts; its first part takes a
+//! copy, so that the others are of the same moment.
 //!
 //! | bytes | request | answer |
 //! | --- | --- | --- |
@@ -51,7 +51,7 @@ impl Queries {
                 .map(u64::from_ne_bytes)
         };
         let (wanted, offset) = field(0).zip(field(8)).ok_or(Errno::INVAL)?;
-        // Made before the lock is taken: it may take long.
+        // Computed before the lock is taken, as it may take long.
         let fresh = if wanted == 0 {
             Some(value(number)?)
         } else {

@@ -1,5 +1,5 @@
-//! Readiness notification: to a service manager by the sd_notify(3) protocol, which is one datagram,
-//! or to any supervisor by a newline into a descriptor.
+//! Readiness notification: to a service manager by the sd_notify(3) protocol, which is one
+//! datagram, or to any supervisor by a newline into a descriptor.
 
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;

@@ -1,11 +1,11 @@
 //! Threads that store pages in the kernel's page cache.
 //!
-//! Storing a page waits until a pending read of it is answered, and that wait cannot be killed. So such
-//! a thread has a descriptor table of its own: when the server is killed, the rings and descriptors
-//! that the other threads share are closed all the same, which ends the reads that they had taken,
-//! and the mount helper notices the death. (The kernel cannot end a request that it was handing to a
-//! ring whose thread is dead before that ring is closed, not even by aborting the connection.) The
-//! helper aborts the connection, which ends the others.
+//! Storing a page waits until a pending read of it is answered, and that wait cannot be killed. So
+//! such a thread has a descriptor table of its own: when the server is killed, the rings and
+//! descriptors that the other threads share are closed all the same, which ends the reads that they
+//! had taken, and the mount helper notices the death. (The kernel cannot end a request that it was
+//! handing to a ring whose thread is dead before that ring is closed, not even by aborting the
+//! connection.) The helper aborts the connection, which ends the others.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};

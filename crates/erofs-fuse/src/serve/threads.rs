@@ -32,8 +32,8 @@ pub(super) fn start(
     }
 }
 
-/// Starts what every mount over io_uring has besides its workers: the overflow queue, and the thread
-/// that reads FORGET from the device. Until they run, all requests wait.
+/// Starts what every mount over io_uring has besides its workers: the overflow queue, and the
+/// thread that reads FORGET from the device. Until they run, all requests wait.
 ///
 /// The overflow queue takes what a busy worker cannot. Where the workers may be real-time it is so
 /// from the start: it seldom runs, and a program waits for it when it does.
@@ -100,8 +100,8 @@ fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error>
     Ok(())
 }
 
-/// Starts a thread that opens its own channel (a ring can only be used by the thread that opened it)
-/// and serves until the mount is gone. Returns when the channel is open.
+/// Starts a thread that opens its own channel (a ring can only be used by the thread that opened
+/// it) and serves until the mount is gone. Returns when the channel is open.
 fn spawn(
     name: &str,
     session: &Arc<Session>,

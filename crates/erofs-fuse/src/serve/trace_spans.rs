@@ -1,6 +1,7 @@
 //! Trace spans: what a mount did and when, read through a hidden extended attribute of its root.
 //!
-//! A read of the attribute with a buffer below the kernel's limit for a value loses spans: it is for
+//! A read of the attribute with a buffer below the kernel's limit for a value loses spans: it is
+//! for
 //! [`take_spans`] only. It switches recording on for [`trace_spans::LASTING`], see
 //! [`erofs_engine::trace_spans`].
 //! Only root and the mount's own user may read it.
@@ -21,7 +22,8 @@ const MAX_SPANS: usize = VALUE_BYTES / LONGEST_LINE - 1;
 /// An interval of a thread's time, as the recorder reads it. Times are CLOCK_MONOTONIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The kind of a request ("read"), or a part of serving one: "queue", "fetch", "decompress", "reply".
+    /// The kind of a request ("read"), or a part of serving one: "queue", "fetch", "decompress",
+    /// "reply".
     pub name: String,
     /// Thread id.
     pub thread: u32,

@@ -1,4 +1,4 @@
-//! Waiting for the end of a mount.
+//! Waits for the end of a mount.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
@@ -80,7 +80,8 @@ fn sleep(
 /// Unmounts a mount that is not used for `limit`, to within an eighth of it.
 ///
 /// The server sees requests only; a program may also use what is in the kernel's caches. So as root
-/// the mount is marked (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the mark.
+/// the mount is marked (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the
+/// mark.
 struct Idle {
     limit: Duration,
     session: Weak<Session>,

@@ -1,8 +1,8 @@
 //! Finds out whether an image has extended attributes at all.
 //!
-//! `ls -l` asks twice for every file, and the kernel stops only when ENOSYS says that there are none
-//! anywhere. No field of the image says so: all inodes below the root have to be read. That
-//! is done in the background, and only for a mount that is asked often.
+//! `ls -l` asks twice for every file, and the kernel stops only after ENOSYS, which means that no
+//! file has any. No field of the image has this fact: all inodes below the root have to be read.
+//! That is done in the background, and only for a mount with many such requests.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ const WORTH_SCANNING: u32 = 64;
 /// Directory entries after which the scan stops: 100 times as many as common images have.
 const MAX_ENTRIES: usize = 1 << 24;
 
-/// What is known of one mount.
+/// State of one mount's scan.
 #[derive(Debug)]
 pub(super) struct XattrScan {
     root: Nid,
@@ -42,7 +42,7 @@ impl XattrScan {
         self.found_none.load(Ordering::Relaxed)
     }
 
-    /// A file without attributes was asked for one. Starts the scan when that happens often.
+    /// Counts a request for an attribute of a file without any. Starts the scan after many of them.
     pub(super) fn missed(&self, engine: &Arc<Engine>) {
         if self.misses.fetch_add(1, Ordering::Relaxed) + 1 != WORTH_SCANNING {
             return;
@@ -55,7 +55,8 @@ impl XattrScan {
                 found_none.store(true, Ordering::Relaxed);
             }
         };
-        // Not by a thread of this one's making, which would be pinned and perhaps real-time as it is.
+        // Not by a thread of this one's making, which would be pinned and possibly real-time as it
+        // is.
         if let Some(workers) = workers {
             workers.queue(None, Box::new(move |_: &_| scan()));
         } else {
@@ -66,7 +67,7 @@ impl XattrScan {
     }
 }
 
-/// Whether no inode below `root` has attributes; `None` when it cannot be said: the image is damaged or
+/// Whether no inode below `root` has attributes; `None` if unknown: the image is damaged or
 /// very large, or the mount is gone.
 fn is_without(engine: &Weak<Engine>, root: Nid) -> Option<bool> {
     let mut seen = HashSet::from([root]);

@@ -1,6 +1,6 @@
-//! The hidden extended attributes of a mount's root, through which `erofast` talks to a daemon: they
-//! need no socket and follow the mount's own permissions. Where ENOSYS made the kernel stop asking
-//! for attributes, the same values are read by a [query](super::queries).
+//! The hidden extended attributes of a mount's root, through which `erofast` talks to a daemon:
+//! they need no socket and follow the mount's own permissions. Where ENOSYS made the kernel stop
+//! asking for attributes, the same values are read by a [query](super::queries).
 
 use std::path::Path;
 

@@ -13,8 +13,8 @@ pub struct BuiltImage {
 }
 
 impl BuiltImage {
-    /// Builds a tree with names of every kind, and `files` files of differently compressible content. None, with
-    /// a line, where mkfs.erofs is missing or lacks what `options` ask for.
+    /// Builds a tree with names of every kind, and `files` files of differently compressible
+    /// content. None, with a line, where mkfs.erofs is missing or lacks what `options` ask for.
     pub fn new(name: &str, options: &[&str], files: usize) -> Option<Self> {
         let directory =
             std::env::temp_dir().join(format!("erofs-fuse-{name}-{}", std::process::id()));

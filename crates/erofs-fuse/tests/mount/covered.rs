@@ -1,5 +1,5 @@
-//! The end of a daemon unmounts its own mount and no other: not one above, below, beside or in place
-//! of it.
+//! The end of a daemon unmounts its own mount and no other: not one above, below, beside or in
+//! place of it.
 
 use std::collections::BTreeSet;
 use std::fs;

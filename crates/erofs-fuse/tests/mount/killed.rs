@@ -73,8 +73,8 @@ fn a_killed_daemon_leaves_no_reader_waiting() {
     );
 }
 
-/// Eight readers, two of which map a file; the moment is random. Small reads of large pclusters keep
-/// the thread busy that stores pages, which cannot be killed while it waits for a page.
+/// Eight readers, two of which map a file; the moment is random. Small reads of large pclusters
+/// keep the thread busy that stores pages, which cannot be killed while it waits for a page.
 ///
 /// Over `/dev/fuse` only: over io_uring Linux 6.18 cannot always end such reads (docs/mount.md).
 fn a_daemon_killed_while_it_stores_pages_leaves_no_reader_waiting() {

@@ -130,8 +130,8 @@ fn auto_unmount_outlives_the_daemon() {
 fn io_uring_serves_on_the_cpu_that_asks() {
     let before = fs::read_to_string(ENABLE_URING).unwrap_or_default();
     let place = Place::new();
-    let wish = request(&image("lz4-4k"), &place, "io_uring=on,workers=percpu");
-    if let Err(error) = mount(&wish) {
+    let request = request(&image("lz4-4k"), &place, "io_uring=on,workers=percpu");
+    if let Err(error) = mount(&request) {
         assert!(error.to_string().contains("io_uring"), "{error}");
         println!("skipped: {error}");
         return;

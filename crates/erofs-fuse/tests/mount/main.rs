@@ -1,4 +1,4 @@
-//! Mounts of real images. Needs root and `/dev/fuse`; says so when it has to skip.
+//! Mounts of real images. Needs root and `/dev/fuse`; prints a line when it skips.
 //!
 //! This test has a `main` of its own, because the daemon is this program started again.
 

@@ -34,8 +34,8 @@ fn a_small_read_brings_its_pcluster_into_the_page_cache() {
         };
         let pages = expected.len() / 4096;
         let mut number = 0;
-        // A page and the last but one after it are of one pcluster nearly everywhere; where they are
-        // not, or where the thread that stores came late, the next place does as well.
+        // A page and the last but one after it are of one pcluster nearly everywhere; where they
+        // are not, or where the thread that stores came late, the next place does as well.
         soon("a page that came without a read", || {
             page(number % pages);
             thread::sleep(Duration::from_millis(20));

@@ -107,7 +107,7 @@ fn a_strict_sandbox_is_complete_or_an_error() {
     }
 }
 
-/// The root of the mount is reached without a look-up, which is refused already.
+/// The root of the mount is reached without a lookup, which is refused already.
 fn allow_root_keeps_other_users_from_counters_links_and_attributes() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;

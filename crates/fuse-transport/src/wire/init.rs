@@ -11,7 +11,7 @@ pub struct InitFlags(pub u64);
 impl InitFlags {
     /// Several reads of one file at once.
     pub const ASYNC_READ: Self = Self(1 << 0);
-    /// Look-ups of "." and "..", which an NFS server needs.
+    /// Lookups of "." and "..", which an NFS server needs.
     pub const EXPORT_SUPPORT: Self = Self(1 << 4);
     /// READDIRPLUS is understood.
     pub const DO_READDIRPLUS: Self = Self(1 << 13);
@@ -23,7 +23,7 @@ impl InitFlags {
     pub const PARALLEL_DIROPS: Self = Self(1 << 18);
     /// The kernel enforces POSIX ACLs that it reads as extended attributes.
     pub const POSIX_ACL: Self = Self(1 << 20);
-    /// A read of the device after an abort says ECONNABORTED, not ENODEV.
+    /// A read of the device after an abort fails with ECONNABORTED, not ENODEV.
     pub const ABORT_ERROR: Self = Self(1 << 21);
     /// `max_pages` of the answer is valid.
     pub const MAX_PAGES: Self = Self(1 << 22);
@@ -64,7 +64,7 @@ impl BitAnd for InitFlags {
     }
 }
 
-/// What the kernel offers.
+/// The kernel's offer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -103,7 +103,7 @@ impl InitIn {
     }
 }
 
-/// What the daemon takes of it.
+/// The daemon's reply: the features it uses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]

@@ -1,4 +1,4 @@
-//! The kinds of requests, and which way each is treated on a read-only filesystem.
+//! The opcodes, and the treatment of each on a read-only filesystem.
 
 /// How a request is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -7,7 +7,7 @@ pub enum Treatment {
     Served,
     /// Nothing is sent back.
     Silent,
-    /// ENOSYS: the kernel stops asking, and does the best without.
+    /// ENOSYS: the kernel stops asking, and uses its default.
     Unsupported,
     /// EROFS: it would change something.
     ReadOnly,

@@ -77,7 +77,8 @@ pub struct Attr {
 }
 
 impl Attr {
-    /// The 32-bit form of a device number: 12 bits of major, 20 of minor, the minor's low byte first.
+    /// The 32-bit form of a device number: 12 bits of major, 20 of minor, the minor's low byte
+    /// first.
     pub const fn device(major: u32, minor: u32) -> u32 {
         (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
     }
@@ -155,7 +156,7 @@ pub struct StatfsOut {
     pub spare: [u32; 6],
 }
 
-/// GETXATTR and LISTXATTR when asked for the length only.
+/// GETXATTR and LISTXATTR when only the length is requested.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]

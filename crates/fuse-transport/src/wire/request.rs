@@ -89,7 +89,7 @@ impl IoctlIn {
     pub const DIRECTORY: u32 = 1 << 4;
 }
 
-/// FORGET: the kernel drops this many of the look-ups that it was answered.
+/// FORGET: the kernel drops this many lookups of the node.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]

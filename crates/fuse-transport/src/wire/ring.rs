@@ -1,4 +1,4 @@
-//! FUSE over io_uring (7.42): what travels beside the payload.
+//! FUSE over io_uring (7.42): the headers of a ring entry.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -22,7 +22,8 @@ pub struct RingEntry {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct RingHeader {
-    /// [`InHeader`](super::InHeader) of the request, then [`OutHeader`](super::OutHeader) of the reply.
+    /// [`InHeader`](super::InHeader) of the request, then [`OutHeader`](super::OutHeader) of the
+    /// reply.
     pub in_out: [u8; 128],
     /// The request's fixed part.
     pub fixed: [u8; 128],

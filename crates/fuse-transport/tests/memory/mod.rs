@@ -190,8 +190,8 @@ pub const HALF: &str = "half";
 /// and whole only after a while.
 pub const LATE: &str = "late";
 
-/// Mounts on `mountpoint`, serves, says so, and ends with the mount. Prints the counters. Over
-/// io_uring if a `ring` is named.
+/// Mounts on `mountpoint`, serves, reports that it does, and ends with the mount. Prints the
+/// counters. Over io_uring if a `ring` is named.
 pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     let device =
         rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();

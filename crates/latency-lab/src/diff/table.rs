@@ -1,4 +1,4 @@
-//! Two reports for a person.
+//! The comparison of two reports as text.
 
 use std::fmt::Write;
 

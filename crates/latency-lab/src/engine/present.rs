@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Engine, Site, missing, mount_point};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The engines that can mount the image. One that was asked for by name must; of the default list
+/// The engines that can mount the image. One that the user named must; of the default list
 /// (`asked.1`), one that cannot is left out, with a notice.
 pub(crate) fn present(
     asked: (&[Engine], bool),

@@ -14,7 +14,7 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    /// The one asked for, or the last that can go offline and is online now.
+    /// The requested one, or the last that can go offline and is online now.
     pub(super) fn find(asked: Option<u32>) -> Result<Cpu> {
         if !rustix::process::geteuid().is_root() {
             return Err(LabError::Privilege(

@@ -98,7 +98,7 @@ impl HotplugReport {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// For a person.
+    /// As text.
     pub fn table(&self) -> String {
         let mut out = format!(
             "{}: CPU {} went and came back {} times while {} threads read\n",

@@ -48,7 +48,7 @@ pub struct Outliers {
 /// Figures and samples of one engine.
 #[derive(Debug, Clone, Serialize)]
 pub struct EngineReport {
-    /// As it was asked for.
+    /// As requested.
     pub engine: String,
     /// Every launch that counts.
     pub samples: Vec<Sample>,
@@ -76,7 +76,7 @@ pub struct EngineReport {
     pub sched_latency_modes: Option<Modes>,
     /// Against the first engine; none for the first.
     pub against_first: Option<Against>,
-    /// What recording costs a launch, where that was asked for.
+    /// The cost of recording a launch, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<RecordingCost>,
     /// Reported, not dropped.

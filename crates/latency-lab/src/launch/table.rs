@@ -1,4 +1,4 @@
-//! The report for a person: engines as rows, one column a figure, differences to the first engine.
+//! The report as text: engines as rows, one column a figure, differences to the first engine.
 
 use std::fmt::Write;
 

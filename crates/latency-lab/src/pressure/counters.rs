@@ -22,7 +22,7 @@ pub(super) struct Counters {
     pub(super) hit_pages: u64,
     pub(super) missed_pages: u64,
     pub(super) decoded_bytes: u64,
-    /// How often so many pages were in use right after an allocation.
+    /// Pages in use right after an allocation, and how often.
     pub(super) in_use: BTreeMap<u64, u64>,
 }
 

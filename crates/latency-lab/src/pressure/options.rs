@@ -10,7 +10,7 @@ use crate::{LabError, Result};
 /// The compared sources of buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Buffers {
-    /// A pool of so many pages, 0 for none, and the system behind it.
+    /// A pool of this many pages, 0 for none; the system beyond it.
     Pool(usize),
     /// Each thread keeps one.
     PerThread,

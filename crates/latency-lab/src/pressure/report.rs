@@ -90,7 +90,7 @@ pub struct PoolSample {
     pub launch_us: f64,
     /// The group's memory at its highest.
     pub group_peak_bytes: Option<u64>,
-    /// How often so many pages were in use right after an allocation.
+    /// Pages in use right after an allocation, and how often.
     pub pages_in_use: Vec<(u64, u64)>,
 }
 

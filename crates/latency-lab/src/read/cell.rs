@@ -28,7 +28,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// Bytes asked for in one read of the sequential tests and the tree.
+    /// Bytes of one read of the sequential tests and the tree.
     pub const SEQUENTIAL_BLOCK: usize = 128 << 10;
 
     /// The tests of the design.

@@ -13,7 +13,7 @@ use crate::statistics::{Comparison, Summary, Verdict, compare, correct, median};
 /// One test of one engine.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReadResult {
-    /// As it was asked for.
+    /// As requested.
     pub engine: String,
     /// "seq", "rand", "tree", "meta" or "list".
     pub test: &'static str,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use sched_trace::stats::{deviation, mean, median_of_sorted, sorted};
 
-/// A group needs this many samples; fewer are outliers.
+/// Least samples of a group; fewer are outliers.
 const FEWEST: usize = 3;
 /// Distance of the groups' averages in their common deviation (Ashman's D, 1994). The halves of a
 /// uniform distribution have 3.5, of a bell 2.7, the best cut of an exponential one 4.

@@ -47,7 +47,7 @@ pub struct SuiteRow {
 /// One engine in a row.
 #[derive(Debug, Clone, Serialize)]
 pub struct SuiteCell {
-    /// As it was asked for.
+    /// As requested.
     pub engine: String,
     /// In the order of the run.
     pub samples: Vec<f64>,
@@ -62,7 +62,7 @@ pub struct SuiteCell {
 /// One engine over all rows.
 #[derive(Debug, Clone, Serialize)]
 pub struct SuiteEngine {
-    /// As it was asked for.
+    /// As requested.
     pub engine: String,
     /// Of the time ratios; 1 for the first engine.
     pub geometric_mean: Option<f64>,

@@ -1,5 +1,5 @@
-//! Instruments of experiments (`erofast lab pressure`): a meter for every allocation, and one buffer
-//! per thread as the alternative to a pool. Only with the feature `experiments`.
+//! Instruments of experiments (`erofast lab pressure`): a meter for every allocation, and one
+//! buffer per thread as the alternative to a pool. Only with the feature `experiments`.
 
 mod meter;
 mod thread_buffers;
@@ -12,7 +12,7 @@ use thread_buffers::ThreadBuffers;
 
 pub use meter::AllocationTimes;
 
-/// What a pool's options ask for.
+/// The instruments that a pool's options enable.
 #[derive(Debug)]
 pub(crate) struct Instruments {
     thread_buffers: Option<ThreadBuffers>,

@@ -17,7 +17,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Whether so many are missing that the figures of these threads are invalid.
+    /// Whether too many are missing for the figures of these threads to be valid.
     pub fn spoils(self) -> bool {
         self.switches * TOLERATED > self.wakeups
     }

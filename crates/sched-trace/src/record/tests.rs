@@ -18,7 +18,7 @@ fn recorder(options: &RecordOptions) -> Option<Recorder> {
     }
 }
 
-/// Whether the kernel wrote all switches; says so where it does not.
+/// Whether the kernel wrote all switches; prints a line if not.
 pub(super) fn tells_all_switches(trace: &Trace) -> bool {
     let missing = analyse(trace).missing_switches;
     if missing > 0 {
@@ -214,7 +214,7 @@ fn nothing_is_left_behind() {
     };
     let dir = recorder.instance.dir().to_path_buf();
     assert!(dir.exists());
-    // Keeps the filesystem reachable after the recorder let go of its own mount.
+    // Keeps the filesystem reachable after the recorder released its own mount.
     let parent = std::fs::File::open(dir.parent().unwrap()).unwrap();
     drop(recorder);
     use std::os::fd::AsRawFd;

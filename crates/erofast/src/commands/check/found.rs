@@ -1,4 +1,4 @@
-//! What the reading threads add to.
+//! Results shared by the reading threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -7,14 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::report::{FAULTS, Fault};
 use crate::bar::Gauge;
 
-/// What all threads add to.
+/// Results of all threads.
 #[derive(Debug)]
 pub struct Found {
     /// L. By place in the walk; of a file only the first fault, by offset.
     faults: Mutex<BTreeMap<(usize, u64), Vec<Fault>>>,
     /// L. Files with a fault: what is left of them is not read.
     broken: Mutex<HashMap<usize, u64>>,
-    /// L. Files that are what the manifest says.
+    /// L. Files that match the manifest.
     matched: Mutex<u64>,
     /// A. Faults that are kept, and others.
     kept: AtomicUsize,

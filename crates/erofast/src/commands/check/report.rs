@@ -35,12 +35,12 @@ pub struct Report {
     pub manifest: Option<Compared>,
 }
 
-/// How an image and a manifest fit. What does not is among the faults.
+/// Comparison of an image with a manifest. Differences are among the faults.
 #[derive(Debug, Default, Serialize)]
 pub struct Compared {
     /// Files that the manifest lists.
     pub listed: u64,
-    /// Those that have the sum it says.
+    /// Those with a matching sum.
     pub matched: u64,
     /// Names of regular files that it does not list.
     pub unlisted: u64,
@@ -65,7 +65,7 @@ impl Fault {
     }
 }
 
-/// Prints it for people, the faults first.
+/// Prints it as text, the faults first.
 pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     for fault in &report.faults {
         outln!("fault: {}: {}", fault.path, fault.error);

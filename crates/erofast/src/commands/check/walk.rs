@@ -21,7 +21,7 @@ use crate::tree::{self, Visit};
 
 /// Inodes whose names are counted.
 const LINKS: usize = 1 << 18;
-/// Blocks of a directory out of order that are compared to look its names up.
+/// Blocks of an unsorted directory that are compared to look its names up.
 const COMPARED: u64 = 1 << 16;
 
 /// The thread that walks the tree.
@@ -169,7 +169,7 @@ impl<'a> Walk<'a> {
         Ok(self.sender.send(Task::Part(part), bytes)?)
     }
 
-    /// Every name that is listed must be found. One look-up in a directory out of order compares all of
+    /// Every name that is listed must be found. One lookup in an unsorted directory compares all of
     /// its entries: of such a directory only the first names are looked up.
     fn lookups(&mut self, path: &[u8], inode: &Arc<Inode>) {
         let blocks = inode.size / u64::from(self.engine.image().superblock().block_size) + 1;

@@ -1,4 +1,4 @@
-//! What is extracted.
+//! Parameters of one extraction.
 
 use std::sync::Arc;
 

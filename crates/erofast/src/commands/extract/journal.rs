@@ -1,4 +1,4 @@
-//! What became of an extraction: counters, failures, what could not be kept.
+//! Result of an extraction: counters, failures, lost metadata.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,7 +36,7 @@ pub struct Summary {
     /// Further ones, which were printed and are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures_left_out: u64,
-    /// What the system or the user's rights had no room for.
+    /// Metadata that the system or the user's rights could not preserve.
     pub not_kept: BTreeMap<String, NotKept>,
 }
 

@@ -1,4 +1,4 @@
-//! Owner, xattrs, mode and times of what was made.
+//! Owner, xattrs, mode and times of extracted entries.
 //!
 //! The order matters: a change of the owner drops `security.capability` and the setuid bit, an ACL
 //! changes the mode, everything changes the times.
@@ -61,7 +61,7 @@ fn magic_link(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Gives what was made the metadata of its inode. What is refused goes into the journal.
+/// Sets the metadata of an extracted entry. Refusals go into the journal.
 pub fn apply(handle: Handle<'_>, inode: &Inode, xattrs: &[Xattr], path: &[u8], journal: &Journal) {
     let owned = own(handle, inode);
     if let Err(error) = owned {

@@ -26,8 +26,8 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Remembers a path, in the order of a walk: directories are added before what is in them. `None`
-    /// when there are too many, or when its directory is not remembered.
+    /// Remembers a path, in the order of a walk: directories are added before what is in them.
+    /// `None` when there are too many, or when its directory is not remembered.
     pub fn add(&mut self, path: &[u8], directory: bool) -> Option<PathId> {
         let slash = path.iter().rposition(|&byte| byte == b'/');
         let (above, name) = match slash {

@@ -1,4 +1,4 @@
-//! What the writers do next.
+//! The work queue of the writers.
 //!
 //! Each takes small files by the batch, and big ones one by one, as long as there are any: two
 //! threads that write to one file wait for each other in the kernel. At the end they help with the
@@ -84,7 +84,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Lets go of a file of which all parts are taken. The last writer gets it back.
+    /// Releases a file of which all parts are taken. The last writer gets it back.
     pub fn release(&self, file: Arc<OutFile<'a>>) -> Option<OutFile<'a>> {
         self.unfinished().retain(|other| !Arc::ptr_eq(other, &file));
         Arc::into_inner(file)

@@ -1,4 +1,5 @@
-//! The directory that is extracted into. Nothing outside of it is touched, whatever the names say.
+//! The directory that is extracted into. Nothing outside of it is touched, whatever names the image
+//! has.
 //!
 //! Everything is opened from the directory's descriptor with `RESOLVE_BENEATH` and
 //! `RESOLVE_NO_SYMLINKS`, so a symlink that an earlier entry made, or that another process creates

@@ -1,4 +1,7 @@
 //! Completions and man pages, made from the flag table.
+//!
+//! clap_mangen renders a `clap::Command` only: mount options, examples, erofast(7) (from Markdown)
+//! and mount.erofast(8) would need a roff writer beside it, so one writer makes all pages.
 
 mod complete;
 mod markdown;
@@ -20,7 +23,7 @@ pub fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// `erofast man DIRECTORY`: each page in the directory of its section, as man(1) looks for it.
+/// `erofast man DIRECTORY`: each page in the directory of its section, as man(1) expects it.
 pub fn man(args: &ManArgs) -> anyhow::Result<Outcome> {
     let directory = &args.directory;
     let write = || {

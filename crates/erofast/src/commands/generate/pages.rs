@@ -6,7 +6,7 @@ use super::markdown;
 use super::roff::{Page, bold, italic, plain};
 use crate::cli::{self, Cli, HelperArgs};
 
-/// What erofast(7) says.
+/// The source of erofast(7).
 const TUNING: &str = include_str!("../../../../../docs/tuning.md");
 
 /// A page and the name of its file.

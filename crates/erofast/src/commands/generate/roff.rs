@@ -1,4 +1,4 @@
-//! Writing man pages: the few requests of man(7) that our pages need.
+//! Writes man pages: the few requests of man(7) that our pages need.
 
 /// A page that is being written.
 #[derive(Debug)]

@@ -27,8 +27,8 @@ pub struct Row {
     length: u64,
     /// `lz4` and the like, `stored`, `plain`, `inline`, `fragment` or `hole`.
     kind: &'static str,
-    /// Where the stored bytes are: device (0: the image itself) and byte offset there; in the packed
-    /// inode for a fragment. None for a hole.
+    /// Where the stored bytes are: device (0: the image itself) and byte offset there; in the
+    /// packed inode for a fragment. None for a hole.
     device: Option<u16>,
     physical: Option<u64>,
     /// Bytes stored there.
@@ -316,7 +316,7 @@ impl Block {
         if !has_data(inode) {
             return;
         }
-        // What cannot be mapped is for `check` to say.
+        // `check` reports extents that cannot be mapped.
         let _ = each(engine, inode, |extent| {
             let row = Row::from(extent);
             if row.on_image().is_some_and(|range| overlaps(&range)) {

@@ -1,4 +1,4 @@
-//! `erofast info`: what an image is made of.
+//! `erofast info`: superblock, features, codecs and sizes of an image.
 
 mod extents;
 mod spread;
@@ -47,7 +47,7 @@ struct Report {
     extents: BTreeMap<String, Extents>,
     /// How sizes and ratios are spread over them.
     files: Spread,
-    /// Files whose extents are not all sound, and entries out of reach: `check` names them.
+    /// Files with broken extents, and entries that cannot be read: `check` names them.
     unreadable: u64,
 }
 

@@ -40,7 +40,7 @@ impl Sums {
     }
 }
 
-/// What `info` says about all regular files, hard links counted once.
+/// Statistics of all regular files, hard links counted once.
 #[derive(Debug, Default, Serialize)]
 pub struct Spread {
     /// By size: each range with its end, which is none for the last one.

@@ -1,4 +1,4 @@
-//! The counters of a mount as a page for a person. Zeros that mean nothing are left out.
+//! The counters of a mount as text. Lines without information are left out.
 
 use std::fmt::Write;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::histogram::Histogram;
 use crate::units;
 
-/// A page from the answer of `stat`; with the answer `before`, rates and times are those between the
-/// two, otherwise those since the mount began.
+/// A page from the answer of `stat`; with the answer `before`, rates and times are those between
+/// the two, otherwise those since the mount began.
 pub fn page(now: &Value, before: Option<&Value>) -> String {
     let page = Page {
         now,
@@ -138,7 +138,7 @@ impl Page<'_> {
                     size("/cache/bytes"),
                     size("/cache/budget_bytes"),
                     percent(hits, hits + misses),
-                    units::count(hits + misses, "look-up"),
+                    units::count(hits + misses, "lookup"),
                 ),
             );
         }

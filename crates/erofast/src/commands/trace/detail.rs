@@ -110,7 +110,7 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
         ),
         (
             blame.unknown_us,
-            "unknown: the trace does not tell what ran",
+            "unknown: the trace does not show what ran",
         ),
     ] {
         if us > 0.0 {

@@ -1,4 +1,6 @@
 //! The table of `erofast trace latency`: at most 100 columns, or all figures with `--wide`.
+//!
+//! Columns of numbers have fixed widths, so `format!` replaces a crate for tables.
 
 use sched_trace::latency::{Filter, Group, GroupBy, Report, WorkGroup};
 use sched_trace::stats::Summary;
@@ -12,7 +14,7 @@ const WIDE_NAME: usize = 44;
 /// Prints a row for each thread, thread name or work queue.
 pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> anyhow::Result<()> {
     outln!("Scheduling latency: from becoming runnable to running, in microseconds.");
-    outln!("Waits after a wake-up (on the left) and after a preemption are counted apart.\n");
+    outln!("Waits after a wake-up (on the left) and after a preemption are counted separately.\n");
     let by = match args.by {
         By::Task => GroupBy::Task,
         By::Comm => GroupBy::Comm,

@@ -1,5 +1,5 @@
-//! Launch profiles: what a program asks of a fresh mount is recorded once, and asked ahead of it the
-//! next time.
+//! Launch profiles: the requests of a program to a fresh mount are recorded once, and served ahead
+//! of it the next time.
 //!
 //! The filesystem reports requests to [`Launch`]; [`start`] reads the profile through the mount
 //! helper and begins to [record](recorder) or to [replay](replay).

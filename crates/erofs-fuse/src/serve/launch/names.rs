@@ -1,7 +1,7 @@
-//! From numbers of inodes to the names that a profile has.
+//! Resolves inode numbers to the names in a profile.
 //!
-//! The kernel got to know an inode by a look-up or a listing of its directory, and those directories
-//! are recorded. So the names are in them, and the way to a directory is in its "..".
+//! The kernel learned of an inode by a lookup or a listing of its directory, and those directories
+//! are recorded. So the names are in them, and the path of a directory follows its "..".
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,13 +16,13 @@ use super::recording::Recording;
 /// Entries of a directory that is listed whole although the launch only looked names up in it.
 const SMALL_DIRECTORY: usize = 512;
 
-/// Where more than one of so many entries was asked for, the directory is listed whole.
+/// If more than one in this many entries was requested, the directory is listed whole.
 const LIST_SHARE: usize = 16;
 
 /// Directories above one another that are followed.
 const DEPTH: usize = 256;
 
-/// Which image this is.
+/// Identity of the image.
 pub(super) fn identity(engine: &Engine) -> ImageIdentity {
     let superblock = engine.image().superblock();
     ImageIdentity {

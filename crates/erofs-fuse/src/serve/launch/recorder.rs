@@ -1,4 +1,4 @@
-//! Takes note of requests until the launch is over.
+//! Records requests until the launch is over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::recording::Recording;
 
-/// A launch is over when nothing was asked for so long.
+/// A launch is over after this time without requests.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// It is over in any case after so long.
+/// It is over after this time in any case.
 const LONGEST: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Recorder {
         self.changed.notify_all();
     }
 
-    /// Waits until the launch is over; what it asked for.
+    /// Waits until the launch is over; returns its requests.
     pub(super) fn wait(&self) -> Recording {
         let mut log = self.lock();
         loop {

@@ -1,4 +1,4 @@
-//! What a launch asked for, by numbers of inodes.
+//! The requests of a launch, by inode number.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,9 +1,9 @@
-//! Reads ahead of a launch what its profile says.
+//! Replays a launch profile: fills the page cache before the launch reads it.
 //!
-//! Windows are decoded and stored in the page cache in the recorded order. A reader that comes first
-//! takes its window with it, and the replay goes on behind it. No program can see whether a stored
-//! page is used, since that makes no request; so one window of many, a probe, is left out: when it
-//! is asked for, the launch still does as it did.
+//! Windows are decoded and stored in the page cache in the recorded order. If a reader
+//! is faster, the replay skips its window and continues behind it. A program that uses a stored
+//! page sends no request, so the use is invisible. Therefore some windows, the probes, are left
+//! out: a request for one shows that the launch still follows the profile.
 
 use std::collections::HashMap;
 use std::sync::Weak;
@@ -19,16 +19,15 @@ use serde_json::{Value, json};
 
 use super::super::nodes::Nodes;
 
-/// One window of so many is a probe, but none of the first ones.
+/// One window in this many is a probe, except for the first ones.
 const PROBE_EVERY: usize = 32;
 
-/// A reader so many windows ahead has overtaken the replay; one that is farther away does something
-/// else.
+/// A reader up to this many windows ahead has overtaken the replay; one farther away is unrelated.
 const OVERTAKING: usize = 64;
 
 const WINDOW_BYTES: usize = PAGES_PER_WINDOW as usize * PAGE as usize;
 
-/// What became of a window.
+/// State of a window.
 const PENDING: u8 = 0;
 const TAKEN: u8 = 1;
 const LATE: u8 = 2;
@@ -61,7 +60,7 @@ struct Item {
     state: AtomicU8,
 }
 
-/// What the replay works with; the mount may end at any time.
+/// The mount that the replay fills; it may end at any time.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) engine: Weak<Engine>,
@@ -117,7 +116,7 @@ impl Replay {
         self.listed.store(directories as u64, Ordering::Relaxed);
     }
 
-    /// A reader asked for bytes of a file: what of it is not stored yet is not needed any more.
+    /// A reader requested bytes of a file: windows of them not stored yet are not needed any more.
     pub(super) fn was_read(&self, nid: Nid, offset: u64, length: usize) {
         let window = |at: u64| u32::try_from(at / WINDOW_BYTES as u64).ok();
         let last = offset.saturating_add(length.saturating_sub(1) as u64);
@@ -217,8 +216,8 @@ fn wait_for_turn(number: usize, threads: usize, engine: &Engine) {
     }
 }
 
-/// Decodes a window and stores its pages; their bytes, or `None` where the image or the kernel does not
-/// know the file as it was.
+/// Decodes a window and stores its pages; their bytes, or `None` if the image or the kernel does
+/// not know the file as it was.
 fn store(
     item: &Item,
     engine: &Engine,

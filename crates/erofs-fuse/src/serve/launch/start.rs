@@ -1,4 +1,4 @@
-//! From the option `profile=` to a recording or a replay.
+//! Starts a recording or a replay, by the option `profile=`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -22,10 +22,10 @@ use crate::error::Error;
 use crate::helper::{LaunchHelper, MountHelper};
 use crate::options::ProfileLocation;
 
-/// Threads of a replay: beyond that, the storing is what takes the time.
+/// Threads of a replay. With more of them, storing is the bottleneck.
 const MOST_THREADS: usize = 8;
 
-/// What a mount with a profile is served with.
+/// Parts of a mount that a profile uses.
 pub(in super::super) struct Mount<'m> {
     pub(in super::super) engine: &'m Arc<Engine>,
     pub(in super::super) session: &'m Arc<Session>,
@@ -194,7 +194,7 @@ fn replay(
     })
 }
 
-/// Makes the kernel know the names of the launch; how many directories were listed.
+/// Fills the kernel's dentry cache with the names of the launch; returns the directories listed.
 fn visit(profile: &Profile, helper: &LaunchHelper, replay: &Replay) -> Result<usize, Error> {
     let directories = (0_u32..).zip(&profile.directories);
     let listed = directories.filter(|(_, directory)| directory.listed);
@@ -216,7 +216,7 @@ fn visit(profile: &Profile, helper: &LaunchHelper, replay: &Replay) -> Result<us
     Ok(directories.len())
 }
 
-/// Bytes that programs could still get without pushing others out.
+/// Bytes that programs could still allocate without evicting others.
 fn free_memory(helper: &LaunchHelper) -> u64 {
     let mut text = String::new();
     if let Ok(Some(mut file)) = helper.memory() {

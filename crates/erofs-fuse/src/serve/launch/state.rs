@@ -1,4 +1,4 @@
-//! The filesystem's side of a launch profile: what it reports of requests, and what it is asked.
+//! The filesystem's side of a launch profile: reports of requests, and its state.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
