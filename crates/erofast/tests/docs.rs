@@ -271,6 +271,29 @@ fn links_between_the_pages_lead_somewhere() {
     }
 }
 
+#[test]
+fn links_of_the_contributors_pages_lead_somewhere() {
+    let root = docs().join("..");
+    let mut pages = vec![root.join("CONTRIBUTING.md"), root.join("SECURITY.md")];
+    let entries = std::fs::read_dir(docs().join("contributing")).expect("docs/contributing");
+    pages.extend(entries.map(|entry| entry.expect("an entry").path()));
+    assert!(pages.len() >= 6, "{pages:?}");
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("readable");
+        for link in text.split("](").skip(1) {
+            let link = link.split(')').next().unwrap_or_default();
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = page.parent().expect("a folder").join(file);
+            let target = std::fs::read_to_string(&target)
+                .unwrap_or_else(|error| panic!("{}: {link}: {error}", page.display()));
+            let known = |line: &str| anchor(line) == heading;
+            let found =
+                heading.is_empty() || target.lines().filter(|l| l.starts_with('#')).any(known);
+            assert!(found, "{}: {link}: no such heading", page.display());
+        }
+    }
+}
+
 /// What a heading is called in a link.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
