@@ -10,10 +10,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use crate::anonymous::Memory;
+use crate::uring::{Submission, Uring};
 
 /// Bytes of a header: 128 for FUSE headers, 128 for a request's fixed part, 32 for sizes.
 pub const HEADER_BYTES: usize = 288;
@@ -56,7 +57,7 @@ struct Entry {
 /// submissions of any other.
 pub struct FuseRing {
     // Fields are dropped in this order: the ring first, which ends all commands, then the memory.
-    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    ring: Uring,
     entries: Vec<Entry>,
     /// Taken from the ring and not returned to the caller yet.
     events: VecDeque<Event>,
@@ -71,17 +72,7 @@ pub struct FuseRing {
 /// # Errors
 /// The kernel's refusal: too old (EINVAL), switched off or forbidden (EPERM), not there (ENOSYS).
 pub fn probe() -> io::Result<()> {
-    build(2).map(drop)
-}
-
-/// DEFER_TASKRUN: the kernel touches an entry's memory only while the thread that made the ring is
-/// inside of io_uring_enter on it, and not at all once the ring is closed.
-fn build(slots: u32) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
-    IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_submit_all()
-        .build(slots)
+    Uring::new(2).map(drop)
 }
 
 impl FuseRing {
@@ -100,7 +91,7 @@ impl FuseRing {
     ) -> io::Result<Self> {
         let count: usize = queues.iter().map(|(_, count)| count).sum();
         let slots = (count + 1).next_power_of_two() as u32;
-        let ring = build(slots)?;
+        let ring = Uring::new(slots)?;
         let payload_bytes = payload_bytes.next_multiple_of(PAGE);
         let memory = Memory::new(count * (PAGE + payload_bytes))?;
         let (entries, events) = (Vec::new(), VecDeque::new());
@@ -119,7 +110,7 @@ impl FuseRing {
             }
         }
         this.watch_waker();
-        this.ring.submit()?;
+        this.ring.enter(0, false)?;
         match this.refusal() {
             Some(errno) => Err(io::Error::from_raw_os_error(errno)),
             None => Ok(this),
@@ -128,19 +119,16 @@ impl FuseRing {
 
     /// Submits what is to be submitted; if nothing has happened yet, sleeps until something does.
     pub fn wait(&mut self) -> io::Result<()> {
-        let wanted = usize::from(self.events.is_empty() && self.ring.completion().is_empty());
-        match self.ring.submit_and_wait(wanted) {
+        let sleep = self.events.is_empty() && !self.ring.has_completions();
+        match self.ring.enter(sleep.into(), sleep) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            other => other.map(drop),
+            other => other,
         }
     }
 
     /// Submits pending entries and polls for completions, without sleeping.
     pub fn poll(&mut self) -> io::Result<()> {
-        self.ring
-            .submitter()
-            .submit_with_args(0, &types::SubmitArgs::new())
-            .map(drop)
+        self.ring.enter(0, true)
     }
 
     /// What happened, one by one; `None` when nothing more did.
@@ -150,8 +138,8 @@ impl FuseRing {
     }
 
     fn take_completions(&mut self) {
-        for completion in self.ring.completion() {
-            let (number, result) = (completion.user_data(), completion.result());
+        while let Some(completion) = self.ring.next() {
+            let (number, result) = (completion.user_data, completion.result);
             if number == WAKER {
                 self.events.push_back(Event::Woken);
                 continue;
@@ -205,16 +193,13 @@ impl FuseRing {
         );
         self.entries[number].owner = Owner::Kernel;
         let entry = self.command(COMMIT_AND_FETCH, number, commit_id);
-        self.push(entry);
+        self.push(&entry);
     }
 
     /// Asks for one [`Event::Woken`].
     pub fn watch_waker(&mut self) {
-        let fd = types::Fd(self.waker.as_raw_fd());
-        let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32)
-            .build()
-            .user_data(WAKER);
-        self.push(poll.into());
+        let poll = Submission::poll(self.waker.as_fd(), WAKER);
+        self.push(&poll);
     }
 
     /// Whether any entry may still bring requests.
@@ -239,7 +224,7 @@ impl FuseRing {
             iovecs,
         });
         let entry = self.command(REGISTER, number, 0);
-        self.push(entry);
+        self.push(&entry);
     }
 
     /// The kernel refuses at once, before any request can come; and if it refuses one entry of a
@@ -259,39 +244,31 @@ impl FuseRing {
         (header, payload)
     }
 
-    fn command(&self, operation: u32, number: usize, commit_id: u64) -> squeue::Entry128 {
+    fn command(&self, operation: u32, number: usize, commit_id: u64) -> Submission {
         let entry = &self.entries[number];
         // struct fuse_uring_cmd_req: flags, commit id, queue.
         let mut command = [0; 80];
         command[8..16].copy_from_slice(&commit_id.to_ne_bytes());
         command[16..18].copy_from_slice(&entry.queue.to_ne_bytes());
-        let mut submission = opcode::UringCmd80::new(types::Fd(self.device.as_raw_fd()), operation)
-            .cmd(command)
-            .addr(Some(entry.iovecs.as_ptr() as u64))
-            .build()
-            .user_data(number as u64);
-        set_length(&mut submission, entry.iovecs.len() as u32);
-        submission
+        let (address, length) = (entry.iovecs.as_ptr() as u64, entry.iovecs.len() as u32);
+        Submission::command(self.device.as_fd(), number as u64, operation, command)
+            .with_memory(address, length)
     }
 
-    fn push(&mut self, entry: squeue::Entry128) {
+    fn push(&mut self, submission: &Submission) {
         // SAFETY: a command names memory of `self`: the iovecs and what they lead to live until
         // the ring is closed, and the accounts in `entries` keep us from it meanwhile. The poll
         // names no memory. The descriptors live as long as the ring.
-        let pushed = unsafe { self.ring.submission().push(&entry) };
+        let pushed = unsafe { self.ring.push(submission) };
         // One place for each entry and one for the waker: each has at most one submission.
-        assert!(
-            pushed.is_ok(),
-            "the submission queue has a place for every entry"
-        );
+        assert!(pushed, "the submission queue has a place for every entry");
     }
 }
 
 impl AsFd for FuseRing {
     /// Readable when there are completions that were not taken yet.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is the ring's, which is open as long as it is borrowed.
-        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+        self.ring.as_fd()
     }
 }
 
@@ -303,59 +280,5 @@ impl fmt::Debug for FuseRing {
     }
 }
 
-/// Sets `len` of a submission entry, for which the library has no way in commands.
-fn set_length(submission: &mut squeue::Entry128, length: u32) {
-    /// `struct io_uring_sqe`: opcode, flags, ioprio, fd, off, addr, then len.
-    const LENGTH_AT: usize = 24;
-    const _: () = assert!(size_of::<squeue::Entry128>() == 128);
-    let base = (&raw mut *submission).cast::<u8>();
-    // SAFETY: the entry has 128 bytes, as was asserted above.
-    let place = unsafe { base.add(LENGTH_AT) }.cast::<u32>();
-    // SAFETY: the type is the kernel's entry (`repr(C)`), in which bytes 24 to 27 are `len`; any
-    // value is valid there. Alignment is not relied on.
-    unsafe { place.write_unaligned(length) };
-}
-
-/// Anonymous memory, mapped when it is first touched.
-struct Memory {
-    base: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: it is memory owned by one value, not tied to a thread.
-unsafe impl Send for Memory {}
-
 // SAFETY: the iovecs point into the `Memory` beside them, which moves between threads with them.
 unsafe impl Send for Entry {}
-
-impl Memory {
-    fn new(length: usize) -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a fresh mapping anywhere; nothing that exists is touched.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, length })
-    }
-
-    fn at(&self, offset: usize) -> NonNull<u8> {
-        assert!(
-            offset < self.length,
-            "offset {offset} is outside of {} bytes",
-            self.length
-        );
-        // SAFETY: inside of the mapping, as was just asserted.
-        unsafe { self.base.add(offset) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length. The ring is closed before (order
-        // of fields), after which the kernel no longer writes to it (DEFER_TASKRUN).
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
-    }
-}

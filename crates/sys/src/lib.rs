@@ -4,6 +4,8 @@
 //! unsafe block states why it is sound.
 #![allow(unsafe_code)]
 
+#[cfg(feature = "fuse-ring")]
+mod anonymous;
 pub mod clock;
 pub mod counts;
 pub mod cpu_list;
@@ -23,3 +25,5 @@ pub mod own_files;
 pub mod sched;
 #[cfg(feature = "tracepoint-count")]
 pub mod tracepoint_count;
+#[cfg(feature = "fuse-ring")]
+mod uring;

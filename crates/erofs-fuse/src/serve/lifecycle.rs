@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
 use erofs_engine::{Engine, Opened, ReadContext};
 use fuse_transport::{Config, Session};
+use rustix::process::DumpableBehavior;
 
 use super::counters::Reporter;
 use super::filesystem::Image;
@@ -35,6 +36,11 @@ pub(crate) fn foreground(
     ready: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
+    // Before it dies of a crash, a process that may be dumped waits for all of its threads. One
+    // that stores pages may wait for a read which no thread will answer, and which the helper ends
+    // only after the death.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(Error::io("prctl"))?;
     // Before any thread exists: they inherit the mask, and only this one reads the signals.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut helper = MountHelper::start(request)?;

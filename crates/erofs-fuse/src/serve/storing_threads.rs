@@ -2,10 +2,13 @@
 //!
 //! Storing a page waits until a pending read of it is answered, and that wait cannot be killed. So
 //! such a thread has a descriptor table of its own: when the server is killed, the rings and
-//! descriptors that the other threads share are closed all the same, which ends the reads that they
-//! had taken, and the mount helper notices the death. (The kernel cannot end a request that it was
-//! handing to a ring whose thread is dead before that ring is closed, not even by aborting the
-//! connection.) The helper aborts the connection, which ends the others.
+//! descriptors that the other threads share are closed all the same, and the mount helper notices
+//! the death and aborts the connection, which ends the read.
+//!
+//! The rings must end first: the kernel cannot end a request that it was handing to a ring whose
+//! thread is dead before that ring is closed, not even by aborting the connection. Therefore they
+//! are not mapped from their descriptors either ([`sys::fuse_ring`]): this thread keeps the memory
+//! of the process, and a mapping would keep the ring.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};

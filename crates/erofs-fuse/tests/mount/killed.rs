@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use erofs_fuse::{mount, umount};
 use rustix::fs::{Advice, fadvise};
-use rustix::process::Signal;
+use rustix::process::Pid;
 
 use crate::built::Random;
+use crate::death::Death;
 use crate::place::{self, Place, image};
-use crate::{LONG, Test, kill, pid_of, read_tree, request, soon};
+use crate::{LONG, Test, pid_of, read_tree, request, soon};
 
 pub const TESTS: &[Test] = tests![
     a_killed_daemon_leaves_no_reader_waiting,
@@ -22,31 +23,35 @@ pub const TESTS: &[Test] = tests![
 ];
 
 /// Number of deaths: `EROFS_FUSE_SOAK=500` makes it a soak test.
-fn deaths(default: usize) -> usize {
+fn number_of_deaths() -> u64 {
     let asked = std::env::var("EROFS_FUSE_SOAK").ok();
-    asked
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(default)
+    asked.and_then(|count| count.parse().ok()).unwrap_or(20)
 }
 
 /// Mounts over both transports in turn, kills the daemon under readers, and mounts again.
 fn each_death(
     image: &Path,
-    transports: &[&str],
-    count: usize,
-    mut kill_under_readers: impl FnMut(u64, &Place) -> Duration,
+    deaths: &[Death],
+    mut die_under_readers: impl FnMut(Death, Pid, &Place) -> Duration,
 ) {
     let mut slowest = Duration::ZERO;
-    for (number, transport) in (0..count as u64).zip(transports.iter().cycle()) {
+    let transports = ["io_uring=off", "io_uring=on"];
+    let each = deaths
+        .iter()
+        .flat_map(|death| transports.map(|t| (death, t)));
+    for (number, (death, transport)) in (1..=number_of_deaths()).zip(each.cycle()) {
         let place = Place::new();
-        match mount(&request(image, &place, transport)) {
-            Err(error) if *transport == "io_uring=on" => {
+        let options = format!("{transport}{}", death.options());
+        match mount(&request(image, &place, &options)) {
+            Err(error) if transport == "io_uring=on" => {
                 println!("skipped over io_uring: {error}");
                 continue;
             }
             outcome => outcome.unwrap(),
         }
-        slowest = slowest.max(kill_under_readers(number, &place));
+        let pid = pid_of(&place);
+        println!("death {number} of {pid}: {death:?}, {options}");
+        slowest = slowest.max(die_under_readers(*death, pid, &place));
         umount(&place.path).unwrap();
         mount(&request(image, &place, "io_uring=off")).unwrap();
         assert!(fs::read_dir(&place.path).unwrap().count() > 0);
@@ -56,63 +61,56 @@ fn each_death(
 }
 
 fn a_killed_daemon_leaves_no_reader_waiting() {
-    let transports = ["io_uring=off", "io_uring=on"];
     each_death(
         &image("kitchen-sink"),
-        &transports,
-        deaths(20),
-        |_, place| {
+        &[Death::Killed, Death::Crashed, Death::Aborted],
+        |death, pid, place| {
             let (sender, outcomes) = mpsc::channel();
             for _ in 0..16 {
                 let (sender, path) = (sender.clone(), place.path.clone());
                 thread::spawn(move || sender.send(read_until_it_fails(&path)));
             }
             thread::sleep(Duration::from_millis(50));
-            kill_and_wait(place, 16, &outcomes)
+            die_and_wait(death, pid, 16, &outcomes)
         },
     );
 }
 
 /// Eight readers, two of which map a file; the moment is random. Small reads of large pclusters
 /// keep the thread busy that stores pages, which cannot be killed while it waits for a page.
-///
-/// Over `/dev/fuse` only: over io_uring Linux 6.18 cannot always end such reads (docs/mount.md).
 fn a_daemon_killed_while_it_stores_pages_leaves_no_reader_waiting() {
-    each_death(
-        &image("lzma-1m-dict8m"),
-        &["io_uring=off"],
-        deaths(20),
-        |seed, place| {
-            let mut random = Random::new(seed);
-            let files = files(&place.path);
-            let mut mappers: Vec<Child> = (0..2).filter_map(|n| map_pages(&files[n])).collect();
-            let (sender, outcomes) = mpsc::channel();
-            for reader in 0..6 {
-                let (sender, files) = (sender.clone(), files.clone());
-                let random = Random::new(seed * 8 + reader);
-                thread::spawn(move || sender.send(read_pages_until_it_fails(&files, random)));
-            }
-            thread::sleep(Duration::from_millis(100 + random.below(100) as u64));
-            let took = kill_and_wait(place, 6, &outcomes);
-            for mapper in &mut mappers {
-                soon("the end of a program that maps", || {
-                    mapper.try_wait().unwrap().is_some()
-                });
-            }
-            took
-        },
-    );
+    each_death(&image("lzma-1m-dict8m"), Death::ALL, |death, pid, place| {
+        let seed = pid.as_raw_nonzero().get() as u64;
+        let mut random = Random::new(seed);
+        let files = files(&place.path);
+        let _group = death.prepare(pid);
+        let mut mappers: Vec<Child> = (0..2).filter_map(|n| map_pages(&files[n])).collect();
+        let (sender, outcomes) = mpsc::channel();
+        for reader in 0..6 {
+            let (sender, files) = (sender.clone(), files.clone());
+            let random = Random::new(seed * 8 + reader);
+            thread::spawn(move || sender.send(read_pages_until_it_fails(&files, random)));
+        }
+        thread::sleep(Duration::from_millis(100 + random.below(100) as u64));
+        let took = die_and_wait(death, pid, 6, &outcomes);
+        for mapper in &mut mappers {
+            soon("the end of a program that maps", || {
+                mapper.try_wait().unwrap().is_some()
+            });
+        }
+        took
+    });
 }
 
 /// Returns how long it took until the last reader had its error.
-fn kill_and_wait(
-    place: &Place,
+fn die_and_wait(
+    death: Death,
+    pid: Pid,
     readers: usize,
     outcomes: &mpsc::Receiver<std::io::Error>,
 ) -> Duration {
-    let pid = pid_of(place);
+    death.bring(pid);
     let begin = Instant::now();
-    kill(pid, Signal::KILL);
     for _ in 0..readers {
         outcomes.recv_timeout(LONG).expect("a reader hangs");
     }

@@ -27,6 +27,7 @@ macro_rules! tests {
 
 mod built;
 mod covered;
+mod death;
 mod exported;
 mod killed;
 mod life;

@@ -1,0 +1,109 @@
+//! Ways for a server to die.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::kill;
+use crate::place::is_gone;
+
+/// For readers to fill a group's memory.
+const ENOUGH: Duration = Duration::from_secs(5);
+
+/// How a server dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Death {
+    /// SIGKILL.
+    Killed,
+    /// As after a decoder's fault: SIGSEGV.
+    Crashed,
+    /// As after a failed assertion of a C library: SIGABRT.
+    Aborted,
+    /// By the kernel, in a control group that has no memory left.
+    OutOfMemory,
+}
+
+impl Death {
+    /// One kill in two.
+    pub const ALL: &[Self] = &[
+        Self::Killed,
+        Self::Crashed,
+        Self::Killed,
+        Self::Aborted,
+        Self::Killed,
+        Self::OutOfMemory,
+    ];
+
+    /// Mount options that make it possible.
+    pub fn options(self) -> &'static str {
+        match self {
+            // What was decoded is kept, until there is no memory.
+            Self::OutOfMemory => ",cache=1G",
+            _ => "",
+        }
+    }
+
+    /// To be called before there are readers. What is returned is to be kept until the end.
+    pub fn prepare(self, server: Pid) -> Option<MemoryGroup> {
+        let group = (self == Self::OutOfMemory).then(|| MemoryGroup::without_memory(server));
+        group.flatten()
+    }
+
+    /// Brings it about. By now readers may have had a server without memory killed already.
+    pub fn bring(self, server: Pid) {
+        let signal = match self {
+            Self::Killed => Signal::KILL,
+            Self::Crashed => Signal::SEGV,
+            Self::Aborted => Signal::ABORT,
+            Self::OutOfMemory => {
+                let begin = Instant::now();
+                while begin.elapsed() < ENOUGH && !is_gone(server) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                if is_gone(server) {
+                    return;
+                }
+                println!("no death for want of memory: killed instead");
+                Signal::KILL
+            }
+        };
+        kill(server, signal);
+        // Rust's handler takes the first one for an overflow of the stack, and has the instruction
+        // repeated that it thinks was at fault.
+        while self == Self::Crashed && !is_gone(server) {
+            thread::sleep(Duration::from_millis(1));
+            let _ = kill_process(server, signal);
+        }
+    }
+}
+
+/// A control group, removed when dropped.
+pub struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// Moves a process into a group of its own that has next to no memory to give; `None` where
+    /// that cannot be done.
+    fn without_memory(process: Pid) -> Option<Self> {
+        let name = format!("erofs-fuse-test-{}", process.as_raw_nonzero());
+        let old = Path::new("/sys/fs/cgroup/memory");
+        let (root, limit) = match old.is_dir() {
+            true => (old, "memory.limit_in_bytes"),
+            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
+        };
+        let group = Self(root.join(name));
+        fs::create_dir(&group.0).ok()?;
+        let write = |file: &str, value: String| fs::write(group.0.join(file), value).ok();
+        write(limit, "1048576".to_owned())?;
+        write("cgroup.procs", process.as_raw_nonzero().to_string())?;
+        Some(group)
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
