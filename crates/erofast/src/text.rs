@@ -2,51 +2,7 @@
 
 use erofs_engine::erofs_format::{FileType, Inode};
 
-/// A name for a terminal: bytes that are no printable UTF-8 as `\xNN`, a backslash doubled. What
-/// turns the direction of a line or cannot be seen is no printable character here.
-pub fn name(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '\\' => text.push_str("\\\\"),
-                c if c.is_control() || is_invisible(c) => {
-                    let mut buffer = [0; 4];
-                    escape(c.encode_utf8(&mut buffer).as_bytes(), &mut text);
-                }
-                c => text.push(c),
-            }
-        }
-        escape(chunk.invalid(), &mut text);
-    }
-    text
-}
-
-/// Characters that change how the rest of the line is displayed: directions (Unicode Standard Annex
-/// 9), line and paragraph separators, joiners, tags, and others without a width.
-fn is_invisible(character: char) -> bool {
-    matches!(
-        u32::from(character),
-        0xad | 0x34f | 0x61c | 0x115f | 0x1160 | 0x17b4 | 0x17b5 | 0x180b..=0x180f
-            | 0x200b..=0x200f
-            | 0x2028..=0x202e
-            | 0x2060..=0x206f
-            | 0x3164
-            | 0xfe00..=0xfe0f
-            | 0xfeff
-            | 0xffa0
-            | 0xfff0..=0xfffb
-            | 0x1bca0..=0x1bca3
-            | 0x1d173..=0x1d17a
-            | 0xe0000..=0xe0fff
-    )
-}
-
-fn escape(bytes: &[u8], text: &mut String) {
-    for byte in bytes {
-        text.push_str(&format!("\\x{byte:02x}"));
-    }
-}
+pub use erofs_fuse::text::{name, time};
 
 /// Type and permissions as `ls -l` shows them.
 pub fn mode(inode: &Inode) -> String {
@@ -85,67 +41,5 @@ pub fn type_letter(file_type: FileType) -> &'static str {
         FileType::BlockDevice => "b",
         FileType::Fifo => "p",
         FileType::Socket => "s",
-    }
-}
-
-/// Seconds since 1970 as `YYYY-MM-DD HH:MM:SS` in UTC, for any year.
-pub fn time(seconds: i64) -> String {
-    let days = seconds.div_euclid(86_400);
-    let rest = seconds.rem_euclid(86_400);
-    let (year, month, day) = civil(days);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
-}
-
-/// The proleptic Gregorian date of a day counted from 1970-01-01: eras of 400 years, in which
-/// years begin in March, so that the leap day is the last one.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let from_era_zero = days + 719_468;
-    let era = from_era_zero.div_euclid(146_097);
-    let day_of_era = from_era_zero.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 {
-        march_month + 3
-    } else {
-        march_month - 9
-    };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_any_bytes_stay_on_one_line() {
-        assert_eq!(name("grün".as_bytes()), "grün");
-        assert_eq!(name(b"a\nb\\\xff"), "a\\x0ab\\\\\\xff");
-    }
-
-    #[test]
-    fn no_character_turns_the_line_around() {
-        assert_eq!(name("\u{202e}gpj.exe".as_bytes()), "\\xe2\\x80\\xaegpj.exe");
-        assert_eq!(
-            name("a\u{2066}b\u{feff}".as_bytes()),
-            "a\\xe2\\x81\\xa6b\\xef\\xbb\\xbf"
-        );
-        assert_eq!(name("日本 é".as_bytes()), "日本 é");
-    }
-
-    #[test]
-    fn times_before_1970_and_far_away_have_their_date() {
-        assert_eq!(time(0), "1970-01-01 00:00:00");
-        assert_eq!(time(-1), "1969-12-31 23:59:59");
-        assert_eq!(time(951_782_400), "2000-02-29 00:00:00");
-        assert_eq!(time(4_294_967_296), "2106-02-07 06:28:16");
-        assert_eq!(time(-2_208_988_800), "1900-01-01 00:00:00");
     }
 }

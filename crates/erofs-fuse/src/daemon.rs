@@ -21,7 +21,7 @@ use crate::helper;
 use crate::note::note;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
-use crate::serve;
+use crate::serve::{self, FaultLog};
 
 const READY: &[u8] = b"ready\n";
 
@@ -33,7 +33,13 @@ const READY: &[u8] = b"ready\n";
 /// One line with the fault. Nothing stays mounted and no process is left.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     if request.foreground || request.options.debug {
-        return serve::foreground(request, &mut |notice| show(request, notice), &mut || Ok(()));
+        let log = FaultLog::open(&request.options, false)?;
+        return serve::foreground(
+            request,
+            log,
+            &mut |notice| show(request, notice),
+            &mut || Ok(()),
+        );
     }
     start(request)
 }
@@ -94,9 +100,13 @@ fn run(request: &MountRequest) -> Result<(), Error> {
     // Opened before the sandbox, which forbids it.
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null"))?;
-    serve::foreground(request, &mut |notice| show(request, notice), &mut || {
-        detach(&null)
-    })
+    let log = FaultLog::open(&request.options, true)?;
+    serve::foreground(
+        request,
+        log,
+        &mut |notice| show(request, notice),
+        &mut || detach(&null),
+    )
 }
 
 /// Detaches from the terminal, the working directory and the parent.

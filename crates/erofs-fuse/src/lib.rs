@@ -19,6 +19,7 @@ mod request;
 mod respawn;
 mod sandbox;
 mod serve;
+pub mod text;
 
 pub use daemon::{mount, run_if_daemon};
 pub use error::Error;

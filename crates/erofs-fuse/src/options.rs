@@ -90,6 +90,8 @@ pub struct MountOptions {
     pub io_uring: IoUring,
     /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] where that may be set.
     pub read_ahead_kb: Option<u32>,
+    /// Faults of the image are appended to this file, not to the system's log.
+    pub log: Option<PathBuf>,
     /// The launch profile that is replayed, or recorded where there is none.
     pub profile: Option<ProfileLocation>,
     /// Directory of the image that becomes the root of the mount.
@@ -132,6 +134,7 @@ impl Default for MountOptions {
             engine: EngineOptions::default(),
             io_uring: IoUring::default(),
             read_ahead_kb: None,
+            log: None,
             profile: None,
             subdir: None,
             timeout: None,
@@ -256,6 +259,8 @@ impl MountOptions {
             "sandbox" => self.sandbox = sandbox(&text)?,
             "device" => self.engine.devices.push(PathBuf::from(value)),
             "profile" => self.profile = profile(value)?,
+            "log" if value.is_empty() => return Err(OptionError::value(name, &text, "a file")),
+            "log" => self.log = Some(PathBuf::from(value)),
             "subdir" => self.subdir = Some(PathBuf::from(value)),
             "timeout" => self.timeout = Some(Duration::from_secs(number(name, &text)?)),
             "uid" => self.uid = Some(number(name, &text)?),

@@ -22,6 +22,7 @@ pub mod memory;
 #[cfg(feature = "microlzma")]
 pub mod microlzma;
 pub mod own_files;
+pub mod pi_mutex;
 pub mod sched;
 #[cfg(feature = "tracepoint-count")]
 pub mod tracepoint_count;

@@ -104,13 +104,16 @@ impl Response {
 }
 
 pub(super) fn send(socket: impl AsFd, text: &[u8], device: Option<OwnedFd>) -> io::Result<()> {
+    let text = &text[..text.len().min(PACKET_BYTES)];
+    let Some(device) = device else {
+        // The server's sandbox allows no call that takes an address.
+        rustix::io::retry_on_intr(|| rustix::io::write(&socket, text))?;
+        return Ok(());
+    };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let devices = device.as_ref().map(|device| [device.as_fd()]);
-    if let Some(devices) = &devices {
-        control.push(SendAncillaryMessage::ScmRights(devices));
-    }
-    let text = &text[..text.len().min(PACKET_BYTES)];
+    let devices = [device.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&devices));
     let flags = SendFlags::NOSIGNAL;
     rustix::io::retry_on_intr(|| {
         sendmsg(&socket, &[IoSlice::new(text)], &mut control, flags).map(drop)

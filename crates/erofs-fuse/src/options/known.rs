@@ -67,6 +67,10 @@ pub const KNOWN: &[KnownOption] = &[
         "profile=PATH|auto|off",
         "replay this launch profile; record it where there is none (off)",
     ),
+    option(
+        "log=FILE",
+        "append faults of the image to this file (the journal or syslog; standard error with -f)",
+    ),
     option("offset=N|auto", "where the image begins in its file (0)"),
     option(
         "device=PATH",

@@ -26,7 +26,9 @@ const FUSE_CLONE: u64 = 0x8004_e500;
 
 /// Calls that are allowed with any arguments.
 const ALWAYS: &[c_long] = &[
-    // Requests and replies, the image, wakers, the standard error, and the mount helper's socket.
+    // Requests and replies, the image, wakers, logs, and the mount helper's socket. Sockets are
+    // written with write(2), which takes no address: a datagram socket could reach any other with
+    // one.
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_pread64,
@@ -42,7 +44,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_close,
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
-    libc::SYS_sendmsg,
     libc::SYS_bind,
     // Waiting.
     libc::SYS_epoll_create1,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
-use erofs_engine::erofs_format::{ExtentKind, FileType, Inode, Nid};
+use erofs_engine::erofs_format::{Extent, ExtentKind, FileType, Inode, Nid};
 use erofs_engine::{Engine, ReadContext};
 use fuse_transport::{
     Attr, Caller, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Seen, Served,
@@ -12,6 +12,7 @@ use fuse_transport::{
 
 use fuse_transport::wire::FOREVER;
 
+use super::faults::FaultRecorder;
 use super::launch::Launch;
 use super::nodes::Nodes;
 use super::queries::Queries;
@@ -37,6 +38,7 @@ pub(super) type CollectCounters = Box<dyn Fn() -> serde_json::Value + Send + Syn
 /// The filesystem of one mount.
 pub(super) struct Image {
     engine: Arc<Engine>,
+    faults: Arc<FaultRecorder>,
     nodes: Nodes,
     context: ReadContext,
     uid: Option<u32>,
@@ -54,10 +56,16 @@ pub(super) struct Image {
 }
 
 impl Image {
-    pub(super) fn new(engine: Arc<Engine>, root: Nid, context: ReadContext) -> Self {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        faults: Arc<FaultRecorder>,
+        root: Nid,
+        context: ReadContext,
+    ) -> Self {
         let (nodes, counters) = (Nodes::new(root), OnceLock::new());
         Self {
             engine,
+            faults,
             nodes,
             context,
             uid: None,
@@ -109,6 +117,7 @@ impl Image {
     /// The live counters, as JSON.
     fn counters(&self) -> Option<Vec<u8>> {
         let mut counters = self.counters.get()?();
+        counters["faults"] = self.faults.report();
         if let Some(launch) = self.launch.get() {
             counters["profile"] = launch.report();
         }
@@ -117,7 +126,7 @@ impl Image {
 
     fn inode(&self, node: u64) -> Result<Arc<Inode>, Errno> {
         let nid = self.nodes.nid(node).ok_or(Errno::STALE)?;
-        self.engine.inode(nid).map_err(|error| report(&error))
+        self.engine.inode(nid).map_err(|error| self.report(&error))
     }
 
     fn found(&self, nid: Nid) -> Result<Found, Errno> {
@@ -125,7 +134,10 @@ impl Image {
             .nodes
             .node(nid)
             .ok_or(Errno::from_raw_os_error(erofs_engine::errno::EUCLEAN))?;
-        let inode = self.engine.inode(nid).map_err(|error| report(&error))?;
+        let inode = self
+            .engine
+            .inode(nid)
+            .map_err(|error| self.report(&error))?;
         Ok(Found {
             node,
             attr: self.attr(&inode),
@@ -152,6 +164,31 @@ impl Image {
             blksize: self.engine.image().superblock().block_size,
             flags: 0,
         }
+    }
+
+    /// The errno of an error. A fault of the image is recorded in full: the reading program gets
+    /// only the number.
+    fn report(&self, error: &erofs_engine::Error) -> Errno {
+        let errno = error.errno();
+        if matches!(
+            errno,
+            erofs_engine::errno::EIO | erofs_engine::errno::EUCLEAN
+        ) {
+            self.faults.record(error);
+        }
+        Errno::from_raw_os_error(errno)
+    }
+
+    /// The extent at `offset` of a file.
+    fn map(&self, inode: &Inode, offset: u64) -> Result<Extent, Errno> {
+        let extent = self.engine.image().map(inode, offset);
+        extent.map_err(|source| {
+            self.report(&erofs_engine::Error::Inode {
+                image: self.engine.name().into(),
+                nid: inode.nid,
+                source: Arc::new(source),
+            })
+        })
     }
 
     /// The log line of a request.
@@ -220,7 +257,7 @@ impl Filesystem for Image {
         let found = self
             .engine
             .lookup(&parent, name)
-            .map_err(|error| report(&error))?;
+            .map_err(|error| self.report(&error))?;
         if let Some(launch) = self.launch.get() {
             launch.looked_up(parent.nid, name, found.is_some());
         }
@@ -244,7 +281,7 @@ impl Filesystem for Image {
         }
         self.engine
             .read_link(&inode)
-            .map_err(|error| report(&error))
+            .map_err(|error| self.report(&error))
     }
 
     fn read(
@@ -266,7 +303,7 @@ impl Filesystem for Image {
         let read = self
             .engine
             .read_at(&inode, offset, reply.spare(), self.context);
-        reply.advance(read.map_err(|error| report(&error))?);
+        reply.advance(read.map_err(|error| self.report(&error))?);
         Ok(())
     }
 
@@ -299,7 +336,7 @@ impl Filesystem for Image {
         };
         self.engine
             .read_dir(&directory, position, &mut each)
-            .map_err(|error| report(&error))
+            .map_err(|error| self.report(&error))
     }
 
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
@@ -322,7 +359,7 @@ impl Filesystem for Image {
         }
         self.engine
             .xattr(&inode, name)
-            .map_err(|error| report(&error))
+            .map_err(|error| self.report(&error))
     }
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
@@ -335,7 +372,10 @@ impl Filesystem for Image {
             self.xattr_scan.missed(&self.engine);
             return Ok(Vec::new());
         }
-        let all = self.engine.xattrs(&inode).map_err(|error| report(&error))?;
+        let all = self
+            .engine
+            .xattrs(&inode)
+            .map_err(|error| self.report(&error))?;
         // The kernel guards the values of trusted.*; their names are for root only, too.
         let hidden = |name: &[u8]| caller.uid != 0 && name.starts_with(b"trusted.");
         Ok(all
@@ -391,7 +431,7 @@ impl Filesystem for Image {
         }
         let mut at = offset;
         for _ in 0..SEEK_STEPS {
-            let extent = self.engine.image().map(&inode, at).map_err(|_| Errno::IO)?;
+            let extent = self.map(&inode, at)?;
             if matches!(extent.kind, ExtentKind::Hole) == (what == Seek::Hole) {
                 return Ok(at);
             }
@@ -414,19 +454,6 @@ impl Filesystem for Image {
     fn served(&self, served: &Served) {
         trace_spans::record(served);
     }
-}
-
-/// The errno of an error. A fault of the image is logged here in full: the reading program gets
-/// only the number.
-fn report(error: &erofs_engine::Error) -> Errno {
-    let errno = error.errno();
-    if matches!(
-        errno,
-        erofs_engine::errno::EIO | erofs_engine::errno::EUCLEAN
-    ) {
-        note(error);
-    }
-    Errno::from_raw_os_error(errno)
 }
 
 /// `DT_REG` and so on, for a type as EROFS numbers it.

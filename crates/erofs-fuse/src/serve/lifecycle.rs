@@ -1,8 +1,8 @@
 //! Start-up and shut-down of one mount.
 //!
-//! Up: signals, mount helper, files, sandbox, image, mount, handshake, serving threads, ready.
-//! Down, whatever ends it: unmount, join the threads, close the image. If a step fails, the owners
-//! of the earlier ones release them; the mount by [`UnmountGuard`].
+//! Up: signals, mount helper, files, sandbox, image, log, mount, handshake, serving threads, ready.
+//! Down, whatever ends it: unmount, join the threads, close log and image. If a step fails, the
+//! owners of the earlier ones release them; the mount by [`UnmountGuard`].
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use fuse_transport::{Config, Session};
 use rustix::process::DumpableBehavior;
 
 use super::counters::Reporter;
+use super::faults::{FaultLog, FaultRecorder};
 use super::filesystem::Image;
 use super::launch;
 use super::notify_store::NotifyStoreWriter;
@@ -28,10 +29,11 @@ use crate::options::{MountOptions, SandboxMode};
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
 
-/// Serves an image until the mount is gone. `notice` gets lines for the user; `ready` is called
-/// when programs can use the mount.
+/// Serves an image until the mount is gone. `log` gets faults of the image, `notice` lines for the
+/// user; `ready` is called when programs can use the mount.
 pub(crate) fn foreground(
     request: &MountRequest,
+    log: FaultLog,
     notice: &mut dyn FnMut(&str),
     ready: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -61,6 +63,9 @@ pub(crate) fn foreground(
     for line in sandbox.notice().into_iter().chain(engine.notices()) {
         notice(&line);
     }
+    log.notice().into_iter().for_each(&mut *notice);
+    let root = find_root(&engine, options)?;
+    let (faults, logging) = FaultRecorder::start(log, &engine, root)?;
     let mut ready = || {
         ready()?;
         readiness.announce();
@@ -68,6 +73,8 @@ pub(crate) fn foreground(
     };
     let serving = Serving {
         engine: &engine,
+        root,
+        faults,
         request,
         uring,
         sandbox,
@@ -78,12 +85,16 @@ pub(crate) fn foreground(
     if let Some(workers) = engine.workers() {
         workers.shutdown();
     }
+    drop(logging);
     served
 }
 
 /// The parts of one mount that is about to be served.
 struct Serving<'s> {
     engine: &'s Arc<Engine>,
+    /// What the mount shows as its root.
+    root: Nid,
+    faults: Arc<FaultRecorder>,
     request: &'s MountRequest,
     uring: UringMode,
     sandbox: Sandbox,
@@ -97,7 +108,7 @@ impl Serving<'_> {
         ready: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (engine, options) = (self.engine, &self.request.options);
-        let image = Arc::new(self.image()?);
+        let image = Arc::new(self.image());
         let config = config(options, engine, self.uring.is_wanted());
         let device = helper.mount(usize::from(config.max_pages) * 4096)?;
         let mut unmount = UnmountGuard(Some(helper));
@@ -154,20 +165,20 @@ impl Serving<'_> {
         Ok(Some(running))
     }
 
-    fn image(&self) -> Result<Image, Error> {
+    fn image(&self) -> Image {
         let options = &self.request.options;
-        let root = find_root(self.engine, options)?;
         let context = match options.served_by_workers() {
             true => ReadContext::Worker,
             false => ReadContext::Reader { readahead: false },
         };
-        let image = Image::new(Arc::clone(self.engine), root, context);
+        let (engine, faults) = (Arc::clone(self.engine), Arc::clone(&self.faults));
+        let image = Image::new(engine, faults, self.root, context);
         let user = (options.allow_root && !options.allow_other)
             .then(|| rustix::process::getuid().as_raw());
-        Ok(image
+        image
             .owned_by(options.uid, options.gid)
             .only_for(user)
-            .debugged(options.debug))
+            .debugged(options.debug)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server: reads the image and answers the kernel's requests.
 
 mod counters;
+mod faults;
 mod filesystem;
 mod launch;
 mod lifecycle;
@@ -20,6 +21,7 @@ mod xattr_scan;
 mod xattrs;
 
 pub use counters::stat;
+pub(crate) use faults::FaultLog;
 pub(crate) use lifecycle::foreground;
 pub use prometheus::prometheus;
 pub use trace_spans::{Span, Spans, take_spans};

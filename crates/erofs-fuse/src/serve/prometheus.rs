@@ -39,6 +39,18 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
         "Reads that failed.",
     ),
     (
+        "faults_total",
+        "counter",
+        "/faults/count",
+        "Requests that failed by a fault of the image.",
+    ),
+    (
+        "fault_kinds_total",
+        "counter",
+        "/faults/kinds",
+        "Different faults of the image.",
+    ),
+    (
         "delivered_bytes_total",
         "counter",
         "/engine/delivered_bytes",

@@ -29,6 +29,7 @@ mod built;
 mod covered;
 mod death;
 mod exported;
+mod faults;
 mod killed;
 mod life;
 mod manifest;
@@ -47,6 +48,7 @@ const TESTS: &[&[Test]] = &[
     profile::TESTS,
     sandboxed::TESTS,
     covered::TESTS,
+    faults::TESTS,
     killed::TESTS,
     readonly::TESTS,
     random::TESTS,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::histogram::Histogram;
-use crate::units;
+use crate::{text, units};
 
 /// A page from the answer of `stat`; with the answer `before`, rates and times are those between
 /// the two, otherwise those since the mount began.
@@ -20,6 +20,7 @@ pub fn page(now: &Value, before: Option<&Value>) -> String {
         page.requests(),
         page.times(),
         page.workers(),
+        page.faults(),
     ];
     let sections: Vec<String> = sections
         .into_iter()
@@ -38,7 +39,7 @@ fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
 }
 
-fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+fn string<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value
         .pointer(pointer)
         .and_then(Value::as_str)
@@ -74,10 +75,10 @@ impl Page<'_> {
     fn heading(&self) -> String {
         let mut page = format!(
             "{} on {}\n",
-            text(self.now, "/image"),
-            text(self.now, "/mountpoint")
+            string(self.now, "/image"),
+            string(self.now, "/mountpoint")
         );
-        let transport = match text(self.now, "/transport") {
+        let transport = match string(self.now, "/transport") {
             "io_uring" => "FUSE over io_uring",
             _ => "/dev/fuse",
         };
@@ -232,8 +233,8 @@ impl Page<'_> {
             let _ = writeln!(
                 page,
                 "{:<18}{:<8}{:>10}{:>10}{:>10}{:>12}{:>10}",
-                text(worker, "/name"),
-                text(worker, "/policy"),
+                string(worker, "/name"),
+                string(worker, "/policy"),
                 number(worker, "/served"),
                 number(worker, "/jobs"),
                 number(worker, "/wakeups"),
@@ -243,6 +244,43 @@ impl Page<'_> {
         }
         page
     }
+
+    /// The last faults of the image, two lines each.
+    fn faults(&self) -> String {
+        let all = self.now("/faults/count");
+        if all == 0 {
+            return String::new();
+        }
+        let log = match self.now["faults"]["logged_to"].as_str() {
+            Some(log) => format!("logged to: {}", text::name(log.as_bytes())),
+            None => "not logged".to_owned(),
+        };
+        let all = units::count(all, "failed request");
+        let kinds = units::count(self.now("/faults/kinds"), "kind");
+        let mut page = line("faults", &format!("{all} of {kinds}, {log}"));
+        let last = self.now["faults"]["last"].as_array();
+        for fault in last.into_iter().flatten() {
+            let time = text::time(number(fault, "/last_s").cast_signed());
+            let count = units::count(number(fault, "/count"), "time");
+            let _ = writeln!(page, "{time}  {count}  {}", place(fault));
+            let _ = writeln!(page, "    {}", string(fault, "/error"));
+        }
+        page
+    }
+}
+
+/// Where a fault is: path or nid, address, codec.
+fn place(fault: &Value) -> String {
+    let nid = fault["nid"].as_u64().map(|nid| format!("nid {nid}"));
+    let path = fault["path"]
+        .as_str()
+        .map(|path| text::name(path.as_bytes()));
+    let address = fault["address"]
+        .as_u64()
+        .map(|address| format!("at {address:#x}"));
+    let codec = fault["codec"].as_str().map(str::to_owned);
+    let parts = [nid, path, address, codec];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
 fn row(cells: &[String; 5]) -> String {
@@ -288,6 +326,33 @@ mod tests {
         for absent in ["pool", "cache", "worker", "CPU"] {
             assert!(!page.contains(absent), "{absent}: {page}");
         }
+    }
+
+    #[test]
+    fn the_last_faults_are_shown_with_time_count_and_place() {
+        let mut answer = answer(1, 1.0);
+        answer["faults"] = json!({
+            "count": 8, "kinds": 2, "logged_to": "journal",
+            "last": [
+                {"count": 7, "last_s": 951_782_400, "nid": 36, "path": "/a\u{202e}b",
+                 "address": 8192, "codec": "lz4", "error": "x.erofs: nid 36: it broke"},
+                {"count": 1, "last_s": 951_782_400, "nid": 37, "path": null,
+                 "address": null, "codec": null, "error": "y"},
+            ],
+        });
+        let page = page(&answer, None);
+        let at = page.find("faults ").expect("the section");
+        let lines: Vec<&str> = page[at..].lines().collect();
+        assert_eq!(
+            lines[0],
+            "faults     8 failed requests of 2 kinds, logged to: journal"
+        );
+        assert_eq!(
+            lines[1],
+            "2000-02-29 00:00:00  7 times  nid 36  /a\\xe2\\x80\\xaeb  at 0x2000  lz4"
+        );
+        assert_eq!(lines[2], "    x.erofs: nid 36: it broke");
+        assert_eq!(lines[3], "2000-02-29 00:00:00  1 time  nid 37");
     }
 
     #[test]

@@ -1,0 +1,103 @@
+//! One fault of the image, taken apart for logs.
+
+use erofs_engine::Error;
+use erofs_engine::erofs_format::{Location, Nid};
+
+use crate::text;
+
+/// Bytes of the longest line; those of the engine are far shorter but for the image's path.
+const LONGEST_LINE: usize = 2048;
+
+/// What a log has of an error.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Fault {
+    /// The whole error, on one line.
+    pub(super) line: String,
+    pub(super) image: String,
+    pub(super) nid: Option<Nid>,
+    pub(super) location: Option<Location>,
+    pub(super) codec: Option<String>,
+}
+
+impl Fault {
+    pub(super) fn new(error: &Error) -> Self {
+        let mut line = text::line(&error.to_string());
+        let fits = |length: &usize| *length <= line.len() && line.is_char_boundary(*length);
+        line.truncate((0..=LONGEST_LINE).rev().find(fits).unwrap_or(0));
+        let known = |image: &str, nid, location: Option<&Location>, codec| Self {
+            line: line.clone(),
+            image: image.to_owned(),
+            nid,
+            location: location.copied(),
+            codec,
+        };
+        match error {
+            Error::Decode {
+                image,
+                nid,
+                location,
+                source,
+                ..
+            } => {
+                let codec = Some(source.codec.to_string());
+                known(image, Some(*nid), Some(location), codec)
+            }
+            Error::Fetch {
+                image,
+                nid,
+                location,
+                ..
+            } => known(image, Some(*nid), Some(location), None),
+            Error::Inode { image, nid, .. }
+            | Error::Loop { image, nid, .. }
+            | Error::Budget { image, nid, .. }
+            | Error::Memory { image, nid, .. }
+            | Error::Kind { image, nid, .. } => known(image, Some(*nid), None, None),
+            Error::Image { image, .. } | Error::Verity { image, .. } => {
+                known(image, None, None, None)
+            }
+            _ => known("", None, None, None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn the_parts_of_an_error_are_those_of_its_line() {
+        let location = Location {
+            device: 0,
+            metabox: false,
+            physical: 0x3000,
+        };
+        let error = Error::Fetch {
+            image: "/a\nb.erofs".into(),
+            nid: 36,
+            location,
+            length: 4096,
+            source: Arc::new(std::io::ErrorKind::UnexpectedEof.into()),
+        };
+        let fault = Fault::new(&error);
+        assert_eq!((fault.nid, fault.location), (Some(36), Some(location)));
+        assert_eq!((&*fault.image, fault.codec), ("/a\nb.erofs", None));
+        assert!(
+            fault.line.starts_with("/a\\x0ab.erofs: nid 36: 4096 bytes"),
+            "{}",
+            fault.line
+        );
+    }
+
+    #[test]
+    fn a_line_is_cut_between_characters() {
+        let error = Error::Verity {
+            image: "é".repeat(3000).into(),
+            what: "x".into(),
+        };
+        let line = Fault::new(&error).line;
+        assert_eq!(line.len(), LONGEST_LINE);
+    }
+}

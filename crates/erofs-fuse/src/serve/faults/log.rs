@@ -1,0 +1,315 @@
+//! Where faults of the image are logged: opened before the sandbox, which forbids it.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::table::Known;
+use super::{journal, syslog};
+use crate::error::Error;
+use crate::note::note;
+use crate::options::MountOptions;
+use crate::text;
+
+/// Mode of a log that is made: messages name files of the image.
+const FILE_MODE: u32 = 0o640;
+
+/// The log of one mount. Nothing here waits for the receiver.
+#[derive(Debug)]
+pub(crate) enum FaultLog {
+    /// systemd's journal.
+    Journal(UnixDatagram),
+    /// syslogd.
+    Syslog(UnixDatagram),
+    /// `log=FILE`, and its name.
+    File(File, PathBuf),
+    /// The standard error of a server in the foreground.
+    StandardError,
+    /// A system without a log.
+    None,
+}
+
+impl FaultLog {
+    /// What the options name; otherwise the standard error or, in the background, the system's log.
+    pub(crate) fn open(options: &MountOptions, background: bool) -> Result<Self, Error> {
+        match &options.log {
+            Some(path) => Self::file(path),
+            None if background => Ok(Self::system()),
+            None => Ok(Self::StandardError),
+        }
+    }
+
+    fn file(path: &Path) -> Result<Self, Error> {
+        // NONBLOCK: a named pipe without a reader is an error, and a full one is not waited for.
+        let flags = OFlags::WRONLY
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::CLOEXEC
+            | OFlags::NOCTTY
+            | OFlags::NONBLOCK;
+        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(FILE_MODE))
+            .map_err(Error::io(format!("log={}", path.display())))?;
+        Ok(Self::File(file.into(), path.to_owned()))
+    }
+
+    fn system() -> Self {
+        let journal = connect(journal::SOCKET).map(Self::Journal);
+        let syslog = || connect(syslog::SOCKET).map(Self::Syslog);
+        journal.or_else(|_| syslog()).unwrap_or(Self::None)
+    }
+
+    /// A line for the user where faults will not be logged.
+    pub(crate) fn notice(&self) -> Option<&'static str> {
+        matches!(self, Self::None).then_some(
+            "no journal and no syslog here: faults of the image are shown by erofast stat only, \
+             unless log=FILE names a file",
+        )
+    }
+
+    /// For the live counters.
+    pub(super) fn name(&self) -> Option<String> {
+        match self {
+            Self::Journal(_) => Some("journal".to_owned()),
+            Self::Syslog(_) => Some("syslog".to_owned()),
+            Self::File(_, path) => Some(path.to_string_lossy().into_owned()),
+            Self::StandardError => Some("standard error".to_owned()),
+            Self::None => None,
+        }
+    }
+
+    /// Logs the first fault of a kind; false if it could not be.
+    pub(super) fn fault(&self, known: &Known) -> bool {
+        let mut message = known.fault.line.clone();
+        if let Some(path) = &known.path {
+            message += &format!(" (path {})", text::name(path));
+        }
+        self.write(&message, &fields(known))
+    }
+
+    /// Logs a line that belongs to no single fault.
+    pub(super) fn line(&self, message: &str) -> bool {
+        self.write(message, &[])
+    }
+
+    fn write(&self, message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> bool {
+        match self {
+            Self::Journal(socket) => sent(socket, &journal::datagram(message, fields)),
+            Self::Syslog(socket) => sent(socket, &syslog::datagram(message)),
+            Self::File(file, _) => appended(file, message),
+            Self::StandardError => {
+                note(message);
+                true
+            }
+            Self::None => false,
+        }
+    }
+}
+
+/// The journal's fields of a fault.
+fn fields(known: &Known) -> [(&'static str, Option<Vec<u8>>); 6] {
+    let fault = &known.fault;
+    let text = |text: String| text.into_bytes();
+    let location = fault.location.as_ref();
+    [
+        ("IMAGE", Some(text(fault.image.clone()))),
+        ("NID", fault.nid.map(|nid| text(nid.to_string()))),
+        ("PATH", known.path.clone()),
+        (
+            "ADDRESS",
+            location.map(|location| text(format!("{:#x}", location.physical))),
+        ),
+        (
+            "DEVICE",
+            location.map(|location| text(location.device.to_string())),
+        ),
+        ("CODEC", fault.codec.clone().map(text)),
+    ]
+}
+
+fn connect(path: &str) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    // A receiver that does not keep up must not keep the end of the mount waiting.
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// By write(2): the sandbox allows no call that takes an address.
+fn sent(socket: &UnixDatagram, bytes: &[u8]) -> bool {
+    rustix::io::retry_on_intr(|| rustix::io::write(socket, bytes)).is_ok()
+}
+
+/// Appends one line with one call, so that lines of several mounts do not mix.
+fn appended(mut file: &File, message: &str) -> bool {
+    let now = SystemTime::now();
+    let pid = std::process::id();
+    let line = format!("{}Z erofast[{pid}]: {message}\n", clock(now));
+    file.write_all(line.as_bytes()).is_ok()
+}
+
+/// UTC, as RFC 3339 has it.
+fn clock(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.map_or(0, |since| since.as_secs());
+    text::time(seconds.cast_signed()).replace(' ', "T")
+}
+
+/// A pipe end as a log, for tests.
+#[cfg(test)]
+impl From<std::os::fd::OwnedFd> for FaultLog {
+    fn from(descriptor: std::os::fd::OwnedFd) -> Self {
+        Self::File(descriptor.into(), "pipe".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::fault::Fault;
+    use super::super::table::FaultTable;
+    use super::*;
+
+    /// A directory that is removed with its content.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let name = format!("erofs-fuse-log-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn join(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn known() -> Known {
+        let fault = Fault {
+            line: "a.erofs: nid 36: lz4: corrupted".into(),
+            image: "a.erofs".into(),
+            nid: Some(36),
+            location: Some(erofs_engine::erofs_format::Location {
+                device: 0,
+                metabox: false,
+                physical: 0x2000,
+            }),
+            codec: Some("lz4".into()),
+        };
+        let mut table = FaultTable::default();
+        table.count(fault, SystemTime::now());
+        let mut known = table.next_for_log().unwrap();
+        known.path = Some(b"/dir/file\xff".to_vec());
+        known
+    }
+
+    fn listener(folder: &Folder) -> (UnixDatagram, UnixDatagram) {
+        let path = folder.join("socket");
+        let listener = UnixDatagram::bind(&path).unwrap();
+        (listener, connect(path.to_str().unwrap()).unwrap())
+    }
+
+    fn received(listener: &UnixDatagram) -> Vec<u8> {
+        let mut bytes = vec![0; 1 << 16];
+        let length = listener.recv(&mut bytes).unwrap();
+        bytes.truncate(length);
+        bytes
+    }
+
+    #[test]
+    fn the_journal_gets_fields() {
+        let folder = Folder::new("journal");
+        let (listener, socket) = listener(&folder);
+        assert!(FaultLog::Journal(socket).fault(&known()));
+        let bytes = received(&listener);
+        let message = b"MESSAGE=a.erofs: nid 36: lz4: corrupted (path /dir/file\\xff)\n";
+        assert!(bytes.starts_with(message));
+        let fields = b"IMAGE=a.erofs\nNID=36\nPATH=/dir/file\xff\nADDRESS=0x2000\nDEVICE=0\n\
+                       CODEC=lz4\n";
+        assert!(bytes.ends_with(fields));
+    }
+
+    #[test]
+    fn syslog_gets_a_line() {
+        let folder = Folder::new("syslog");
+        let (listener, socket) = listener(&folder);
+        assert!(FaultLog::Syslog(socket).fault(&known()));
+        let text = String::from_utf8(received(&listener)).unwrap();
+        assert!(text.starts_with("<27>erofast["), "{text}");
+        assert!(text.ends_with("corrupted (path /dir/file\\xff)"), "{text}");
+    }
+
+    #[test]
+    fn a_receiver_that_is_full_or_gone_is_not_waited_for() {
+        let folder = Folder::new("gone");
+        let (listener, socket) = listener(&folder);
+        let log = FaultLog::Syslog(socket);
+        // The kernel holds some hundred datagrams at most.
+        assert!((0..100_000).any(|_| !log.fault(&known())));
+        drop(listener);
+        assert!(!log.fault(&known()));
+    }
+
+    #[test]
+    fn a_file_is_appended_to() {
+        let folder = Folder::new("file");
+        let options = MountOptions {
+            log: Some(folder.join("log")),
+            ..MountOptions::default()
+        };
+        std::fs::write(folder.join("log"), "before\n").unwrap();
+        let log = FaultLog::open(&options, true).unwrap();
+        assert!(log.fault(&known()) && log.line("the end"));
+        let text = std::fs::read_to_string(folder.join("log")).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "before");
+        assert!(lines[1].contains("Z erofast[") && lines[1].ends_with("/dir/file\\xff)"));
+        assert!(lines[2].ends_with("]: the end"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_an_error_that_names_it() {
+        let folder = Folder::new("missing");
+        let options = MountOptions {
+            log: Some(folder.join("no/log")),
+            ..MountOptions::default()
+        };
+        let error = FaultLog::open(&options, true).unwrap_err().to_string();
+        assert!(
+            error.contains("log=") && error.contains("no/log"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_broken_pipe_is_a_fault_that_is_not_logged() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        drop(reader);
+        assert!(!FaultLog::from(writer).fault(&known()));
+    }
+
+    #[test]
+    fn only_a_system_without_a_log_is_worth_a_notice() {
+        assert!(FaultLog::None.notice().unwrap().contains("log=FILE"));
+        assert_eq!(FaultLog::StandardError.notice(), None);
+        assert!(!FaultLog::None.fault(&known()));
+    }
+
+    #[test]
+    fn times_are_utc() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(951_782_400);
+        assert_eq!(clock(time), "2000-02-29T00:00:00");
+    }
+}

@@ -1,0 +1,232 @@
+//! From the serving threads to the log.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Instant, SystemTime};
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::Nid;
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::Value;
+use sys::eventfd::EventFd;
+use sys::pi_mutex::PiMutex;
+
+use super::fault::Fault;
+use super::find_path::find_path;
+use super::log::FaultLog;
+use super::rate::Rate;
+use super::report::report;
+use super::table::{FaultTable, Known};
+use crate::error::Error;
+
+/// Counts the faults of one mount.
+#[derive(Debug)]
+pub(in super::super) struct FaultRecorder {
+    /// Under its own lock, which serving threads and others share; held for no call of the
+    /// system's.
+    table: PiMutex<FaultTable>,
+    /// Readable when there is something for the log.
+    news: EventFd,
+    closing: AtomicBool,
+    log: FaultLog,
+}
+
+/// The thread that logs; dropping this ends it, when everything is logged.
+#[derive(Debug)]
+pub(in super::super) struct Running {
+    recorder: Arc<FaultRecorder>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FaultRecorder {
+    /// Starts the thread. `root` is what the mount shows as `/`.
+    pub(in super::super) fn start(
+        log: FaultLog,
+        engine: &Arc<Engine>,
+        root: Nid,
+    ) -> Result<(Arc<Self>, Running), Error> {
+        let recorder = Arc::new(Self {
+            table: PiMutex::default(),
+            news: EventFd::new().map_err(Error::std_io("eventfd"))?,
+            closing: AtomicBool::new(false),
+            log,
+        });
+        let (ours, engine) = (Arc::clone(&recorder), Arc::downgrade(engine));
+        let thread = thread::Builder::new()
+            .name("erofs_faults".to_owned())
+            .spawn(move || ours.log_all(&engine, root))
+            .map_err(Error::std_io("erofs_faults"))?;
+        let running = Running {
+            recorder: Arc::clone(&recorder),
+            thread: Some(thread),
+        };
+        Ok((recorder, running))
+    }
+
+    /// Counts a fault; the log gets the first of each kind.
+    pub(in super::super) fn record(&self, error: &erofs_engine::Error) {
+        let (fault, now) = (Fault::new(error), SystemTime::now());
+        if self.table.lock().count(fault, now) {
+            self.news.wake();
+        }
+    }
+
+    /// For the live counters.
+    pub(in super::super) fn report(&self) -> Value {
+        let name = self.log.name();
+        // Without the lock: making JSON takes long.
+        let table = self.table.lock().clone();
+        report(&table, name.as_deref())
+    }
+
+    fn log_all(&self, engine: &Weak<Engine>, root: Nid) {
+        let mut rate = Rate::new(Instant::now());
+        loop {
+            let closing = self.closing();
+            while let Some(known) = self.next_for_log() {
+                self.log_one(known, engine, root, &mut rate);
+            }
+            if closing {
+                return self.log_end();
+            }
+            let mut news = [PollFd::from_borrowed_fd(self.news.as_fd(), PollFlags::IN)];
+            let _ = poll(&mut news, None);
+            self.news.clear();
+        }
+    }
+
+    /// A function of its own: the lock is released when it returns.
+    fn next_for_log(&self) -> Option<Known> {
+        self.table.lock().next_for_log()
+    }
+
+    fn log_one(&self, mut known: Known, engine: &Weak<Engine>, root: Nid, rate: &mut Rate) {
+        let passes = rate.take(Instant::now());
+        if passes && let (Some(engine), Some(nid)) = (engine.upgrade(), known.fault.nid) {
+            known.path = find_path(&engine, root, nid, &|| self.closing());
+        }
+        let logged = passes && self.log.fault(&known);
+        self.table.lock().asked_log(&known, logged);
+        if passes && rate.is_empty() {
+            self.log
+                .line("many kinds of faults: not all others are logged");
+        }
+    }
+
+    /// What was counted beyond what is in the log.
+    fn log_end(&self) {
+        let totals = self.table.lock().totals;
+        if totals.faults > totals.logged {
+            self.log.line(&format!(
+                "faults of the image: {} of {} kinds, {} of them not logged",
+                totals.faults, totals.kinds, totals.not_logged
+            ));
+        }
+    }
+
+    fn closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.recorder.closing.store(true, Ordering::Release);
+        self.recorder.news.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic was printed, and the mount ends anyway.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::path::Path;
+
+    use erofs_engine::EngineOptions;
+    use rustix::fd::OwnedFd;
+
+    use super::*;
+
+    fn engine() -> Arc<Engine> {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        Engine::open(&fixtures.join("lz4-4k.erofs"), &EngineOptions::default()).unwrap()
+    }
+
+    fn error(nid: Nid) -> erofs_engine::Error {
+        erofs_engine::Error::Loop {
+            image: "a.erofs".into(),
+            nid,
+            what: "a circle",
+        }
+    }
+
+    fn text(reader: OwnedFd) -> String {
+        let mut text = String::new();
+        std::fs::File::from(reader)
+            .read_to_string(&mut text)
+            .unwrap();
+        text
+    }
+
+    #[test]
+    fn a_fault_is_logged_once_with_its_path_and_counted_at_the_end() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let engine = engine();
+        let nid = engine.resolve(b"/text", false).unwrap().nid;
+        let (recorder, running) =
+            FaultRecorder::start(writer.into(), &engine, engine.root()).unwrap();
+        (0..1000).for_each(|_| recorder.record(&error(nid)));
+        drop(running);
+        let report = recorder.report();
+        assert_eq!(report["count"], 1000);
+        let (last, logged) = (&report["last"][0], &report["logged"]);
+        assert_eq!((&last["count"], logged), (&1000.into(), &1.into()));
+        drop(recorder);
+        let text = text(reader);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].contains("a circle"), "{text}");
+        assert!(
+            lines[1].contains("1000 of 1 kinds, 0 of them not"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_storm_of_different_faults_fills_neither_log_nor_memory() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let engine = engine();
+        let (recorder, running) =
+            FaultRecorder::start(writer.into(), &engine, engine.root()).unwrap();
+        (0..5000).for_each(|nid| recorder.record(&error(nid)));
+        drop(running);
+        let report = recorder.report();
+        assert_eq!(
+            (&report["count"], &report["kinds"]),
+            (&5000.into(), &5000.into())
+        );
+        let of = |field: &str| report[field].as_u64().unwrap();
+        assert_eq!(of("logged") + of("not_logged"), 5000);
+        drop(recorder);
+        let text = text(reader);
+        assert!(text.lines().count() < 60, "{text}");
+        assert!(text.contains("not all others are logged"), "{text}");
+    }
+
+    #[test]
+    fn a_log_whose_reader_is_gone_stops_nothing() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        drop(reader);
+        let engine = engine();
+        let (recorder, running) =
+            FaultRecorder::start(writer.into(), &engine, engine.root()).unwrap();
+        recorder.record(&error(1));
+        drop(running);
+        assert_eq!(recorder.report()["not_logged"], 1);
+    }
+}

@@ -1,0 +1,22 @@
+//! Messages to syslogd, as syslog(3) sends them, without a time: the daemon adds its own.
+
+/// Where syslogd listens.
+pub(super) const SOCKET: &str = "/dev/log";
+
+/// LOG_DAEMON and LOG_ERR.
+const PRIORITY: u8 = 3 << 3 | 3;
+
+pub(super) fn datagram(message: &str) -> Vec<u8> {
+    let pid = std::process::id();
+    format!("<{PRIORITY}>erofast[{pid}]: {message}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_message_has_priority_name_and_process() {
+        let bytes = super::datagram("it broke");
+        let expected = format!("<27>erofast[{}]: it broke", std::process::id());
+        assert_eq!(bytes, expected.as_bytes());
+    }
+}

@@ -1,0 +1,252 @@
+//! A mutex whose holder runs at the priority of the most urgent thread that waits for it.
+//!
+//! The serving threads may be real-time while others that share their data are not. With a plain
+//! mutex any thread of middling priority could keep the holder, and so the real-time thread, from
+//! running. It is the priority inheritance of futex(2): FUTEX_LOCK_PI and FUTEX_UNLOCK_PI.
+
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Not locked; otherwise the number of the holder's thread, and the kernel's mark of waiters.
+const FREE: u32 = 0;
+
+/// Looks at the lock before the thread sleeps: it is held for a few hundred instructions.
+const SPINS: u32 = 100;
+
+/// Between looks where the kernel has no priority inheritance (CONFIG_FUTEX_PI).
+const PAUSE: Duration = Duration::from_micros(50);
+
+thread_local! {
+    static THREAD: Cell<u32> = const { Cell::new(FREE) };
+}
+
+/// Mutual exclusion with priority inheritance. It has no poison: a panic releases it.
+#[derive(Default)]
+pub struct PiMutex<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through a guard only, and there is one guard at a time; so sharing
+// the mutex moves the value between threads, at most.
+unsafe impl<T: Send> Sync for PiMutex<T> {}
+
+/// Access to the value; releases the mutex when dropped.
+#[must_use = "the mutex is released at once"]
+pub struct PiMutexGuard<'m, T> {
+    mutex: &'m PiMutex<T>,
+    /// The thread that locked has to release: a guard cannot be sent.
+    _here: std::marker::PhantomData<*const ()>,
+}
+
+impl<T> PiMutex<T> {
+    /// Not locked.
+    pub const fn new(value: T) -> Self {
+        Self {
+            word: AtomicU32::new(FREE),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Waits until the value can be had.
+    ///
+    /// # Panics
+    /// When the calling thread holds it already.
+    pub fn lock(&self) -> PiMutexGuard<'_, T> {
+        let own = own_number();
+        if !self.take(own) {
+            self.lock_held(own);
+        }
+        PiMutexGuard {
+            mutex: self,
+            _here: std::marker::PhantomData,
+        }
+    }
+
+    /// The value of a mutex that nothing else uses any more.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+
+    fn take(&self, own: u32) -> bool {
+        self.word
+            .compare_exchange(FREE, own, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    #[cold]
+    fn lock_held(&self, own: u32) {
+        for _ in 0..SPINS {
+            if self.word.load(Ordering::Relaxed) == FREE && self.take(own) {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        loop {
+            match self.futex(libc::FUTEX_LOCK_PI) {
+                // The kernel has put this thread's number into the word.
+                Ok(()) => break std::sync::atomic::fence(Ordering::Acquire),
+                // AGAIN: the holder's thread is about to end, without the lock.
+                Err(libc::EINTR | libc::EAGAIN) => {}
+                Err(libc::EDEADLK) => panic!("a thread locks what it holds already"),
+                Err(_) if self.take(own) => break,
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn unlock(&self) {
+        let own = own_number();
+        let free = self
+            .word
+            .compare_exchange(own, FREE, Ordering::Release, Ordering::Relaxed);
+        if free.is_err() {
+            std::sync::atomic::fence(Ordering::Release);
+            // Cannot fail: the word holds this thread's number, and the mark of waiters.
+            let _ = self.futex(libc::FUTEX_UNLOCK_PI);
+        }
+    }
+
+    fn futex(&self, operation: i32) -> Result<(), i32> {
+        // SAFETY: the kernel reads and writes the word, which is an atomic and outlives the call.
+        // No time limit is passed.
+        let outcome = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.word.as_ptr(),
+                operation | libc::FUTEX_PRIVATE_FLAG,
+                0,
+                std::ptr::null::<libc::timespec>(),
+            )
+        };
+        match outcome {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+        }
+    }
+}
+
+impl<T> Deref for PiMutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one.
+        unsafe { &*self.mutex.value.get() }
+    }
+}
+
+impl<T> DerefMut for PiMutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one.
+        unsafe { &mut *self.mutex.value.get() }
+    }
+}
+
+impl<T> Drop for PiMutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.mutex.unlock();
+    }
+}
+
+impl<T> fmt::Debug for PiMutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PiMutex").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for PiMutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PiMutexGuard").finish_non_exhaustive()
+    }
+}
+
+/// The kernel's number of the calling thread.
+fn own_number() -> u32 {
+    let known = THREAD.get();
+    if known != FREE {
+        return known;
+    }
+    // SAFETY: the call takes nothing and cannot fail.
+    let number = unsafe { libc::gettid() }.cast_unsigned();
+    THREAD.set(number);
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+    use crate::sched::{Policy, set_policy};
+
+    #[test]
+    fn no_increment_of_many_threads_is_lost() {
+        let sum = PiMutex::new(0_u64);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..20_000).for_each(|_| *sum.lock() += 1));
+            }
+        });
+        assert_eq!(sum.into_inner(), 160_000);
+    }
+
+    #[test]
+    fn a_panic_releases_it() {
+        let mutex = PiMutex::new(1);
+        let panicked = thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                let _guard = mutex.lock();
+                panic!("as a test");
+            });
+            holder.join().is_err()
+        });
+        assert!(panicked);
+        assert_eq!(*mutex.lock(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "holds already")]
+    fn locking_twice_is_no_silent_hang() {
+        let mutex = PiMutex::new(());
+        let _guard = mutex.lock();
+        drop(mutex.lock());
+    }
+
+    /// Field 18 of `/proc/self/task/TID/stat`: -2 for SCHED_FIFO 1, 20 for an ordinary thread.
+    fn priority(thread: u32) -> i32 {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        let fields = stat.rsplit(") ").next().unwrap();
+        fields.split(' ').nth(15).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn the_holder_has_the_priority_of_the_thread_that_waits() {
+        let mutex = &PiMutex::new(());
+        thread::scope(|scope| {
+            let guard = mutex.lock();
+            let own = own_number();
+            let before = priority(own);
+            let (sender, asks) = channel();
+            let waiter = scope.spawn(move || {
+                sender.send(set_policy(0, Policy::Fifo(1)).is_ok()).unwrap();
+                drop(mutex.lock());
+            });
+            if !asks.recv().unwrap() {
+                println!("skipped: SCHED_FIFO is refused here");
+                return drop(guard);
+            }
+            while priority(own) == before {
+                thread::yield_now();
+            }
+            assert_eq!(priority(own), -2);
+            drop(guard);
+            assert_eq!(priority(own), before);
+            waiter.join().unwrap();
+        });
+    }
+}
