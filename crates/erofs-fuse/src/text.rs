@@ -1,4 +1,4 @@
-//! Image data as text for people: names, lines, times.
+//! Image data as text: names, lines, times.
 
 /// A name for a terminal: bytes that are no printable UTF-8 as `\xNN`, a backslash doubled. What
 /// turns the direction of a line or cannot be seen is no printable character here.

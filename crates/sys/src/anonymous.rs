@@ -42,8 +42,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length. Those that gave parts of it to
-        // the kernel or to references end that before they drop it.
+        // SAFETY: the mapping was made by `new` with this length. Its owners
+        // end all use of its parts, by the kernel or by references, before they drop it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

@@ -52,7 +52,7 @@ impl<T> PiMutex<T> {
         }
     }
 
-    /// Waits until the value can be had.
+    /// Waits until the lock is free.
     ///
     /// # Panics
     /// When the calling thread holds it already.

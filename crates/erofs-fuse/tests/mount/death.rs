@@ -84,7 +84,7 @@ impl Death {
 pub struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// Moves a process into a group of its own that has next to no memory to give; `None` where
+    /// Moves a process into a group of its own with next to no memory left; `None` where
     /// that cannot be done.
     fn without_memory(process: Pid) -> Option<Self> {
         let name = format!("erofs-fuse-test-{}", process.as_raw_nonzero());

@@ -1,4 +1,4 @@
-//! One fault of the image, taken apart for logs.
+//! One fault of the image, in parts for logs.
 
 use erofs_engine::Error;
 use erofs_engine::erofs_format::{Location, Nid};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Nid};
 
-/// Entries after which a search ends in vain: a fault is worth no more work.
+/// Entries after which a search stops without a result: a fault is worth no more work.
 const MAX_ENTRIES: usize = 1 << 16;
 
 /// Bytes of paths that are kept meanwhile.

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::fault::Fault;
 
-/// Kinds of faults that are told from others. One that came less lately is forgotten, and is new
+/// Kinds of faults that are distinguished. One that came less lately is forgotten, and is new
 /// when it comes again.
 pub(super) const KEPT: usize = 64;
 
