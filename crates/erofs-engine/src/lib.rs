@@ -51,6 +51,7 @@ mod place;
 mod read;
 mod reuse;
 mod segment;
+mod shared_page;
 mod stats;
 mod sync;
 pub mod trace_spans;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use erofs_codecs::Decoder;
 use erofs_format::{Algorithm, Coding, Location, interlaced_offset};
 use page_pool::PageBuf;
 
@@ -11,7 +12,7 @@ use crate::decode::decode_length;
 use crate::decode_context::DecodeContext;
 use crate::decoded::Decoded;
 use crate::fetch::Stored;
-use crate::page_cache::Remainder;
+use crate::page_cache::{PageCacheWriter, Remainder};
 use crate::pcluster::{Claim, DecodeLease, Key};
 use crate::segment::Segment;
 use crate::stats::add;
@@ -139,11 +140,11 @@ impl FileReader<'_> {
         let DecodeContext { decoder, input } = context;
         let input = &input[range];
         let whole = segment.pcluster.decoded_length as usize;
-        let stores = self.page_cache.is_some_and(|cache| cache.has_room(whole));
-        if segment.out.len() < whole && stores {
-            let mut buffer = self.buffer(whole)?;
-            self.decode(decoder, algorithm, input, segment, Some(&mut buffer))?;
-            return Ok(self.with_remainder(segment, buffer));
+        let stores = |cache: &dyn PageCacheWriter| {
+            segment.out.len() < whole && self.has_own_page(segment) && cache.has_room(whole)
+        };
+        if self.page_cache.is_some_and(stores) {
+            return self.decode_for_storing(decoder, algorithm, input, segment);
         }
         let length = decode_length(segment, algorithm, lease.reuse());
         if segment.from == 0 && segment.out.len() == length {
@@ -161,6 +162,25 @@ impl FileReader<'_> {
         }
         lease.record_uncached();
         Ok(Placement::Scratch(buffer))
+    }
+
+    /// Decodes all of the pcluster, and what its last page has of the next one.
+    fn decode_for_storing(
+        &self,
+        decoder: &mut Decoder,
+        algorithm: Algorithm,
+        input: &[u8],
+        segment: &mut Segment<'_>,
+    ) -> Result<Placement, Error> {
+        let whole = segment.pcluster.decoded_length as usize;
+        let next = self.shared_with_next(segment);
+        let mut buffer = self.buffer(whole + next.map_or(0, |(_, bytes)| bytes))?;
+        let (own, shared) = buffer.split_at_mut(whole);
+        self.decode(decoder, algorithm, input, segment, Some(own))?;
+        if !next.is_some_and(|(next, _)| self.decode_beginning(decoder, &next, shared)) {
+            buffer.resize(whole);
+        }
+        Ok(self.with_remainder(segment, buffer))
     }
 
     /// Serves `segment` from its decoded pcluster; the page cache gets the bytes around it.
