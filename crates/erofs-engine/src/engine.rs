@@ -312,6 +312,7 @@ impl Engine {
     /// Fills `out` from byte `offset` of a file ahead of its readers: without help, and leaving
     /// nothing in the page cache above. All of it must be inside of the file.
     pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        let _scope = Scope::for_content(&self.closing, out.len() as u64);
         self.fill(inode, offset, out, Caller::METADATA)
     }
 

@@ -12,7 +12,9 @@ use fuse_transport::{
 
 use fuse_transport::wire::FOREVER;
 
+use super::directory_type::directory_type;
 use super::faults::FaultRecorder;
+use super::file_read_ahead::{FileReadAhead, is_small_file};
 use super::launch::Launch;
 use super::nodes::Nodes;
 use super::queries::Queries;
@@ -53,6 +55,8 @@ pub(super) struct Image {
     queries: Queries,
     /// With `profile=`.
     launch: OnceLock<Arc<Launch>>,
+    /// Unless read-ahead is switched off.
+    read_ahead: OnceLock<Arc<FileReadAhead>>,
 }
 
 impl Image {
@@ -76,6 +80,7 @@ impl Image {
             xattr_scan: XattrScan::new(root),
             queries: Queries::default(),
             launch: OnceLock::new(),
+            read_ahead: OnceLock::new(),
         }
     }
 
@@ -114,12 +119,20 @@ impl Image {
         let _ = self.launch.set(launch);
     }
 
+    /// Has small files that are read one after another stored ahead from here on.
+    pub(super) fn set_read_ahead(&self, read_ahead: Arc<FileReadAhead>) {
+        let _ = self.read_ahead.set(read_ahead);
+    }
+
     /// The live counters, as JSON.
     fn counters(&self) -> Option<Vec<u8>> {
         let mut counters = self.counters.get()?();
         counters["faults"] = self.faults.report();
         if let Some(launch) = self.launch.get() {
             counters["profile"] = launch.report();
+        }
+        if let Some(read_ahead) = self.read_ahead.get() {
+            counters["read_ahead"] = read_ahead.report();
         }
         Some(counters.to_string().into_bytes())
     }
@@ -211,7 +224,8 @@ impl Image {
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    /// Adds one entry; false when the reply is full.
+    /// Adds one entry, and to `small` the file that the kernel knows by it; false when the reply is
+    /// full.
     fn list(
         &self,
         reply: &mut DirectoryReply<'_, '_>,
@@ -219,6 +233,7 @@ impl Image {
         nid: Nid,
         kind: u8,
         next: u64,
+        small: &mut Vec<Nid>,
     ) -> bool {
         let entry = Entry {
             name,
@@ -234,7 +249,11 @@ impl Image {
         } else {
             None
         };
-        reply.add(&entry, found.as_ref())
+        let fits = reply.add(&entry, found.as_ref());
+        if fits && found.is_some_and(|found| is_small_file(found.attr.mode, found.attr.size)) {
+            small.push(nid);
+        }
+        fits
     }
 }
 
@@ -300,6 +319,12 @@ impl Filesystem for Image {
                 .min(usize::try_from(left).unwrap_or(usize::MAX));
             launch.read(inode.nid, offset, length);
         }
+        if offset == 0
+            && is_small_file(inode.mode.into(), inode.size)
+            && let Some(read_ahead) = self.read_ahead.get()
+        {
+            read_ahead.read(inode.nid);
+        }
         let read = self
             .engine
             .read_at(&inode, offset, reply.spare(), self.context);
@@ -319,24 +344,27 @@ impl Filesystem for Image {
         if let Some(launch) = self.launch.get().filter(|_| position == 0) {
             launch.listed(directory.nid);
         }
-        let mut position = position;
+        let (mut position, mut small) = (position, Vec::new());
         if directory.dot_omitted && position == 0 {
             let kind = FileType::Directory as u8;
-            if !self.list(reply, b".", directory.nid, kind, AFTER_DOT) {
+            if !self.list(reply, b".", directory.nid, kind, AFTER_DOT, &mut small) {
                 return Ok(());
             }
         }
         if position == AFTER_DOT {
             position = 0;
         }
-        let mut each = |name: &[u8], nid, kind, next| match self.list(reply, name, nid, kind, next)
+        let mut each = |name: &[u8], nid, kind, next| match self
+            .list(reply, name, nid, kind, next, &mut small)
         {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         };
-        self.engine
-            .read_dir(&directory, position, &mut each)
-            .map_err(|error| self.report(&error))
+        let listed = self.engine.read_dir(&directory, position, &mut each);
+        if let Some(read_ahead) = self.read_ahead.get() {
+            read_ahead.listed(&small);
+        }
+        listed.map_err(|error| self.report(&error))
     }
 
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
@@ -453,27 +481,5 @@ impl Filesystem for Image {
 
     fn served(&self, served: &Served) {
         trace_spans::record(served);
-    }
-}
-
-/// `DT_REG` and so on, for a type as EROFS numbers it.
-fn directory_type(file_type: u8) -> u8 {
-    // FT_REG_FILE, FT_DIR, FT_CHRDEV, FT_BLKDEV, FT_FIFO, FT_SOCK, FT_SYMLINK begin at 1.
-    *[0, 8, 4, 2, 6, 1, 12, 10]
-        .get(usize::from(file_type))
-        .unwrap_or(&0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::directory_type;
-
-    #[test]
-    fn file_types_map_to_the_numbers_of_readdir() {
-        assert_eq!(
-            (1..=7).map(directory_type).collect::<Vec<_>>(),
-            [8, 4, 2, 6, 1, 12, 10]
-        );
-        assert_eq!((directory_type(0), directory_type(99)), (0, 0));
     }
 }

@@ -15,6 +15,7 @@ use rustix::process::DumpableBehavior;
 
 use super::counters::Reporter;
 use super::faults::{FaultLog, FaultRecorder};
+use super::file_read_ahead::{self, FileReadAhead};
 use super::filesystem::Image;
 use super::launch;
 use super::notify_store::NotifyStoreWriter;
@@ -129,16 +130,35 @@ impl Serving<'_> {
             unmount.helper(),
             Arc::clone(&exact_reads),
         )?));
+        let read_ahead = self.read_ahead(unmount.helper(), &image, &session, &exact_reads)?;
         let launch = self.launch(unmount.helper(), &image, &session, exact_reads)?;
         threads::start(engine, &session, options)?;
         ready()?;
         let ended = wait_for_end(&session, self.signals, unmount.helper(), options.timeout);
+        drop(read_ahead);
         if let Some(launch) = launch {
             launch.end();
         }
         ended?;
         unmount.0 = None;
         Ok(())
+    }
+
+    /// Starts to store small files ahead of their readers.
+    fn read_ahead(
+        &self,
+        helper: &MountHelper,
+        image: &Arc<Image>,
+        session: &Arc<Session>,
+        paused: &Arc<AtomicBool>,
+    ) -> Result<Option<file_read_ahead::Running>, Error> {
+        if self.request.options.read_ahead_kb == Some(0) {
+            return Ok(None);
+        }
+        let files = Arc::new(FileReadAhead::new(Arc::clone(paused)));
+        let running = file_read_ahead::start(&files, session, self.engine, image.nodes(), helper)?;
+        image.set_read_ahead(files);
+        Ok(Some(running))
     }
 
     /// Starts recording or replaying the launch profile, with `profile=`.

@@ -1,7 +1,9 @@
 //! The server: reads the image and answers the kernel's requests.
 
 mod counters;
+mod directory_type;
 mod faults;
+mod file_read_ahead;
 mod filesystem;
 mod launch;
 mod lifecycle;

@@ -16,10 +16,26 @@ impl BuiltImage {
     /// Builds a tree with names of every kind, and `files` files of differently compressible
     /// content. None, with a line, where mkfs.erofs is missing or lacks what `options` ask for.
     pub fn new(name: &str, options: &[&str], files: usize) -> Option<Self> {
+        Self::of(name, options, |tree| plant(tree, files))
+    }
+
+    /// Builds a tree of small files, `data/0000` and so on, and an image of it.
+    pub fn of_small_files(name: &str, options: &[&str], files: usize) -> Option<Self> {
+        Self::of(name, options, |tree| {
+            fs::create_dir_all(tree.join("data")).unwrap();
+            for number in 0..files {
+                let mut bytes = content(number as u64);
+                bytes.resize(1 + number * 67 % 20_000, b'x');
+                fs::write(tree.join(format!("data/{number:04}")), bytes).unwrap();
+            }
+        })
+    }
+
+    fn of(name: &str, options: &[&str], plant: impl FnOnce(&Path)) -> Option<Self> {
         let directory =
             std::env::temp_dir().join(format!("erofs-fuse-{name}-{}", std::process::id()));
         let built = Self { directory };
-        built.plant(files);
+        plant(&built.tree());
         let output = Command::new("mkfs.erofs")
             .args(options)
             .args([built.image(), built.tree()])
@@ -45,32 +61,31 @@ impl BuiltImage {
     pub fn tree(&self) -> PathBuf {
         self.directory.join("tree")
     }
-
-    fn plant(&self, files: usize) {
-        let tree = self.tree();
-        fs::create_dir_all(tree.join("dir")).unwrap();
-        fs::create_dir(tree.join("empty")).unwrap();
-        fs::write(tree.join("file"), "content\n").unwrap();
-        fs::write(tree.join("dir/inner"), "inner\n").unwrap();
-        fs::write(tree.join("exec"), "#!/bin/sh\n").unwrap();
-        mode(&tree.join("file"), 0o644);
-        mode(&tree.join("exec"), 0o755);
-        symlink("file", tree.join("link")).unwrap();
-        symlink("nowhere", tree.join("dangling")).unwrap();
-        symlink("loop", tree.join("loop")).unwrap();
-        let fifo = tree.join("fifo");
-        mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
-        fs::create_dir(tree.join("data")).unwrap();
-        for number in 0..files {
-            let path = tree.join(format!("data/{number}"));
-            fs::write(path, content(number as u64)).unwrap();
-        }
-    }
 }
 
 impl Drop for BuiltImage {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn plant(tree: &Path, files: usize) {
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    fs::create_dir(tree.join("empty")).unwrap();
+    fs::write(tree.join("file"), "content\n").unwrap();
+    fs::write(tree.join("dir/inner"), "inner\n").unwrap();
+    fs::write(tree.join("exec"), "#!/bin/sh\n").unwrap();
+    mode(&tree.join("file"), 0o644);
+    mode(&tree.join("exec"), 0o755);
+    symlink("file", tree.join("link")).unwrap();
+    symlink("nowhere", tree.join("dangling")).unwrap();
+    symlink("loop", tree.join("loop")).unwrap();
+    let fifo = tree.join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+    fs::create_dir(tree.join("data")).unwrap();
+    for number in 0..files {
+        let path = tree.join(format!("data/{number}"));
+        fs::write(path, content(number as u64)).unwrap();
     }
 }
 

@@ -37,6 +37,7 @@ mod metadata;
 mod place;
 mod profile;
 mod random;
+mod read_ahead;
 mod readonly;
 mod remainder;
 mod sandboxed;
@@ -45,6 +46,7 @@ const TESTS: &[&[Test]] = &[
     life::TESTS,
     metadata::TESTS,
     remainder::TESTS,
+    read_ahead::TESTS,
     profile::TESTS,
     sandboxed::TESTS,
     covered::TESTS,

@@ -1,0 +1,169 @@
+//! What the threads that serve requests report, and what the thread that stores takes.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use erofs_engine::erofs_format::Nid;
+use serde_json::{Value, json};
+
+use super::sequence::Sequence;
+use super::streams::{Due, Streams};
+
+/// Largest file that is read with one request and is worth storing as a whole.
+pub(super) const SMALL_FILE: u64 = 64 << 10;
+
+/// Read-ahead over the files of one mount.
+#[derive(Debug, Default)]
+pub(in super::super) struct FileReadAhead {
+    /// L: held for lookups only.
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Nothing is stored, so that each page that a program needs is asked for.
+    paused: Arc<AtomicBool>,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    late: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sequence: Sequence,
+    streams: Streams,
+    /// The file that is being stored, until a reader asks for it.
+    storing: Option<Nid>,
+    /// The thread sleeps.
+    idle: bool,
+    closed: bool,
+}
+
+/// A file to store.
+#[derive(Debug)]
+pub(super) struct Job {
+    due: Due,
+    pub(super) nid: Nid,
+}
+
+/// Whether a file is one of those that are stored as a whole.
+pub(in super::super) fn is_small_file(mode: u32, size: u64) -> bool {
+    mode & libc::S_IFMT == libc::S_IFREG && (1..=SMALL_FILE).contains(&size)
+}
+
+impl FileReadAhead {
+    pub(in super::super) fn new(paused: Arc<AtomicBool>) -> Self {
+        Self {
+            paused,
+            ..Self::default()
+        }
+    }
+
+    /// The kernel is about to know these small files.
+    pub(in super::super) fn listed(&self, files: &[Nid]) {
+        if files.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        state.sequence.append(files);
+        self.wake(state);
+    }
+
+    /// The beginning of a small file was asked for.
+    pub(in super::super) fn read(&self, file: Nid) {
+        let mut state = self.lock();
+        let Some(place) = state.sequence.place(file) else {
+            return;
+        };
+        let is_being_stored = state.storing.take_if(|storing| *storing == file).is_some();
+        if !state.streams.read(place) || is_being_stored {
+            self.late.fetch_add(1, Ordering::Relaxed);
+        }
+        self.wake(state);
+    }
+
+    /// Ends the thread.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// For the counters.
+    pub(in super::super) fn report(&self) -> Value {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let state = self.lock();
+        json!({
+            "files": load(&self.files),
+            "prefetched_bytes": load(&self.bytes),
+            "late_files": load(&self.late),
+            "refused_files": load(&self.refused),
+            "used_bytes": state.streams.used,
+            "wasted_bytes": state.streams.wasted,
+        })
+    }
+
+    /// Wakes the thread if it sleeps and has something to do.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let wake = state.idle && !self.paused.load(Ordering::Relaxed) && state.has_work();
+        if wake {
+            state.idle = false;
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits for the next file to store; `None` when closed.
+    pub(super) fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(job) = state.next() {
+                return Some(job);
+            }
+            state.idle = true;
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Whether no reader asked for the file meanwhile.
+    pub(super) fn is_wanted(&self, job: &Job) -> bool {
+        self.lock().storing == Some(job.nid)
+    }
+
+    /// The file was stored; `None`: it could not be.
+    pub(super) fn done(&self, job: &Job, bytes: Option<u64>) {
+        let Some(bytes) = bytes else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.lock().streams.stored(job.due, bytes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn has_work(&self) -> bool {
+        self.streams.is_due(self.sequence.end())
+    }
+
+    fn next(&mut self) -> Option<Job> {
+        self.storing = None;
+        let end = self.sequence.end();
+        while let Some(due) = self.streams.next(end) {
+            // A place of a listing that was forgotten has no file.
+            if let Some(nid) = self.sequence.file(due.place) {
+                self.storing = Some(nid);
+                return Some(Job { due, nid });
+            }
+        }
+        None
+    }
+}

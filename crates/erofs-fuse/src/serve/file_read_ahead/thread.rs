@@ -1,0 +1,82 @@
+//! The thread that decodes and stores files.
+
+use std::sync::{Arc, Weak};
+
+use erofs_engine::Engine;
+use fuse_transport::{PageStore, Session};
+
+use super::super::nodes::Nodes;
+use super::super::priority::with_that_of_workers;
+use super::super::storing_threads;
+use super::state::{FileReadAhead, Job, SMALL_FILE, is_small_file};
+use crate::error::Error;
+use crate::helper::MountHelper;
+
+/// The thread; it ends when this is dropped.
+#[derive(Debug)]
+pub(in super::super) struct Running(Arc<FileReadAhead>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Starts the thread. To be called before
+/// any ring is opened, whose descriptor the thread must not have.
+pub(in super::super) fn start(
+    files: &Arc<FileReadAhead>,
+    session: &Arc<Session>,
+    engine: &Arc<Engine>,
+    nodes: Nodes,
+    helper: &MountHelper,
+) -> Result<Running, Error> {
+    let running = Running(Arc::clone(files));
+    let (files, engine) = (Arc::clone(files), Arc::downgrade(engine));
+    storing_threads::spawn("erofs_readahead", session, helper, move |pages| {
+        with_that_of_workers(&engine, || store_all(&files, &engine, nodes, pages));
+    })?;
+    Ok(running)
+}
+
+fn store_all(files: &FileReadAhead, engine: &Weak<Engine>, nodes: Nodes, pages: &PageStore) {
+    let mut buffer = vec![0; SMALL_FILE as usize];
+    while let Some(job) = files.next() {
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        let _busy = engine.busy();
+        store(files, &job, &engine, nodes, pages, &mut buffer);
+    }
+}
+
+fn store(
+    files: &FileReadAhead,
+    job: &Job,
+    engine: &Engine,
+    nodes: Nodes,
+    pages: &PageStore,
+    buffer: &mut [u8],
+) {
+    let Some(bytes) = decode(job, engine, buffer) else {
+        return files.done(job, None);
+    };
+    // A reader that asked meanwhile gets the same bytes, and storing them would wait for it.
+    if !files.is_wanted(job) {
+        return;
+    }
+    let node = nodes.node(job.nid);
+    let stored = node.and_then(|node| pages.store(node, 0, bytes).ok());
+    files.done(job, stored.map(|()| bytes.len() as u64));
+}
+
+/// The content of a file; `None` where the reader shall have the error.
+fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    let inode = engine.inode(job.nid).ok()?;
+    if !is_small_file(inode.mode.into(), inode.size) {
+        return None;
+    }
+    let bytes = buffer.get_mut(..inode.size as usize)?;
+    engine.prefetch_at(&inode, 0, bytes).ok()?;
+    Some(bytes)
+}
