@@ -47,6 +47,7 @@ mod workers;
 
 pub use error::Error;
 pub use options::{Mode, Priority, WorkerOptions};
+pub use priority::remember_priority_rights;
 pub use stats::types::{Policy, Summary, WorkerStats};
 pub use sys::clock::now_ns;
 pub use sys::cpu_list::online as online_cpus;
@@ -54,6 +55,8 @@ pub use sys::cpu_list::online as online_cpus;
 pub use sys::lend::{Lent, lend};
 
 pub use sys::eventfd::EventFd;
+/// For data that real-time workers share with other threads.
+pub use sys::pi_mutex::{PiMutex, PiMutexGuard};
 pub use topology::cpus::{Cpus, SystemCpus};
 pub use worker::context::WorkerContext;
 pub use worker::event_source::{

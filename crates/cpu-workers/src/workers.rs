@@ -16,9 +16,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sys::clock::now_ns;
+use sys::pi_mutex::PiMutex;
 
 use crate::faults::Faults;
 use crate::priority::{self, Wanted};
@@ -52,7 +53,11 @@ pub struct Workers {
     notices: Arc<Notices>,
     /// P: threads that are no workers and have the pinned ones' priority, by number. Taken outside
     /// of the topology's locks.
-    followers: Mutex<Vec<i32>>,
+    followers: PiMutex<Vec<i32>>,
+    /// P: held from the decision on a priority until all threads have it, so that the later
+    /// decision is the one that they end with. Serving threads take it, so they inherit priorities
+    /// by it.
+    flip: PiMutex<()>,
     /// A: shutdown has begun.
     ending: AtomicBool,
     /// P: held while it lasts.
@@ -125,7 +130,8 @@ impl Workers {
             topology: Arc::clone(&topology),
             watcher: None,
             notices,
-            followers: Mutex::default(),
+            followers: PiMutex::default(),
+            flip: PiMutex::new(()),
             ending: AtomicBool::new(false),
             ended: Mutex::new(()),
         };
@@ -286,6 +292,7 @@ impl Workers {
                 nice: self.base_nice,
             },
         };
+        let _flip = self.flip.lock();
         let pinned = self.topology.want(cpu, wanted);
         if let (Some(cpu), true) = (cpu, pinned.is_empty()) {
             return Err(Error::NoWorker { cpu });
@@ -300,7 +307,7 @@ impl Workers {
             result = result.and(applied);
         }
         if cpu.is_none() {
-            for &tid in &*self.followers() {
+            for &tid in &*self.followers.lock() {
                 self.apply_to_follower(tid, wanted);
             }
         }
@@ -310,25 +317,20 @@ impl Workers {
     /// From now on a thread that is no worker, by its kernel thread ID, has
     /// the priority of all pinned workers. It has to [`unfollow`](Self::unfollow) before it ends.
     pub fn follow(&self, tid: i32) {
-        let mut followers = self.followers();
-        followers.push(tid);
+        let _flip = self.flip.lock();
+        self.followers.lock().push(tid);
         self.apply_to_follower(tid, self.topology.wanted());
     }
 
     /// The end of [`follow`](Self::follow).
     pub fn unfollow(&self, tid: i32) {
-        self.followers().retain(|&other| other != tid);
+        let _flip = self.flip.lock();
+        self.followers.lock().retain(|&other| other != tid);
     }
 
     /// A refusal is already reported for the workers.
     fn apply_to_follower(&self, tid: i32, wanted: Wanted) {
         let _ = priority::apply(tid, wanted, &self.faults);
-    }
-
-    fn followers(&self) -> MutexGuard<'_, Vec<i32>> {
-        self.followers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn apply(&self, running: &Running, wanted: Wanted) -> Result<(), Error> {

@@ -29,4 +29,6 @@ pub use options::{
     IoUring, KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode, escape,
 };
 pub use request::{FSTYPE, MountRequest};
+#[cfg(feature = "fail-points")]
+pub use serve::ATTEMPTS_XATTR;
 pub use serve::{STAT_XATTR, Span, Spans, TRACE_XATTR, prometheus, stat, take_spans};

@@ -2,8 +2,8 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes of a page, the unit of `max_pages`.
-pub(crate) const PAGE: usize = 4096;
+/// Alignment of buffers: a page of most machines.
+const PAGE: usize = 4096;
 
 #[repr(C, align(4096))]
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -34,6 +34,14 @@ impl Channel {
         }
     }
 
+    /// Sends the last reply, if the next [`wait`](Self::wait) would do it: to be called before the
+    /// thread does something else.
+    pub fn flush(&mut self) {
+        if let Kind::Ring(channel) = &mut self.0 {
+            channel.flush();
+        }
+    }
+
     /// Ends this channel's sleep from another thread.
     pub fn waker(&self) -> Arc<EventFd> {
         match &self.0 {

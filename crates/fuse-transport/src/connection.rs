@@ -3,14 +3,17 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use sys::eventfd::EventFd;
+use sys::pi_mutex::PiMutex;
 
 use crate::counters::{Counters, Statistics};
+use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::Protocol;
 use crate::wait_order::WaitOrder;
+use crate::wire::MIN_READ_BUFFER;
 
 /// The device, the filesystem and the counters of one mount, and whether it has ended.
 ///
@@ -20,10 +23,12 @@ pub(crate) struct Connection {
     device: OwnedFd,
     /// I.
     filesystem: Arc<dyn Filesystem>,
-    /// I.
-    protocol: Protocol,
+    /// Set by the handshake.
+    protocol: OnceLock<Protocol>,
+    /// I: bytes of the largest request.
+    max_request: usize,
     /// L: one set for each channel ever opened.
-    counters: Mutex<Vec<Arc<Counters>>>,
+    counters: PiMutex<Vec<Arc<Counters>>>,
     /// A.
     ended: AtomicBool,
     /// I: readable when a channel saw the end.
@@ -36,13 +41,14 @@ impl Connection {
     pub(crate) fn new(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
-        protocol: Protocol,
+        max_request: usize,
     ) -> io::Result<Self> {
         Ok(Self {
             device,
             filesystem,
-            protocol,
-            counters: Mutex::default(),
+            protocol: OnceLock::new(),
+            max_request,
+            counters: PiMutex::default(),
             ended: AtomicBool::new(false),
             end: EventFd::new()?,
             wait_order: WaitOrder::new(),
@@ -57,8 +63,23 @@ impl Connection {
         &*self.filesystem
     }
 
+    /// What the handshake agreed on; before it, nothing that may be used.
     pub(crate) fn protocol(&self) -> Protocol {
-        self.protocol
+        self.protocol.get().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn agreed(&self, protocol: Protocol) {
+        // Called once.
+        let _ = self.protocol.set(protocol);
+    }
+
+    /// Bytes of the payload of a ring's entry: the kernel refuses smaller ones than its largest
+    /// request, and than the smallest buffer for reads of the device.
+    pub(crate) fn ring_payload(&self) -> usize {
+        match fail_points::fails("register") {
+            true => MIN_READ_BUFFER / 2,
+            false => self.max_request.max(MIN_READ_BUFFER),
+        }
     }
 
     /// The threads which wait for the device.
@@ -69,19 +90,12 @@ impl Connection {
     /// Counters of a new channel; `ring` is its transport.
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
         let set = Arc::new(Counters::new(ring));
-        self.counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(&set));
+        self.counters.lock().push(Arc::clone(&set));
         set
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
-        let sets = self
-            .counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let sets = self.counters.lock().clone();
         Statistics::gather(sets.iter().map(|set| &**set))
     }
 

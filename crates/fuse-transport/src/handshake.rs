@@ -2,21 +2,33 @@
 
 use serde::Serialize;
 
+use crate::fail_points;
 use crate::wire::{InitFlags, InitIn, InitOut, MAJOR, MINOR_NEWEST, MINOR_OLDEST};
 
 /// The daemon's requests to the kernel.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Largest request in pages of 4 KiB. 256 is the most that `fs.fuse.max_pages_limit` allows
-    /// unless an administrator raised it.
-    pub max_pages: u16,
+    /// Largest request in bytes. The most that the kernel takes is 256 pages of its own (4 KiB and
+    /// more), unless an administrator raised `fs.fuse.max_pages_limit`.
+    pub max_request: usize,
     /// Requests that may wait for an answer without a program waiting for them (read-ahead).
     pub max_background: u16,
     /// The kernel enforces POSIX ACLs. That makes it ask for them, once for each inode that a
     /// foreign user reaches, and implies `default_permissions`.
     pub acl: bool,
-    /// Requests over io_uring where the kernel offers it.
-    pub io_uring: bool,
+}
+
+impl Config {
+    /// Pages of the largest request, of the kernel's size.
+    fn max_pages(&self, page: usize) -> u16 {
+        let pages = self.max_request.div_ceil(page).max(1);
+        u16::try_from(pages).unwrap_or(u16::MAX)
+    }
+
+    /// Bytes of the largest request that any handshake leads to.
+    pub(crate) fn max_request(&self, page: usize) -> usize {
+        usize::from(self.max_pages(page).max(FEW_PAGES)) * page
+    }
 }
 
 impl Default for Config {
@@ -24,16 +36,15 @@ impl Default for Config {
         // 64 megabytes of read-ahead in flight: enough for a dozen streaming readers, and the
         // kernel cuts it for users without privileges.
         Self {
-            max_pages: 256,
+            max_request: 1 << 20,
             max_background: 64,
             acl: false,
-            io_uring: false,
         }
     }
 }
 
-/// The agreed parameters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+/// What was agreed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Protocol {
     /// Always 7.
     pub major: u32,
@@ -79,8 +90,14 @@ const ALWAYS: [InitFlags; 10] = [
 /// Pages of a request without `MAX_PAGES`.
 const FEW_PAGES: u16 = 32;
 
-/// Answers the kernel's INIT.
-pub(crate) fn negotiate(init: &InitIn, config: &Config) -> (InitOut, Verdict) {
+/// Answers the kernel's INIT. `io_uring`: requests over it, where the kernel offers that; `page`:
+/// bytes of the kernel's pages.
+pub(crate) fn negotiate(
+    init: &InitIn,
+    config: &Config,
+    io_uring: bool,
+    page: usize,
+) -> (InitOut, Verdict) {
     let mut out = InitOut {
         major: MAJOR,
         minor: MINOR_NEWEST,
@@ -92,7 +109,7 @@ pub(crate) fn negotiate(init: &InitIn, config: &Config) -> (InitOut, Verdict) {
     if init.major < MAJOR || init.minor < MINOR_OLDEST {
         return (out, Verdict::TooOld);
     }
-    let taken = init.features() & wished(config);
+    let taken = init.features() & wished(config, io_uring && !fail_points::fails("offer"));
     out.minor = init.minor.min(MINOR_NEWEST);
     out.set_features(taken);
     out.max_readahead = init.max_readahead;
@@ -103,31 +120,29 @@ pub(crate) fn negotiate(init: &InitIn, config: &Config) -> (InitOut, Verdict) {
     out.max_write = 4096;
     out.time_gran = 1;
     out.max_pages = if taken.has(InitFlags::MAX_PAGES) {
-        config.max_pages
+        config.max_pages(page)
     } else {
         FEW_PAGES
     };
-    (out, Verdict::Agreed(agreed(&out, taken)))
+    (out, Verdict::Agreed(agreed(&out, taken, page)))
 }
 
-fn agreed(out: &InitOut, taken: InitFlags) -> Protocol {
+fn agreed(out: &InitOut, taken: InitFlags, page: usize) -> Protocol {
     Protocol {
         major: out.major,
         minor: out.minor,
-        max_request: usize::from(out.max_pages) * crate::buffer::PAGE,
+        max_request: usize::from(out.max_pages) * page,
         io_uring: taken.has(InitFlags::OVER_IO_URING),
         acl: taken.has(InitFlags::POSIX_ACL),
     }
 }
 
-fn wished(config: &Config) -> InitFlags {
+fn wished(config: &Config, io_uring: bool) -> InitFlags {
     let always = ALWAYS
         .into_iter()
         .fold(InitFlags::default(), |all, one| all | one);
     let when = |wanted, flag| if wanted { flag } else { InitFlags::default() };
-    always
-        | when(config.acl, InitFlags::POSIX_ACL)
-        | when(config.io_uring, InitFlags::OVER_IO_URING)
+    always | when(config.acl, InitFlags::POSIX_ACL) | when(io_uring, InitFlags::OVER_IO_URING)
 }
 
 #[cfg(test)]
@@ -146,26 +161,39 @@ mod tests {
 
     #[test]
     fn the_older_minor_version_is_spoken() {
-        assert_eq!(negotiate(&offer(38), &Config::default()).0.minor, 38);
         assert_eq!(
-            negotiate(&offer(99), &Config::default()).0.minor,
+            negotiate(&offer(38), &Config::default(), false, 4096)
+                .0
+                .minor,
+            38
+        );
+        assert_eq!(
+            negotiate(&offer(99), &Config::default(), false, 4096)
+                .0
+                .minor,
             MINOR_NEWEST
         );
     }
 
     #[test]
     fn a_kernel_before_5_4_is_too_old_and_a_newer_major_asks_again() {
-        assert_eq!(negotiate(&offer(30), &Config::default()).1, Verdict::TooOld);
+        assert_eq!(
+            negotiate(&offer(30), &Config::default(), false, 4096).1,
+            Verdict::TooOld
+        );
         let newer = InitIn {
             major: 8,
             ..offer(0)
         };
-        assert_eq!(negotiate(&newer, &Config::default()).1, Verdict::Again);
+        assert_eq!(
+            negotiate(&newer, &Config::default(), false, 4096).1,
+            Verdict::Again
+        );
     }
 
     #[test]
     fn only_what_is_offered_and_wished_for_is_taken() {
-        let (out, verdict) = negotiate(&offer(45), &Config::default());
+        let (out, verdict) = negotiate(&offer(45), &Config::default(), false, 4096);
         let Verdict::Agreed(protocol) = verdict else {
             panic!("{verdict:?}")
         };
@@ -173,10 +201,9 @@ mod tests {
         assert_eq!((out.max_pages, protocol.max_request), (256, 1 << 20));
         let config = Config {
             acl: true,
-            io_uring: true,
             ..Config::default()
         };
-        let Verdict::Agreed(protocol) = negotiate(&offer(45), &config).1 else {
+        let Verdict::Agreed(protocol) = negotiate(&offer(45), &config, true, 4096).1 else {
             panic!()
         };
         assert!(protocol.io_uring && protocol.acl);
@@ -185,12 +212,36 @@ mod tests {
             flags2: 0,
             ..offer(45)
         };
-        let (out, Verdict::Agreed(protocol)) = negotiate(&nothing, &config) else {
+        let (out, Verdict::Agreed(protocol)) = negotiate(&nothing, &config, true, 4096) else {
             panic!()
         };
         assert_eq!(
             (out.flags, out.flags2, protocol.max_request),
             (0, 0, 32 * 4096)
         );
+    }
+
+    #[test]
+    fn sizes_are_counted_in_pages_of_the_kernel() {
+        for (page, pages) in [(4 << 10, 256), (16 << 10, 64), (64 << 10, 16)] {
+            let (out, verdict) = negotiate(&offer(45), &Config::default(), true, page);
+            let Verdict::Agreed(protocol) = verdict else {
+                panic!("{verdict:?}")
+            };
+            assert_eq!((out.max_pages, protocol.max_request), (pages, 1 << 20));
+        }
+        let nothing = InitIn {
+            flags: 0,
+            flags2: 0,
+            ..offer(45)
+        };
+        let config = Config::default();
+        let (_, verdict) = negotiate(&nothing, &config, true, 64 << 10);
+        let Verdict::Agreed(protocol) = verdict else {
+            panic!("{verdict:?}")
+        };
+        // 32 pages, whatever their size: buffers are made for that before the handshake.
+        assert_eq!(protocol.max_request, 2 << 20);
+        assert!(config.max_request(64 << 10) >= protocol.max_request);
     }
 }

@@ -19,6 +19,7 @@ mod connection;
 mod counters;
 mod device;
 mod dispatch;
+mod fail_points;
 mod filesystem;
 mod handshake;
 mod node;
@@ -28,14 +29,14 @@ mod reply;
 mod request;
 mod request_info;
 mod ring;
+mod rings;
 mod session;
 mod state;
 mod timing;
 mod wait_order;
 pub mod wire;
 
-/// Whether this process may use io_uring. Check before the handshake agrees on it, since the kernel
-/// then makes every request wait for the rings.
+/// Whether this process may use io_uring.
 pub use sys::fuse_ring::probe as probe_io_uring;
 
 pub use channel::Channel;
@@ -46,6 +47,7 @@ pub use node::{Found, Seek};
 pub use page_store::PageStore;
 pub use reply::{DirectoryReply, Entry, ReadReply};
 pub use request_info::{Caller, Seen, Served};
+pub use rings::Rings;
 pub use rustix::io::Errno;
 pub use session::{Error, Session};
 pub use state::{Ready, State};

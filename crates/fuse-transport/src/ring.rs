@@ -10,28 +10,24 @@
 //!   that every queue always has a thread.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use sys::eventfd::EventFd;
-use sys::fuse_ring::{Event, FuseRing};
+use sys::fuse_ring::{DisabledRing, Event, FuseRing, PreparedRing};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
+use crate::fail_points;
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::rings::{ENTRIES, possible_cpus};
 use crate::state::{Ready, State};
 use crate::timing::Timing;
 use crate::wire::{InHeader, MIN_READ_BUFFER, OutHeader, RingHeader};
-
-/// Entries of a CPU's own thread. It serves one request at a time; what comes meanwhile goes to the
-/// overflow queue, which runs on an idle CPU if there is one. With 8 entries the others would wait
-/// in the ring of the busy thread: one program that streams got 560 to 730 MB/s of lz4hc then, and
-/// 730 to 900 with one (two CPUs, three rounds, 1 MiB of read-ahead).
-const ENTRIES: usize = 1;
 
 /// Rounds of serving what is left before a ring closes, should it never become quiet.
 const LAST_ROUNDS: usize = 1000;
@@ -48,38 +44,62 @@ pub(crate) struct RingChannel {
     counters: Arc<Counters>,
 }
 
-impl RingChannel {
-    /// The ring of one CPU, for the thread pinned there.
-    pub(crate) fn open(connection: &Arc<Connection>, cpu: usize) -> io::Result<Self> {
-        let queue = u16::try_from(cpu).map_err(|_| io::Error::from(Errno::RANGE))?;
-        Self::with_queues(connection, &[(queue, ENTRIES)])
-    }
+/// A channel whose ring is ready but for its registration.
+pub(crate) struct PreparedChannel {
+    connection: Arc<Connection>,
+    ring: PreparedRing,
+    waker: Arc<EventFd>,
+}
 
-    /// The ring of the overflow queue.
-    pub(crate) fn open_overflow(connection: &Arc<Connection>) -> io::Result<Self> {
-        let queues: Vec<_> = (0..possible_cpus()?).map(|queue| (queue, 1)).collect();
-        Self::with_queues(connection, &queues)
-    }
-
-    fn with_queues(connection: &Arc<Connection>, queues: &[(u16, usize)]) -> io::Result<Self> {
+impl PreparedChannel {
+    /// Serves all queues, or the one of a CPU.
+    pub(crate) fn new(
+        connection: &Arc<Connection>,
+        ring: DisabledRing,
+        cpu: Option<usize>,
+    ) -> io::Result<Self> {
+        let queues = match cpu {
+            Some(cpu) => vec![(u16::try_from(cpu).map_err(|_| Errno::RANGE)?, ENTRIES)],
+            None => (0..possible_cpus()?).map(|queue| (queue, 1)).collect(),
+        };
         let waker = Arc::new(EventFd::new()?);
-        let device = connection.device().try_clone_to_owned()?;
-        let waking = waker.as_fd().try_clone_to_owned()?;
-        let payload = connection.protocol().max_request.max(MIN_READ_BUFFER);
-        let ring = FuseRing::new(device, waking, queues, payload)?;
-        let (connection, counters) = (Arc::clone(connection), connection.new_counters(true));
+        fail_points::check("memory")?;
+        let (device, payload) = (connection.device(), connection.ring_payload());
+        let ring = PreparedRing::new(ring, device, waker.as_fd(), &queues, payload)?;
         Ok(Self {
-            connection,
+            connection: Arc::clone(connection),
             ring,
             waker,
-            next: None,
-            rest: Vec::new(),
-            counters,
         })
     }
 
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.ring.as_fd().as_raw_fd()
+    }
+
+    /// Registers with the kernel, for the calling thread.
+    pub(crate) fn start(self) -> io::Result<RingChannel> {
+        let ring = self.ring.start()?;
+        Ok(RingChannel {
+            counters: self.connection.new_counters(true),
+            connection: self.connection,
+            ring,
+            waker: self.waker,
+            next: None,
+            rest: Vec::new(),
+        })
+    }
+}
+
+impl RingChannel {
     pub(crate) fn waker(&self) -> &Arc<EventFd> {
         &self.waker
+    }
+
+    /// Submits the last reply, which [`wait`](Self::wait) would do otherwise.
+    pub(crate) fn flush(&mut self) {
+        // A failure comes again in `wait`, which ends the channel.
+        let _ = self.ring.flush();
     }
 
     /// Submits the last reply and sleeps for the next request, with one system call.
@@ -208,10 +228,4 @@ impl AsFd for RingChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }
-}
-
-/// The kernel requires a queue for each possible CPU.
-fn possible_cpus() -> io::Result<u16> {
-    let count = sys::cpu_list::possible().and_then(|cpus| u16::try_from(cpus.len()).ok());
-    count.ok_or_else(|| io::Error::other("the number of possible CPUs is unknown"))
 }

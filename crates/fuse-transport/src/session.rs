@@ -1,12 +1,13 @@
 //! A session: one mount from the handshake to its end, and its channels.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::OFlags;
 use rustix::io::{Errno, IoSlice};
+use sys::pi_mutex::PiMutex;
 use zerocopy::IntoBytes;
 
 use crate::buffer::Buffer;
@@ -14,11 +15,13 @@ use crate::channel::Channel;
 use crate::connection::Connection;
 use crate::counters::Statistics;
 use crate::device::DeviceChannel;
+use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::{Config, Protocol, Verdict, negotiate};
 use crate::page_store::PageStore;
 use crate::request::Request;
-use crate::ring::RingChannel;
+use crate::ring::PreparedChannel;
+use crate::rings::Rings;
 use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader};
 
 /// Why a session could not start.
@@ -70,32 +73,51 @@ impl Error {
 /// because the daemon ends or dies, the kernel fails every pending request.
 pub struct Session {
     connection: Arc<Connection>,
+    /// What the handshake offered to use.
+    rings: Option<Rings>,
+    /// The overflow channel, until its thread takes it.
+    overflow: PiMutex<Option<PreparedChannel>>,
     /// The ring of the overflow queue is open.
     ring: AtomicBool,
+    /// Why requests do not come over io_uring, though there are rings.
+    refused: OnceLock<String>,
 }
 
 impl Session {
     /// Answers INIT on `device`, which must be mounted already. Programs which use the mount wait
-    /// until channels serve it.
+    /// until channels serve it. With `rings` it asks for io_uring, if the overflow channel can be
+    /// had; once it is agreed on, the kernel makes every request wait for the rings.
     pub fn start(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
         config: &Config,
+        rings: Option<Rings>,
     ) -> Result<Arc<Self>, Error> {
-        let protocol = shake_hands(&device, config)?;
-        let flags = rustix::fs::fcntl_getfl(&device).map_err(Error::io("fcntl of /dev/fuse"))?;
+        let page = rustix::param::page_size();
+        let connection = Connection::new(device, filesystem, config.max_request(page));
+        let connection = Arc::new(connection.map_err(|source| Error::Io {
+            what: "eventfd",
+            source,
+        })?);
+        let (overflow, why) = prepare_overflow(&connection, rings.as_ref());
+        let device = connection.device();
+        let protocol = shake_hands(device, config, overflow.is_some(), page)?;
+        connection.agreed(protocol);
+        let flags = rustix::fs::fcntl_getfl(device).map_err(Error::io("fcntl of /dev/fuse"))?;
         // Channels sleep in epoll, where they can also be woken.
-        rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)
+        rustix::fs::fcntl_setfl(device, flags | OFlags::NONBLOCK)
             .map_err(Error::io("fcntl of /dev/fuse"))?;
-        let connection =
-            Connection::new(device, filesystem, protocol).map_err(|source| Error::Io {
-                what: "eventfd",
-                source,
-            })?;
-        Ok(Arc::new(Self {
-            connection: Arc::new(connection),
+        let this = Self {
+            connection,
+            rings: rings.filter(|_| protocol.io_uring),
+            overflow: PiMutex::new(overflow),
             ring: AtomicBool::new(false),
-        }))
+            refused: OnceLock::new(),
+        };
+        if let Some(error) = why {
+            this.refuse(&error);
+        }
+        Ok(Arc::new(this))
     }
 
     /// The agreed parameters of the handshake.
@@ -114,8 +136,10 @@ impl Session {
     /// # Errors
     /// The kernel's refusal, or EOPNOTSUPP when io_uring was not agreed on.
     pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
-        self.check_ring()?;
-        RingChannel::open(&self.connection, cpu).map(Channel::from)
+        fail_points::check("cpu")?;
+        let ring = self.rings()?.take_cpu(cpu)?;
+        let prepared = PreparedChannel::new(&self.connection, ring, Some(cpu))?;
+        prepared.start().map(Channel::from)
     }
 
     /// The channel of the overflow queue, for the calling thread. Once it is open, requests arrive
@@ -127,8 +151,15 @@ impl Session {
     /// As for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry, requests arrive
     /// on the device.
     pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Channel> {
-        self.check_ring()?;
-        let channel = RingChannel::open_overflow(&self.connection)?;
+        let prepared = self.overflow.lock().take();
+        let prepared = match prepared {
+            Some(prepared) => prepared,
+            None => {
+                let ring = self.rings()?.take_overflow()?;
+                PreparedChannel::new(&self.connection, ring, None)?
+            }
+        };
+        let channel = prepared.start().inspect_err(|error| self.refuse(error))?;
         self.ring.store(true, Ordering::Release);
         Ok(Channel::from(channel))
     }
@@ -138,12 +169,29 @@ impl Session {
         PageStore::new(self.connection.device())
     }
 
-    fn check_ring(&self) -> io::Result<()> {
-        if self.protocol().io_uring {
-            Ok(())
-        } else {
-            Err(Errno::OPNOTSUPP.into())
-        }
+    fn rings(&self) -> io::Result<&Rings> {
+        self.rings.as_ref().ok_or(Errno::OPNOTSUPP.into())
+    }
+
+    /// Descriptors of rings that no thread uses yet.
+    pub fn ring_descriptors(&self) -> Vec<RawFd> {
+        let overflow = self
+            .overflow
+            .lock()
+            .as_ref()
+            .map(PreparedChannel::descriptor);
+        let free = self.rings.as_ref().map(Rings::descriptors);
+        free.into_iter().flatten().chain(overflow).collect()
+    }
+
+    fn refuse(&self, error: &io::Error) {
+        // The first reason counts.
+        let _ = self.refused.set(error.to_string());
+    }
+
+    /// Why requests come from the device although there were rings.
+    pub fn ring_refusal(&self) -> Option<&str> {
+        self.refused.get().map(String::as_str)
     }
 
     /// Whether requests come over io_uring.
@@ -178,12 +226,34 @@ impl std::fmt::Debug for Session {
     }
 }
 
-fn shake_hands(device: &OwnedFd, config: &Config) -> Result<Protocol, Error> {
+/// The channel without which the kernel would let every request wait; or why there is none.
+fn prepare_overflow(
+    connection: &Arc<Connection>,
+    rings: Option<&Rings>,
+) -> (Option<PreparedChannel>, Option<io::Error>) {
+    let Some(rings) = rings else {
+        return (None, None);
+    };
+    let prepared = rings
+        .take_overflow()
+        .and_then(|ring| PreparedChannel::new(connection, ring, None));
+    match prepared {
+        Ok(prepared) => (Some(prepared), None),
+        Err(error) => (None, Some(error)),
+    }
+}
+
+fn shake_hands(
+    device: BorrowedFd<'_>,
+    config: &Config,
+    io_uring: bool,
+    page: usize,
+) -> Result<Protocol, Error> {
     let mut buffer = Buffer::new(MIN_READ_BUFFER).ok_or(Error::NoMemory)?;
     loop {
         let length = read_first(device, buffer.bytes_mut())?;
         let (header, init) = parse_init(&buffer.bytes()[..length])?;
-        let (out, verdict) = negotiate(&init, config);
+        let (out, verdict) = negotiate(&init, config, io_uring, page);
         if verdict == Verdict::TooOld {
             // EPROTO ends the mount; every other program's access fails at once.
             send(device, &header, -Errno::PROTO.raw_os_error(), &[])?;
@@ -199,7 +269,7 @@ fn shake_hands(device: &OwnedFd, config: &Config) -> Result<Protocol, Error> {
     }
 }
 
-fn read_first(device: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Error> {
+fn read_first(device: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Error> {
     loop {
         match rustix::io::read(device, &mut *buffer) {
             Err(Errno::INTR | Errno::NOENT) => {}
@@ -224,7 +294,7 @@ fn parse_init(bytes: &[u8]) -> Result<(InHeader, InitIn), Error> {
         .ok_or(other)
 }
 
-fn send(device: &OwnedFd, to: &InHeader, error: i32, body: &[u8]) -> Result<(), Error> {
+fn send(device: BorrowedFd<'_>, to: &InHeader, error: i32, body: &[u8]) -> Result<(), Error> {
     let len = (size_of::<OutHeader>() + body.len()) as u32;
     let header = OutHeader {
         len,

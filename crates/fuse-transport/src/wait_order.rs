@@ -7,11 +7,12 @@
 //! moves them to the end.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
+use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 /// Marks events of the device in each epoll set.
 pub(crate) const DEVICE: u64 = 0;
@@ -57,14 +58,14 @@ pub(crate) struct WaitOrder {
     /// A. The CPU whose waiter is first, if it was put there.
     first: AtomicUsize,
     /// L. In the kernel's order.
-    waiters: Mutex<Vec<Arc<Waiter>>>,
+    waiters: PiMutex<Vec<Arc<Waiter>>>,
 }
 
 impl WaitOrder {
     pub(crate) fn new() -> Self {
         Self {
             first: AtomicUsize::new(NONE),
-            waiters: Mutex::default(),
+            waiters: PiMutex::default(),
         }
     }
 
@@ -103,8 +104,8 @@ impl WaitOrder {
         self.first.store(cpu, Ordering::Relaxed);
     }
 
-    fn waiters(&self) -> MutexGuard<'_, Vec<Arc<Waiter>>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiters(&self) -> PiMutexGuard<'_, Vec<Arc<Waiter>>> {
+        self.waiters.lock()
     }
 }
 

@@ -10,11 +10,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use crate::anonymous::Memory;
-use crate::uring::{Submission, Uring};
+use crate::uring::{RegisteredFile, Submission, Uring};
 
 /// Bytes of a header: 128 for FUSE headers, 128 for a request's fixed part, 32 for sizes.
 pub const HEADER_BYTES: usize = 288;
@@ -53,7 +53,50 @@ struct Entry {
     iovecs: Box<[libc::iovec; 2]>,
 }
 
-/// Entries of one or more queues, served by the thread that made it: the kernel refuses the
+/// Places of the registered files.
+const DEVICE: RegisteredFile = RegisteredFile(0);
+const WAKER_FILE: RegisteredFile = RegisteredFile(1);
+
+/// A ring that takes no submission yet. Made before a sandbox forbids to make one, and restricted
+/// for good: once it is [started](PreparedRing::start) it takes nothing but commands to registered
+/// files and polls of them, and which files are registered cannot be changed.
+pub struct DisabledRing(Uring);
+
+impl DisabledRing {
+    /// A ring with places for this many entries and a waker.
+    ///
+    /// # Errors
+    /// The kernel's refusal: too old (EINVAL), switched off or forbidden (EPERM), not there
+    /// (ENOSYS), no memory or descriptor left (ENOMEM, EMFILE).
+    pub fn new(entries: usize) -> io::Result<Self> {
+        let slots = u32::try_from((entries + 1).next_power_of_two());
+        let slots = slots.map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let ring = Uring::disabled(slots)?;
+        ring.restrict()?;
+        Ok(Self(ring))
+    }
+}
+
+impl AsFd for DisabledRing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl fmt::Debug for DisabledRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DisabledRing").finish_non_exhaustive()
+    }
+}
+
+/// A ring with its memory and files. The thread that starts it uses it.
+#[derive(Debug)]
+pub struct PreparedRing {
+    ring: FuseRing,
+    queues: Vec<(u16, usize)>,
+}
+
+/// Entries of one or more queues, served by the thread that started it: the kernel refuses the
 /// submissions of any other.
 pub struct FuseRing {
     // Fields are dropped in this order: the ring first, which ends all commands, then the memory.
@@ -63,58 +106,89 @@ pub struct FuseRing {
     events: VecDeque<Event>,
     memory: Memory,
     payload_bytes: usize,
-    device: OwnedFd,
-    waker: OwnedFd,
+    /// There are submissions that the kernel does not know of.
+    pending: bool,
 }
 
 /// Whether this process may use io_uring in the way that a [`FuseRing`] does.
 ///
 /// # Errors
-/// The kernel's refusal: too old (EINVAL), switched off or forbidden (EPERM), not there (ENOSYS).
+/// As for [`DisabledRing::new`].
 pub fn probe() -> io::Result<()> {
-    Uring::new(2).map(drop)
+    let DisabledRing(mut ring) = DisabledRing::new(1)?;
+    // A filter may let a ring be made, and neither started nor entered.
+    ring.enable()?;
+    ring.enter(0, true)
 }
 
-impl FuseRing {
-    /// Registers entries: `queues` has the number for each queue, `payload_bytes` is the size of
-    /// each payload. `waker` is an eventfd; `device` is tied to a mount whose INIT took
-    /// `FUSE_OVER_IO_URING`.
+impl AsFd for PreparedRing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}
+
+impl PreparedRing {
+    /// Memory and files for entries: `queues` has the number for each queue, `payload_bytes` is the
+    /// size of each payload. `waker` is an eventfd; `device` is tied to a mount.
     ///
     /// # Errors
-    /// Also the kernel's refusal of an entry. The mount then goes on over the device, unless all
-    /// queues were registered before.
+    /// No memory, or the ring was made for fewer entries.
     pub fn new(
-        device: OwnedFd,
-        waker: OwnedFd,
+        DisabledRing(ring): DisabledRing,
+        device: BorrowedFd<'_>,
+        waker: BorrowedFd<'_>,
         queues: &[(u16, usize)],
         payload_bytes: usize,
     ) -> io::Result<Self> {
         let count: usize = queues.iter().map(|(_, count)| count).sum();
-        let slots = (count + 1).next_power_of_two() as u32;
-        let ring = Uring::new(slots)?;
+        if count >= ring.slots() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let payload_bytes = payload_bytes.next_multiple_of(PAGE);
         let memory = Memory::new(count * (PAGE + payload_bytes))?;
-        let (entries, events) = (Vec::new(), VecDeque::new());
-        let mut this = Self {
+        ring.register_files(&[device, waker])?;
+        let ring = FuseRing {
             ring,
-            entries,
-            events,
+            entries: Vec::new(),
+            events: VecDeque::new(),
             memory,
             payload_bytes,
-            device,
-            waker,
+            pending: false,
         };
-        for &(queue, count) in queues {
+        let queues = queues.to_vec();
+        Ok(Self { ring, queues })
+    }
+
+    /// Registers the entries, for the calling thread. INIT must have taken `FUSE_OVER_IO_URING`.
+    ///
+    /// # Errors
+    /// The kernel's refusal of an entry. The mount then goes on over the device, unless all
+    /// queues were registered before.
+    pub fn start(self) -> io::Result<FuseRing> {
+        let Self { mut ring, queues } = self;
+        ring.ring.enable()?;
+        for (queue, count) in queues {
             for _ in 0..count {
-                this.register(queue);
+                ring.register(queue);
             }
         }
-        this.watch_waker();
-        this.ring.enter(0, false)?;
-        match this.refusal() {
+        ring.watch_waker();
+        ring.flush()?;
+        match ring.refusal() {
             Some(errno) => Err(io::Error::from_raw_os_error(errno)),
-            None => Ok(this),
+            None => Ok(ring),
         }
+    }
+}
+
+impl FuseRing {
+    /// Submits what is to be submitted.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.pending {
+            self.ring.enter(0, false)?;
+            self.pending = false;
+        }
+        Ok(())
     }
 
     /// Submits what is to be submitted; if nothing has happened yet, sleeps until something does.
@@ -122,7 +196,10 @@ impl FuseRing {
         let sleep = self.events.is_empty() && !self.ring.has_completions();
         match self.ring.enter(sleep.into(), sleep) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            other => other,
+            other => {
+                self.pending = other.is_err();
+                other
+            }
         }
     }
 
@@ -198,7 +275,7 @@ impl FuseRing {
 
     /// Asks for one [`Event::Woken`].
     pub fn watch_waker(&mut self) {
-        let poll = Submission::poll(self.waker.as_fd(), WAKER);
+        let poll = Submission::poll(WAKER_FILE, WAKER);
         self.push(&poll);
     }
 
@@ -251,14 +328,14 @@ impl FuseRing {
         command[8..16].copy_from_slice(&commit_id.to_ne_bytes());
         command[16..18].copy_from_slice(&entry.queue.to_ne_bytes());
         let (address, length) = (entry.iovecs.as_ptr() as u64, entry.iovecs.len() as u32);
-        Submission::command(self.device.as_fd(), number as u64, operation, command)
-            .with_memory(address, length)
+        Submission::command(DEVICE, number as u64, operation, command).with_memory(address, length)
     }
 
     fn push(&mut self, submission: &Submission) {
+        self.pending = true;
         // SAFETY: a command names memory of `self`: the iovecs and what they lead to live until
         // the ring is closed, and the accounts in `entries` keep us from it meanwhile. The poll
-        // names no memory. The descriptors live as long as the ring.
+        // names no memory. The ring holds its files.
         let pushed = unsafe { self.ring.push(submission) };
         // One place for each entry and one for the waker: each has at most one submission.
         assert!(pushed, "the submission queue has a place for every entry");

@@ -6,6 +6,8 @@
 
 #[cfg(feature = "fuse-ring")]
 mod anonymous;
+#[cfg(feature = "attempts")]
+pub mod attempts;
 pub mod clock;
 pub mod counts;
 pub mod cpu_list;

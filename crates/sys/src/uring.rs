@@ -1,4 +1,4 @@
-//! A small io_uring with submissions of 128 bytes, for the thread that made it.
+//! A small io_uring with submissions of 128 bytes, for the thread that enables it.
 //!
 //! Its queues lie in memory of this process (IORING_SETUP_NO_MMAP). Queues that are mapped from the
 //! ring's descriptor, as is usual, keep the ring open as long as any thread of the process lives,
@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::anonymous::Memory;
 
+const R_DISABLED: u32 = 1 << 6;
 const SUBMIT_ALL: u32 = 1 << 7;
 const SQE128: u32 = 1 << 10;
 const SINGLE_ISSUER: u32 = 1 << 12;
-/// The kernel acts for a ring only while the thread that made it is inside of io_uring_enter on it,
-/// and not at all once the ring is closed.
+/// The kernel acts for a ring only while the thread that enabled it is inside of io_uring_enter on
+/// it, and not at all once the ring is closed.
 const DEFER_TASKRUN: u32 = 1 << 13;
 const NO_MMAP: u32 = 1 << 14;
 const NO_SQARRAY: u32 = 1 << 16;
@@ -25,6 +26,18 @@ const GET_EVENTS: u32 = 1;
 
 const POLL_ADD: u8 = 6;
 const URING_CMD: u8 = 46;
+
+/// IOSQE_FIXED_FILE: the descriptor is the place of a registered file.
+const REGISTERED: u8 = 1;
+
+/// Operations of io_uring_register(2).
+const REGISTER_FILES: u32 = 2;
+const REGISTER_RESTRICTIONS: u32 = 11;
+const REGISTER_ENABLE_RINGS: u32 = 12;
+
+/// Kinds of restrictions.
+const ALLOW_SUBMISSION: u16 = 1;
+const REQUIRE_FLAGS: u16 = 3;
 
 const PAGE: usize = 4096;
 
@@ -75,6 +88,30 @@ struct CompletionOffsets {
     user_addr: u64,
 }
 
+/// Something that an enabled ring may do, or has to.
+#[repr(C)]
+struct Restriction {
+    kind: u16,
+    value: u8,
+    reserved: [u8; 13],
+}
+
+const _: () = assert!(size_of::<Restriction>() == 16);
+
+impl Restriction {
+    fn new(kind: u16, value: u8) -> Self {
+        Self {
+            kind,
+            value,
+            reserved: [0; 13],
+        }
+    }
+}
+
+/// The place of a file that was registered with a ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegisteredFile(pub(crate) i32);
+
 /// What the kernel shall do.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -108,12 +145,12 @@ const _: () = assert!(size_of::<Submission>() == 128);
 const _: () = assert!(size_of::<Completion>() == 16);
 
 impl Submission {
-    fn new(opcode: u8, fd: BorrowedFd<'_>, user_data: u64) -> Self {
+    fn new(opcode: u8, RegisteredFile(fd): RegisteredFile, user_data: u64) -> Self {
         Self {
             opcode,
-            flags: 0,
+            flags: REGISTERED,
             priority: 0,
-            fd: fd.as_raw_fd(),
+            fd,
             operation: [0; 2],
             address: 0,
             length: 0,
@@ -124,20 +161,20 @@ impl Submission {
         }
     }
 
-    /// One completion when `fd` is readable.
-    pub(crate) fn poll(fd: BorrowedFd<'_>, user_data: u64) -> Self {
+    /// One completion when the file is readable.
+    pub(crate) fn poll(file: RegisteredFile, user_data: u64) -> Self {
         let events = libc::POLLIN as u32;
         // The kernel reads the halves of this word in the order of little-endian machines.
         let big = cfg!(target_endian = "big");
         Self {
             events: if big { events.rotate_left(16) } else { events },
-            ..Self::new(POLL_ADD, fd, user_data)
+            ..Self::new(POLL_ADD, file, user_data)
         }
     }
 
     /// A command of the file's own.
     pub(crate) fn command(
-        fd: BorrowedFd<'_>,
+        file: RegisteredFile,
         user_data: u64,
         operation: u32,
         command: [u8; 80],
@@ -145,7 +182,7 @@ impl Submission {
         Self {
             operation: [operation, 0],
             command,
-            ..Self::new(URING_CMD, fd, user_data)
+            ..Self::new(URING_CMD, file, user_data)
         }
     }
 
@@ -159,7 +196,7 @@ impl Submission {
     }
 }
 
-/// The ring. The kernel refuses the calls of any other thread than the one that made it.
+/// The ring. The kernel refuses the calls of any other thread than the one that enabled it.
 pub(crate) struct Uring {
     // Fields are dropped in this order: after its last descriptor, a ring touches no memory of the
     // process; pages of the queues that it still holds are no longer mapped then.
@@ -172,15 +209,22 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// A ring with room for `slots` submissions, a power of two.
-    pub(crate) fn new(slots: u32) -> io::Result<Self> {
+    /// A ring with room for `slots` submissions, a power of two. It takes none before it is
+    /// [enabled](Self::enable).
+    pub(crate) fn disabled(slots: u32) -> io::Result<Self> {
         let count = slots as usize;
         let completions = 2 * count * size_of::<Completion>();
         let queues = Memory::new((CONTROL_BYTES + completions).next_multiple_of(PAGE))?;
         let bytes = count * size_of::<Submission>();
         let submissions = Memory::new(bytes.next_multiple_of(PAGE))?;
         let mut params = Params {
-            flags: SUBMIT_ALL | SQE128 | SINGLE_ISSUER | DEFER_TASKRUN | NO_MMAP | NO_SQARRAY,
+            flags: R_DISABLED
+                | SUBMIT_ALL
+                | SQE128
+                | SINGLE_ISSUER
+                | DEFER_TASKRUN
+                | NO_MMAP
+                | NO_SQARRAY,
             ..Params::default()
         };
         params.sq.user_addr = submissions.at(0).as_ptr() as u64;
@@ -209,10 +253,55 @@ impl Uring {
         })
     }
 
+    /// Submissions that it has room for.
+    pub(crate) fn slots(&self) -> usize {
+        self.params.sq_entries as usize
+    }
+
+    /// Once the ring is enabled it takes commands to registered files and polls of them, nothing
+    /// else, and no further call of io_uring_register(2).
+    pub(crate) fn restrict(&self) -> io::Result<()> {
+        let restrictions = [
+            Restriction::new(ALLOW_SUBMISSION, URING_CMD),
+            Restriction::new(ALLOW_SUBMISSION, POLL_ADD),
+            Restriction::new(REQUIRE_FLAGS, REGISTERED),
+        ];
+        let count = restrictions.len();
+        self.register(REGISTER_RESTRICTIONS, restrictions.as_ptr().cast(), count)
+    }
+
+    /// Gives files the places 0, 1 and so on. The ring keeps them open.
+    pub(crate) fn register_files(&self, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let numbers: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
+        self.register(REGISTER_FILES, numbers.as_ptr().cast(), numbers.len())
+    }
+
+    /// From now on the calling thread, and no other, may use the ring.
+    pub(crate) fn enable(&self) -> io::Result<()> {
+        self.register(REGISTER_ENABLE_RINGS, std::ptr::null(), 0)
+    }
+
+    /// `argument` leads to `count` values of the kind that the operation takes.
+    fn register(
+        &self,
+        operation: u32,
+        argument: *const libc::c_void,
+        count: usize,
+    ) -> io::Result<()> {
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: the three callers above pass what the kernel reads during this call.
+        let outcome =
+            unsafe { libc::syscall(libc::SYS_io_uring_register, fd, operation, argument, count) };
+        if outcome < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
     /// Writes a submission, which [`enter`](Self::enter) will submit; false when there is no room.
     ///
     /// # Safety
-    /// The descriptors and the memory that it names live until it is complete or the ring is
+    /// The memory that it names lives until it is complete or the ring is
     /// closed.
     pub(crate) unsafe fn push(&mut self, submission: &Submission) -> bool {
         let slots = self.params.sq_entries;
@@ -292,20 +381,77 @@ mod tests {
     use super::*;
     use crate::eventfd::EventFd;
 
+    /// A ring with these files, or a line that says why there is none.
+    fn enabled(files: &[EventFd]) -> Option<Uring> {
+        let ring = match Uring::disabled(4) {
+            Ok(ring) => ring,
+            Err(error) => {
+                println!("skipped: io_uring: {error}");
+                return None;
+            }
+        };
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        ring.restrict().unwrap();
+        ring.register_files(&files).unwrap();
+        ring.enable().unwrap();
+        Some(ring)
+    }
+
+    #[test]
+    fn an_enabled_ring_takes_polls_of_its_files_and_nothing_else() {
+        let event = [EventFd::new().unwrap()];
+        let Some(mut ring) = enabled(&event) else {
+            return;
+        };
+        let poll = Submission::poll(RegisteredFile(0), 1);
+        // By their numbers in `enum io_uring_op`: NOP, FSYNC, ACCEPT, OPENAT, CLOSE, CONNECT,
+        // SOCKET.
+        let others = [0, 3, 13, 18, 19, 16, 45].map(|opcode| Submission { opcode, ..poll });
+        let plain = Submission {
+            flags: 0,
+            fd: event[0].as_fd().as_raw_fd(),
+            ..poll
+        };
+        for submission in others.into_iter().chain([plain]) {
+            // SAFETY: no memory is named.
+            assert!(unsafe { ring.push(&submission) });
+            ring.enter(1, true).unwrap();
+            let refused = ring.next().unwrap();
+            assert_eq!(refused.result, -libc::EACCES, "{submission:?}");
+        }
+        let again = ring.register_files(&[event[0].as_fd()]);
+        assert_eq!(again.unwrap_err().raw_os_error(), Some(libc::EACCES));
+        event[0].wake();
+        // SAFETY: no memory is named.
+        assert!(unsafe { ring.push(&poll) });
+        ring.enter(1, true).unwrap();
+        assert_eq!(ring.next().unwrap().result, i32::from(libc::POLLIN));
+    }
+
+    #[test]
+    fn a_ring_that_is_not_enabled_takes_nothing() {
+        let Ok(mut ring) = Uring::disabled(4) else {
+            return println!("skipped: io_uring");
+        };
+        assert_eq!(
+            ring.enter(0, true).unwrap_err().raw_os_error(),
+            Some(libc::EBADFD)
+        );
+    }
+
     #[test]
     fn completions_come_in_the_order_of_what_happened_however_often_the_queues_turn() {
-        let mut ring = match Uring::new(4) {
-            Ok(ring) => ring,
-            Err(error) => return println!("skipped: io_uring: {error}"),
-        };
         let events: Vec<_> = (0..4).map(|_| EventFd::new().unwrap()).collect();
+        let Some(mut ring) = enabled(&events) else {
+            return;
+        };
         for round in 0..50 {
-            for (number, event) in events.iter().enumerate() {
-                let poll = Submission::poll(event.as_fd(), round * 4 + number as u64);
-                // SAFETY: the descriptors outlive the ring; no memory is named.
+            for number in 0..4 {
+                let poll = Submission::poll(RegisteredFile(number), round * 4 + number as u64);
+                // SAFETY: no memory is named.
                 assert!(unsafe { ring.push(&poll) });
             }
-            let fifth = Submission::poll(events[0].as_fd(), 9);
+            let fifth = Submission::poll(RegisteredFile(0), 9);
             // SAFETY: as above.
             assert!(!unsafe { ring.push(&fifth) }, "there is no room");
             ring.enter(0, true).unwrap();
@@ -324,7 +470,7 @@ mod tests {
 
     #[test]
     fn the_queues_are_no_mapping_of_the_ring() {
-        let Ok(ring) = Uring::new(4) else {
+        let Ok(ring) = Uring::disabled(4) else {
             return println!("skipped: io_uring");
         };
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -3,4 +3,5 @@
 mod refusal;
 mod set;
 
+pub use refusal::remember_priority_rights;
 pub(crate) use set::{Wanted, apply, current, merge, nice_of, own_tid};

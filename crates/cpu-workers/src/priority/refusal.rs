@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -20,12 +21,21 @@ struct Facts {
     unified: Option<String>,
 }
 
+/// What was found before a sandbox that hides it.
+static FOUND: OnceLock<Facts> = OnceLock::new();
+
+/// Finds out what decides on real-time priority, for the message of a later refusal. To be called
+/// with the rights that the threads will have, while `/proc` and the cgroups can still be read.
+pub fn remember_priority_rights() {
+    FOUND.get_or_init(Facts::gather);
+}
+
 /// One clause without a full stop.
 pub(crate) fn explain(error: &io::Error) -> String {
     if error.raw_os_error() != Some(rustix::io::Errno::PERM.raw_os_error()) {
         return error.to_string();
     }
-    Facts::gather().explain()
+    FOUND.get().cloned().unwrap_or_else(Facts::gather).explain()
 }
 
 impl Facts {

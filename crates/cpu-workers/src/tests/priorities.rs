@@ -33,6 +33,28 @@ fn without_privilege(f: impl FnOnce() + Send) {
     });
 }
 
+/// Two threads flip at the same time, as serving threads do with `hipri=auto`: when both are done
+/// all workers have one priority, that of the later flip.
+#[test]
+fn flips_at_the_same_time_leave_all_workers_with_the_same_priority() {
+    let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(8, 0..8)).unwrap();
+    if !workers.notices().is_empty() {
+        println!("skipped: {:?}", workers.notices());
+        return;
+    }
+    for round in 0..300 {
+        std::thread::scope(|scope| {
+            for priority in [Priority::High, Priority::Normal] {
+                let workers = &workers;
+                scope.spawn(move || workers.set_priority(None, priority).unwrap());
+            }
+        });
+        let policies = policies(&workers, true);
+        let same = policies.iter().all(|policy| *policy == policies[0]);
+        assert!(same, "round {round}: {policies:?}");
+    }
+}
+
 #[test]
 fn high_is_fifo_1_and_the_pool_behind_it_nice_minus_20() {
     let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(2, 0..2)).unwrap();

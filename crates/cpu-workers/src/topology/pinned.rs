@@ -34,6 +34,9 @@ pub(crate) struct Topology {
 
 struct CpuSlot {
     worker: Slot<Running>,
+    /// The worker of a CPU that went, until it returns. It serves its source meanwhile: what other
+    /// threads, or the kernel, still send there is answered. Changed under `plan`.
+    resting: Mutex<Option<Arc<Running>>>,
     /// Created with the CPU's first worker and kept: the counters go on when it returns.
     counters: OnceLock<Arc<Counters>>,
     /// All other CPUs, the nearest first; read from sysfs at the first use.
@@ -82,36 +85,43 @@ impl Topology {
         })
     }
 
-    /// Makes, ends and re-pins workers until they are those of the usable CPUs.
+    /// Makes, rests and re-pins workers until they are those of the usable CPUs.
     pub(crate) fn reconcile(&self) -> Result<(), Error> {
         self.spawner
             .faults
             .check(FailPoint::Cpus)
             .map_err(Error::Cpus)?;
         let usable = self.spawner.cpus.usable().map_err(Error::Cpus)?;
-        let retired = self.follow(&usable);
-        // Joined without the lock: a long job delays this thread alone.
-        retired.iter().for_each(|worker| worker.end());
+        self.follow(&usable);
         Ok(())
     }
 
-    fn follow(&self, usable: &BTreeSet<usize>) -> Vec<Arc<Running>> {
+    fn follow(&self, usable: &BTreeSet<usize>) {
         let plan = self.plan();
-        let mut retired = Vec::new();
         if plan.ended {
-            return retired;
+            return;
         }
         for (cpu, slot) in self.slots.iter().enumerate() {
             let worker = slot.worker.get();
             match (worker, usable.contains(&cpu)) {
-                (None, true) => self.create(cpu, &plan),
+                (None, true) => match slot.resting().take() {
+                    Some(worker) => self.wake(cpu, worker),
+                    None => self.create(cpu, &plan),
+                },
                 (Some(worker), true) => self.keep_pinned(cpu, &worker),
-                (Some(_), false) => retired.extend(slot.worker.unpublish()),
+                (Some(_), false) => *slot.resting() = slot.worker.unpublish(),
                 (None, false) => {}
             }
         }
         self.count.store(self.workers().len(), Ordering::Relaxed);
-        retired
+    }
+
+    /// Its CPU is back.
+    fn wake(&self, cpu: usize, worker: Arc<Running>) {
+        self.keep_pinned(cpu, &worker);
+        if let Err(extra) = self.slots[cpu].worker.publish(worker) {
+            *self.slots[cpu].resting() = Some(extra);
+        }
     }
 
     /// Makes a worker, then publishes it. Where that fails the slot stays empty, the unbound pool
@@ -162,10 +172,10 @@ impl Topology {
     /// Empties all slots for good, waits for all jobs, ends all threads.
     pub(crate) fn end(&self) {
         self.plan().ended = true;
-        let workers: Vec<_> = self
-            .slots
-            .iter()
-            .filter_map(|s| s.worker.unpublish())
+        let slots = self.slots.iter();
+        let workers: Vec<_> = slots
+            .flat_map(|slot| [slot.worker.unpublish(), slot.resting().take()])
+            .flatten()
             .collect();
         // All of them first: they drain side by side.
         workers
@@ -202,6 +212,11 @@ impl Topology {
         self.slots.iter().filter_map(each).collect()
     }
 
+    /// Those of the CPUs that went.
+    fn resting(&self) -> impl Iterator<Item = Arc<Running>> {
+        self.slots.iter().filter_map(|slot| slot.resting().clone())
+    }
+
     /// Every CPU that has or had a worker.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (usize, &Arc<Counters>)> {
         let counted = |(cpu, slot): (usize, &'_ CpuSlot)| slot.counters.get().map(|_| cpu);
@@ -224,9 +239,8 @@ impl Topology {
             return Err(Error::ShutDown);
         }
         plan.source = Some(Arc::clone(make));
-        self.workers()
-            .iter()
-            .for_each(|running| post(&running.worker));
+        let workers = self.workers().into_iter().chain(self.resting());
+        workers.for_each(|running| post(&running.worker));
         Ok(())
     }
 
@@ -236,14 +250,14 @@ impl Topology {
         match cpu {
             Some(cpu) => {
                 plan.wanted_for.insert(cpu, wanted);
-                self.read(cpu, |worker| worker.cloned())
-                    .into_iter()
-                    .collect()
+                let slot = self.slots.get(cpu);
+                let both = slot.map(|slot| [slot.worker.get(), slot.resting().clone()]);
+                both.into_iter().flatten().flatten().collect()
             }
             None => {
                 plan.wanted_for.clear();
                 plan.wanted = wanted;
-                self.workers()
+                self.workers().into_iter().chain(self.resting()).collect()
             }
         }
     }
@@ -259,9 +273,14 @@ impl Topology {
 }
 
 impl CpuSlot {
+    fn resting(&self) -> MutexGuard<'_, Option<Arc<Running>>> {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn empty() -> Self {
         CpuSlot {
             worker: Slot::empty(),
+            resting: Mutex::default(),
             counters: OnceLock::new(),
             by_distance: OnceLock::new(),
         }

@@ -56,6 +56,11 @@ impl AttachedSource {
         self.wait(parker)
     }
 
+    /// Before a job is run. A panic comes again in [`wait`](Self::wait), which replaces the source.
+    pub(crate) fn flush(&mut self) {
+        let _ = catch_unwind(AssertUnwindSafe(|| self.source.flush()));
+    }
+
     pub(crate) fn wait(&mut self, parker: &Parker) -> Waited {
         match catch_unwind(AssertUnwindSafe(|| self.source.wait())) {
             Ok(EventSourceState::Continue) => Waited::Continue,

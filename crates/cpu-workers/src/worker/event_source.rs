@@ -20,6 +20,10 @@ pub trait EventSource: Send {
     /// Serve each request inside [`serve`](crate::serve), which counts it and marks the worker as
     /// busy meanwhile.
     fn wait(&mut self) -> EventSourceState;
+
+    /// Sends what [`wait`](Self::wait) would send before it sleeps. Called before the worker runs a
+    /// job, which may take long.
+    fn flush(&mut self) {}
 }
 
 /// Ends the sleep of a [`EventSource`].

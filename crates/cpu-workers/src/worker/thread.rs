@@ -142,6 +142,10 @@ impl Worker {
             self.open_sources(&mut source);
             match self.queue.take(&self.parker) {
                 Taken::Item(queued) => {
+                    // A finished reply must not wait for the job.
+                    if let Some(open) = &mut source {
+                        open.flush();
+                    }
                     self.run_job(queued);
                     in_a_row += 1;
                     if in_a_row >= JOBS_IN_A_ROW {

@@ -24,96 +24,119 @@ type Outcome<T> = Result<T, seccompiler::Error>;
 /// FUSE_DEV_IOC_CLONE.
 const FUSE_CLONE: u64 = 0x8004_e500;
 
+/// Name and number of a call.
+type Call = (&'static str, c_long);
+
+/// Calls by their names in the C library.
+macro_rules! calls {
+    ($($(#[$when:meta])? $name:ident),* $(,)?) => {
+        &[$($(#[$when])? (stringify!($name), libc::$name)),*]
+    };
+}
+
 /// Calls that are allowed with any arguments.
-const ALWAYS: &[c_long] = &[
+const ALWAYS: &[Call] = calls![
     // Requests and replies, the image, wakers, logs, and the mount helper's socket. Sockets are
     // written with write(2), which takes no address: a datagram socket could reach any other with
     // one.
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_pread64,
-    libc::SYS_preadv2,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_fadvise64,
-    libc::SYS_readahead,
-    libc::SYS_lseek,
-    libc::SYS_fstat,
-    libc::SYS_statx,
-    libc::SYS_dup3,
-    libc::SYS_close,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_bind,
+    SYS_read,
+    SYS_readv,
+    SYS_pread64,
+    SYS_preadv2,
+    SYS_write,
+    SYS_writev,
+    SYS_fadvise64,
+    SYS_readahead,
+    SYS_lseek,
+    SYS_fstat,
+    SYS_statx,
+    SYS_dup3,
+    SYS_close,
+    SYS_recvfrom,
+    SYS_recvmsg,
+    SYS_bind,
     // Waiting.
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_ppoll,
-    libc::SYS_eventfd2,
-    libc::SYS_futex,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_restart_syscall,
+    SYS_epoll_create1,
+    SYS_epoll_ctl,
+    SYS_epoll_pwait,
+    SYS_ppoll,
+    SYS_eventfd2,
+    SYS_futex,
+    SYS_nanosleep,
+    SYS_clock_nanosleep,
+    SYS_restart_syscall,
     // Threads of this process: creation, CPU, priority and exit.
-    libc::SYS_set_robust_list,
-    libc::SYS_rseq,
-    libc::SYS_gettid,
-    libc::SYS_getpid,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
-    libc::SYS_getcpu,
-    libc::SYS_sched_yield,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_getscheduler,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_sched_getparam,
-    libc::SYS_sched_getattr,
-    libc::SYS_getpriority,
-    libc::SYS_setpriority,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_sigaltstack,
+    SYS_set_robust_list,
+    SYS_rseq,
+    SYS_gettid,
+    SYS_getpid,
+    SYS_getuid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getegid,
+    SYS_getcpu,
+    SYS_sched_yield,
+    SYS_sched_getaffinity,
+    SYS_sched_setaffinity,
+    SYS_sched_getscheduler,
+    SYS_sched_setscheduler,
+    SYS_sched_getparam,
+    SYS_sched_getattr,
+    SYS_getpriority,
+    SYS_setpriority,
+    SYS_exit,
+    SYS_exit_group,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sigaltstack,
     // Memory.
-    libc::SYS_brk,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_mlock2,
-    libc::SYS_munlock,
+    SYS_brk,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_mlock2,
+    SYS_munlock,
     // Clocks and random numbers.
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_getres,
-    libc::SYS_gettimeofday,
-    libc::SYS_getrandom,
+    SYS_clock_gettime,
+    SYS_clock_getres,
+    SYS_gettimeofday,
+    SYS_getrandom,
     // Detaching from the terminal and the initial working directory.
-    libc::SYS_setsid,
-    libc::SYS_chdir,
+    SYS_setsid,
+    SYS_chdir,
 ];
 
 /// Older names of calls above, which libraries still use where they exist.
 #[cfg(target_arch = "x86_64")]
-const OLDER: &[c_long] = &[
-    libc::SYS_epoll_wait,
-    libc::SYS_poll,
-    libc::SYS_dup2,
-    libc::SYS_time,
-    libc::SYS_arch_prctl,
-];
+const OLDER: &[Call] = calls![SYS_epoll_wait, SYS_poll, SYS_dup2, SYS_time, SYS_arch_prctl,];
 #[cfg(not(target_arch = "x86_64"))]
-const OLDER: &[c_long] = &[];
+const OLDER: &[Call] = &[];
 
-const RING: &[c_long] = &[
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
+/// Calls that are allowed with some arguments only, for the page that lists them.
+#[cfg(test)]
+const CONDITIONAL: &[Call] = calls![
+    SYS_openat,
+    SYS_prlimit64,
+    SYS_prctl,
+    SYS_ioctl,
+    SYS_clone,
+    SYS_clone3,
+    SYS_unshare,
+    SYS_mmap,
+    SYS_mprotect,
+    SYS_socket,
+    SYS_fcntl,
+    SYS_tgkill,
+    SYS_io_uring_enter,
+    SYS_io_uring_register,
+    #[cfg(target_arch = "x86_64")]
+    SYS_open,
 ];
+
+/// IORING_REGISTER_FILES and IORING_REGISTER_ENABLE_RINGS: what a thread does with a ring that was
+/// made, and restricted, before.
+const RING_OPERATIONS: [u64; 2] = [2, 12];
 
 /// Restricts the calling thread and those it makes.
 pub(super) fn restrict(io_uring: bool) -> Result<(), String> {
@@ -139,16 +162,25 @@ fn newer(arch: TargetArch) -> Outcome<BpfProgram> {
 }
 
 fn allowed(io_uring: bool, arch: TargetArch) -> Outcome<BpfProgram> {
+    let refused = SeccompAction::Errno(Errno::PERM.raw_os_error().unsigned_abs());
+    let filter = SeccompFilter::new(rules(io_uring)?, refused, SeccompAction::Allow, arch)?;
+    Ok(BpfProgram::try_from(filter)?)
+}
+
+fn rules(io_uring: bool) -> Outcome<Rules> {
     let mut rules = conditional()?;
-    let ring: &[c_long] = if io_uring { RING } else { &[] };
-    for call in ALWAYS.iter().chain(OLDER).chain(ring) {
-        rules.insert(*call, Vec::new());
+    for (_, number) in ALWAYS.iter().chain(OLDER) {
+        rules.insert(*number, Vec::new());
+    }
+    if io_uring {
+        rules.insert(libc::SYS_io_uring_enter, Vec::new());
+        let operations = RING_OPERATIONS.map(|number| equal(1, number));
+        let operations = operations.into_iter().collect::<Outcome<_>>()?;
+        rules.insert(libc::SYS_io_uring_register, operations);
     }
     // The other filter answers this one, unless this one refuses it more severely.
     rules.insert(libc::SYS_clone3, Vec::new());
-    let refused = SeccompAction::Errno(Errno::PERM.raw_os_error().unsigned_abs());
-    let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, arch)?;
-    Ok(BpfProgram::try_from(filter)?)
+    Ok(rules)
 }
 
 /// Calls that are allowed with some arguments only.
@@ -259,4 +291,63 @@ fn rule(
 ) -> Outcome<SeccompRule> {
     let condition = SeccompCondition::new(argument, length, comparison, value)?;
     Ok(SeccompRule::new(vec![condition])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Names in backquotes in one column of the table below a line of docs/sandbox.md.
+    fn listed(begin: &str, column: usize) -> BTreeSet<String> {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sandbox.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let after = page.split_once(begin).unwrap().1;
+        let rows = after.lines().skip_while(|line| !line.starts_with('|'));
+        let rows = rows.take_while(|line| line.starts_with('|'));
+        let cells = rows.filter_map(|row| row.split('|').nth(column).map(str::to_owned));
+        cells
+            .flat_map(|cell| {
+                let names = cell.split('`').skip(1).step_by(2);
+                names.map(str::to_owned).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    fn names(calls: &[&[Call]]) -> BTreeSet<String> {
+        let calls = calls.concat().into_iter();
+        calls
+            .map(|(name, _)| name.trim_start_matches("SYS_").to_owned())
+            .collect()
+    }
+
+    /// The page is that of x86-64, which has all calls of the others.
+    #[test]
+    fn the_page_about_the_sandbox_lists_the_calls_of_the_filter() {
+        let of_page = [listed("With any", 2), listed("With some", 1)];
+        let of_filter = [names(&[ALWAYS, OLDER]), names(&[CONDITIONAL])];
+        for (page, filter) in of_page.iter().zip(&of_filter) {
+            let missing: Vec<_> = filter.difference(page).collect();
+            assert!(missing.is_empty(), "not on the page: {missing:?}");
+            let extra: Vec<_> = page.difference(filter).collect();
+            let other = cfg!(not(target_arch = "x86_64"));
+            assert!(extra.is_empty() || other, "not in the filter: {extra:?}");
+        }
+    }
+
+    #[test]
+    fn no_call_is_allowed_that_is_in_no_list() {
+        let known: BTreeSet<i64> = [ALWAYS, OLDER, CONDITIONAL]
+            .concat()
+            .into_iter()
+            .map(|(_, number)| number)
+            .collect();
+        let allowed: BTreeSet<i64> = rules(true).unwrap().into_keys().collect();
+        assert_eq!(allowed, known);
+        let ring = [libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+        let without: BTreeSet<i64> = rules(false).unwrap().into_keys().collect();
+        assert!(ring.iter().all(|call| !without.contains(call)));
+        assert_eq!(without.len() + ring.len(), allowed.len());
+    }
 }

@@ -10,6 +10,7 @@ use erofs_engine::cpu_workers::{Summary, WorkerStats};
 use fuse_transport::Session;
 use serde_json::{Value, json};
 
+use super::uring_mode::fallback;
 use super::xattrs::{STAT_XATTR, VALUE_BYTES, get};
 use crate::error::Error;
 use crate::request::MountRequest;
@@ -37,6 +38,8 @@ pub(crate) struct Reporter {
     image: PathBuf,
     mountpoint: PathBuf,
     sandbox: Sandbox,
+    /// Of the start that no part of the server repeats.
+    notices: Vec<String>,
     started: Instant,
 }
 
@@ -46,6 +49,7 @@ impl Reporter {
         session: &Arc<Session>,
         request: &MountRequest,
         sandbox: Sandbox,
+        notices: Vec<String>,
     ) -> Self {
         Self {
             engine: Arc::downgrade(engine),
@@ -53,6 +57,7 @@ impl Reporter {
             image: request.image.clone(),
             mountpoint: request.mountpoint.clone(),
             sandbox,
+            notices,
             started: Instant::now(),
         }
     }
@@ -76,6 +81,8 @@ impl Reporter {
             .sandbox
             .notice()
             .into_iter()
+            .chain(self.notices.iter().cloned())
+            .chain(session.ring_refusal().map(|why| fallback(&why)))
             .chain(engine.notices())
             .collect();
         let mut report = json!({

@@ -376,6 +376,12 @@ impl Filesystem for Image {
             if name == STAT_XATTR.as_bytes() {
                 return Ok(self.counters());
             }
+            #[cfg(feature = "fail-points")]
+            if name == super::attempts::ATTEMPTS_XATTR.as_bytes() {
+                let image = std::path::Path::new(self.engine.name());
+                let made = super::attempts::make(image);
+                return Ok(Some(made.to_string().into_bytes()));
+            }
         }
         if self.xattr_scan.found_none() {
             return Err(Errno::NOSYS);

@@ -20,9 +20,9 @@ use super::filesystem::Image;
 use super::launch;
 use super::notify_store::NotifyStoreWriter;
 use super::readiness::Readiness;
-use super::request_size::request_pages;
+use super::request_size::request_bytes;
 use super::threads;
-use super::uring_mode::UringMode;
+use super::uring_mode::Uring;
 use super::wait::wait_for_end;
 use crate::error::Error;
 use crate::helper::MountHelper;
@@ -53,15 +53,17 @@ pub(crate) fn foreground(
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
         SandboxMode::Off => Sandbox::off(),
     };
+    erofs_engine::cpu_workers::remember_priority_rights();
     // With the rights that are left: the kernel may allow io_uring to privileged processes only.
-    let uring = UringMode::new(options)?;
+    let uring = Uring::new(options)?;
     let readiness = Readiness::new(options.ready_fd)?;
     sandbox.close(uring.is_wanted());
     if options.sandbox == SandboxMode::Strict {
         sandbox.check_complete()?;
     }
     let engine = Engine::start(opened)?;
-    for line in sandbox.notice().into_iter().chain(engine.notices()) {
+    let lines = [sandbox.notice(), uring.notice()];
+    for line in lines.into_iter().flatten().chain(engine.notices()) {
         notice(&line);
     }
     log.notice().into_iter().for_each(&mut *notice);
@@ -97,30 +99,35 @@ struct Serving<'s> {
     root: Nid,
     faults: Arc<FaultRecorder>,
     request: &'s MountRequest,
-    uring: UringMode,
+    uring: Uring,
     sandbox: Sandbox,
     signals: &'s OwnedFd,
 }
 
 impl Serving<'_> {
     fn run(
-        self,
+        mut self,
         helper: &mut MountHelper,
         ready: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (engine, options) = (self.engine, &self.request.options);
         let image = Arc::new(self.image());
         let config = config(options, engine, self.uring.is_wanted());
-        let device = helper.mount(usize::from(config.max_pages) * 4096)?;
+        let device = helper.mount(config.max_request)?;
         let mut unmount = UnmountGuard(Some(helper));
-        let session =
-            Session::start(device, image.clone(), &config).map_err(|source| Error::Session {
+        let mode = self.uring.mode;
+        let rings = self.uring.rings.take();
+        let session = Session::start(device, image.clone(), &config, rings).map_err(|source| {
+            Error::Session {
                 mountpoint: self.request.mountpoint.clone(),
                 source,
-            })?;
-        self.uring.check(&session)?;
+            }
+        })?;
+        mode.check(&session)?;
         unmount.helper().handshake_done()?;
-        let reporter = Reporter::new(engine, &session, self.request, self.sandbox.clone());
+        let notices = self.uring.notice().into_iter().collect();
+        let sandbox = self.sandbox.clone();
+        let reporter = Reporter::new(engine, &session, self.request, sandbox, notices);
         image.set_counters(Box::new(move || reporter.report()));
         let exact_reads = Arc::new(AtomicBool::new(false));
         engine.set_page_cache(Box::new(NotifyStoreWriter::start(
@@ -132,7 +139,7 @@ impl Serving<'_> {
         )?));
         let read_ahead = self.read_ahead(unmount.helper(), &image, &session, &exact_reads)?;
         let launch = self.launch(unmount.helper(), &image, &session, exact_reads)?;
-        threads::start(engine, &session, options)?;
+        threads::start(engine, &session, options, mode)?;
         ready()?;
         let ended = wait_for_end(&session, self.signals, unmount.helper(), options.timeout);
         drop(read_ahead);
@@ -208,8 +215,7 @@ fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
     let slow = algorithms.any(|algorithm| algorithm != Algorithm::Lz4);
     Config {
         acl: options.acl && options.kernel_checks(root),
-        io_uring,
-        max_pages: request_pages(options.read_ahead_kb, io_uring || slow),
+        max_request: request_bytes(options.read_ahead_kb, io_uring || slow),
         ..Config::default()
     }
 }

@@ -1,5 +1,7 @@
 //! The server: reads the image and answers the kernel's requests.
 
+#[cfg(feature = "fail-points")]
+mod attempts;
 mod counters;
 mod directory_type;
 mod faults;
@@ -22,6 +24,8 @@ mod wait;
 mod xattr_scan;
 mod xattrs;
 
+#[cfg(feature = "fail-points")]
+pub use attempts::ATTEMPTS_XATTR;
 pub use counters::stat;
 pub(crate) use faults::FaultLog;
 pub(crate) use lifecycle::foreground;

@@ -4,11 +4,11 @@ use std::ops::RangeInclusive;
 
 use crate::options::READ_AHEAD_KB;
 
-/// Pages of the smallest and of the largest value chosen; more than the latter is not allowed by
-/// default (`fs.fuse.max_pages_limit`).
-const REQUEST_PAGES: RangeInclusive<u32> = 64..=256;
+/// KiB of the smallest and of the largest value chosen; more than the latter is not allowed by
+/// default where pages have 4 KiB (`fs.fuse.max_pages_limit`).
+const REQUEST_KIB: RangeInclusive<u32> = 256..=1024;
 
-/// Pages of 4 KiB of the largest request.
+/// Bytes of the largest request.
 ///
 /// Half of the read-ahead window, so that two threads serve it and a reader waits for half of it
 /// only; or all of it, where idle workers help with one request:
@@ -17,26 +17,26 @@ const REQUEST_PAGES: RangeInclusive<u32> = 64..=256;
 ///   another CPU;
 /// * with slow codecs, where each request would wait for the pcluster at its border that the other
 ///   one decodes.
-pub(super) fn request_pages(read_ahead_kb: Option<u32>, whole: bool) -> u16 {
-    let window = read_ahead_kb.unwrap_or(READ_AHEAD_KB) / 4;
+pub(super) fn request_bytes(read_ahead_kb: Option<u32>, whole: bool) -> usize {
+    let window = read_ahead_kb.unwrap_or(READ_AHEAD_KB);
     let request = if whole { window } else { window / 2 };
-    request.clamp(*REQUEST_PAGES.start(), *REQUEST_PAGES.end()) as u16
+    (request.clamp(*REQUEST_KIB.start(), *REQUEST_KIB.end()) as usize) << 10
 }
 
 #[cfg(test)]
 mod tests {
-    use super::request_pages;
+    use super::request_bytes;
 
     #[test]
     fn a_window_is_one_request_or_two_within_bounds() {
-        let half = |kib| request_pages(Some(kib), false);
-        assert_eq!([half(0), half(128), half(512)], [64; 3]);
-        assert_eq!([half(1024), half(2048), half(u32::MAX)], [128, 256, 256]);
-        let whole = |kib| request_pages(Some(kib), true);
-        assert_eq!([whole(0), whole(512), whole(1024)], [64, 128, 256]);
+        let half = |kib| request_bytes(Some(kib), false) >> 10;
+        assert_eq!([half(0), half(128), half(512)], [256; 3]);
+        assert_eq!([half(1024), half(2048), half(u32::MAX)], [512, 1024, 1024]);
+        let whole = |kib| request_bytes(Some(kib), true) >> 10;
+        assert_eq!([whole(0), whole(512), whole(1024)], [256, 512, 1024]);
         assert_eq!(
-            [request_pages(None, false), request_pages(None, true)],
-            [64, 128]
+            [request_bytes(None, false), request_bytes(None, true)],
+            [256 << 10, 512 << 10]
         );
     }
 }

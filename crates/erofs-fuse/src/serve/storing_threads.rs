@@ -54,6 +54,8 @@ pub(super) fn spawn(
 
 /// In a descriptor table of the calling thread's own.
 fn own_store(session: &Session, socket: RawFd) -> io::Result<PageStore> {
-    sys::own_files::unshare_without(socket)?;
+    // A ring ends its requests when its last descriptor is closed.
+    let rings = session.ring_descriptors();
+    sys::own_files::unshare_without(rings.into_iter().chain([socket]))?;
     session.page_store()
 }

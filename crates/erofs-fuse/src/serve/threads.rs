@@ -9,6 +9,7 @@ use erofs_engine::cpu_workers::{self, EventSource, EventSourceState, OpenEventSo
 use erofs_engine::{Engine, Hipri};
 use fuse_transport::{Channel, Ready, Session, State};
 
+use super::uring_mode::UringMode;
 use crate::error::Error;
 use crate::options::MountOptions;
 
@@ -20,14 +21,23 @@ pub(super) fn start(
     engine: &Engine,
     session: &Arc<Session>,
     options: &MountOptions,
+    mode: UringMode,
 ) -> Result<(), Error> {
     let mut open: OpenChannel = |session, _| session.device_channel();
     if session.protocol().io_uring {
-        start_ring_threads(session, options.engine.hipri)?;
-        open = ring_channel;
+        match start_ring_threads(session, options.engine.hipri) {
+            Ok(()) => open = ring_channel,
+            // The kernel refused the entries and sends its requests to the device.
+            Err(_) if mode == UringMode::Preferred => {}
+            Err(error) => return Err(error),
+        }
     }
     match engine.workers() {
-        Some(workers) if options.served_by_workers() => attach(workers, session, open),
+        Some(workers) if options.served_by_workers() => match attach(workers, session, open) {
+            // The overflow queue serves all CPUs; the reason is among the notices of the workers.
+            Err(_) if session.uses_ring() && mode == UringMode::Preferred => Ok(()),
+            outcome => outcome,
+        },
         _ => start_readers(session, open),
     }
 }
@@ -38,14 +48,14 @@ pub(super) fn start(
 /// The overflow queue takes what a busy worker cannot. Where the workers may be real-time it is so
 /// from the start: it seldom runs, and a program waits for it when it does.
 fn start_ring_threads(session: &Arc<Session>, hipri: Hipri) -> Result<(), Error> {
-    spawn("erofs_forget", session, Session::device_channel)?;
     spawn("erofs_overflow", session, move |session| {
         if hipri != Hipri::Off {
             // A refusal was reported for the workers already.
             let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
         }
         session.overflow_channel()
-    })
+    })?;
+    spawn("erofs_forget", session, Session::device_channel)
 }
 
 /// The channel of a thread: its CPU's queue, or all queues for a thread without a CPU.
@@ -69,6 +79,10 @@ impl EventSource for ChannelSource {
             Ready::Woken => EventSourceState::Continue,
             Ready::Closed => EventSourceState::Closed,
         }
+    }
+
+    fn flush(&mut self) {
+        self.0.flush();
     }
 }
 

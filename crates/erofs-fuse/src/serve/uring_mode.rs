@@ -1,7 +1,9 @@
 //! Whether a mount takes its requests over io_uring.
 
+use std::io;
+
 use erofs_engine::WorkersMode;
-use fuse_transport::{Session, probe_io_uring};
+use fuse_transport::{Rings, Session};
 
 use crate::error::Error;
 use crate::helper;
@@ -12,45 +14,99 @@ use crate::options::{IoUring, MountOptions};
 pub(super) enum UringMode {
     /// Not asked of the kernel.
     Off,
-    /// Used if the kernel offers it.
+    /// Used if it is available.
     Preferred,
-    /// An error if the kernel does not offer it.
+    /// An error if it is not available.
     Required,
 }
 
-impl UringMode {
+/// The mode and what was made for it, before the sandbox forbids to make any.
+#[derive(Debug)]
+pub(super) struct Uring {
+    pub(super) mode: UringMode,
+    pub(super) rings: Option<Rings>,
+    /// Why there are none, where the kernel has it enabled.
+    refused: Option<io::Error>,
+}
+
+impl Uring {
     /// What the options ask for, the process may use and the kernel has enabled.
     pub(super) fn new(options: &MountOptions) -> Result<Self, Error> {
-        match options.io_uring {
-            IoUring::Off => Ok(Self::Off),
-            // Its gain is serving on the CPU of the reader, which only pinned workers can.
-            IoUring::Auto if options.engine.workers != WorkersMode::PerCpu => Ok(Self::Off),
-            IoUring::Auto if helper::io_uring_is_enabled() && probe_io_uring().is_ok() => {
-                Ok(Self::Preferred)
-            }
-            IoUring::Auto => Ok(Self::Off),
-            IoUring::On => {
-                let refused = |error| Error::IoUring(format!("io_uring cannot be used: {error}"));
-                probe_io_uring().map_err(refused)?;
-                Ok(Self::Required)
-            }
+        let mode = UringMode::new(options);
+        if mode == UringMode::Off {
+            return Ok(Self {
+                mode,
+                rings: None,
+                refused: None,
+            });
+        }
+        match rings(options) {
+            Ok(rings) => Ok(Self {
+                mode,
+                rings: Some(rings),
+                refused: None,
+            }),
+            Err(error) if mode == UringMode::Required => Err(refused(&error)),
+            Err(error) => Ok(Self {
+                mode: UringMode::Off,
+                rings: None,
+                refused: Some(error),
+            }),
         }
     }
 
     /// Whether the handshake asks for it.
-    pub(super) fn is_wanted(self) -> bool {
-        self != Self::Off
+    pub(super) fn is_wanted(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// A line for the user where it would be used and cannot be.
+    pub(super) fn notice(&self) -> Option<String> {
+        self.refused.as_ref().map(|error| fallback(error))
+    }
+}
+
+/// What a mount says that goes on without io_uring.
+pub(super) fn fallback(why: &dyn std::fmt::Display) -> String {
+    format!("requests come over /dev/fuse: io_uring cannot be used: {why}")
+}
+
+fn refused(error: &dyn std::fmt::Display) -> Error {
+    Error::IoUring(format!("io_uring cannot be used: {error}"))
+}
+
+/// One ring for each possible CPU, or one for each thread that serves all of them; and the overflow
+/// queue's.
+fn rings(options: &MountOptions) -> io::Result<Rings> {
+    let per_cpu = options.engine.workers == WorkersMode::PerCpu;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // Without pinned workers, which may be refused, an unbound thread takes their place.
+    Rings::new(per_cpu, 1 + if per_cpu { 1 } else { threads })
+}
+
+impl UringMode {
+    fn new(options: &MountOptions) -> Self {
+        match options.io_uring {
+            IoUring::Off => Self::Off,
+            // Its gain is serving on the CPU of the reader, which only pinned workers can.
+            IoUring::Auto if options.engine.workers != WorkersMode::PerCpu => Self::Off,
+            IoUring::Auto if helper::io_uring_is_enabled() => Self::Preferred,
+            IoUring::Auto => Self::Off,
+            IoUring::On => Self::Required,
+        }
     }
 
     /// Checks the outcome of the handshake.
     pub(super) fn check(self, session: &Session) -> Result<(), Error> {
-        if self == Self::Required && !session.protocol().io_uring {
-            let minor = session.protocol().minor;
-            let why = format!(
-                "the kernel (FUSE 7.{minor}) did not offer it: 7.42 (Linux 6.14) is needed"
-            );
-            return Err(Error::IoUring(why));
+        if self != Self::Required || session.protocol().io_uring {
+            return Ok(());
         }
-        Ok(())
+        if let Some(why) = session.ring_refusal() {
+            return Err(refused(&why));
+        }
+        let minor = session.protocol().minor;
+        let why =
+            format!("the kernel (FUSE 7.{minor}) did not offer it: 7.42 (Linux 6.14) is needed");
+        Err(Error::IoUring(why))
     }
 }

@@ -1,7 +1,7 @@
 //! Waits for the end of a mount.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fuse_transport::Session;
@@ -26,7 +26,7 @@ pub(super) fn wait_for_end(
     helper: &mut MountHelper,
     timeout: Option<Duration>,
 ) -> Result<(), Error> {
-    let mut idle = timeout.map(|limit| Idle::new(limit, session));
+    let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
     loop {
         let interval = idle.as_ref().map(Idle::interval);
         if sleep(session, Some(signals), interval)? == Woken::Signal {
@@ -38,7 +38,8 @@ pub(super) fn wait_for_end(
             return Ok(());
         }
         if let Some(idle) = &mut idle {
-            idle.check(helper);
+            let requests = session.statistics().requests;
+            idle.check(Instant::now(), requests, helper);
         }
     }
 }
@@ -84,19 +85,17 @@ fn sleep(
 /// mark.
 struct Idle {
     limit: Duration,
-    session: Weak<Session>,
     requests: u64,
     since: Instant,
     marked: bool,
 }
 
 impl Idle {
-    fn new(limit: Duration, session: &Arc<Session>) -> Self {
+    fn new(limit: Duration, now: Instant) -> Self {
         Self {
             limit,
-            session: Arc::downgrade(session),
             requests: 0,
-            since: Instant::now(),
+            since: now,
             marked: false,
         }
     }
@@ -107,27 +106,89 @@ impl Idle {
         (self.limit / 8).clamp(shortest, longest)
     }
 
-    fn check(&mut self, helper: &mut MountHelper) {
-        let session = self.session.upgrade();
-        let requests = session.map_or(0, |session| session.statistics().requests);
+    fn check(&mut self, now: Instant, requests: u64, mount: &mut impl Expire) {
         if requests != self.requests {
             self.requests = requests;
-            self.restart();
+            self.restart(now);
         } else if !self.marked {
             self.marked = true;
-            self.restart_if_used(helper.mark());
-        } else if self.since.elapsed() >= self.limit {
-            self.restart_if_used(helper.expire());
+            self.restart_if_used(now, mount.mark());
+        } else if now.duration_since(self.since) >= self.limit {
+            self.restart_if_used(now, mount.expire());
         }
     }
 
-    fn restart_if_used(&mut self, outcome: Result<(), Error>) {
+    fn restart_if_used(&mut self, now: Instant, outcome: Result<(), Error>) {
         if outcome.is_err() {
-            self.restart();
+            self.restart(now);
         }
     }
 
-    fn restart(&mut self) {
-        (self.since, self.marked) = (Instant::now(), false);
+    fn restart(&mut self, now: Instant) {
+        (self.since, self.marked) = (now, false);
+    }
+}
+
+/// A mount that can be marked as unused.
+trait Expire {
+    fn mark(&mut self) -> Result<(), Error>;
+    fn expire(&mut self) -> Result<(), Error>;
+}
+
+impl Expire for MountHelper {
+    fn mark(&mut self) -> Result<(), Error> {
+        self.mark()
+    }
+
+    fn expire(&mut self) -> Result<(), Error> {
+        self.expire()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mount without users.
+    #[derive(Default)]
+    struct Unused {
+        expired: bool,
+    }
+
+    impl Expire for Unused {
+        fn mark(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn expire(&mut self) -> Result<(), Error> {
+            self.expired = true;
+            Ok(())
+        }
+    }
+
+    /// Time until a mount expires whose last request comes after `busy`.
+    fn expires_after(limit: Duration, busy: Duration) -> Duration {
+        let begin = Instant::now();
+        let (mut idle, mut mount) = (Idle::new(limit, begin), Unused::default());
+        let mut now = begin;
+        while !mount.expired {
+            now += idle.interval();
+            let requests = (now - begin).min(busy).as_millis() as u64;
+            idle.check(now, requests, &mut mount);
+        }
+        now - begin
+    }
+
+    #[test]
+    fn a_mount_expires_after_its_timeout_to_within_an_eighth_and_not_after_twice_that() {
+        for seconds in [1, 8, 60, 3600] {
+            let limit = Duration::from_secs(seconds);
+            for busy in [Duration::ZERO, limit / 2, limit * 3] {
+                let idle = expires_after(limit, busy) - busy;
+                assert!(idle >= limit, "{limit:?} {busy:?}: {idle:?}");
+                let late = Idle::new(limit, Instant::now()).interval() * 3;
+                assert!(idle <= limit + late, "{limit:?} {busy:?}: {idle:?}");
+            }
+        }
     }
 }

@@ -29,6 +29,7 @@ mod built;
 mod covered;
 mod death;
 mod exported;
+mod fallback;
 mod faults;
 mod killed;
 mod life;
@@ -51,6 +52,7 @@ const TESTS: &[&[Test]] = &[
     sandboxed::TESTS,
     covered::TESTS,
     faults::TESTS,
+    fallback::TESTS,
     killed::TESTS,
     readonly::TESTS,
     random::TESTS,
@@ -79,7 +81,7 @@ fn main() -> ExitCode {
     let all = TESTS.concat();
     let chosen = all
         .iter()
-        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
+        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| is_wanted(name, w)));
     let (mut passed, mut failed) = (0, 0);
     for (name, test) in chosen {
         let outcome = std::panic::catch_unwind(test);
@@ -96,6 +98,14 @@ fn main() -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// By a part of its name, or by all of it with `--exact`.
+fn is_wanted(name: &str, wanted: &str) -> bool {
+    match std::env::args().any(|argument| argument == "--exact") {
+        true => name == wanted,
+        false => name.contains(wanted),
     }
 }
 

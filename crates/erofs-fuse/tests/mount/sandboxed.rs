@@ -13,6 +13,8 @@ pub const TESTS: &[Test] = tests![
     without_real_time_no_capability_is_left,
     the_sandbox_can_be_left_out,
     a_strict_sandbox_is_complete_or_an_error,
+    a_server_that_was_taken_over_is_refused_everything,
+    without_a_sandbox_the_attempts_reach_what_they_are_for,
     allow_root_keeps_other_users_from_counters_links_and_attributes,
 ];
 
@@ -93,6 +95,50 @@ fn the_sandbox_can_be_left_out() {
     let pid = crate::pid_of(&place);
     crate::kill(pid, rustix::process::Signal::TERM);
     crate::soon("the unmounting", || place.mount_line().is_none());
+}
+
+/// What came of each attempt of the server; null where it was refused.
+fn attempts(place: &crate::place::Place) -> serde_json::Map<String, Value> {
+    let mut value = vec![0; 1 << 16];
+    let length = rustix::fs::getxattr(&place.path, erofs_fuse::ATTEMPTS_XATTR, &mut value).unwrap();
+    let value: Value = serde_json::from_slice(&value[..length]).unwrap();
+    value.as_object().unwrap().clone()
+}
+
+fn a_server_that_was_taken_over_is_refused_everything() {
+    for options in ["io_uring=off", "io_uring=on", "workers=inline", "nohipri"] {
+        let Some(place) = crate::mounted_or_skipped("kitchen-sink", options) else {
+            continue;
+        };
+        let counters = stat(&place.path).unwrap();
+        let missing = counters["sandbox"]["missing"].as_array().unwrap();
+        if !missing.is_empty() {
+            println!("skipped: this system lacks {missing:?}");
+            return;
+        }
+        let attempts = attempts(&place);
+        assert!(attempts.len() > 30);
+        for (name, outcome) in attempts {
+            assert_eq!(outcome, Value::Null, "{options}: {name}");
+        }
+        umount(&place.path).unwrap();
+    }
+}
+
+/// The test above could not fail otherwise.
+fn without_a_sandbox_the_attempts_reach_what_they_are_for() {
+    let place = mounted("lz4-4k", "sandbox=off");
+    let attempts = attempts(&place);
+    for name in [
+        "read /etc/shadow",
+        "make a socket",
+        "make a ring",
+        "map executable memory",
+    ] {
+        assert_ne!(attempts[name], Value::Null, "{name}");
+    }
+    let reached = attempts.values().filter(|outcome| !outcome.is_null());
+    assert!(reached.count() > 20, "{attempts:?}");
 }
 
 fn a_strict_sandbox_is_complete_or_an_error() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fuse_transport::{
     Attr, Caller, Channel, Config, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply,
-    Seek, Session, Statfs,
+    Rings, Seek, Session, Statfs,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
@@ -209,11 +209,9 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     )
     .unwrap();
     let big = Arc::new((0..BIG).map(big_byte).collect());
-    let config = Config {
-        io_uring: ring.is_some(),
-        ..Config::default()
-    };
-    let session = Session::start(device, Arc::new(Memory { big }), &config).unwrap();
+    let config = Config::default();
+    let rings = ring.map(|_| Rings::new(true, 1).unwrap());
+    let session = Session::start(device, Arc::new(Memory { big }), &config, rings).unwrap();
     let say = |word| {
         println!("{word}");
         std::io::stdout().flush().unwrap();

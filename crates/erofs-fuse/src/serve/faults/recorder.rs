@@ -31,6 +31,7 @@ pub(in super::super) struct FaultRecorder {
     news: EventFd,
     closing: AtomicBool,
     log: FaultLog,
+    image: String,
 }
 
 /// The thread that logs; dropping this ends it, when everything is logged.
@@ -52,6 +53,7 @@ impl FaultRecorder {
             news: EventFd::new().map_err(Error::std_io("eventfd"))?,
             closing: AtomicBool::new(false),
             log,
+            image: engine.name().to_owned(),
         });
         let (ours, engine) = (Arc::clone(&recorder), Arc::downgrade(engine));
         let thread = thread::Builder::new()
@@ -120,8 +122,8 @@ impl FaultRecorder {
         let totals = self.table.lock().totals;
         if totals.faults > totals.logged {
             self.log.line(&format!(
-                "faults of the image: {} of {} kinds, {} of them not logged",
-                totals.faults, totals.kinds, totals.not_logged
+                "{}: faults of the image: {} of {} kinds, {} of them not logged",
+                self.image, totals.faults, totals.kinds, totals.not_logged
             ));
         }
     }

@@ -1,0 +1,42 @@
+//! A stand-in for an image that has taken over the server: tries what the sandbox must refuse, on
+//! the thread that serves. In test builds only (feature `fail-points`).
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use sys::attempts::ATTEMPTS;
+
+/// An attribute of the root of the mount: to read it makes the attempts.
+pub const ATTEMPTS_XATTR: &str = "user.erofast.attempts";
+
+/// Each attempt by its name; null if it was refused, otherwise what came of it.
+pub(super) fn make(image: &Path) -> Value {
+    let made = std::env::temp_dir().join(format!("erofs-fuse-made-{}", std::process::id()));
+    let opens: [(&str, io::Result<File>); 5] = [
+        ("read /etc/shadow", File::open("/etc/shadow")),
+        ("list /", File::open("/")),
+        ("read the memory of a process", File::open("/proc/1/mem")),
+        (
+            "write the image",
+            OpenOptions::new().append(true).open(image),
+        ),
+        ("create a file", File::create_new(&made)),
+    ];
+    let _ = std::fs::remove_file(&made);
+    let calls = ATTEMPTS
+        .iter()
+        .map(|attempt| (attempt.name, attempt.is_refused().err()));
+    let opens = opens.into_iter().map(|(name, outcome)| {
+        let refused = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        let failed = match outcome {
+            Ok(_) => Some(io::Error::other("allowed")),
+            Err(error) => Some(error).filter(|error| !refused(error)),
+        };
+        (name, failed)
+    });
+    let all = opens.chain(calls);
+    let value = all.map(|(name, failed)| (name.to_owned(), json!(failed.map(|e| e.to_string()))));
+    Value::Object(value.collect())
+}

@@ -1,0 +1,76 @@
+//! `io_uring=auto` serves whatever step on the way to a ring fails.
+
+use std::fs;
+use std::process::Command;
+
+use erofs_fuse::{stat, umount};
+
+use crate::{ENABLE_URING, Test, mounted, read_tree};
+
+pub const TESTS: &[Test] = tests![
+    io_uring_auto_serves_whatever_step_fails,
+    io_uring_auto_serves,
+];
+
+/// Read by the daemon: see `fuse-transport/src/fail_points.rs`.
+const FAILS: &str = "FUSE_TRANSPORT_FAILS";
+
+/// The steps, with the transport that is left and whether a notice says why.
+const STEPS: &[(&str, &str, bool)] = &[
+    ("setup", "dev_fuse", true),
+    ("memory", "dev_fuse", true),
+    ("offer", "dev_fuse", false),
+    ("register", "dev_fuse", true),
+    ("cpu", "io_uring", false),
+];
+
+fn io_uring_auto_serves_whatever_step_fails() {
+    for (step, _, _) in STEPS {
+        let inner = Command::new(std::env::current_exe().unwrap())
+            .arg("io_uring_auto_serves")
+            .arg("--exact")
+            .env(FAILS, step)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&inner.stdout);
+        assert!(inner.status.success(), "{step}: {text}");
+        let skipped = text.lines().find(|line| line.starts_with("skipped"));
+        skipped.into_iter().for_each(|line| println!("{line}"));
+    }
+}
+
+/// Restores the parameter.
+struct Enabled(String);
+
+impl Enabled {
+    fn new() -> Option<Self> {
+        let before = fs::read_to_string(ENABLE_URING).ok()?;
+        fs::write(ENABLE_URING, "Y").ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for Enabled {
+    fn drop(&mut self) {
+        let _ = fs::write(ENABLE_URING, self.0.trim());
+    }
+}
+
+fn io_uring_auto_serves() {
+    let Some(enabled) = Enabled::new() else {
+        println!("skipped: this kernel has no FUSE over io_uring");
+        return;
+    };
+    let place = mounted("kitchen-sink", "io_uring=auto");
+    drop(enabled);
+    let step = std::env::var(FAILS).unwrap_or_default();
+    let step = STEPS.iter().find(|(name, _, _)| *name == step);
+    let (name, transport, noticed) = step.copied().unwrap_or(("none", "io_uring", false));
+    read_tree(&place.path).unwrap();
+    let counters = stat(&place.path).unwrap();
+    assert_eq!(counters["transport"], transport, "{name}");
+    let notices = counters["notices"].to_string();
+    let says = notices.contains("io_uring cannot be used");
+    assert_eq!(says, noticed, "{name}: {notices}");
+    umount(&place.path).unwrap();
+}
