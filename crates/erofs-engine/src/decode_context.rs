@@ -1,7 +1,6 @@
 //! Decode contexts: codec streams and scratch memory of one decoding thread, and their pool.
 
-use std::sync::{Mutex, PoisonError};
-
+use cpu_workers::PiMutex;
 use erofs_codecs::{Decoder, Settings};
 
 /// Codec streams, created at their first use, and a buffer for stored bytes, which grows to the
@@ -17,20 +16,20 @@ pub(crate) struct DecodeContext {
 pub(crate) struct ContextPool {
     settings: Settings,
     /// L. A stack: the context released last is taken first, since its buffer is warm.
-    idle: Mutex<Vec<DecodeContext>>,
+    idle: PiMutex<Vec<DecodeContext>>,
 }
 
 impl ContextPool {
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
-            idle: Mutex::new(Vec::new()),
+            idle: PiMutex::new(Vec::new()),
         }
     }
 
     /// Runs `work` with an idle context, or a new one.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut DecodeContext) -> R) -> R {
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = || self.idle.lock();
         let taken = idle().pop();
         let mut context = taken.unwrap_or_else(|| DecodeContext {
             decoder: Decoder::new(self.settings),

@@ -5,9 +5,11 @@
 //! a pcluster is larger than the cache.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use erofs_format::{Nid, ReadAt};
+
+use cpu_workers::{PiMutex, PiMutexGuard};
 
 use crate::budget;
 use crate::cache::Cache;
@@ -23,15 +25,15 @@ type Windows = Cache<(Nid, u64), Arc<[u8]>>;
 
 /// Windows of directories that were read last. L: leaf lock.
 #[derive(Debug)]
-pub(crate) struct DirectoryCache(Mutex<Windows>);
+pub(crate) struct DirectoryCache(PiMutex<Windows>);
 
 impl DirectoryCache {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Cache::new(BUDGET)))
+        Self(PiMutex::new(Cache::new(BUDGET)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Windows> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> PiMutexGuard<'_, Windows> {
+        self.0.lock()
     }
 }
 

@@ -7,9 +7,9 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use cpu_workers::{Mode, Priority, WorkerOptions, Workers};
+use cpu_workers::{Mode, PiMutex, Priority, WorkerOptions, Workers};
 use erofs_codecs::Settings;
 use erofs_format::dir::{self, Item};
 use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock, Xattr};
@@ -56,7 +56,7 @@ pub struct Engine {
     path: Arc<DataPath>,
     pool: Arc<PagePool>,
     /// L. Decoded inodes by age.
-    inodes: Mutex<Cache<Nid, Arc<Inode>>>,
+    inodes: PiMutex<Cache<Nid, Arc<Inode>>>,
     /// Decoded windows of directories.
     directories: Arc<DirectoryCache>,
     /// Requests that took too much work.
@@ -127,7 +127,7 @@ impl Engine {
             view: Arc::new(view),
             path,
             pool,
-            inodes: Mutex::new(Cache::new(INODES_KEPT)),
+            inodes: PiMutex::new(Cache::new(INODES_KEPT)),
             directories: Arc::new(DirectoryCache::new()),
             exceeded: ExceededRequests::new(),
             closing: Arc::default(),
@@ -165,7 +165,7 @@ impl Engine {
 
     /// An inode, decoded and checked.
     pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>, Error> {
-        let inodes = || self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let inodes = || self.inodes.lock();
         if let Some(inode) = inodes().get(&nid) {
             return Ok(inode.clone());
         }

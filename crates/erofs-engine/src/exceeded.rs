@@ -1,8 +1,8 @@
 //! Requests that exceeded their budget. When repeated, they fail at once.
 
-use std::sync::{Mutex, PoisonError};
-
 use erofs_format::Nid;
+
+use cpu_workers::{PiMutex, PiMutexGuard};
 
 use crate::budget::Exceeded;
 use crate::cache::Cache;
@@ -21,11 +21,11 @@ pub(crate) enum Request {
 
 /// Requests that exceeded their budget. L: leaf lock.
 #[derive(Debug)]
-pub(crate) struct ExceededRequests(Mutex<Cache<Request, Exceeded>>);
+pub(crate) struct ExceededRequests(PiMutex<Cache<Request, Exceeded>>);
 
 impl ExceededRequests {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Cache::new(REMEMBERED)))
+        Self(PiMutex::new(Cache::new(REMEMBERED)))
     }
 
     /// The budget that `request` exceeded before.
@@ -40,7 +40,7 @@ impl ExceededRequests {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Cache<Request, Exceeded>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> PiMutexGuard<'_, Cache<Request, Exceeded>> {
+        self.0.lock()
     }
 }

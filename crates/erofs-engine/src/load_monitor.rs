@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
 use std::time::Duration;
 
-use cpu_workers::{now_ns, online_cpus};
+use cpu_workers::{PiMutex, now_ns, online_cpus};
 
 const LOADAVG: &str = "/proc/loadavg";
 
@@ -40,7 +40,7 @@ pub(crate) struct LoadMonitor {
     /// A. Result of the last sample.
     contended: AtomicBool,
     /// L. Taken by the thread which samples; the others do not wait for it.
-    average: Mutex<Average>,
+    average: PiMutex<Average>,
 }
 
 impl LoadMonitor {
@@ -59,7 +59,7 @@ impl LoadMonitor {
             clients: AtomicU64::new(0),
             next: AtomicU64::new(0),
             contended: AtomicBool::new(false),
-            average: Mutex::new(Average::new(cpus)),
+            average: PiMutex::new(Average::new(cpus)),
         })
     }
 
@@ -85,7 +85,7 @@ impl LoadMonitor {
             return None;
         }
         let runnable = read(&self.loadavg)?;
-        let mut average = self.average.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut average = self.average.lock();
         if average.expire_clients(now) {
             average.clients_before = self.clients.swap(0, Ordering::Relaxed);
         }
@@ -218,7 +218,7 @@ mod tests {
         };
         (0..64).for_each(|thread| monitor.add_client(thread));
         monitor.poll(1);
-        let average = monitor.average.lock().unwrap();
+        let average = monitor.average.lock();
         assert_eq!(average.clients_before, u64::MAX);
     }
 

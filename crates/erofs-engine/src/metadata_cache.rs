@@ -1,9 +1,11 @@
 //! A cache of metadata: on-disk structures are small and close to each other.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use erofs_format::ReadAt;
+
+use cpu_workers::PiMutex;
 
 use crate::budget;
 use crate::cache::Cache;
@@ -17,7 +19,7 @@ const SHARDS: usize = 8;
 /// Bytes cached in all.
 const BUDGET: u64 = 1 << 20;
 
-type Shard = Mutex<Cache<u64, Arc<[u8]>>>;
+type Shard = PiMutex<Cache<u64, Arc<[u8]>>>;
 
 /// A device or the metabox, with the blocks read last cached.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub(crate) struct MetadataCache {
 
 impl MetadataCache {
     pub(crate) fn new(device: Arc<dyn ReadAt>) -> Self {
-        let shard = |_| Mutex::new(Cache::new(BUDGET / SHARDS as u64));
+        let shard = |_| PiMutex::new(Cache::new(BUDGET / SHARDS as u64));
         Self {
             device,
             shards: std::array::from_fn(shard),
@@ -37,7 +39,7 @@ impl MetadataCache {
 
     fn block(&self, index: u64) -> io::Result<Arc<[u8]>> {
         let shard = &self.shards[index as usize % SHARDS];
-        let lock = || shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || shard.lock();
         if let Some(block) = lock().get(&index) {
             return Ok(block.clone());
         }

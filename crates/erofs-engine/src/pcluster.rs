@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use erofs_format::Pcluster;
 
@@ -20,7 +20,7 @@ use crate::cache::Cache;
 use crate::decoded::Decoded;
 use crate::in_flight::{InFlight, Outcome};
 use crate::reuse::Reuse;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{PiMutex, PiMutexGuard, lock};
 
 /// Identity of a pcluster. The stored length and the coding belong to it: a crafted image may
 /// describe one address in several ways, and each must see its own bytes.
@@ -88,7 +88,7 @@ pub(crate) enum Claim<'a> {
 /// L: table lock, held for lookups only and never while decoding or waiting.
 #[derive(Debug)]
 pub(crate) struct PclusterTable {
-    inner: Mutex<Inner>,
+    inner: PiMutex<Inner>,
     /// I. Bytes that may be cached.
     budget: u64,
 }
@@ -123,7 +123,7 @@ impl PclusterTable {
             reuse: Reuse::default(),
         };
         Self {
-            inner: Mutex::new(inner),
+            inner: PiMutex::new(inner),
             budget,
         }
     }
@@ -197,8 +197,8 @@ impl PclusterTable {
         (self.lock().cached.weight(), self.budget)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> PiMutexGuard<'_, Inner> {
+        lock(&self.inner)
     }
 }
 

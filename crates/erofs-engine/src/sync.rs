@@ -5,3 +5,21 @@
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// For the table of pclusters, which real-time workers share with other threads.
+#[cfg(not(loom))]
+pub(crate) use cpu_workers::{PiMutex, PiMutexGuard};
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex as PiMutex, MutexGuard as PiMutexGuard};
+
+#[cfg(not(loom))]
+pub(crate) fn lock<T>(mutex: &PiMutex<T>) -> PiMutexGuard<'_, T> {
+    mutex.lock()
+}
+
+#[cfg(loom)]
+pub(crate) fn lock<T>(mutex: &PiMutex<T>) -> PiMutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -9,7 +9,7 @@ use crate::buffer::{Origin, PageBuf, Release};
 use crate::free::FreeRuns;
 use crate::histogram::PageHistogram;
 use crate::instruments::Instruments;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 
 /// Pages kept ready for contiguous buffers.
@@ -176,10 +176,7 @@ impl PagePool {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The counters stay consistent even if a thread panicked with the lock held.
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.state)
     }
 }
 
