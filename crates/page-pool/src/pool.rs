@@ -9,7 +9,7 @@ use crate::buffer::{Origin, PageBuf, Release};
 use crate::free::FreeRuns;
 use crate::histogram::PageHistogram;
 use crate::instruments::Instruments;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{self, Mutex, MutexGuard};
 use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 
 /// Pages kept ready for contiguous buffers.
@@ -176,7 +176,7 @@ impl PagePool {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        sync::lock(&self.state)
     }
 }
 

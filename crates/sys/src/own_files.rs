@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::RawFd;
 
 /// Unshares the descriptor table: the calling thread gets a copy without these and the standard
-/// streams, since other processes or the kernel wait for their end. Descriptors that other threads open or close
-/// from now on are not opened or closed in it.
+/// streams, since other processes or the kernel wait for their end. Descriptors that other threads
+/// open or close from now on are not opened or closed in it.
 ///
 /// For a thread that may wait, unkillable, when the process is killed: the table that the other
 /// threads share is then closed without it. The thread must not use descriptors that other threads
