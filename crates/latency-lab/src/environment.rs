@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use sched_trace::SchedulerSettings;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -29,6 +30,9 @@ pub struct Environment {
     pub sched_rt_runtime_us: Option<i64>,
     /// See above.
     pub sched_rt_period_us: Option<i64>,
+    /// Where the kernel can be preempted: "none", "voluntary", "full", "lazy" or "rt"; "dynamic" where
+    /// that is chosen at boot and not known.
+    pub preemption: Option<String>,
     /// 1: sessions share the CPU as groups, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,
     /// The cpu cgroup of this process.
@@ -71,6 +75,7 @@ impl Environment {
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             sched_rt_runtime_us: number("/proc/sys/kernel/sched_rt_runtime_us"),
             sched_rt_period_us: number("/proc/sys/kernel/sched_rt_period_us"),
+            preemption: sched_trace::record::scheduler_settings().preemption,
             sched_autogroup_enabled: number("/proc/sys/kernel/sched_autogroup_enabled"),
             cgroup_cpu: cpu_cgroup(),
             cgroup_rt_runtime_us: cpu_cgroup()
@@ -89,6 +94,28 @@ impl Environment {
                 sha256: sha256(image).map_err(|source| LabError::io("reading", image, source))?,
             },
         })
+    }
+}
+
+impl Environment {
+    /// Machine, settings and date in a line that stays with a table.
+    pub fn line(&self) -> String {
+        let release = self.kernel.split(' ').next().unwrap_or_default();
+        let autogroup = self.sched_autogroup_enabled.map(|on| on != 0);
+        let settings = SchedulerSettings {
+            preemption: self.preemption.clone(),
+            autogroup,
+        };
+        let words = [
+            format!("CPUs {}", self.cpus),
+            format!("Linux {release}"),
+            settings.to_string(),
+        ];
+        let words = words.into_iter().chain([self.date.clone()]);
+        words
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 

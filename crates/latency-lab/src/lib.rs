@@ -24,6 +24,7 @@ mod process;
 mod progress;
 mod scratch;
 mod shell;
+mod validity;
 
 pub mod diff;
 pub mod engine;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::DiffReport;
 use crate::launch::difference;
+use crate::validity;
 
 const NAME: usize = 58;
 const FIGURE: usize = 12;
@@ -11,8 +12,10 @@ const FIGURE: usize = 12;
 impl DiffReport {
     /// One row each: the medians, and the difference of the averages.
     pub fn table(&self) -> String {
-        let mut out = format!(
-            "{:<NAME$} {:>FIGURE$} {:>FIGURE$} {:>FIGURE$}\n",
+        let mut out = validity::lines(&self.not_valid_because);
+        let _ = writeln!(
+            out,
+            "{:<NAME$} {:>FIGURE$} {:>FIGURE$} {:>FIGURE$}",
             "", "old", "new", "average"
         );
         for row in &self.rows {
@@ -38,9 +41,6 @@ impl DiffReport {
         }
         for line in &self.notices {
             let _ = writeln!(out, "note: {line}");
-        }
-        for line in &self.not_valid_because {
-            let _ = writeln!(out, "NOT VALID: {line}");
         }
         out.push_str(
             "\nMedians, and the difference of the averages; in parentheses when not statistically significant\n\

@@ -59,7 +59,7 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
     Ok(report::build(
         options,
         environment,
-        &cpu,
+        cpu.number(),
         reference.source(),
         burned,
         gathered,

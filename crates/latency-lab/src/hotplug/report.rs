@@ -5,12 +5,12 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::HotplugOptions;
-use super::cpu::Cpu;
 use super::cycles::Cycled;
 use crate::DaemonMemory;
 use crate::environment::Environment;
 use crate::load::LoadReport;
 use crate::statistics::Summary;
+use crate::validity;
 
 /// The report of `lab hotplug`.
 #[derive(Debug, Clone, Serialize)]
@@ -61,7 +61,7 @@ pub struct HotplugReport {
 pub(super) fn build(
     options: &HotplugOptions,
     environment: Environment,
-    cpu: &Cpu,
+    cpu: u32,
     reference: &str,
     load_seen: Option<LoadReport>,
     cycled: Cycled,
@@ -79,7 +79,7 @@ pub(super) fn build(
         interrupted: cycled.interrupted,
         first_fault: cycled.first_fault,
         engine: options.engine.to_string(),
-        cpu: cpu.number(),
+        cpu,
         reference: reference.into(),
         readers: options.readers,
         launches: cycled.launches,
@@ -98,11 +98,22 @@ impl HotplugReport {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
+    fn faults(&self) -> Vec<String> {
+        let unknown = "not all cycles were gone through";
+        let why = self.first_fault.clone().unwrap_or_else(|| unknown.into());
+        (!self.valid).then_some(why).into_iter().collect()
+    }
+
     /// As text.
     pub fn table(&self) -> String {
         let mut out = format!(
-            "{}: CPU {} went and came back {} times while {} threads read\n",
-            self.engine, self.cpu, self.cycles, self.readers
+            "{}: CPU {} went and came back {} times while {} threads read\n{}\n{}",
+            self.engine,
+            self.cpu,
+            self.cycles,
+            self.readers,
+            self.environment.line(),
+            validity::lines(&self.faults())
         );
         let mut line = |name: &str, value: String| {
             let _ = writeln!(out, "  {name:<28} {value}");
@@ -140,5 +151,35 @@ impl HotplugReport {
             line("first fault", fault.clone());
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn the_report_fits_its_schema_and_says_what_went_wrong() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let image = scratch.path().join("image");
+        std::fs::write(&image, "image").unwrap();
+        let options = HotplugOptions {
+            cycles: 1,
+            ..HotplugOptions::default()
+        };
+        let cycled = Cycled {
+            cycles: 1,
+            offline_us: vec![36_000.0],
+            not_pinned: Some(1),
+            first_fault: Some("cycle 1: not pinned".into()),
+            ..Cycled::default()
+        };
+        let environment = Environment::capture(&image, &image).unwrap();
+        let report = build(&options, environment, 1, "kernel", None, cycled);
+        crate::schema::check("lab-hotplug", &serde_json::to_value(&report).unwrap());
+        assert!(!report.valid);
+        let table = report.table();
+        assert!(table.contains("NOT VALID: cycle 1: not pinned"), "{table}");
     }
 }

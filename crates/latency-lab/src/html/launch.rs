@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::chart::{Series, cdf, over_the_run, strip};
-use super::{escape, page, time};
+use super::{escape, page, style, time};
 use crate::launch::{
     EXPLANATION, EngineReport, FIGURES, LaunchReport, Sample, bimodal, carried, difference,
     verdict, waiters,
@@ -36,19 +36,14 @@ const QUANTITIES: [Quantity; 3] = [
     Quantity {
         title: "Total scheduling latency per launch",
         summary: |engine| engine.sched_latency_us,
-        comparison: |engine| {
-            engine
-                .against_first
-                .as_ref()
-                .map(|against| against.sched_latency)
-        },
+        comparison: |engine| engine.against_first.as_ref()?.sched_latency,
         value: |sample| sample.sched_latency_us,
         published: true,
     },
     Quantity {
         title: "Whole path per launch: the program's first thread off the CPU",
         summary: |engine| engine.program_off_cpu_us,
-        comparison: |engine| Some(engine.against_first.as_ref()?.program_off_cpu),
+        comparison: |engine| engine.against_first.as_ref()?.program_off_cpu,
         value: Sample::program_off_cpu_us,
         published: false,
     },
@@ -149,12 +144,26 @@ fn heading(report: &LaunchReport) -> String {
 }
 
 fn key(number: usize) -> String {
-    format!("<span class=\"key s{}\"></span>", number % 6)
+    format!("<span class=\"key {}\"></span>", style::series(number))
+}
+
+/// What must stay with a table that is quoted alone.
+fn caption(report: &LaunchReport) -> String {
+    let valid = if report.valid { "valid" } else { "NOT VALID" };
+    format!(
+        "{} launches per engine, load {}; {}; {valid}",
+        report.iterations,
+        report.load,
+        report.environment.line()
+    )
 }
 
 /// A row each; the published figures of the same quantity below them.
 fn table(report: &LaunchReport, quantity: &Quantity) -> String {
-    let mut out = String::from("<div class=\"scroll\"><table>\n<thead><tr><th></th>");
+    let mut out = format!(
+        "<div class=\"scroll\"><table>\n<caption>{}</caption>\n<thead><tr><th></th>",
+        escape(&caption(report))
+    );
     for (label, _) in FIGURES {
         let _ = write!(out, "<th scope=\"col\">{label}</th>");
     }
@@ -176,7 +185,7 @@ fn engine_row(number: usize, engine: &EngineReport, quantity: &Quantity) -> Stri
     );
     let summary = (quantity.summary)(engine);
     for (_, figure) in FIGURES {
-        let text = summary.map_or("-".into(), |summary| {
+        let text = summary.map_or("n/a".into(), |summary| {
             time(
                 carried(figure(&summary), &summary)
                     .parse()

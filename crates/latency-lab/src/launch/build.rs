@@ -48,11 +48,12 @@ pub(super) fn build(
         against
             .flat_map(|against| {
                 [
-                    &mut against.sched_latency,
-                    &mut against.launch,
-                    &mut against.program_off_cpu,
+                    against.sched_latency.as_mut(),
+                    Some(&mut against.launch),
+                    against.program_off_cpu.as_mut(),
                 ]
             })
+            .flatten()
             .collect(),
     );
     LaunchReport {
@@ -77,6 +78,7 @@ pub(super) fn build(
             .cloned()
             .chain(time_over)
             .chain(trace_notices(&finished))
+            .chain(engines.iter().filter_map(times_alone))
             .chain(starved(&engines))
             .chain(explain::notices(
                 &environment,
@@ -89,6 +91,19 @@ pub(super) fn build(
         left_out,
         engines,
     }
+}
+
+/// Says of how many launches only the time counts.
+fn times_alone(engine: &EngineReport) -> Option<String> {
+    let reasons = engine.samples.iter();
+    let mut reasons = reasons.filter_map(|sample| sample.switches_missing.as_ref());
+    let first = reasons.next()?;
+    Some(format!(
+        "{}: launch times alone: in {} of {} launches {first}",
+        engine.engine,
+        1 + reasons.count(),
+        engine.samples.len()
+    ))
 }
 
 /// The source of an engine's queue delay.
@@ -219,5 +234,36 @@ mod tests {
         let lines = starved(&[with("a", 0.6), with("b", 0.5), with("c", 0.3)]);
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].starts_with("c leaves the load 30 % of the CPU time, a 60 %"));
+    }
+
+    #[test]
+    fn launches_of_which_only_the_time_is_known_count_as_times() {
+        let kept = |missing: bool| {
+            let sample = Sample {
+                launch_us: 1000.0,
+                sched_latency_us: 10.0,
+                wakeups: 1,
+                ..Sample::default()
+            };
+            let sample = match missing {
+                true => sample.without_scheduling("3 of 200 switches".into()),
+                false => sample,
+            };
+            Kept {
+                iteration: 0,
+                spoilt: None,
+                sample,
+            }
+        };
+        let first = engine("a".into(), vec![kept(false), kept(false)], None);
+        let second = engine("b".into(), vec![kept(false), kept(true)], Some(&first));
+        assert!(second.launch_us.is_some() && second.sched_latency_us.is_none());
+        let against = second.against_first.as_ref().unwrap();
+        assert!(against.sched_latency.is_none() && against.program_off_cpu.is_none());
+        let json = serde_json::to_value(&second.samples[1]).unwrap();
+        assert!(json["sched_latency_us"].is_null() && json["launch_us"] == 1000.0);
+        let line = times_alone(&second).unwrap();
+        assert!(line.contains("1 of 2 launches 3 of 200 switches"), "{line}");
+        assert_eq!(times_alone(&first), None);
     }
 }

@@ -60,7 +60,11 @@ impl CpuTime {
             }
         };
         let (mut left, mut not_entered) = (0, 0);
+        let mut woken: HashMap<i32, u64> = HashMap::new();
         for event in &trace.events {
+            if let Kind::Waking { pid, .. } = event.kind {
+                woken.insert(pid, event.time_ns);
+            }
             let Kind::Switch {
                 prev_pid,
                 prev_comm,
@@ -77,7 +81,14 @@ impl CpuTime {
                 since_ns: event.time_ns,
             };
             let before = running.insert(event.cpu, next);
-            let since_ns = before.map_or(start, |before| before.since_ns);
+            let mut since_ns = before.map_or(start, |before| before.since_ns);
+            // The kernel did not write that this thread entered the CPU: it was not before its
+            // wake-up.
+            if let Some(before) = before.filter(|before| before.pid != prev_pid) {
+                let woken_ns = woken.get(&prev_pid).copied().unwrap_or_default();
+                since_ns = since_ns.max(woken_ns.min(event.time_ns));
+                add(before, since_ns);
+            }
             let ran = Running {
                 pid: prev_pid,
                 comm: prev_comm,

@@ -163,8 +163,11 @@ impl<'a> Launcher<'a> {
         let mut sample = launch.sample();
         sample.seen_us = run.seen_us();
         let time = launch.cpu_time();
-        if let Some(reason) = missing_switches(&time).filter(|_| !self.options.times_only) {
-            return Ok(Outcome::Spoilt(reason, None));
+        if let Some(reason) = missing_switches(&time) {
+            if !self.options.counts_times() {
+                return Ok(Outcome::Spoilt(reason, None));
+            }
+            sample = sample.without_scheduling(reason);
         }
         Ok(self.judge(sample, &time.foreign))
     }

@@ -1,6 +1,7 @@
 //! Explanation of the numbers, and the notices of one run.
 
 use super::report::EngineReport;
+use super::sample::Sample;
 use crate::environment::Environment;
 use crate::load::LoadReport;
 
@@ -41,8 +42,8 @@ pub(super) fn notices(
 ) -> Vec<String> {
     let mut notices = Vec::new();
     for engine in engines {
-        let idle =
-            !engine.samples.is_empty() && engine.samples.iter().all(|sample| sample.wakeups == 0);
+        let never_woken = |sample: &Sample| sample.knows_scheduling() && sample.wakeups == 0;
+        let idle = !engine.samples.is_empty() && engine.samples.iter().all(never_woken);
         if idle {
             notices.push(format!(
                 "{}: no thread of its own was woken for any launch: it decompressed in the program's own thread, \

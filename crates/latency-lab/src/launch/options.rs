@@ -104,6 +104,12 @@ impl LaunchOptions {
         Ok(())
     }
 
+    /// Whether a launch counts of which only the time is known: an idle machine's kernel may leave
+    /// out switches, and under no load the time is the question.
+    pub(super) fn counts_times(&self) -> bool {
+        self.times_only || self.load == LoadChoice::None
+    }
+
     /// Whether the command can read from the mount at all.
     pub(super) fn reads_mount(&self) -> bool {
         self.root

@@ -15,11 +15,11 @@ use crate::statistics::{Comparison, Modes, Summary, compare, modes, outliers};
 #[derive(Debug, Clone, Serialize)]
 pub struct Against {
     /// Total scheduling latency per launch.
-    pub sched_latency: Comparison,
+    pub sched_latency: Option<Comparison>,
     /// Launch time.
     pub launch: Comparison,
     /// The program's first thread off the CPU.
-    pub program_off_cpu: Comparison,
+    pub program_off_cpu: Option<Comparison>,
 }
 
 /// Launches with the recorder on, against launches of the same engine with it off, interleaved.
@@ -52,7 +52,7 @@ pub struct EngineReport {
     pub engine: String,
     /// Every launch that counts.
     pub samples: Vec<Sample>,
-    /// None when no launch counts.
+    /// None when no launch counts, or when switches of one are missing.
     pub sched_latency_us: Option<Summary>,
     /// Likewise.
     pub launch_us: Option<Summary>,
@@ -138,23 +138,25 @@ pub(super) fn engine(
         })
         .collect();
     let column = |of: fn(&Sample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
-    let (latency, launch) = (column(|s| s.sched_latency_us), column(|s| s.launch_us));
-    let off_cpu = column(Sample::program_off_cpu_us);
+    let launch = column(|s| s.launch_us);
+    let scheduling = |of| scheduling(&samples, of);
+    let latency = scheduling(|s| s.sched_latency_us);
+    let off_cpu = scheduling(Sample::program_off_cpu_us);
     let queue: Vec<f64> = samples
         .iter()
         .filter_map(|sample| sample.queue_us)
         .collect();
     let against = first.map(|first| Against {
-        sched_latency: compare(&first.column(|s| s.sched_latency_us), &latency),
+        sched_latency: first.compare_scheduling(|s| s.sched_latency_us, &latency),
         launch: compare(&first.column(|s| s.launch_us), &launch),
-        program_off_cpu: compare(&first.column(Sample::program_off_cpu_us), &off_cpu),
+        program_off_cpu: first.compare_scheduling(Sample::program_off_cpu_us, &off_cpu),
     });
     EngineReport {
         engine: name,
         sched_latency_us: Summary::of(&latency),
         launch_us: Summary::of(&launch),
-        wakeup_us: Summary::of(&column(|s| s.wakeup_us)),
-        preempted_us: Summary::of(&column(|s| s.preempted_us)),
+        wakeup_us: Summary::of(&scheduling(|s| s.wakeup_us)),
+        preempted_us: Summary::of(&scheduling(|s| s.preempted_us)),
         queue_us: Summary::of(&queue),
         queue_source: String::new(),
         program_off_cpu_us: Summary::of(&off_cpu),
@@ -170,6 +172,15 @@ pub(super) fn engine(
         },
         thrown_away: Vec::new(),
         samples,
+    }
+}
+
+/// A figure of scheduling of every launch, or none where it is unknown of one: the others would be
+/// a choice of launches.
+fn scheduling(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
+    match samples.iter().all(Sample::knows_scheduling) {
+        true => samples.iter().map(of).collect(),
+        false => Vec::new(),
     }
 }
 
@@ -233,7 +244,11 @@ impl EngineReport {
 
     /// The launch with the middle scheduling latency, and the one with the greatest.
     pub fn median_and_worst(&self) -> Option<(&Sample, &Sample)> {
-        let mut order: Vec<&Sample> = self.samples.iter().collect();
+        let known = self
+            .samples
+            .iter()
+            .filter(|sample| sample.knows_scheduling());
+        let mut order: Vec<&Sample> = known.collect();
         order.sort_by(|a, b| a.sched_latency_us.total_cmp(&b.sched_latency_us));
         Some((
             *order.get(order.len().saturating_sub(1) / 2)?,
@@ -241,8 +256,15 @@ impl EngineReport {
         ))
     }
 
-    /// One figure of every sample.
+    /// One figure of every sample of which it is known.
     pub fn column(&self, of: fn(&Sample) -> f64) -> Vec<f64> {
-        self.samples.iter().map(of).collect()
+        let values = self.samples.iter().map(of);
+        values.filter(|value| !value.is_nan()).collect()
+    }
+
+    /// Another engine's figures of scheduling against those of this one, where both are known.
+    fn compare_scheduling(&self, of: fn(&Sample) -> f64, other: &[f64]) -> Option<Comparison> {
+        let own = scheduling(&self.samples, of);
+        (!own.is_empty() && !other.is_empty()).then(|| compare(&own, other))
     }
 }

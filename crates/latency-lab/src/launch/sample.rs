@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::picture::{Blocked, Picture};
 
-/// One launch, in microseconds and counts.
+/// One launch, in microseconds and counts. Times other than the launch's own are NaN, null in JSON,
+/// where `switches_missing` says that they are unknown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Sample {
     /// From starting the program to its end.
@@ -48,12 +49,39 @@ pub struct Sample {
     pub foreign_us: f64,
     /// The round it was measured in.
     pub iteration: usize,
+    /// The kernel left out so many switches that only the launch time is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switches_missing: Option<String>,
     /// Why it should not count, if so. A run with such samples is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoilt: Option<String>,
 }
 
 impl Sample {
+    /// Whether more than the launch time is known.
+    pub fn knows_scheduling(&self) -> bool {
+        self.switches_missing.is_none()
+    }
+
+    /// Only the launch time is known.
+    pub(super) fn without_scheduling(self, reason: String) -> Sample {
+        let unknown = f64::NAN;
+        Sample {
+            launch_us: self.launch_us,
+            seen_us: self.seen_us,
+            sched_latency_us: unknown,
+            wakeup_us: unknown,
+            preempted_us: unknown,
+            program_blocked_us: unknown,
+            program_preempted_us: unknown,
+            load_us: unknown,
+            idle_us: unknown,
+            foreign_us: self.foreign_us,
+            switches_missing: Some(reason),
+            ..Sample::default()
+        }
+    }
+
     /// The whole path: the program's first thread off the CPU, blocked and preempted.
     pub fn program_off_cpu_us(&self) -> f64 {
         self.program_blocked_us + self.program_preempted_us

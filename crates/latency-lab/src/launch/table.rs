@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::explain::EXPLANATION;
 use super::report::{EngineReport, LaunchReport};
 use crate::statistics::{Comparison, Interval, LEVEL, Modes, Summary, Verdict};
+use crate::validity;
 
 /// A column's name and its figure.
 type Column = (&'static str, fn(&Summary) -> f64);
@@ -34,12 +35,12 @@ const BLOCKS: [Block; 3] = [
     Block {
         title: "total scheduling latency per launch (us): threads that decompressed",
         summary: |engine| engine.sched_latency_us,
-        comparison: |engine| Some(engine.against_first.as_ref()?.sched_latency),
+        comparison: |engine| engine.against_first.as_ref()?.sched_latency,
     },
     Block {
         title: "whole path per launch (us): the program's first thread off the CPU",
         summary: |engine| engine.program_off_cpu_us,
-        comparison: |engine| Some(engine.against_first.as_ref()?.program_off_cpu),
+        comparison: |engine| engine.against_first.as_ref()?.program_off_cpu,
     },
     Block {
         title: "launch time (us)",
@@ -79,14 +80,7 @@ fn heading(out: &mut String, report: &LaunchReport) {
         report.load,
         report.command.join(" ")
     );
-    let environment = &report.environment;
-    let _ = writeln!(
-        out,
-        "CPUs {}, Linux {}, {}",
-        environment.cpus,
-        environment.kernel.split(' ').next().unwrap_or_default(),
-        environment.date
-    );
+    let _ = writeln!(out, "{}", report.environment.line());
     if let Some(load) = &report.load_seen {
         let _ = writeln!(
             out,
@@ -102,6 +96,7 @@ fn heading(out: &mut String, report: &LaunchReport) {
             load.reads_per_second
         );
     }
+    out.push_str(&validity::lines(&report.not_valid_because));
 }
 
 fn name_width(report: &LaunchReport) -> usize {
@@ -119,7 +114,8 @@ fn row(out: &mut String, width: usize, name: &str, cells: impl IntoIterator<Item
 }
 
 fn figures(out: &mut String, report: &LaunchReport, block: &Block) {
-    let _ = writeln!(out, "{}", block.title);
+    let spoilt = if report.valid { "" } else { " - NOT VALID" };
+    let _ = writeln!(out, "{}{spoilt}", block.title);
     let width = name_width(report);
     let heads = FIGURES.iter().map(|(name, _)| (*name).to_owned());
     let more = ["samples", "average"].map(str::to_owned);
@@ -128,7 +124,7 @@ fn figures(out: &mut String, report: &LaunchReport, block: &Block) {
         let summary = (block.summary)(engine);
         let cells = FIGURES
             .iter()
-            .map(|(_, figure)| summary.map_or("-".into(), |s| carried(figure(&s), &s)));
+            .map(|(_, figure)| summary.map_or("n/a".into(), |s| carried(figure(&s), &s)));
         let difference = (block.comparison)(engine).map_or(String::new(), |it| difference(&it));
         let more = [
             engine.samples.len().to_string(),
@@ -358,9 +354,6 @@ fn footing(out: &mut String, report: &LaunchReport) {
     }
     for line in &report.notices {
         let _ = writeln!(out, "note: {line}");
-    }
-    for line in &report.not_valid_because {
-        let _ = writeln!(out, "NOT VALID: {line}");
     }
 }
 

@@ -10,6 +10,7 @@ use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
 use crate::statistics::Summary;
+use crate::validity;
 
 /// The pool size under test, and the share of allocations that it must cover.
 const QUESTION_PAGES: u64 = 64;
@@ -241,10 +242,12 @@ impl PressureReport {
     /// As text.
     pub fn table(&self) -> String {
         let mut out = format!(
-            "the last of {} programs in a group of {} MiB, averages\n\
+            "the last of {} programs in a group of {} MiB, averages\n{}\n{}\
              {:<16}{:>10}{:>12}{:>12}{:>9}{:>10}{:>8}{:>8}{:>11}{:>10}\n",
             self.programs,
             self.limit_bytes >> 20,
+            self.environment.line(),
+            validity::lines(&self.faults()),
             "buffers from",
             "requests",
             "CPU us",
@@ -277,10 +280,12 @@ impl PressureReport {
         if let Some(reason) = &self.reclaims_unknown {
             let _ = writeln!(out, "reclaim was not counted: {reason}");
         }
-        if !self.valid {
-            out.push_str("this run is NOT valid: launches are missing, or needed no pages, or reclaim was not counted\n");
-        }
         out
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let why = "launches are missing, or needed no pages, or reclaim was not counted";
+        (!self.valid).then(|| why.into()).into_iter().collect()
     }
 }
 

@@ -134,19 +134,24 @@ impl ReadReport {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
+    /// A line that stays with the table.
+    fn validity(&self) -> String {
+        let spoilt: usize = self.results.iter().map(|result| result.spoilt).sum();
+        match (self.valid, self.interrupted) {
+            (true, _) => "valid".into(),
+            (_, true) => "NOT VALID: interrupted".into(),
+            _ => format!("NOT VALID: {spoilt} samples were spoilt"),
+        }
+    }
+
     /// Medians with their ranges, engines across.
     pub fn table(&self) -> String {
         let mut out = format!(
             "{} samples of each test, interleaved, a fresh mount for each; median (smallest to largest)\n\
-             CPUs {}, Linux {}, {}\n",
+             {}\n{}\n",
             self.iterations,
-            self.environment.cpus,
-            self.environment
-                .kernel
-                .split(' ')
-                .next()
-                .unwrap_or_default(),
-            self.environment.date
+            self.environment.line(),
+            self.validity()
         );
         for (image, title) in [
             (ImageState::Warm, "image warm"),
@@ -164,15 +169,6 @@ impl ReadReport {
         }
         for line in &self.left_out {
             let _ = writeln!(out, "left out: {line}");
-        }
-        let spoilt: usize = self.results.iter().map(|result| result.spoilt).sum();
-        if !self.valid {
-            let why = if self.interrupted {
-                "interrupted".into()
-            } else {
-                format!("{spoilt} samples were spoilt")
-            };
-            let _ = writeln!(out, "NOT VALID: {why}");
         }
         out + "\nMB/s and ops/s: more is better; s: less is better. A percentage in parentheses is not statistically\n\
                significant (rank test and bootstrap interval agree, 1 in 100 for all comparisons together). p99: 99 of 100 single reads took less.\n"

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::report::{SuiteCell, SuiteReport, SuiteRow};
 use crate::statistics::Verdict;
+use crate::validity;
 
 /// Width of the names of rows, and of a figure.
 const NAME: usize = 40;
@@ -17,13 +18,9 @@ impl SuiteReport {
             self.iterations, self.load
         );
         if let Some(environment) = &self.environment {
-            let release = environment.kernel.split(' ').next().unwrap_or_default();
-            let _ = writeln!(
-                out,
-                "CPUs {}, Linux {release}, {}",
-                environment.cpus, environment.date
-            );
+            let _ = writeln!(out, "{}", environment.line());
         }
+        out.push_str(&validity::lines(&self.not_valid_because));
         for (number, engine) in (1..).zip(&self.engines) {
             let _ = writeln!(out, "[{number}] {}", engine.engine);
         }
@@ -61,9 +58,6 @@ impl SuiteReport {
         }
         for left_out in &self.left_out {
             let _ = writeln!(out, "left out: {left_out}");
-        }
-        for fault in &self.not_valid_because {
-            let _ = writeln!(out, "NOT VALID: {fault}");
         }
         out.push_str(
             "\n[1]: medians in their own unit. The others: the time they take, that of [1] being 1; less is better,\n\

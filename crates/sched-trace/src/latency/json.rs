@@ -28,6 +28,8 @@ fn json(report: &Report, filter: &Filter<'_>) -> Value {
         "wakeups_of_threads": missing.wakeups,
         "valid": report.is_valid_for(filter),
         "notices": notices,
+        "preemption": report.scheduler.preemption,
+        "autogroup": report.scheduler.autogroup,
         "events": report.events,
         "span_us": report.span.map(|(first, last)| (last - first) as f64 / 1e3),
         "dropped_at_edges": report.dropped_at_edges,

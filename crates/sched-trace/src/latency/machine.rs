@@ -9,7 +9,7 @@
 use super::missing::MissingSwitches;
 use super::report::{Report, Wait, WaitKind, WorkRun};
 use super::works::{Works, worker_name};
-use crate::{Comm, Event, Kind, Name, Names, Notice, Trace, UNKNOWN_PID};
+use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, Trace, UNKNOWN_PID};
 use std::collections::{BTreeMap, HashMap};
 
 /// Analyses the whole trace.
@@ -369,6 +369,7 @@ impl Machine {
             wait.workqueue = wait.function.and_then(&home);
         }
         Report {
+            scheduler: SchedulerSettings::of_version(&trace.kernel_version),
             waits,
             works,
             lost_events: trace.lost_events,

@@ -1,7 +1,7 @@
 //! The result of the analysis: every wait and every executed work item.
 
 use super::missing::MissingSwitches;
-use crate::{Comm, Name, Names, Notice};
+use crate::{Comm, Name, Names, Notice, SchedulerSettings};
 use std::collections::BTreeMap;
 
 /// All waits and work items of a trace.
@@ -30,6 +30,8 @@ pub struct Report {
     pub span: Option<(u64, u64)>,
     /// How many events were read.
     pub events: u64,
+    /// How the kernel schedules, as far as the trace says.
+    pub scheduler: SchedulerSettings,
     /// The strings that waits and works refer to.
     pub names: Names,
     /// Limits of the figures.

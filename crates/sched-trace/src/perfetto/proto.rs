@@ -91,6 +91,8 @@ pub(super) struct SystemInfo {
 pub(super) struct Utsname {
     #[prost(string, optional, tag = "1")]
     pub sysname: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    pub version: Option<String>,
     #[prost(string, optional, tag = "3")]
     pub release: Option<String>,
 }

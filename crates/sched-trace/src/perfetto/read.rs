@@ -249,8 +249,9 @@ impl Reader {
 
     fn system(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         let system = proto::SystemInfo::decode(bytes).map_err(|_| Stop::Damaged)?;
-        let release = system.utsname.and_then(|utsname| utsname.release);
-        self.trace.kernel = release.unwrap_or_default();
+        let utsname = system.utsname.unwrap_or_default();
+        self.trace.kernel = utsname.release.unwrap_or_default();
+        self.trace.kernel_version = utsname.version.unwrap_or_default();
         Ok(())
     }
 

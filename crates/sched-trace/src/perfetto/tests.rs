@@ -14,6 +14,7 @@ use std::path::PathBuf;
 fn sample() -> Trace {
     let mut trace = Trace::new("mono");
     trace.kernel = "6.12.0".into();
+    trace.kernel_version = "#1 SMP; preemption none; autogroup on".into();
     trace.boot_offset_ns = 500;
     let function = trace.intern("z_erofs_decompressqueue_work");
     let queue = Some(trace.intern("erofs_worker"));
@@ -175,6 +176,8 @@ fn every_kind_of_event_comes_back_as_it_was() {
         (back.kernel.as_str(), back.boot_offset_ns, back.lost_events),
         ("6.12.0", 500, 0)
     );
+    let scheduler = analyse(&back).scheduler;
+    assert_eq!(scheduler.to_string(), "preemption none, autogroup on");
     assert_eq!(back.threads[&8].tgid, 7);
 }
 

@@ -83,6 +83,7 @@ impl<W: Write> Packets<'_, W> {
         if !trace.kernel.is_empty() {
             let utsname = proto::Utsname {
                 sysname: Some("Linux".into()),
+                version: Some(trace.kernel_version.clone()).filter(|version| !version.is_empty()),
                 release: Some(trace.kernel.clone()),
             };
             self.data(Data::SystemInfo(proto::SystemInfo {

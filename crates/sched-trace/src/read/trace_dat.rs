@@ -25,6 +25,7 @@ struct CpuData {
 struct Options {
     clock: String,
     kernel: String,
+    kernel_version: String,
     lost: u64,
     /// Multiplier and shift from TSC ticks to nanoseconds.
     tsc: Option<(u32, u32)>,
@@ -202,7 +203,7 @@ fn option<R: Read>(
         }
         CPUSTAT => options.lost = options.lost.saturating_add(lost_events(&text())),
         TRACECLOCK => options.clock = chosen(&text()),
-        UNAME => options.kernel = text().split(' ').nth(2).unwrap_or_default().into(),
+        UNAME => (options.kernel, options.kernel_version) = uname(&text()),
         TSC2NSEC => options.tsc = Some((inner.u32("TSC2NSEC")?, inner.u32("TSC2NSEC")?)),
         BUFFER if sections => {
             let buffer = buffer(&mut inner, options)?;
@@ -380,11 +381,21 @@ fn events<R: Read + Seek>(
     }
     trace.lost_events = options.lost.max(flagged);
     trace.kernel = options.kernel.clone();
+    trace.kernel_version = options.kernel_version.clone();
     trace.sort();
     decoder.finish(&mut trace, Some(&mut &description.kallsyms[..]));
     name_from(&mut trace, cmdlines);
     threads::name_threads(&mut trace);
     Ok(trace)
+}
+
+/// Release and version of "Linux HOST RELEASE VERSION... MACHINE".
+fn uname(text: &str) -> (String, String) {
+    let mut words = text.splitn(4, ' ').skip(2);
+    let release = words.next().unwrap_or_default();
+    let rest = words.next().unwrap_or_default();
+    let version = rest.rsplit_once(' ').map_or("", |(version, _)| version);
+    (release.into(), version.into())
 }
 
 /// State while pages are decoded.

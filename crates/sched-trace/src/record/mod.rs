@@ -21,7 +21,9 @@
 //! # }
 //! ```
 
+mod detached;
 mod instance;
+mod machine;
 mod options;
 mod pipes;
 mod tracefs;
@@ -36,6 +38,7 @@ use crate::ftrace::format::{EventFormat, PageLayout};
 use crate::ftrace::{page, threads};
 use crate::{Error, Notice, Result, Thread, Trace};
 use instance::Instance;
+pub use machine::scheduler_settings;
 pub use options::{Drain, RecordOptions};
 use pipes::{Drainer, Pages, Pipes};
 use std::io::BufReader;
@@ -124,6 +127,7 @@ impl Recorder {
         trace.boot_offset_ns = boot_offset_ns();
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         trace.kernel = release.trim().into();
+        trace.kernel_version = scheduler_settings().behind(&machine::version());
         let mut decoder = Decoder::new(&self.formats);
         let (mut flagged, mut unread, mut first) = (0u64, 0, None);
         for pages in pages {

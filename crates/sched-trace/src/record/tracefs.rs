@@ -1,9 +1,9 @@
 //! Finds tracefs, or mounts it privately.
 
+use super::detached::detached;
 use crate::{Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Tracefs {
     }
 
     fn mount() -> Result<Self> {
-        match detached() {
+        match detached("tracefs") {
             Ok(fd) => {
                 let root = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
                 Ok(Self {
@@ -72,17 +72,6 @@ impl Drop for Tracefs {
             let _ = rustix::mount::unmount(path, rustix::mount::UnmountFlags::empty());
         }
     }
-}
-
-/// A detached mount: invisible to other processes, and gone with its descriptor.
-fn detached() -> Result<OwnedFd, Errno> {
-    let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_create(&context)?;
-    rustix::mount::fsmount(
-        &context,
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        MountAttrFlags::empty(),
-    )
 }
 
 fn cannot_mount(error: Errno) -> Error {

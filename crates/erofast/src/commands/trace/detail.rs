@@ -122,7 +122,7 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
             "  {:>11} us in {}: {}",
             microseconds(reason.total_us),
             waits(reason.waits),
-            why(reason.why)
+            why(reason.why, report.scheduler.kernel_keeps_cpu())
         );
     }
     Ok(())
@@ -135,17 +135,26 @@ fn waits(count: u64) -> String {
     }
 }
 
-fn why(why: Why) -> &'static str {
-    match why {
-        Why::Moved => "moved to another CPU in the end",
-        Why::AllBusy => "all CPUs were busy",
-        Why::Pinned => "never ran on another CPU: pinned, as far as the trace shows",
-        Why::Throttled => {
-            "real-time, while the CPU switched to normal threads: its budget was used up"
+/// Says no more than the trace shows: whether the kernel can be preempted is known of some recordings.
+fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
+    match (why, kernel_keeps_cpu) {
+        (Why::Moved, _) => "moved to another CPU in the end",
+        (Why::AllBusy, _) => "all CPUs were busy",
+        (Why::Pinned, _) => "never ran on another CPU: pinned, as far as the trace shows",
+        (Why::Throttled, _) => {
+            "real-time, while the CPU switched to normal threads: its budget was used up, or the \
+             kernel gave normal threads their reserved share"
         }
-        Why::NotPreempted => {
+        (Why::NotPreempted, Some(true)) => {
+            "real-time, behind one normal thread: kernel code, which this kernel does not preempt, or \
+             no budget left"
+        }
+        (Why::NotPreempted, Some(false)) => {
+            "real-time, behind one normal thread: kernel code with preemption off, or no budget left"
+        }
+        (Why::NotPreempted, None) => {
             "real-time, behind one normal thread: kernel code without preemption, or no budget left"
         }
-        Why::NotMoved => "another CPU was idle, and the scheduler did not move it",
+        (Why::NotMoved, _) => "another CPU was idle, and the scheduler did not move it",
     }
 }

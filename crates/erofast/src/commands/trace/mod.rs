@@ -170,5 +170,9 @@ fn print(
         report.dropped_at_edges,
         report.lost_events
     );
+    let settings = report.scheduler.to_string();
+    if !settings.is_empty() {
+        outln!("Linux {}: {settings}", trace.kernel);
+    }
     Ok(())
 }

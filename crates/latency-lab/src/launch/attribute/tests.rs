@@ -287,3 +287,16 @@ fn the_end_is_the_programs_last_switch_when_the_lab_looked_late() {
     );
     assert_eq!(exit_time(&Trace::new("mono"), PROGRAM, 0, 7000), 7000);
 }
+
+#[test]
+fn a_thread_whose_entering_is_not_written_ran_since_its_wake_up_at_most() {
+    // The CPU idles, and the kernel leaves out the switch from the idle task to a stranger.
+    let lines = Lines::new()
+        .switch(100, LAB, TaskState::SLEEPING, 0)
+        .waking(1900, STRANGER)
+        .switch(2000, STRANGER, TaskState::SLEEPING, 0);
+    let launch = Launch::new(&lines.0, threads(true), PROGRAM as u32, 0, 3_000_000);
+    let time = launch.cpu_time();
+    assert_eq!(time.foreign.total_us, 100.0);
+    assert_eq!(time.owner_us(Owner::Idle), 2800.0);
+}

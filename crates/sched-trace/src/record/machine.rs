@@ -1,0 +1,73 @@
+//! How this machine's kernel schedules.
+
+use super::detached::detached;
+use crate::SchedulerSettings;
+use std::fs;
+use std::os::fd::AsRawFd;
+
+/// The settings of this machine, as far as this process may read them.
+pub fn scheduler_settings() -> SchedulerSettings {
+    let built = SchedulerSettings::of_version(&version());
+    let autogroup = read("/proc/sys/kernel/sched_autogroup_enabled");
+    SchedulerSettings {
+        preemption: dynamic().or_else(at_boot).or(built.preemption),
+        autogroup: autogroup.map(|text| text.trim() != "0"),
+    }
+}
+
+/// `uname -v`.
+pub(super) fn version() -> String {
+    read("/proc/sys/kernel/version")
+        .unwrap_or_default()
+        .trim()
+        .into()
+}
+
+/// What the kernel was switched to last, where it can be switched (PREEMPT_DYNAMIC): in debugfs.
+fn dynamic() -> Option<String> {
+    let mounted = read("/sys/kernel/debug/sched/preempt");
+    chosen(&mounted.or_else(|| {
+        let debugfs = detached("debugfs").ok()?;
+        read(&format!(
+            "/proc/self/fd/{}/sched/preempt",
+            debugfs.as_raw_fd()
+        ))
+    })?)
+}
+
+/// The word in parentheses of "none voluntary (full) lazy".
+fn chosen(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('(')?;
+    rest.split_once(')').map(|(mode, _)| mode.to_owned())
+}
+
+/// The boot parameter `preempt=`.
+fn at_boot() -> Option<String> {
+    let line = read("/proc/cmdline")?;
+    let mode = line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("preempt="));
+    mode.map(str::to_owned)
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_in_parentheses_is_the_one_that_applies() {
+        assert_eq!(
+            chosen("none (voluntary) full \n").as_deref(),
+            Some("voluntary")
+        );
+        assert_eq!(
+            chosen("(none) voluntary full lazy").as_deref(),
+            Some("none")
+        );
+        assert_eq!(chosen("none voluntary"), None);
+    }
+}
