@@ -1,0 +1,253 @@
+//! Every `--json` has a schema in docs/schemas, which docs/json.md lists, and what is printed fits it.
+//! Reports of `erofast lab` are held to theirs by the tests of latency-lab.
+#![cfg(feature = "tools")]
+
+mod common;
+#[path = "../../latency-lab/tests/common/schema.rs"]
+mod schema;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{TestImage, bad_images, fixtures, good_images};
+use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
+use serde_json::Value;
+
+/// Schemas of options of a command, and parts that several schemas have in common.
+const BESIDE: [&str; 3] = ["info-block", "info-extents", "lab-common"];
+
+fn erofast(arguments: &[&str]) -> Output {
+    let mut command = common::erofast();
+    command.args(arguments).output().expect("erofast starts")
+}
+
+fn json(output: &Output) -> Value {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
+}
+
+/// What a command prints about an image as JSON.
+fn report(command: &str, image: &TestImage, more: &[&str]) -> Output {
+    let path = image.path.to_str().expect("a path");
+    let arguments = image.arguments();
+    let arguments = arguments.iter().map(String::as_str);
+    let words: Vec<&str> = [command, "--json"].into_iter().chain(arguments).collect();
+    erofast(&[&words[..], &[path], more].concat())
+}
+
+/// Names of the schemas, without their ending.
+fn schemas() -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+    let files = fs::read_dir(folder).expect("docs/schemas");
+    let names = files.map(|file| file.expect("a file").file_name().into_string());
+    let names = names.map(|name| name.expect("UTF-8").replace(".json", ""));
+    names.collect()
+}
+
+#[test]
+fn every_command_with_json_has_a_schema_and_every_schema_a_command() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let made = erofast(&["man", folder.path().to_str().expect("a path")]);
+    assert!(made.status.success(), "{made:?}");
+    let pages = fs::read_dir(folder.path().join("man1")).expect("pages");
+    let mut commands = BTreeSet::from(BESIDE.map(str::to_owned));
+    for page in pages {
+        let path = page.expect("a page").path();
+        let text = fs::read_to_string(&path).expect("a page");
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        if text.contains("\n\\fB\\-\\-json\\fR") {
+            commands.insert(name.replace("erofast-", ""));
+        }
+    }
+    assert!(commands.len() > BESIDE.len(), "the pages have no --json");
+    assert_eq!(schemas(), commands);
+}
+
+#[test]
+fn the_page_lists_every_schema() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json.md");
+    let page = fs::read_to_string(page).expect("docs/json.md");
+    for name in schemas() {
+        let link = format!("(schemas/{name}.json)");
+        assert!(page.contains(&link), "docs/json.md does not list {name}");
+    }
+}
+
+#[test]
+fn what_is_printed_about_images_fits() {
+    for image in good_images(&fixtures()) {
+        let info = json(&report("info", &image, &[]));
+        schema::check("info", &info);
+        schema::check("check", &json(&report("check", &image, &[])));
+        let block = json(&report("info", &image, &["--block", "1"]));
+        schema::check("info-block", &block);
+        let listing = report("ls", &image, &["-R"]);
+        let entries = String::from_utf8(listing.stdout).expect("UTF-8");
+        let mut listed_extents = false;
+        for line in entries.lines() {
+            let entry: Value = serde_json::from_str(line).expect("JSON");
+            schema::check("ls", &entry);
+            if let Some(path) = entry["path"].as_str()
+                && entry["type"] == "f"
+                && !listed_extents
+            {
+                listed_extents = true;
+                let extents = json(&report("info", &image, &["--extents", path]));
+                schema::check("info-extents", &extents);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_printed_about_bad_images_fits() {
+    let images = fs::read_dir(bad_images()).expect("images");
+    let paths = images.map(|image| image.expect("an image").path());
+    let (mut faults, mut failures) = (0, 0);
+    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "erofs")) {
+        let path = path.to_str().expect("a path");
+        let checked = erofast(&["check", "--json", path]);
+        if !checked.stdout.is_empty() {
+            let report = json(&checked);
+            schema::check("check", &report);
+            faults += report["faults"].as_array().map_or(0, Vec::len);
+        }
+        let folder = tempfile::tempdir().expect("a directory");
+        let to = folder.path().to_str().expect("a path");
+        let extracted = erofast(&["extract", "--json", path, to]);
+        if !extracted.stdout.is_empty() {
+            let report = json(&extracted);
+            schema::check("extract", &report);
+            failures += report["failures"].as_array().map_or(0, Vec::len);
+        }
+    }
+    assert!(faults > 0 && failures > 0, "the bad images have no faults");
+}
+
+#[test]
+fn what_is_printed_about_an_extraction_fits() {
+    let image = fixtures().join("kitchen-sink.erofs");
+    let folder = tempfile::tempdir().expect("a directory");
+    let to = folder.path().to_str().expect("a path");
+    let output = erofast(&["extract", "--json", image.to_str().expect("a path"), to]);
+    schema::check("extract", &json(&output));
+}
+
+#[test]
+fn what_is_printed_about_a_profile_fits() {
+    let profile = Profile {
+        exact: true,
+        directories: vec![Directory {
+            parent: None,
+            listed: true,
+            name: b"lib".to_vec(),
+        }],
+        files: vec![RecordedFile {
+            name: Name {
+                directory: Some(0),
+                name: "first".into(),
+            },
+            nid: 40,
+            size: 100_000,
+        }],
+        windows: vec![Window {
+            file: 0,
+            number: 0,
+            pages: 0b11,
+            at_ms: 0,
+        }],
+        ..Profile::default()
+    };
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(&profile.to_bytes()).expect("written");
+    let path = file.path().to_str().expect("a path");
+    let output = erofast(&["profile", "show", "--json", path]);
+    schema::check("profile-show", &json(&output));
+}
+
+/// Two threads on one CPU, one woken by the other.
+const TRACE: &str = "\
+    a-1     [000] d..2.   1.000000: sched_switch: prev_comm=c prev_pid=3 prev_prio=120 \
+prev_state=S ==> next_comm=a next_pid=1 next_prio=120
+    a-1     [000] d..2.   1.000005: workqueue_queue_work: work struct=0000000000000001 \
+function=work_function workqueue=events req_cpu=8192 cpu=0
+    a-1     [000] d..2.   1.000010: sched_waking: comm=b pid=2 prio=120 target_cpu=000
+    a-1     [000] d..2.   1.000013: sched_switch: prev_comm=a prev_pid=1 prev_prio=120 \
+prev_state=R ==> next_comm=b next_pid=2 next_prio=120
+    b-2     [000] d..2.   1.000014: workqueue_execute_start: work struct 0000000000000001: \
+function work_function
+    b-2     [000] d..2.   1.000113: sched_switch: prev_comm=b prev_pid=2 prev_prio=120 \
+prev_state=S ==> next_comm=a next_pid=1 next_prio=120
+";
+
+#[test]
+fn what_is_printed_about_a_trace_fits() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(TRACE.as_bytes()).expect("written");
+    let path = file.path().to_str().expect("a path");
+    let report = json(&erofast(&["trace", "latency", "--json", path]));
+    schema::check("trace-latency", &report);
+    assert_eq!(report["workqueues"][0]["function"], "work_function");
+    let why = json(&erofast(&[
+        "trace", "latency", "--json", "--why", "b", path,
+    ]));
+    schema::check("trace-latency", &why);
+    assert_eq!(why["why"]["of"], 1);
+}
+
+/// Unmounts, also when a test fails.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new(env!("CARGO_BIN_EXE_erofast"))
+            .arg("umount")
+            .arg(&self.0)
+            .output();
+    }
+}
+
+#[test]
+fn what_is_printed_about_a_mount_fits() {
+    if let Err(error) = fs::File::options().read(true).write(true).open("/dev/fuse") {
+        return println!("skipped: /dev/fuse: {error}");
+    }
+    let folder = tempfile::tempdir().expect("a directory");
+    let point = folder.path().to_str().expect("a path");
+    let image = fixtures().join("lz4-4k.erofs");
+    let mounted = erofast(&["mount", image.to_str().expect("a path"), point]);
+    if !mounted.status.success() {
+        let why = String::from_utf8_lossy(&mounted.stderr);
+        return println!("skipped: {}", why.trim());
+    }
+    let guard = Mounted(folder.path().to_owned());
+    let entries = fs::read_dir(point).expect("a mount").flatten();
+    let files = entries.map(|entry| fs::read(entry.path()).unwrap_or_default());
+    assert!(files.map(|content| content.len()).sum::<usize>() > 0);
+    let counters = json(&erofast(&["stat", "--json", point]));
+    schema::check("stat", &counters);
+    assert!(counters["requests"].as_u64() > Some(0));
+    drop(guard);
+}
+
+#[test]
+fn a_report_that_does_not_fit_is_found() {
+    let good = json(&report("check", &good_images(&fixtures())[0], &[]));
+    assert_eq!(schema::fault("check", &good), None);
+    let changed = |field: &str, value: Value| {
+        let mut bad = good.clone();
+        bad[field] = value;
+        schema::fault("check", &bad).unwrap_or_default()
+    };
+    assert!(changed("files", "many".into()).starts_with("check.files: "));
+    assert_eq!(changed("new", 1.into()), "check.new is not in the schema");
+    let fault = serde_json::json!([{"path": "a", "nid": 1}]);
+    assert_eq!(changed("faults", fault), "check.faults[0]: no field error");
+    let mut missing = good.clone();
+    missing.as_object_mut().expect("an object").remove("bytes");
+    let fault = schema::fault("check", &missing);
+    assert_eq!(fault.as_deref(), Some("check: no field bytes"));
+}
