@@ -4,8 +4,12 @@
 //!
 //! With EROFAST_PAGE_SHOTS=DIR it leaves screenshots there.
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use latency_lab::environment::Environment;
@@ -30,7 +34,10 @@ struct Place(PathBuf);
 
 impl Place {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("erofast-page-{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("erofast-page-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Place(path)
     }
@@ -128,9 +135,9 @@ fn engine(name: &str, average: f64, first: Option<&EngineReport>) -> EngineRepor
         sched_latency_modes: None,
         recording: None,
         against_first: first.map(|first| Against {
-            sched_latency: compare(&first.column(|s| s.sched_latency_us), &latency),
+            sched_latency: Some(compare(&first.column(|s| s.sched_latency_us), &latency)),
             launch: compare(&first.column(|s| s.launch_us), &launch),
-            program_off_cpu: compare(&first.column(|s| s.launch_us), &launch),
+            program_off_cpu: Some(compare(&first.column(|s| s.launch_us), &launch)),
         }),
         outliers: Outliers {
             sched_latency: outliers(&latency),
@@ -351,4 +358,35 @@ fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
     // Three charts for each of three quantities, two launches of each of four engines.
     assert_eq!(light["figures"], 9 + 8);
     assert_ne!(light["ground"], dark["ground"]);
+}
+
+#[test]
+fn the_report_fits_its_schema() {
+    let place = Place::new();
+    let json = serde_json::to_value(report(&place.0)).unwrap();
+    schema::check("lab-launch", &json);
+}
+
+#[test]
+fn the_drawing_stands_alone_in_light_and_dark_and_says_what_it_is_of() {
+    let place = Place::new();
+    let mut report = report(&place.0);
+    for sample in &mut report.engines[0].samples {
+        sample.sched_latency_us = 0.0;
+    }
+    let svg = report.to_svg();
+    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+    assert!(svg.contains("prefers-color-scheme: dark"));
+    // Four engines in two charts, of which one waited in no thread of its own.
+    assert_eq!(svg.matches("<path class=\"line").count(), 7);
+    assert!(
+        svg.contains("kernel-loop: decompresses in the program&#39;s own thread"),
+        "{svg}"
+    );
+    assert!(svg.contains(&report.environment.line()) && svg.contains("; valid<"));
+    for reference in [" src=", " href=", "url(", "@import", "<script"] {
+        assert!(!svg.contains(reference), "{reference}");
+    }
+    report.valid = false;
+    assert!(report.to_svg().contains("NOT VALID"));
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{escape, time};
+use super::{escape, style, time};
 use crate::launch::{Blocked, EngineReport};
 
 /// Bars of an engine; the rest is one bar.
@@ -30,8 +30,8 @@ pub(super) fn bars(engines: &[EngineReport]) -> String {
         let total: f64 = bars.iter().map(|blocked| blocked.total_us).sum();
         let _ = writeln!(
             out,
-            "<h3><span class=\"key s{}\"></span>{}: {} of waiting</h3>\n<ul class=\"bars\">",
-            number % 6,
+            "<h3><span class=\"key {}\"></span>{}: {} of waiting</h3>\n<ul class=\"bars\">",
+            style::series(number),
             escape(&engine.engine),
             time(total)
         );
@@ -39,10 +39,10 @@ pub(super) fn bars(engines: &[EngineReport]) -> String {
             let part = 100.0 * blocked.total_us / longest;
             let _ = writeln!(
                 out,
-                "<li><span class=\"what\">{}</span><span class=\"bar\"><span class=\"s{}\" style=\"width:{part:.1}%\"></span></span>\
+                "<li><span class=\"what\">{}</span><span class=\"bar\"><span class=\"{}\" style=\"width:{part:.1}%\"></span></span>\
                  <span class=\"much\">{}</span></li>",
                 escape(&title(blocked)),
-                number % 6,
+                style::series(number),
                 time(blocked.total_us)
             );
         }

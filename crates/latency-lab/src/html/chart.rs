@@ -4,10 +4,10 @@
 use std::fmt::Write;
 
 use super::axis::Axis;
-use super::{escape, tick, time};
+use super::{escape, style, tick, time};
 
 /// Drawing units; the page scales them. Narrow enough that text stays readable on a telephone.
-const WIDTH: f64 = 480.0;
+pub(super) const WIDTH: f64 = 480.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 10.0;
@@ -18,6 +18,9 @@ pub(super) struct Series<'a> {
     pub(super) name: &'a str,
     pub(super) values: &'a [f64],
 }
+
+/// Of a CDF.
+pub(super) const CDF_HEIGHT: f64 = 260.0;
 
 struct Canvas {
     svg: String,
@@ -93,7 +96,8 @@ impl Canvas {
     fn dot(&mut self, series: usize, x: f64, y: f64, tip: &str) {
         let _ = writeln!(
             self.svg,
-            "<circle class=\"dot s{series}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"><title>{}</title></circle>",
+            "<circle class=\"dot {}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"><title>{}</title></circle>",
+            style::series(series),
             escape(tip)
         );
     }
@@ -115,7 +119,7 @@ fn axis_of(series: &[Series<'_>]) -> Axis {
 /// The part of launches that stayed at or below each value.
 pub(super) fn cdf(series: &[Series<'_>], title: &str) -> String {
     let mut canvas = Canvas::new(
-        260.0,
+        CDF_HEIGHT,
         &format!("{title}: part of launches at or below"),
         axis_of(series),
     );
@@ -125,7 +129,8 @@ pub(super) fn cdf(series: &[Series<'_>], title: &str) -> String {
         canvas.side_tick(up(part), &format!("{:.0} %", part * 100.0));
     }
     canvas.time_ticks(title);
-    for (number, one) in series.iter().enumerate() {
+    let measured = series.iter().enumerate();
+    for (number, one) in measured.filter(|(_, one)| !one.values.is_empty()) {
         let mut sorted = one.values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let mut path = format!("M{:.1} {:.1}", along(0.0), up(0.0));
@@ -140,7 +145,8 @@ pub(super) fn cdf(series: &[Series<'_>], title: &str) -> String {
         let _ = write!(path, "H{:.1}", along(1.0));
         let _ = writeln!(
             canvas.svg,
-            "<path class=\"line s{number}\" d=\"{path}\"><title>{}</title></path>",
+            "<path class=\"line {}\" d=\"{path}\"><title>{}</title></path>",
+            style::series(number),
             escape(one.name)
         );
     }

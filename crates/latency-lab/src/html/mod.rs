@@ -5,6 +5,8 @@ mod blame;
 mod chart;
 mod launch;
 mod page;
+mod style;
+mod svg;
 mod timeline;
 
 /// Text as HTML.

@@ -1,0 +1,121 @@
+//! The distributions of a launch experiment as one SVG file, for a page of documentation. Light and
+//! dark follow the reader's choice.
+
+use std::fmt::Write;
+
+use super::chart::{CDF_HEIGHT, Series, WIDTH, cdf};
+use super::escape;
+use super::style::{self, CHARTS, COLOURS};
+use crate::launch::{EngineReport, LaunchReport, Sample};
+
+const MARGIN: f64 = 16.0;
+const LINE: f64 = 20.0;
+/// Engines of a legend's line.
+const KEYS: usize = 3;
+
+/// What is drawn: a title, and the figure of a launch.
+const CHARTS_OF: [(&str, fn(&Sample) -> f64); 2] = [
+    ("Scheduling latency", |sample| sample.sched_latency_us),
+    ("Launch time", |sample| sample.launch_us),
+];
+
+impl LaunchReport {
+    /// The parts of launches at or below each scheduling latency and each launch time, as an SVG file.
+    pub fn to_svg(&self) -> String {
+        drawing(self)
+    }
+}
+
+fn drawing(report: &LaunchReport) -> String {
+    let lines = remarks(report);
+    let legend = report.engines.len().div_ceil(KEYS) as f64 * LINE;
+    let charts = MARGIN + legend + LINE;
+    let below = charts + CDF_HEIGHT + MARGIN;
+    let (width, height) = (2.0 * (WIDTH + MARGIN), below + LINE * lines.len() as f64);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"Launches at or below each scheduling latency and launch time\">\n\
+         <style>{COLOURS}{CHARTS}.ground {{ fill: var(--ground); }} .key {{ fill: var(--c); }}</style>\n\
+         <rect class=\"ground\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n"
+    );
+    for (number, engine) in report.engines.iter().enumerate() {
+        out += &key(number, &engine.engine, width);
+    }
+    for (number, (title, figure)) in CHARTS_OF.into_iter().enumerate() {
+        let left = MARGIN + number as f64 * (WIDTH + MARGIN);
+        let chart = chart(&report.engines, title, figure);
+        let place =
+            format!("<svg x=\"{left}\" y=\"{charts}\" width=\"{WIDTH}\" height=\"{CDF_HEIGHT}\"");
+        out += &chart.replacen("<svg", &place, 1);
+    }
+    for (number, line) in (1..).zip(&lines) {
+        let y = below + LINE * f64::from(number) - MARGIN;
+        out += &text("tick", MARGIN, y, line);
+    }
+    out + "</svg>\n"
+}
+
+fn chart(engines: &[EngineReport], title: &str, figure: fn(&Sample) -> f64) -> String {
+    let columns: Vec<Vec<f64>> = engines
+        .iter()
+        .map(|engine| engine.column(figure))
+        .map(|values| if is_none(&values) { Vec::new() } else { values })
+        .collect();
+    let series: Vec<Series<'_>> = engines
+        .iter()
+        .zip(&columns)
+        .map(|(engine, values)| Series {
+            name: &engine.engine,
+            values,
+        })
+        .collect();
+    cdf(&series, title)
+}
+
+/// An engine without threads of its own has no such figure.
+fn is_none(values: &[f64]) -> bool {
+    values.iter().all(|value| *value == 0.0)
+}
+
+fn key(number: usize, name: &str, width: f64) -> String {
+    let x = MARGIN + (number % KEYS) as f64 * (width / KEYS as f64);
+    let y = MARGIN + (number / KEYS) as f64 * LINE;
+    let square = format!(
+        "<rect class=\"key {}\" x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\"/>\n",
+        style::series(number)
+    );
+    square + &text("name", x + 18.0, y + 10.0, name)
+}
+
+fn text(class: &str, x: f64, y: f64, text: &str) -> String {
+    let mut out = String::new();
+    let text = escape(text);
+    let _ = writeln!(
+        out,
+        "<text class=\"{class}\" x=\"{x:.0}\" y=\"{y:.0}\">{text}</text>"
+    );
+    out
+}
+
+/// What must be known of the drawing where it stands alone.
+fn remarks(report: &LaunchReport) -> Vec<String> {
+    let valid = if report.valid { "valid" } else { "NOT VALID" };
+    let mut lines = vec![format!(
+        "Part of {} cold launches per engine at or below; load {}; {}; {valid}",
+        report.iterations,
+        report.load,
+        report.environment.line()
+    )];
+    let without = report.engines.iter().filter(|engine| {
+        let values = engine.column(|sample| sample.sched_latency_us);
+        !values.is_empty() && is_none(&values)
+    });
+    let without: Vec<&str> = without.map(|engine| engine.engine.as_str()).collect();
+    if !without.is_empty() {
+        lines.push(format!(
+            "{}: decompresses in the program's own thread, so its waits are in the launch time",
+            without.join(", ")
+        ));
+    }
+    lines
+}
