@@ -1,6 +1,9 @@
 //! The kernel's variants in a machine, for real: with a network and EROFAST_LAB_KERNEL=DIR, where
 //! DIR keeps packages and modules for the next run. It takes minutes, so it is not run unasked.
 
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::path::PathBuf;
 
 use latency_lab::Silent;
@@ -33,7 +36,8 @@ fn variants_decompress_where_they_should() {
         .iter()
         .map(|engine| engine["engine"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["workqueue", "kthread", "kthread,hipri"]);
+    assert_eq!(names[..3], ["workqueue", "kthread", "kthread,hipri"]);
+    assert_eq!(names[3], "erofast:percpu,hipri,io_uring=off");
     let waiters = |engine: usize| {
         let samples = json["engines"][engine]["samples"].as_array().unwrap();
         let threads = samples
@@ -63,6 +67,11 @@ fn variants_decompress_where_they_should() {
         !hipri.is_empty() && hipri.iter().all(|(_, priority)| *priority == 98),
         "{hipri:?}"
     );
+    let ours = waiters(3);
+    let is_worker =
+        |(comm, priority): &(String, i64)| comm.starts_with("erofs_worker/") && *priority == 98;
+    assert!(ours.iter().any(is_worker), "{ours:?}");
+    schema::check("lab-kernel", &json);
 }
 
 #[test]

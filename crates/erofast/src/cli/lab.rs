@@ -22,7 +22,7 @@ pub enum LabCommand {
     Pressure(LabPressureArgs),
     /// Take a CPU offline and back while readers verify every byte
     Hotplug(LabHotplugArgs),
-    /// Launch from the kernel's own EROFS, with and without per-CPU threads, in a virtual machine
+    /// Launch from the kernel's variants of EROFS, and from erofast, in a virtual machine
     Kernel(LabKernelArgs),
     /// The first process of the machine that `lab kernel` makes
     #[command(hide = true)]
@@ -194,6 +194,9 @@ pub struct LabKernelArgs {
     /// Value of the module's parameter (repeatable; 0 and 64 by default)
     #[arg(long, value_name = "N")]
     pub reserved_pages: Vec<u32>,
+    /// CPUs of the machine, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub cpus: usize,
     /// Emulate the machine even where KVM works
     #[arg(long)]
     pub emulate: bool,
@@ -261,6 +264,9 @@ pub struct LabLaunchArgs {
     /// Write the report as one HTML file too
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the distributions of scheduling latency and launch time as an SVG file too
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Print JSON with every sample
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,6 @@
 //! `erofast lab`: the experiments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -41,10 +41,8 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         options.engines_by_default = false;
     }
     let report = launch::run(&options, &mut Bar::new())?;
-    if let Some(path) = &args.html {
-        std::fs::write(path, report.to_html())
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    write(args.html.as_deref(), || report.to_html())?;
+    write(args.svg.as_deref(), || report.to_svg())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
@@ -171,6 +169,7 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
             true => defaults.reserved_pages.clone(),
             false => args.reserved_pages.clone(),
         },
+        cpus: args.cpus,
         accelerate: !args.emulate,
         work: args.work.clone(),
         mirror: args.mirror.clone(),
@@ -185,10 +184,7 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Fine);
     }
     let report = kernel::run(&options, &mut Bar::new())?;
-    if let Some(path) = &args.html {
-        std::fs::write(path, report.to_html())
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    write(args.html.as_deref(), || report.to_html())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
@@ -205,6 +201,11 @@ fn engines(names: &[String]) -> anyhow::Result<Vec<Engine>> {
 
 fn own_binary() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find the erofast binary itself")
+}
+
+fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, content()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn print(

@@ -67,7 +67,7 @@ impl<W: Write> Cpio<W> {
         self.entry("/dev/console", CHARACTERS | 0o600, (5, 1), &[])
     }
 
-    fn directory(&mut self, path: &str) -> io::Result<()> {
+    pub(super) fn directory(&mut self, path: &str) -> io::Result<()> {
         if path.is_empty() || self.directories.iter().any(|known| known == path) {
             return Ok(());
         }

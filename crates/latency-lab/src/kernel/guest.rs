@@ -72,8 +72,14 @@ fn experiment() -> Result<()> {
     }
     take_image(job.image_bytes)?;
     job.notices.insert(0, emulated());
-    let report = launch::run(&job.options()?, &mut Console)?;
+    let report = launch::run(&job.options(has_io_uring())?, &mut Console)?;
     result::write(&report)
+}
+
+/// Whether FUSE mounts can use io_uring here; the kernel's command line switches it on.
+fn has_io_uring() -> bool {
+    let switch = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    switch.is_ok_and(|text| text.trim() == "Y")
 }
 
 /// The machine's accelerator and CPUs, and whether its times are meaningful.

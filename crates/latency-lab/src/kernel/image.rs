@@ -78,7 +78,7 @@ fn make(compiler: &str, sandbox: &Sandbox, work: &Work, interrupt: &Interrupt) -
         .collect();
     let script = format!(
         "
-    cd /work
+    cd /build
     rm -rf tree
     for file in {}; do
         mkdir -p \"tree$(dirname $file)\"

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::cpio::Cpio;
-use super::job::{GUEST, JOB, Job, MODULES};
+use super::job::{EROFAST, GUEST, IMAGE, JOB, Job, MODULES};
 use super::libraries;
 use super::module::Modules;
 use super::packages::Packages;
@@ -15,11 +15,12 @@ use crate::{Interrupt, LabError, Result};
 
 /// Modules of the distribution that the machine needs, by the names modprobe knows; what they need
 /// comes along. Those built into the kernel are none.
-const MODULES_NEEDED: [&str; 4] = ["virtio_pci", "virtio_blk", "loop", "erofs"];
+const MODULES_NEEDED: [&str; 5] = ["virtio_pci", "virtio_blk", "loop", "fuse", "erofs"];
 /// Programs of the packages that the experiment runs.
 const PROGRAMS: [&str; 2] = ["/usr/bin/fio", "/usr/sbin/losetup"];
-/// Where this program and its libraries are: those of the host, not of the packages.
-const HOST: &str = "host";
+/// Root directory of the packages' programs. This program has the libraries of the host, where it
+/// expects them, since it starts itself again; theirs are others of the same names.
+const PACKAGES: &str = "/packages";
 
 /// Files of the boot, as the sandbox sees them.
 #[derive(Debug)]
@@ -44,6 +45,7 @@ pub(super) fn make(
     let needed = needed_modules(packages, sandbox, work, interrupt)?;
     let archive = work.inside("initramfs");
     let mut files = Files::new(work.root());
+    let mut scripts = Vec::new();
     for (place, name) in &needed {
         files.host(place, &format!("{MODULES}/{name}"));
         job.modules.push(name.clone());
@@ -53,6 +55,7 @@ pub(super) fn make(
     }
     for program in PROGRAMS {
         files.package(program);
+        scripts.push((program, enter(program)));
         libraries::inside(sandbox, program)?
             .iter()
             .for_each(|library| files.package(library));
@@ -62,17 +65,27 @@ pub(super) fn make(
         what: "looking for this program".into(),
         source,
     })?;
-    files.host(&own, &format!("/{HOST}/erofast"));
-    let own_libraries = libraries::of_this_process();
-    for library in &own_libraries {
-        let name = library.file_name().unwrap_or_default().to_string_lossy();
-        files.host(library, &format!("/{HOST}/{name}"));
+    files.host(&own, EROFAST);
+    for library in libraries::of_this_process() {
+        files.host(&library, &library.to_string_lossy());
+        if library
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("ld-"))
+        {
+            files.host(&library, libraries::LOADER);
+        }
     }
     let job = serde_json::to_vec(&job).unwrap_or_default();
     let write = || {
         let mut out = Cpio::new(BufWriter::new(File::create(&archive)?));
         out.skeleton()?;
-        out.file("/init", 0o755, init(&own_libraries).as_bytes())?;
+        out.file("/init", 0o755, init().as_bytes())?;
+        for (program, script) in &scripts {
+            out.file(program, 0o755, script.as_bytes())?;
+        }
+        for directory in mount_points() {
+            out.directory(&directory)?;
+        }
         out.file(JOB, 0o644, &job)?;
         files.write(&mut out)?;
         out.finish()
@@ -85,7 +98,7 @@ pub(super) fn make(
                 .strip_prefix(work.root())
                 .unwrap_or(&packages.kernel),
         ),
-        initramfs: "/work/initramfs",
+        initramfs: "/build/initramfs",
         // The archive lies in memory twice while it is unpacked, the image once; 2 x 48 MiB of
         // trace.
         memory_mib: 1024 + (2 * bytes + size(image)?) / (1 << 20),
@@ -97,24 +110,41 @@ fn size(file: &Path) -> Result<u64> {
     Ok(metadata.len())
 }
 
+/// Enters the packages' root for one of their programs. The process stays the same.
+fn enter(program: &str) -> String {
+    format!("#!/bin/busybox sh\nexec /bin/busybox chroot {PACKAGES} {program} \"$@\"\n")
+}
+
+/// Directory of the image.
+fn image_directory() -> &'static str {
+    IMAGE
+        .rsplit_once('/')
+        .map_or("/", |(directory, _)| directory)
+}
+
+/// What is mounted on in the root, and the same in the packages' root.
+fn mount_points() -> Vec<String> {
+    let names = ["/dev", "/proc", "/sys", "/tmp", image_directory()];
+    let below = names.iter().map(|name| format!("{PACKAGES}{name}"));
+    let own = std::iter::once(image_directory().to_owned());
+    own.chain(below).collect()
+}
+
 /// The init script: mounts what every program needs, then runs this program in its place.
-fn init(libraries: &[PathBuf]) -> String {
-    let loader = libraries
-        .iter()
-        .filter_map(|library| library.file_name()?.to_str())
-        .find(|name| name.starts_with("ld-"));
-    let program = match loader {
-        Some(loader) => format!("/{HOST}/{loader} --library-path /{HOST} /{HOST}/erofast"),
-        None => format!("/{HOST}/erofast"),
-    };
+fn init() -> String {
+    let image = image_directory();
     format!(
         "#!/bin/busybox sh
-/bin/busybox mount -t devtmpfs dev /dev
-/bin/busybox mount -t proc proc /proc
-/bin/busybox mount -t sysfs sys /sys
-/bin/busybox mount -t tmpfs tmp /tmp
+for root in '' {PACKAGES}; do
+    /bin/busybox mount -t devtmpfs dev $root/dev
+    /bin/busybox mount -t proc proc $root/proc
+    /bin/busybox mount -t sysfs sys $root/sys
+    /bin/busybox mount -t tmpfs tmp $root/tmp
+done
+/bin/busybox mount -t tmpfs image {image}
+/bin/busybox mount --bind {image} {PACKAGES}{image}
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-exec {program} {}
+exec {EROFAST} {}
 ",
         GUEST.join(" ")
     )
@@ -128,7 +158,7 @@ fn needed_modules(
     interrupt: &Interrupt,
 ) -> Result<Vec<(PathBuf, String)>> {
     let release = &packages.release;
-    let script = format!("depmod -b /work/image {release}");
+    let script = format!("depmod -b /build/image {release}");
     sandbox.shell("looking what the modules need", &script, interrupt)?;
     let directory = work.inside("image").join("lib/modules").join(release);
     let read = |name: &str| {
@@ -144,10 +174,10 @@ fn needed_modules(
             continue;
         }
         let plain = work.inside(&format!("{name}.ko"));
-        let packed = format!("/work/image/lib/modules/{release}/{file}");
+        let packed = format!("/build/image/lib/modules/{release}/{file}");
         let unpack = match Path::new(&file).extension().and_then(|end| end.to_str()) {
-            Some("xz") => format!("xz -dc {packed} > /work/{name}.ko"),
-            _ => format!("cp {packed} /work/{name}.ko"),
+            Some("xz") => format!("xz -dc {packed} > /build/{name}.ko"),
+            _ => format!("cp {packed} /build/{name}.ko"),
         };
         sandbox.shell(&format!("unpacking the module {name}"), &unpack, interrupt)?;
         needed.push((plain, format!("{name}.ko")));
@@ -208,10 +238,11 @@ impl Files {
         }
     }
 
-    /// A file of the packages, to where they have it.
+    /// A file of the packages, to where they have it below their root.
     fn package(&mut self, path: impl AsRef<Path>) {
         let path = path.as_ref();
-        self.host(&below(&self.root, path), &path.to_string_lossy());
+        let to = format!("{PACKAGES}{}", path.display());
+        self.host(&below(&self.root, path), &to);
     }
 
     fn write(&self, out: &mut Cpio<impl Write>) -> io::Result<()> {
@@ -245,23 +276,37 @@ mod tests {
 
     #[test]
     fn modules_are_loaded_after_what_they_need() {
-        let dependencies = "kernel/fs/erofs/erofs.ko.xz: kernel/lib/libcrc32c.ko.xz kernel/lib/base.ko.xz\n\
+        let dependencies = "kernel/fs/fuse/fuse.ko.xz:\n\
+            kernel/fs/erofs/erofs.ko.xz: kernel/lib/libcrc32c.ko.xz kernel/lib/base.ko.xz\n\
             kernel/drivers/block/loop.ko.xz:\nkernel/drivers/block/virtio_blk.ko.xz:\n";
         let builtin = "kernel/drivers/virtio/virtio_pci.ko\n";
         let files = order(dependencies, builtin).unwrap();
         let names: Vec<String> = files.iter().map(|file| module_name(file)).collect();
-        assert_eq!(names, ["virtio_blk", "loop", "base", "libcrc32c", "erofs"]);
+        assert_eq!(
+            names,
+            ["virtio_blk", "loop", "fuse", "base", "libcrc32c", "erofs"]
+        );
         let error = order(dependencies, "").unwrap_err().to_string();
         assert!(error.contains("no module virtio_pci"), "{error}");
     }
 
     #[test]
-    fn a_program_with_libraries_of_its_own_is_started_by_its_own_loader() {
-        let libraries = ["/lib/x/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
-        assert!(init(&libraries).contains(
-            "exec /host/ld-linux-x86-64.so.2 --library-path /host /host/erofast lab guest"
-        ));
-        assert!(init(&[]).contains("exec /host/erofast lab guest"));
+    fn this_program_starts_by_itself_and_those_of_the_packages_in_their_own_root() {
+        let init = init();
+        assert!(
+            init.ends_with("exec /usr/bin/erofast lab guest\n"),
+            "{init}"
+        );
+        assert!(
+            init.contains("mount --bind /image /packages/image"),
+            "{init}"
+        );
+        let enter = enter("/usr/bin/fio");
+        assert!(
+            enter.contains("chroot /packages /usr/bin/fio \"$@\""),
+            "{enter}"
+        );
+        assert!(mount_points().contains(&"/packages/dev".to_owned()));
     }
 
     #[test]

@@ -17,9 +17,17 @@ pub(super) const JOB: &str = "/job.json";
 pub(super) const MODULES: &str = "/modules";
 /// Arguments that this program gets there.
 pub(super) const GUEST: [&str; 2] = ["lab", "guest"];
-pub(super) const IMAGE: &str = "/image.erofs";
+/// On a filesystem of its own, which the packages' programs see too.
+pub(super) const IMAGE: &str = "/image/image.erofs";
+/// This program.
+pub(super) const EROFAST: &str = "/usr/bin/erofast";
 /// The disk that the random reader of the load reads: the first of QEMU's command line.
 pub(super) const READER_DISK: &str = "/dev/vda";
+/// Engines of erofast beside the kernel's variants, one for each transport.
+const BESIDE: [&str; 2] = [
+    "erofast:percpu,hipri,io_uring=off",
+    "erofast:percpu,hipri,io_uring=on",
+];
 /// An emulated machine is about twenty times slower than the one it runs on.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -80,18 +88,31 @@ impl Job {
         (self.command, self.root) = (command, true);
     }
 
-    /// The launch experiment that the guest runs.
-    pub(super) fn options(&self) -> Result<LaunchOptions> {
-        let engines = self.columns.iter().map(|column| {
+    /// The launch experiment that the guest runs. FUSE over io_uring takes part where the guest's
+    /// kernel has it.
+    pub(super) fn options(&self, io_uring: bool) -> Result<LaunchOptions> {
+        let variants = self.columns.iter().map(|column| {
             Engine::Module(Module {
                 name: column.name.clone(),
                 path: Path::new(MODULES).join(&column.file),
                 parameters: column.parameters.clone(),
             })
         });
+        let mut engines: Vec<Engine> = variants.collect();
+        let mut notices = self.notices.clone();
+        for name in BESIDE {
+            if name.ends_with("io_uring=on") && !io_uring {
+                notices.push(format!(
+                    "left out: {name}: this kernel has no FUSE over io_uring (Linux 6.14)"
+                ));
+                continue;
+            }
+            engines.push(name.parse()?);
+        }
         Ok(LaunchOptions {
             image: IMAGE.into(),
-            engines: engines.collect(),
+            erofast: EROFAST.into(),
+            engines,
             engines_by_default: false,
             command: self.command.iter().map(Into::into).collect(),
             root: self.root,
@@ -101,7 +122,7 @@ impl Job {
             timeout: TIMEOUT,
             time: Some(Duration::from_secs(self.seconds)),
             load_disk: Some(READER_DISK.into()),
-            notices: self.notices.clone(),
+            notices,
             repeat_with: Some(self.repeat.clone()),
             seed: self.seed,
             ..LaunchOptions::default()
@@ -149,5 +170,26 @@ mod tests {
                 "kthread,hipri,reserved_pages=64"
             ]
         );
+    }
+
+    #[test]
+    fn erofast_stands_beside_the_variants_over_what_the_kernel_has() {
+        let job: Job = serde_json::from_value(serde_json::json!({
+            "modules": [], "columns": columns(&[0]), "command": ["x"], "root": true,
+            "iterations": 1, "warm_ups": 0, "load": "none", "seconds": 1, "seed": 1,
+            "image_bytes": 0, "notices": [], "repeat": "",
+        }))
+        .unwrap();
+        let names = |io_uring| {
+            let options = job.options(io_uring).unwrap();
+            let names = options.engines.iter().map(ToString::to_string);
+            (names.collect::<Vec<_>>(), options.notices.len())
+        };
+        let (with, notices) = names(true);
+        assert_eq!(with[3..], BESIDE);
+        assert_eq!(notices, 0);
+        let (without, notices) = names(false);
+        assert_eq!(without[3..], BESIDE[..1]);
+        assert_eq!(notices, 1);
     }
 }

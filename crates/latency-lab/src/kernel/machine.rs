@@ -32,6 +32,7 @@ pub(super) struct Machine<'a> {
     pub(super) work: &'a Work,
     pub(super) boot: &'a Boot,
     pub(super) timeout: Duration,
+    pub(super) cpus: usize,
     pub(super) accelerate: bool,
 }
 
@@ -212,10 +213,10 @@ impl Machine<'_> {
         };
         let by = qemu.replace(' ', "_");
         let line = format!(
-            "console=ttyS0 quiet loglevel=3 panic=-1 lab.accelerator={accelerator} lab.by={by}"
+            "console=ttyS0 fuse.enable_uring=1 quiet loglevel=3 panic=-1 lab.accelerator={accelerator} lab.by={by}"
         );
         let disk = |name: &str, read_only: &str| {
-            format!("file=/work/{name},format=raw,if=virtio,read-only={read_only}")
+            format!("file=/build/{name},format=raw,if=virtio,read-only={read_only}")
         };
         command
             .args([
@@ -225,16 +226,15 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            .args([
-                "-machine", "q35", "-accel", accel, "-cpu", "max", "-smp", "2",
-            ])
+            .args(["-machine", "q35", "-accel", accel, "-cpu", "max", "-smp"])
+            .arg(self.cpus.to_string())
             .args(["-m", &self.boot.memory_mib.to_string()])
             .arg("-kernel")
             .arg(&self.boot.kernel)
             .args(["-initrd", self.boot.initramfs, "-append", &line])
             .args([
                 "-chardev",
-                "socket,id=console,path=/work/console.sock,server=on,wait=off",
+                "socket,id=console,path=/build/console.sock,server=on,wait=off",
             ])
             .args(["-serial", "chardev:console"])
             .args(["-drive", &disk("reader.img", "on")])

@@ -67,8 +67,9 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Kerne
         work: &work,
         boot: &boot,
         timeout: options.timeout.max(2 * options.time),
+        cpus: options.cpus,
         accelerate: options.accelerate,
     };
     let ran = machine.run(&interrupt, progress)?;
-    Ok(KernelReport::new(&packages, ran))
+    Ok(KernelReport::new(&packages, options.cpus, ran))
 }

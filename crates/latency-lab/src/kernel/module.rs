@@ -15,7 +15,7 @@ pub(super) type Modules = BTreeMap<Variant, PathBuf>;
 
 /// Takes `fs/erofs` out of the packed source.
 const TAKE_OUT: &str = "
-    cd /work
+    cd /build
     rm -rf erofs erofs.part
     mkdir erofs.part
     xz -dc source/usr/src/linux-source-*.tar.xz |
@@ -93,14 +93,14 @@ fn script(variant: Variant, release: &str) -> String {
     let (file, to_compiler) = (variant.file(), to_compiler.join(" "));
     format!(
         "
-    cd /work
-    rm -rf build
-    cp -r erofs build
-    make -s -j\"$(nproc)\" -C /usr/src/linux-headers-{release} M=/work/build CONFIG_EROFS_FS=m{to_make} \\
+    cd /build
+    rm -rf module
+    cp -r erofs module
+    make -s -j\"$(nproc)\" -C /usr/src/linux-headers-{release} M=/build/module CONFIG_EROFS_FS=m{to_make} \\
         KCFLAGS='{to_compiler}' modules >&2
-    strip --strip-debug -o {file}.part build/erofs.ko
+    strip --strip-debug -o {file}.part module/erofs.ko
     mv {file}.part {file}
-    rm -r build"
+    rm -r module"
     )
 }
 

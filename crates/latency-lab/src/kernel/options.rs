@@ -8,6 +8,9 @@ use crate::load::LoadChoice;
 use crate::shell::quote;
 use crate::{LabError, Result};
 
+/// Most CPUs of the machine: more than this an emulated one does not use.
+const CPUS: usize = 16;
+
 /// One experiment with the kernel's variants.
 #[derive(Debug, Clone)]
 pub struct KernelOptions {
@@ -27,6 +30,8 @@ pub struct KernelOptions {
     pub seed: u64,
     /// Values of the module's parameter `reserved_pages`; a column for each variant and value.
     pub reserved_pages: Vec<u32>,
+    /// CPUs of the machine.
+    pub cpus: usize,
     /// Use KVM where it works.
     pub accelerate: bool,
     /// Keep packages and modules here, and take them from here.
@@ -52,6 +57,7 @@ impl Default for KernelOptions {
             load: LoadChoice::Fio,
             seed: 1,
             reserved_pages: vec![0, 64],
+            cpus: 2,
             accelerate: true,
             work: None,
             mirror: "http://deb.debian.org/debian".into(),
@@ -78,6 +84,9 @@ impl KernelOptions {
             return wrong(format!("{}: not a file", image.display()));
         }
         self.check_machine()?;
+        if !(1..=CPUS).contains(&self.cpus) {
+            return wrong(format!("--cpus {}: must be 1 to {CPUS}", self.cpus));
+        }
         if self.time.is_zero() || self.iterations == 0 || self.reserved_pages.is_empty() {
             return wrong("nothing to measure".into());
         }
@@ -88,8 +97,9 @@ impl KernelOptions {
     pub(super) fn command_line(&self) -> String {
         let mut words = vec!["erofast lab kernel".to_owned()];
         words.push(format!(
-            "--suite {} --iterations {} --minutes {} --load {} --seed {}",
+            "--suite {} --cpus {} --iterations {} --minutes {} --load {} --seed {}",
             quote(&self.suite),
+            self.cpus,
             self.iterations,
             self.time.as_secs() / 60,
             self.load,
@@ -139,8 +149,8 @@ mod tests {
         let line = KernelOptions::default().command_line();
         assert_eq!(
             line,
-            "erofast lab kernel --suite bookworm-backports --iterations 10 --minutes 9 --load fio --seed 1 \
-             --reserved-pages 0 --reserved-pages 64"
+            "erofast lab kernel --suite bookworm-backports --cpus 2 --iterations 10 --minutes 9 --load fio \
+             --seed 1 --reserved-pages 0 --reserved-pages 64"
         );
         let options = KernelOptions {
             image: Some("my app.erofs".into()),
@@ -174,5 +184,10 @@ mod tests {
             ..options
         };
         assert!(refusal(&options).contains("/no/such/image: not a file"));
+        let options = KernelOptions {
+            cpus: 0,
+            ..KernelOptions::default()
+        };
+        assert!(refusal(&options).contains("--cpus 0: must be 1 to 16"));
     }
 }

@@ -271,7 +271,7 @@ fn merged_usr(root: &Path) -> std::io::Result<()> {
         fs::create_dir_all(root.join("usr").join(name))?;
         std::os::unix::fs::symlink(format!("usr/{name}"), root.join(name))?;
     }
-    for name in ["dev", "proc", "tmp", "work"] {
+    for name in ["dev", "proc", "tmp", "build"] {
         fs::create_dir_all(root.join(name))?;
     }
     Ok(())
@@ -290,7 +290,7 @@ fn unpack(package: &Path, to: &Path, interrupt: &Interrupt) -> Result<()> {
     )
 }
 
-/// The kernel with its modules into `work/image`, its source as the packed file that it comes as.
+/// The kernel with its modules into `build/image`, its source as the packed file that it comes as.
 fn unpack_kernel(image: &Path, source: &Path, work: &Work, interrupt: &Interrupt) -> Result<()> {
     for (package, name) in [(image, "image"), (source, "source")] {
         let to = work.inside(name);

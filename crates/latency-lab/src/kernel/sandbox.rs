@@ -39,7 +39,7 @@ impl Sandbox {
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env("LC_ALL", "C.UTF-8")
-            .env("TMPDIR", "/work");
+            .env("TMPDIR", "/build");
         command
     }
 

@@ -61,7 +61,7 @@ impl Work {
 
     /// What is made inside of [`Work::root`], as seen from outside.
     pub(super) fn inside(&self, name: &str) -> PathBuf {
-        self.root().join("work").join(name)
+        self.root().join("build").join(name)
     }
 
     /// A stage that was finished leaves its mark, so that a later run does not repeat it.
