@@ -1,4 +1,5 @@
-//! Every `--json` has a schema in docs/schemas, which docs/json.md lists, and what is printed fits it.
+//! Every `--json` has a schema in docs/schemas, which docs/json.md lists, and what is printed fits
+//! it.
 //! Reports of `erofast lab` are held to theirs by the tests of latency-lab.
 #![cfg(feature = "tools")]
 

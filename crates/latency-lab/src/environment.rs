@@ -30,8 +30,8 @@ pub struct Environment {
     pub sched_rt_runtime_us: Option<i64>,
     /// See above.
     pub sched_rt_period_us: Option<i64>,
-    /// Where the kernel can be preempted: "none", "voluntary", "full", "lazy" or "rt"; "dynamic" where
-    /// that is chosen at boot and not known.
+    /// Where the kernel can be preempted: "none", "voluntary", "full", "lazy" or "rt"; "dynamic"
+    /// where that is chosen at boot and not known.
     pub preemption: Option<String>,
     /// 1: sessions share the CPU as groups, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,

@@ -1,5 +1,5 @@
-//! The lines that say whether the figures of a table may be relied on. They stand above the table, so
-//! that they are quoted with it.
+//! The lines that say whether the figures of a table may be relied on. They stand above the table,
+//! so that they are quoted with it.
 
 /// "valid", or one line for each reason.
 pub(crate) fn lines(reasons: &[String]) -> String {

@@ -90,8 +90,8 @@ fn run_or_skip(options: &LaunchOptions) -> Option<LaunchReport> {
 /// Whether the kernel wrote all switches; prints a line if not.
 fn tells_all_switches(report: &LaunchReport) -> bool {
     let unwritten = |reason: &&String| reason.contains("did not write");
-    let lines = report.not_valid_because.iter().chain(&report.notices);
-    let reason = lines.into_iter().find(unwritten);
+    let mut lines = report.not_valid_because.iter().chain(&report.notices);
+    let reason = lines.find(unwritten);
     if let Some(reason) = reason {
         skipped(reason);
     }

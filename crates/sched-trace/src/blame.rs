@@ -45,8 +45,8 @@ pub enum Why {
     /// It is bound to its CPU, as far as the trace shows: it never ran on another one.
     Pinned,
     /// It is real-time, and the scheduler switched to a normal thread while it waited: the
-    /// real-time budget of its CPU or cgroup was used up, or the deadline server of normal threads
-    /// (Linux 6.12) gave them their share. The trace does not distinguish these.
+    /// real-time budget of its CPU or cgroup was used up, or normal threads had the share that the
+    /// deadline server reserves for them (Linux 6.12). The trace does not distinguish these.
     Throttled,
     /// It is real-time, and one normal thread kept the CPU: code that does not preempt (the trace
     /// does not distinguish it from an exhausted budget).

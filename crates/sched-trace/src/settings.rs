@@ -9,8 +9,8 @@ const MODES: [&str; 6] = ["none", "voluntary", "full", "lazy", "rt", "dynamic"];
 /// Settings of the scheduler, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SchedulerSettings {
-    /// Where a thread inside the kernel can be preempted: "none", "voluntary", "full", "lazy" or "rt";
-    /// "dynamic" where that is chosen at boot and not known.
+    /// Where a thread inside the kernel can be preempted: "none", "voluntary", "full", "lazy" or
+    /// "rt"; "dynamic" where that is chosen at boot and not known.
     pub preemption: Option<String>,
     /// Whether sessions share the CPU as groups.
     pub autogroup: Option<bool>,
@@ -57,7 +57,7 @@ impl SchedulerSettings {
     }
 
     /// Whether a thread inside the kernel keeps its CPU although a real-time thread waits, up to a
-    /// point where it lets go by itself; none where that is not known.
+    /// point where it yields by itself; none where that is not known.
     pub fn kernel_keeps_cpu(&self) -> Option<bool> {
         match self.preemption.as_deref()? {
             "none" | "voluntary" => Some(true),

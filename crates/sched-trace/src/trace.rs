@@ -21,8 +21,8 @@ pub struct Trace {
     pub clock: String,
     /// The kernel's release (`uname -r`), where known.
     pub kernel: String,
-    /// The kernel's version (`uname -v`), where known; behind it what `record` knew of its settings, as
-    /// [`crate::SchedulerSettings::of_version`] reads them.
+    /// The kernel's version (`uname -v`), where known; behind it what `record` knew of its
+    /// settings, as [`crate::SchedulerSettings::of_version`] reads them.
     pub kernel_version: String,
     /// How far CLOCK_BOOTTIME, Perfetto's clock, is ahead of `clock` when that is "mono".
     pub boot_offset_ns: u64,

@@ -8,7 +8,7 @@ pub(super) fn series(number: usize) -> String {
     format!("s{}", number % SERIES)
 }
 
-/// Series colours keep apart for colour-blind eyes (after Okabe and Ito), lighter on dark ground.
+/// Series colours differ for colour-blind eyes (after Okabe and Ito), lighter on dark ground.
 pub(super) const COLOURS: &str = "
 :root { color-scheme: light dark; --ground: #fdfdfb; --ink: #1d2125; --soft: #5c646c; --rule: #d9dcdf; --panel: #f3f4f2;
   --good: #00694c; --bad: #a8321a; --s0: #0072b2; --s1: #c25a00; --s2: #00875f; --s3: #a8528c; --s4: #7a6a00; --s5: #555c63;

@@ -20,7 +20,8 @@ const CHARTS_OF: [(&str, fn(&Sample) -> f64); 2] = [
 ];
 
 impl LaunchReport {
-    /// The parts of launches at or below each scheduling latency and each launch time, as an SVG file.
+    /// The parts of launches at or below each scheduling latency and each launch time, as an SVG
+    /// file.
     pub fn to_svg(&self) -> String {
         drawing(self)
     }

@@ -1,7 +1,8 @@
-//! Holds a report against its schema in docs/schemas, by the words of JSON Schema that the schemas use.
+//! Holds a report against its schema in docs/schemas, by the words of JSON Schema that the schemas
+//! use.
 //!
-//! Stricter than JSON Schema in one thing: a field that the schema does not know is a fault, so that no
-//! field stays without its description. Readers of the JSON must accept further fields.
+//! Stricter than JSON Schema in one thing: a field that the schema does not know is a fault, so
+//! that no field stays without its description. Readers of the JSON must accept further fields.
 
 use std::path::Path;
 
@@ -65,9 +66,9 @@ impl File {
             "enum" => (!list(meaning).contains(value))
                 .then(|| format!("{path}: {value} is none of {meaning}")),
             "required" => {
-                let missing = list(meaning).iter().filter_map(Value::as_str);
+                let mut names = list(meaning).iter().filter_map(Value::as_str);
                 let fields = value.as_object()?;
-                let missing = missing.filter(|name| !fields.contains_key(*name)).next()?;
+                let missing = names.find(|name| !fields.contains_key(*name))?;
                 Some(format!("{path}: no field {missing}"))
             }
             "properties" => value.as_object()?.iter().find_map(|(name, value)| {

@@ -135,15 +135,16 @@ fn waits(count: u64) -> String {
     }
 }
 
-/// Says no more than the trace shows: whether the kernel can be preempted is known of some recordings.
+/// Says no more than the trace shows: whether the kernel can be preempted is known of some
+/// recordings.
 fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
     match (why, kernel_keeps_cpu) {
         (Why::Moved, _) => "moved to another CPU in the end",
         (Why::AllBusy, _) => "all CPUs were busy",
         (Why::Pinned, _) => "never ran on another CPU: pinned, as far as the trace shows",
         (Why::Throttled, _) => {
-            "real-time, while the CPU switched to normal threads: its budget was used up, or the \
-             kernel gave normal threads their reserved share"
+            "real-time, while the CPU switched to normal threads: its budget was used up, or \
+             normal threads had the share that is reserved for them"
         }
         (Why::NotPreempted, Some(true)) => {
             "real-time, behind one normal thread: kernel code, which this kernel does not preempt, or \
