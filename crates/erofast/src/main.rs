@@ -31,8 +31,6 @@ mod units;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::{Cli, Command, HelperArgs};
 use crate::outcome::{Outcome, USAGE_STATUS, Usage, is_broken_pipe, one_line};
 
@@ -41,11 +39,11 @@ fn main() -> ExitCode {
         return status;
     }
     let result = if is_mount_helper() {
-        commands::mount::helper(&HelperArgs::parse())
+        cli::parse::<HelperArgs>().and_then(|args| commands::mount::helper(&args))
     } else if is_fuse_style() {
         commands::mount::fuse_style()
     } else {
-        run(Cli::parse().command)
+        cli::parse::<Cli>().and_then(|cli| run(cli.command))
     };
     match result {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,

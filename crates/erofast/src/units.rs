@@ -39,10 +39,13 @@ pub fn age(seconds: u64) -> String {
     }
 }
 
-/// A number with its noun, which has an `s` unless there is one: `1 request`, `2 requests`.
+/// A number with its noun, in the plural unless there is one: `1 request`, `2 requests`, `0 entries`.
 pub fn count(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
+    match noun.strip_suffix('y') {
+        _ if number == 1 => format!("1 {noun}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {noun}s"),
+    }
 }
 
 #[cfg(test)]
@@ -66,6 +69,10 @@ mod tests {
         assert_eq!(
             (count(1, "request"), count(0, "request")),
             ("1 request".into(), "0 requests".into())
+        );
+        assert_eq!(
+            (count(1, "oddity"), count(2, "oddity")),
+            ("1 oddity".into(), "2 oddities".into())
         );
     }
 }

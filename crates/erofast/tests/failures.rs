@@ -78,7 +78,11 @@ fn a_path_that_is_not_in_the_image_is_named() {
 #[test]
 fn missing_devices_are_named() {
     let image = fixture("blobdev.erofs").display().to_string();
-    fails(&erofast(&["info", &image]), 1, "needs 1 extra device");
+    fails(
+        &erofast(&["info", &image]),
+        1,
+        "extra devices: the image needs 1, 0 given",
+    );
 }
 
 #[test]
@@ -245,4 +249,79 @@ fn a_target_that_is_a_file_or_lacks_its_parent_is_said_to_be_so() {
         "the directory it should be made in does not exist",
     );
     assert!(!folder.path().join("no").exists());
+}
+
+#[test]
+fn an_offset_without_an_image_says_where_was_looked() {
+    let image = fixture("meta.erofs").display().to_string();
+    let size = std::fs::metadata(&image).expect("it is there").len();
+    fails(
+        &erofast(&["info", "--offset", "99999999", &image]),
+        1,
+        &format!("meta.erofs: offset 99999999 is past the end of the file ({size} bytes)"),
+    );
+    fails(
+        &erofast(&["info", "--offset", "99999999999999999999", &image]),
+        2,
+        "the number is too large",
+    );
+    let text = fixture("manifest.tsv").display().to_string();
+    let size = std::fs::metadata(&text).expect("it is there").len();
+    fails(
+        &erofast(&["ls", "--offset", "auto", &text]),
+        1,
+        &format!("no EROFS image begins at a multiple of 512 in its {size} bytes"),
+    );
+}
+
+#[test]
+fn an_image_that_was_cut_short_is_said_to_be() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let (cut, tree) = (folder.path().join("cut.erofs"), folder.path().join("tree"));
+    let mut bytes = std::fs::read(fixture("lz4-4k.erofs")).expect("it is there");
+    let whole = bytes.len();
+    bytes.truncate(whole - 4096);
+    std::fs::write(&cut, &bytes).expect("written");
+    let what = format!("superblock says {whole} bytes, file has {}", bytes.len());
+    let (cut, tree) = (cut.display().to_string(), tree.display().to_string());
+    let info = erofast(&["info", &cut]);
+    assert!(info.status.success());
+    let text = String::from_utf8_lossy(&info.stdout);
+    assert_eq!(text.matches(&what).count(), 1, "{text}");
+    let check = erofast(&["check", &cut]);
+    let text = String::from_utf8_lossy(&check.stdout);
+    assert_eq!(
+        (check.status.code(), text.matches(&what).count()),
+        (Some(1), 1),
+        "{text}"
+    );
+    let extract = erofast(&["extract", &cut, &tree]);
+    let text = String::from_utf8_lossy(&extract.stderr);
+    assert_eq!(text.matches(&what).count(), 1, "{text}");
+    // A whole one has nothing to say.
+    let image = fixture("lz4-4k.erofs").display().to_string();
+    let text = String::from_utf8_lossy(&erofast(&["info", &image]).stdout).into_owned();
+    assert!(!text.contains("superblock says"), "{text}");
+}
+
+#[test]
+fn usage_errors_are_one_line_that_names_the_help() {
+    for (arguments, part) in [
+        (
+            &["mount"][..],
+            "<IMAGE> <MOUNTPOINT>; see erofast mount --help",
+        ),
+        (
+            &["umount", "--lzay", "/mnt"],
+            "a similar argument exists: '--lazy'",
+        ),
+        (&["stat", "--watch=x", "/mnt"], "invalid value 'x'"),
+        (&["nonsense"], "unrecognized subcommand 'nonsense'"),
+        (
+            &["mount", "-o", "reserved_pages=99999999999", "a", "b"],
+            "reserved_pages=99999999999: ",
+        ),
+    ] {
+        fails(&erofast(arguments), 2, part);
+    }
 }

@@ -320,7 +320,9 @@ fn an_aborted_connection_ends_the_daemon_and_can_be_unmounted() {
 fn as_nobody(site: &Site, script: &str) -> Option<Output> {
     let binary = site.path("erofast");
     fs::copy(env!("CARGO_BIN_EXE_erofast"), &binary).unwrap();
-    std::os::unix::fs::chown(site.point(), Some(65534), Some(65534)).unwrap();
+    if !site.is_mounted() {
+        std::os::unix::fs::chown(site.point(), Some(65534), Some(65534)).unwrap();
+    }
     let prepare = "mount -t tmpfs none dev && mknod -m 666 dev/fuse c 10 229 \
                    && mount --bind dev/fuse /dev/fuse || { echo no device; exit 77; }; \
                    exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \"$1\" \"$0\"";
@@ -406,4 +408,81 @@ fn a_user_namespace_mounts_by_itself() {
         return;
     }
     fine(&output);
+}
+
+#[test]
+fn a_busy_mount_names_its_user_and_goes_away_lazily() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    let mut user = Command::new("sleep");
+    let mut user = user.arg("100").current_dir(site.point()).spawn().unwrap();
+    let busy = site.run(&["umount", "mnt"]);
+    let stderr = String::from_utf8_lossy(&busy.stderr);
+    assert_eq!(busy.status.code(), Some(1));
+    let named = format!("mnt: is busy with sleep ({});", user.id());
+    assert!(
+        stderr.contains(&named) && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    assert!(site.is_mounted());
+    fine(&site.run(&["umount", "--lazy", "mnt"]));
+    assert!(!site.is_mounted());
+    user.kill().unwrap();
+    user.wait().unwrap();
+}
+
+#[test]
+fn a_mount_over_another_one_is_said() {
+    let Some(site) = Site::new() else { return };
+    let first = site.run(&["mount", "image.erofs", "mnt"]);
+    assert!(!String::from_utf8_lossy(&first.stderr).contains("covers"));
+    let second = site.run(&["mount", "image.erofs", "mnt"]);
+    fine(&second);
+    let stderr = String::from_utf8_lossy(&second.stderr);
+    let notice = "image.erofs is mounted there already; this mount covers it";
+    assert_eq!(stderr.matches(notice).count(), 1, "{stderr}");
+    fine(&site.run(&["umount", "mnt"]));
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn a_user_cannot_unmount_what_root_has_mounted_and_is_told_so() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    let Some(output) = as_nobody(&site, "\"$0\" umount mnt") else {
+        return;
+    };
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let part = "was mounted by user 0: only that user and root can unmount it";
+    assert!(
+        stderr.contains(part) && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    assert!(site.is_mounted());
+}
+
+#[test]
+fn a_descriptor_that_is_not_open_is_said_to_be_closed() {
+    let Some(site) = Site::new() else { return };
+    let output = site.run(&["mount", "-o", "ready_fd=77", "image.erofs", "mnt"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr, "erofast: ready_fd=77: descriptor 77 is not open\n");
+    assert!(!site.is_mounted());
+}
+
+#[test]
+fn what_is_not_there_is_no_error_and_unknown_namespaces_are_not_supported() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    let file = some_file(&site.point());
+    let ask = |name: &str| {
+        let mut value = [0; 64];
+        rustix::fs::getxattr(&file, name, &mut value).unwrap_err()
+    };
+    assert!(fs::metadata(site.point().join("no such name")).is_err());
+    assert_eq!(ask("nonsense.name"), rustix::io::Errno::OPNOTSUPP);
+    let stat = site.run(&["stat", "--json", "mnt"]);
+    let counters: serde_json::Value = serde_json::from_slice(&stat.stdout).unwrap();
+    assert_eq!(counters["fuse"]["errors"], 0, "{counters:#}");
+    fine(&site.run(&["umount", "mnt"]));
 }

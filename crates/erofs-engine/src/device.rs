@@ -62,6 +62,10 @@ impl Device {
         }
         // The length of a block device is where its end is, not what its inode says.
         let end = file.seek(SeekFrom::End(0))?;
+        if base > 0 && base >= end {
+            let what = format!("offset {base} is past the end of the file ({end} bytes)");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         Ok(Self {
             file,
             path: path.to_path_buf(),

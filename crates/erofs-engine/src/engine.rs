@@ -116,9 +116,11 @@ impl Engine {
             table: PclusterTable::new(options.cache_bytes),
             counters: Counters::default(),
         });
+        let cut_short = image.truncation().map(|what| format!("{name}: {what}"));
         let view = special_inodes(&path, image).map_err(whole)?;
         let workers = start_workers(&options)?;
         let mut notices = pool.notices();
+        notices.extend(cut_short);
         let contention =
             CpuContention::new(workers.as_ref(), options.hipri, load_monitor, &mut notices);
         Ok(Arc::new(Engine {

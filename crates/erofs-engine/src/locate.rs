@@ -1,6 +1,7 @@
 //! Finding an image inside of a larger file (`offset=auto`).
 
 use erofs_format::{Image, ReadAt, Window};
+use std::io;
 use std::sync::Arc;
 
 /// First bytes of the superblock, little-endian 0xE0F5E1E2 (`EROFS_SUPER_MAGIC_V1`).
@@ -36,6 +37,19 @@ pub(crate) fn superblock<D: ReadAt + Clone + 'static>(device: &D) -> Option<u64>
         start += WINDOW;
     }
     None
+}
+
+/// Where it was searched in a file of `size` bytes.
+pub(crate) fn not_found(size: u64) -> io::Error {
+    let place = match size <= LIMIT {
+        true => format!("its {size} bytes"),
+        false => format!(
+            "its first {} MiB; name the offset if it is behind",
+            LIMIT >> 20
+        ),
+    };
+    let what = format!("offset=auto: no EROFS image begins at a multiple of {STEP} in {place}");
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// Whether the candidate is a superblock. Missing extra devices are no objection.

@@ -1,13 +1,15 @@
 //! Resources that need privileges: opened and locked before the image is read.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::load_monitor::LoadMonitor;
+use erofs_format::ReadAt;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
 use crate::device::Device;
+use crate::load_monitor::LoadMonitor;
 use crate::options::{EngineOptions, Offset, WorkersMode};
 use crate::verified::HashArea;
 
@@ -53,7 +55,7 @@ impl Opened {
                 #[cfg(feature = "experiments")]
                 measure: options.measure_allocations,
             })
-            .map_err(Error::start)?,
+            .map_err(|error| no_memory("reserved_pages", options.reserved_pages as u64, &error))?,
             cache_memory: match (options.cache_bytes / PAGE_SIZE as u64) as usize {
                 0 => None,
                 reserved_pages => Some(
@@ -61,13 +63,19 @@ impl Opened {
                         reserved_pages,
                         ..PoolOptions::default()
                     })
-                    .map_err(Error::start)?,
+                    .map_err(|error| no_memory("cache", options.cache_bytes, &error))?,
                 ),
             },
             load_monitor: has_workers.then(LoadMonitor::new),
             options: options.clone(),
         })
     }
+}
+
+/// The option that asked for the memory is named.
+fn no_memory(option: &str, value: u64, error: &io::Error) -> Error {
+    let what = format!("no memory for {option}={value}: {error}");
+    Error::start(io::Error::new(error.kind(), what))
 }
 
 /// With `offset=auto`: the primary device from where the image begins.
@@ -80,11 +88,13 @@ pub(crate) fn locate_image(
         return Ok(());
     }
     for primary in devices.iter_mut().take(1) {
-        let base = crate::locate::superblock(primary).unwrap_or(0);
-        let located = primary.with_base(base).map_err(|source| Error::Open {
-            path: name.to_owned(),
-            source: Arc::new(source),
-        })?;
+        let located = crate::locate::superblock(primary)
+            .ok_or_else(|| crate::locate::not_found(primary.size()))
+            .and_then(|base| primary.with_base(base))
+            .map_err(|source| Error::Open {
+                path: name.to_owned(),
+                source: Arc::new(source),
+            })?;
         *primary = Arc::new(located);
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Options for opening an image, with the names of the mount options.
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -104,7 +105,10 @@ impl FromStr for Offset {
         }
         text.parse()
             .map(Self::Bytes)
-            .map_err(|_| format!("offset={text}: must be a number of bytes, or auto"))
+            .map_err(|error: ParseIntError| match error.kind() {
+                IntErrorKind::PosOverflow => format!("offset={text}: the number is too large"),
+                _ => format!("offset={text}: must be a number of bytes, or auto"),
+            })
     }
 }
 

@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// More devices are needed than were passed.
     #[error(
-        "the image needs {needed} extra device(s) and {given} were given; missing: {}",
+        "extra devices: the image needs {needed}, {given} given; missing: {}",
         missing.join(", ")
     )]
     MissingDevices {
@@ -35,7 +35,7 @@ pub enum Error {
         missing: Vec<String>,
     },
     /// More devices were passed than the image has.
-    #[error("the image has {needed} extra device(s), {given} were given")]
+    #[error("extra devices: the image has {needed}, {given} given")]
     TooManyDevices {
         /// Extra devices of the image.
         needed: usize,

@@ -157,6 +157,17 @@ impl Image {
         self.devices.get(index)
     }
 
+    /// Both sizes of an image that was cut short, or `None` for a whole one: a download that broke off
+    /// opens as long as its metadata is there.
+    pub fn truncation(&self) -> Option<String> {
+        let superblock = &self.superblock;
+        let claimed = superblock
+            .blocks
+            .saturating_mul(superblock.block_size.into());
+        let present = self.device(0).ok()?.size();
+        (present < claimed).then(|| format!("superblock says {claimed} bytes, file has {present}"))
+    }
+
     /// Fills `buf` from metadata: bytes of the primary device, or of the decoded metabox.
     pub fn read_meta(&self, metabox: bool, buf: &mut [u8], offset: u64) -> Result<()> {
         self.meta(metabox)?.read(buf, offset)

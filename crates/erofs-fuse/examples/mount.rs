@@ -24,7 +24,7 @@ fn run(arguments: &[OsString]) -> Result<(), Error> {
     let (mut lists, mut foreground) = (Vec::new(), false);
     if let [command, path] = rest {
         match command.to_str() {
-            Some("umount") => return erofs_fuse::umount(path.as_ref()),
+            Some("umount") => return erofs_fuse::umount(path.as_ref(), false),
             Some("stat") => {
                 println!("{:#}", erofs_fuse::stat(path.as_ref())?);
                 return Ok(());

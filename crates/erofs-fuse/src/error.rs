@@ -45,6 +45,9 @@ pub enum Error {
         "mounting without root needs fusermount3, which was not found: install the package fuse3"
     )]
     NoFusermount,
+    /// A mount that cannot be unmounted while it is in use.
+    #[error("the mount is busy")]
+    Busy,
     /// fusermount3 refused.
     #[error("{mountpoint}: fusermount3: {message}")]
     Fusermount {
@@ -59,6 +62,12 @@ pub enum Error {
     /// FUSE over io_uring is not available.
     #[error("FUSE over io_uring: {0}")]
     IoUring(String),
+    /// The descriptor for the notification is not there.
+    #[error("ready_fd={number}: descriptor {number} is not open")]
+    ReadyFd {
+        /// Its number.
+        number: u32,
+    },
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
@@ -110,14 +119,6 @@ impl Error {
             mountpoint,
             format!("not unmounted: another filesystem is mounted at {by}; umount that first"),
         )
-    }
-
-    /// A mount that cannot be unmounted while it is in use.
-    pub(crate) fn busy(mountpoint: &Path) -> Self {
-        let path = mountpoint.display();
-        let why =
-            format!("is busy: programs have files open or are in it (fuser -m {path} lists them)");
-        Self::mountpoint(mountpoint, why)
     }
 }
 

@@ -244,7 +244,7 @@ impl MountOptions {
             "sync_decompress" => self.engine.sync_decompress = worded(&text)?,
             "offset" => self.engine.offset = worded(&text)?,
             "reserved_pages" | "global_pool_size" => {
-                self.engine.reserved_pages = number(name, &text)?;
+                self.engine.reserved_pages = reserved_pages(name, &text)?;
             }
             "cache" => {
                 self.engine.cache_bytes = size::parse(&text).map_err(|error| match error {
@@ -327,6 +327,20 @@ fn number<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, 
             IntErrorKind::PosOverflow => too_large(name, text),
             _ => OptionError::value(name, text, "a number"),
         })
+}
+
+/// More pages than the machine has would only be refused later, by an allocation.
+fn reserved_pages(name: &str, text: &str) -> Result<usize, OptionError> {
+    const PAGES_PER_MIB: u64 = 256;
+    let pages: usize = number(name, text)?;
+    let system = rustix::system::sysinfo();
+    let memory = (system.totalram as u64).saturating_mul(system.mem_unit.into()) >> 20;
+    let wanted = pages as u64 / PAGES_PER_MIB;
+    if wanted <= memory {
+        return Ok(pages);
+    }
+    let what = format!("{name}={text}: {wanted} MiB are more than this machine has ({memory} MiB)");
+    Err(OptionError::Value(what))
 }
 
 fn too_large(name: &str, text: &str) -> OptionError {

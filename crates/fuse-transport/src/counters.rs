@@ -53,7 +53,7 @@ struct KindRuns {
 /// One request served.
 pub(crate) struct Record {
     pub(crate) opcode: Option<Opcode>,
-    pub(crate) error: bool,
+    pub(crate) failed: bool,
     pub(crate) reply_bytes: usize,
     /// The CPU whose queue it came from, where there is one for each.
     pub(crate) queue: Option<u16>,
@@ -99,7 +99,7 @@ impl Counters {
                 .map_or(&self.unknown, |kind| &self.kinds[kind.index()]),
             1,
         );
-        add(&self.errors, u64::from(record.error));
+        add(&self.errors, u64::from(record.failed));
         let place = match record.queue {
             None => &self.cpu_unknown,
             Some(queue) if usize::from(queue) == record.cpu => &self.same_cpu,
@@ -166,7 +166,8 @@ pub struct Statistics {
     pub requests: u64,
     /// By kind; kinds that never came are left out.
     pub by_kind: BTreeMap<&'static str, u64>,
-    /// Answered with an error (ENOSYS and ENODATA are errors too).
+    /// Answered with an error that says something is wrong. Routine answers, such as ENOENT, ENODATA
+    /// and ENOSYS, do not count.
     pub errors: u64,
     /// Bytes of file content sent.
     pub bytes_read: u64,
@@ -265,7 +266,7 @@ mod tests {
     fn record(opcode: Opcode, queue: Option<u16>) -> Record {
         Record {
             opcode: Some(opcode),
-            error: false,
+            failed: false,
             reply_bytes: 4096,
             queue,
             cpu: 1,

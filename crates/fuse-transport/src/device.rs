@@ -125,11 +125,10 @@ impl DeviceChannel {
         let sent = self.send(&header, answer, reply_bytes);
         let from = (opcode, header.unique);
         timing.report(self.connection.filesystem(), from, answered, reply_bytes);
-        let error = matches!(answer, Answer::Error(_));
         let (cpu, run_ns) = (timing.cpu(), timing.run_ns());
         self.counters.add(&Record {
             opcode,
-            error,
+            failed: answer.is_failure(),
             reply_bytes,
             queue: None,
             cpu,

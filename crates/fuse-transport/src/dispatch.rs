@@ -29,6 +29,25 @@ pub(crate) enum Answer {
     Error(Errno),
 }
 
+impl Answer {
+    /// Whether something is wrong. That a name, an attribute, a hole or an operation is not there is
+    /// what programs and the kernel ask to find out, all the time.
+    pub(crate) fn is_failure(self) -> bool {
+        const ROUTINE: [Errno; 9] = [
+            Errno::NOENT,
+            Errno::NODATA,
+            Errno::NOSYS,
+            Errno::NOTTY,
+            Errno::NXIO,
+            Errno::OPNOTSUPP,
+            Errno::RANGE,
+            Errno::ROFS,
+            Errno::ACCESS,
+        ];
+        matches!(self, Answer::Error(errno) if !ROUTINE.contains(&errno))
+    }
+}
+
 /// Answers one request. A panic of the filesystem becomes EIO, so that no program waits forever.
 pub(crate) fn answer(
     filesystem: &dyn Filesystem,

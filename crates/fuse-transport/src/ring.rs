@@ -179,7 +179,7 @@ impl RingChannel {
         let queue = Some(queue);
         self.counters.add(&Record {
             opcode,
-            error: error != 0,
+            failed: answer.is_failure(),
             reply_bytes: sent,
             queue,
             cpu,

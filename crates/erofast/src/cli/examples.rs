@@ -54,6 +54,11 @@ const EXAMPLES: &[Example] = &[
     ),
     example("erofast umount", "Unmount", "erofast umount /mnt"),
     example(
+        "erofast umount",
+        "Also while programs use it: they keep what they have open",
+        "erofast umount --lazy /mnt",
+    ),
+    example(
         "erofast stat",
         "How many requests were served on the CPU that asked",
         "erofast stat --json /mnt",
@@ -102,6 +107,11 @@ const EXAMPLES: &[Example] = &[
         "erofast extract",
         "Extract the whole image",
         "erofast extract app.erofs tree",
+    ),
+    example(
+        "erofast extract",
+        "Go on after Ctrl-C",
+        "erofast extract --continue app.erofs tree",
     ),
     example(
         "erofast extract",

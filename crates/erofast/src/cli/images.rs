@@ -125,6 +125,9 @@ pub struct ExtractArgs {
     /// Extract into a directory that is not empty, replace files that are in the way
     #[arg(long)]
     pub force: bool,
+    /// Go on with an extraction that was interrupted: keep files of the right size and time
+    #[arg(long = "continue")]
+    pub resume: bool,
     /// Threads that decode and write (default: one for each CPU)
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZero<usize>>,

@@ -9,6 +9,7 @@ mod images;
 #[cfg(feature = "tools")]
 mod lab;
 mod mount;
+mod parse;
 #[cfg(feature = "tools")]
 mod profile;
 #[cfg(feature = "tools")]
@@ -33,6 +34,7 @@ pub use lab::{
     LabReadArgs, LabSuiteArgs,
 };
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs};
+pub use parse::parse;
 #[cfg(feature = "tools")]
 pub use profile::{ProfileCommand, ProfileShowArgs, ProfileTrimArgs};
 #[cfg(feature = "tools")]

@@ -75,6 +75,9 @@ pub struct UmountArgs {
     /// Where the image is mounted
     #[arg(value_hint = ValueHint::DirPath)]
     pub mountpoint: PathBuf,
+    /// Unmount also while it is in use: programs keep the files they have open
+    #[arg(short = 'l', long)]
+    pub lazy: bool,
 }
 
 /// Arguments of `stat`.

@@ -109,6 +109,6 @@ fn check(request: &MountRequest) -> anyhow::Result<()> {
 
 /// `erofast umount`
 pub fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
-    erofs_fuse::umount(&args.mountpoint)?;
+    erofs_fuse::umount(&args.mountpoint, args.lazy)?;
     Ok(Outcome::Fine)
 }

@@ -5,6 +5,7 @@ mod common;
 #[path = "../common/forged.rs"]
 mod forged;
 mod hostile;
+mod resume;
 mod tar_stream;
 
 use std::fs;

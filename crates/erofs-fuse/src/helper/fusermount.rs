@@ -67,7 +67,7 @@ pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error
     }
     let message = one_line(&helper.stderr);
     if message.contains("busy") {
-        return Err(Error::busy(mountpoint));
+        return Err(Error::Busy);
     }
     Err(Error::Fusermount {
         mountpoint: mountpoint.to_owned(),

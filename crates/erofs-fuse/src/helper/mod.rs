@@ -34,10 +34,12 @@ mod read_ahead;
 mod state;
 mod table;
 mod umount;
+mod users;
 mod visit;
 
 pub(crate) use client::MountHelper;
 pub(crate) use enable_uring::is_enabled as io_uring_is_enabled;
 pub(crate) use launch::LaunchHelper;
 pub(crate) use process::run;
+pub(crate) use table::covered_notice;
 pub use umount::umount;

@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::request::FSTYPE;
 
 /// One line of `/proc/self/mountinfo`: the fields in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +20,10 @@ pub(super) struct Entry {
     pub(super) mountpoint: PathBuf,
     /// Filesystem type.
     pub(super) fstype: String,
+    /// The device, image or name that is mounted.
+    source: String,
+    /// Of a FUSE mount: the user that mounted it.
+    pub(super) user_id: Option<u32>,
 }
 
 /// All mounts.
@@ -44,6 +49,16 @@ fn top_of<'t>(table: &'t [Entry], path: &Path) -> Option<&'t Entry> {
     stack.iter().rfind(|entry| !is_covered(entry)).copied()
 }
 
+/// What an erofast mount at `path` would cover: another one, which is most often a mistake.
+pub(crate) fn covered_notice(path: &Path) -> Option<String> {
+    let real = std::fs::canonicalize(path).ok()?;
+    let covered = top(&real).ok()??;
+    (covered.fstype == FSTYPE).then(|| {
+        let (path, source) = (path.display(), covered.source);
+        format!("{path}: {source} is mounted there already; this mount covers it")
+    })
+}
+
 /// Whether the daemon of the mount at `path` died. Attributes and directories may still come from
 /// the kernel's caches; statfs(2) always asks the daemon.
 pub(super) fn is_dead(path: &Path) -> bool {
@@ -57,14 +72,25 @@ fn parse(line: &[u8]) -> Option<Entry> {
     let (id, parent) = (number()?, number()?);
     let device = String::from_utf8_lossy(fields.next()?).into_owned();
     let mountpoint = PathBuf::from(unescape(fields.nth(1)?));
-    let fstype = fields.skip_while(|field| field != b"-").nth(1)?;
+    let mut fields = fields.skip_while(|field| field != b"-").skip(1);
+    let fstype = fields.next()?;
+    let source = unescape(fields.next().unwrap_or_default());
     Some(Entry {
         id,
         parent,
         device,
         mountpoint,
         fstype: String::from_utf8_lossy(fstype).into_owned(),
+        source: source.to_string_lossy().into_owned(),
+        user_id: fields.next().and_then(user_id),
     })
+}
+
+/// `user_id=N` among the options of a FUSE mount.
+fn user_id(options: &[u8]) -> Option<u32> {
+    let mut options = options.split(|byte| *byte == b',');
+    let number = options.find_map(|option| option.strip_prefix(b"user_id="))?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Whitespace and backslashes are written as three octal digits.
@@ -94,14 +120,16 @@ mod tests {
     #[test]
     fn a_line_is_parsed_with_any_number_of_optional_fields() {
         for optional in ["", "shared:7 ", "shared:7 master:1 "] {
-            let line =
-                format!(r"36 35 0:45 / /a\040b ro,nodev {optional}- fuse.erofast /i rw,fd=3");
+            let line = format!(
+                r"36 35 0:45 / /a\040b ro,nodev {optional}- fuse.erofast /i rw,user_id=7,group_id=8"
+            );
             let entry = parse(line.as_bytes()).unwrap();
             assert_eq!((entry.id, entry.parent), (36, 35));
             assert_eq!(
                 (entry.device.as_str(), entry.fstype.as_str()),
                 ("0:45", "fuse.erofast")
             );
+            assert_eq!((entry.source.as_str(), entry.user_id), ("/i", Some(7)));
             assert_eq!(entry.mountpoint, Path::new("/a b"));
         }
     }
@@ -121,6 +149,8 @@ mod tests {
             device: "0:1".into(),
             mountpoint: mountpoint.into(),
             fstype: "tmpfs".into(),
+            source: "tmp".into(),
+            user_id: None,
         };
         let mut table = [
             entry(1, 0, "/"),

@@ -5,41 +5,68 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::{fusermount, table};
+use super::table::{self, Entry};
+use super::{fusermount, users};
 use crate::error::Error;
 use crate::request::FSTYPE;
 
-/// Unmounts an erofast mount.
+/// Unmounts an erofast mount; with `lazy` at once, also when it is busy: programs keep what they have
+/// open.
 ///
 /// # Errors
-/// One line: nothing is mounted there, it is another filesystem, it is busy.
-pub fn umount(path: &Path) -> Result<(), Error> {
+/// One line: nothing is mounted there, it is another filesystem or belongs to another user, it is busy.
+pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     let place = absolute(path)?;
-    match table::top(&place)? {
+    let entry = match table::top(&place)? {
         None => return Err(Error::mountpoint(path, "is not a mount point")),
         Some(entry) if entry.fstype != FSTYPE => {
-            return Err(Error::mountpoint(
-                path,
-                format!("is a mount of type {}, not of erofast", entry.fstype),
-            ));
+            let why = format!("is a mount of type {}, not of erofast", entry.fstype);
+            return Err(Error::mountpoint(path, why));
         }
-        Some(_) => {}
-    }
+        Some(entry) => entry,
+    };
     // A dead mount can be busy only with programs that get errors from it.
-    let dead = table::is_dead(path);
+    let detach = lazy || table::is_dead(path);
+    unmount(&entry, detach).map_err(|error| match error {
+        Error::Busy => busy(path, &entry),
+        other => other,
+    })
+}
+
+fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
+    let place = &entry.mountpoint;
     if !rustix::process::geteuid().is_root() {
-        let arguments: &[&str] = if dead { &["-u", "-z"] } else { &["-u"] };
-        return fusermount::unmount(&place, arguments);
+        let user = rustix::process::getuid().as_raw();
+        if let Some(owner) = entry.user_id.filter(|owner| *owner != user) {
+            let why =
+                format!("was mounted by user {owner}: only that user and root can unmount it");
+            return Err(Error::mountpoint(place, why));
+        }
+        let arguments: &[&str] = if detach { &["-u", "-z"] } else { &["-u"] };
+        return fusermount::unmount(place, arguments);
     }
-    let flags = if dead {
+    let flags = if detach {
         UnmountFlags::DETACH
     } else {
         UnmountFlags::empty()
     };
-    rustix::mount::unmount(&place, flags | UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
-        Errno::BUSY => Error::busy(path),
-        other => Error::mountpoint(path, other.to_string()),
+    rustix::mount::unmount(place, flags | UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
+        Errno::BUSY => Error::Busy,
+        other => Error::mountpoint(place, other.to_string()),
     })
+}
+
+/// What keeps a mount busy, as far as this user may know.
+fn busy(path: &Path, entry: &Entry) -> Error {
+    let table = table::read().unwrap_or_default();
+    if let Some(other) = table.iter().find(|other| other.parent == entry.id) {
+        return Error::covered(path, &other.mountpoint);
+    }
+    let why = match users::list(&entry.device).as_str() {
+        "" => format!("is busy: fuser -m {} shows root with what", path.display()),
+        users => format!("is busy with {users}; umount --lazy unmounts it all the same"),
+    };
+    Error::mountpoint(path, why)
 }
 
 /// The absolute path of a mount point, whose last component cannot be resolved when its daemon is

@@ -150,6 +150,12 @@ fn numbers_that_do_not_fit_are_too_large_and_not_malformed() {
     ] {
         assert_eq!(refusal(list), format!("{list}: the number is too large"));
     }
+    let pages = refusal("reserved_pages=99999999999");
+    assert!(
+        pages.contains("390624999 MiB are more than this machine has"),
+        "{pages}"
+    );
+    assert!(refusal("offset=99999999999999999999").ends_with("the number is too large"));
     assert!(refusal("fsname=").contains("must be a name"));
     assert!(refusal("remount").starts_with("remount: "));
 }

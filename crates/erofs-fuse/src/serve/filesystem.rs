@@ -20,7 +20,7 @@ use super::nodes::Nodes;
 use super::queries::Queries;
 use super::trace_spans;
 use super::xattr_scan::XattrScan;
-use super::xattrs::{STAT_QUERY, STAT_XATTR, TRACE_QUERY, TRACE_XATTR};
+use super::xattrs::{STAT_QUERY, STAT_XATTR, TRACE_QUERY, TRACE_XATTR, is_in_a_namespace};
 use crate::note::note;
 
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
@@ -382,6 +382,9 @@ impl Filesystem for Image {
                 let made = super::attempts::make(image);
                 return Ok(Some(made.to_string().into_bytes()));
             }
+        }
+        if !is_in_a_namespace(name) {
+            return Err(Errno::OPNOTSUPP);
         }
         if self.xattr_scan.found_none() {
             return Err(Errno::NOSYS);

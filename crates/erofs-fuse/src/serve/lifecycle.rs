@@ -25,7 +25,7 @@ use super::threads;
 use super::uring_mode::Uring;
 use super::wait::wait_for_end;
 use crate::error::Error;
-use crate::helper::MountHelper;
+use crate::helper::{MountHelper, covered_notice};
 use crate::options::{MountOptions, SandboxMode};
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
@@ -48,6 +48,7 @@ pub(crate) fn foreground(
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut helper = MountHelper::start(request)?;
     let options = &request.options;
+    let covers = covered_notice(&request.mountpoint);
     let opened = Opened::new(&request.image, &options.engine)?;
     let mut sandbox = match options.sandbox {
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
@@ -62,7 +63,7 @@ pub(crate) fn foreground(
         sandbox.check_complete()?;
     }
     let engine = Engine::start(opened)?;
-    let lines = [sandbox.notice(), uring.notice()];
+    let lines = [covers, sandbox.notice(), uring.notice()];
     for line in lines.into_iter().flatten().chain(engine.notices()) {
         notice(&line);
     }

@@ -18,7 +18,7 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
         "request_errors_total",
         "counter",
         "/fuse/errors",
-        "Requests answered with an error, ENOENT and ENODATA included.",
+        "Requests answered with an error, other than that something is not there or not supported.",
     ),
     (
         "read_bytes_total",
@@ -142,6 +142,28 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// Metrics of a launch profile that is replayed.
+const OF_PROFILES: &[(&str, &str, &str, &str)] = &[
+    (
+        "profile_prefetched_bytes_total",
+        "counter",
+        "/profile/prefetched_bytes",
+        "Bytes read ahead by the launch profile.",
+    ),
+    (
+        "profile_late_bytes_total",
+        "counter",
+        "/profile/late_bytes",
+        "Bytes of the launch profile that programs read first.",
+    ),
+    (
+        "profile_wasted_bytes",
+        "gauge",
+        "/profile/wasted_bytes",
+        "Bytes read ahead that no program read, estimated from probes.",
+    ),
+];
+
 /// Metrics of each worker that are one number.
 const OF_WORKERS: &[(&str, &str, &str, &str)] = &[
     (
@@ -182,6 +204,7 @@ pub fn prometheus(counters: &Value) -> String {
         page.head(name, kind, help);
         page.line(name, "", number(counters, place));
     }
+    page.profile(counters);
     page.requests(counters);
     page.histogram(
         (
@@ -245,6 +268,26 @@ impl Page {
                 &format!("part=\"{part}\""),
                 f64::from(u8::from(holds)),
             );
+        }
+    }
+
+    /// The state, and what is known of a replay.
+    fn profile(&mut self, counters: &Value) {
+        let Some(state) = counters["profile"]["state"].as_str() else {
+            return;
+        };
+        let labels = format!("state=\"{}\"", escape(state));
+        self.head(
+            "profile_info",
+            "gauge",
+            "What the launch profile is used for.",
+        );
+        self.line("profile_info", &labels, 1.0);
+        for &(name, kind, place, help) in OF_PROFILES {
+            if counters.pointer(place).is_some_and(Value::is_number) {
+                self.head(name, kind, help);
+                self.line(name, "", number(counters, place));
+            }
         }
     }
 
@@ -383,6 +426,7 @@ mod tests {
                 "by_kind": {"lookup": 2, "read": 3}, "errors": 1, "same_cpu": 4,
                 "run_ns": {"count": 3, "sum": 5000, "buckets": [[9, 1], [11, 2]]}
             },
+            "profile": {"state": "replayed", "prefetched_bytes": 8192, "wasted_bytes": null},
             "workers": [{
                 "cpu": null, "name": "erofs_worker/u0", "policy": "other", "done": 5,
                 "run": {"count": 5, "total_ns": 1000, "p50_ns": 200}
@@ -427,6 +471,8 @@ mod tests {
             "erofast_worker_run_seconds_count{mountpoint=\"/m\\\\n\",worker=\"erofs_worker/u0\",cpu=\"none\"} 5",
             "erofast_sandbox{mountpoint=\"/m\\\\n\",part=\"landlock\"} 1",
             "erofast_sandbox{mountpoint=\"/m\\\\n\",part=\"seccomp\"} 0",
+            "erofast_profile_info{mountpoint=\"/m\\\\n\",state=\"replayed\"} 1",
+            "erofast_profile_prefetched_bytes_total{mountpoint=\"/m\\\\n\"} 8192",
         ] {
             assert!(
                 text.lines().any(|one| one == line),

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::error::Error;
 
@@ -22,8 +23,12 @@ impl Readiness {
         let pipe = ready_fd.map(|number| {
             // Opened again by name: a bare number cannot be owned.
             let path = format!("/proc/self/fd/{number}");
-            rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-                .map_err(Error::io(format!("ready_fd={number}")))
+            rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
+                |errno| match errno {
+                    Errno::NOENT => Error::ReadyFd { number },
+                    other => Error::io(format!("ready_fd={number}"))(other),
+                },
+            )
         });
         Ok(Self {
             socket: connect(),

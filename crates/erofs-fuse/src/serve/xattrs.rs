@@ -53,3 +53,30 @@ fn reason(errno: Errno) -> String {
         other => other.to_string(),
     }
 }
+
+/// Whether an attribute of this name can exist: the kernel's EROFS knows these namespaces and no
+/// other.
+pub(super) fn is_in_a_namespace(name: &[u8]) -> bool {
+    let prefixes: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+    prefixes.iter().any(|prefix| name.starts_with(prefix)) || acls.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_in_a_namespace;
+
+    #[test]
+    fn attributes_of_other_namespaces_are_not_supported() {
+        for name in [
+            "user.a",
+            "trusted.overlay.opaque",
+            "system.posix_acl_access",
+        ] {
+            assert!(is_in_a_namespace(name.as_bytes()), "{name}");
+        }
+        for name in ["system.nfs4_acl", "btrfs.compression", "user", ""] {
+            assert!(!is_in_a_namespace(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -52,10 +52,10 @@ fn each_death(
         let pid = pid_of(&place);
         println!("death {number} of {pid}: {death:?}, {options}");
         slowest = slowest.max(die_under_readers(*death, pid, &place));
-        umount(&place.path).unwrap();
+        umount(&place.path, false).unwrap();
         mount(&request(image, &place, "io_uring=off")).unwrap();
         assert!(fs::read_dir(&place.path).unwrap().count() > 0);
-        umount(&place.path).unwrap();
+        umount(&place.path, false).unwrap();
     }
     println!("the last reader had its error after at most {slowest:?}");
 }

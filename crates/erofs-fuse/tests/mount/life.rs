@@ -32,7 +32,7 @@ fn a_daemon_serves_when_mount_returns() {
         assert!(fs::read_dir(&place.path).unwrap().count() > 3);
         let line = place.mount_line().unwrap();
         assert!(line.contains(" fuse.erofast ro,"), "{line}");
-        umount(&place.path).unwrap();
+        umount(&place.path, false).unwrap();
         assert_eq!(place.mount_line(), None);
     }
 }
@@ -102,13 +102,17 @@ fn counters_keep_the_names_of_the_contract() {
 fn umount_distinguishes_busy_from_foreign_from_nothing() {
     let place = mounted("lz4-4k", "");
     let inside = File::open(place.path.join("text")).unwrap();
-    let error = umount(&place.path).unwrap_err().to_string();
-    assert!(error.contains("is busy"), "{error}");
+    let error = umount(&place.path, false).unwrap_err().to_string();
+    let own = format!("({})", std::process::id());
+    assert!(
+        error.contains("is busy with ") && error.contains(&own),
+        "{error}"
+    );
     drop(inside);
-    umount(&place.path).unwrap();
-    let error = umount(&place.path).unwrap_err().to_string();
+    umount(&place.path, false).unwrap();
+    let error = umount(&place.path, false).unwrap_err().to_string();
     assert!(error.contains("is not a mount point"), "{error}");
-    let error = umount(Path::new("/proc")).unwrap_err().to_string();
+    let error = umount(Path::new("/proc"), false).unwrap_err().to_string();
     assert!(error.contains("type proc"), "{error}");
 }
 
@@ -151,7 +155,7 @@ fn io_uring_serves_on_the_cpu_that_asks() {
         counters["fuse"]["cpu_unknown"],
         counters["fuse"]["by_transport"]["dev_fuse"]
     );
-    umount(&place.path).unwrap();
+    umount(&place.path, false).unwrap();
 }
 
 fn subdir_and_owner_change_what_is_seen() {
@@ -172,7 +176,7 @@ fn read_ahead_is_as_it_was_asked_for() {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
         assert_eq!(fs::read_to_string(&path).unwrap().trim(), kib, "{path}");
-        umount(&place.path).unwrap();
+        umount(&place.path, false).unwrap();
     }
 }
 
@@ -213,7 +217,7 @@ fn every_image_is_seen_as_its_manifest_says() {
             .unwrap();
         let output = String::from_utf8_lossy(&check.stdout);
         assert!(check.status.success(), "{}: {output}", image.path.display());
-        umount(&place.path).unwrap();
+        umount(&place.path, false).unwrap();
         seen += 1;
     }
     println!("{seen} images seen as they should be, {refused} refused");

@@ -52,7 +52,7 @@ fn every_way_of_reading_returns_the_original_bytes() {
                 outcome => outcome.unwrap(),
             }
             reads += read_for(each, &built, &place.path, number as u64);
-            umount(&place.path).unwrap();
+            umount(&place.path, false).unwrap();
         }
     }
     println!("{reads} random reads, all bytes right");

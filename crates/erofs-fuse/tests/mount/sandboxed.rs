@@ -65,7 +65,7 @@ fn every_thread_of_a_daemon_is_in_the_sandbox() {
             assert_eq!(left & !(1 << 23), 0, "{options}: {name}: {left:x}");
             assert_eq!(field(&status, "CapEff"), field(&status, "CapPrm"));
         }
-        umount(&place.path).unwrap();
+        umount(&place.path, false).unwrap();
     }
 }
 

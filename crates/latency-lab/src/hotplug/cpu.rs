@@ -28,9 +28,11 @@ impl Cpu {
             None => (0..4096).rev().find(can_go),
         };
         let Some(number) = number else {
-            let which = asked.map_or("no CPU".into(), |number| format!("CPU {number} not"));
+            let what = asked.map_or("no CPU is online and can go offline".into(), |number| {
+                format!("CPU {number} is not online, or cannot go offline")
+            });
             return Err(LabError::Usage(format!(
-                "lab hotplug: {which} is online and can go offline here ({CPUS}/cpu*/online)"
+                "lab hotplug: {what} here ({CPUS}/cpu*/online)"
             )));
         };
         Ok(Cpu {

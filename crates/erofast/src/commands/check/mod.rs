@@ -70,6 +70,11 @@ fn check(engine: &Engine, readers: usize, manifest: Option<Manifest>) -> anyhow:
     }
     report.left_out += found.left_out.load(Relaxed);
     report.faults = found.faults().values().flatten().cloned().collect();
+    if let Some(what) = engine.image().truncation() {
+        let error = format!("{}: {what}", engine.name());
+        let fault = Fault::new(b"", engine.root(), error);
+        report.faults.insert(0, fault);
+    }
     verify_blocks(engine, &mut report.faults);
     Ok(report)
 }

@@ -20,6 +20,8 @@ pub struct Report {
     pub files: u64,
     /// Bytes of content that are right, holes included.
     pub bytes: u64,
+    /// Those of them that are holes: stored nowhere, so there was nothing to read.
+    pub hole_bytes: u64,
     pub directories: u64,
     pub symlinks: u64,
     pub others: u64,
@@ -76,27 +78,58 @@ pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     if report.left_out > 0 {
         outln!("and {} more faults and oddities", report.left_out);
     }
-    let Report {
-        files,
-        directories,
-        symlinks,
-        others,
-        ..
-    } = report;
     if let Some(Compared {
         listed,
         matched,
         unlisted,
     }) = &report.manifest
     {
-        outln!("manifest: {matched} of {listed} files match; {unlisted} are not listed");
+        let listed = units::count(*listed, "file");
+        outln!("manifest: {matched} of {listed} match; not listed: {unlisted}");
     }
-    outln!(
-        "{name}: {files} files, {directories} directories, {symlinks} symlinks, {others} others, {} \
-         read: {} fault(s), {} oddity(ies)",
-        units::size(report.bytes),
-        report.faults.len(),
-        report.oddities.len()
-    );
+    outln!("{name}: {}", summary(report));
     Ok(())
+}
+
+/// What was met, what was read, and what is wrong with it.
+fn summary(report: &Report) -> String {
+    let entries = [
+        units::count(report.files, "file"),
+        units::count(report.directories, "directory"),
+        units::count(report.symlinks, "symlink"),
+        units::count(report.others, "other"),
+    ];
+    let holes = match report.hole_bytes {
+        0 => String::new(),
+        bytes => format!(", {} of holes", units::size(bytes)),
+    };
+    format!(
+        "{}, {} read{holes}: {}, {}",
+        entries.join(", "),
+        units::size(report.bytes.saturating_sub(report.hole_bytes)),
+        units::count(report.faults.len() as u64, "fault"),
+        units::count(report.oddities.len() as u64, "oddity"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_are_not_read_and_one_of_a_kind_is_singular() {
+        let report = Report {
+            files: 1,
+            directories: 2,
+            bytes: (1 << 40) + 512,
+            hole_bytes: 1 << 40,
+            faults: vec![Fault::new(b"a", 1, "broken")],
+            ..Report::default()
+        };
+        assert_eq!(
+            summary(&report),
+            "1 file, 2 directories, 0 symlinks, 0 others, 512 bytes read, 1.0 TiB of holes: \
+             1 fault, 0 oddities"
+        );
+    }
 }

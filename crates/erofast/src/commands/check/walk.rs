@@ -18,6 +18,7 @@ use crate::batch::BatchSender;
 use crate::listing::{Listing, Name};
 use crate::parts::{self, Parts};
 use crate::tree::{self, Visit};
+use crate::units;
 
 /// Inodes whose names are counted.
 const LINKS: usize = 1 << 18;
@@ -141,7 +142,10 @@ impl<'a> Walk<'a> {
             }
             match part {
                 parts::Part::Data(range) => self.send(&path, inode, range)?,
-                parts::Part::Hole(range) => self.found.gauge.add(range.end - range.start),
+                parts::Part::Hole(range) => {
+                    self.found.gauge.add(range.end - range.start);
+                    self.report.hole_bytes += range.end - range.start;
+                }
                 parts::Part::Fault { offset, error } => {
                     let error = format!("{}: nid {}: {error}", self.engine.name(), inode.nid);
                     self.found
@@ -229,7 +233,10 @@ impl<'a> Walk<'a> {
             .collect();
         wrong.sort_by(|a, b| a.1.2.cmp(&b.1.2));
         for (nid, (nlink, names, path)) in wrong {
-            let what = format!("link count {nlink}, but {names} name(s) in the tree");
+            let what = format!(
+                "link count {nlink}, but {} in the tree",
+                units::count(names.into(), "name")
+            );
             self.odd(Fault::new(&path, nid, what));
         }
     }

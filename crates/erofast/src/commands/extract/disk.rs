@@ -7,7 +7,6 @@
 //!    writing, and their times stay.
 
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::{iter, thread};
 
 use erofs_engine::Engine;
@@ -32,17 +31,20 @@ struct Rest {
     directories: Vec<(PathId, Nid)>,
 }
 
+/// What was written so far is whole, but for directories: they get their metadata last.
+const INTERRUPTED: &str =
+    "interrupted, the tree is incomplete; the same command with --continue goes on";
+
 /// Extracts into a directory.
-pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyhow::Result<()> {
-    let target = Target::open(directory, force)?;
+pub fn run(job: &Job, target: &Target, journal: &Journal) -> anyhow::Result<()> {
     let (mut sender, receiver) = batches(job.threads);
     let queue = Queue::new(&job.engine, receiver);
-    let writer = || Writer::new(&job.engine, &target, journal);
+    let writer = || Writer::new(job, target, journal);
     let rest = thread::scope(|scope| {
         let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| write(writer(), &queue)))
             .take(job.threads)
             .collect();
-        let walked = walk(job, &target, journal, &mut sender);
+        let walked = walk(job, target, journal, &mut sender);
         // The writers end once the sender is dropped.
         drop(sender);
         for thread in threads {
@@ -50,6 +52,7 @@ pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyho
                 .join()
                 .map_err(|_| anyhow::anyhow!("a writer panicked"))?;
         }
+        anyhow::ensure!(!job.interrupt.asked(), INTERRUPTED);
         walked
     })?;
     for (path, first) in rest.links {
@@ -64,7 +67,7 @@ pub fn run(job: &Job, directory: &Path, force: bool, journal: &Journal) -> anyho
     }
     for &(path, nid) in rest.directories.iter().rev() {
         let path = rest.paths.path(path);
-        if let Err(error) = finish_directory(&job.engine, &target, &path, nid, journal) {
+        if let Err(error) = finish_directory(&job.engine, target, &path, nid, journal) {
             journal.failure(&path, error);
         }
     }
@@ -96,6 +99,7 @@ fn walk(
     let mut rest = Rest::default();
     let mut paths = Paths::default();
     entries::walk(job, journal, &mut paths, &mut |_, step| {
+        anyhow::ensure!(!job.interrupt.asked(), INTERRUPTED);
         match step {
             Step::Directory(path, inode, id) => {
                 if let Err(error) = target.make_directory(&path) {
@@ -108,6 +112,10 @@ fn walk(
                 }
             }
             Step::Link { path, first, .. } => rest.links.push((path, first)),
+            Step::Leaf(path, inode) if target.keeps(&path, &inode) => {
+                journal.wrote(inode.size);
+                journal.done(FileType::Regular);
+            }
             Step::Leaf(path, inode) if queue::is_big(&inode) => leaves.send_alone((path, inode))?,
             Step::Leaf(path, inode) => {
                 let bytes = match inode.file_type() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Inode;
+use latency_lab::Interrupt;
 
 /// What is extracted, and by how many threads.
 #[derive(Debug)]
@@ -14,4 +15,6 @@ pub struct Job {
     /// Name of the start if it is no directory; else it has none, it becomes the target itself.
     pub name: Vec<u8>,
     pub threads: usize,
+    /// Set by Ctrl-C.
+    pub interrupt: Interrupt,
 }

@@ -141,8 +141,10 @@ impl Journal {
         summary.bytes = self.gauge.done();
         for (what, lost) in &summary.not_kept {
             note(format_args!(
-                "not kept: {what} ({} time(s), first for {}: {})",
-                lost.entries, lost.first, lost.error
+                "not kept: {what} ({}, first for {}: {})",
+                units::count(lost.entries, "time"),
+                lost.first,
+                lost.error
             ));
         }
         summary
@@ -151,16 +153,20 @@ impl Journal {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = [
+            units::count(self.files, "file"),
+            units::count(self.directories, "directory"),
+            units::count(self.symlinks, "symlink"),
+            units::count(self.others, "other"),
+            units::count(self.hard_links, "hard link"),
+        ];
+        let failures = self.failures.len() as u64 + self.failures_left_out;
         write!(
             f,
-            "{} files, {} directories, {} symlinks, {} others, {} hard links, {} extracted: {} failure(s)",
-            self.files,
-            self.directories,
-            self.symlinks,
-            self.others,
-            self.hard_links,
+            "{}, {} extracted: {}",
+            entries.join(", "),
             units::size(self.bytes),
-            self.failures.len() as u64 + self.failures_left_out
+            units::count(failures, "failure")
         )
     }
 }

@@ -17,11 +17,15 @@ use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::thread;
 
+use anyhow::Context;
 use erofs_engine::erofs_format::FileType;
 use erofs_engine::{Engine, WorkersMode};
+use erofs_fuse::note;
+use latency_lab::Interrupt;
 
 use self::job::Job;
 use self::journal::Journal;
+use self::target::{Replace, Target};
 use super::{print_json, print_line};
 use crate::cli::ExtractArgs;
 use crate::outcome::{Outcome, Usage};
@@ -35,6 +39,7 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
         anyhow::bail!(Usage(what.to_owned()));
     }
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
+    engine.notices().iter().for_each(note);
     let (path, start) = glob::resolve(&engine, args.path.as_bytes(), false)?;
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     let name = match start.file_type() {
@@ -46,14 +51,21 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
         start,
         name,
         threads: args.threads.map_or(cpus, NonZero::get),
+        // A stream that is cut off is the business of its reader.
+        interrupt: match stream {
+            true => Interrupt::never(),
+            false => Interrupt::watch()?,
+        },
     };
     let journal = Journal::new(|| tree::total_bytes(&job.engine, &job.start))?;
     if stream {
         stream::run(&job, &journal)?;
         journal.finish();
     } else {
-        disk::run(&job, &args.directory, args.force, &journal)?;
+        let target = Target::open(&args.directory, replace(args))?;
+        let extracted = disk::run(&job, &target, &journal);
         let summary = journal.finish();
+        extracted.with_context(|| args.directory.display().to_string())?;
         let printed = match args.json {
             true => print_json(&summary),
             false => {
@@ -63,6 +75,14 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
         return outcome(&journal).unless_failed(printed);
     }
     Ok(outcome(&journal))
+}
+
+fn replace(args: &ExtractArgs) -> Replace {
+    match (args.resume, args.force) {
+        (true, _) => Replace::Unfinished,
+        (false, true) => Replace::Everything,
+        (false, false) => Replace::Nothing,
+    }
 }
 
 fn outcome(journal: &Journal) -> Outcome {

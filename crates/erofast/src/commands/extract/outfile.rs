@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
 use erofs_engine::{Engine, ReadContext};
+use latency_lab::Interrupt;
 
+use super::job::Job;
 use super::journal::Journal;
 use super::metadata::{self, Handle};
 use super::target::Target;
@@ -30,7 +32,7 @@ pub struct OutFile<'a> {
     parts: Mutex<Parts<'a>>,
     /// Created by the first thread that needs it, which leaves it empty when that fails.
     made: OnceLock<Option<CreatedFile>>,
-    /// A. It was reported already, and will be removed.
+    /// A. It will be removed; why was reported already.
     failed: AtomicBool,
 }
 
@@ -65,6 +67,11 @@ impl<'a> OutFile<'a> {
         self.failed.load(Ordering::Relaxed)
     }
 
+    /// The extraction ends: the file will be removed.
+    fn abandon(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
     /// Reports the first failure.
     fn fail(&self, error: impl fmt::Display, journal: &Journal) {
         if !self.failed.swap(true, Ordering::Relaxed) {
@@ -77,15 +84,17 @@ impl<'a> OutFile<'a> {
 #[derive(Debug)]
 pub struct Writer<'a> {
     engine: &'a Engine,
+    interrupt: &'a Interrupt,
     target: &'a Target,
     journal: &'a Journal,
     buffer: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(engine: &'a Engine, target: &'a Target, journal: &'a Journal) -> Self {
+    pub fn new(job: &'a Job, target: &'a Target, journal: &'a Journal) -> Self {
         Self {
-            engine,
+            engine: &job.engine,
+            interrupt: &job.interrupt,
             target,
             journal,
             buffer: Vec::new(),
@@ -95,6 +104,9 @@ impl<'a> Writer<'a> {
     /// Writes parts of a file until all are taken. Several threads may do so.
     pub fn write(&mut self, file: &OutFile<'_>) {
         while let Some(part) = file.next_part() {
+            if self.interrupt.asked() {
+                return file.abandon();
+            }
             self.part(file, part);
         }
     }

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use erofs_engine::erofs_format::{DeviceNumber, FileType};
+use erofs_engine::erofs_format::{DeviceNumber, FileType, Inode};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -26,19 +26,29 @@ const UNFINISHED_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// xattrs that children inherit, or that were inherited.
 const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
+/// What happens to what is in the directory already and has a name of the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replace {
+    /// It is in the way; the directory must be empty.
+    Nothing,
+    /// It is replaced.
+    Everything,
+    /// It is replaced, but for files that an earlier run has finished.
+    Unfinished,
+}
+
 /// A directory to extract into.
 #[derive(Debug)]
 pub struct Target {
     root: OwnedFd,
-    /// What is in the way is replaced.
-    force: bool,
+    replace: Replace,
     /// New files get an ACL from the directory.
     inherits: bool,
 }
 
 impl Target {
-    /// Opens the directory, makes it if need be. One that is not empty needs `force`.
-    pub fn open(path: &Path, force: bool) -> anyhow::Result<Self> {
+    /// Opens the directory, makes it if need be. One that is not empty needs leave to replace.
+    pub fn open(path: &Path, replace: Replace) -> anyhow::Result<Self> {
         let shown = || path.display().to_string();
         match std::fs::create_dir(path) {
             Ok(()) => {}
@@ -55,16 +65,39 @@ impl Target {
             Err(error) => return Err(error).with_context(shown),
         }
         let mut entries = std::fs::read_dir(path).with_context(shown)?;
-        if entries.next().is_some() && !force {
-            bail!("{}: is not empty (--force extracts all the same)", shown());
+        if entries.next().is_some() && replace == Replace::Nothing {
+            bail!(
+                "{}: is not empty (--force replaces what is in the way, --continue goes on with it)",
+                shown()
+            );
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).with_context(shown)?;
         let default_acl = rustix::fs::getxattr_query(path, ACLS[1]);
         Ok(Self {
             root,
-            force,
+            replace,
             inherits: default_acl.is_ok(),
+        })
+    }
+
+    fn replaces(&self) -> bool {
+        self.replace != Replace::Nothing
+    }
+
+    /// Whether an earlier run has made this file: it gets its time when it is whole.
+    pub fn keeps(&self, path: &[u8], inode: &Inode) -> bool {
+        if self.replace != Replace::Unfinished || inode.file_type() != FileType::Regular {
+            return false;
+        }
+        let found = self.parent(path).and_then(|(parent, name)| {
+            let status = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            Ok(status)
+        });
+        found.is_ok_and(|status| {
+            rustix::fs::FileType::from_raw_mode(status.st_mode) == rustix::fs::FileType::RegularFile
+                && u64::try_from(status.st_size) == Ok(inode.size)
+                && (status.st_mtime, status.st_mtime_nsec) == (inode.mtime, inode.mtime_nsec.into())
         })
     }
 
@@ -74,7 +107,7 @@ impl Target {
             let (parent, name) = self.parent(path)?;
             match rustix::fs::mkdirat(&parent, name, UNFINISHED_DIRECTORY) {
                 Ok(()) => return Ok(()),
-                Err(Errno::EXIST) if self.force => {}
+                Err(Errno::EXIST) if self.replaces() => {}
                 Err(error) => return Err(error.into()),
             }
             if self.open_directory(path).is_err() {
@@ -114,7 +147,7 @@ impl Target {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         if path.len() < PATH_MAX && is_plain(path) {
             match beneath(&self.root, path, flags, UNFINISHED_FILE) {
-                Err(Errno::EXIST) if self.force => {}
+                Err(Errno::EXIST) if self.replaces() => {}
                 result => return Ok(result?),
             }
         }
@@ -174,7 +207,7 @@ impl Target {
         make: impl Fn() -> rustix::io::Result<T>,
     ) -> io::Result<T> {
         match make() {
-            Err(Errno::EXIST) if self.force => {
+            Err(Errno::EXIST) if self.replaces() => {
                 rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
                 Ok(make()?)
             }

@@ -6,6 +6,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use erofs_fuse::{KNOWN, KnownOption};
 
+use super::arguments::{MOUNT_POINTS, offered};
 use crate::cli::Cli;
 
 /// The script for a shell.
@@ -107,7 +108,7 @@ fn bash(script: &str) -> anyhow::Result<String> {
          _erofast_mount_options\n                return 0\n            fi\n            \
          case \"${prev}\" in\n",
     )?;
-    Ok(function + &script + HELPER)
+    Ok(function + MOUNT_POINTS + &offered(&script) + HELPER)
 }
 
 /// What mount(8) calls: files, and options behind -o.

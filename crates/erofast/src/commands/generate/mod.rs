@@ -3,6 +3,7 @@
 //! clap_mangen renders a `clap::Command` only: mount options, examples, erofast(7) (from Markdown)
 //! and mount.erofast(8) would need a roff writer beside it, so one writer makes all pages.
 
+mod arguments;
 mod complete;
 mod markdown;
 mod pages;

@@ -309,6 +309,21 @@ fn bash_completes_commands_options_and_mount_options() {
     assert_eq!(offered("erofast mount -o ro,workers=p"), ["percpu"]);
     let all = offered("erofast mount -o ");
     assert!(all.iter().any(|word| word == "allow_other"), "{all:?}");
+    // No option, nor its dash, before one is typed.
+    for line in [
+        "erofast umount ",
+        "erofast info ",
+        "erofast extract image ",
+        "erofast ls ",
+    ] {
+        let words = offered(line);
+        assert!(
+            !words.iter().any(|word| word.starts_with('-')),
+            "{line}: {words:?}"
+        );
+    }
+    assert_eq!(offered("erofast umount --la"), ["--lazy"]);
+    assert!(offered("erofast lab ").contains(&"launch".to_owned()));
 }
 
 #[test]

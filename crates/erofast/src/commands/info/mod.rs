@@ -36,6 +36,9 @@ struct Report {
     extra_devices: u16,
     /// Bytes of the image and its extra devices.
     image_bytes: u64,
+    /// What is missing of an image that was cut short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<String>,
     /// Bytes of all regular files, hard links counted once.
     content_bytes: u64,
     /// Stored per content bytes.
@@ -124,6 +127,7 @@ fn describe(engine: &Engine, superblock: &Superblock) -> Report {
         metabox_nid: superblock.metabox_nid,
         extra_devices: superblock.extra_devices,
         image_bytes: 0,
+        truncated: engine.image().truncation(),
         content_bytes: 0,
         ratio: None,
         types: BTreeMap::new(),
@@ -192,6 +196,9 @@ fn print(report: &Report) -> anyhow::Result<()> {
     outln!("codecs:      {}", list(&report.codecs));
     outln!("inodes:      {}", report.inodes);
     outln!("size:        {}", units::size(report.image_bytes));
+    if let Some(what) = &report.truncated {
+        outln!("truncated:   {what}");
+    }
     match report.ratio {
         Some(ratio) => {
             outln!(
@@ -224,10 +231,8 @@ fn print(report: &Report) -> anyhow::Result<()> {
     }
     report.files.print()?;
     if report.unreadable > 0 {
-        outln!(
-            "{} entries cannot be read: see erofast check",
-            report.unreadable
-        );
+        let entries = units::count(report.unreadable, "entry");
+        outln!("cannot be read: {entries}; erofast check names them");
     }
     Ok(())
 }

@@ -51,6 +51,30 @@ fn line(label: &str, text: &str) -> String {
     format!("{label:<11}{text}\n")
 }
 
+/// With `profile=`: what was read ahead of the launch.
+fn profile(report: &Value) -> String {
+    let Some(state) = report["state"].as_str() else {
+        return String::new();
+    };
+    let mut text = state.to_owned();
+    if report["prefetched_bytes"].is_u64() {
+        let size = |name: &str| units::size(number(report, name));
+        text += &format!(
+            ": {} read ahead, {} came late",
+            size("/prefetched_bytes"),
+            size("/late_bytes")
+        );
+    }
+    if report["wasted_bytes"].is_u64() {
+        let wasted = units::size(number(report, "/wasted_bytes"));
+        text += &format!(", about {wasted} were not needed");
+    }
+    if let Some(error) = report["error"].as_str() {
+        text += &format!("; {error}");
+    }
+    line("profile", &text)
+}
+
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
 }
@@ -124,11 +148,11 @@ impl Page<'_> {
                 units::count(self.now("/engine/decodes"), "call"),
             ),
         );
-        if self.now("/engine/errors") > 0 {
-            page += &line(
-                "errors",
-                &units::count(self.now("/engine/errors"), "failed read"),
-            );
+        let (failed, reads) = (self.now("/fuse/errors"), self.now("/engine/errors"));
+        if failed + reads > 0 {
+            let failed = units::count(failed, "failed request");
+            let reads = units::count(reads, "failed read");
+            page += &line("errors", &format!("{failed}, {reads} of the image"));
         }
         if self.now("/cache/budget_bytes") > 0 {
             let (hits, misses) = (self.now("/cache/hits"), self.now("/cache/misses"));
@@ -143,7 +167,7 @@ impl Page<'_> {
                 ),
             );
         }
-        page + &self.pool()
+        page + &self.pool() + &profile(&self.now["profile"])
     }
 
     fn pool(&self) -> String {
@@ -353,6 +377,29 @@ mod tests {
         );
         assert_eq!(lines[2], "    x.erofs: nid 36: it broke");
         assert_eq!(lines[3], "2000-02-29 00:00:00  1 time  nid 37");
+    }
+
+    #[test]
+    fn the_page_has_the_launch_profile_and_failures() {
+        let mut answer = answer(10, 5.0);
+        answer["fuse"]["errors"] = 1.into();
+        answer["profile"] = json!({"state": "recording"});
+        let recording = page(&answer, None);
+        assert!(
+            recording.contains("\nprofile    recording\n"),
+            "{recording}"
+        );
+        assert!(
+            recording.contains("\nerrors     1 failed request, 0 failed reads of the image\n"),
+            "{recording}"
+        );
+        answer["profile"] = json!({
+            "state": "replayed", "prefetched_bytes": 2 << 20, "late_bytes": 1024,
+            "wasted_bytes": 2048,
+        });
+        let replayed = page(&answer, None);
+        let line = "replayed: 2.0 MiB read ahead, 1.0 KiB came late, about 2.0 KiB were not needed";
+        assert!(replayed.contains(line), "{replayed}");
     }
 
     #[test]

@@ -1,0 +1,81 @@
+//! Parsing the command line; what is wrong with it becomes one line.
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::outcome::Usage;
+
+/// The arguments of this process. Help and the version are printed, and end it.
+///
+/// # Errors
+/// [`Usage`]: one line.
+pub fn parse<P: Parser>() -> anyhow::Result<P> {
+    P::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        _ => Usage(line(&error.render().to_string())).into(),
+    })
+}
+
+/// clap's message has the error, tips and the usage in paragraphs of their own. Left are the error,
+/// the name that was probably meant, and the command whose help has the rest.
+fn line(message: &str) -> String {
+    let (error, rest) = message.split_once("\n\n").unwrap_or((message, ""));
+    let words: Vec<&str> = error.split_whitespace().collect();
+    let error = words.join(" ");
+    let error = error.strip_prefix("error: ").unwrap_or(&error);
+    let tips = rest
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("tip: "));
+    let similar = tips.filter(|tip| tip.contains("similar"));
+    let parts = std::iter::once(error).chain(similar).map(str::to_owned);
+    let parts: Vec<String> = parts.chain(help(rest)).collect();
+    parts.join("; ")
+}
+
+/// `erofast mount --help`, from the line of the usage.
+fn help(rest: &str) -> Option<String> {
+    let usage = rest.lines().find_map(|line| line.strip_prefix("Usage: "))?;
+    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let command: Vec<&str> = usage.split(' ').take_while(is_name).collect();
+    Some(format!("see {} --help", command.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+
+    fn message(arguments: &[&str]) -> String {
+        let arguments = std::iter::once(&"erofast").chain(arguments);
+        let error = Cli::try_parse_from(arguments).expect_err("wrong");
+        line(&error.render().to_string())
+    }
+
+    #[test]
+    fn errors_are_one_line_that_names_the_argument_and_the_help() {
+        assert_eq!(
+            message(&["umount", "--lzay", "/mnt"]),
+            "unexpected argument '--lzay' found; a similar argument exists: '--lazy'; \
+             see erofast umount --help"
+        );
+        assert_eq!(
+            message(&["mount", "image"]),
+            "the following required arguments were not provided: <MOUNTPOINT>; \
+             see erofast mount --help"
+        );
+        for wrong in [
+            &["nonsense"][..],
+            &["stat", "--watch=x", "/mnt"],
+            &["umount", "a", "b"],
+            &["umount", "-x", "b"],
+        ] {
+            let message = message(wrong);
+            assert!(
+                !message.contains('\n') && !message.contains("as a value"),
+                "{message}"
+            );
+        }
+    }
+}

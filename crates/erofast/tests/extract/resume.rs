@@ -1,0 +1,91 @@
+//! Extraction that was interrupted, and goes on.
+
+use super::*;
+
+#[test]
+fn an_interrupted_extraction_goes_on_with_what_is_missing() {
+    let mut image = Forged::default();
+    let names = ["whole", "short", "gone"];
+    let entries = names.map(|name| (name, image.add(0o100644, name.as_bytes()), 1));
+    let root = image.add_directory(&entries);
+    let (scratch, path) = forged_file(image.bytes(root));
+    let tree = scratch.path().join("tree");
+    let extract = |flags: &[&str]| run(erofast().arg("extract").args(flags).arg(&path).arg(&tree));
+    assert!(extract(&[]).status.success());
+    let number = || fs::metadata(tree.join("whole")).expect("there").ino();
+    let before = number();
+    // As a kill leaves them: one file is not there, of another one not all.
+    fs::write(tree.join("short"), "sh").expect("ours");
+    fs::remove_file(tree.join("gone")).expect("ours");
+
+    let again = stderr(&extract(&[]));
+    assert!(again.contains("--continue goes on with it"), "{again}");
+    let output = extract(&["--continue"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(number(), before, "written again");
+    for name in names {
+        assert_eq!(fs::read_to_string(tree.join(name)).expect("there"), name);
+    }
+}
+
+/// Enough to write for a signal to come before the end.
+const DIRECTORIES: usize = 100;
+const FILES: usize = 200;
+const SMALL: usize = 4096;
+
+#[test]
+fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
+    let mut image = Forged::default();
+    let file = image.add(0o100644, &[7; SMALL]);
+    let name = |number: usize| format!("{number:03}");
+    let files: Vec<_> = (0..FILES).map(|number| (name(number), file, 1)).collect();
+    let directories: Vec<_> = (0..DIRECTORIES)
+        .map(|number| (name(number), image.add_directory(&files), 2))
+        .collect();
+    let root = image.add_directory(&directories);
+    let (scratch, path) = forged_file(image.bytes(root));
+    let tree = scratch.path().join("tree");
+    let mut command = erofast();
+    command
+        .args(["extract", "--threads", "1"])
+        .arg(&path)
+        .arg(&tree);
+    let child = command
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    while !tree.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let pid = child.id().to_string();
+    let kill = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(kill.expect("kill").success());
+    let output = child.wait_with_output().expect("it ends");
+    let line =
+        "tree: interrupted, the tree is incomplete; the same command with --continue goes on";
+    assert!(stderr(&output).contains(line), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
+    // What is there is whole.
+    let made = || -> Vec<PathBuf> {
+        let directories = entries_of(&tree);
+        directories
+            .iter()
+            .flat_map(|path| entries_of(path))
+            .collect()
+    };
+    assert!(made().len() < FILES * DIRECTORIES);
+    for path in made() {
+        assert_eq!(
+            fs::metadata(&path).expect("there").len(),
+            SMALL as u64,
+            "{path:?}"
+        );
+    }
+    let output = run(erofast()
+        .args(["extract", "--continue"])
+        .arg(&path)
+        .arg(&tree));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(made().len(), FILES * DIRECTORIES);
+}
