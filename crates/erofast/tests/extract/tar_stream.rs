@@ -39,6 +39,7 @@ fn the_tar_stream_holds_the_tree() {
         }
         let scratch = scratch();
         let args = [
+            "--acls",
             "--xattrs",
             "--xattrs-include=*",
             "--numeric-owner",
@@ -89,4 +90,103 @@ fn a_reader_that_closes_the_tar_stream_has_seen_enough() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("our child");
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// An image of files with long holes, and the directory it was made from; none without mkfs.erofs.
+fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
+    let (tree, image) = (scratch.join("tree"), scratch.join("sparse.erofs"));
+    fs::create_dir(&tree).expect("ours");
+    for (name, size, data) in [
+        (
+            "middle",
+            64 << 20,
+            &[(10_000_000, 70_000), (33_000_001, 5)][..],
+        ),
+        ("ends", 16 << 20, &[(0, 100), ((16 << 20) - 100, 100)]),
+        ("nothing", 32 << 20, &[]),
+        ("whole", 50_000, &[(0, 50_000)]),
+    ] {
+        let file = fs::File::create(tree.join(name)).expect("ours");
+        file.set_len(size).expect("ours");
+        for &(offset, length) in data {
+            std::os::unix::fs::FileExt::write_all_at(&file, &vec![7; length], offset)
+                .expect("ours");
+        }
+    }
+    let mut mkfs = Command::new("mkfs.erofs");
+    let made = mkfs
+        .args(["--quiet", "--chunksize=65536"])
+        .arg(&image)
+        .arg(&tree)
+        .output();
+    match made {
+        Ok(output) if output.status.success() => Some((image, tree)),
+        _ => {
+            println!("skipped: no mkfs.erofs that makes files of chunks");
+            None
+        }
+    }
+}
+
+#[test]
+fn sparse_files_stay_sparse_through_other_programs_tar() {
+    let scratch = scratch();
+    let Some((image, tree)) = sparse_image(scratch.path()) else {
+        return;
+    };
+    let stream = run(erofast().arg("extract").arg(&image).arg("-"));
+    assert!(stream.status.success(), "{}", stderr(&stream));
+    assert!(
+        stream.stdout.len() < 1 << 20,
+        "{} bytes",
+        stream.stdout.len()
+    );
+    let archive = scratch.path().join("stream.tar");
+    fs::write(&archive, &stream.stdout).expect("ours");
+    let python = "import sys, tarfile; tarfile.open(sys.argv[2]).extractall(sys.argv[4])";
+    for program in [
+        &["tar", "-xf"][..],
+        &["bsdtar", "-xf"],
+        &["python3", "-Wignore", "-c", python, "-xf"],
+    ] {
+        let to = scratch.path().join(program[0]);
+        fs::create_dir(&to).expect("ours");
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(&archive).arg("-C").arg(&to);
+        let Ok(output) = command.output() else {
+            println!("skipped: no {}", program[0]);
+            continue;
+        };
+        assert!(output.status.success(), "{program:?}: {}", stderr(&output));
+        for entry in fs::read_dir(&tree).expect("ours") {
+            let name = entry.expect("ours").file_name();
+            let read = |place: &Path| fs::read(place.join(&name)).expect("there");
+            assert!(read(&tree) == read(&to), "{program:?}: {name:?}");
+        }
+        if program[0] == "tar" {
+            let blocks = fs::metadata(to.join("middle")).expect("there").blocks();
+            assert!(blocks * 512 < 1 << 20, "{blocks} blocks");
+        }
+    }
+}
+
+#[test]
+fn a_terminal_gets_no_tar_stream() {
+    let image = first_image("meta");
+    let command = format!(
+        "'{}' extract '{}' -",
+        env!("CARGO_BIN_EXE_erofast"),
+        image.path.display()
+    );
+    let shown = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .output();
+    let Ok(shown) = shown else {
+        println!("skipped: no script");
+        return;
+    };
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert_eq!(shown.status.code(), Some(1), "{text}");
+    let line = "erofast: a tar stream is not for a terminal: redirect the standard output";
+    assert_eq!(text.trim(), line);
 }

@@ -1,5 +1,6 @@
 //! `erofast extract`: writes a tree into a directory, or as a tar stream.
 
+mod acl;
 mod archive;
 mod disk;
 mod entries;
@@ -9,6 +10,7 @@ mod metadata;
 mod outfile;
 mod paths;
 mod queue;
+mod sparse;
 mod stream;
 mod tar;
 mod target;
@@ -37,6 +39,9 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
     if stream && args.json {
         let what = "--json: the tar stream has the standard output";
         anyhow::bail!(Usage(what.to_owned()));
+    }
+    if stream {
+        stream::check_output()?;
     }
     let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
     engine.notices().iter().for_each(note);

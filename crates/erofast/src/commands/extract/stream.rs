@@ -17,12 +17,13 @@ use super::entries::{self, Step, Then, is_plain};
 use super::job::Job;
 use super::journal::Journal;
 use super::paths::Paths;
+use super::sparse::{self, Map, Piece};
 use super::tar::{self, Kind};
-use crate::parts::{Part, Parts};
+use crate::parts::Parts;
 
 /// Parts that are decoded before their turn at most, for each reader: they are kept in memory.
 const AHEAD: usize = 4;
-/// Largest file in a stream, which has no holes: a larger claim is refused.
+/// Most data of a file in a stream, without its holes: a larger claim is refused.
 const SIZE_MAX: u64 = 1 << 40;
 
 /// A range of a file for one of the readers.
@@ -33,13 +34,18 @@ struct Order {
     answer: SyncSender<Result<Vec<u8>, Error>>,
 }
 
+/// Refuses a terminal, before anything is printed.
+pub fn check_output() -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !io::stdout().is_terminal(),
+        "a tar stream is not for a terminal: redirect the standard output"
+    );
+    Ok(())
+}
+
 /// Writes the stream.
 pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
     let out = io::stdout().lock();
-    anyhow::ensure!(
-        !out.is_terminal(),
-        "a tar stream is not for a terminal: redirect the standard output"
-    );
     let (orders, queue) = sync_channel(AHEAD * job.threads);
     let (items, line) = sync_channel(AHEAD * job.threads);
     let queue = Mutex::new(queue);
@@ -88,7 +94,13 @@ fn walk(
             journal.failure(path, "a name that leads out of its directory");
             return Ok(Then::SkipContent);
         }
-        match member(&job.engine, &step, path, paths, journal) {
+        let map = match &step {
+            Step::Leaf(_, inode) if inode.file_type() == FileType::Regular => {
+                Map::of(Parts::new(job.engine.image(), inode.clone()))
+            }
+            _ => Map::default(),
+        };
+        match member(&job.engine, (&step, &map), path, paths, journal) {
             Ok(Some(item)) => send(items, item)?,
             Ok(None) => return Ok(Then::Continue),
             Err(error) => {
@@ -113,7 +125,7 @@ fn send(items: &SyncSender<Item>, item: Item) -> anyhow::Result<()> {
 /// The beginning of a member; none for what tar cannot hold.
 fn member(
     engine: &Engine,
-    step: &Step,
+    (step, map): (&Step, &Map),
     path: &[u8],
     paths: &Paths,
     journal: &Journal,
@@ -134,10 +146,7 @@ fn member(
     let xattrs = engine.xattrs(inode)?;
     let target;
     let kind = match file_type {
-        FileType::Regular if inode.size > SIZE_MAX => {
-            anyhow::bail!("{} bytes are too much for a stream", inode.size)
-        }
-        FileType::Regular => Kind::File(inode.size),
+        FileType::Regular => file(inode, map)?,
         FileType::Symlink => {
             target = engine.read_link(inode)?;
             Kind::Symlink(&target)
@@ -151,12 +160,33 @@ fn member(
         },
     };
     let name = name(path, kind == Kind::Directory);
+    let mut header = tar::header(&name, kind, inode, &xattrs);
+    let mut size = kind.stored();
+    if let Kind::Sparse { .. } = kind {
+        header.extend(map.text(inode.size));
+        size = map.data_bytes();
+    }
     Ok(Some(Item::Member {
-        header: tar::header(&name, kind, inode, &xattrs),
+        header,
         path: path.to_vec(),
         file_type,
-        size: if let Kind::File(size) = kind { size } else { 0 },
+        size,
     }))
+}
+
+fn file(inode: &Inode, map: &Map) -> anyhow::Result<Kind<'static>> {
+    let data = match map.has_holes() {
+        true => map.data_bytes(),
+        false => inode.size,
+    };
+    anyhow::ensure!(data <= SIZE_MAX, "{data} bytes are too much for a stream");
+    Ok(match map.has_holes() {
+        true => Kind::Sparse {
+            size: inode.size,
+            stored: map.text(inode.size).len() as u64 + data,
+        },
+        false => Kind::File(inode.size),
+    })
 }
 
 /// `./PATH`, with a slash at the end of a directory.
@@ -175,9 +205,9 @@ fn content(
     orders: &SyncSender<Order>,
     items: &SyncSender<Item>,
 ) -> anyhow::Result<()> {
-    for part in Parts::new(engine.image(), inode.clone()) {
-        let item = match part {
-            Part::Data(range) => {
+    for piece in sparse::pieces(Parts::new(engine.image(), inode.clone())) {
+        let item = match piece {
+            Piece::Data(range) => {
                 let (answer, bytes) = sync_channel(1);
                 orders.send(Order {
                     inode: inode.clone(),
@@ -186,8 +216,8 @@ fn content(
                 })?;
                 Item::Data(bytes)
             }
-            Part::Hole(range) => Item::Zeros(range.end - range.start),
-            Part::Fault { error, .. } => {
+            Piece::Zeros(count) => Item::Zeros(count),
+            Piece::Fault(error) => {
                 Item::Fault(format!("{}: nid {}: {error}", engine.name(), inode.nid))
             }
         };

@@ -1,9 +1,11 @@
 //! Headers of tar members: ustar, with pax records for what ustar has no room for.
 //!
-//! Formats: pax in POSIX.1-2017, "pax Interchange Format"; the key of xattrs is the one of star,
+//! Sparse files are those of GNU tar's format 1.0, ACLs are text ([`acl`]). Formats: pax in POSIX.1-2017, "pax Interchange Format"; the key of xattrs is the one of star,
 //! which GNU tar and libarchive read too.
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
+
+use super::acl;
 
 /// Everything in a tar stream is made of blocks of this size.
 pub const BLOCK: usize = 512;
@@ -18,6 +20,11 @@ const SIZE_MAX: u64 = 0o777_7777_7777;
 pub enum Kind<'a> {
     /// A file with this many bytes of content.
     File(u64),
+    /// A file of this many bytes, whose map and data have so many.
+    Sparse {
+        size: u64,
+        stored: u64,
+    },
     /// Another name of the member with this path.
     HardLink(&'a [u8]),
     Symlink(&'a [u8]),
@@ -30,7 +37,7 @@ pub enum Kind<'a> {
 impl<'a> Kind<'a> {
     fn flag(self) -> u8 {
         match self {
-            Self::File(_) => b'0',
+            Self::File(_) | Self::Sparse { .. } => b'0',
             Self::HardLink(_) => b'1',
             Self::Symlink(_) => b'2',
             Self::CharDevice => b'3',
@@ -44,6 +51,15 @@ impl<'a> Kind<'a> {
         match self {
             Self::HardLink(target) | Self::Symlink(target) => target,
             _ => b"",
+        }
+    }
+
+    /// Bytes that follow the header.
+    pub fn stored(self) -> u64 {
+        match self {
+            Self::File(size) => size,
+            Self::Sparse { stored, .. } => stored,
+            _ => 0,
         }
     }
 
@@ -73,25 +89,42 @@ pub fn header(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> V
         out.extend(&records);
         out.resize(out.len().next_multiple_of(BLOCK), 0);
     }
-    let size = match kind {
-        Kind::File(size) => size,
-        _ => 0,
-    };
     let fields = Fields {
         mode: inode.mode & 0o7777,
         uid: inode.uid.into(),
         gid: inode.gid.into(),
-        size,
+        size: kind.stored(),
         mtime: inode.mtime.try_into().unwrap_or(0),
         device: (inode.rdev.major, inode.rdev.minor),
     };
-    out.extend(fields.block(path, kind.flag(), kind.link()));
+    let shown = match kind {
+        Kind::Sparse { .. } => sparse_name(path),
+        _ => path.to_vec(),
+    };
+    out.extend(fields.block(&shown, kind.flag(), kind.link()));
     out
+}
+
+/// Where a tar that does not know the format puts the map and the data.
+fn sparse_name(path: &[u8]) -> Vec<u8> {
+    let at = path.iter().rposition(|byte| *byte == b'/');
+    let (directory, name) = path.split_at(at.map_or(0, |at| at + 1));
+    [directory, b"GNUSparseFile.0/", name].concat()
 }
 
 /// The pax records: what the header has no room for.
 fn records(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> Vec<u8> {
     let mut out = Vec::new();
+    if let Kind::Sparse { size, .. } = kind {
+        record(&mut out, b"GNU.sparse.major", b"1");
+        record(&mut out, b"GNU.sparse.minor", b"0");
+        record(&mut out, b"GNU.sparse.name", path);
+        record(
+            &mut out,
+            b"GNU.sparse.realsize",
+            size.to_string().as_bytes(),
+        );
+    }
     for (key, name) in [("path", path), ("linkpath", kind.link())] {
         if name.len() > NAME_MAX {
             record(&mut out, key.as_bytes(), name);
@@ -100,11 +133,7 @@ fn records(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> Vec<
     for (key, number, most) in [
         ("uid", inode.uid.into(), ID_MAX),
         ("gid", inode.gid.into(), ID_MAX),
-        (
-            "size",
-            if let Kind::File(size) = kind { size } else { 0 },
-            SIZE_MAX,
-        ),
+        ("size", kind.stored(), SIZE_MAX),
     ] {
         if number > most {
             record(&mut out, key.as_bytes(), number.to_string().as_bytes());
@@ -116,6 +145,10 @@ fn records(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> Vec<
         record(&mut out, b"mtime", text.as_bytes());
     }
     for xattr in xattrs {
+        if let Some((key, text)) = acl::record(&xattr.name, &xattr.value) {
+            record(&mut out, key.as_bytes(), text.as_bytes());
+            continue;
+        }
         let key = [b"SCHILY.xattr.", &xattr_key(&xattr.name)[..]].concat();
         record(&mut out, &key, &xattr.value);
     }

@@ -1,0 +1,173 @@
+//! Holes in a tar stream: GNU tar's sparse format 1.0, which libarchive and Python read too.
+//!
+//! The content of such a member is a map (decimal numbers, one a line: count, then offset and length
+//! of each piece of data), filled up to a block, and then the data. Readers differ in whether a piece
+//! fills up its last block, so all but the last are made of whole blocks.
+
+use std::ops::Range;
+
+use crate::parts::{Part, Parts};
+
+use super::tar::BLOCK;
+
+/// Holes shorter than this are written as zeros.
+const HOLE: u64 = 64 << 10;
+/// Holes that are left out at most; the map is in memory.
+const HOLES: usize = 1 << 16;
+
+/// A piece of a file that is written, and what comes of it.
+#[derive(Debug)]
+pub enum Piece {
+    /// As in [`Part`].
+    Data(Range<u64>),
+    Zeros(u64),
+    Fault(String),
+}
+
+/// The pieces of a file in order, without its long holes.
+pub fn pieces(parts: Parts<'_>) -> impl Iterator<Item = Piece> {
+    let mut holes = 0;
+    merged(parts).flat_map(move |part| {
+        match part {
+            Part::Data(range) => [Some(Piece::Data(range)), None],
+            Part::Fault { error, .. } => [Some(Piece::Fault(error.to_string())), None],
+            Part::Hole(range) => {
+                let left_out = left_out(&range, &mut holes);
+                [range.start..left_out.start, left_out.end..range.end].map(zeros)
+            }
+        }
+        .into_iter()
+        .flatten()
+    })
+}
+
+fn zeros(range: Range<u64>) -> Option<Piece> {
+    (!range.is_empty()).then(|| Piece::Zeros(range.end - range.start))
+}
+
+/// The blocks of a hole that are left out; none of a short one.
+fn left_out(hole: &Range<u64>, holes: &mut usize) -> Range<u64> {
+    let block = BLOCK as u64;
+    let inner = hole.start.next_multiple_of(block)..hole.end / block * block;
+    if hole.end - hole.start < HOLE || *holes == HOLES {
+        return hole.end..hole.end;
+    }
+    *holes += 1;
+    inner
+}
+
+/// Holes that follow one another are one.
+fn merged(parts: Parts<'_>) -> impl Iterator<Item = Part> {
+    let mut parts = parts.peekable();
+    std::iter::from_fn(move || {
+        let mut part = parts.next()?;
+        if let Part::Hole(range) = &mut part {
+            while let Some(Part::Hole(more)) = parts.next_if(|next| matches!(next, Part::Hole(_))) {
+                range.end = more.end;
+            }
+        }
+        Some(part)
+    })
+}
+
+/// What of a file is written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Map {
+    data: Vec<Range<u64>>,
+    /// Where the file ends, or what is known of it.
+    end: u64,
+    has_holes: bool,
+}
+
+impl Map {
+    /// From the parts of a file.
+    pub fn of(parts: Parts<'_>) -> Self {
+        let (mut map, mut holes) = (Self::default(), 0);
+        for part in merged(parts) {
+            match part {
+                Part::Data(range) => map.add(range),
+                Part::Fault { .. } => {}
+                Part::Hole(range) => {
+                    let left_out = left_out(&range, &mut holes);
+                    map.has_holes |= !left_out.is_empty();
+                    map.add(range.start..left_out.start);
+                    map.end = left_out.end;
+                    map.add(left_out.end..range.end);
+                }
+            }
+        }
+        map
+    }
+
+    fn add(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        self.end = range.end;
+        match self.data.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.data.push(range),
+        }
+    }
+
+    /// Whether something is left out.
+    pub fn has_holes(&self) -> bool {
+        self.has_holes
+    }
+
+    /// Bytes of data.
+    pub fn data_bytes(&self) -> u64 {
+        self.data.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// As it stands in front of the data. The last line says where a hole at the end ends.
+    pub fn text(&self, size: u64) -> Vec<u8> {
+        let end = match self.data.last() {
+            Some(last) if last.end == size => None,
+            _ => Some(size..size),
+        };
+        let all = self.data.iter().chain(&end);
+        let mut text = format!("{}\n", all.clone().count());
+        for range in all {
+            text += &format!("{}\n{}\n", range.start, range.end - range.start);
+        }
+        let mut text = text.into_bytes();
+        text.resize(text.len().next_multiple_of(BLOCK), 0);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_holes_are_left_out_by_whole_blocks() {
+        let mut holes = 0;
+        assert_eq!(left_out(&(100..200_000), &mut holes), 512..199_680);
+        assert!(left_out(&(100..60_000), &mut holes).is_empty());
+        assert_eq!(holes, 1);
+        holes = HOLES;
+        assert!(left_out(&(100..200_000), &mut holes).is_empty());
+    }
+
+    #[test]
+    fn a_map_joins_what_is_adjacent_and_ends_where_the_file_does() {
+        let mut map = Map::default();
+        map.add(0..100);
+        map.add(100..512);
+        map.add(4096..5000);
+        let lines = |size| {
+            let text = map.text(size);
+            assert_eq!(text.len(), BLOCK);
+            String::from_utf8(text)
+                .expect("text")
+                .trim_end_matches('\0')
+                .replace('\n', " ")
+        };
+        assert_eq!(lines(5000), "2 0 512 4096 904 ");
+        assert_eq!(lines(1 << 40), "3 0 512 4096 904 1099511627776 0 ");
+        assert_eq!(map.data_bytes(), 1416);
+        assert_eq!(Map::default().text(9)[..6], *b"1\n9\n0\n");
+    }
+}
