@@ -4,7 +4,7 @@
 
 CARGO ?= cargo
 
-.PHONY: demo test ci build setup lint doc models rest bench fuzz deb static install uninstall
+.PHONY: demo test ci build setup lint doc models rest bench fuzz deb static initramfs install uninstall
 
 demo: setup
 	scripts/demo
@@ -48,6 +48,13 @@ static:
 	    program=$$(scripts/build-release $$cpu-unknown-linux-musl) && \
 	    install -s --strip-program=$$cpu-linux-gnu-strip "$$program" target/dist/erofast-$$cpu || exit 1; \
 	done
+
+# A static program that only mounts, for an initramfs; recipes are in contrib/initramfs.
+initramfs:
+	mkdir -p target/dist
+	install "$$(scripts/build-release --small $(INITRAMFS)-unknown-linux-musl)" target/dist/erofast-initramfs
+
+INITRAMFS ?= x86_64
 
 STATIC ?= x86_64 aarch64
 

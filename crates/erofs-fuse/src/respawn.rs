@@ -2,6 +2,7 @@
 //! process gets.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::Command;
 
 use std::os::unix::process::CommandExt;
@@ -48,16 +49,33 @@ impl Role {
 pub(crate) fn command(role: Role) -> Command {
     let path = std::env::current_exe().ok().filter(|path| path.exists());
     let mut command = Command::new(path.unwrap_or_else(|| "/proc/self/exe".into()));
-    command.arg0(
-        std::env::args_os()
-            .next()
-            .unwrap_or_else(|| "erofast".into()),
-    );
+    command.arg0(shown_name());
     if role == Role::MountHelper {
         command.arg(role.mark());
     }
     command.env(MARK, role.mark());
     command
+}
+
+/// Is there in every initramfs, by systemd's convention.
+const INITRAMFS: &str = "/etc/initrd-release";
+
+/// The name of this process, for `ps`. In an initramfs it begins with `@`: systemd kills all other
+/// processes on its way to the root filesystem, which may be the one that is served.
+fn shown_name() -> OsString {
+    let name = std::env::args_os().next();
+    let name = name.unwrap_or_else(|| "erofast".into());
+    marked(name, Path::new(INITRAMFS).exists())
+}
+
+fn marked(name: OsString, initramfs: bool) -> OsString {
+    let has_mark = name.as_encoded_bytes().starts_with(b"@");
+    if !initramfs || has_mark {
+        return name;
+    }
+    let mut marked = OsString::from("@");
+    marked.push(name);
+    marked
 }
 
 /// The command line that describes a mount to a process started again.
@@ -132,6 +150,13 @@ mod tests {
             request.options.engine.devices
         );
         assert!(parsed.foreground);
+    }
+
+    #[test]
+    fn a_daemon_of_an_initramfs_has_the_mark_once() {
+        assert_eq!(marked("erofast".into(), false), "erofast");
+        assert_eq!(marked("erofast".into(), true), "@erofast");
+        assert_eq!(marked("@erofast".into(), true), "@erofast");
     }
 
     #[test]

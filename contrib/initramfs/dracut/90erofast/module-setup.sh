@@ -1,0 +1,25 @@
+#!/bin/bash
+# dracut module: a root filesystem from an EROFS image, mounted by erofast.
+# Copy this directory to /usr/lib/dracut/modules.d/, then: dracut --add erofast --force
+# Kernel command line: root=erofast:/dev/disk/by-label/IMAGES (a device that is an image), or
+# root=erofast:/dev/sda2:/images/root.erofs (an image in a filesystem).
+
+check() {
+    require_binaries erofast || return 1
+    # Only where it is asked for.
+    return 255
+}
+
+depends() {
+    echo base
+}
+
+installkernel() {
+    instmods fuse
+}
+
+install() {
+    inst_multiple erofast mount mkdir
+    inst_hook cmdline 90 "$moddir/parse-erofast.sh"
+    inst_hook mount 90 "$moddir/mount-erofast.sh"
+}
