@@ -157,8 +157,8 @@ impl Image {
         self.devices.get(index)
     }
 
-    /// Both sizes of an image that was cut short, or `None` for a whole one: a download that broke off
-    /// opens as long as its metadata is there.
+    /// Both sizes of an image that was cut short, or `None` for a whole one: a download that broke
+    /// off opens as long as its metadata is there.
     pub fn truncation(&self) -> Option<String> {
         let superblock = &self.superblock;
         let claimed = superblock

@@ -166,8 +166,8 @@ pub struct Statistics {
     pub requests: u64,
     /// By kind; kinds that never came are left out.
     pub by_kind: BTreeMap<&'static str, u64>,
-    /// Answered with an error that says something is wrong. Routine answers, such as ENOENT, ENODATA
-    /// and ENOSYS, do not count.
+    /// Answered with an error that says something is wrong. Routine answers, such as ENOENT,
+    /// ENODATA and ENOSYS, do not count.
     pub errors: u64,
     /// Bytes of file content sent.
     pub bytes_read: u64,

@@ -10,11 +10,12 @@ use super::{fusermount, users};
 use crate::error::Error;
 use crate::request::FSTYPE;
 
-/// Unmounts an erofast mount; with `lazy` at once, also when it is busy: programs keep what they have
-/// open.
+/// Unmounts an erofast mount; with `lazy` at once, also when it is busy: programs keep what they
+/// have open.
 ///
 /// # Errors
-/// One line: nothing is mounted there, it is another filesystem or belongs to another user, it is busy.
+/// One line: nothing is mounted there, it is another filesystem or belongs to another user, it is
+/// busy.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     let place = absolute(path)?;
     let entry = match table::top(&place)? {

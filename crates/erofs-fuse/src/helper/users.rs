@@ -10,8 +10,8 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 /// Programs that are named; there may be more.
 const NAMED: usize = 5;
 
-/// `NAME (PID)` of the programs that use the filesystem `MAJOR:MINOR`, of those that this process may
-/// look into; empty if there are none.
+/// `NAME (PID)` of the programs that use the filesystem `MAJOR:MINOR`, of those that this process
+/// may look into; empty if there are none.
 pub(super) fn list(device: &str) -> String {
     let Some(device) = parse(device) else {
         return String::new();

@@ -6,8 +6,8 @@
 const VERSION: u32 = 2;
 const ENTRY: usize = 8;
 
-/// The key of a pax record and its text, for an attribute that holds an ACL. None: it is kept as any
-/// other attribute.
+/// The key of a pax record and its text, for an attribute that holds an ACL. None: it is kept as
+/// any other attribute.
 pub fn record(name: &[u8], value: &[u8]) -> Option<(&'static str, String)> {
     let key = match name {
         b"system.posix_acl_access" => "SCHILY.acl.access",

@@ -1,8 +1,8 @@
 //! Holes in a tar stream: GNU tar's sparse format 1.0, which libarchive and Python read too.
 //!
-//! The content of such a member is a map (decimal numbers, one a line: count, then offset and length
-//! of each piece of data), filled up to a block, and then the data. Readers differ in whether a piece
-//! fills up its last block, so all but the last are made of whole blocks.
+//! The content of such a member is a map (decimal numbers, one a line: count, then offset and
+//! length of each piece of data), filled up to a block, and then the data. Readers differ in
+//! whether a piece fills up its last block, so all but the last are made of whole blocks.
 
 use std::ops::Range;
 

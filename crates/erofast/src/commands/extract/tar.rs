@@ -1,7 +1,8 @@
 //! Headers of tar members: ustar, with pax records for what ustar has no room for.
 //!
-//! Sparse files are those of GNU tar's format 1.0, ACLs are text ([`acl`]). Formats: pax in POSIX.1-2017, "pax Interchange Format"; the key of xattrs is the one of star,
-//! which GNU tar and libarchive read too.
+//! Sparse files are those of GNU tar's format 1.0, ACLs are text ([`acl`]). Formats: pax in
+//! POSIX.1-2017, "pax Interchange Format"; the key of xattrs is the one of star, which GNU tar and
+//! libarchive read too.
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
 

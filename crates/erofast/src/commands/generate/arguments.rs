@@ -1,5 +1,5 @@
-//! What bash offers for arguments of the subcommands. clap_complete offers their options even before
-//! a dash is typed, so that a Tab in an empty place types one.
+//! What bash offers for arguments of the subcommands. clap_complete offers their options even
+//! before a dash is typed, so that a Tab in an empty place types one.
 
 /// Subcommands whose argument is a mount point.
 const OF_MOUNTS: [&str; 2] = ["erofast__subcmd__stat)", "erofast__subcmd__umount)"];
@@ -15,8 +15,8 @@ pub const MOUNT_POINTS: &str = r#"_erofast_mount_points() {
 
 "#;
 
-/// Options only behind a dash, in sections of commands that have no further subcommand; bash completes
-/// names of files where nothing is offered.
+/// Options only behind a dash, in sections of commands that have no further subcommand; bash
+/// completes names of files where nothing is offered.
 pub fn offered(script: &str) -> String {
     let mut section = Section::default();
     let lines = script.lines().map(|line| section.line(line) + "\n");
