@@ -24,7 +24,11 @@ fn a_system_boots_from_an_image_and_systemd_would_let_its_daemon_live() {
         return;
     }
     assert!(output.status.success(), "{text}{errors}");
-    for part in ["root filesystem: /dev/vda fuse.erofast", "have their sums", "s: @"] {
+    for part in [
+        "root filesystem: /dev/vda fuse.erofast",
+        "have their sums",
+        "s: @",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
