@@ -72,5 +72,5 @@ fn io_uring_auto_serves() {
     let notices = counters["notices"].to_string();
     let says = notices.contains("io_uring cannot be used");
     assert_eq!(says, noticed, "{name}: {notices}");
-    umount(&place.path).unwrap();
+    umount(&place.path, false).unwrap();
 }

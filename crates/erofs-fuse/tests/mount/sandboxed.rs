@@ -121,7 +121,7 @@ fn a_server_that_was_taken_over_is_refused_everything() {
         for (name, outcome) in attempts {
             assert_eq!(outcome, Value::Null, "{options}: {name}");
         }
-        umount(&place.path).unwrap();
+        umount(&place.path, false).unwrap();
     }
 }
 
