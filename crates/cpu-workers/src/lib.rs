@@ -62,5 +62,6 @@ pub use worker::context::WorkerContext;
 pub use worker::event_source::{
     EventSource, EventSourceFactory, EventSourceState, OpenEventSource, Waker,
 };
+pub use worker::lowered::{lower, raise};
 pub use worker::thread::{Job, serve};
 pub use workers::Workers;

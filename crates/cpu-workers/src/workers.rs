@@ -335,11 +335,8 @@ impl Workers {
 
     fn apply(&self, running: &Running, wanted: Wanted) -> Result<(), Error> {
         let (name, tid) = (running.worker.name.clone(), running.tid);
-        priority::apply(tid, wanted, &self.faults).map_err(|reason| Error::Priority {
-            name,
-            tid,
-            reason,
-        })
+        let applied = running.worker.priority.set(tid, wanted, &self.faults);
+        applied.map_err(|reason| Error::Priority { name, tid, reason })
     }
 
     /// Lets everything that is queued finish, then ends all threads and returns. Called on one of

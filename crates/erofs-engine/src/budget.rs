@@ -1,16 +1,26 @@
 //! Budgets: a limit on the work of one request, whatever the image contains.
 //!
-//! A request that reads metadata opens a `Scope` for its thread. Reads of metadata are charged as
-//! steps, and decoders by their bytes, wherever on the way they happen: the content of a directory
-//! may be mapped by tables in the metabox, which is decoded in turn. Helpers that decode for the
-//! request on other threads are not charged: a run is bounded by the limits of a pcluster.
+//! A request opens a `Scope` for its thread. Reads of metadata are charged as steps, and decoders
+//! by their bytes, wherever on the way they happen: the content of a directory may be mapped by
+//! tables in the metabox, which is decoded in turn. A thread that decodes for another one's request
+//! has a budget of its own, of the same size (`Share`).
+//!
+//! On its way a request passes these marks:
+//! 1. It is *long*: its thread has normal priority, and the server has others take its place.
+//! 2. It can be interrupted: by a signal for its reader, or because the reader is gone.
+//! 3. It is *heavy*, beyond what a sound image causes: one request of that inode at a time.
+//! 4. It ends.
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use erofs_format::Nid;
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::control::Control;
+use crate::heavy::Turn;
+use crate::peaks::Taken;
 
 /// Reads of metadata and blocks of directories.
 pub const MAX_STEPS: u64 = 1 << 18;
@@ -18,8 +28,21 @@ pub const MAX_STEPS: u64 = 1 << 18;
 pub const MAX_BYTES: u64 = 64 << 20;
 /// CPU time: far beyond the time for these steps and bytes on a slow machine.
 pub const MAX_CPU: Duration = Duration::from_secs(4);
+
+/// Time on a CPU, the decoding ahead included, from which on a request is long.
+pub const LONG_CPU: Duration = Duration::from_millis(8);
+/// The same in bytes fetched and decoded: twice what a read of 1 MiB with pclusters of 1 MiB takes.
+pub const LONG_BYTES: u64 = 4 << 20;
+/// Time on a CPU from which on a request can be interrupted. Not from its beginning: programs that
+/// get signals all the time do not expect that reads of files end with EINTR.
+pub const INTERRUPTIBLE_CPU: Duration = Duration::from_millis(50);
+
 /// Steps between two reads of the clock.
 const CLOCK_STEPS: u64 = 16;
+/// Bytes from which on the CPU time of a request is measured to its end.
+const MEASURED_BYTES: u64 = 1 << 20;
+/// Nanoseconds that decoding takes for 1024 bytes of an LZ4 stream, the unit of a segment's cost.
+const NS_PER_KIB: u64 = 270;
 
 /// Why a request is aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,9 +56,22 @@ pub enum Exceeded {
     /// Too much time.
     #[error("the request takes more than {} s of CPU time", MAX_CPU.as_secs())]
     Time,
+    /// Another request of the same inode takes more than half of its budget.
+    #[error("another request of this inode takes too much work already")]
+    Busy,
+    /// Its reader is gone, or got a signal.
+    #[error("interrupted: its reader is gone, or got a signal")]
+    Interrupted,
     /// The engine is shutting down.
     #[error("interrupted: the image is being closed")]
     Closed,
+}
+
+impl Exceeded {
+    /// Whether the same request would end like this again.
+    pub(crate) fn lasts(self) -> bool {
+        matches!(self, Exceeded::Steps | Exceeded::Bytes | Exceeded::Time)
+    }
 }
 
 /// Limits of a request.
@@ -44,16 +80,20 @@ struct Limits {
     steps: u64,
     bytes: u64,
     cpu: Duration,
+    /// Bytes that make it long.
+    long: u64,
 }
 
 impl Limits {
     /// For a request that asks for `length` bytes of content. Requests of a mount ask for 1 MiB at
     /// most.
     fn new(length: u64) -> Self {
+        let four_times = length.saturating_mul(4);
         Self {
             steps: MAX_STEPS + length / 64,
-            bytes: MAX_BYTES.saturating_add(length.saturating_mul(4)),
+            bytes: MAX_BYTES.saturating_add(four_times),
             cpu: MAX_CPU.saturating_add(Duration::from_secs(length >> 20)),
+            long: LONG_BYTES.saturating_add(four_times),
         }
     }
 }
@@ -61,54 +101,137 @@ impl Limits {
 #[derive(Debug)]
 struct Spent {
     limits: Limits,
+    nid: Nid,
     steps: u64,
     bytes: u64,
+    /// Steps until the clock is read again.
+    until_clock: u64,
     /// CPU time of the thread when the request began; taken when the clock is first read.
     began: Option<Duration>,
+    /// CPU time since then, when the clock was last read, and when it was found to be long.
+    used: Duration,
+    raised: Duration,
     exceeded: Option<Exceeded>,
-    closing: Arc<AtomicBool>,
+    /// The server knows that it takes long.
+    long: bool,
+    /// Of an inode that is heavy.
+    turn: Option<Turn>,
+    /// Works for another thread's request, which has the turn.
+    helps: bool,
+    control: Arc<Control>,
 }
 
 impl Spent {
-    fn new(limits: Limits, closing: Arc<AtomicBool>) -> Self {
+    fn new(limits: Limits, nid: Nid, control: &Arc<Control>) -> Self {
         Self {
             limits,
+            nid,
             steps: 0,
             bytes: 0,
+            until_clock: CLOCK_STEPS,
             began: None,
-            exceeded: None,
-            closing,
+            used: Duration::ZERO,
+            raised: Duration::ZERO,
+            exceeded: control.is_closing().then_some(Exceeded::Closed),
+            long: false,
+            turn: None,
+            helps: false,
+            control: Arc::clone(control),
         }
+    }
+
+    /// With its turn, if the inode is one of those that are served once at a time.
+    fn with_turn(mut self) -> Self {
+        match self.control.heavy.enter(self.nid) {
+            Ok(turn) => self.turn = turn,
+            Err(()) => self.exceeded = self.exceeded.or(Some(Exceeded::Busy)),
+        }
+        self
     }
 
     fn step(&mut self) -> Result<(), Exceeded> {
-        self.steps += 1;
-        if self.steps > self.limits.steps {
+        if self.steps >= self.limits.steps {
             return Err(Exceeded::Steps);
         }
-        match self.steps.is_multiple_of(CLOCK_STEPS) {
-            true => self.check_clock(),
-            false => Ok(()),
+        self.steps += 1;
+        self.until_clock -= 1;
+        if self.until_clock > 0 {
+            return Ok(());
         }
+        self.until_clock = CLOCK_STEPS;
+        self.check(0)
     }
 
-    fn charge(&mut self, bytes: u64) -> Result<(), Exceeded> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.limits.bytes {
+    /// `cost`: what the decoding ahead will take, in bytes of an LZ4 stream.
+    fn charge(&mut self, bytes: u64, cost: u64) -> Result<(), Exceeded> {
+        let bytes = self.bytes.saturating_add(bytes);
+        if bytes > self.limits.bytes {
             return Err(Exceeded::Bytes);
         }
-        self.check_clock()
+        self.bytes = bytes;
+        self.check(cost)
     }
 
-    fn check_clock(&mut self) -> Result<(), Exceeded> {
-        if self.closing.load(Ordering::Relaxed) {
+    /// Reads the clock, and passes the marks that the request has come to.
+    fn check(&mut self, cost: u64) -> Result<(), Exceeded> {
+        if self.control.is_closing() {
             return Err(Exceeded::Closed);
         }
+        let used = self.read_clock();
+        if used > self.limits.cpu {
+            return Err(Exceeded::Time);
+        }
+        let ahead = Duration::from_nanos((cost >> 10).saturating_mul(NS_PER_KIB));
+        if !self.long && (used + ahead > LONG_CPU || self.bytes > self.limits.long) {
+            self.long = true;
+            self.raised = used;
+            self.control.begin_long();
+        }
+        if used > INTERRUPTIBLE_CPU && self.control.is_interrupted() {
+            return Err(Exceeded::Interrupted);
+        }
+        if self.turn.is_none() && !self.helps && self.is_heavy(used) {
+            let turn = self.control.heavy.mark(self.nid);
+            self.turn = Some(turn.map_err(|()| Exceeded::Busy)?);
+        }
+        Ok(())
+    }
+
+    /// CPU time of the request.
+    fn read_clock(&mut self) -> Duration {
         let now = cpu_time();
-        let began = *self.began.get_or_insert(now);
-        match now.saturating_sub(began) > self.limits.cpu {
-            true => Err(Exceeded::Time),
-            false => Ok(()),
+        self.used = now.saturating_sub(*self.began.get_or_insert(now));
+        self.used
+    }
+
+    fn taken(&self) -> Taken {
+        Taken {
+            steps: self.steps,
+            bytes: self.bytes,
+            cpu: self.used,
+            raised: if self.long { self.raised } else { self.used },
+            long: self.long,
+        }
+    }
+
+    /// Beyond half of its budget.
+    fn is_heavy(&self, used: Duration) -> bool {
+        let Limits {
+            steps, bytes, cpu, ..
+        } = self.limits;
+        self.steps > steps / 2 || self.bytes > bytes / 2 || used > cpu / 2
+    }
+}
+
+impl Drop for Spent {
+    fn drop(&mut self) {
+        if self.bytes >= MEASURED_BYTES {
+            // The last decoding came after the last check.
+            self.read_clock();
+        }
+        self.control.peaks.record(self.taken());
+        if self.long {
+            self.control.end_long();
         }
     }
 }
@@ -127,31 +250,30 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// A request for metadata.
-    pub(crate) fn begin(closing: &Arc<AtomicBool>) -> Self {
-        Self::for_content(closing, 0)
+    /// A request for metadata of an inode.
+    pub(crate) fn begin(control: &Arc<Control>, nid: Nid) -> Self {
+        Self::for_content(control, nid, 0)
     }
 
-    /// A request for `length` bytes of content.
-    pub(crate) fn for_content(closing: &Arc<AtomicBool>, length: u64) -> Self {
+    /// A request for `length` bytes of an inode's content.
+    pub(crate) fn for_content(control: &Arc<Control>, nid: Nid, length: u64) -> Self {
+        Self::open(|| Spent::new(Limits::new(length), nid, control).with_turn())
+    }
+
+    fn open(spent: impl FnOnce() -> Spent) -> Self {
         CURRENT.with_borrow_mut(|current| {
             let outermost = current.is_none();
             if outermost {
-                *current = Some(Spent::new(Limits::new(length), closing.clone()));
+                *current = Some(spent());
             }
             Scope { outermost }
         })
     }
 
-    /// The limit that was exceeded, if one was.
-    pub(crate) fn exceeded(&self) -> Option<Exceeded> {
-        CURRENT.with_borrow(|current| current.as_ref().and_then(|spent| spent.exceeded))
-    }
-
     /// Restarts the budget for the next part of a request.
     pub(crate) fn renew(&self) {
         with(|spent| {
-            *spent = Spent::new(spent.limits, spent.closing.clone());
+            (spent.steps, spent.bytes, spent.began) = (0, 0, None);
             Ok(())
         })
         .unwrap_or(());
@@ -161,9 +283,45 @@ impl Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         if self.outermost {
-            CURRENT.set(None);
+            // Dropped when the place is free again: a server is called at the end of a long one.
+            drop(CURRENT.take());
         }
     }
+}
+
+/// The request of this thread, for a thread that works for it.
+#[derive(Debug)]
+pub(crate) struct Share {
+    limits: Limits,
+    nid: Nid,
+    control: Arc<Control>,
+}
+
+/// `None`: there is no request on this thread.
+pub(crate) fn share() -> Option<Share> {
+    CURRENT.with_borrow(|current| {
+        current.as_ref().map(|spent| Share {
+            limits: spent.limits,
+            nid: spent.nid,
+            control: Arc::clone(&spent.control),
+        })
+    })
+}
+
+impl Share {
+    /// On the thread that works for the request.
+    pub(crate) fn enter(&self) -> Scope {
+        Scope::open(|| {
+            let mut spent = Spent::new(self.limits, self.nid, &self.control);
+            spent.helps = true;
+            spent
+        })
+    }
+}
+
+/// The limit that the request of this thread exceeded, if it did.
+pub(crate) fn exceeded() -> Option<Exceeded> {
+    CURRENT.with_borrow(|current| current.as_ref().and_then(|spent| spent.exceeded))
 }
 
 /// Charges a read of metadata to the request of this thread, if there is one.
@@ -171,9 +329,14 @@ pub(crate) fn step() -> Result<(), Exceeded> {
     with(Spent::step)
 }
 
-/// Charges bytes that are fetched or decoded.
+/// Charges bytes that are fetched.
 pub(crate) fn charge(bytes: u64) -> Result<(), Exceeded> {
-    with(|spent| spent.charge(bytes))
+    charge_decoding(bytes, 0)
+}
+
+/// Charges bytes that are about to be decoded; `cost` is what it takes, in bytes of an LZ4 stream.
+pub(crate) fn charge_decoding(bytes: u64, cost: u64) -> Result<(), Exceeded> {
+    with(|spent| spent.charge(bytes, cost))
 }
 
 fn with(work: impl FnOnce(&mut Spent) -> Result<(), Exceeded>) -> Result<(), Exceeded> {
@@ -189,49 +352,4 @@ fn with(work: impl FnOnce(&mut Spent) -> Result<(), Exceeded>) -> Result<(), Exc
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn closing() -> Arc<AtomicBool> {
-        Arc::new(AtomicBool::new(false))
-    }
-
-    #[test]
-    fn without_a_request_nothing_is_charged() {
-        assert_eq!(charge(u64::MAX), Ok(()));
-        assert_eq!(charge(u64::MAX), Ok(()));
-    }
-
-    #[test]
-    fn steps_and_bytes_of_nested_requests_add_up() {
-        let closing = closing();
-        let _outer = Scope::begin(&closing);
-        for _ in 0..MAX_STEPS {
-            let _inner = Scope::begin(&closing);
-            assert_eq!(step(), Ok(()));
-        }
-        assert_eq!(step(), Err(Exceeded::Steps));
-        // Nothing goes on after that.
-        assert_eq!(charge(1), Err(Exceeded::Steps));
-    }
-
-    #[test]
-    fn the_next_request_begins_anew() {
-        let closing = closing();
-        for _ in 0..2 {
-            let scope = Scope::begin(&closing);
-            assert_eq!(charge(MAX_BYTES), Ok(()));
-            scope.renew();
-            assert_eq!(charge(MAX_BYTES), Ok(()));
-        }
-    }
-
-    #[test]
-    fn closing_ends_a_request() {
-        let closing = closing();
-        let _scope = Scope::begin(&closing);
-        assert_eq!(charge(1), Ok(()));
-        closing.store(true, Ordering::Relaxed);
-        assert_eq!(charge(1), Err(Exceeded::Closed));
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use erofs_format::{Image, Inode};
 use page_pool::PageBuf;
 
 use crate::Error;
-use crate::budget;
+use crate::budget::Exceeded;
 use crate::buffers::Buffers;
 use crate::decode_context::ContextPool;
 use crate::page_cache::PageCacheWriter;
@@ -50,9 +50,9 @@ impl FileReader<'_> {
         })
     }
 
-    /// Charges bytes to the budget of the request.
-    pub(crate) fn charge(&self, bytes: u64) -> Result<(), Error> {
-        budget::charge(bytes).map_err(|source| Error::Budget {
+    /// The end of a request that exceeds its budget, as an error of this file.
+    pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<(), Error> {
+        charged.map_err(|source| Error::Budget {
             image: self.path.name.clone(),
             nid: self.inode.nid,
             source,

@@ -4,9 +4,10 @@ use erofs_codecs::{Codec, Decoder};
 use erofs_format::Algorithm;
 
 use crate::Error;
+use crate::budget;
 use crate::data_path::FileReader;
 use crate::reuse::Reuse;
-use crate::segment::Segment;
+use crate::segment::{Segment, cost};
 use crate::stats::add;
 use crate::trace_spans;
 
@@ -30,7 +31,8 @@ impl FileReader<'_> {
             None => &mut *segment.out,
         };
         let short = (output.len() as u64) < pcluster.decoded_length;
-        self.charge(output.len() as u64)?;
+        let bytes = output.len() as u64;
+        self.within(budget::charge_decoding(bytes, cost(algorithm, bytes)))?;
         let counters = &self.path.counters;
         add(&counters.decodes, 1);
         add(&counters.prefixes, u64::from(short));

@@ -6,7 +6,6 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cpu_workers::{Mode, PiMutex, Priority, WorkerOptions, Workers};
@@ -16,15 +15,16 @@ use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock, Xattr};
 use page_pool::{PagePool, PoolStats};
 
 use crate::Error;
-use crate::budget::Scope;
+use crate::budget::{self, Exceeded, Scope};
 use crate::buffers::Buffers;
 use crate::cache::Cache;
+use crate::control::{Control, LongRequests};
 use crate::cpu_contention::{Busy, CpuContention};
 use crate::data_path::DataPath;
 use crate::decode_context::ContextPool;
 use crate::directory::{Directory, DirectoryCache};
 use crate::error::errno;
-use crate::exceeded::{ExceededRequests, Request};
+use crate::exceeded::Request;
 use crate::kickoff::{Help, ReadContext};
 use crate::metadata_cache::MetadataCache;
 use crate::opened::Opened;
@@ -32,12 +32,18 @@ use crate::options::{EngineOptions, Hipri, SyncDecompress, WorkersMode};
 use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, Content, View};
+use crate::requests::Requests;
+use crate::seek::seek;
+use crate::special_inodes::special_inodes;
 use crate::stats::{Counters, EngineStats, add};
 use crate::verified::StoredDevice;
 
 /// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
 /// this many files may be read in turn without decoding their inodes again.
 const INODES_KEPT: u64 = 1024;
+
+/// The inode of a request that is about none: the start.
+const NO_INODE: Nid = Nid::MAX;
 
 /// Longest symlink the kernel accepts.
 const SYMLINK_MAX: u64 = 4096;
@@ -59,10 +65,7 @@ pub struct Engine {
     inodes: PiMutex<Cache<Nid, Arc<Inode>>>,
     /// Decoded windows of directories.
     directories: Arc<DirectoryCache>,
-    /// Requests that took too much work.
-    exceeded: ExceededRequests,
-    /// A. Set when the engine shuts down: requests end with EINTR.
-    closing: Arc<AtomicBool>,
+    requests: Requests,
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
@@ -96,6 +99,9 @@ impl Engine {
         } = opened;
         crate::opened::locate_image(&name, &options, &mut devices)?;
         let devices = StoredDevice::all(&name, devices, hash_area)?;
+        let control = Arc::new(Control::new());
+        let scope = Scope::begin(&control, NO_INODE);
+        let requests = Requests::new(name.clone(), control);
         let whole = |source| Error::Image {
             image: name.clone(),
             source: Arc::new(source),
@@ -118,6 +124,7 @@ impl Engine {
         });
         let cut_short = image.truncation().map(|what| format!("{name}: {what}"));
         let view = special_inodes(&path, image).map_err(whole)?;
+        drop(scope);
         let workers = start_workers(&options)?;
         let mut notices = pool.notices();
         notices.extend(cut_short);
@@ -131,8 +138,7 @@ impl Engine {
             pool,
             inodes: PiMutex::new(Cache::new(INODES_KEPT)),
             directories: Arc::new(DirectoryCache::new()),
-            exceeded: ExceededRequests::new(),
-            closing: Arc::default(),
+            requests,
             policy: options.sync_decompress,
             page_cache: OnceLock::new(),
             notices,
@@ -171,11 +177,10 @@ impl Engine {
         if let Some(inode) = inodes().get(&nid) {
             return Ok(inode.clone());
         }
-        let _scope = Scope::begin(&self.closing);
-        let inode = self
-            .image()
-            .inode(nid)
-            .map_err(|error| self.error(nid, error))?;
+        let read = || self.image().inode(nid);
+        let inode = self.requests.run(Request::Inode(nid), |_| {
+            read().map_err(|error| self.error(nid, error))
+        })?;
         let inode = Arc::new(inode);
         inodes().put(nid, inode.clone(), 1);
         Ok(inode)
@@ -188,9 +193,10 @@ impl Engine {
             return Ok(Some(directory.nid));
         }
         let request = Request::Lookup(directory.nid);
-        self.bounded(request, |_| {
+        self.requests.run(request, |_| {
             dir::lookup(&content, self.image().superblock().block_size, name)
                 .map(|found| found.map(|(nid, _)| nid))
+                .map_err(|error| self.error(directory.nid, error))
         })
     }
 
@@ -221,7 +227,7 @@ impl Engine {
         let content = self.directory(directory)?;
         let block_size = self.image().superblock().block_size;
         let request = Request::List(directory.nid, position);
-        self.bounded(request, |scope| {
+        self.requests.run(request, |scope| {
             dir::read(&content, block_size, position, &mut |item| match item {
                 Item::Entry(entry) => {
                     scope.renew();
@@ -229,32 +235,34 @@ impl Engine {
                 }
                 Item::Broken { error, .. } => each(Err(self.error(directory.nid, error))),
             })
+            .map_err(|error| self.error(directory.nid, error))
         })
     }
 
-    /// Runs a request on a directory within its budget. One that exceeds it fails at once when it
-    /// is repeated.
-    fn bounded<R>(
+    /// As [`Engine::read_dir`], for as many entries as one budget allows: the part that `each` got
+    /// is followed by another one from its last position on.
+    pub fn read_dir_part(
         &self,
-        request: Request,
-        work: impl FnOnce(&Scope) -> erofs_format::Result<R>,
-    ) -> Result<R, Error> {
-        let (Request::Lookup(nid) | Request::List(nid, _)) = request;
-        let over_budget = |source| Error::Budget {
-            image: self.path.name.clone(),
-            nid,
-            source,
-        };
-        if let Some(exceeded) = self.exceeded.find(request) {
-            return Err(over_budget(exceeded));
-        }
-        let scope = Scope::begin(&self.closing);
-        work(&scope).map_err(|error| match scope.exceeded() {
-            Some(exceeded) => {
-                self.exceeded.remember(request, exceeded);
-                over_budget(exceeded)
+        directory: &Arc<Inode>,
+        position: u64,
+        each: EachEntry<'_>,
+    ) -> Result<(), Error> {
+        let content = self.directory(directory)?;
+        let block_size = self.image().superblock().block_size;
+        let request = Request::List(directory.nid, position);
+        let mut any = false;
+        self.requests.run(request, |_| {
+            let read = dir::read(&content, block_size, position, &mut |item| match item {
+                Item::Entry(entry) => {
+                    any = true;
+                    each(entry.name, entry.nid, entry.file_type, entry.next)
+                }
+                Item::Broken { .. } => ControlFlow::Continue(()),
+            });
+            match read {
+                Err(_) if any && budget::exceeded().is_some_and(Exceeded::lasts) => Ok(()),
+                other => other.map_err(|error| self.error(directory.nid, error)),
             }
-            None => self.error(nid, error),
         })
     }
 
@@ -266,9 +274,10 @@ impl Engine {
         if inode.size > SYMLINK_MAX {
             return Err(self.kind(inode, "symlink longer than a page", errno::EUCLEAN));
         }
-        let _scope = Scope::begin(&self.closing);
         let mut target = vec![0; inode.size as usize];
-        self.fill(inode, 0, &mut target, Caller::METADATA)?;
+        self.requests.run(Request::Read(inode.nid, 0), |_| {
+            self.fill(inode, 0, &mut target, Caller::METADATA)
+        })?;
         Ok(target)
     }
 
@@ -296,8 +305,10 @@ impl Engine {
             page_cache: self.page_cache.get().map(|cache| &**cache),
         };
         add(&self.path.counters.reads, 1);
-        let _scope = Scope::for_content(&self.closing, count as u64);
-        let result = self.fill(inode, offset, &mut out[..count], caller);
+        let request = Request::Read(inode.nid, offset);
+        let result = self.requests.run_for(request, count as u64, |_| {
+            self.fill(inode, offset, &mut out[..count], caller)
+        });
         match result {
             Ok(()) => add(&self.path.counters.delivered, count as u64),
             Err(_) => add(&self.path.counters.errors, 1),
@@ -308,14 +319,30 @@ impl Engine {
     /// Ends the requests that are being served, and all later ones, with EINTR: the mount is
     /// shutting down.
     pub fn close(&self) {
-        self.closing.store(true, Ordering::Relaxed);
+        self.requests.control.close();
     }
 
     /// Fills `out` from byte `offset` of a file ahead of its readers: without help, and leaving
     /// nothing in the page cache above. All of it must be inside of the file.
     pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
-        let _scope = Scope::for_content(&self.closing, out.len() as u64);
-        self.fill(inode, offset, out, Caller::METADATA)
+        let request = Request::Read(inode.nid, offset);
+        self.requests.run_for(request, out.len() as u64, |_| {
+            self.fill(inode, offset, out, Caller::METADATA)
+        })
+    }
+
+    /// The first byte from `offset` on, which is inside of the file, that is a hole or data; `None`
+    /// if there is none. The end of a file is a hole.
+    pub fn seek(&self, inode: &Inode, offset: u64, hole: bool) -> Result<Option<u64>, Error> {
+        self.requests.run(Request::Read(inode.nid, offset), |_| {
+            seek(self.image(), inode, offset, hole).map_err(|error| self.error(inode.nid, error))
+        })
+    }
+
+    /// Names the server of this engine's requests, which hears of those that take long. The first
+    /// one stays.
+    pub fn set_server(&self, server: Box<dyn LongRequests>) {
+        self.requests.control.set_server(server);
     }
 
     /// Threads that work for readers now.
@@ -341,24 +368,25 @@ impl Engine {
 
     /// All extended attributes of an inode.
     pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, Error> {
-        let _scope = Scope::begin(&self.closing);
-        self.image()
-            .xattrs(inode)
-            .map_err(|error| self.error(inode.nid, error))
+        self.requests.run(Request::Xattrs(inode.nid), |_| {
+            let all = self.image().xattrs(inode);
+            all.map_err(|error| self.error(inode.nid, error))
+        })
     }
 
     /// One extended attribute, by its whole name.
     pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let _scope = Scope::begin(&self.closing);
-        self.image()
-            .xattr(inode, name)
-            .map_err(|error| self.error(inode.nid, error))
+        self.requests.run(Request::Xattrs(inode.nid), |_| {
+            let value = self.image().xattr(inode, name);
+            value.map_err(|error| self.error(inode.nid, error))
+        })
     }
 
     /// What was read, decoded and cached so far.
     pub fn stats(&self) -> EngineStats {
         let (bytes, budget) = self.path.table.usage();
-        self.path.counters.read(bytes, budget)
+        let requests = self.requests.control.peaks.read();
+        self.path.counters.read(bytes, budget, requests)
     }
 
     /// Verifies all blocks of an image that was opened with a hash tree, also those that no file
@@ -424,42 +452,6 @@ impl Drop for Engine {
             workers.shutdown();
         }
     }
-}
-
-/// Passes the image the content of its special inodes, which it cannot decode itself.
-fn special_inodes(path: &Arc<DataPath>, mut image: Image) -> erofs_format::Result<View> {
-    let content = |image: &Image, packed: Option<Inode>, inode: Inode| {
-        Arc::new(Content {
-            path: path.clone(),
-            view: Arc::new(View {
-                image: image.clone(),
-                packed,
-            }),
-            inode: Arc::new(inode),
-        })
-    };
-    let in_metabox = |nid: &Nid| nid & erofs_format::NID_IN_METABOX != 0;
-    let packed_nid = image.packed_nid();
-    let mut packed = None;
-    if let Some(nid) = packed_nid.filter(|nid| !in_metabox(nid)) {
-        packed = Some(image.inode(nid)?);
-    }
-    if let Some(nid) = image.metabox_nid() {
-        let metabox = image.inode(nid)?;
-        let reader = content(&image, packed.clone(), metabox);
-        // Structures in the metabox are as small and as close together as those on a device.
-        image.set_metabox(Arc::new(MetadataCache::new(reader)));
-    }
-    if let Some(nid) = packed_nid.filter(in_metabox) {
-        packed = Some(image.inode(nid)?);
-    }
-    if let Some(inode) = &packed {
-        let reader = content(&image, None, inode.clone());
-        image.set_packed(reader);
-    }
-    image.load_xattr_prefixes()?;
-    image.check_root()?;
-    Ok(View { image, packed })
 }
 
 /// The decoders' settings for an image.

@@ -1,5 +1,7 @@
 //! Requests that exceeded their budget. When repeated, they fail at once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use erofs_format::Nid;
 
 use cpu_workers::{PiMutex, PiMutexGuard};
@@ -13,34 +15,65 @@ const REMEMBERED: u64 = 4096;
 /// Identity of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Request {
+    /// An inode itself.
+    Inode(Nid),
     /// Names of a directory.
     Lookup(Nid),
     /// The entries of a directory from a position on.
     List(Nid, u64),
+    /// Content from a byte on.
+    Read(Nid, u64),
+    /// Extended attributes.
+    Xattrs(Nid),
 }
 
-/// Requests that exceeded their budget. L: leaf lock.
+impl Request {
+    /// The inode it is about.
+    pub(crate) fn nid(self) -> Nid {
+        match self {
+            Request::Inode(nid)
+            | Request::Lookup(nid)
+            | Request::List(nid, _)
+            | Request::Read(nid, _)
+            | Request::Xattrs(nid) => nid,
+        }
+    }
+}
+
+/// Requests that exceeded their budget.
 #[derive(Debug)]
-pub(crate) struct ExceededRequests(PiMutex<Cache<Request, Exceeded>>);
+pub(crate) struct ExceededRequests {
+    /// A. There is one: others need not take the lock.
+    any: AtomicBool,
+    /// L: leaf lock.
+    requests: PiMutex<Cache<Request, Exceeded>>,
+}
 
 impl ExceededRequests {
     pub(crate) fn new() -> Self {
-        Self(PiMutex::new(Cache::new(REMEMBERED)))
+        Self {
+            any: AtomicBool::new(false),
+            requests: PiMutex::new(Cache::new(REMEMBERED)),
+        }
     }
 
     /// The budget that `request` exceeded before.
     pub(crate) fn find(&self, request: Request) -> Option<Exceeded> {
-        self.lock().get(&request).copied()
+        match self.any.load(Ordering::Relaxed) {
+            true => self.lock().get(&request).copied(),
+            false => None,
+        }
     }
 
-    /// Remembers a request, unless it was interrupted.
+    /// Remembers a request, unless another time it would not end like this.
     pub(crate) fn remember(&self, request: Request, exceeded: Exceeded) {
-        if exceeded != Exceeded::Closed {
+        if exceeded.lasts() {
+            self.any.store(true, Ordering::Relaxed);
             self.lock().put(request, exceeded, 1);
         }
     }
 
     fn lock(&self) -> PiMutexGuard<'_, Cache<Request, Exceeded>> {
-        self.0.lock()
+        self.requests.lock()
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use erofs_format::Location;
 
 use crate::Error;
+use crate::budget;
 use crate::data_path::FileReader;
 use crate::segment::Segment;
 use crate::stats::add;
@@ -51,7 +52,7 @@ impl FileReader<'_> {
         if input.len() < size {
             input.resize(size, 0);
         }
-        self.charge(length)?;
+        self.within(budget::charge(length))?;
         let start = trace_spans::begin();
         self.read(location, &mut input[..size])?;
         trace_spans::end(start, "fetch", location.physical, length);

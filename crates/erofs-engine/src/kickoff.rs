@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use cpu_workers::{Lent, Mode, Workers, lend};
 
 use crate::Error;
+use crate::budget::{self, Share};
 use crate::data_path::FileReader;
 use crate::options::SyncDecompress;
 use crate::segment::{Segment, runs};
@@ -134,7 +135,12 @@ pub(crate) fn fill_here(
         return work.outcome();
     }
     add(&reader.path.counters.shared, 1);
-    lend(&|| work.take_part(), |lent| {
+    let share = budget::share();
+    let take_part = || {
+        let _scope = share.as_ref().map(Share::enter);
+        work.take_part();
+    };
+    lend(&take_part, |lent| {
         for cpu in &helpers {
             if let Some(Help { workers, .. }) = help {
                 call(workers, *cpu, lent.clone());
@@ -153,7 +159,12 @@ pub(crate) fn fill_by_worker(
 ) -> Result<(), Error> {
     add(&reader.path.counters.kickoffs, 1);
     let work = plan(reader, segments);
-    lend(&|| work.take_part(), |lent| {
+    let share = budget::share();
+    let take_part = || {
+        let _scope = share.as_ref().map(Share::enter);
+        work.take_part();
+    };
+    lend(&take_part, |lent| {
         let (done, finished) = mpsc::sync_channel::<()>(1);
         let (lent, queued) = (lent.clone(), trace_spans::begin());
         let job = Box::new(move |_: &_| {

@@ -7,6 +7,7 @@ use erofs_format::{Algorithm, Coding, Location, interlaced_offset};
 use page_pool::PageBuf;
 
 use crate::Error;
+use crate::budget;
 use crate::data_path::FileReader;
 use crate::decode::decode_length;
 use crate::decode_context::DecodeContext;
@@ -120,7 +121,12 @@ impl FileReader<'_> {
                 lease.delivered(|wanted| self.copy_prefix(&bytes, wanted));
             }
             Err(error) => {
-                lease.fail(error.clone());
+                // A request over its budget is a matter of its own; the others decode by
+                // themselves.
+                match budget::exceeded() {
+                    Some(_) => drop(lease),
+                    None => lease.fail(error.clone()),
+                }
                 return Err(error);
             }
         }

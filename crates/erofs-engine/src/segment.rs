@@ -33,18 +33,25 @@ impl Segment<'_> {
         self.pcluster.location
     }
 
-    /// Time to decode it, in bytes of an LZ4 stream: good enough to decide whether waking another
-    /// CPU pays. The ratios are those of the C decoders, one thread, on 64 KiB pclusters.
+    /// Time to decode it, in bytes of an LZ4 stream.
     pub(crate) fn cost(&self) -> u64 {
-        let slower = match self.pcluster.coding {
+        match self.pcluster.coding {
             Coding::Shifted | Coding::Interlaced => 0,
-            Coding::Compressed(Algorithm::Lz4) => 1,
-            Coding::Compressed(Algorithm::Zstd) => 4,
-            Coding::Compressed(Algorithm::Deflate) => 7,
-            Coding::Compressed(Algorithm::Lzma) => 50,
-        };
-        self.pcluster.decoded_length * slower
+            Coding::Compressed(algorithm) => cost(algorithm, self.pcluster.decoded_length),
+        }
     }
+}
+
+/// Time to decode as many bytes, in bytes of an LZ4 stream: good enough to decide whether waking
+/// another CPU pays. The ratios are those of the C decoders, one thread, on 64 KiB pclusters.
+pub(crate) fn cost(algorithm: Algorithm, decoded_bytes: u64) -> u64 {
+    let slower = match algorithm {
+        Algorithm::Lz4 => 1,
+        Algorithm::Zstd => 4,
+        Algorithm::Deflate => 7,
+        Algorithm::Lzma => 50,
+    };
+    decoded_bytes * slower
 }
 
 /// Largest read of compressed bytes, unless one pcluster has more: large enough for the call to be

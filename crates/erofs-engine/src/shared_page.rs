@@ -6,6 +6,7 @@
 use erofs_codecs::{Codec, Decoder};
 use erofs_format::{Algorithm, Coding, ExtentKind, Pcluster};
 
+use crate::budget;
 use crate::data_path::FileReader;
 use crate::segment::Segment;
 
@@ -63,7 +64,7 @@ impl FileReader<'_> {
     ) -> bool {
         let mut stored = [0; STORED];
         let stored = &mut stored[..STORED.min(pcluster.length as usize)];
-        let charged = self.charge((stored.len() + out.len()) as u64);
+        let charged = self.within(budget::charge((stored.len() + out.len()) as u64));
         charged
             .and_then(|()| self.read(pcluster.location, stored))
             .is_ok_and(|()| decoder.decode(Codec::Lz4, stored, out, true).is_ok())

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use crate::peaks::RequestPeaks;
+
 /// A. All fields: atomic, added to by the reading threads, never reset.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -67,6 +69,8 @@ pub struct EngineStats {
     pub shared: u64,
     /// Cached pclusters.
     pub cache: CacheStats,
+    /// The most that one request took.
+    pub requests: RequestPeaks,
 }
 
 /// Use of the pcluster cache.
@@ -83,7 +87,12 @@ pub struct CacheStats {
 }
 
 impl Counters {
-    pub(crate) fn read(&self, cache_bytes: u64, cache_budget: u64) -> EngineStats {
+    pub(crate) fn read(
+        &self,
+        cache_bytes: u64,
+        cache_budget: u64,
+        requests: RequestPeaks,
+    ) -> EngineStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         EngineStats {
             reads: get(&self.reads),
@@ -103,6 +112,7 @@ impl Counters {
                 bytes: cache_bytes,
                 budget_bytes: cache_budget,
             },
+            requests,
         }
     }
 }

@@ -8,10 +8,12 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use erofs_engine::budget::{MAX_BYTES, MAX_STEPS};
 use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode};
 use erofs_format::{FileType, Inode, ReadAt};
 
 use crate::content::{Budget, Content, open_whole};
+use crate::memory::metered;
 
 /// Inodes that are visited.
 const VISITED: usize = 200;
@@ -25,7 +27,13 @@ const CACHE: u64 = 256 << 10;
 /// From the root down the engine lists, looks up, and reads; what it reads is what the map and the
 /// decoders say by themselves, whichever way it comes: decoded for this read, kept from the one
 /// before, or in part; and what it keeps stays within its budget. Errors are one line.
+/// No request takes more than its budget, and all of them together no more memory than that
+/// promises.
 pub fn engine(data: &[u8]) {
+    metered(|| walk_and_read(data));
+}
+
+fn walk_and_read(data: &[u8]) {
     let budget = Budget::new();
     // Without the checksum, which a fuzzer cannot make; extra devices are the image itself.
     let mut bytes = data.to_vec();
@@ -73,6 +81,9 @@ pub fn engine(data: &[u8]) {
         let cache = engine.stats().cache;
         assert!(cache.bytes <= cache.budget_bytes, "{cache:?}");
     }
+    let requests = engine.stats().requests;
+    assert!(requests.steps <= MAX_STEPS + SAMPLE / 64, "{requests:?}");
+    assert!(requests.bytes <= MAX_BYTES + SAMPLE * 4, "{requests:?}");
 }
 
 fn read(engine: &Engine, inode: &Inode, own: Option<&Content>) {

@@ -36,6 +36,8 @@ pub enum Class {
     BrokenSharedPcluster,
     /// A directory of 340 extents that share one pcluster, with sound entries out of order.
     DisorderSharedPcluster,
+    /// The same with one sound entry in each 15 blocks, the others broken.
+    SparseNames,
     /// A file of 8 TiB in 2^31 extents with records of 4 bytes.
     SmallRecords,
     /// A directory of 64 GiB that repeats one block of sound entries of one inode.
@@ -54,10 +56,11 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Class; 10] = [
+    pub const ALL: [Class; 11] = [
         Class::BrokenTerabyte,
         Class::BrokenSharedPcluster,
         Class::DisorderSharedPcluster,
+        Class::SparseNames,
         Class::SmallRecords,
         Class::RepeatedNames,
         Class::Unsorted,
@@ -81,6 +84,17 @@ pub fn write(class: Class, path: &Path) -> io::Result<()> {
         Class::DisorderSharedPcluster => {
             let block = directory_block(&[(b"b", good), (b"a", good)]);
             vec![(b"huge", maker.shared_pcluster(&block)?)]
+        }
+        Class::SparseNames => {
+            let broken = directory_block(&[(b"/", 1), (b"//", 1)]);
+            let sound = directory_block(&[(b"name", good)]);
+            let blocks: Vec<u8> = [&broken; 14]
+                .into_iter()
+                .chain([&sound])
+                .flatten()
+                .copied()
+                .collect();
+            vec![(b"huge", maker.shared_pcluster(&blocks)?)]
         }
         Class::SmallRecords => vec![(b"huge", maker.small_records()?)],
         Class::RepeatedNames => vec![(b"huge", maker.repeated_names(good)?)],

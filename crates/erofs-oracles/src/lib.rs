@@ -1,9 +1,10 @@
 //! The oracles of the fuzz targets: invariants that hold for any image and stream.
 //!
 //! Each function takes the bytes that a fuzzer made up and panics when a promise is broken. Errors
-//! are fine. Hangs and memory are the fuzzer's to notice (`fuzz/run` sets the limits); the work of
-//! an oracle itself is bounded by [`Budget`](content::Budget). The fuzz targets and the test that
-//! replays old findings call the same functions.
+//! are fine. The engine's requests are held to their budgets, and reading to its memory. Hangs are
+//! the fuzzer's to notice (`fuzz/run` sets the limits); the work of an oracle itself is bounded by
+//! [`Budget`](content::Budget). The fuzz targets and the test that replays old findings call the
+//! same functions.
 #![forbid(unsafe_code)]
 
 mod codec;
@@ -13,6 +14,8 @@ mod engine;
 mod extents;
 pub mod hostile;
 mod lz4_reference;
+mod memory;
+pub mod mutate;
 mod opening;
 mod profile;
 mod walk;

@@ -1,6 +1,7 @@
 //! A whole walk of an image.
 
 use crate::content::{Budget, Content, open_whole};
+use crate::memory::metered;
 use crate::{directory, extents, xattrs};
 use erofs_format::dir::{self, Item};
 use erofs_format::{FileType, Image, Inode, Nid, ReadAt};
@@ -17,6 +18,10 @@ const SAMPLE: u64 = 40_000;
 /// directories, extent maps and attributes; content reads or returns an error; and the same bytes
 /// come from two reads of different sizes.
 pub fn walk(data: &[u8]) {
+    metered(|| visit_all(data));
+}
+
+fn visit_all(data: &[u8]) {
     let budget = Budget::new();
     let Ok(image) = open_whole(data, &budget) else {
         return;

@@ -102,6 +102,27 @@ fn a_listing_of_broken_entries_without_end_ends() {
     }
 }
 
+/// What one READDIR of a mount asks for.
+#[test]
+fn a_part_of_a_listing_has_one_budget_and_the_next_part_goes_on_behind_it() {
+    let image = Image::new(Class::SparseNames);
+    let engine = image.open(8 << 20);
+    let directory = engine.resolve(b"huge", false).expect("huge");
+    let mut position = 0;
+    for _ in 0..3 {
+        let (before, mut count) = (position, 0);
+        let part = || {
+            engine.read_dir_part(&directory, before, &mut |_, _, _, next| {
+                (position, count) = (next, count + 1);
+                ControlFlow::Continue(())
+            })
+        };
+        bounded(&engine, part).expect("some names");
+        println!("{count} names up to {position}");
+        assert!(count > 0 && position > before);
+    }
+}
+
 #[test]
 fn an_absent_name_in_a_shared_pcluster_exceeds_the_budget_once() {
     for cache in [0, 8 << 20] {

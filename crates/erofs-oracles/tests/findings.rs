@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use erofs_oracles::mutate::Mutator;
+
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -96,5 +98,22 @@ fn malformed_images_hold_the_promises_for_hostile_ones() {
         erofs_oracles::extents(&data);
         erofs_oracles::walk(&data);
         erofs_oracles::engine(&data);
+    }
+}
+
+/// Some mutants of each; `crates/erofast/tests/mutants.rs` has as many as are asked for.
+#[test]
+fn mutants_of_good_images_hold_the_promises_for_hostile_ones() {
+    for data in images(&fixtures()) {
+        let Some(mutator) = Mutator::new(&data) else {
+            continue;
+        };
+        for number in 0..8 {
+            let mutant = mutator.mutant(number);
+            assert_eq!(mutant, mutator.mutant(number), "not the same again");
+            assert_ne!(mutant, data);
+            erofs_oracles::walk(&mutant);
+            erofs_oracles::engine(&mutant);
+        }
     }
 }

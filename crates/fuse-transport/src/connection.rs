@@ -12,6 +12,8 @@ use crate::counters::{Counters, Statistics};
 use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::Protocol;
+use crate::interrupts::Interrupts;
+use crate::standby::Standby;
 use crate::wait_order::WaitOrder;
 use crate::wire::MIN_READ_BUFFER;
 
@@ -35,6 +37,10 @@ pub(crate) struct Connection {
     end: EventFd,
     /// See its own tags.
     wait_order: WaitOrder,
+    /// See its own tags.
+    interrupts: Arc<Interrupts>,
+    /// See its own tag.
+    standby: Standby,
 }
 
 impl Connection {
@@ -52,6 +58,8 @@ impl Connection {
             ended: AtomicBool::new(false),
             end: EventFd::new()?,
             wait_order: WaitOrder::new(),
+            interrupts: Arc::new(Interrupts::new()),
+            standby: Standby::default(),
         })
     }
 
@@ -87,6 +95,16 @@ impl Connection {
         &self.wait_order
     }
 
+    /// Requests without a reader.
+    pub(crate) fn interrupts(&self) -> &Arc<Interrupts> {
+        &self.interrupts
+    }
+
+    /// The threads that stand by.
+    pub(crate) fn standby(&self) -> &Standby {
+        &self.standby
+    }
+
     /// Counters of a new channel; `ring` is its transport.
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
         let set = Arc::new(Counters::new(ring));
@@ -103,6 +121,7 @@ impl Connection {
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.end.wake();
+        self.standby.end();
     }
 
     pub(crate) fn ended(&self) -> bool {

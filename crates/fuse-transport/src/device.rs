@@ -15,13 +15,14 @@ use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
+use crate::interrupts;
 use crate::reader_cpu::ReaderCpu;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::state::{Ready, State};
 use crate::timing::Timing;
 use crate::wait_order::{DEVICE, Waiter};
-use crate::wire::{InHeader, OutHeader};
+use crate::wire::{InHeader, InterruptIn, Opcode, OutHeader};
 
 /// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target).
 /// Only batches of forgets are longer, and the kernel splits those to fit the buffer.
@@ -39,10 +40,25 @@ pub(crate) struct DeviceChannel {
     request: Buffer,
     reply: Buffer,
     counters: Arc<Counters>,
+    /// The waiter is registered only now and then.
+    stands_by: bool,
 }
 
 impl DeviceChannel {
     pub(crate) fn open(connection: &Arc<Connection>) -> io::Result<Self> {
+        let this = Self::with_waiter(connection, false)?;
+        connection.wait_order().add(&this.waiter)?;
+        Ok(this)
+    }
+
+    /// For a thread that stands by.
+    pub(crate) fn open_standby(connection: &Arc<Connection>) -> io::Result<Self> {
+        let this = Self::with_waiter(connection, true)?;
+        connection.standby().add(&this.waiter, &this.waker);
+        Ok(this)
+    }
+
+    fn with_waiter(connection: &Arc<Connection>, stands_by: bool) -> io::Result<Self> {
         let device = own_descriptor(connection)?;
         let waker = Arc::new(EventFd::new()?);
         let waiter = Arc::new(Waiter {
@@ -50,7 +66,6 @@ impl DeviceChannel {
             device,
             epoll: watch(&waker)?,
         });
-        connection.wait_order().add(&waiter)?;
         let memory = |bytes| Buffer::new(bytes).ok_or_else(|| io::Error::from(Errno::NOMEM));
         Ok(Self {
             waiter,
@@ -59,6 +74,7 @@ impl DeviceChannel {
             request: memory(REQUEST_BYTES)?,
             reply: memory(connection.protocol().max_request)?,
             counters: connection.new_counters(false),
+            stands_by,
             connection: Arc::clone(connection),
         })
     }
@@ -84,7 +100,11 @@ impl DeviceChannel {
         if is(WAKER) {
             self.waker.clear();
         }
-        if is(DEVICE) {
+        if self.stands_by && self.connection.ended() {
+            return Ready::Closed;
+        }
+        // One that stands by is woken when it is taken from the device: see `Standby`.
+        if is(DEVICE) || self.stands_by {
             Ready::Request
         } else {
             Ready::Woken
@@ -111,11 +131,7 @@ impl DeviceChannel {
         } = self;
         let mut reply = Reply::new(reply.bytes_mut());
         let (header, opcode, answer) = match Request::from_device(&request.bytes()[..length]) {
-            Ok(r) => (
-                r.header,
-                r.opcode,
-                answer(connection.filesystem(), &r, &mut reply),
-            ),
+            Ok(r) => (r.header, r.opcode, served(connection, &r, &mut reply)),
             Err(Some(header)) => (header, None, Answer::Error(Errno::INVAL)),
             Err(None) => return self.end(),
         };
@@ -193,6 +209,20 @@ impl AsFd for DeviceChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waiter.epoll.as_fd()
     }
+}
+
+fn served(connection: &Connection, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+    if request.opcode == Some(Opcode::Interrupt) {
+        // One without a number is none.
+        if let Ok(interrupt) = request.fixed::<InterruptIn>() {
+            connection.interrupts().add(interrupt.unique);
+        }
+        return Answer::Silent;
+    }
+    interrupts::begin(connection.interrupts(), &request.header);
+    let answer = answer(connection.filesystem(), request, reply);
+    interrupts::end();
+    answer
 }
 
 /// A cloned descriptor, for which the kernel keeps a list of pending requests of its own. If

@@ -22,6 +22,7 @@ use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
 use crate::fail_points;
+use crate::interrupts;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::rings::{ENTRIES, possible_cpus};
@@ -149,6 +150,7 @@ impl RingChannel {
         self.rest
             .extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
         let mut reply = Reply::new(payload);
+        interrupts::begin(self.connection.interrupts(), &to);
         let (opcode, answer) = match Request::from_ring(to, &header.fixed, &self.rest) {
             Ok(request) => (
                 request.opcode,
@@ -156,6 +158,7 @@ impl RingChannel {
             ),
             Err(_) => (None, Answer::Error(Errno::INVAL)),
         };
+        interrupts::end();
         let answered = Timing::now(self.connection.filesystem());
         let reply_bytes = reply.length();
         let (error, sent) = match answer {

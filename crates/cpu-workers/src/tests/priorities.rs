@@ -167,3 +167,74 @@ fn a_cpu_without_worker_is_an_error_that_names_it() {
     let error = workers.set_priority(Some(1), Priority::Normal);
     assert!(matches!(error, Err(Error::NoWorker { cpu: 1 })));
 }
+
+/// Runs `f` on the worker of CPU 0 and returns its result.
+fn on_worker<R: Send + 'static>(workers: &Workers, f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (sender, result) = std::sync::mpsc::channel();
+    workers.queue(Some(0), Box::new(move |_: &_| sender.send(f()).unwrap()));
+    result.recv().unwrap()
+}
+
+fn own_policy() -> sys::sched::Policy {
+    sys::sched::policy(0).unwrap()
+}
+
+#[test]
+fn a_worker_that_lowers_itself_is_ordinary_until_it_raises_itself() {
+    use sys::sched::Policy::{Fifo, Other};
+    let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(1, [0])).unwrap();
+    if policies(&workers, true) != [Policy::Fifo(1)] {
+        println!("skipped: SCHED_FIFO is refused here");
+        return;
+    }
+    let seen = on_worker(&workers, || {
+        let before = own_policy();
+        crate::lower();
+        let lowered = own_policy();
+        crate::raise();
+        (before, lowered, own_policy())
+    });
+    assert_eq!(seen, (Fifo(1), Other, Fifo(1)));
+}
+
+/// With `hipri=auto` the priority of all workers changes while one of them is lowered.
+#[test]
+fn a_lowered_worker_gets_what_all_have_by_then_and_not_before() {
+    use sys::sched::Policy::{Fifo, Other};
+    let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
+    if let Err(error) = workers.set_priority(None, Priority::High) {
+        println!("skipped: {error}");
+        return;
+    }
+    for (priority, raised) in [(Priority::Normal, Other), (Priority::High, Fifo(1))] {
+        let all = std::sync::Arc::clone(&workers);
+        let seen = on_worker(&workers, move || {
+            crate::lower();
+            all.set_priority(None, priority).unwrap();
+            let lowered = own_policy();
+            crate::raise();
+            (lowered, own_policy())
+        });
+        assert_eq!(seen, (Other, raised));
+    }
+}
+
+#[test]
+fn a_thread_that_is_no_worker_gets_its_own_priority_back() {
+    std::thread::spawn(|| {
+        use sys::sched::Policy::{Fifo, Other};
+        crate::lower();
+        crate::raise();
+        assert_eq!(own_policy(), Other);
+        if let Err(error) = sys::sched::set_policy(0, Fifo(1)) {
+            println!("skipped: {error}");
+            return;
+        }
+        crate::lower();
+        assert_eq!(own_policy(), Other);
+        crate::raise();
+        assert_eq!(own_policy(), Fifo(1));
+    })
+    .join()
+    .unwrap();
+}

@@ -3,6 +3,7 @@
 pub(crate) mod attached_source;
 pub(crate) mod context;
 pub(crate) mod event_source;
+pub(crate) mod lowered;
 pub(crate) mod parker;
 pub(crate) mod queue;
 pub(crate) mod spawn;

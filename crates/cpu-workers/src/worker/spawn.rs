@@ -89,7 +89,7 @@ fn settle(
             return false;
         }
     }
-    if let Err(line) = priority::apply(tid, wanted, faults) {
+    if let Err(line) = worker.priority.set(tid, wanted, faults) {
         worker.notices.add(line);
     }
     ready.send(Ok(tid)).is_ok()

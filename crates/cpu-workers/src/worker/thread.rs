@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sys::clock::now_ns;
 
+use crate::priority::ThreadPriority;
 use crate::stats::counters::{Counters, count};
 use crate::stats::notices::Notices;
 use crate::worker::attached_source::{AttachedSource, Waited, message};
@@ -51,6 +52,8 @@ pub(crate) struct Worker {
     pub(crate) counters: Arc<Counters>,
     /// I.
     pub(crate) notices: Arc<Notices>,
+    /// See its own tag.
+    pub(crate) priority: ThreadPriority,
     /// P: sources to open; `None` when the worker has ended.
     mailbox: Mutex<Option<Vec<Attach>>>,
 }
@@ -69,6 +72,11 @@ thread_local! {
 /// The worker of the calling thread.
 pub(crate) fn current() -> Option<WorkerContext> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, context)| *context))
+}
+
+/// The same, for what concerns the thread itself.
+pub(crate) fn current_worker() -> Option<Arc<Worker>> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|(worker, _)| Arc::clone(worker)))
 }
 
 /// Counts `work` as one request served by the calling worker: `stats()` reports its run time, and
@@ -96,6 +104,7 @@ impl Worker {
             parker,
             counters,
             notices,
+            priority: ThreadPriority::new(),
             mailbox,
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
-use erofs_engine::erofs_format::{Extent, ExtentKind, FileType, Inode, Nid};
+use erofs_engine::erofs_format::{FileType, Inode, Nid};
 use erofs_engine::{Engine, ReadContext};
 use fuse_transport::{
     Attr, Caller, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Seen, Served,
@@ -26,10 +26,6 @@ use crate::note::note;
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
 /// which stay far below.
 const AFTER_DOT: u64 = 1 << 62;
-
-/// Extents that one SEEK_DATA or SEEK_HOLE examines: 4 GiB of 64 KiB chunks. Beyond, everything
-/// counts as data, which is always allowed.
-const SEEK_STEPS: usize = 1 << 16;
 
 /// Bytes of the longest name in a directory (EROFS_NAME_LEN).
 const LONGEST_NAME: usize = 255;
@@ -192,18 +188,6 @@ impl Image {
         Errno::from_raw_os_error(errno)
     }
 
-    /// The extent at `offset` of a file.
-    fn map(&self, inode: &Inode, offset: u64) -> Result<Extent, Errno> {
-        let extent = self.engine.image().map(inode, offset);
-        extent.map_err(|source| {
-            self.report(&erofs_engine::Error::Inode {
-                image: self.engine.name().into(),
-                nid: inode.nid,
-                source: Arc::new(source),
-            })
-        })
-    }
-
     /// The log line of a request.
     fn line(&self, seen: &Seen<'_>) -> String {
         let nid = self.nodes.nid(seen.node);
@@ -360,7 +344,7 @@ impl Filesystem for Image {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         };
-        let listed = self.engine.read_dir(&directory, position, &mut each);
+        let listed = self.engine.read_dir_part(&directory, position, &mut each);
         if let Some(read_ahead) = self.read_ahead.get() {
             read_ahead.listed(&small);
         }
@@ -466,22 +450,9 @@ impl Filesystem for Image {
         if offset >= inode.size {
             return Err(Errno::NXIO);
         }
-        let mut at = offset;
-        for _ in 0..SEEK_STEPS {
-            let extent = self.map(&inode, at)?;
-            if matches!(extent.kind, ExtentKind::Hole) == (what == Seek::Hole) {
-                return Ok(at);
-            }
-            at = extent.logical.saturating_add(extent.length).max(at + 1);
-            if at >= inode.size {
-                return if what == Seek::Hole {
-                    Ok(inode.size)
-                } else {
-                    Err(Errno::NXIO)
-                };
-            }
-        }
-        Ok(if what == Seek::Hole { inode.size } else { at })
+        let found = self.engine.seek(&inode, offset, what == Seek::Hole);
+        let found = found.map_err(|error| self.report(&error))?;
+        found.ok_or(Errno::NXIO)
     }
 
     fn times(&self) -> bool {

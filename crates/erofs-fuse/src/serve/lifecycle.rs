@@ -1,12 +1,14 @@
 //! Start-up and shut-down of one mount.
 //!
 //! Up: signals, mount helper, files, sandbox, image, log, mount, handshake, serving threads, ready.
-//! Down, whatever ends it: unmount, join the threads, close log and image. If a step fails, the
-//! owners of the earlier ones release them; the mount by [`UnmountGuard`].
+//! Down, whatever ends it: unmount, end the requests, join the threads, close log and image. If a
+//! step fails, the owners of the earlier ones release them; the mount by [`UnmountGuard`].
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
 
 use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
 use erofs_engine::{Engine, Opened, ReadContext};
@@ -18,6 +20,7 @@ use super::faults::{FaultLog, FaultRecorder};
 use super::file_read_ahead::{self, FileReadAhead};
 use super::filesystem::Image;
 use super::launch;
+use super::long_requests::Server;
 use super::notify_store::NotifyStoreWriter;
 use super::readiness::Readiness;
 use super::request_size::request_bytes;
@@ -29,6 +32,9 @@ use crate::helper::{MountHelper, covered_notice};
 use crate::options::{MountOptions, SandboxMode};
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
+
+/// Time for the names of a recorded launch when the mount ends.
+const LAST_NAMES: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` gets faults of the image, `notice` lines for the
 /// user; `ready` is called when programs can use the mount.
@@ -140,13 +146,17 @@ impl Serving<'_> {
         )?));
         let read_ahead = self.read_ahead(unmount.helper(), &image, &session, &exact_reads)?;
         let launch = self.launch(unmount.helper(), &image, &session, exact_reads)?;
+        engine.set_server(Box::new(Server::new(&session)));
         threads::start(engine, &session, options, mode)?;
         ready()?;
         let ended = wait_for_end(&session, self.signals, unmount.helper(), options.timeout);
         drop(read_ahead);
         if let Some(launch) = launch {
+            close_soon(engine);
             launch.end();
         }
+        // Requests that are being served end soon, and those behind them at once.
+        engine.close();
         ended?;
         unmount.0 = None;
         Ok(())
@@ -208,6 +218,20 @@ impl Serving<'_> {
             .only_for(user)
             .debugged(options.debug)
     }
+}
+
+/// A launch that was recorded needs names of the image, however long a hostile one takes for them.
+fn close_soon(engine: &Arc<Engine>) {
+    let engine = Arc::downgrade(engine);
+    let close = move || {
+        thread::sleep(LAST_NAMES);
+        if let Some(engine) = engine.upgrade() {
+            engine.close();
+        }
+    };
+    let name = "erofs_close".to_owned();
+    // Without the thread it takes as long as it takes.
+    let _ = thread::Builder::new().name(name).spawn(close);
 }
 
 fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {

@@ -9,6 +9,7 @@ mod file_read_ahead;
 mod filesystem;
 mod launch;
 mod lifecycle;
+mod long_requests;
 mod nodes;
 mod notify_store;
 mod priority;

@@ -32,6 +32,10 @@ pub(super) fn start(
             Err(error) => return Err(error),
         }
     }
+    if !session.uses_ring() {
+        // At normal priority: it runs while others take long.
+        spawn("erofs_standby", session, Session::standby_channel)?;
+    }
     match engine.workers() {
         Some(workers) if options.served_by_workers() => match attach(workers, session, open) {
             // The overflow queue serves all CPUs; the reason is among the notices of the workers.
@@ -43,7 +47,7 @@ pub(super) fn start(
 }
 
 /// Starts what every mount over io_uring has besides its workers: the overflow queue, and the
-/// thread that reads FORGET from the device. Until they run, all requests wait.
+/// thread that reads FORGET and INTERRUPT from the device. Until they run, all requests wait.
 ///
 /// The overflow queue takes what a busy worker cannot. Where the workers may be real-time it is so
 /// from the start: it seldom runs, and a program waits for it when it does.

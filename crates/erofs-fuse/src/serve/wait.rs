@@ -10,8 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::error::Error;
 use crate::helper::MountHelper;
 
-/// How long programs may go on using a mount after a signal asked it to end.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long programs may go on using a mount after a signal asked it to end: with what follows, the
+/// end comes within two seconds.
+const GRACE: Duration = Duration::from_millis(1500);
 
 /// Shortest and longest interval between checks for an idle mount.
 const IDLE_CHECK: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];

@@ -20,6 +20,9 @@ const WORTH_SCANNING: u32 = 64;
 /// Directory entries after which the scan stops: 100 times as many as common images have.
 const MAX_ENTRIES: usize = 1 << 24;
 
+/// Directories after which it stops: they are remembered.
+const MAX_DIRECTORIES: usize = 1 << 18;
+
 /// State of one mount's scan.
 #[derive(Debug)]
 pub(super) struct XattrScan {
@@ -89,7 +92,10 @@ fn is_without(engine: &Weak<Engine>, root: Nid) -> Option<bool> {
                 if seen.insert(nid) {
                     waiting.push(nid);
                 }
-                return ControlFlow::Continue(());
+                return match entries < MAX_ENTRIES && seen.len() < MAX_DIRECTORIES {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                };
             }
             let found = engine.image().inode(nid);
             all_without = found.ok().map(|inode| inode.xattr_icount == 0);
@@ -99,7 +105,8 @@ fn is_without(engine: &Weak<Engine>, root: Nid) -> Option<bool> {
             }
         };
         engine.read_dir(&inode, 0, &mut each).ok()?;
-        if all_without != Some(true) || entries >= MAX_ENTRIES {
+        let much = entries >= MAX_ENTRIES || seen.len() >= MAX_DIRECTORIES;
+        if all_without != Some(true) || much {
             return all_without.filter(|without| !without);
         }
     }

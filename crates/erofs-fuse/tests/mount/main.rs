@@ -31,6 +31,7 @@ mod death;
 mod exported;
 mod fallback;
 mod faults;
+mod hostile;
 mod killed;
 mod life;
 mod manifest;
@@ -54,6 +55,7 @@ const TESTS: &[&[Test]] = &[
     faults::TESTS,
     fallback::TESTS,
     killed::TESTS,
+    hostile::TESTS,
     readonly::TESTS,
     random::TESTS,
     exported::TESTS,

@@ -15,7 +15,8 @@ pub use reply::{
     Attr, AttrOut, Dirent, EntryOut, IoctlOut, LseekOut, OutHeader, SizeOut, StatfsOut, StoreOut,
 };
 pub use request::{
-    BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, IoctlIn, LseekIn, ReadIn, XattrIn,
+    BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, InterruptIn, IoctlIn, LseekIn, ReadIn,
+    XattrIn,
 };
 pub use ring::{RingEntry, RingHeader};
 

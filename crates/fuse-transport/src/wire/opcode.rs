@@ -92,7 +92,7 @@ opcodes! {
     /// ENOSYS: allowed. With `default_permissions` the kernel checks and does not ask.
     Access = 34, "access", 8, Unsupported;
     Create = 35, "create", 16, ReadOnly;
-    /// Every request ends by itself, so there is nothing to interrupt; the kernel wants no answer.
+    /// Seen by the filesystem through `is_interrupted`; the kernel wants no answer.
     Interrupt = 36, "interrupt", 8, Silent;
     Bmap = 37, "bmap", 16, Unsupported;
     Destroy = 38, "destroy", 0, Agreed;

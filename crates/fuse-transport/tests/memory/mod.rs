@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -29,14 +29,17 @@ const BIG_NODE: u64 = 3;
 const LINK: u64 = 4;
 const DIRECTORY: u64 = 5;
 const STUCK: u64 = 7;
+/// What is asked of it takes until it is interrupted.
+const SLOW: u64 = 8;
 const FIRST_OF_MANY: u64 = 100;
 
-const ROOT: [(&str, u64); 5] = [
+const ROOT: [(&str, u64); 6] = [
     ("hello", HELLO),
     ("big", BIG_NODE),
     ("link", LINK),
     ("directory", DIRECTORY),
     ("stuck", STUCK),
+    ("slow", SLOW),
 ];
 
 struct Memory {
@@ -48,7 +51,7 @@ impl Memory {
         let (mode, size) = match node {
             1 | DIRECTORY => (0o040_755, 0),
             HELLO => (0o100_644, 12),
-            BIG_NODE | STUCK => (0o100_644, BIG),
+            BIG_NODE | STUCK | SLOW => (0o100_644, BIG),
             LINK => (0o120_777, 5),
             FIRST_OF_MANY.. if node < FIRST_OF_MANY + MANY => (0o100_600, 0),
             _ => return Err(Errno::NOENT),
@@ -112,6 +115,9 @@ impl Filesystem for Memory {
         if node == STUCK {
             thread::sleep(Duration::from_secs(3600));
         }
+        if node == SLOW {
+            return Err(until_interrupted());
+        }
         let content: &[u8] = if node == HELLO {
             b"hello, file\n"
         } else {
@@ -151,6 +157,9 @@ impl Filesystem for Memory {
     }
 
     fn xattr(&self, _: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        if node == SLOW {
+            return Err(until_interrupted());
+        }
         Ok((node == HELLO && name == b"user.color").then(|| b"green".to_vec()))
     }
 
@@ -183,6 +192,22 @@ impl Filesystem for Memory {
     }
 }
 
+/// The mount that is served.
+static SESSION: OnceLock<Weak<Session>> = OnceLock::new();
+
+/// Work that ends when nobody waits for it.
+fn until_interrupted() -> Errno {
+    let session = SESSION.get().and_then(Weak::upgrade).unwrap();
+    session.begin_long();
+    println!("slow");
+    while !fuse_transport::is_interrupted() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    println!("interrupted");
+    session.end_long();
+    Errno::INTR
+}
+
 /// Rings that a daemon may make: as they should be,
 pub const WHOLE: &str = "whole";
 /// with an entry in the queue of one CPU alone,
@@ -212,6 +237,7 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     let config = Config::default();
     let rings = ring.map(|_| Rings::new(true, 1).unwrap());
     let session = Session::start(device, Arc::new(Memory { big }), &config, rings).unwrap();
+    SESSION.set(Arc::downgrade(&session)).unwrap();
     let say = |word| {
         println!("{word}");
         std::io::stdout().flush().unwrap();
@@ -225,9 +251,9 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
         say("ready");
         thread::sleep(Duration::from_millis(500));
     }
-    let overflow = start_overflow(&session);
+    let others_too = start_others(&session);
     let others = (0..2).map(|cpu| start_server(&session, cpu));
-    let threads: Vec<_> = overflow.into_iter().chain(others).collect();
+    let threads: Vec<_> = others_too.into_iter().chain(others).collect();
     say(if ring == Some(LATE) { WHOLE } else { "ready" });
     for thread in threads {
         thread.join().unwrap();
@@ -237,10 +263,11 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
 
 type Opened = mpsc::Receiver<()>;
 
-/// With io_uring: the threads for all CPUs together and for what the device still brings.
-fn start_overflow(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
+/// With io_uring: the threads for all CPUs together and for what the device still brings. Without:
+/// the one that stands by.
+fn start_others(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     if !session.protocol().io_uring {
-        return Vec::new();
+        return vec![start(session, Session::standby_channel)];
     }
     vec![
         start(session, Session::overflow_channel),

@@ -42,7 +42,7 @@ pub(super) fn find_path(
         // A directory that cannot be read hides what is in it.
         if let Ok(directory) = engine.inode(nid) {
             let mut each = |name: &[u8], nid, kind, _| search.entry(&path, name, nid, kind);
-            let _ = engine.read_dir(&directory, 0, &mut each);
+            let _ = engine.read_dir_part(&directory, 0, &mut each);
         }
         if search.found.is_some() {
             return search.found;

@@ -13,6 +13,9 @@ use launch_profile::{Directory, ImageIdentity, Name, Profile, RecordedFile, Trim
 
 use super::recording::Recording;
 
+/// Entries of a directory that are read: images may repeat them without end.
+const MOST_ENTRIES: usize = 1 << 16;
+
 /// Entries of a directory that is listed whole although the launch only looked names up in it.
 const SMALL_DIRECTORY: usize = 512;
 
@@ -101,9 +104,12 @@ impl Names<'_> {
             if read.contains(&nid) || recording.links.contains(&nid) {
                 found.push((nid, name.to_vec()));
             }
-            ControlFlow::Continue(())
+            match entries < MOST_ENTRIES {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
         };
-        if self.engine.read_dir(&inode, 0, &mut each).is_err() {
+        if self.engine.read_dir_part(&inode, 0, &mut each).is_err() {
             return;
         }
         let wanted = entries <= SMALL_DIRECTORY || found.len() * LIST_SHARE >= entries;
@@ -179,7 +185,7 @@ impl Names<'_> {
             }
             ControlFlow::Continue(())
         };
-        self.engine.read_dir(&inode, 0, &mut each).ok()?;
+        self.engine.read_dir_part(&inode, 0, &mut each).ok()?;
         found
     }
 

@@ -1,0 +1,70 @@
+//! The priority of one thread: what it shall have, and whether it is lowered for a while.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sys::sched;
+
+use super::set::{Wanted, apply, own_tid};
+use crate::faults::Faults;
+
+/// P: held while a priority is set, so that two changes cannot overtake each other.
+pub(crate) struct ThreadPriority(Mutex<State>);
+
+struct State {
+    wanted: Wanted,
+    lowered: bool,
+}
+
+impl ThreadPriority {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(State {
+            wanted: Wanted::Untouched,
+            lowered: false,
+        }))
+    }
+
+    /// Sets the priority of the thread `tid`: now, or when it is raised again.
+    pub(crate) fn set(&self, tid: i32, wanted: Wanted, faults: &Faults) -> Result<(), String> {
+        let mut state = self.lock();
+        state.wanted = wanted;
+        match state.lowered {
+            true => Ok(()),
+            false => apply(tid, wanted, faults),
+        }
+    }
+
+    /// Takes real-time priority from the calling thread, whose priority this is.
+    pub(crate) fn lower(&self) {
+        self.lock().lowered = true;
+        let _ = lower_this();
+    }
+
+    /// Sets the calling thread to what it shall have by now.
+    pub(crate) fn raise(&self) {
+        let mut state = self.lock();
+        state.lowered = false;
+        // A refusal was reported when the thread was made, or when its priority was set.
+        let _ = apply(own_tid(), state.wanted, &Faults::default());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes the calling thread an ordinary one. Returns the real-time priority that it had.
+pub(crate) fn lower_this() -> Option<u8> {
+    match sched::policy(0) {
+        Ok(sched::Policy::Fifo(priority)) => {
+            sched::set_policy(0, sched::Policy::Other).ok()?;
+            Some(priority)
+        }
+        _ => None,
+    }
+}
+
+/// Makes the calling thread real-time again.
+pub(crate) fn raise_this(priority: u8) {
+    // What it may not have again it does without.
+    let _ = sched::set_policy(0, sched::Policy::Fifo(priority));
+}

@@ -1,0 +1,45 @@
+//! The content of special inodes, the packed inode and the metabox, for the image itself.
+
+use std::sync::Arc;
+
+use erofs_format::{Image, Inode, Nid};
+
+use crate::data_path::DataPath;
+use crate::metadata_cache::MetadataCache;
+use crate::read::{Content, View};
+
+/// Passes the image the content of its special inodes, which it cannot decode itself.
+pub(crate) fn special_inodes(path: &Arc<DataPath>, mut image: Image) -> erofs_format::Result<View> {
+    let content = |image: &Image, packed: Option<Inode>, inode: Inode| {
+        Arc::new(Content {
+            path: path.clone(),
+            view: Arc::new(View {
+                image: image.clone(),
+                packed,
+            }),
+            inode: Arc::new(inode),
+        })
+    };
+    let in_metabox = |nid: &Nid| nid & erofs_format::NID_IN_METABOX != 0;
+    let packed_nid = image.packed_nid();
+    let mut packed = None;
+    if let Some(nid) = packed_nid.filter(|nid| !in_metabox(nid)) {
+        packed = Some(image.inode(nid)?);
+    }
+    if let Some(nid) = image.metabox_nid() {
+        let metabox = image.inode(nid)?;
+        let reader = content(&image, packed.clone(), metabox);
+        // Structures in the metabox are as small and as close together as those on a device.
+        image.set_metabox(Arc::new(MetadataCache::new(reader)));
+    }
+    if let Some(nid) = packed_nid.filter(in_metabox) {
+        packed = Some(image.inode(nid)?);
+    }
+    if let Some(inode) = &packed {
+        let reader = content(&image, None, inode.clone());
+        image.set_packed(reader);
+    }
+    image.load_xattr_prefixes()?;
+    image.check_root()?;
+    Ok(View { image, packed })
+}

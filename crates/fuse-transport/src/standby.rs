@@ -1,0 +1,73 @@
+//! Threads that take requests from the device only while others are busy for long.
+//!
+//! Always there, they would be woken instead of the thread of the reader's CPU, or beside it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sys::eventfd::EventFd;
+
+use crate::wait_order::{WaitOrder, Waiter};
+
+/// The threads that stand by for one mount. L: all of it.
+#[derive(Debug, Default)]
+pub(crate) struct Standby(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Requests that take long now.
+    long: usize,
+    threads: Vec<Thread>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    waiter: Arc<Waiter>,
+    waker: Arc<EventFd>,
+}
+
+impl Standby {
+    /// A thread that stands by from now on.
+    pub(crate) fn add(&self, waiter: &Arc<Waiter>, waker: &Arc<EventFd>) {
+        self.lock().threads.push(Thread {
+            waiter: Arc::clone(waiter),
+            waker: Arc::clone(waker),
+        });
+    }
+
+    /// A request takes long: the threads take others meanwhile.
+    pub(crate) fn begin_long(&self, order: &WaitOrder) {
+        let mut state = self.lock();
+        state.long += 1;
+        if state.long == 1 {
+            for thread in &state.threads {
+                // Out of memory: there is no help then.
+                let _ = order.add(&thread.waiter);
+            }
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn end_long(&self, order: &WaitOrder) {
+        let mut state = self.lock();
+        state.long = state.long.saturating_sub(1);
+        if state.long == 0 {
+            for thread in &state.threads {
+                order.leave(&thread.waiter);
+                // A request may have woken it alone, which it would sleep through now.
+                thread.waker.wake();
+            }
+        }
+    }
+
+    /// The mount has ended.
+    pub(crate) fn end(&self) {
+        self.lock()
+            .threads
+            .iter()
+            .for_each(|thread| thread.waker.wake());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
