@@ -124,7 +124,7 @@ fn killed_readers_of_hostile_images_end_and_the_mount_can_be_taken_away() {
         readers.end();
         let ended = begin.elapsed();
         // The children of a killed shell may end a moment later than it.
-        soon("the unmounting", || umount(&place.path).is_ok());
+        soon("the unmounting", || umount(&place.path, false).is_ok());
         let took = begin.elapsed();
         println!("{what}: readers gone after {ended:?}, unmounted after {took:?}");
         slowest = slowest.max(took);
