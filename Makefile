@@ -28,7 +28,7 @@ rest:
 	scripts/check-rest
 
 build:
-	$(CARGO) build --locked --release -p erofast
+	$(CARGO) build --locked --release -p erofast -p liberofast
 
 lint:
 	$(CARGO) fmt --all --check
@@ -44,10 +44,15 @@ deb:
 
 static:
 	mkdir -p target/dist
+	rm -f target/dist/SHA256SUMS
 	for cpu in $(STATIC); do \
 	    program=$$(scripts/build-release $$cpu-unknown-linux-musl) && \
 	    install -s --strip-program=$$cpu-linux-gnu-strip "$$program" target/dist/erofast-$$cpu || exit 1; \
 	done
+	for cpu in $(STATIC); do \
+	    scripts/package-tarball target/dist/erofast-$$cpu $$cpu target/dist || exit 1; \
+	done
+	cd target/dist && sha256sum $(foreach cpu,$(STATIC),erofast-$(cpu) erofast-*-$(cpu)-linux.*) >SHA256SUMS
 
 # A static program that only mounts, for an initramfs; recipes are in contrib/initramfs.
 initramfs:
@@ -58,12 +63,12 @@ INITRAMFS ?= x86_64
 
 STATIC ?= x86_64 aarch64
 
-# Without a package: program, mount helpers, man pages, completions, pages and units below
+# Without a package: program, C library, mount helpers, man pages, completions, pages and units below
 # $(PREFIX); DESTDIR goes in front. `make uninstall` removes the same files.
 PREFIX ?= /usr/local
 DESTDIR ?=
 install: build
-	scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
+	LIBRARY=target/release scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
 
 uninstall:
 	scripts/install-files --remove "$(DESTDIR)" "$(PREFIX)"

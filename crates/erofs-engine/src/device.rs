@@ -52,7 +52,11 @@ impl Device {
     }
 
     pub(crate) fn open(path: &Path, base: u64) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+        Self::from_file(File::open(path)?, path, base)
+    }
+
+    /// A file that is open already; `path` is its name in messages.
+    pub(crate) fn from_file(mut file: File, path: &Path, base: u64) -> io::Result<Self> {
         let kind = file.metadata()?.file_type();
         if kind.is_dir() {
             return Err(io::Error::new(
@@ -61,7 +65,10 @@ impl Device {
             ));
         }
         // The length of a block device is where its end is, not what its inode says.
+        let position = file.stream_position()?;
         let end = file.seek(SeekFrom::End(0))?;
+        // A file of the caller's shares its position with us.
+        file.seek(SeekFrom::Start(position))?;
         if base > 0 && base >= end {
             let what = format!("offset {base} is past the end of the file ({end} bytes)");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));

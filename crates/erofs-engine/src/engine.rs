@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use cpu_workers::{Mode, PiMutex, Priority, WorkerOptions, Workers};
 use erofs_codecs::Settings;
 use erofs_format::dir::{self, Item};
-use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock, Xattr};
+use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock};
 use page_pool::{PagePool, PoolStats};
 
 use crate::Error;
@@ -65,7 +65,7 @@ pub struct Engine {
     inodes: PiMutex<Cache<Nid, Arc<Inode>>>,
     /// Decoded windows of directories.
     directories: Arc<DirectoryCache>,
-    requests: Requests,
+    pub(crate) requests: Requests,
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
@@ -366,22 +366,6 @@ impl Engine {
         let _ = self.page_cache.set(page_cache);
     }
 
-    /// All extended attributes of an inode.
-    pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, Error> {
-        self.requests.run(Request::Xattrs(inode.nid), |_| {
-            let all = self.image().xattrs(inode);
-            all.map_err(|error| self.error(inode.nid, error))
-        })
-    }
-
-    /// One extended attribute, by its whole name.
-    pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.requests.run(Request::Xattrs(inode.nid), |_| {
-            let value = self.image().xattr(inode, name);
-            value.map_err(|error| self.error(inode.nid, error))
-        })
-    }
-
     /// What was read, decoded and cached so far.
     pub fn stats(&self) -> EngineStats {
         let (bytes, budget) = self.path.table.usage();
@@ -428,7 +412,7 @@ impl Engine {
         })
     }
 
-    fn error(&self, nid: Nid, source: erofs_format::Error) -> Error {
+    pub(crate) fn error(&self, nid: Nid, source: erofs_format::Error) -> Error {
         Error::Inode {
             image: self.path.name.clone(),
             nid,

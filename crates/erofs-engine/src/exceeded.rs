@@ -25,6 +25,8 @@ pub(crate) enum Request {
     Read(Nid, u64),
     /// Extended attributes.
     Xattrs(Nid),
+    /// The extent of a byte.
+    Extent(Nid, u64),
 }
 
 impl Request {
@@ -35,6 +37,7 @@ impl Request {
             | Request::Lookup(nid)
             | Request::List(nid, _)
             | Request::Read(nid, _)
+            | Request::Extent(nid, _)
             | Request::Xattrs(nid) => nid,
         }
     }

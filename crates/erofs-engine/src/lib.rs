@@ -1,15 +1,70 @@
 //! Reads of EROFS files: map, fetch, kickoff, decompress, pcluster cache.
 //!
-//! ```no_run
+//! Open an image, find a file, read:
+//!
+//! ```
 //! use erofs_engine::{Engine, EngineOptions, ReadContext};
-//! let engine = Engine::open("image.erofs".as_ref(), &EngineOptions::default())?;
+//!
+//! # let images = concat!(env!("CARGO_MANIFEST_DIR"), "/../erofast/tests/fixtures");
+//! # std::env::set_current_dir(images).expect("images");
+//! let engine = Engine::open("lz4-full-index-64k.erofs".as_ref(), &EngineOptions::default())?;
+//! let file = engine.resolve(b"/mixed-90000", true)?;
+//! let mut tail = [0; 4096];
+//! let context = ReadContext::Reader { readahead: false };
+//! let count = engine.read_at(&file, file.size - 100, &mut tail, context)?;
+//! assert_eq!(count, 100); // fewer than requested only at the end of the file
+//! # Ok::<(), erofs_engine::Error>(())
+//! ```
+//!
+//! List a directory. The callback says whether to go on, and each entry has the position behind it:
+//!
+//! ```
+//! # use erofs_engine::{Engine, EngineOptions};
+//! use std::ops::ControlFlow;
+//!
+//! # let images = concat!(env!("CARGO_MANIFEST_DIR"), "/../erofast/tests/fixtures");
+//! # std::env::set_current_dir(images).expect("images");
+//! let engine = Engine::open("lz4-full-index-64k.erofs".as_ref(), &EngineOptions::default())?;
 //! let root = engine.inode(engine.root())?;
-//! if let Some(nid) = engine.lookup(&root, b"hello")? {
-//!     let mut head = [0; 4096];
-//!     let context = ReadContext::Reader { readahead: false };
-//!     let count = engine.read_at(&*engine.inode(nid)?, 0, &mut head, context)?;
-//!     println!("{} bytes", count);
+//! let mut names = Vec::new();
+//! engine.read_dir(&root, 0, &mut |name, _nid, _file_type, _next| {
+//!     names.push(String::from_utf8_lossy(name).into_owned());
+//!     ControlFlow::Continue(())
+//! })?;
+//! assert!(names.contains(&"zeros-20000".to_owned()));
+//! # Ok::<(), erofs_engine::Error>(())
+//! ```
+//!
+//! Extended attributes and symlinks:
+//!
+//! ```
+//! # use erofs_engine::{Engine, EngineOptions};
+//! # let images = concat!(env!("CARGO_MANIFEST_DIR"), "/../erofast/tests/fixtures");
+//! # std::env::set_current_dir(images).expect("images");
+//! let engine = Engine::open("lz4-full-index-64k.erofs".as_ref(), &EngineOptions::default())?;
+//! let link = engine.resolve(b"/link", false)?;
+//! assert_eq!(engine.read_link(&link)?, b"t/s50");
+//! for xattr in engine.xattrs(&link)? {
+//!     println!("{} has {} bytes", String::from_utf8_lossy(&xattr.name), xattr.value.len());
 //! }
+//! assert_eq!(engine.xattr(&link, b"user.none")?, None);
+//! # Ok::<(), erofs_engine::Error>(())
+//! ```
+//!
+//! Where a file is stored, extent by extent:
+//!
+//! ```
+//! # use erofs_engine::{Engine, EngineOptions};
+//! # let images = concat!(env!("CARGO_MANIFEST_DIR"), "/../erofast/tests/fixtures");
+//! # std::env::set_current_dir(images).expect("images");
+//! let engine = Engine::open("lz4-full-index-64k.erofs".as_ref(), &EngineOptions::default())?;
+//! let file = engine.resolve(b"/mixed-90000", true)?;
+//! let mut offset = 0;
+//! while let Some(extent) = engine.extent(&file, offset)? {
+//!     println!("{} bytes at {offset}: {:?}", extent.length, extent.kind);
+//!     offset = extent.end();
+//! }
+//! assert_eq!(offset, file.size);
 //! # Ok::<(), erofs_engine::Error>(())
 //! ```
 //!
@@ -59,6 +114,7 @@ mod segment;
 mod shared_page;
 mod special_inodes;
 mod stats;
+mod structures;
 mod sync;
 pub mod trace_spans;
 mod verified;
@@ -74,7 +130,10 @@ pub use erofs_format;
 pub use error::{Error, errno};
 pub use kickoff::ReadContext;
 pub use opened::Opened;
-pub use options::{DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode};
+pub use options::{
+    DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode, escape_option,
+    number_option, split_options,
+};
 pub use page_cache::{PageCacheWriter, Remainder};
 #[cfg(feature = "experiments")]
 pub use page_pool::AllocationTimes;

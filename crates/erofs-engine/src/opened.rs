@@ -1,5 +1,6 @@
 //! Resources that need privileges: opened and locked before the image is read.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,8 +40,29 @@ impl Opened {
     /// # Errors
     /// One line that names the file.
     pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
+        Self::with_primary(Device::open_named(path, base(options))?, path, options)
+    }
+
+    /// As [`new`](Self::new), with an image that is open already; messages call it `name`.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn from_file(file: File, name: &Path, options: &EngineOptions) -> Result<Opened, Error> {
+        let device = Device::from_file(file, name, base(options));
+        let device = device.map_err(|source| Error::Open {
+            path: name.display().to_string(),
+            source: Arc::new(source),
+        })?;
+        Self::with_primary(Arc::new(device), name, options)
+    }
+
+    fn with_primary(
+        primary: Arc<Device>,
+        path: &Path,
+        options: &EngineOptions,
+    ) -> Result<Opened, Error> {
         let has_workers = options.workers != WorkersMode::Inline;
-        let devices = open_devices(path, options)?;
+        let devices = with_extra_devices(primary, options)?;
         let hash_area = HashArea::open(path, &devices[0], options)?;
         Ok(Opened {
             name: path.display().to_string().into(),
@@ -100,14 +122,21 @@ pub(crate) fn locate_image(
     Ok(())
 }
 
-fn open_devices(path: &Path, options: &EngineOptions) -> Result<Vec<Arc<Device>>, Error> {
-    let open = Device::open_named;
-    let primary = match options.offset {
-        Offset::Bytes(base) => open(path, base)?,
+/// Where to open the image's file.
+fn base(options: &EngineOptions) -> u64 {
+    match options.offset {
+        Offset::Bytes(base) => base,
         // The image is searched for when the process has dropped its privileges.
-        Offset::Auto => open(path, 0)?,
-    };
-    let extra = options.devices.iter().map(|path| open(path, 0));
+        Offset::Auto => 0,
+    }
+}
+
+fn with_extra_devices(
+    primary: Arc<Device>,
+    options: &EngineOptions,
+) -> Result<Vec<Arc<Device>>, Error> {
+    let extra = options.devices.iter();
+    let extra = extra.map(|path| Device::open_named(path, 0));
     std::iter::once(Ok(primary)).chain(extra).collect()
 }
 

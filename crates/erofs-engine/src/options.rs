@@ -1,10 +1,18 @@
 //! Options for opening an image, with the names of the mount options.
 
+mod number;
+mod size;
+mod split;
+
+use std::ffi::OsStr;
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::verity_options::VerityOptions;
+
+pub use number::number_option;
+pub use split::{escape_option, split_options};
 
 /// Which threads decompress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,5 +174,63 @@ impl Default for EngineOptions {
             devices: Vec::new(),
             verity: VerityOptions::default(),
         }
+    }
+}
+
+impl EngineOptions {
+    /// Sets one option by the name that it has among the options of a mount; false if no option of
+    /// the engine has that name.
+    ///
+    /// # Errors
+    /// One line that names the option and what its value must be.
+    pub fn set(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, String> {
+        match value {
+            Some(value) => self.assign(name, value),
+            None => Ok(self.switch(name)),
+        }
+    }
+
+    /// Options without a value.
+    fn switch(&mut self, name: &str) -> bool {
+        match name {
+            "hipri" => self.hipri = Hipri::On,
+            "nohipri" => self.hipri = Hipri::Off,
+            "prefill" => self.prefill = true,
+            #[cfg(feature = "experiments")]
+            "thread_buffers" => self.thread_buffers = true,
+            #[cfg(feature = "experiments")]
+            "measure_allocations" => self.measure_allocations = true,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Options with a value.
+    fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, String> {
+        let text = value.to_string_lossy();
+        match name {
+            "workers" => self.workers = text.parse()?,
+            "hipri" => self.hipri = text.parse()?,
+            "sync_decompress" => self.sync_decompress = text.parse()?,
+            "offset" => self.offset = text.parse()?,
+            "reserved_pages" | "global_pool_size" => {
+                self.reserved_pages = number_option(name, &text)?;
+            }
+            "cache" => self.cache_bytes = number::size_option(name, &text)?,
+            "device" => self.devices.push(PathBuf::from(value)),
+            _ => return self.assign_verity(name, value),
+        }
+        Ok(true)
+    }
+
+    /// The options of dm-verity. mount(8) keeps those with a dot to itself, so each has a second
+    /// name with an underscore.
+    fn assign_verity(&mut self, name: &str, value: &OsStr) -> Result<bool, String> {
+        let prefixes = ["verity.", "verity_"];
+        let Some(name) = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)) else {
+            return Ok(false);
+        };
+        self.verity.set(name, value)?;
+        Ok(true)
     }
 }

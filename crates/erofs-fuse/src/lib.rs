@@ -26,7 +26,7 @@ pub use error::Error;
 pub use helper::umount;
 pub use note::note;
 pub use options::{
-    IoUring, KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode, escape,
+    IoUring, KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode,
 };
 pub use request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]

@@ -1,22 +1,18 @@
 //! The `-o` options: a table of the known ones, and the parsed options of one mount.
 
 mod known;
-mod size;
-mod split;
 
 use std::ffi::{OsStr, OsString};
-use std::num::{IntErrorKind, ParseIntError};
+use std::num::ParseIntError;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use erofs_engine::{EngineOptions, Hipri, WorkersMode};
+use erofs_engine::{EngineOptions, WorkersMode, escape_option, number_option, split_options};
 use rustix::mount::MountFlags;
 
 pub use known::{KNOWN, KnownOption};
-use size::NotASize;
-pub use split::escape;
 
 /// An invalid option.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -170,12 +166,12 @@ impl MountOptions {
 
     fn parse_lists<S: AsRef<OsStr>>(lists: &[S], sloppy: bool) -> Result<Self, OptionError> {
         let mut options = Self::default();
-        for one in lists.iter().flat_map(|list| split::split(list.as_ref())) {
+        for one in lists.iter().flat_map(|list| split_options(list.as_ref())) {
             match options.set(&one) {
                 Err(OptionError::Unknown { .. }) if sloppy => {}
                 outcome => {
                     outcome?;
-                    options.given.push(escape(&one));
+                    options.given.push(escape_option(&one));
                 }
             }
         }
@@ -195,7 +191,12 @@ impl MountOptions {
                 "remount: the options of a mount cannot be changed; unmount, then mount again";
             return Err(OptionError::Value(what.to_owned()));
         }
-        let known = self.switch(&name, value.is_some())
+        let engines = self.engine.set(&name, value).map_err(OptionError::Value)?;
+        if let "reserved_pages" | "global_pool_size" = &*name {
+            check_reserved_pages(&name, self.engine.reserved_pages)?;
+        }
+        let known = engines
+            || self.switch(&name, value.is_some())
             || match value {
                 Some(value) => self.assign(&name, value)?,
                 None => self.flag(&name),
@@ -214,13 +215,6 @@ impl MountOptions {
             return false;
         }
         match name {
-            "hipri" => self.engine.hipri = Hipri::On,
-            "nohipri" => self.engine.hipri = Hipri::Off,
-            "prefill" => self.engine.prefill = true,
-            #[cfg(feature = "experiments")]
-            "thread_buffers" => self.engine.thread_buffers = true,
-            #[cfg(feature = "experiments")]
-            "measure_allocations" => self.engine.measure_allocations = true,
             "allow_other" => self.allow_other = true,
             "allow_root" => self.allow_root = true,
             "default_permissions" => self.default_permissions = true,
@@ -239,25 +233,9 @@ impl MountOptions {
     fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, OptionError> {
         let text = value.to_string_lossy();
         match name {
-            "workers" => self.engine.workers = worded(&text)?,
-            "hipri" => self.engine.hipri = worded(&text)?,
-            "sync_decompress" => self.engine.sync_decompress = worded(&text)?,
-            "offset" => self.engine.offset = worded(&text)?,
-            "reserved_pages" | "global_pool_size" => {
-                self.engine.reserved_pages = reserved_pages(name, &text)?;
-            }
-            "cache" => {
-                self.engine.cache_bytes = size::parse(&text).map_err(|error| match error {
-                    NotASize::TooLarge => too_large(name, &text),
-                    NotASize::NoNumber => {
-                        OptionError::value(name, &text, "bytes, or a number with K, M or G")
-                    }
-                })?;
-            }
             "io_uring" => self.io_uring = io_uring(&text)?,
             "read_ahead_kb" => self.read_ahead_kb = Some(number(name, &text)?),
             "sandbox" => self.sandbox = sandbox(&text)?,
-            "device" => self.engine.devices.push(PathBuf::from(value)),
             "profile" => self.profile = profile(value)?,
             "log" if value.is_empty() => return Err(OptionError::value(name, &text, "a file")),
             "log" => self.log = Some(PathBuf::from(value)),
@@ -270,20 +248,8 @@ impl MountOptions {
                 return Err(OptionError::value(name, &text, "a name"));
             }
             "fsname" => self.fsname = Some(value.to_owned()),
-            _ => return self.verity(name, value),
+            _ => return Ok(false),
         }
-        Ok(true)
-    }
-
-    /// The options of dm-verity. mount(8) keeps those with a dot to itself, so each has a second
-    /// name with an underscore; false for one that is not known.
-    fn verity(&mut self, name: &str, value: &OsStr) -> Result<bool, OptionError> {
-        let prefixes = ["verity.", "verity_"];
-        let Some(name) = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)) else {
-            return Ok(false);
-        };
-        let set = self.engine.verity.set(name, value);
-        set.map_err(OptionError::Value)?;
         Ok(true)
     }
 
@@ -317,34 +283,22 @@ impl MountOptions {
     }
 }
 
-fn worded<T: FromStr<Err = String>>(text: &str) -> Result<T, OptionError> {
-    text.parse().map_err(OptionError::Value)
-}
-
 fn number<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, OptionError> {
-    text.parse()
-        .map_err(|error: ParseIntError| match error.kind() {
-            IntErrorKind::PosOverflow => too_large(name, text),
-            _ => OptionError::value(name, text, "a number"),
-        })
+    number_option(name, text).map_err(OptionError::Value)
 }
 
 /// More pages than the machine has would only be refused later, by an allocation.
-fn reserved_pages(name: &str, text: &str) -> Result<usize, OptionError> {
+fn check_reserved_pages(name: &str, pages: usize) -> Result<(), OptionError> {
     const PAGES_PER_MIB: u64 = 256;
-    let pages: usize = number(name, text)?;
     let system = rustix::system::sysinfo();
     let memory = (system.totalram as u64).saturating_mul(system.mem_unit.into()) >> 20;
     let wanted = pages as u64 / PAGES_PER_MIB;
     if wanted <= memory {
-        return Ok(pages);
+        return Ok(());
     }
-    let what = format!("{name}={text}: {wanted} MiB are more than this machine has ({memory} MiB)");
+    let what =
+        format!("{name}={pages}: {wanted} MiB are more than this machine has ({memory} MiB)");
     Err(OptionError::Value(what))
-}
-
-fn too_large(name: &str, text: &str) -> OptionError {
-    OptionError::Value(format!("{name}={text}: the number is too large"))
 }
 
 fn sandbox(text: &str) -> Result<SandboxMode, OptionError> {

@@ -5,6 +5,91 @@
 //! [`Channel`] of its own and repeats [`Channel::wait`] and [`Channel::serve`]. The threads belong
 //! to the caller, which pins them and sets their priority.
 //!
+//! A filesystem with one file, mounted, read and unmounted (as root; without root fusermount3
+//! mounts and passes the descriptor):
+//!
+//! ```
+//! use std::os::fd::AsRawFd;
+//! use std::sync::Arc;
+//! use fuse_transport::{
+//!     Attr, Caller, Config, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Session,
+//!     Statfs,
+//! };
+//!
+//! const TEXT: &[u8] = b"hello\n";
+//!
+//! /// Node 1 is the root, node 2 the file "hello".
+//! struct Hello;
+//!
+//! fn attr(node: u64) -> Attr {
+//!     let (mode, size) = if node == 1 { (0o040_555, 0) } else { (0o100_444, TEXT.len()) };
+//!     Attr { ino: node, mode, size: size as u64, nlink: 1, ..Attr::default() }
+//! }
+//!
+//! impl Filesystem for Hello {
+//!     fn lookup(&self, _: Caller, _: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
+//!         Ok((name == b"hello").then(|| Found { node: 2, attr: attr(2) }))
+//!     }
+//!     fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Errno> {
+//!         Ok(attr(node))
+//!     }
+//!     fn read(&self, _: Caller, _: u64, at: u64, reply: &mut ReadReply<'_>) -> Result<(), Errno> {
+//!         let rest = TEXT.get(at as usize..).unwrap_or_default();
+//!         let count = rest.len().min(reply.room());
+//!         reply.spare()[..count].copy_from_slice(&rest[..count]);
+//!         reply.advance(count);
+//!         Ok(())
+//!     }
+//!     fn read_directory(
+//!         &self, _: Caller, _: u64, position: u64, reply: &mut DirectoryReply<'_, '_>,
+//!     ) -> Result<(), Errno> {
+//!         if position == 0 {
+//!             let entry = Entry { name: b"hello", ino: 2, kind: 8, next: 1 };
+//!             reply.add(&entry, Some(&Found { node: 2, attr: attr(2) }));
+//!         }
+//!         Ok(())
+//!     }
+//!     fn read_link(&self, _: Caller, _: u64) -> Result<Vec<u8>, Errno> {
+//!         Err(Errno::INVAL)
+//!     }
+//!     fn xattr(&self, _: Caller, _: u64, _: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+//!         Err(Errno::NOSYS)
+//!     }
+//!     fn xattr_names(&self, _: Caller, _: u64) -> Result<Vec<Vec<u8>>, Errno> {
+//!         Err(Errno::NOSYS)
+//!     }
+//!     fn statfs(&self) -> Result<Statfs, Errno> {
+//!         Ok(Statfs { bsize: 4096, frsize: 4096, namelen: 255, ..Statfs::default() })
+//!     }
+//! }
+//!
+//! # use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+//! # let place = std::env::temp_dir().join(format!("fuse-hello-{}", std::process::id()));
+//! # std::fs::create_dir_all(&place)?;
+//! # let run = || -> Result<(), Box<dyn std::error::Error>> {
+//! let device = std::fs::File::options().read(true).write(true).open("/dev/fuse")?;
+//! let fd = device.as_raw_fd();
+//! let data = std::ffi::CString::new(format!("fd={fd},rootmode=40000,user_id=0,group_id=0"))?;
+//! mount("hello", &place, "fuse.hello", MountFlags::RDONLY, Some(data.as_c_str()))?;
+//! let session = Session::start(device.into(), Arc::new(Hello), &Config::default())?;
+//! let channel = session.device_channel()?;
+//! let server = std::thread::spawn(move || channel.run());
+//! let read = std::fs::read(place.join("hello"));
+//! unmount(&place, UnmountFlags::DETACH)?; // which ends the server
+//! server.join().expect("no panic");
+//! assert_eq!(read?, TEXT);
+//! # Ok(())
+//! # };
+//! # let outcome = run();
+//! # std::fs::remove_dir(&place)?;
+//! # match outcome {
+//! #     Err(error) if error.to_string().contains("ermi") => println!("skipped: {error}"),
+//! #     Err(error) if error.to_string().contains("No such") => println!("skipped: {error}"),
+//! #     outcome => outcome?,
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Two transports carry the requests: cloned descriptors of `/dev/fuse`, and FUSE over io_uring
 //! with one queue for each CPU. The filesystem is the same for both.
 //!

@@ -1,5 +1,22 @@
 //! Records and reads scheduler traces, and measures scheduling latency.
 //!
+//! ```
+//! use sched_trace::{ReadOptions, latency};
+//! // What /sys/kernel/tracing/trace says of one wake-up. `open` takes a file instead.
+//! let text = "\
+//! shell-77 [000] d..2. 100.000101: sched_waking: comm=app pid=9 prio=120 target_cpu=000
+//! shell-77 [000] d..2. 100.000110: sched_switch: prev_comm=shell prev_pid=77 prev_prio=120 \
+//! prev_state=S ==> next_comm=app next_pid=9 next_prio=120
+//! ";
+//! let file = std::io::Cursor::new(text);
+//! let trace = sched_trace::read(file, "trace.txt".as_ref(), &ReadOptions::default())?;
+//! let report = latency::analyse(&trace);
+//! let wait = &report.waits[0];
+//! assert_eq!((wait.pid, wait.end_ns - wait.start_ns), (9, 9_000));
+//! println!("{} waited {} ns for CPU {}", wait.comm, wait.end_ns - wait.start_ns, wait.cpu);
+//! # Ok::<(), sched_trace::Error>(())
+//! ```
+//!
 //! * [`record`] records live through tracefs.
 //! * [`open`] reads a trace file of any known format; [`perfetto`] writes one.
 //! * [`latency`] pairs wake-ups and preemptions with the switches that end them.

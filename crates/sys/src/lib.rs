@@ -17,6 +17,7 @@ pub mod fuse_query;
 #[cfg(feature = "fuse-ring")]
 pub mod fuse_ring;
 pub mod fuse_signals;
+pub mod inherited;
 pub mod lend;
 #[cfg(feature = "mapped-read")]
 pub mod mapped;

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use erofs_fuse::escape;
+use erofs_engine::escape_option;
 
 /// erofsfuse prints what is not a warning from this level on.
 const DBGLEVEL_NOTICES: u8 = 3;
@@ -97,7 +97,7 @@ pub fn parse(arguments: &[OsString]) -> Result<FuseStyle, String> {
 
 fn option(name: &str, value: &OsStr) -> OsString {
     let mut bytes = name.as_bytes().to_vec();
-    bytes.extend(escape(value).into_vec());
+    bytes.extend(escape_option(value).into_vec());
     OsString::from_vec(bytes)
 }
 

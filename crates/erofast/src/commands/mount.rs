@@ -31,7 +31,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 fn lists(args: &MountArgs) -> Vec<OsString> {
     let option = |name: &str, value: &OsStr| {
         let mut option = OsString::from(name);
-        option.push(erofs_fuse::escape(value));
+        option.push(erofs_engine::escape_option(value));
         option
     };
     let offset = args.offset.iter().map(|value| option("offset=", value));

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use erofs_engine::escape_option;
 use rustix::mount::MountFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -16,7 +17,6 @@ use rustix::net::{
 
 use super::plan::MountPlan;
 use crate::error::Error;
-use crate::options::escape;
 use crate::respawn::MARK;
 
 const PROGRAM: &str = "fusermount3";
@@ -77,7 +77,7 @@ pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error
 
 fn options(plan: &MountPlan<'_>) -> OsString {
     let mut list = OsString::from("ro,subtype=erofast,fsname=");
-    list.push(escape(&plan.source));
+    list.push(escape_option(&plan.source));
     list.push(format!(",max_read={}", plan.max_read));
     let flags = plan.options.flags;
     let switches = [

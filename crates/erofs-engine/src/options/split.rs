@@ -3,8 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The parts of a list; a backslash keeps the byte after it.
-pub(super) fn split(list: &OsStr) -> Vec<OsString> {
+/// The parts of a comma-separated list of options; a backslash keeps the byte after it.
+pub fn split_options(list: &OsStr) -> Vec<OsString> {
     let mut parts = vec![Vec::new()];
     let mut bytes = list.as_bytes().iter();
     while let Some(&byte) = bytes.next() {
@@ -18,8 +18,8 @@ pub(super) fn split(list: &OsStr) -> Vec<OsString> {
     parts.into_iter().map(OsString::from_vec).collect()
 }
 
-/// Makes one value safe inside of a list of `-o` options.
-pub fn escape(value: &OsStr) -> OsString {
+/// Makes one value safe inside of such a list.
+pub fn escape_option(value: &OsStr) -> OsString {
     let mut safe = Vec::with_capacity(value.len());
     for &byte in value.as_bytes() {
         if matches!(byte, b',' | b'\\') {
@@ -36,13 +36,13 @@ mod tests {
 
     #[test]
     fn a_backslash_keeps_a_comma() {
-        let parts = split(OsStr::new(r"ro,device=/a\,b,fsname=c\\d"));
+        let parts = split_options(OsStr::new(r"ro,device=/a\,b,fsname=c\\d"));
         assert_eq!(parts, ["ro", "device=/a,b", r"fsname=c\d"]);
     }
 
     #[test]
     fn what_was_escaped_comes_back_whole() {
         let value = OsStr::new(r"/odd\,name,");
-        assert_eq!(split(&escape(value)), [value]);
+        assert_eq!(split_options(&escape_option(value)), [value]);
     }
 }

@@ -1,0 +1,121 @@
+//! The installed library, and programs that are compiled against it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// `make install` of the library and the program that were built with the tests.
+pub struct Installed {
+    place: TempDir,
+    flags: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A source file of these tests.
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/c_library")
+        .join(name)
+}
+
+fn is_there(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok()
+}
+
+/// Runs a command that must not fail.
+pub fn run(command: &mut Command) -> Output {
+    let output = command.output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    output
+}
+
+pub fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+impl Installed {
+    /// None, with a line that says why, where there is no C compiler.
+    pub fn new() -> Option<Self> {
+        for tool in ["cc", "gzip"] {
+            if !is_there(tool) {
+                println!("skipped: no {tool}");
+                return None;
+            }
+        }
+        let place = tempfile::tempdir().expect("a directory");
+        let tests = std::env::current_exe().expect("a path");
+        run(Command::new(root().join("scripts/install-files"))
+            .arg(env!("CARGO_BIN_EXE_erofast"))
+            .arg("")
+            .arg(place.path().join("usr"))
+            .env("LIBRARY", tests.parent().expect("a directory"))
+            .env("HELPERS", place.path().join("sbin")));
+        let mut installed = Self {
+            place,
+            flags: Vec::new(),
+        };
+        installed.flags = installed.flags();
+        Some(installed)
+    }
+
+    /// A path below the prefix.
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.place.path().join("usr").join(below)
+    }
+
+    /// What the compiler needs, as pkg-config says it.
+    fn flags(&self) -> Vec<String> {
+        if !is_there("pkg-config") {
+            println!("skipped: no pkg-config: the compiler's flags are those of the test");
+            let include = format!("-I{}", self.path("include").display());
+            let library = format!("-L{}", self.path("lib").display());
+            return vec![include, library, "-lerofast".into()];
+        }
+        let output = run(Command::new("pkg-config")
+            .args(["--cflags", "--libs", "erofast"])
+            .env("PKG_CONFIG_PATH", self.path("lib/pkgconfig")));
+        let flags = text(&output);
+        flags.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Compiles a program.
+    pub fn compile(&self, source: &Path, name: &str) -> PathBuf {
+        let program = self.place.path().join(name);
+        run(Command::new("cc")
+            .args(["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"])
+            .arg(source)
+            .args(&self.flags)
+            .arg("-lpthread")
+            .arg("-o")
+            .arg(&program));
+        program
+    }
+
+    /// A command that finds the library.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", self.path("lib"));
+        command
+    }
+
+    /// The program under valgrind: a read of what nobody wrote, and memory that is not freed, are
+    /// status 99. None where there is no valgrind.
+    pub fn valgrind(&self, program: &Path) -> Option<Command> {
+        if !is_there("valgrind") {
+            println!("skipped: no valgrind");
+            return None;
+        }
+        let mut command = self.command("valgrind");
+        command
+            .args(["-q", "--error-exitcode=99", "--leak-check=full"])
+            .args(["--show-leak-kinds=all", "--errors-for-leak-kinds=all"])
+            .arg(program);
+        Some(command)
+    }
+}

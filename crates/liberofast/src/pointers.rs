@@ -1,0 +1,72 @@
+//! Pointers of C as references. NULL is an error; everything else is what the header promises.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_void};
+
+use crate::failure::Failure;
+
+fn null(what: &str) -> Failure {
+    Failure::argument(format!("{what} is NULL"))
+}
+
+/// The bytes of a C string.
+///
+/// # Safety
+/// `text` is NULL, or a C string that outlives the call and does not change during it.
+pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a [u8], Failure> {
+    if text.is_null() {
+        return Err(null(what));
+    }
+    // SAFETY: it is a C string by the caller's promise.
+    Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// The same, where NULL is the empty string.
+///
+/// # Safety
+/// As for [`text`].
+pub unsafe fn optional_text<'a>(list: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller's promise is that of `text`.
+    unsafe { text(list, "") }.unwrap_or_default()
+}
+
+/// What a pointer leads to.
+///
+/// # Safety
+/// `pointer` is NULL, or leads to a `T` that outlives the call and is only read during it.
+pub unsafe fn reference<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Failure> {
+    // SAFETY: NULL is handled, everything else is the caller's promise.
+    unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
+}
+
+/// Writes a result.
+///
+/// # Safety
+/// `place` is NULL, or an aligned place for a `T` that only this call uses now.
+pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure> {
+    if place.is_null() {
+        return Err(null(what));
+    }
+    // SAFETY: there is a place for it by the caller's promise.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// A buffer of the caller's. Its bytes may be uninitialised in C; they are written, never read.
+///
+/// # Safety
+/// `size` is 0, or `buffer` is NULL or leads to `size` writable bytes that only this call uses now.
+pub unsafe fn bytes<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8], Failure> {
+    if size == 0 {
+        return Ok(&mut []);
+    }
+    if buffer.is_null() {
+        return Err(null("buffer"));
+    }
+    if isize::try_from(size).is_err() {
+        return Err(Failure::argument(format!("a buffer of {size} bytes")));
+    }
+    // SAFETY: the bytes are there by the caller's promise, and the size is one that a slice may
+    // have; any bits are a u8.
+    Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size) })
+}
