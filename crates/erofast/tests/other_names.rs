@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -82,7 +82,10 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.is_mounted() {
-            let _ = self.command("erofast").args(["umount", "mnt"]).status();
+            let ours = self.command("erofast").args(["umount", "mnt"]).status();
+            if !ours.is_ok_and(|status| status.success()) {
+                let _ = Command::new("umount").arg("-l").arg(self.mnt()).status();
+            }
         }
     }
 }
@@ -160,6 +163,97 @@ fn mount_fuse3_runs_the_program_with_image_directory_and_options() {
         command.args(["-o", "ro", "-t", fstype]);
         place.mounts(command.env("PATH", &path));
     }
+}
+
+#[test]
+fn mount_erofs_runs_erofsfuse_through_a_shell() {
+    let Some(place) = Place::new() else { return };
+    // `mount -t erofs.fuse` runs mount.erofs of erofs-utils, and that this line.
+    let line = format!(
+        "erofsfuse -orw {} {}",
+        place.image.display(),
+        place.mnt().display()
+    );
+    let path = format!("{}:/usr/bin:/bin", place.directory.path().display());
+    let mut shell = Command::new("/bin/sh");
+    place.mounts(shell.args(["-c", &line]).env("PATH", &path));
+}
+
+/// libfuse's convention for callers that mount by themselves and drop their rights.
+#[test]
+fn a_mounted_descriptor_in_the_place_of_the_mount_point_is_served() {
+    let Some(place) = Place::new() else { return };
+    if !std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+        println!("skipped: not root");
+        return;
+    }
+    let mount = "exec 7<>/dev/fuse; \
+        mount -i -t fuse -o ro,fd=7,rootmode=40000,user_id=0,group_id=0,allow_other app mnt; ";
+    for (serve, background) in [
+        ("./erofsfuse app.erofs /dev/fd/7", true),
+        ("exec ./erofast mount -f app.erofs /dev/fd/7", false),
+        (
+            "exec ./erofsfuse -f /proc/self/fd/8 /dev/fd/7 8<app.erofs",
+            false,
+        ),
+    ] {
+        let mut server = Command::new("bash")
+            .args(["-ec", &format!("{mount}{serve}")])
+            .current_dir(place.directory.path())
+            .spawn()
+            .unwrap();
+        if background {
+            assert!(server.wait().unwrap().success());
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !place.is_mounted() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Waits for the server, which answers the first request.
+        assert!(
+            std::fs::read_dir(place.mnt()).unwrap().count() > 0,
+            "{serve}"
+        );
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = format!("app {} fuse ro", place.mnt().display());
+        assert!(mounts.contains(&line), "{mounts}");
+        let unmounted = Command::new("umount").arg(place.mnt()).status();
+        assert!(unmounted.unwrap().success());
+        assert!(server.wait().unwrap().success(), "{serve}");
+    }
+    for (line, why) in [
+        (
+            "app.erofs /dev/fd/7 7</dev/null",
+            "is not a descriptor of /dev/fuse",
+        ),
+        ("app.erofs /dev/fd/77", "Bad file descriptor"),
+        (
+            "-o timeout=5 app.erofs /dev/fd/7 7<>/dev/fuse",
+            "timeout= cannot unmount",
+        ),
+        ("app.erofs /dev/fd/7 7<>/dev/fuse", "not permitted"),
+    ] {
+        let output = Command::new("bash")
+            .args(["-c", &format!("exec ./erofsfuse {line}")])
+            .current_dir(place.directory.path())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{line}: {stderr}");
+        assert!(
+            stderr.contains(why) && stderr.lines().count() == 1,
+            "{line}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn an_open_image_is_taken_in_the_background_too() {
+    let Some(place) = Place::new() else { return };
+    let line = "./erofsfuse -o ro /proc/self/fd/3 mnt 3<app.erofs";
+    let mut command = Command::new("bash");
+    command.args(["-c", line]);
+    place.mounts(command.current_dir(place.directory.path()));
 }
 
 #[test]

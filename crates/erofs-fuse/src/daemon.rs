@@ -32,6 +32,7 @@ const READY: &[u8] = b"ready\n";
 /// # Errors
 /// One line with the fault. Nothing stays mounted and no process is left.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
+    helper::check_passed(request)?;
     if request.foreground || request.options.debug {
         let log = FaultLog::open(&request.options, false)?;
         return serve::foreground(

@@ -12,11 +12,43 @@ pub const FSTYPE: &str = "fuse.erofast";
 pub struct MountRequest {
     /// The image file or block device.
     pub image: PathBuf,
-    /// An existing directory.
+    /// An existing directory, or `/dev/fd/N`: a descriptor of `/dev/fuse` that the caller has
+    /// mounted.
     pub mountpoint: PathBuf,
     /// The `-o` options.
     pub options: MountOptions,
     /// Serve in the calling process until unmounted, rather than in a daemon. The calling thread
     /// enters the sandbox then, and stays in it.
     pub foreground: bool,
+}
+
+impl MountRequest {
+    /// The descriptor of `/dev/fuse` that stands in the place of the mount point.
+    pub(crate) fn passed_device(&self) -> Option<i32> {
+        let number = self.mountpoint.to_str()?.strip_prefix("/dev/fd/")?;
+        let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+        number.parse().ok().filter(|_| digits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_is_a_number_below_dev_fd() {
+        let passed = |mountpoint: &str| {
+            let request = MountRequest {
+                image: PathBuf::new(),
+                mountpoint: mountpoint.into(),
+                options: MountOptions::default(),
+                foreground: false,
+            };
+            request.passed_device()
+        };
+        assert_eq!(passed("/dev/fd/7"), Some(7));
+        for path in ["/dev/fd/", "/dev/fd/+7", "/dev/fd/7/x", "/mnt", "dev/fd/7"] {
+            assert_eq!(passed(path), None, "{path}");
+        }
+    }
 }

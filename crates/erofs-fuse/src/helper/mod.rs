@@ -12,6 +12,8 @@
 //!
 //! It unmounts the mount that it made and no other, whatever is at its path by then ([`mounted`]).
 //!
+//! A mount that the caller made ([`passed`]) is neither mounted nor unmounted.
+//!
 //! With a launch profile a thread of it also reads and writes the profile, and lists directories of
 //! the mount ([`launch`]).
 //!
@@ -26,6 +28,7 @@ mod identity;
 mod launch;
 mod mount;
 mod mounted;
+mod passed;
 mod plan;
 mod process;
 mod profile_file;
@@ -40,6 +43,7 @@ mod visit;
 pub(crate) use client::MountHelper;
 pub(crate) use enable_uring::is_enabled as io_uring_is_enabled;
 pub(crate) use launch::LaunchHelper;
+pub(crate) use passed::check as check_passed;
 pub(crate) use process::run;
 pub(crate) use table::covered_notice;
 pub use umount::umount;

@@ -7,7 +7,7 @@ use super::enable_uring::EnableUringGuard;
 use super::mount;
 use super::mounted::Mounted;
 use super::protocol::Request;
-use super::{launch, read_ahead};
+use super::{launch, passed, read_ahead};
 use crate::error::Error;
 use crate::request::MountRequest;
 
@@ -34,6 +34,9 @@ impl MountState {
     }
 
     pub(super) fn handle(&mut self, request: Request) -> Result<Option<OwnedFd>, Error> {
+        if let Some(number) = self.request.passed_device() {
+            return passed::handle(request, &self.request.mountpoint, number);
+        }
         match (request, &self.mounted) {
             _ if self.detached => Err(out_of_order(request)),
             (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
