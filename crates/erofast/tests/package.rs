@@ -110,6 +110,118 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     }
 }
 
+/// `usr/bin/erofsfuse` below a root where the package is unpacked and `script` ran.
+fn erofsfuse(root: &Path, script: &Path, arguments: &[&str]) -> Option<PathBuf> {
+    run(Command::new(script).args(arguments).env("DPKG_ROOT", root));
+    let link = std::fs::read_link(root.join("usr/bin/erofsfuse")).ok()?;
+    let link = link.strip_prefix("/").expect("an absolute path").to_owned();
+    std::fs::read_link(root.join(link)).ok()
+}
+
+#[test]
+fn the_package_offers_erofsfuse_as_an_alternative() {
+    let place = tempfile::tempdir().expect("a directory");
+    let Some(package) = package(&place) else {
+        return;
+    };
+    if Command::new("update-alternatives")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        println!("skipped: no update-alternatives");
+        return;
+    }
+    let (root, control) = (place.path().join("root"), place.path().join("control"));
+    run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root));
+    run(Command::new("dpkg-deb")
+        .arg("-e")
+        .arg(&package)
+        .arg(&control));
+    let (postinst, prerm) = (control.join("postinst"), control.join("prerm"));
+    for directory in ["etc/alternatives", "var/lib/dpkg/alternatives", "var/log"] {
+        std::fs::create_dir_all(root.join(directory)).expect("a directory");
+    }
+    let ours = Some(PathBuf::from("/usr/bin/erofast"));
+    assert_eq!(erofsfuse(&root, &postinst, &["configure", ""]), ours);
+    assert_eq!(erofsfuse(&root, &prerm, &["upgrade", "9"]), ours);
+    assert_eq!(erofsfuse(&root, &postinst, &["configure", "0.1.0"]), ours);
+    assert_eq!(erofsfuse(&root, &prerm, &["remove"]), None);
+    // The program of erofs-utils is no link, and stays.
+    let other = root.join("usr/bin/erofsfuse");
+    std::fs::write(&other, "other").expect("written");
+    run(Command::new(&postinst)
+        .arg("configure")
+        .env("DPKG_ROOT", &root));
+    run(Command::new(&prerm).arg("remove").env("DPKG_ROOT", &root));
+    assert_eq!(std::fs::read_to_string(&other).expect("there"), "other");
+}
+
+#[test]
+fn the_tarball_holds_what_is_installed_and_what_is_linked() {
+    let place = tempfile::tempdir().expect("a directory");
+    let make = |name: &str| {
+        let out = place.path().join(name);
+        std::fs::create_dir(&out).expect("a directory");
+        let mut command = Command::new(root().join("scripts/package-tarball"));
+        command.arg(env!("CARGO_BIN_EXE_erofast"));
+        command.args([std::env::consts::ARCH]).arg(&out);
+        command.env("SOURCE_DATE_EPOCH", "1700000000");
+        PathBuf::from(text(&run(&mut command)).trim())
+    };
+    let (first, second) = (make("one"), make("two"));
+    let read = |path: &Path| std::fs::read(path).expect("a file");
+    assert!(read(&first) == read(&second), "the tarballs differ");
+    run(Command::new("tar")
+        .arg("-xzf")
+        .arg(&first)
+        .arg("-C")
+        .arg(place.path()));
+    let name = first.file_name().expect("a name").to_string_lossy();
+    let name = name.strip_suffix(".tar.gz").expect("a tarball");
+    let unpacked = place.path().join(name);
+    for file in ["sbin/mount.erofast", "share/man/man1/erofast.1.gz"] {
+        assert!(unpacked.join(file).exists(), "{file}");
+    }
+    run(Command::new(unpacked.join("bin/erofast")).arg("--version"));
+    let sbom = read(&unpacked.join("share/doc/erofast/sbom.cdx.json"));
+    assert!(sbom == read(&first.with_file_name(format!("{name}.cdx.json"))));
+    let sbom: serde_json::Value = serde_json::from_slice(&sbom).expect("JSON");
+    assert_eq!(sbom["bomFormat"], "CycloneDX");
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
+    let components = sbom["components"].as_array().expect("components");
+    for component in components {
+        let field = |name: &str| component[name].as_str().unwrap_or_default();
+        assert!(
+            component["licenses"][0]["expression"].is_string(),
+            "{component}"
+        );
+        let locked = format!(
+            "name = \"{}\"\nversion = \"{}\"",
+            field("name"),
+            field("version")
+        );
+        let at = lock.find(&locked).unwrap_or_else(|| panic!("{component}"));
+        let entry = lock[at..].split("\n\n").next().expect("an entry");
+        let sum = component["hashes"][0]["content"].as_str();
+        let ours = root().join("crates").join(field("name")).is_dir();
+        assert_eq!(sum.is_none(), ours, "{component}");
+        assert!(sum.is_none_or(|sum| entry.contains(sum)), "{component}");
+    }
+    for name in [
+        "lzzzz",
+        "libdeflate-sys",
+        "liblzma-sys",
+        "zstd-sys",
+        "erofs-engine",
+    ] {
+        assert!(
+            components.iter().any(|one| one["name"] == name),
+            "no {name}"
+        );
+    }
+}
+
 #[test]
 fn two_packages_of_one_binary_are_equal() {
     let (one, two) = (
