@@ -1,4 +1,7 @@
-/* What erofast.h promises beside the content of images: promises IMAGE. Aborts at the first lie. */
+/*
+ * What erofast.h promises beside the content of images: promises IMAGE OPTIONS.
+ * Aborts at the first lie.
+ */
 #define _GNU_SOURCE
 #include <erofast.h>
 #include <errno.h>
@@ -94,11 +97,11 @@ static void wrong_arguments(void)
 int main(int argc, char **argv)
 {
     pthread_t thread;
-    MUST(argc == 2 && erofast_version()[0]);
+    MUST(argc == 3 && erofast_version()[0]);
     MUST(strcmp(erofast_error_text(), "") == 0);
     null_pointers();
     failing_opens(argv[1]);
-    MUST(erofast_open(argv[1], "workers=percpu,cache=1M", &image) == 0);
+    MUST(erofast_open(argv[1], argv[2], &image) == 0);
     wrong_arguments();
     MUST(pthread_create(&thread, NULL, elsewhere, NULL) == 0);
     MUST(pthread_join(thread, NULL) == 0);
