@@ -1,4 +1,4 @@
-use erofs_engine::{Offset, SyncDecompress};
+use erofs_engine::{Hipri, Offset, SyncDecompress};
 
 use super::*;
 
