@@ -71,7 +71,8 @@
 //! let fd = device.as_raw_fd();
 //! let data = std::ffi::CString::new(format!("fd={fd},rootmode=40000,user_id=0,group_id=0"))?;
 //! mount("hello", &place, "fuse.hello", MountFlags::RDONLY, Some(data.as_c_str()))?;
-//! let session = Session::start(device.into(), Arc::new(Hello), &Config::default())?;
+//! let config = Config::default(); // requests come over /dev/fuse, not over rings
+//! let session = Session::start(device.into(), Arc::new(Hello), &config, None)?;
 //! let channel = session.device_channel()?;
 //! let server = std::thread::spawn(move || channel.run());
 //! let read = std::fs::read(place.join("hello"));

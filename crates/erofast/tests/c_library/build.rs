@@ -64,6 +64,14 @@ impl Installed {
         Some(installed)
     }
 
+    /// `make uninstall`.
+    pub fn remove(&self) {
+        run(Command::new(root().join("scripts/install-files"))
+            .args(["--remove", ""])
+            .arg(self.path(""))
+            .env("HELPERS", self.place.path().join("sbin")));
+    }
+
     /// A path below the prefix.
     pub fn path(&self, below: &str) -> PathBuf {
         self.place.path().join("usr").join(below)

@@ -240,3 +240,21 @@ fn the_library_exports_what_the_header_declares() {
     let dynamic = run(Command::new("readelf").arg("-d").arg(&library));
     assert!(text(&dynamic).contains("soname: [liberofast.so.0]"));
 }
+
+#[test]
+fn removing_what_was_installed_leaves_nothing_of_the_library() {
+    let Some(installed) = Installed::new() else {
+        return;
+    };
+    let files = [
+        "lib/liberofast.so",
+        "lib/liberofast.so.0",
+        "lib/liberofast.a",
+        "lib/pkgconfig/erofast.pc",
+        "include/erofast.h",
+    ];
+    let left = || files.map(|file| installed.path(file).exists());
+    assert_eq!(left(), [true; 5]);
+    installed.remove();
+    assert_eq!(left(), [false; 5]);
+}
