@@ -13,8 +13,11 @@ const LINE: f64 = 20.0;
 /// Engines of a legend's line.
 const KEYS: usize = 3;
 
-/// What is drawn: a title, and the figure of a launch.
-const CHARTS_OF: [(&str, fn(&Sample) -> f64); 2] = [
+/// A figure of a launch.
+type Figure = fn(&Sample) -> f64;
+
+/// What is drawn, under which title.
+const CHARTS_OF: [(&str, Figure); 2] = [
     ("Scheduling latency", |sample| sample.sched_latency_us),
     ("Launch time", |sample| sample.launch_us),
 ];
@@ -56,7 +59,7 @@ fn drawing(report: &LaunchReport) -> String {
     out + "</svg>\n"
 }
 
-fn chart(engines: &[EngineReport], title: &str, figure: fn(&Sample) -> f64) -> String {
+fn chart(engines: &[EngineReport], title: &str, figure: Figure) -> String {
     let columns: Vec<Vec<f64>> = engines
         .iter()
         .map(|engine| engine.column(figure))
