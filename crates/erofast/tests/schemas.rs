@@ -225,9 +225,7 @@ fn what_is_printed_about_a_mount_fits() {
         return println!("skipped: {}", why.trim());
     }
     let guard = Mounted(folder.path().to_owned());
-    let entries = fs::read_dir(point).expect("a mount").flatten();
-    let files = entries.map(|entry| fs::read(entry.path()).unwrap_or_default());
-    assert!(files.map(|content| content.len()).sum::<usize>() > 0);
+    assert!(fs::read_dir(point).expect("a mount").count() > 0);
     let counters = json(&erofast(&["stat", "--json", point]));
     schema::check("stat", &counters);
     assert!(counters["requests"].as_u64() > Some(0));
