@@ -83,7 +83,7 @@ fn what_is_printed_about_images_fits() {
         let info = json(&report("info", &image, &[]));
         schema::check("info", &info);
         schema::check("check", &json(&report("check", &image, &[])));
-        let block = json(&report("info", &image, &["--block", "1"]));
+        let block = json(&report("info", &image, &["--block", "0"]));
         schema::check("info-block", &block);
         let listing = report("ls", &image, &["-R"]);
         let entries = String::from_utf8(listing.stdout).expect("UTF-8");
