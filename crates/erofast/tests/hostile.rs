@@ -70,8 +70,13 @@ fn tools_on(class: Class) -> Vec<String> {
         &["extract", image, "-"],
         &["extract", image, target.to_str().expect("a name of ASCII")],
     ];
+    // The same listing each time, of 12 MiB decoded for each few names: seconds.
+    let tools = match class {
+        Class::SparseNames => &tools[4..6],
+        _ => &tools[..],
+    };
     let mut complaints = Vec::new();
-    for tool in tools {
+    for &tool in tools {
         let begin = Instant::now();
         let (peak, output) = run(directory.path(), tool);
         let took = begin.elapsed();
