@@ -125,8 +125,6 @@ impl DeviceChannel {
             request,
             reply,
             connection,
-            waiter,
-            readers,
             ..
         } = self;
         let mut reply = Reply::new(reply.bytes_mut());
@@ -137,8 +135,13 @@ impl DeviceChannel {
         };
         let answered = Timing::now(connection.filesystem());
         let reply_bytes = reply.length();
-        follow(readers, waiter, connection, header.pid);
         let sent = self.send(&header, answer, reply_bytes);
+        follow(
+            &mut self.readers,
+            &self.waiter,
+            &self.connection,
+            header.pid,
+        );
         let from = (opcode, header.unique);
         timing.report(self.connection.filesystem(), from, answered, reply_bytes);
         let (cpu, run_ns) = (timing.cpu(), timing.run_ns());
@@ -255,11 +258,22 @@ fn pinned_to() -> Option<usize> {
     cpus.next().is_none().then_some(first)
 }
 
-/// Lets the waiter of the reader's CPU be woken first. Before the reply: it may move the reader.
+/// Lets the waiter of the reader's CPU be woken first.
+///
+/// Only after the reply: reading `/proc` can wait for a lock that the reader holds while it waits.
+/// For the same reason one thread samples at a time, so that the others answer what the reader
+/// asks next.
 fn follow(readers: &mut ReaderCpu, waiter: &Waiter, connection: &Connection, reader: u32) {
-    let Some(here) = waiter.cpu else { return };
-    if let Some(cpu) = readers.sample(reader, here) {
-        connection.wait_order().put_first(cpu);
+    let (Some(here), order) = (waiter.cpu, connection.wait_order()) else {
+        return;
+    };
+    if !readers.is_due(reader) || !order.begin_sample() {
+        return;
+    }
+    let sampled = readers.sample(reader, here);
+    order.end_sample();
+    if let Some(cpu) = sampled {
+        order.put_first(cpu);
     }
 }
 

@@ -28,10 +28,10 @@ impl ReaderCpu {
     /// thread that has ended, one of another PID namespace, `/proc` out of reach). `here` is the
     /// CPU of the caller.
     pub(crate) fn sample(&mut self, tid: u32, here: usize) -> Option<usize> {
-        let now = now_ns();
-        if tid == 0 || now < self.next_ns {
+        if !self.is_due(tid) {
             return None;
         }
+        let now = now_ns();
         let cpu = self.read(tid);
         let pause = if cpu.is_none_or(|cpu| cpu == here) {
             SETTLED
@@ -40,6 +40,11 @@ impl ReaderCpu {
         };
         self.next_ns = now + pause.as_nanos() as u64;
         cpu
+    }
+
+    /// Whether it is time for a sample of the thread `tid`.
+    pub(crate) fn is_due(&self, tid: u32) -> bool {
+        tid != 0 && now_ns() >= self.next_ns
     }
 
     fn read(&mut self, tid: u32) -> Option<usize> {

@@ -8,7 +8,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -57,6 +57,10 @@ impl Waiter {
 pub(crate) struct WaitOrder {
     /// A. The CPU whose waiter is first, if it was put there.
     first: AtomicUsize,
+    /// A. A thread finds out where its reader runs.
+    sampling: AtomicBool,
+    /// A. Number of waiters. A thread that is alone does not sample: no other could answer.
+    count: AtomicUsize,
     /// L. In the kernel's order.
     waiters: PiMutex<Vec<Arc<Waiter>>>,
 }
@@ -65,6 +69,8 @@ impl WaitOrder {
     pub(crate) fn new() -> Self {
         Self {
             first: AtomicUsize::new(NONE),
+            sampling: AtomicBool::new(false),
+            count: AtomicUsize::new(0),
             waiters: PiMutex::default(),
         }
     }
@@ -74,7 +80,20 @@ impl WaitOrder {
         let mut waiters = self.waiters();
         waiter.register()?;
         waiters.push(Arc::clone(waiter));
+        self.count.store(waiters.len(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether the caller may sample the CPU of a reader now; then [`Self::end_sample`] follows.
+    pub(crate) fn begin_sample(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 1
+            && !self.sampling.load(Ordering::Relaxed)
+            && !self.sampling.swap(true, Ordering::Acquire)
+    }
+
+    /// Ends what [`Self::begin_sample`] began.
+    pub(crate) fn end_sample(&self) {
+        self.sampling.store(false, Ordering::Release);
     }
 
     /// Takes a waiter out that goes on living.
@@ -88,6 +107,7 @@ impl WaitOrder {
     pub(crate) fn remove(&self, waiter: &Arc<Waiter>) {
         let mut waiters = self.waiters();
         waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        self.count.store(waiters.len(), Ordering::Relaxed);
         self.first.store(NONE, Ordering::Relaxed);
     }
 
@@ -148,6 +168,18 @@ mod tests {
         order.remove(&waiters[3]);
         order.put_first(0);
         assert_eq!(cpus(&order), [Some(0), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn one_thread_of_several_samples_at_a_time() {
+        let (device, order) = (EventFd::new().unwrap(), WaitOrder::new());
+        order.add(&waiter(&device, 0)).unwrap();
+        assert!(!order.begin_sample(), "alone");
+        order.add(&waiter(&device, 1)).unwrap();
+        assert!(order.begin_sample());
+        assert!(!order.begin_sample(), "another samples");
+        order.end_sample();
+        assert!(order.begin_sample());
     }
 
     #[test]
