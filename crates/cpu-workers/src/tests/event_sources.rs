@@ -124,6 +124,8 @@ struct Replies {
 
 impl EventSource for Replies {
     fn wait(&mut self) -> EventSourceState {
+        // The test may have ended.
+        let _ = self.sent.send("waits");
         let mut polled = [PollFd::new(&*self.waker, PollFlags::IN)];
         poll(&mut polled, None).unwrap();
         self.waker.clear();
@@ -153,6 +155,7 @@ fn a_finished_reply_leaves_before_a_job_is_run() {
         Ok::<OpenEventSource, io::Error>((Box::new(source), waker))
     };
     workers.attach(Arc::new(make)).unwrap();
+    assert_eq!(wait(&order), "waits");
     // Queueing wakes the source, which has a reply to send then.
     workers.queue(Some(0), Box::new(move |_| sender.send("job").unwrap()));
     assert_eq!([wait(&order), wait(&order)], ["reply", "job"]);
