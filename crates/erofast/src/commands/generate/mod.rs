@@ -4,12 +4,18 @@
 //! and mount.erofast(8) would need a roff writer beside it, so one writer makes all pages.
 
 mod arguments;
+mod bash;
 mod complete;
+mod fish;
 mod markdown;
 mod pages;
 mod roff;
 #[cfg(test)]
+mod shells;
+#[cfg(test)]
 mod tests;
+mod words;
+mod zsh;
 
 use std::io::{self, Write};
 

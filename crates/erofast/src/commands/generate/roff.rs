@@ -1,34 +1,70 @@
 //! Writes man pages: the few requests of man(7) that our pages need.
 
+use std::time::SystemTime;
+
+use crate::text;
+
 /// A page that is being written.
 #[derive(Debug)]
 pub struct Page {
     text: String,
+    /// Nothing is written below the last heading yet.
+    below_heading: bool,
+}
+
+/// The date of `SOURCE_DATE_EPOCH`, so that the same source gives the same page, or of today.
+fn date() -> String {
+    let of_source = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let seconds = of_source.and_then(|seconds| seconds.parse().ok());
+    let now = || {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+    };
+    let seconds = seconds.unwrap_or_else(|| i64::try_from(now().as_secs()).unwrap_or_default());
+    text::time(seconds)
+        .split(' ')
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 impl Page {
-    /// A page with its title line. Without a date, so that the same source gives the same page.
+    /// A page with its title line.
     pub fn new(name: &str, section: u8, manual: &str) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let name = quoted(&name.to_uppercase());
-        let text = format!(".TH {name} {section} \"\" \"erofast {version}\" \"{manual}\"\n");
-        Self { text }
+        let date = date();
+        let text = format!(".TH {name} {section} {date} \"erofast {version}\" \"{manual}\"\n");
+        Self {
+            text,
+            below_heading: false,
+        }
     }
 
     /// A heading.
     pub fn section(&mut self, heading: &str) {
         self.request("SH", &quoted(&heading.to_uppercase()));
+        self.below_heading = true;
     }
 
     /// A heading below a heading.
     pub fn subsection(&mut self, heading: &str) {
         self.request("SS", &quoted(heading));
+        self.below_heading = true;
     }
 
     /// A paragraph of marked text; see [`plain`] and [`marked`].
     pub fn paragraph(&mut self, text: &str) {
-        self.request("PP", "");
+        self.begin_paragraph();
         self.line(text);
+    }
+
+    /// A heading begins a paragraph of its own.
+    fn begin_paragraph(&mut self) {
+        if !self.below_heading {
+            self.request("PP", "");
+        }
     }
 
     /// A term and what it means.
@@ -46,7 +82,8 @@ impl Page {
 
     /// Lines that stay as they are.
     pub fn verbatim<'l>(&mut self, lines: impl IntoIterator<Item = &'l str>) {
-        self.text.push_str(".PP\n.RS 4\n.nf\n");
+        self.begin_paragraph();
+        self.text.push_str(".RS 4\n.nf\n");
         for line in lines {
             self.line(&plain(line));
         }
@@ -61,12 +98,14 @@ impl Page {
         }
         self.text.push_str(text);
         self.text.push('\n');
+        self.below_heading = false;
     }
 
     fn request(&mut self, name: &str, argument: &str) {
         let line = format!(".{name} {argument}");
         self.text.push_str(line.trim_end());
         self.text.push('\n');
+        self.below_heading = false;
     }
 
     /// The source of the page.

@@ -248,106 +248,6 @@ fn the_columns_of_the_mount_options_stand_in_line() {
     }
 }
 
-/// Asks bash itself what it would offer at the end of `line`.
-fn offered(line: &str) -> Vec<String> {
-    let script = complete::script(Shell::Bash).expect("a script");
-    // As readline does, with `=` among the characters that end a word.
-    let ask = format!(
-        "{script}\nCOMP_LINE='{line}'\nCOMP_POINT=${{#COMP_LINE}}\n\
-         COMP_WORDS=({words})\nCOMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
-         _erofast erofast \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"\n\
-         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        words = line.replace('=', " = ")
-            + if line.ends_with([' ', '=']) {
-                " ''"
-            } else {
-                ""
-            },
-    );
-    let output = Process::new("bash")
-        .args(["-c", &ask])
-        .output()
-        .expect("bash starts");
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    stdout
-        .lines()
-        .map(str::to_owned)
-        .filter(|line| !line.is_empty())
-        .collect()
-}
-
-#[test]
-fn bash_completes_the_options_of_the_mount_helper() {
-    let script = complete::script(Shell::Bash).expect("a script");
-    let script = format!(
-        "{script}\nCOMP_WORDS=(mount.erofast a b -o hip)\nCOMP_CWORD=4\nCOMP_LINE='mount.erofast a b -o hip'\n\
-         COMP_POINT=${{#COMP_LINE}}\n_erofast_mount_helper\necho \"${{COMPREPLY[@]}}\"\n"
-    );
-    let output = std::process::Command::new("bash")
-        .args(["-c", &script])
-        .output();
-    let output = output.expect("bash starts");
-    assert!(
-        String::from_utf8_lossy(&output.stdout).starts_with("hipri"),
-        "{output:?}"
-    );
-}
-
-#[test]
-fn bash_completes_commands_options_and_mount_options() {
-    assert_eq!(offered("erofast um"), ["umount"]);
-    assert_eq!(offered("erofast check --thr"), ["--threads"]);
-    assert_eq!(offered("erofast mount -o rese"), ["reserved_pages="]);
-    assert_eq!(
-        offered("erofast mount -o hipri,reserved_pages"),
-        ["hipri,reserved_pages="]
-    );
-    assert_eq!(
-        offered("erofast mount -o workers="),
-        ["percpu", "unbound", "inline"]
-    );
-    assert_eq!(offered("erofast mount -o ro,workers=p"), ["percpu"]);
-    let all = offered("erofast mount -o ");
-    assert!(all.iter().any(|word| word == "allow_other"), "{all:?}");
-    // No option, nor its dash, before one is typed.
-    for line in [
-        "erofast umount ",
-        "erofast info ",
-        "erofast extract image ",
-        "erofast ls ",
-    ] {
-        let words = offered(line);
-        assert!(
-            !words.iter().any(|word| word.starts_with('-')),
-            "{line}: {words:?}"
-        );
-    }
-    assert_eq!(offered("erofast umount --la"), ["--lazy"]);
-    assert!(offered("erofast lab ").contains(&"launch".to_owned()));
-}
-
-#[test]
-fn shells_take_their_scripts() {
-    for (shell, check) in [
-        (Shell::Bash, "bash -n"),
-        (Shell::Zsh, "zsh -n"),
-        (Shell::Fish, "fish -n"),
-    ] {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), complete::script(shell).expect("a script")).expect("room");
-        let (program, flag) = check.split_once(' ').expect("a flag");
-        let Ok(output) = Process::new(program).arg(flag).arg(file.path()).output() else {
-            println!("skipped: no {program} to read its script");
-            continue;
-        };
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success() && stderr.is_empty(),
-            "{shell}: {stderr}"
-        );
-    }
-}
-
 #[test]
 fn groff_has_nothing_to_say_of_the_pages() {
     for (name, text) in man() {
@@ -365,6 +265,27 @@ fn groff_has_nothing_to_say_of_the_pages() {
         assert!(
             output.status.success() && stderr.is_empty(),
             "{name}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn mandoc_warns_of_nothing_in_the_pages() {
+    for (name, text) in man() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), &text).expect("room");
+        let mandoc = Process::new("mandoc")
+            .args(["-Tlint", "-Wwarning"])
+            .arg(file.path())
+            .output();
+        let Ok(output) = mandoc else {
+            println!("skipped: no mandoc to read the man pages");
+            return;
+        };
+        let warnings = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && warnings.is_empty(),
+            "{name}: {warnings}"
         );
     }
 }
