@@ -99,6 +99,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Mount(args) => commands::mount::run(&args),
         Command::Umount(args) => commands::mount::umount(&args),
+        Command::Upgrade(args) => commands::mount::upgrade(&args),
         Command::Stat(args) => commands::stat::run(&args),
         #[cfg(feature = "tools")]
         Command::Tool(tool) => commands::tools::run(tool),

@@ -358,6 +358,22 @@ fn a_user_mounts_watches_and_unmounts() {
 }
 
 #[test]
+fn a_users_mount_outlives_its_server_and_is_upgraded() {
+    let Some(site) = Site::new() else { return };
+    let script = "set -e; \"$0\" mount image.erofs mnt; names=$(ls mnt); \
+                  pid() { \"$0\" stat --json mnt | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p'; }; \
+                  if why=$(\"$0\" upgrade mnt 2>&1); then \
+                      old=$(pid); kill -KILL $old; \
+                      [ \"$(ls mnt)\" = \"$names\" ]; [ \"$(pid)\" != $old ]; \
+                  else case $why in *\"Linux 6.9\"*) ;; *) echo \"$why\"; exit 1;; esac; fi; \
+                  \"$0\" umount mnt";
+    let Some(output) = as_nobody(&site, script) else {
+        return;
+    };
+    fine(&output);
+}
+
+#[test]
 fn a_user_is_told_once_that_real_time_is_refused() {
     let Some(site) = Site::new() else { return };
     let script = "\"$0\" mount -o hipri image.erofs mnt && \"$0\" umount mnt";
@@ -381,7 +397,8 @@ fn a_user_has_timeouts_signals_and_auto_unmount() {
         "gone() {{ {gone}; }}; \
          \"$0\" mount -o timeout=1 image.erofs mnt || exit 1; gone timeout; \
          \"$0\" mount image.erofs mnt || exit 1; kill -TERM {pid}; gone signal; \
-         \"$0\" mount -o auto_unmount image.erofs mnt || exit 1; kill -KILL {pid}; gone killed"
+         \"$0\" mount -o auto_unmount,restart=off image.erofs mnt || exit 1; kill -KILL {pid}; \
+         gone killed"
     );
     let Some(output) = as_nobody(&site, &script) else {
         return;

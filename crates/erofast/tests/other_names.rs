@@ -231,6 +231,10 @@ fn a_mounted_descriptor_in_the_place_of_the_mount_point_is_served() {
             "-o timeout=5 app.erofs /dev/fd/7 7<>/dev/fuse",
             "timeout= cannot unmount",
         ),
+        (
+            "-o restart=on app.erofs /dev/fd/7 7<>/dev/fuse",
+            "restart=on: the caller has made the mount",
+        ),
         ("app.erofs /dev/fd/7 7<>/dev/fuse", "not permitted"),
     ] {
         let output = Command::new("bash")

@@ -51,6 +51,11 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     has(" ./usr/bin/erofast\n");
     has(" ./usr/sbin/mount.erofast -> ../bin/erofast\n");
     has(" ./usr/sbin/mount.fuse.erofast -> ../bin/erofast\n");
+    let script = text(&run(Command::new("dpkg-deb")
+        .args(["--info"])
+        .arg(&package)
+        .arg("postinst")));
+    assert!(script.contains("erofast upgrade"), "{script}");
     for page in [
         "man1/erofast.1",
         "man1/erofast-lab-launch.1",

@@ -28,6 +28,9 @@ pub(crate) struct Device {
     nowait: AtomicBool,
 }
 
+/// Opens a file for reading.
+pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
+
 impl Device {
     /// The same file, from `base` on.
     pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
@@ -41,18 +44,19 @@ impl Device {
         })
     }
 
-    /// As `open`; the error names the file.
-    pub(crate) fn open_named(path: &Path, base: u64) -> Result<Arc<Self>, Error> {
-        Self::open(path, base)
+    /// The file at `path`, which the error names.
+    pub(crate) fn open_named(
+        path: &Path,
+        base: u64,
+        open: OpenFile<'_>,
+    ) -> Result<Arc<Self>, Error> {
+        open(path)
+            .and_then(|file| Self::from_file(file, path, base))
             .map(Arc::new)
             .map_err(|source| Error::Open {
                 path: path.display().to_string(),
                 source: Arc::new(source),
             })
-    }
-
-    pub(crate) fn open(path: &Path, base: u64) -> io::Result<Self> {
-        Self::from_file(File::open(path)?, path, base)
     }
 
     /// A file that is open already; `path` is its name in messages.

@@ -124,6 +124,7 @@ pub use control::LongRequests;
 pub use cpu_contention::Busy;
 pub use cpu_workers;
 pub use decode::codec;
+pub use device::OpenFile;
 pub use dm_verity::RootHash;
 pub use engine::{EachEntry, Engine, decoder_settings};
 pub use erofs_format;

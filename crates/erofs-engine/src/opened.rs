@@ -9,7 +9,7 @@ use erofs_format::ReadAt;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
-use crate::device::Device;
+use crate::device::{Device, OpenFile};
 use crate::load_monitor::LoadMonitor;
 use crate::options::{EngineOptions, Offset, WorkersMode};
 use crate::verified::HashArea;
@@ -40,7 +40,16 @@ impl Opened {
     /// # Errors
     /// One line that names the file.
     pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
-        Self::with_primary(Device::open_named(path, base(options))?, path, options)
+        Self::with(path, options, &|path| File::open(path))
+    }
+
+    /// As [`new`](Self::new), with files from `open`, which gets their paths.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened, Error> {
+        let primary = Device::open_named(path, base(options), open)?;
+        Self::with_primary(primary, path, options, open)
     }
 
     /// As [`new`](Self::new), with an image that is open already; messages call it `name`.
@@ -53,17 +62,18 @@ impl Opened {
             path: name.display().to_string(),
             source: Arc::new(source),
         })?;
-        Self::with_primary(Arc::new(device), name, options)
+        Self::with_primary(Arc::new(device), name, options, &|path| File::open(path))
     }
 
     fn with_primary(
         primary: Arc<Device>,
         path: &Path,
         options: &EngineOptions,
+        open: OpenFile<'_>,
     ) -> Result<Opened, Error> {
         let has_workers = options.workers != WorkersMode::Inline;
-        let devices = with_extra_devices(primary, options)?;
-        let hash_area = HashArea::open(path, &devices[0], options)?;
+        let devices = with_extra_devices(primary, options, open)?;
+        let hash_area = HashArea::open(path, &devices[0], options, open)?;
         Ok(Opened {
             name: path.display().to_string().into(),
             devices,
@@ -134,9 +144,10 @@ fn base(options: &EngineOptions) -> u64 {
 fn with_extra_devices(
     primary: Arc<Device>,
     options: &EngineOptions,
+    open: OpenFile<'_>,
 ) -> Result<Vec<Arc<Device>>, Error> {
     let extra = options.devices.iter();
-    let extra = extra.map(|path| Device::open_named(path, 0));
+    let extra = extra.map(|path| Device::open_named(path, 0, open));
     std::iter::once(Ok(primary)).chain(extra).collect()
 }
 

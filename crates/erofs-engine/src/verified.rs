@@ -8,7 +8,7 @@ use dm_verity::{HashDevice, RootHash, Tree};
 use erofs_format::ReadAt;
 
 use crate::Error;
-use crate::device::Device;
+use crate::device::{Device, OpenFile};
 use crate::options::{EngineOptions, Offset};
 
 /// Bytes verified at once by [`StoredDevice::scan`].
@@ -37,6 +37,7 @@ impl HashArea {
         path: &Path,
         image: &Arc<Device>,
         options: &EngineOptions,
+        open: OpenFile<'_>,
     ) -> Result<Option<Self>, Error> {
         let refuse = |what| Err(Error::verity(path.display().to_string(), what));
         let verity = &options.verity;
@@ -52,7 +53,7 @@ impl HashArea {
             return refuse("offset=auto reads before it verifies: say where the image is".into());
         }
         let (device, offset) = match (&verity.hash_device, verity.hash_offset) {
-            (Some(path), offset) => (Device::open_named(path, 0)?, offset.unwrap_or(0)),
+            (Some(path), offset) => (Device::open_named(path, 0, open)?, offset.unwrap_or(0)),
             (None, Some(offset)) => (image.clone(), offset),
             (None, None) => {
                 return refuse("verity.hashdevice= or verity.hashoffset= is missing".into());

@@ -1,13 +1,17 @@
 //! Mounting in the foreground or in the background.
 //!
 //! The daemon is this program started again, not a fork: threads do not survive a fork, and the
-//! daemon gets a command line that describes its mount. Its standard output is a pipe on which it
-//! reports the outcome of the mount; the parent waits for that, and exits with the same outcome.
+//! daemon gets a command line that says what it serves. It consists of two processes: the mount
+//! helper and the server, which the helper starts, and starts again when it dies. The standard
+//! output is a pipe on which the outcome of the mount is reported; the parent waits for that, and
+//! exits with the same outcome.
 //!
 //! 1. The parent starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its environment.
-//! 2. [`run_if_daemon`] finds the mark and mounts; notices go to standard error as usual.
-//! 3. When the mount is served: new session, `/`, [`READY`] into the pipe, all three standard
-//!    descriptors to `/dev/null`. The end of the pipe shows the parent that nothing follows.
+//! 2. [`run_if_daemon`] finds the mark, becomes the mount helper and starts the server, which
+//!    mounts; notices go to standard error as usual.
+//! 3. When the mount is served, the server goes on in a new session, in `/`; [`READY`] into the
+//!    pipe, all three standard descriptors to `/dev/null`. The end of the pipe shows the parent
+//!    that nothing follows.
 //! 4. On failure: the error's line into the pipe, exit status 1.
 
 use std::io::{Read, Write};
@@ -18,10 +22,11 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
 use crate::helper;
+use crate::log::Log;
 use crate::note::note;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
-use crate::serve::{self, FaultLog};
+use crate::serve::{self, Start};
 
 const READY: &[u8] = b"ready\n";
 
@@ -34,13 +39,9 @@ const READY: &[u8] = b"ready\n";
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     helper::check_passed(request)?;
     if request.foreground || request.options.debug {
-        let log = FaultLog::open(&request.options, false)?;
-        return serve::foreground(
-            request,
-            log,
-            &mut |notice| show(request, notice),
-            &mut || Ok(()),
-        );
+        let log = Log::open(&request.options, false)?;
+        let (notice, ready) = (&mut |line: &str| show(request, line), &mut || Ok(()));
+        return serve::serve(request, Start::Foreground, log, notice, ready);
     }
     start(request)
 }
@@ -83,9 +84,14 @@ fn start(request: &MountRequest) -> Result<(), Error> {
 /// and exit with its result.
 pub fn run_if_daemon() -> Option<ExitCode> {
     let role = Role::of_this_process()?;
-    let outcome = respawn::own_request(role).and_then(|request| match role {
-        Role::Daemon => run(&request),
-        Role::MountHelper => helper::run(request),
+    let outcome = role.and_then(|role| {
+        let request = respawn::own_request(role)?;
+        match role {
+            Role::Daemon => helper::run_daemon(request),
+            Role::MountHelper => helper::run(request),
+            Role::Server => run(&request, Start::Background),
+            Role::Successor | Role::Upgrade => run(&request, Start::Successor),
+        }
     });
     Some(match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -97,17 +103,17 @@ pub fn run_if_daemon() -> Option<ExitCode> {
     })
 }
 
-fn run(request: &MountRequest) -> Result<(), Error> {
+fn run(request: &MountRequest, start: Start) -> Result<(), Error> {
     // Opened before the sandbox, which forbids it.
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null"))?;
-    let log = FaultLog::open(&request.options, true)?;
-    serve::foreground(
-        request,
-        log,
-        &mut |notice| show(request, notice),
-        &mut || detach(&null),
-    )
+    let log = match (Log::open(&request.options, true), start) {
+        // Programs use the mount: one that is not logged is better than none.
+        (Err(_), Start::Successor) => Log::None,
+        (log, _) => log?,
+    };
+    let (notice, ready) = (&mut |line: &str| show(request, line), &mut || detach(&null));
+    serve::serve(request, start, log, notice, ready)
 }
 
 /// Detaches from the terminal, the working directory and the parent.

@@ -16,13 +16,8 @@ pub enum Error {
     #[error(transparent)]
     Options(#[from] OptionError),
     /// The handshake with the kernel.
-    #[error("{mountpoint}: {source}")]
-    Session {
-        /// Where.
-        mountpoint: PathBuf,
-        /// Why.
-        source: fuse_transport::Error,
-    },
+    #[error(transparent)]
+    Session(#[from] fuse_transport::Error),
     /// The worker threads cannot serve.
     #[error("cannot serve from the worker threads: {0}")]
     Workers(#[from] erofs_engine::cpu_workers::Error),
@@ -93,6 +88,14 @@ impl Error {
         move |source| Self::Io {
             what: what.into(),
             source,
+        }
+    }
+
+    /// Names the mount point.
+    pub(crate) fn at(self, mountpoint: &Path) -> Self {
+        match self {
+            Self::Session(source) => Self::mountpoint(mountpoint, source.to_string()),
+            other => other,
         }
     }
 

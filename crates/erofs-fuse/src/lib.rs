@@ -13,6 +13,7 @@
 mod daemon;
 mod error;
 mod helper;
+mod log;
 mod note;
 mod options;
 mod request;
@@ -20,6 +21,7 @@ mod respawn;
 mod sandbox;
 mod serve;
 pub mod text;
+mod upgrade;
 
 pub use daemon::{mount, run_if_daemon};
 pub use error::Error;
@@ -30,5 +32,6 @@ pub use options::{
 };
 pub use request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]
-pub use serve::ATTEMPTS_XATTR;
+pub use serve::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub use serve::{STAT_XATTR, Span, Spans, TRACE_XATTR, prometheus, stat, take_spans};
+pub use upgrade::upgrade;

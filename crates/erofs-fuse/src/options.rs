@@ -84,6 +84,8 @@ pub struct MountOptions {
     pub engine: EngineOptions,
     /// Transport.
     pub io_uring: IoUring,
+    /// The server is started again when it dies; `None`: where that is possible.
+    pub restart: Option<bool>,
     /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] where that may be set.
     pub read_ahead_kb: Option<u32>,
     /// Faults of the image are appended to this file, not to the system's log.
@@ -129,6 +131,7 @@ impl Default for MountOptions {
         Self {
             engine: EngineOptions::default(),
             io_uring: IoUring::default(),
+            restart: None,
             read_ahead_kb: None,
             log: None,
             profile: None,
@@ -234,6 +237,7 @@ impl MountOptions {
         let text = value.to_string_lossy();
         match name {
             "io_uring" => self.io_uring = io_uring(&text)?,
+            "restart" => self.restart = Some(restart(&text)?),
             "read_ahead_kb" => self.read_ahead_kb = Some(number(name, &text)?),
             "sandbox" => self.sandbox = sandbox(&text)?,
             "profile" => self.profile = profile(value)?,
@@ -299,6 +303,14 @@ fn check_reserved_pages(name: &str, pages: usize) -> Result<(), OptionError> {
     let what =
         format!("{name}={pages}: {wanted} MiB are more than this machine has ({memory} MiB)");
     Err(OptionError::Value(what))
+}
+
+fn restart(text: &str) -> Result<bool, OptionError> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(OptionError::value("restart", text, "on or off")),
+    }
 }
 
 fn sandbox(text: &str) -> Result<SandboxMode, OptionError> {

@@ -1,6 +1,6 @@
 //! What to mount, and where.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::options::MountOptions;
 
@@ -28,6 +28,17 @@ impl MountRequest {
         let number = self.mountpoint.to_str()?.strip_prefix("/dev/fd/")?;
         let digits = number.bytes().all(|byte| byte.is_ascii_digit());
         number.parse().ok().filter(|_| digits)
+    }
+
+    /// The files that are read while the mount is served.
+    pub(crate) fn files(&self) -> Vec<&Path> {
+        let engine = &self.options.engine;
+        let hash_device = engine.verity.hash_device.as_deref();
+        let others = engine.devices.iter().map(PathBuf::as_path);
+        std::iter::once(&*self.image)
+            .chain(others)
+            .chain(hash_device)
+            .collect()
     }
 }
 

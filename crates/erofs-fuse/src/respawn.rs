@@ -2,10 +2,10 @@
 //! process gets.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
-use std::process::Command;
-
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::error::Error;
 use crate::options::MountOptions;
@@ -17,8 +17,14 @@ pub(crate) const MARK: &str = "EROFAST_DAEMON";
 /// The role of a process that was started here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Serves a mount in the background.
+    /// Serves a mount in the background: it starts the server, and is its mount helper.
     Daemon,
+    /// Serves a mount on behalf of a daemon.
+    Server,
+    /// Takes over the mount of a server that died.
+    Successor,
+    /// Takes over the mount of a server that serves: the program that is installed now.
+    Upgrade,
     /// Mounts and unmounts on behalf of a server.
     MountHelper,
 }
@@ -28,29 +34,44 @@ impl Role {
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Self::Daemon => "1",
+            Self::Server => "mount-server",
+            Self::Successor => "mount-successor",
+            // The number of what two programs must agree on: socket, memory and arguments.
+            Self::Upgrade => "mount-upgrade-1",
             Self::MountHelper => "mount-helper",
         }
     }
 
     /// The role of this process; `None` for one that a user started.
-    pub(crate) fn of_this_process() -> Option<Self> {
+    pub(crate) fn of_this_process() -> Option<Result<Self, Error>> {
         let mark = std::env::var_os(MARK)?;
-        let helper = mark == Self::MountHelper.mark();
-        Some(if helper {
-            Self::MountHelper
-        } else {
-            Self::Daemon
-        })
+        let known = Self::ALL.into_iter().find(|role| mark == role.mark());
+        Some(known.ok_or_else(|| {
+            let mark = mark.display();
+            Error::Daemon(format!("{MARK}={mark} means nothing to this program"))
+        }))
     }
+
+    const ALL: [Self; 5] = [
+        Self::Daemon,
+        Self::Server,
+        Self::Successor,
+        Self::Upgrade,
+        Self::MountHelper,
+    ];
 }
 
 /// A command that starts this program again in a role: by its own path, which names the process in
 /// `ps`, or by the kernel's link when that path is gone.
 pub(crate) fn command(role: Role) -> Command {
-    let path = std::env::current_exe().ok().filter(|path| path.exists());
+    let path = std::env::current_exe().ok().map(|path| match role {
+        Role::Upgrade => installed_now(path),
+        _ => path,
+    });
+    let path = path.filter(|path| path.exists());
     let mut command = Command::new(path.unwrap_or_else(|| "/proc/self/exe".into()));
     command.arg0(shown_name());
-    if role == Role::MountHelper {
+    if role != Role::Daemon {
         command.arg(role.mark());
     }
     command.env(MARK, role.mark());
@@ -78,6 +99,15 @@ fn marked(name: OsString, initramfs: bool) -> OsString {
     marked
 }
 
+/// The program that took the place of this one. The kernel's link says that this one is deleted.
+fn installed_now(path: PathBuf) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes.strip_suffix(b" (deleted)") {
+        Some(place) if !path.exists() => OsStr::from_bytes(place).into(),
+        _ => path,
+    }
+}
+
 /// The command line that describes a mount to a process started again.
 pub(crate) fn arguments(request: &MountRequest) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["mount".into(), "-f".into()];
@@ -96,7 +126,7 @@ pub(crate) fn arguments(request: &MountRequest) -> Vec<OsString> {
 pub(crate) fn own_request(role: Role) -> Result<MountRequest, Error> {
     let program_and_role = match role {
         Role::Daemon => 1,
-        Role::MountHelper => 2,
+        _ => 2,
     };
     let arguments: Vec<OsString> = std::env::args_os().skip(program_and_role).collect();
     parse(&arguments)

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sys::eventfd::EventFd;
 use sys::pi_mutex::PiMutex;
@@ -12,10 +12,21 @@ use crate::counters::{Counters, Statistics};
 use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::Protocol;
+use crate::in_flight::InFlight;
 use crate::interrupts::Interrupts;
 use crate::standby::Standby;
 use crate::wait_order::WaitOrder;
 use crate::wire::MIN_READ_BUFFER;
+
+/// What a mount needs whose server may be replaced by another process.
+#[derive(Debug)]
+pub struct Restartable {
+    /// What it is serving, shared with the process that replaces it.
+    pub in_flight: Arc<InFlight>,
+    /// Cloned descriptors, non-blocking, one for each channel. The release of one ends the requests
+    /// that were taken through it, so the other process keeps them too.
+    pub clones: Vec<OwnedFd>,
+}
 
 /// The device, the filesystem and the counters of one mount, and whether it has ended.
 ///
@@ -41,6 +52,10 @@ pub(crate) struct Connection {
     interrupts: Arc<Interrupts>,
     /// See its own tag.
     standby: Standby,
+    /// I: what a successor of this process needs.
+    in_flight: OnceLock<Arc<InFlight>>,
+    /// L: descriptors of the device that a successor takes over; channels open no others then.
+    clones: Mutex<Vec<OwnedFd>>,
 }
 
 impl Connection {
@@ -60,6 +75,8 @@ impl Connection {
             wait_order: WaitOrder::new(),
             interrupts: Arc::new(Interrupts::new()),
             standby: Standby::default(),
+            in_flight: OnceLock::new(),
+            clones: Mutex::default(),
         })
     }
 
@@ -88,6 +105,37 @@ impl Connection {
             true => MIN_READ_BUFFER / 2,
             false => self.max_request.max(MIN_READ_BUFFER),
         }
+    }
+
+    pub(crate) fn in_flight(&self) -> Option<&Arc<InFlight>> {
+        self.in_flight.get()
+    }
+
+    /// Before any channel is opened.
+    pub(crate) fn make_restartable(&self, parts: Restartable) {
+        // Called once.
+        let _ = self.in_flight.set(parts.in_flight);
+        *self.clones() = parts.clones;
+    }
+
+    /// A descriptor that a successor will have too; without one left, a duplicate of the first one.
+    pub(crate) fn take_clone(&self) -> io::Result<OwnedFd> {
+        match self.clones().pop() {
+            Some(clone) => Ok(clone),
+            None => Ok(rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?),
+        }
+    }
+
+    /// Gives back what [`take_clone`](Self::take_clone) returned.
+    pub(crate) fn return_clone(&self, clone: BorrowedFd<'_>) {
+        // Without a descriptor left, a later channel shares that of another one.
+        if let Ok(clone) = rustix::io::fcntl_dupfd_cloexec(clone, 0) {
+            self.clones().push(clone);
+        }
+    }
+
+    fn clones(&self) -> MutexGuard<'_, Vec<OwnedFd>> {
+        self.clones.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The threads which wait for the device.

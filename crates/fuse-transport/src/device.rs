@@ -15,6 +15,7 @@ use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
+use crate::in_flight::Taken;
 use crate::interrupts;
 use crate::reader_cpu::ReaderCpu;
 use crate::reply::Reply;
@@ -42,6 +43,8 @@ pub(crate) struct DeviceChannel {
     counters: Arc<Counters>,
     /// The waiter is registered only now and then.
     stands_by: bool,
+    /// Where the request in flight is noted; only of a mount whose server can be replaced.
+    slot: Option<usize>,
 }
 
 impl DeviceChannel {
@@ -59,7 +62,10 @@ impl DeviceChannel {
     }
 
     fn with_waiter(connection: &Arc<Connection>, stands_by: bool) -> io::Result<Self> {
-        let device = own_descriptor(connection)?;
+        let device = match connection.in_flight() {
+            Some(_) => connection.take_clone()?,
+            None => own_descriptor(connection)?,
+        };
         let waker = Arc::new(EventFd::new()?);
         let waiter = Arc::new(Waiter {
             cpu: pinned_to(),
@@ -67,14 +73,19 @@ impl DeviceChannel {
             epoll: watch(&waker)?,
         });
         let memory = |bytes| Buffer::new(bytes).ok_or_else(|| io::Error::from(Errno::NOMEM));
+        let mut request = memory(REQUEST_BYTES)?;
+        // All of it is there: the kernel answers a request with EIO that it cannot copy to a
+        // process which is just being killed, for want of a page.
+        request.bytes_mut().fill(1);
         Ok(Self {
             waiter,
             readers: ReaderCpu::default(),
             waker,
-            request: memory(REQUEST_BYTES)?,
+            request,
             reply: memory(connection.protocol().max_request)?,
             counters: connection.new_counters(false),
             stands_by,
+            slot: connection.in_flight().map(|shared| shared.slot()),
             connection: Arc::clone(connection),
         })
     }
@@ -121,21 +132,26 @@ impl DeviceChannel {
             Err(_) => return self.end(),
         };
         let timing = Timing::start();
-        let Self {
-            request,
-            reply,
-            connection,
-            ..
-        } = self;
-        let mut reply = Reply::new(reply.bytes_mut());
-        let (header, opcode, answer) = match Request::from_device(&request.bytes()[..length]) {
-            Ok(r) => (r.header, r.opcode, served(connection, &r, &mut reply)),
+        let (connection, bytes) = (&self.connection, &self.request.bytes()[..length]);
+        let mut reply = Reply::new(self.reply.bytes_mut());
+        let mut taken = None;
+        let (header, opcode, answer) = match Request::from_device(bytes) {
+            Ok(r) => {
+                let in_flight = connection.in_flight().zip(self.slot);
+                taken = in_flight.map(|(shared, slot)| shared.begin(slot, &r.header));
+                let answer = match taken.as_ref().is_some_and(Taken::is_refused) {
+                    true => Answer::Error(Errno::IO),
+                    false => served(connection, &r, &mut reply),
+                };
+                (r.header, r.opcode, answer)
+            }
             Err(Some(header)) => (header, None, Answer::Error(Errno::INVAL)),
             Err(None) => return self.end(),
         };
         let answered = Timing::now(connection.filesystem());
         let reply_bytes = reply.length();
         let sent = self.send(&header, answer, reply_bytes);
+        drop(taken);
         follow(
             &mut self.readers,
             &self.waiter,
@@ -280,5 +296,8 @@ fn follow(readers: &mut ReaderCpu, waiter: &Waiter, connection: &Connection, rea
 impl Drop for DeviceChannel {
     fn drop(&mut self) {
         self.connection.wait_order().remove(&self.waiter);
+        if self.slot.is_some() {
+            self.connection.return_clone(self.waiter.device.as_fd());
+        }
     }
 }

@@ -56,6 +56,8 @@ pub struct Protocol {
     pub io_uring: bool,
     /// The kernel enforces POSIX ACLs.
     pub acl: bool,
+    /// The kernel can send again what was not answered.
+    pub resend: bool,
 }
 
 /// The outcome of one INIT.
@@ -74,7 +76,7 @@ pub(crate) enum Verdict {
 /// `READDIRPLUS_AUTO` is not: with it the kernel asks for attributes with the first call only, and
 /// then looks up each name of a large directory by itself. A lookup costs a round trip, attributes
 /// with the name 1 or 2 microseconds.
-const ALWAYS: [InitFlags; 10] = [
+const ALWAYS: [InitFlags; 11] = [
     InitFlags::ASYNC_READ,
     InitFlags::EXPORT_SUPPORT,
     InitFlags::DO_READDIRPLUS,
@@ -85,6 +87,7 @@ const ALWAYS: [InitFlags; 10] = [
     InitFlags::CACHE_SYMLINKS,
     InitFlags::NO_OPENDIR_SUPPORT,
     InitFlags::INIT_EXT,
+    InitFlags::HAS_RESEND,
 ];
 
 /// Pages of a request without `MAX_PAGES`.
@@ -134,6 +137,7 @@ fn agreed(out: &InitOut, taken: InitFlags, page: usize) -> Protocol {
         max_request: usize::from(out.max_pages) * page,
         io_uring: taken.has(InitFlags::OVER_IO_URING),
         acl: taken.has(InitFlags::POSIX_ACL),
+        resend: taken.has(InitFlags::HAS_RESEND),
     }
 }
 
@@ -197,7 +201,7 @@ mod tests {
         let Verdict::Agreed(protocol) = verdict else {
             panic!("{verdict:?}")
         };
-        assert!(!protocol.io_uring && !protocol.acl);
+        assert!(!protocol.io_uring && !protocol.acl && protocol.resend);
         assert_eq!((out.max_pages, protocol.max_request), (256, 1 << 20));
         let config = Config {
             acl: true,

@@ -13,16 +13,20 @@ use zerocopy::IntoBytes;
 use crate::buffer::Buffer;
 use crate::channel::Channel;
 use crate::connection::Connection;
+pub use crate::connection::Restartable;
 use crate::counters::Statistics;
 use crate::device::DeviceChannel;
 use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::{Config, Protocol, Verdict, negotiate};
+use crate::in_flight::InFlight;
 use crate::page_store::PageStore;
 use crate::request::Request;
 use crate::ring::PreparedChannel;
 use crate::rings::Rings;
-use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader};
+use crate::wire::{
+    InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader, RESEND_CODE,
+};
 
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +65,11 @@ pub enum Error {
 }
 
 impl Error {
+    fn eventfd(source: io::Error) -> Self {
+        let what = "eventfd";
+        Self::Io { what, source }
+    }
+
     fn io(what: &'static str) -> impl FnOnce(Errno) -> Self {
         move |errno| Self::Io {
             what,
@@ -93,23 +102,78 @@ impl Session {
         config: &Config,
         rings: Option<Rings>,
     ) -> Result<Arc<Self>, Error> {
+        let none = None::<fn() -> Result<Restartable, Error>>;
+        Self::start_restartable(device, filesystem, config, rings, none)
+    }
+
+    /// As [`start`](Self::start), of a mount whose server may be replaced. `restartable` is called
+    /// when the handshake shows that the kernel can send requests again.
+    pub fn start_restartable<E: From<Error>>(
+        device: OwnedFd,
+        filesystem: Arc<dyn Filesystem>,
+        config: &Config,
+        rings: Option<Rings>,
+        restartable: Option<impl FnOnce() -> Result<Restartable, E>>,
+    ) -> Result<Arc<Self>, E> {
         let page = rustix::param::page_size();
         let connection = Connection::new(device, filesystem, config.max_request(page));
-        let connection = Arc::new(connection.map_err(|source| Error::Io {
-            what: "eventfd",
-            source,
-        })?);
+        let connection = Arc::new(connection.map_err(Error::eventfd)?);
         let (overflow, why) = prepare_overflow(&connection, rings.as_ref());
         let device = connection.device();
         let protocol = shake_hands(device, config, overflow.is_some(), page)?;
         connection.agreed(protocol);
+        let can = protocol.resend && !protocol.io_uring;
+        if let Some(parts) = restartable.filter(|_| can).map(|make| make()).transpose()? {
+            parts.in_flight.set_protocol(protocol);
+            connection.make_restartable(parts);
+        }
+        let rings = rings.filter(|_| protocol.io_uring);
+        Ok(Self::with_connection(connection, rings, overflow, why)?)
+    }
+
+    /// Takes a mount over from a server that is gone; `protocol` is what that one agreed on. Call
+    /// [`resend`](Self::resend) when channels serve.
+    pub fn resume(
+        device: OwnedFd,
+        filesystem: Arc<dyn Filesystem>,
+        protocol: Protocol,
+        restartable: Restartable,
+    ) -> Result<Arc<Self>, Error> {
+        let connection = Connection::new(device, filesystem, protocol.max_request);
+        let connection = Arc::new(connection.map_err(Error::eventfd)?);
+        connection.agreed(protocol);
+        connection.make_restartable(restartable);
+        Self::with_connection(connection, None, None, None)
+    }
+
+    /// Has the kernel send again what was taken and not answered.
+    ///
+    /// # Errors
+    /// The kernel is too old, or the mount is gone.
+    pub fn resend(&self) -> io::Result<()> {
+        let header = OutHeader {
+            len: size_of::<OutHeader>() as u32,
+            error: RESEND_CODE,
+            unique: 0,
+        };
+        rustix::io::write(self.connection.device(), header.as_bytes())?;
+        Ok(())
+    }
+
+    fn with_connection(
+        connection: Arc<Connection>,
+        rings: Option<Rings>,
+        overflow: Option<PreparedChannel>,
+        why: Option<io::Error>,
+    ) -> Result<Arc<Self>, Error> {
+        let device = connection.device();
         let flags = rustix::fs::fcntl_getfl(device).map_err(Error::io("fcntl of /dev/fuse"))?;
         // Channels sleep in epoll, where they can also be woken.
         rustix::fs::fcntl_setfl(device, flags | OFlags::NONBLOCK)
             .map_err(Error::io("fcntl of /dev/fuse"))?;
         let this = Self {
             connection,
-            rings: rings.filter(|_| protocol.io_uring),
+            rings,
             overflow: PiMutex::new(overflow),
             ring: AtomicBool::new(false),
             refused: OnceLock::new(),
@@ -123,6 +187,11 @@ impl Session {
     /// The agreed parameters of the handshake.
     pub fn protocol(&self) -> Protocol {
         self.connection.protocol()
+    }
+
+    /// What a server that replaces this one will see; `None` if none can.
+    pub fn in_flight(&self) -> Option<&Arc<InFlight>> {
+        self.connection.in_flight()
     }
 
     /// A channel that takes requests from the device, for the calling thread.

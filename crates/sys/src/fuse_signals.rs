@@ -10,14 +10,23 @@ const END: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 /// Blocks the signals that ask a daemon to end, in this thread and all that it creates from now on,
 /// and returns a descriptor that is readable when one of them came. Not blocking.
 pub fn ending_signals() -> io::Result<OwnedFd> {
-    let set = ending_set();
+    block(&set_of(&END))
+}
+
+/// The same for the signal that asks for another server: SIGUSR1.
+pub fn upgrade_signal() -> io::Result<OwnedFd> {
+    block(&set_of(&[libc::SIGUSR1]))
+}
+
+/// Blocks signals, and makes a descriptor of them.
+fn block(set: &libc::sigset_t) -> io::Result<OwnedFd> {
     // SAFETY: `set` is initialised, and no old mask is requested.
-    let outcome = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+    let outcome = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, std::ptr::null_mut()) };
     if outcome != 0 {
         return Err(io::Error::from_raw_os_error(outcome));
     }
     // SAFETY: `set` is initialised; -1 asks for a new descriptor.
-    let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    let fd = unsafe { libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -25,11 +34,11 @@ pub fn ending_signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn ending_set() -> libc::sigset_t {
+fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: `set` is large enough for a signal set; sigemptyset fills it.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    for signal in END {
+    for &signal in signals {
         // SAFETY: the set was initialised by sigemptyset, and the signals exist.
         unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
     }

@@ -27,6 +27,7 @@ pub mod microlzma;
 pub mod own_files;
 pub mod pi_mutex;
 pub mod sched;
+pub mod shared_words;
 #[cfg(feature = "tracepoint-count")]
 pub mod tracepoint_count;
 #[cfg(feature = "fuse-ring")]

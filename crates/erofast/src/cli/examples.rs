@@ -59,6 +59,11 @@ const EXAMPLES: &[Example] = &[
         "erofast umount --lazy /mnt",
     ),
     example(
+        "erofast upgrade",
+        "After a new version was installed; programs that use the mount notice nothing",
+        "erofast upgrade /mnt",
+    ),
+    example(
         "erofast stat",
         "How many requests were served on the CPU that asked",
         "erofast stat --json /mnt",

@@ -33,7 +33,7 @@ pub use lab::{
     LabCommand, LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs,
     LabReadArgs, LabSuiteArgs,
 };
-pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs};
+pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
 pub use parse::parse;
 #[cfg(feature = "tools")]
 pub use profile::{ProfileCommand, ProfileShowArgs, ProfileTrimArgs};
@@ -73,6 +73,8 @@ pub enum Command {
     Mount(MountArgs),
     /// Unmount an image
     Umount(UmountArgs),
+    /// Have the program that is installed now serve a mount
+    Upgrade(UpgradeArgs),
     /// Show the live counters of a mount
     Stat(StatArgs),
     #[cfg(feature = "tools")]

@@ -80,6 +80,15 @@ pub struct UmountArgs {
     pub lazy: bool,
 }
 
+/// Arguments of `upgrade`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast upgrade"))]
+pub struct UpgradeArgs {
+    /// Where the image is mounted
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+}
+
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast stat"))]

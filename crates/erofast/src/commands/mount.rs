@@ -7,7 +7,7 @@ use anyhow::Context;
 use erofs_engine::{Engine, EngineOptions, WorkersMode};
 use erofs_fuse::{MountOptions, MountRequest};
 
-use crate::cli::{self, FuseStyle, HelperArgs, MountArgs, UmountArgs};
+use crate::cli::{self, FuseStyle, HelperArgs, MountArgs, UmountArgs, UpgradeArgs};
 use crate::outcome::Outcome;
 
 /// `erofast mount`
@@ -105,6 +105,12 @@ fn check(request: &MountRequest) -> anyhow::Result<()> {
     let metadata = std::fs::metadata(&request.mountpoint).with_context(|| point.clone())?;
     anyhow::ensure!(metadata.is_dir(), "{point}: is not a directory");
     Ok(())
+}
+
+/// `erofast upgrade`
+pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
+    erofs_fuse::upgrade(&args.mountpoint)?;
+    Ok(Outcome::Fine)
 }
 
 /// `erofast umount`

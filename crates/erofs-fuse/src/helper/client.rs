@@ -1,13 +1,17 @@
 //! The server's side of its mount helper.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use fuse_transport::{InFlight, Restartable};
+use rustix::fs::{Mode, OFlags, open};
 
 use super::launch::LaunchHelper;
-use super::protocol::{Request, Response};
+use super::protocol::{self, Request, Response};
 use crate::error::Error;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
@@ -31,10 +35,54 @@ impl MountHelper {
         Ok(Self { socket })
     }
 
+    /// The helper that started this server, with a socket as its standard input.
+    pub(crate) fn parent() -> Result<Self, Error> {
+        let stdin = rustix::stdio::stdin();
+        let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
+        let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let null = null.map_err(Error::io("/dev/null"))?;
+        rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
+        Ok(Self { socket })
+    }
+
+    /// A file of the mount, for reading: the same one for each server.
+    pub(crate) fn open(&self, request: &MountRequest, path: &Path) -> io::Result<File> {
+        let file = request.files().iter().position(|other| *other == path);
+        let file = file.ok_or(io::ErrorKind::NotFound)?;
+        match self.ask(Request::Open { file })? {
+            Response::Done(Some(file)) => Ok(file.into()),
+            Response::Failed(errno) => {
+                let errno = errno.parse().map(io::Error::from_raw_os_error);
+                Err(errno.unwrap_or_else(|_| io::ErrorKind::InvalidData.into()))
+            }
+            Response::Done(None) => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// What a server that replaces this one needs.
+    pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
+        let cpus = sys::cpu_list::possible().map_or(1, |cpus| cpus.len());
+        let clone = |number| self.descriptor(Request::Clone { number });
+        let in_flight = InFlight::map(self.descriptor(Request::InFlight)?.as_fd());
+        Ok(Restartable {
+            in_flight: Arc::new(in_flight.map_err(Error::std_io("requests in flight"))?),
+            clones: (0..cpus).map(clone).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The mount of a server that is gone.
+    pub(crate) fn resume(&self) -> Result<OwnedFd, Error> {
+        self.descriptor(Request::Resume)
+    }
+
+    /// To be called when the mount is served: from now on a server that dies is replaced.
+    pub(crate) fn served(&self) -> Result<(), Error> {
+        self.call(Request::Restart).map(drop)
+    }
+
     /// Mounts. The descriptor of `/dev/fuse` will bring the kernel's first request.
     pub(crate) fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
-        let device = self.call(Request::Mount { max_read })?;
-        device.ok_or_else(|| Error::Daemon("the mount helper sent no descriptor".to_owned()))
+        self.descriptor(Request::Mount { max_read })
     }
 
     /// To be called when the handshake is complete: settings that need the kernel's side of the
@@ -46,9 +94,7 @@ impl MountHelper {
     /// Helps with a launch profile, which must have been asked for. To be called when the handshake
     /// is complete.
     pub(crate) fn launch(&mut self) -> Result<LaunchHelper, Error> {
-        let socket = self.call(Request::Launch)?;
-        let missing = || Error::Daemon("the mount helper sent no descriptor".to_owned());
-        Ok(LaunchHelper::new(socket.ok_or_else(missing)?))
+        self.descriptor(Request::Launch).map(LaunchHelper::new)
     }
 
     /// Removes the mount from the tree; programs that use it keep what they have open.
@@ -67,23 +113,26 @@ impl MountHelper {
         self.call(Request::Expire).map(drop)
     }
 
-    fn call(&mut self, request: Request) -> Result<Option<OwnedFd>, Error> {
-        request.send(&self.socket).map_err(gone)?;
-        match Response::receive(&self.socket).map_err(gone)? {
+    fn descriptor(&self, request: Request) -> Result<OwnedFd, Error> {
+        let missing = || Error::Daemon("the mount helper sent no descriptor".to_owned());
+        self.call(request)?.ok_or_else(missing)
+    }
+
+    fn call(&self, request: Request) -> Result<Option<OwnedFd>, Error> {
+        match self.ask(request).map_err(gone)? {
             Response::Done(device) => Ok(device),
             Response::Failed(line) => Err(Error::Daemon(line)),
         }
     }
+
+    fn ask(&self, request: Request) -> io::Result<Response> {
+        request.send(&self.socket)?;
+        Response::receive(&self.socket)
+    }
 }
 
 fn start_process(request: &MountRequest) -> Result<OwnedFd, Error> {
-    let (ours, theirs) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(Error::io("socketpair"))?;
+    let (ours, theirs) = protocol::socket_pair().map_err(Error::std_io("socketpair"))?;
     // Never waited for: it exits after this process, and init reaps it.
     respawn::command(Role::MountHelper)
         .args(respawn::arguments(request))

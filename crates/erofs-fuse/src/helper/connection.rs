@@ -27,6 +27,10 @@ impl Connection {
         Ok(Self { device })
     }
 
+    pub(super) fn device(&self) -> &OwnedFd {
+        &self.device
+    }
+
     /// Ends every request with an error, also of a mount that was detached.
     pub(super) fn abort(&self, mounted: &Mounted) -> Result<(), Error> {
         let control = abort_file(&mounted.id.device);
@@ -41,7 +45,7 @@ impl Connection {
     }
 
     /// False when it was unmounted or aborted.
-    fn is_alive(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         let mut watched = [PollFd::new(&self.device, PollFlags::empty())];
         let now = Timespec {
             tv_sec: 0,

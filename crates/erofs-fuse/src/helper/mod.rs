@@ -3,12 +3,16 @@
 //! A server in the [sandbox](crate::sandbox) can neither mount nor unmount, so the mount helper,
 //! which is this program started again, does both for it and nothing else. It never reads an image.
 //!
-//! 1. The server starts the helper with a socket as its standard input ([`client`]).
+//! 1. In the background the helper starts the server, in the foreground the server starts the
+//!    helper, with a socket as the standard input ([`client`], [`server`]).
 //! 2. The helper takes one [request](protocol) at a time from the socket and answers each
 //!    ([`process`]). The answer to `mount` carries the descriptor of `/dev/fuse`.
 //! 3. When the server exits or dies, the helper aborts the FUSE [connection], so that no reader
 //!    waits for an answer, and unmounts if the handshake was never completed, or with
 //!    `auto_unmount`.
+//!
+//!    In the background it starts another server instead, for which it keeps what that needs
+//!    ([`replaceable`]), unless too many die ([`deaths`]).
 //!
 //! It unmounts the mount that it made and no other, whatever is at its path by then ([`mounted`]).
 //!
@@ -21,6 +25,7 @@
 
 mod client;
 mod connection;
+mod deaths;
 mod direct;
 mod enable_uring;
 mod fusermount;
@@ -34,6 +39,8 @@ mod process;
 mod profile_file;
 mod protocol;
 mod read_ahead;
+mod replaceable;
+mod server;
 mod state;
 mod table;
 mod umount;
@@ -44,6 +51,6 @@ pub(crate) use client::MountHelper;
 pub(crate) use enable_uring::is_enabled as io_uring_is_enabled;
 pub(crate) use launch::LaunchHelper;
 pub(crate) use passed::check as check_passed;
-pub(crate) use process::run;
+pub(crate) use process::{run, run_daemon};
 pub(crate) use table::covered_notice;
 pub use umount::umount;

@@ -1,29 +1,247 @@
 //! The main loop of the mount helper process.
 
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use fuse_transport::TakenRequest;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+
+use super::deaths::Deaths;
 use super::protocol::{Request, Response};
+use super::server::Server;
 use super::state::MountState;
 use crate::error::Error;
+use crate::log::Log;
 use crate::request::MountRequest;
+use crate::respawn::Role;
 
-/// Runs the mount helper until its server is gone.
+/// Within this time a new server of an upgrade must ask for something.
+const UPGRADE: Timespec = Timespec {
+    tv_sec: 20,
+    tv_nsec: 0,
+};
+
+/// Interval between checks of processes that are dying.
+const REAP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Runs the mount helper of a server in the foreground, until that is gone.
 pub(crate) fn run(request: MountRequest) -> Result<(), Error> {
-    // A signal to the server's process group or unit must not end the helper, which outlives the
-    // server to clean up.
-    let _signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
-    let _ = rustix::process::setsid();
-    let socket = rustix::stdio::stdin();
-    let mut state = MountState::new(request);
-    while let Some(request) = Request::receive(socket) {
-        let outcome = state.handle(request);
-        // The mount point was resolved to an absolute path; do not pin the working directory.
-        let _ = rustix::process::chdir("/");
-        let response = match outcome {
-            Ok(device) => Response::Done(device),
-            Err(error) => Response::Failed(error.to_string()),
-        };
-        if response.send(socket).is_err() {
-            break;
+    let signals = signals()?;
+    // The server is not replaced, and logs by itself.
+    Helper::new(request, Server::parent()?, Log::None).run(&signals)
+}
+
+/// Starts the server of a mount in the background, and is its mount helper until the mount ends.
+/// The server reports on the standard output.
+pub(crate) fn run_daemon(request: MountRequest) -> Result<(), Error> {
+    let signals = signals()?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::io("/dev/null"))?;
+    let log = Log::open(&request.options, true)?;
+    let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let server = Server::start(&request, Role::Server, &here)?;
+    // So that the parent sees the end of what the server has to say.
+    rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
+    rustix::stdio::dup2_stdout(&null).map_err(Error::io("/dev/null"))?;
+    rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
+    Helper::new(request, server, log).run(&signals)
+}
+
+/// A signal to the server's process group or unit must not end the helper, which outlives the
+/// server to clean up. The descriptor is that of the signal that asks for an upgrade.
+fn signals() -> Result<OwnedFd, Error> {
+    drop(sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?);
+    sys::fuse_signals::upgrade_signal().map_err(Error::std_io("signalfd"))
+}
+
+struct Helper {
+    request: MountRequest,
+    /// Where relative paths of the options begin.
+    started_at: PathBuf,
+    state: MountState,
+    server: Server,
+    /// What the next server is: of this program or, after an upgrade, of the installed one.
+    successor: Role,
+    deaths: Deaths,
+    log: Log,
+}
+
+impl Helper {
+    fn new(request: MountRequest, server: Server, log: Log) -> Self {
+        let _ = rustix::process::setsid();
+        Self {
+            started_at: std::env::current_dir().unwrap_or_else(|_| "/".into()),
+            state: MountState::new(request.clone()),
+            request,
+            server,
+            successor: Role::Successor,
+            deaths: Deaths::default(),
+            log,
         }
     }
-    state.server_exited()
+
+    fn run(mut self, signals: &OwnedFd) -> Result<(), Error> {
+        loop {
+            self.serve(signals);
+            if !self.replace() {
+                // First: threads of a dead server may wait for what this ends.
+                self.state.server_exited()?;
+                return self.server.outcome();
+            }
+        }
+    }
+
+    /// Handles requests until the server is gone.
+    fn serve(&mut self, signals: &OwnedFd) {
+        loop {
+            let limit = self.deaths.are_pending().then_some(&REAP);
+            match wait(&self.server.socket, signals, limit) {
+                Event::Time => {}
+                Event::Upgrade => self.upgrade(),
+                Event::Request => {
+                    let request = Request::receive(&self.server.socket);
+                    if !request.is_some_and(|request| self.answer(request)) {
+                        return;
+                    }
+                }
+            }
+            let twice = self.deaths.judge();
+            self.refuse(&twice);
+        }
+    }
+
+    /// Starts another server in the place of one that died; false if the mount shall end.
+    fn replace(&mut self) -> bool {
+        if !self.state.is_replaceable() {
+            return false;
+        }
+        let Some(in_flight) = self.state.in_flight() else {
+            return false;
+        };
+        let (taken, last) = (in_flight.requests(), in_flight.last());
+        in_flight.count_restart();
+        let server = match Server::start(&self.request, self.successor, &self.started_at) {
+            Ok(server) => server,
+            Err(error) => return self.give_up(&error.to_string()),
+        };
+        let dead = std::mem::replace(&mut self.server, server);
+        let twice = self.deaths.add(dead.into_child(), taken);
+        self.refuse(&twice);
+        if self.deaths.are_too_many() {
+            self.server.kill();
+            return self.give_up(&self.deaths.describe(last));
+        }
+        // Before the new server has the mount, since it must ask this thread for it.
+        self.state.begin_again(self.deaths.may_be_crash());
+        true
+    }
+
+    fn give_up(&self, why: &str) -> bool {
+        self.report(why);
+        false
+    }
+
+    /// Without a log there is nowhere to report that either.
+    fn report(&self, what: &str) {
+        let place = self.request.mountpoint.display();
+        let _ = self.log.line(&format!("{place}: {what}"));
+    }
+
+    /// Has requests refused, and logs it.
+    fn refuse(&self, requests: &[TakenRequest]) {
+        for request in requests {
+            self.state.refuse(*request);
+            self.report(&format!(
+                "{request} killed the server twice and is answered with EIO"
+            ));
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> bool {
+        answer(&mut self.state, &self.server, request)
+    }
+
+    /// Has the program that is installed now serve the mount. If it does not get so far, the server
+    /// that is there goes on.
+    fn upgrade(&mut self) {
+        if !self.state.is_replaceable() {
+            return;
+        }
+        match self.start_upgrade() {
+            Ok(server) => self.hand_over(server),
+            Err(error) => self.report(&format!("the upgrade failed: {error}")),
+        }
+    }
+
+    /// A server that asks for the mount.
+    fn start_upgrade(&mut self) -> Result<Server, Error> {
+        let mut server = Server::start(&self.request, Role::Upgrade, &self.started_at)?;
+        loop {
+            let heard = server.is_heard_within(&UPGRADE);
+            match heard.then(|| Request::receive(&server.socket)).flatten() {
+                Some(Request::Resume) => return Ok(server),
+                Some(request) if answer(&mut self.state, &server, request) => {}
+                _ => break,
+            }
+        }
+        server.kill();
+        self.deaths.expect(server.into_child());
+        Err(Error::Daemon("the new server did not start".into()))
+    }
+
+    /// What the old server had taken is sent to the new one again.
+    fn hand_over(&mut self, server: Server) {
+        self.server.kill();
+        self.state.begin_again(false);
+        let old = std::mem::replace(&mut self.server, server);
+        self.deaths.expect(old.into_child());
+        self.successor = Role::Upgrade;
+        // If it is dead by now, it is replaced.
+        self.answer(Request::Resume);
+    }
+}
+
+/// Carries out a request; false if the server is gone.
+fn answer(state: &mut MountState, server: &Server, request: Request) -> bool {
+    let outcome = state.handle(request);
+    if matches!(request, Request::Mount { .. }) {
+        // The mount point was resolved to an absolute path; do not pin the working directory.
+        let _ = rustix::process::chdir("/");
+    }
+    let response = match outcome {
+        Ok(device) => Response::Done(device),
+        Err(error) => Response::Failed(error.to_string()),
+    };
+    response.send(&server.socket).is_ok()
+}
+
+enum Event {
+    /// Or the end of the server.
+    Request,
+    /// The signal that asks for an upgrade; it is taken.
+    Upgrade,
+    Time,
+}
+
+fn wait(socket: &OwnedFd, signals: &OwnedFd, limit: Option<&Timespec>) -> Event {
+    let mut watched = [
+        PollFd::new(socket, PollFlags::IN),
+        PollFd::new(signals, PollFlags::IN),
+    ];
+    match rustix::io::retry_on_intr(|| poll(&mut watched, limit)) {
+        Ok(0) => Event::Time,
+        // As long as a struct signalfd_siginfo.
+        Ok(_) if !watched[1].revents().is_empty() => {
+            match rustix::io::read(signals, &mut [0; 128]) {
+                Ok(_) => Event::Upgrade,
+                Err(_) => Event::Time,
+            }
+        }
+        // Without poll the end of the server is seen by waiting for a request.
+        _ => Event::Request,
+    }
 }

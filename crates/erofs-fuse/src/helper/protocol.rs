@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
 /// Bytes of the longest packet. Only an error message can be longer, and is cut.
@@ -28,6 +28,23 @@ pub(super) enum Request {
     HandshakeDone,
     /// Start what a launch profile needs; the response carries a socket.
     Launch,
+    /// Open a file of the mount, by its place in the list of them; a later server gets the same
+    /// one.
+    Open {
+        /// In the order of `MountRequest::files`.
+        file: usize,
+    },
+    /// Memory for the requests in flight.
+    InFlight,
+    /// A descriptor of `/dev/fuse`, cloned, which the helper keeps too.
+    Clone {
+        /// A later server gets the same ones by these numbers.
+        number: usize,
+    },
+    /// The mount of a server that is gone. One that is there still ends.
+    Resume,
+    /// The mount is served, and shall be served again when this server dies.
+    Restart,
     /// Remove the mount from the tree; programs that use it keep what they have open.
     Detach,
     /// Mark the mount as unused, which any use undoes; an error if it is in use.
@@ -39,10 +56,16 @@ pub(super) enum Request {
 /// A response of the helper.
 #[derive(Debug)]
 pub(super) enum Response {
-    /// Carried out; `Mount` returns the descriptor of `/dev/fuse`, `Launch` a socket.
+    /// Carried out; `Mount` returns the descriptor of `/dev/fuse`, `Launch` a socket, and so on.
     Done(Option<OwnedFd>),
     /// One line.
     Failed(String),
+}
+
+/// A socket for requests and responses.
+pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
+    Ok(socketpair(AddressFamily::UNIX, kind, flags, None)?)
 }
 
 impl std::fmt::Display for Request {
@@ -51,6 +74,11 @@ impl std::fmt::Display for Request {
             Self::Mount { max_read } => write!(f, "mount {max_read}"),
             Self::HandshakeDone => f.write_str("handshake-done"),
             Self::Launch => f.write_str("launch"),
+            Self::Open { file } => write!(f, "open {file}"),
+            Self::InFlight => f.write_str("in-flight"),
+            Self::Clone { number } => write!(f, "clone {number}"),
+            Self::Resume => f.write_str("resume"),
+            Self::Restart => f.write_str("restart"),
             Self::Detach => f.write_str("detach"),
             Self::Mark => f.write_str("mark"),
             Self::Expire => f.write_str("expire"),
@@ -60,13 +88,19 @@ impl std::fmt::Display for Request {
 
 impl Request {
     fn parse(text: &str) -> Option<Self> {
-        match text.split_once(' ') {
-            Some(("mount", max_read)) => {
-                let max_read = max_read.parse().ok()?;
-                Some(Self::Mount { max_read })
-            }
+        let (name, number) = match text.split_once(' ') {
+            Some((name, number)) => (name, Some(number.parse().ok()?)),
+            None => (text, None),
+        };
+        match number {
+            Some(max_read) if name == "mount" => Some(Self::Mount { max_read }),
+            Some(file) if name == "open" => Some(Self::Open { file }),
+            Some(number) if name == "clone" => Some(Self::Clone { number }),
             None if text == "handshake-done" => Some(Self::HandshakeDone),
             None if text == "launch" => Some(Self::Launch),
+            None if text == "in-flight" => Some(Self::InFlight),
+            None if text == "resume" => Some(Self::Resume),
+            None if text == "restart" => Some(Self::Restart),
             None if text == "detach" => Some(Self::Detach),
             None if text == "mark" => Some(Self::Mark),
             None if text == "expire" => Some(Self::Expire),
@@ -149,12 +183,6 @@ pub(super) fn receive_bytes(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<Ow
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-
-    fn pair() -> (OwnedFd, OwnedFd) {
-        let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
-        socketpair(AddressFamily::UNIX, kind, flags, None).unwrap()
-    }
 
     #[test]
     fn requests_are_parsed_as_they_are_written() {
@@ -162,6 +190,11 @@ mod tests {
             Request::Mount { max_read: 1 << 20 },
             Request::HandshakeDone,
             Request::Launch,
+            Request::Open { file: 2 },
+            Request::InFlight,
+            Request::Clone { number: 1 },
+            Request::Resume,
+            Request::Restart,
             Request::Detach,
             Request::Mark,
             Request::Expire,
@@ -175,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_response_carries_a_descriptor_or_an_error_line() {
-        let (a, b) = pair();
+        let (a, b) = socket_pair().unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();
         Response::Done(Some(file.into())).send(&a).unwrap();
         assert!(matches!(
@@ -188,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_closed_socket_is_the_end() {
-        let (a, b) = pair();
+        let (a, b) = socket_pair().unwrap();
         drop(a);
         assert!(Response::receive(&b).is_err());
         assert_eq!(Request::receive(&b), None);

@@ -2,11 +2,15 @@
 
 use std::os::fd::OwnedFd;
 
+use fuse_transport::{InFlight, TakenRequest};
+use rustix::io::fcntl_dupfd_cloexec;
+
 use super::connection::Connection;
 use super::enable_uring::EnableUringGuard;
 use super::mount;
 use super::mounted::Mounted;
 use super::protocol::Request;
+use super::replaceable::Replaceable;
 use super::{launch, passed, read_ahead};
 use crate::error::Error;
 use crate::request::MountRequest;
@@ -17,6 +21,9 @@ pub(super) struct MountState {
     mounted: Option<(Mounted, Connection)>,
     /// Detached once: a compromised server must not have it repeated at a later time.
     detached: bool,
+    /// The server was about to end: its end is no death.
+    ending: bool,
+    replaceable: Replaceable,
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,
     handshake_done: bool,
@@ -28,6 +35,8 @@ impl MountState {
             request,
             mounted: None,
             detached: false,
+            ending: false,
+            replaceable: Replaceable::default(),
             uring_guard: None,
             handshake_done: false,
         }
@@ -37,7 +46,21 @@ impl MountState {
         if let Some(number) = self.request.passed_device() {
             return passed::handle(request, &self.request.mountpoint, number);
         }
+        let replaceable = &mut self.replaceable;
         match (request, &self.mounted) {
+            (Request::Open { file }, _) => replaceable.file(&self.request, file).map(Some),
+            (Request::InFlight, _) => replaceable.shared().map(Some),
+            (Request::Clone { number }, Some((_, connection))) => {
+                replaceable.clone(connection.device(), number).map(Some)
+            }
+            (Request::Resume, Some((_, connection))) if self.handshake_done => {
+                let device = fcntl_dupfd_cloexec(connection.device(), 0);
+                device.map(Some).map_err(Error::io("/dev/fuse"))
+            }
+            (Request::Restart, Some(_)) if self.handshake_done => {
+                replaceable.served = true;
+                Ok(None)
+            }
             _ if self.detached => Err(out_of_order(request)),
             (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
             (Request::HandshakeDone, Some((mounted, _))) => {
@@ -50,6 +73,7 @@ impl MountState {
                 launch::start(&self.request.options, mounted).map(Some)
             }
             (Request::Detach, Some((mounted, _))) => {
+                self.ending = true;
                 mounted.detach()?;
                 self.detached = true;
                 Ok(None)
@@ -65,6 +89,36 @@ impl MountState {
         let (mounted, device) = mount::mount(&self.request, max_read)?;
         self.mounted = Some((mounted, Connection::new(&device)?));
         Ok(device)
+    }
+
+    /// Whether another server can take the place of this one.
+    pub(super) fn is_replaceable(&self) -> bool {
+        let alive = self
+            .mounted
+            .as_ref()
+            .map(|(_, connection)| connection.is_alive());
+        let ends = self.detached || self.ending;
+        !ends && alive == Some(true) && self.replaceable.in_flight().is_some()
+    }
+
+    /// What the server of a mount that is served shares.
+    pub(super) fn in_flight(&self) -> Option<&InFlight> {
+        self.replaceable.in_flight()
+    }
+
+    /// Has a request answered with EIO when it is sent again.
+    pub(super) fn refuse(&self, request: TakenRequest) {
+        self.in_flight()
+            .iter()
+            .for_each(|shared| shared.refuse(request));
+    }
+
+    /// Before a server gets the mount of another one: see [`InFlight::begin_again`].
+    pub(super) fn begin_again(&self, one_by_one: bool) {
+        let shared = self.in_flight();
+        shared
+            .iter()
+            .for_each(|shared| shared.begin_again(one_by_one));
     }
 
     /// Cleans up after the server exited or died.

@@ -56,6 +56,10 @@ pub const KNOWN: &[KnownOption] = &[
         "take requests over io_uring (auto: where the kernel has it enabled)",
     ),
     option(
+        "restart=on|off",
+        "start the server again when it dies (on: in the background over /dev/fuse, Linux 6.9)",
+    ),
+    option(
         "read_ahead_kb=N",
         "KiB the kernel reads ahead; root only (512; less for programs, more for streams)",
     ),

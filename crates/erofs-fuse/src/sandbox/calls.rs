@@ -235,8 +235,8 @@ fn device_events() -> Outcome<SeccompRule> {
     ])?)
 }
 
-/// Duplicates and flags. Others would lock files, seal memory, or have the kernel send signals to
-/// other processes (F_SETOWN).
+/// Duplicates, flags, and reading seals. Others would lock files, seal memory, or have the kernel
+/// send signals to other processes (F_SETOWN).
 fn descriptor_commands() -> Outcome<Vec<SeccompRule>> {
     [
         libc::F_DUPFD_CLOEXEC,
@@ -244,6 +244,7 @@ fn descriptor_commands() -> Outcome<Vec<SeccompRule>> {
         libc::F_SETFD,
         libc::F_GETFL,
         libc::F_SETFL,
+        libc::F_GET_SEALS,
     ]
     .into_iter()
     .map(|command| equal(1, command as u64))

@@ -11,6 +11,9 @@ use sys::attempts::ATTEMPTS;
 /// An attribute of the root of the mount: to read it makes the attempts.
 pub const ATTEMPTS_XATTR: &str = "user.erofast.attempts";
 
+/// Another one: to read it crashes the server, as a flaw of a decoder would.
+pub const CRASH_XATTR: &str = "user.erofast.crash";
+
 /// Each attempt by its name; null if it was refused, otherwise what came of it.
 pub(super) fn make(image: &Path) -> Value {
     let made = std::env::temp_dir().join(format!("erofs-fuse-made-{}", std::process::id()));

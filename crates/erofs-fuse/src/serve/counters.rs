@@ -10,6 +10,7 @@ use erofs_engine::cpu_workers::{Summary, WorkerStats};
 use fuse_transport::Session;
 use serde_json::{Value, json};
 
+use super::restart::{self, Restart};
 use super::uring_mode::fallback;
 use super::xattrs::{STAT_XATTR, VALUE_BYTES, get};
 use crate::error::Error;
@@ -40,6 +41,7 @@ pub(crate) struct Reporter {
     sandbox: Sandbox,
     /// Of the start that no part of the server repeats.
     notices: Vec<String>,
+    restart: Restart,
     started: Instant,
 }
 
@@ -49,6 +51,7 @@ impl Reporter {
         session: &Arc<Session>,
         request: &MountRequest,
         sandbox: Sandbox,
+        restart: Restart,
         notices: Vec<String>,
     ) -> Self {
         Self {
@@ -58,6 +61,7 @@ impl Reporter {
             mountpoint: request.mountpoint.clone(),
             sandbox,
             notices,
+            restart,
             started: Instant::now(),
         }
     }
@@ -77,6 +81,7 @@ impl Reporter {
             .workers()
             .map(|workers| workers.stats())
             .unwrap_or_default();
+        let in_flight = session.in_flight().map(|shared| &**shared);
         let notices: Vec<String> = self
             .sandbox
             .notice()
@@ -84,6 +89,7 @@ impl Reporter {
             .chain(self.notices.iter().cloned())
             .chain(session.ring_refusal().map(|why| fallback(&why)))
             .chain(engine.notices())
+            .chain(restart::notices(in_flight))
             .collect();
         let mut report = json!({
             "image": self.image.to_string_lossy(),
@@ -100,6 +106,7 @@ impl Reporter {
             "engine": engine_stats,
             "fuse": fuse,
             "sandbox": self.sandbox.report(),
+            "restart": self.restart.report(in_flight),
             "notices": notices,
         });
         shorten(&mut report, VALUE_BYTES);

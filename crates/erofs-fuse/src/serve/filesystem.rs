@@ -361,6 +361,10 @@ impl Filesystem for Image {
                 return Ok(self.counters());
             }
             #[cfg(feature = "fail-points")]
+            if name == super::attempts::CRASH_XATTR.as_bytes() {
+                std::process::abort();
+            }
+            #[cfg(feature = "fail-points")]
             if name == super::attempts::ATTEMPTS_XATTR.as_bytes() {
                 let image = std::path::Path::new(self.engine.name());
                 let made = super::attempts::make(image);

@@ -5,6 +5,7 @@
 //! step fails, the owners of the earlier ones release them; the mount by [`UnmountGuard`].
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -16,7 +17,7 @@ use fuse_transport::{Config, Session};
 use rustix::process::DumpableBehavior;
 
 use super::counters::Reporter;
-use super::faults::{FaultLog, FaultRecorder};
+use super::faults::FaultRecorder;
 use super::file_read_ahead::{self, FileReadAhead};
 use super::filesystem::Image;
 use super::launch;
@@ -24,11 +25,14 @@ use super::long_requests::Server;
 use super::notify_store::NotifyStoreWriter;
 use super::readiness::Readiness;
 use super::request_size::request_bytes;
+use super::restart::Restart;
+use super::start::Start;
 use super::threads;
 use super::uring_mode::Uring;
 use super::wait::wait_for_end;
 use crate::error::Error;
 use crate::helper::{MountHelper, covered_notice};
+use crate::log::Log;
 use crate::options::{MountOptions, SandboxMode};
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
@@ -38,9 +42,10 @@ const LAST_NAMES: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` gets faults of the image, `notice` lines for the
 /// user; `ready` is called when programs can use the mount.
-pub(crate) fn foreground(
+pub(crate) fn serve(
     request: &MountRequest,
-    log: FaultLog,
+    start: Start,
+    log: Log,
     notice: &mut dyn FnMut(&str),
     ready: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -54,18 +59,38 @@ pub(crate) fn foreground(
         .map_err(Error::io("prctl"))?;
     // Before any thread exists: they inherit the mask, and only this one reads the signals.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
-    let mut helper = MountHelper::start(request)?;
     let options = &request.options;
+    let mut restart = Restart::new(request, start)?;
+    let mut helper = match start {
+        Start::Foreground => MountHelper::start(request)?,
+        Start::Background | Start::Successor => MountHelper::parent()?,
+    };
     let covers = covered_notice(&request.mountpoint);
-    let opened = Opened::new(&request.image, &options.engine)?;
+    let opened = match restart.is_on() {
+        true => {
+            let open = |path: &Path| helper.open(request, path);
+            Opened::with(&request.image, &options.engine, &open)?
+        }
+        false => Opened::new(&request.image, &options.engine)?,
+    };
     let mut sandbox = match options.sandbox {
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
         SandboxMode::Off => Sandbox::off(),
     };
     erofs_engine::cpu_workers::remember_priority_rights();
     // With the rights that are left: the kernel may allow io_uring to privileged processes only.
-    let uring = Uring::new(options)?;
-    let readiness = Readiness::new(options.ready_fd)?;
+    let uring = match restart.is_required() || start == Start::Successor {
+        true => Uring::off(),
+        false => Uring::new(options)?,
+    };
+    if uring.is_wanted() {
+        restart = restart.with_ring();
+    }
+    let readiness = match start {
+        // Announced by the first server.
+        Start::Successor => None,
+        _ => Some(Readiness::new(options.ready_fd)?),
+    };
     sandbox.close(uring.is_wanted());
     if options.sandbox == SandboxMode::Strict {
         sandbox.check_complete()?;
@@ -80,7 +105,7 @@ pub(crate) fn foreground(
     let (faults, logging) = FaultRecorder::start(log, &engine, root)?;
     let mut ready = || {
         ready()?;
-        readiness.announce();
+        readiness.iter().for_each(Readiness::announce);
         Ok(())
     };
     let serving = Serving {
@@ -89,6 +114,8 @@ pub(crate) fn foreground(
         faults,
         request,
         uring,
+        restart,
+        start,
         sandbox,
         signals: &signals,
     };
@@ -109,6 +136,8 @@ struct Serving<'s> {
     faults: Arc<FaultRecorder>,
     request: &'s MountRequest,
     uring: Uring,
+    restart: Restart,
+    start: Start,
     sandbox: Sandbox,
     signals: &'s OwnedFd,
 }
@@ -121,37 +150,48 @@ impl Serving<'_> {
     ) -> Result<(), Error> {
         let (engine, options) = (self.engine, &self.request.options);
         let image = Arc::new(self.image());
-        let config = config(options, engine, self.uring.is_wanted());
-        let device = helper.mount(config.max_request)?;
-        let mut unmount = UnmountGuard(Some(helper));
         let mode = self.uring.mode;
-        let rings = self.uring.rings.take();
-        let session = Session::start(device, image.clone(), &config, rings).map_err(|source| {
-            Error::Session {
-                mountpoint: self.request.mountpoint.clone(),
-                source,
-            }
-        })?;
-        mode.check(&session)?;
-        unmount.helper().handshake_done()?;
+        let resumes = self.start == Start::Successor;
+        let session = match resumes {
+            true => self.resume(helper, &image)?,
+            false => self.mount(helper, &image)?,
+        };
+        let mut unmount = UnmountGuard {
+            // A successor that does not get so far leaves the mount to the next one.
+            unmounts: !resumes,
+            helper,
+        };
+        let restart = self.restart.clone().agreed(&session)?;
         let notices = self.uring.notice().into_iter().collect();
         let sandbox = self.sandbox.clone();
-        let reporter = Reporter::new(engine, &session, self.request, sandbox, notices);
+        let shown = restart.clone();
+        let reporter = Reporter::new(engine, &session, self.request, sandbox, shown, notices);
         image.set_counters(Box::new(move || reporter.report()));
         let exact_reads = Arc::new(AtomicBool::new(false));
         engine.set_page_cache(Box::new(NotifyStoreWriter::start(
             &session,
             engine,
             image.nodes(),
-            unmount.helper(),
+            unmount.helper,
             Arc::clone(&exact_reads),
         )?));
-        let read_ahead = self.read_ahead(unmount.helper(), &image, &session, &exact_reads)?;
-        let launch = self.launch(unmount.helper(), &image, &session, exact_reads)?;
+        let read_ahead = self.read_ahead(unmount.helper, &image, &session, &exact_reads)?;
+        let launch = match resumes {
+            true => None,
+            false => self.launch(unmount.helper, &image, &session, exact_reads)?,
+        };
         engine.set_server(Box::new(Server::new(&session)));
         threads::start(engine, &session, options, mode)?;
+        if resumes {
+            let resent = session.resend();
+            resent.map_err(Error::std_io("FUSE_NOTIFY_RESEND"))?;
+            unmount.unmounts = true;
+        }
         ready()?;
-        let ended = wait_for_end(&session, self.signals, unmount.helper(), options.timeout);
+        if restart.is_on() {
+            unmount.helper.served()?;
+        }
+        let ended = wait_for_end(&session, self.signals, unmount.helper, options.timeout);
         drop(read_ahead);
         if let Some(launch) = launch {
             close_soon(engine);
@@ -160,7 +200,7 @@ impl Serving<'_> {
         // Requests that are being served end soon, and those behind them at once.
         engine.close();
         ended?;
-        unmount.0 = None;
+        unmount.unmounts = false;
         Ok(())
     }
 
@@ -179,6 +219,50 @@ impl Serving<'_> {
         let running = file_read_ahead::start(&files, session, self.engine, image.nodes(), helper)?;
         image.set_read_ahead(files);
         Ok(Some(running))
+    }
+
+    /// A mount of this server's own.
+    fn mount(
+        &mut self,
+        helper: &mut MountHelper,
+        image: &Arc<Image>,
+    ) -> Result<Arc<Session>, Error> {
+        let config = config(&self.request.options, self.engine, self.uring.is_wanted());
+        let device = helper.mount(config.max_request)?;
+        let session = self.handshake(helper, device, image, &config);
+        if session.is_err() {
+            // On failure the mount stays in the tree; it dies with this process.
+            let _ = helper.detach();
+        }
+        session
+    }
+
+    fn handshake(
+        &mut self,
+        helper: &mut MountHelper,
+        device: OwnedFd,
+        image: &Arc<Image>,
+        config: &Config,
+    ) -> Result<Arc<Session>, Error> {
+        let rings = self.uring.rings.take();
+        let restartable = self.restart.is_on().then_some(|| helper.restartable());
+        let image = Arc::clone(image);
+        let session = Session::start_restartable(device, image, config, rings, restartable);
+        let session = session.map_err(|error| error.at(&self.request.mountpoint))?;
+        self.uring.mode.check(&session)?;
+        helper.handshake_done()?;
+        Ok(session)
+    }
+
+    /// The mount of a server that is gone.
+    fn resume(&self, helper: &MountHelper, image: &Arc<Image>) -> Result<Arc<Session>, Error> {
+        let restartable = helper.restartable()?;
+        let protocol = restartable.in_flight.protocol();
+        let unknown = || Error::Daemon("the handshake of the mount is not known".to_owned());
+        let protocol = protocol.ok_or_else(unknown)?;
+        let device = helper.resume()?;
+        let session = Session::resume(device, image.clone(), protocol, restartable);
+        session.map_err(|source| Error::from(source).at(&self.request.mountpoint))
     }
 
     /// Starts recording or replaying the launch profile, with `profile=`.
@@ -262,22 +346,17 @@ fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error>
     }
 }
 
-/// Unmounts when dropped, unless the mount is gone already (`None`).
-struct UnmountGuard<'m>(Option<&'m mut MountHelper>);
-
-impl UnmountGuard<'_> {
-    fn helper(&mut self) -> &mut MountHelper {
-        self.0
-            .as_mut()
-            .unwrap_or_else(|| unreachable!("taken only when the mount is gone"))
-    }
+/// Unmounts when dropped, unless the mount is gone already or not this server's.
+struct UnmountGuard<'m> {
+    helper: &'m mut MountHelper,
+    unmounts: bool,
 }
 
 impl Drop for UnmountGuard<'_> {
     fn drop(&mut self) {
-        if let Some(helper) = &mut self.0 {
+        if self.unmounts {
             // On failure the mount stays in the tree; it dies with this process.
-            let _ = helper.detach();
+            let _ = self.helper.detach();
         }
     }
 }

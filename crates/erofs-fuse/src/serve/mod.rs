@@ -17,6 +17,8 @@ mod prometheus;
 mod queries;
 mod readiness;
 mod request_size;
+mod restart;
+mod start;
 mod storing_threads;
 mod threads;
 mod trace_spans;
@@ -26,10 +28,10 @@ mod xattr_scan;
 mod xattrs;
 
 #[cfg(feature = "fail-points")]
-pub use attempts::ATTEMPTS_XATTR;
+pub use attempts::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub use counters::stat;
-pub(crate) use faults::FaultLog;
-pub(crate) use lifecycle::foreground;
+pub(crate) use lifecycle::serve;
 pub use prometheus::prometheus;
+pub(crate) use start::Start;
 pub use trace_spans::{Span, Spans, take_spans};
 pub use xattrs::{STAT_XATTR, TRACE_XATTR};

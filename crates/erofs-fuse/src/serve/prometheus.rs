@@ -51,6 +51,12 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
         "Different faults of the image.",
     ),
     (
+        "restarts_total",
+        "counter",
+        "/restart/restarts",
+        "Servers that died and were replaced.",
+    ),
+    (
         "delivered_bytes_total",
         "counter",
         "/engine/delivered_bytes",

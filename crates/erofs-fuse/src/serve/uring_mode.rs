@@ -34,11 +34,7 @@ impl Uring {
     pub(super) fn new(options: &MountOptions) -> Result<Self, Error> {
         let mode = UringMode::new(options);
         if mode == UringMode::Off {
-            return Ok(Self {
-                mode,
-                rings: None,
-                refused: None,
-            });
+            return Ok(Self::off());
         }
         match rings(options) {
             Ok(rings) => Ok(Self {
@@ -52,6 +48,15 @@ impl Uring {
                 rings: None,
                 refused: Some(error),
             }),
+        }
+    }
+
+    /// None.
+    pub(super) fn off() -> Self {
+        Self {
+            mode: UringMode::Off,
+            rings: None,
+            refused: None,
         }
     }
 

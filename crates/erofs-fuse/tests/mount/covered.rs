@@ -42,7 +42,10 @@ fn end(pid: rustix::process::Pid, signal: Signal) {
 }
 
 fn a_mount_over_an_ended_one_stays() {
-    for (options, signal) in [("", Signal::TERM), ("auto_unmount", Signal::KILL)] {
+    for (options, signal) in [
+        ("", Signal::TERM),
+        ("auto_unmount,restart=off", Signal::KILL),
+    ] {
         let place = Place::new();
         mount(&request(&image("lz4-4k"), &place, options)).unwrap();
         let pid = pid_of(&place);
@@ -55,7 +58,10 @@ fn a_mount_over_an_ended_one_stays() {
 }
 
 fn a_mount_in_place_of_an_ended_one_stays() {
-    for (options, signal) in [("", Signal::TERM), ("auto_unmount", Signal::KILL)] {
+    for (options, signal) in [
+        ("", Signal::TERM),
+        ("auto_unmount,restart=off", Signal::KILL),
+    ] {
         let place = Place::new();
         mount(&request(&image("lz4-4k"), &place, options)).unwrap();
         let pid = pid_of(&place);
@@ -80,7 +86,7 @@ fn other_mounts_stay_in_any_order_of_mount_cover_unmount_and_end() {
         match mount(&request(
             &image("lz4-4k"),
             &place,
-            &format!("{transport}{unmounts}"),
+            &format!("restart=off,{transport}{unmounts}"),
         )) {
             Err(error) if transport == "io_uring=on" => {
                 println!("skipped over io_uring: {error}");

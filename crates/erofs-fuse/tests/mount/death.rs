@@ -11,7 +11,7 @@ use crate::kill;
 use crate::place::is_gone;
 
 /// For readers to fill a group's memory.
-const ENOUGH: Duration = Duration::from_secs(5);
+const ENOUGH: Duration = Duration::from_secs(1);
 
 /// How a server dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,29 +81,49 @@ impl Death {
 }
 
 /// A control group, removed when dropped.
-pub struct MemoryGroup(PathBuf);
+pub struct MemoryGroup {
+    path: PathBuf,
+    /// The file of the limit, and what stands for none.
+    limit: (&'static str, &'static str),
+}
 
 impl MemoryGroup {
     /// Moves a process into a group of its own with next to no memory left; `None` where
     /// that cannot be done.
     fn without_memory(process: Pid) -> Option<Self> {
+        Self::with(process, 1 << 20)
+    }
+
+    /// The same with so much that a server lives from hand to mouth.
+    pub fn with_little_memory(process: Pid) -> Option<Self> {
+        Self::with(process, 24 << 20)
+    }
+
+    fn with(process: Pid, bytes: u64) -> Option<Self> {
         let name = format!("erofs-fuse-test-{}", process.as_raw_nonzero());
         let old = Path::new("/sys/fs/cgroup/memory");
         let (root, limit) = match old.is_dir() {
-            true => (old, "memory.limit_in_bytes"),
-            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
+            true => (old, ("memory.limit_in_bytes", "-1")),
+            false => (Path::new("/sys/fs/cgroup"), ("memory.max", "max")),
         };
-        let group = Self(root.join(name));
-        fs::create_dir(&group.0).ok()?;
-        let write = |file: &str, value: String| fs::write(group.0.join(file), value).ok();
-        write(limit, "1048576".to_owned())?;
+        let path = root.join(name);
+        fs::create_dir(&path).ok()?;
+        let group = Self { path, limit };
+        let write = |file: &str, value: String| fs::write(group.path.join(file), value).ok();
+        write(limit.0, bytes.to_string())?;
         write("cgroup.procs", process.as_raw_nonzero().to_string())?;
         Some(group)
+    }
+
+    /// Takes the limit away.
+    pub fn release(&self) {
+        let (file, none) = self.limit;
+        fs::write(self.path.join(file), none).unwrap();
     }
 }
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
+        let _ = fs::remove_dir(&self.path);
     }
 }

@@ -39,11 +39,11 @@ fn io_uring_auto_serves_whatever_step_fails() {
     }
 }
 
-/// Restores the parameter.
-struct Enabled(String);
+/// The kernel's switch is on; restored at the end.
+pub struct Enabled(String);
 
 impl Enabled {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let before = fs::read_to_string(ENABLE_URING).ok()?;
         fs::write(ENABLE_URING, "Y").ok()?;
         Some(Self(before))

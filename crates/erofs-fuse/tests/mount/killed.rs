@@ -41,7 +41,7 @@ fn each_death(
         .flat_map(|death| transports.map(|t| (death, t)));
     for (number, (death, transport)) in (1..=number_of_deaths()).zip(each.cycle()) {
         let place = Place::new();
-        let options = format!("{transport}{}", death.options());
+        let options = format!("restart=off,{transport}{}", death.options());
         match mount(&request(image, &place, &options)) {
             Err(error) if transport == "io_uring=on" => {
                 println!("skipped over io_uring: {error}");

@@ -125,7 +125,7 @@ fn a_signal_unmounts_and_ends() {
 }
 
 fn auto_unmount_outlives_the_daemon() {
-    let place = mounted("lz4-4k", "auto_unmount");
+    let place = mounted("lz4-4k", "auto_unmount,restart=off");
     let pid = pid_of(&place);
     kill(pid, rustix::process::Signal::KILL);
     soon("the unmounting", || place.mount_line().is_none());

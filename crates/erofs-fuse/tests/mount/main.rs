@@ -42,7 +42,9 @@ mod random;
 mod read_ahead;
 mod readonly;
 mod remainder;
+mod restarted;
 mod sandboxed;
+mod soak;
 
 const TESTS: &[&[Test]] = &[
     life::TESTS,
@@ -56,6 +58,8 @@ const TESTS: &[&[Test]] = &[
     fallback::TESTS,
     killed::TESTS,
     hostile::TESTS,
+    restarted::TESTS,
+    soak::TESTS,
     readonly::TESTS,
     random::TESTS,
     exported::TESTS,

@@ -33,6 +33,8 @@ impl InitFlags {
     pub const NO_OPENDIR_SUPPORT: Self = Self(1 << 24);
     /// `flags2` is valid.
     pub const INIT_EXT: Self = Self(1 << 30);
+    /// The kernel can send again what a dead server left unanswered, and marks it.
+    pub const HAS_RESEND: Self = Self(1 << 39);
     /// Requests may come over io_uring.
     pub const OVER_IO_URING: Self = Self(1 << 41);
 

@@ -39,6 +39,13 @@ pub const MIN_READ_BUFFER: usize = 8192;
 /// Seconds that stand for "for good": the kernel clamps to the largest time it can express.
 pub const FOREVER: u64 = i64::MAX as u64;
 
+/// In `unique`: the kernel sends this request again (`FUSE_UNIQUE_RESEND`).
+pub const UNIQUE_RESEND: u64 = 1 << 63;
+
+/// In place of an error, with 0 in place of a request: the kernel shall send again what was taken
+/// and not answered (`FUSE_NOTIFY_RESEND`).
+pub const RESEND_CODE: i32 = 7;
+
 /// Directory entries start at multiples of eight bytes.
 pub const fn padded(length: usize) -> usize {
     (length + 7) & !7

@@ -121,6 +121,11 @@ impl Page<'_> {
             "daemon",
             &format!("pid {pid}, up {}, {sandbox}", units::age(age)),
         );
+        let died = self.now("/restart/restarts");
+        if died > 0 {
+            let servers = units::count(died, "dead server");
+            page += &line("restarts", &format!("{servers} replaced"));
+        }
         for notice in self.now["notices"].as_array().into_iter().flatten() {
             page += &line("notice", notice.as_str().unwrap_or_default());
         }

@@ -2,17 +2,15 @@
 //!
 //! The serving thread that meets a fault notes it in a [table], under a lock with priority
 //! inheritance, and goes on. A thread of its own, at normal priority, [finds](find_path) the path
-//! of the file and writes to the [log]: a log that is slow, full or gone delays no request.
+//! of the file and writes to the [log](crate::log): a log that is slow, full or gone delays no
+//! request.
 
+mod entry;
 mod fault;
 mod find_path;
-mod journal;
-mod log;
 mod rate;
 mod recorder;
 mod report;
-mod syslog;
 mod table;
 
-pub(crate) use log::FaultLog;
 pub(super) use recorder::FaultRecorder;

@@ -13,13 +13,14 @@ use serde_json::Value;
 use sys::eventfd::EventFd;
 use sys::pi_mutex::PiMutex;
 
+use super::entry;
 use super::fault::Fault;
 use super::find_path::find_path;
-use super::log::FaultLog;
 use super::rate::Rate;
 use super::report::report;
 use super::table::{FaultTable, Known};
 use crate::error::Error;
+use crate::log::Log;
 
 /// Counts the faults of one mount.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(in super::super) struct FaultRecorder {
     /// Readable when there is something for the log.
     news: EventFd,
     closing: AtomicBool,
-    log: FaultLog,
+    log: Log,
     image: String,
 }
 
@@ -44,7 +45,7 @@ pub(in super::super) struct Running {
 impl FaultRecorder {
     /// Starts the thread. `root` is what the mount shows as `/`.
     pub(in super::super) fn start(
-        log: FaultLog,
+        log: Log,
         engine: &Arc<Engine>,
         root: Nid,
     ) -> Result<(Arc<Self>, Running), Error> {
@@ -109,7 +110,7 @@ impl FaultRecorder {
         if passes && let (Some(engine), Some(nid)) = (engine.upgrade(), known.fault.nid) {
             known.path = find_path(&engine, root, nid, &|| self.closing());
         }
-        let logged = passes && self.log.fault(&known);
+        let logged = passes && entry::write(&self.log, &known);
         self.table.lock().asked_log(&known, logged);
         if passes && rate.is_empty() {
             self.log

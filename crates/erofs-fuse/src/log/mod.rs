@@ -1,4 +1,8 @@
-//! Where faults of the image are logged: opened before the sandbox, which forbids it.
+//! Where faults of the image and deaths of servers are logged: opened before the sandbox, which
+//! forbids it.
+
+mod journal;
+mod syslog;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,8 +12,6 @@ use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::table::Known;
-use super::{journal, syslog};
 use crate::error::Error;
 use crate::note::note;
 use crate::options::MountOptions;
@@ -20,7 +22,7 @@ const FILE_MODE: u32 = 0o640;
 
 /// The log of one mount. Nothing here waits for the receiver.
 #[derive(Debug)]
-pub(crate) enum FaultLog {
+pub(crate) enum Log {
     /// systemd's journal.
     Journal(UnixDatagram),
     /// syslogd.
@@ -33,7 +35,7 @@ pub(crate) enum FaultLog {
     None,
 }
 
-impl FaultLog {
+impl Log {
     /// What the options name; otherwise the standard error or, in the background, the system's log.
     pub(crate) fn open(options: &MountOptions, background: bool) -> Result<Self, Error> {
         match &options.log {
@@ -71,7 +73,7 @@ impl FaultLog {
     }
 
     /// For the live counters.
-    pub(super) fn name(&self) -> Option<String> {
+    pub(crate) fn name(&self) -> Option<String> {
         match self {
             Self::Journal(_) => Some("journal".to_owned()),
             Self::Syslog(_) => Some("syslog".to_owned()),
@@ -81,21 +83,13 @@ impl FaultLog {
         }
     }
 
-    /// Logs the first fault of a kind; false if it could not be.
-    pub(super) fn fault(&self, known: &Known) -> bool {
-        let mut message = known.fault.line.clone();
-        if let Some(path) = &known.path {
-            message += &format!(" (path {})", text::name(path));
-        }
-        self.write(&message, &fields(known))
-    }
-
-    /// Logs a line that belongs to no single fault.
-    pub(super) fn line(&self, message: &str) -> bool {
+    /// Logs a line; false if it could not be.
+    pub(crate) fn line(&self, message: &str) -> bool {
         self.write(message, &[])
     }
 
-    fn write(&self, message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> bool {
+    /// The same with fields for the journal, unless they have no value.
+    pub(crate) fn write(&self, message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> bool {
         match self {
             Self::Journal(socket) => sent(socket, &journal::datagram(message, fields)),
             Self::Syslog(socket) => sent(socket, &syslog::datagram(message)),
@@ -107,27 +101,6 @@ impl FaultLog {
             Self::None => false,
         }
     }
-}
-
-/// The journal's fields of a fault.
-fn fields(known: &Known) -> [(&'static str, Option<Vec<u8>>); 6] {
-    let fault = &known.fault;
-    let text = |text: String| text.into_bytes();
-    let location = fault.location.as_ref();
-    [
-        ("IMAGE", Some(text(fault.image.clone()))),
-        ("NID", fault.nid.map(|nid| text(nid.to_string()))),
-        ("PATH", known.path.clone()),
-        (
-            "ADDRESS",
-            location.map(|location| text(format!("{:#x}", location.physical))),
-        ),
-        (
-            "DEVICE",
-            location.map(|location| text(location.device.to_string())),
-        ),
-        ("CODEC", fault.codec.clone().map(text)),
-    ]
 }
 
 fn connect(path: &str) -> io::Result<UnixDatagram> {
@@ -160,7 +133,7 @@ fn clock(time: SystemTime) -> String {
 
 /// A pipe end as a log, for tests.
 #[cfg(test)]
-impl From<std::os::fd::OwnedFd> for FaultLog {
+impl From<std::os::fd::OwnedFd> for Log {
     fn from(descriptor: std::os::fd::OwnedFd) -> Self {
         Self::File(descriptor.into(), "pipe".into())
     }
@@ -170,8 +143,6 @@ impl From<std::os::fd::OwnedFd> for FaultLog {
 mod tests {
     use std::time::Duration;
 
-    use super::super::fault::Fault;
-    use super::super::table::FaultTable;
     use super::*;
 
     /// A directory that is removed with its content.
@@ -196,25 +167,6 @@ mod tests {
         }
     }
 
-    fn known() -> Known {
-        let fault = Fault {
-            line: "a.erofs: nid 36: lz4: corrupted".into(),
-            image: "a.erofs".into(),
-            nid: Some(36),
-            location: Some(erofs_engine::erofs_format::Location {
-                device: 0,
-                metabox: false,
-                physical: 0x2000,
-            }),
-            codec: Some("lz4".into()),
-        };
-        let mut table = FaultTable::default();
-        table.count(fault, SystemTime::now());
-        let mut known = table.next_for_log().unwrap();
-        known.path = Some(b"/dir/file\xff".to_vec());
-        known
-    }
-
     fn listener(folder: &Folder) -> (UnixDatagram, UnixDatagram) {
         let path = folder.join("socket");
         let listener = UnixDatagram::bind(&path).unwrap();
@@ -232,34 +184,31 @@ mod tests {
     fn the_journal_gets_fields() {
         let folder = Folder::new("journal");
         let (listener, socket) = listener(&folder);
-        assert!(FaultLog::Journal(socket).fault(&known()));
+        assert!(Log::Journal(socket).write("it broke", &[("NID", Some(b"36".to_vec()))]));
         let bytes = received(&listener);
-        let message = b"MESSAGE=a.erofs: nid 36: lz4: corrupted (path /dir/file\\xff)\n";
-        assert!(bytes.starts_with(message));
-        let fields = b"IMAGE=a.erofs\nNID=36\nPATH=/dir/file\xff\nADDRESS=0x2000\nDEVICE=0\n\
-                       CODEC=lz4\n";
-        assert!(bytes.ends_with(fields));
+        assert!(bytes.starts_with(b"MESSAGE=it broke\n"));
+        assert!(bytes.ends_with(b"NID=36\n"));
     }
 
     #[test]
     fn syslog_gets_a_line() {
         let folder = Folder::new("syslog");
         let (listener, socket) = listener(&folder);
-        assert!(FaultLog::Syslog(socket).fault(&known()));
+        assert!(Log::Syslog(socket).line("it broke"));
         let text = String::from_utf8(received(&listener)).unwrap();
         assert!(text.starts_with("<27>erofast["), "{text}");
-        assert!(text.ends_with("corrupted (path /dir/file\\xff)"), "{text}");
+        assert!(text.ends_with("it broke"), "{text}");
     }
 
     #[test]
     fn a_receiver_that_is_full_or_gone_is_not_waited_for() {
         let folder = Folder::new("gone");
         let (listener, socket) = listener(&folder);
-        let log = FaultLog::Syslog(socket);
+        let log = Log::Syslog(socket);
         // The kernel holds some hundred datagrams at most.
-        assert!((0..100_000).any(|_| !log.fault(&known())));
+        assert!((0..100_000).any(|_| !log.line("it broke")));
         drop(listener);
-        assert!(!log.fault(&known()));
+        assert!(!log.line("it broke"));
     }
 
     #[test]
@@ -270,12 +219,12 @@ mod tests {
             ..MountOptions::default()
         };
         std::fs::write(folder.join("log"), "before\n").unwrap();
-        let log = FaultLog::open(&options, true).unwrap();
-        assert!(log.fault(&known()) && log.line("the end"));
+        let log = Log::open(&options, true).unwrap();
+        assert!(log.line("it broke") && log.line("the end"));
         let text = std::fs::read_to_string(folder.join("log")).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "before");
-        assert!(lines[1].contains("Z erofast[") && lines[1].ends_with("/dir/file\\xff)"));
+        assert!(lines[1].contains("Z erofast[") && lines[1].ends_with("it broke"));
         assert!(lines[2].ends_with("]: the end"), "{text}");
     }
 
@@ -286,7 +235,7 @@ mod tests {
             log: Some(folder.join("no/log")),
             ..MountOptions::default()
         };
-        let error = FaultLog::open(&options, true).unwrap_err().to_string();
+        let error = Log::open(&options, true).unwrap_err().to_string();
         assert!(
             error.contains("log=") && error.contains("no/log"),
             "{error}"
@@ -294,17 +243,17 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_pipe_is_a_fault_that_is_not_logged() {
+    fn a_broken_pipe_is_a_line_that_is_not_logged() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         drop(reader);
-        assert!(!FaultLog::from(writer).fault(&known()));
+        assert!(!Log::from(writer).line("it broke"));
     }
 
     #[test]
     fn only_a_system_without_a_log_is_worth_a_notice() {
-        assert!(FaultLog::None.notice().unwrap().contains("log=FILE"));
-        assert_eq!(FaultLog::StandardError.notice(), None);
-        assert!(!FaultLog::None.fault(&known()));
+        assert!(Log::None.notice().unwrap().contains("log=FILE"));
+        assert_eq!(Log::StandardError.notice(), None);
+        assert!(!Log::None.line("it broke"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 
 /// Where systemd-journald listens.
-pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
+pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Bytes of the longest datagram. Longer ones would need a file that is passed along.
 const LONGEST: usize = 64 << 10;
@@ -19,7 +19,7 @@ const ALWAYS: &[(&str, &str)] = &[
 ];
 
 /// A datagram of a message and further fields, without those that have no value.
-pub(super) fn datagram(message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> Vec<u8> {
+pub(crate) fn datagram(message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     push(&mut bytes, "MESSAGE", message.as_bytes());
     for (name, value) in ALWAYS {

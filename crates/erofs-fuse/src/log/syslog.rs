@@ -1,12 +1,12 @@
 //! Messages to syslogd, as syslog(3) sends them, without a time: the daemon adds its own.
 
 /// Where syslogd listens.
-pub(super) const SOCKET: &str = "/dev/log";
+pub(crate) const SOCKET: &str = "/dev/log";
 
 /// LOG_DAEMON and LOG_ERR.
 const PRIORITY: u8 = 3 << 3 | 3;
 
-pub(super) fn datagram(message: &str) -> Vec<u8> {
+pub(crate) fn datagram(message: &str) -> Vec<u8> {
     let pid = std::process::id();
     format!("<{PRIORITY}>erofast[{pid}]: {message}").into_bytes()
 }

@@ -1,0 +1,164 @@
+//! What deaths of servers mean: start another one, refuse a request, or end the mount.
+
+use std::collections::VecDeque;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fuse_transport::TakenRequest;
+
+/// So many deaths within that time end a mount.
+const MOST: usize = 5;
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// How long the next server waits until it is known how the last one died. A thread of it that
+/// stores pages may keep that secret until a next server serves.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// The deaths of one mount's servers.
+#[derive(Debug, Default)]
+pub(super) struct Deaths {
+    recent: VecDeque<Instant>,
+    /// Processes whose outcome is not known yet, with the requests that they were serving.
+    dying: Vec<(Child, Vec<TakenRequest>)>,
+    /// The requests that were being served at the last crash.
+    suspects: Vec<TakenRequest>,
+    /// How the last one of known outcome died.
+    last: Option<ExitStatus>,
+}
+
+impl Deaths {
+    /// A server died while it was serving `taken`. The result: requests that killed twice.
+    pub(super) fn add(
+        &mut self,
+        child: Option<Child>,
+        taken: Vec<TakenRequest>,
+    ) -> Vec<TakenRequest> {
+        let now = Instant::now();
+        self.recent.push_back(now);
+        self.recent.retain(|death| now - *death < WITHIN);
+        self.dying.extend(child.map(|child| (child, taken)));
+        let mut twice = self.judge();
+        while !self.dying.is_empty() && now.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_micros(200));
+            twice.extend(self.judge());
+        }
+        twice
+    }
+
+    /// A process whose end was wanted.
+    pub(super) fn expect(&mut self, child: Option<Child>) {
+        self.dying.extend(child.map(|child| (child, Vec::new())));
+    }
+
+    /// Learns how processes ended that did so meanwhile. The result: requests that killed twice.
+    pub(super) fn judge(&mut self) -> Vec<TakenRequest> {
+        let mut twice = Vec::new();
+        let mut dying = std::mem::take(&mut self.dying);
+        dying.retain_mut(|(child, taken)| match child.try_wait() {
+            Ok(None) => true,
+            Ok(Some(status)) => {
+                twice.extend(self.convict(status, std::mem::take(taken)));
+                false
+            }
+            Err(_) => false,
+        });
+        self.dying = dying;
+        twice
+    }
+
+    /// Only a crash is a request's fault: SIGKILL comes from outside, or for want of memory.
+    fn convict(&mut self, status: ExitStatus, taken: Vec<TakenRequest>) -> Vec<TakenRequest> {
+        self.last = Some(status);
+        if !is_crash(status) || taken.is_empty() {
+            return Vec::new();
+        }
+        let suspects = std::mem::replace(&mut self.suspects, taken);
+        let is_suspect = |request: &&TakenRequest| suspects.contains(request);
+        self.suspects.iter().filter(is_suspect).copied().collect()
+    }
+
+    /// Whether processes are dying whose outcome is not known yet.
+    pub(super) fn are_pending(&self) -> bool {
+        !self.dying.is_empty()
+    }
+
+    /// Whether the last death was a crash, as far as is known: then one of the requests that were
+    /// being served may be at fault.
+    pub(super) fn may_be_crash(&self) -> bool {
+        self.are_pending() || self.last.is_some_and(is_crash)
+    }
+
+    /// Whether there were so many lately that another server would die too.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.recent.len() >= MOST
+    }
+
+    /// For the line that says why a mount ends.
+    pub(super) fn describe(&self, last: Option<TakenRequest>) -> String {
+        let (count, seconds) = (self.recent.len(), WITHIN.as_secs());
+        let how = self
+            .last
+            .map_or(String::new(), |status| format!(", last by {status}"));
+        let what = last.map_or(String::new(), |request| format!("; last served: {request}"));
+        format!("the server died {count} times in {seconds} s{how}{what}")
+    }
+}
+
+fn is_crash(status: ExitStatus) -> bool {
+    let harmless = [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+    status
+        .signal()
+        .is_some_and(|signal| !harmless.contains(&signal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn died(signal: &str) -> Option<Child> {
+        let script = format!("kill -{signal} $$");
+        let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        child.wait().unwrap();
+        Some(child)
+    }
+
+    fn request(unique: u64) -> TakenRequest {
+        TakenRequest {
+            unique,
+            node: 1,
+            opcode: 15,
+        }
+    }
+
+    #[test]
+    fn a_request_that_crashes_two_servers_is_refused() {
+        let mut deaths = Deaths::default();
+        assert_eq!(deaths.add(died("SEGV"), vec![request(2), request(4)]), []);
+        assert_eq!(deaths.add(died("KILL"), vec![request(4)]), []);
+        let twice = deaths.add(died("ABRT"), vec![request(4), request(6)]);
+        assert_eq!(twice, [request(4)]);
+        assert_eq!(deaths.add(died("ABRT"), vec![request(8)]), []);
+    }
+
+    #[test]
+    fn five_deaths_in_ten_seconds_are_too_many() {
+        let mut deaths = Deaths::default();
+        for _ in 0..MOST {
+            assert!(!deaths.are_too_many());
+            deaths.add(died("KILL"), Vec::new());
+        }
+        assert!(deaths.are_too_many());
+        let line = deaths.describe(Some(request(8)));
+        assert!(
+            line.starts_with("the server died 5 times in 10 s, last by signal: 9"),
+            "{line}"
+        );
+        assert!(
+            line.ends_with("last served: request 8 (read of node 1)"),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! Whether the server of a mount is started again when it dies.
+
+use fuse_transport::{InFlight, Session};
+use serde_json::{Value, json};
+
+use super::start::Start;
+use crate::error::Error;
+use crate::options::IoUring;
+use crate::request::MountRequest;
+
+/// What became of the option `restart`.
+#[derive(Clone, Debug)]
+pub(super) struct Restart {
+    /// An error if it cannot be.
+    required: bool,
+    /// Why it is off; `None`: it is on.
+    off: Option<String>,
+    /// The process that starts servers.
+    helper: Option<i32>,
+}
+
+impl Restart {
+    /// What the options and the place of this process allow.
+    pub(super) fn new(request: &MountRequest, start: Start) -> Result<Self, Error> {
+        let options = &request.options;
+        let required = options.restart == Some(true);
+        let off = match options.restart {
+            Some(false) => Some("restart=off"),
+            _ if start == Start::Foreground => Some("the server is the process in the foreground"),
+            _ if request.passed_device().is_some() => Some("the caller has made the mount"),
+            _ if options.io_uring == IoUring::On => Some(RING),
+            _ => None,
+        };
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+        let this = Self {
+            required,
+            off: off.map(str::to_owned),
+            helper: parent.filter(|_| start != Start::Foreground),
+        };
+        this.checked()
+    }
+
+    /// With `io_uring=auto` the ring is used where the kernel has it enabled, unless `restart=on`.
+    pub(super) fn with_ring(mut self) -> Self {
+        self.off.get_or_insert_with(|| RING.to_owned());
+        self
+    }
+
+    /// What the handshake allows.
+    pub(super) fn agreed(mut self, session: &Session) -> Result<Self, Error> {
+        if self.is_on() && session.in_flight().is_none() {
+            let minor = session.protocol().minor;
+            let why = "the kernel cannot send requests again; Linux 6.9 (FUSE 7.40) can";
+            self.off = Some(format!("{why}, this is FUSE 7.{minor}"));
+        }
+        self.checked()
+    }
+
+    fn checked(self) -> Result<Self, Error> {
+        match &self.off {
+            Some(why) if self.required => Err(Error::Daemon(format!("restart=on: {why}"))),
+            _ => Ok(self),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.off.is_none()
+    }
+
+    pub(super) fn is_required(&self) -> bool {
+        self.required
+    }
+
+    /// For the live counters.
+    pub(super) fn report(&self, in_flight: Option<&InFlight>) -> Value {
+        json!({
+            "on": self.is_on(),
+            "reason": self.off,
+            "restarts": in_flight.map_or(0, InFlight::restarts),
+            "helper": self.helper.filter(|_| self.is_on()),
+        })
+    }
+}
+
+/// What the kernel sends again is what was taken from `/dev/fuse`.
+const RING: &str = "over io_uring the kernel cannot send again what a dead server had taken";
+
+/// A line for each request that is refused since it killed servers.
+pub(super) fn notices(in_flight: Option<&InFlight>) -> Vec<String> {
+    let refused = in_flight.map(InFlight::refused).unwrap_or_default();
+    let line = |request| format!("{request} killed the server twice and was answered with EIO");
+    refused.into_iter().map(line).collect()
+}

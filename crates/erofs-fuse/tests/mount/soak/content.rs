@@ -1,0 +1,61 @@
+//! An image, and what is in its files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use erofs_fuse::{mount, umount};
+
+use crate::place::Place;
+use crate::request;
+
+/// Directories deeper than that are left out; links are too.
+const DEPTH: usize = 3;
+
+/// Paths from the root, and bytes.
+pub type Files = Arc<Vec<(PathBuf, Vec<u8>)>>;
+
+#[derive(Clone)]
+pub struct Content {
+    /// The image itself: its file may go.
+    pub image: Arc<Vec<u8>>,
+    pub files: Files,
+}
+
+impl Content {
+    /// Of an image that was made of `tree`.
+    pub fn new(image: &Path, tree: &Path) -> Self {
+        let mut files = Vec::new();
+        collect(tree, Path::new(""), DEPTH, &mut files);
+        assert!(!files.is_empty(), "{}", image.display());
+        Self {
+            image: Arc::new(fs::read(image).unwrap()),
+            files: Arc::new(files),
+        }
+    }
+
+    /// Of an image whose tree is only in the image.
+    pub fn mounted(image: &Path) -> Self {
+        let place = Place::new();
+        mount(&request(image, &place, "restart=off,io_uring=off")).unwrap();
+        let content = Self::new(image, &place.path);
+        umount(&place.path, false).unwrap();
+        content
+    }
+}
+
+fn collect(root: &Path, below: &Path, depth: usize, files: &mut Vec<(PathBuf, Vec<u8>)>) {
+    let mut entries: Vec<_> = fs::read_dir(root.join(below))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, kind) = (below.join(entry.file_name()), entry.file_type().unwrap());
+        if kind.is_dir() && depth > 0 {
+            collect(root, &path, depth - 1, files);
+        } else if kind.is_file() && entry.metadata().unwrap().len() > 0 {
+            files.push((path, fs::read(entry.path()).unwrap()));
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The requests that are being served, in memory that outlives the serving process.
+//!
+//! When a server dies, the process beside it reads here what the server was doing, and leaves for
+//! the next one what to refuse: a request that killed two servers would kill the third. The
+//! handshake's outcome is here too, since the kernel sends INIT only once.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use sys::pi_mutex::{PiMutex, PiMutexGuard};
+use sys::shared_words::{self, SharedWords};
+
+use crate::handshake::Protocol;
+use crate::wire::{InHeader, MAJOR, MINOR_OLDEST, Opcode, UNIQUE_RESEND};
+
+/// Places of the handshake's outcome: minor version (0: none yet), bytes of a request, flags.
+const MINOR: usize = 0;
+const MAX_REQUEST: usize = 1;
+const FLAGS: usize = 2;
+/// How many servers died.
+const RESTARTS: usize = 3;
+/// How many requests are refused, and where they begin.
+const REFUSED: usize = 4;
+/// Whether what is sent again is served one by one.
+const ONE_BY_ONE: usize = 5;
+const REFUSED_AT: usize = 8;
+const MOST_REFUSED: usize = 16;
+/// Where the slots of the serving threads begin.
+const SLOTS_AT: usize = 80;
+const SLOTS: usize = 100;
+/// Numbers of a request: whether it is in flight, unique, node, opcode.
+const NUMBERS: usize = 4;
+
+const ACL: u64 = 1;
+const RESEND: u64 = 2;
+
+/// More than any kernel agrees to.
+const LARGEST_REQUEST: u64 = 256 << 20;
+
+const _: () = assert!(REFUSED_AT + MOST_REFUSED * NUMBERS <= SLOTS_AT);
+const _: () = assert!(SLOTS_AT + NUMBERS * SLOTS <= shared_words::COUNT);
+
+/// A request, as far as it is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TakenRequest {
+    /// The kernel's number, without the mark of a repetition.
+    pub unique: u64,
+    /// The node it is about.
+    pub node: u64,
+    /// Its kind.
+    pub opcode: u32,
+}
+
+impl std::fmt::Display for TakenRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = Opcode::from_number(self.opcode).map_or("unknown", Opcode::label);
+        write!(f, "request {} ({kind} of node {})", self.unique, self.node)
+    }
+}
+
+/// The requests in flight of one mount, shared by two processes.
+#[derive(Debug)]
+pub struct InFlight {
+    words: SharedWords,
+    next_slot: AtomicUsize,
+    /// Held by a thread that serves a request which was sent again, one by one.
+    turn: PiMutex<()>,
+}
+
+/// A request in flight, until this is dropped.
+pub(crate) struct Taken<'i> {
+    in_flight: &'i InFlight,
+    slot: usize,
+    refused: bool,
+    _turn: Option<PiMutexGuard<'i, ()>>,
+}
+
+impl Taken<'_> {
+    /// It killed servers.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.in_flight.set(place(self.slot), 0);
+    }
+}
+
+impl InFlight {
+    /// A file for [`map`](Self::map).
+    ///
+    /// # Errors
+    /// No memory, or no descriptor is left.
+    pub fn create() -> io::Result<OwnedFd> {
+        shared_words::create()
+    }
+
+    /// Maps what [`create`](Self::create) made.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self {
+            words: SharedWords::map(file)?,
+            next_slot: AtomicUsize::new(0),
+            turn: PiMutex::new(()),
+        })
+    }
+
+    /// How many servers died so far.
+    pub fn restarts(&self) -> u64 {
+        self.get(RESTARTS)
+    }
+
+    /// Counts the death of a server.
+    pub fn count_restart(&self) {
+        self.set(RESTARTS, self.restarts().saturating_add(1));
+    }
+
+    /// Another server begins with nothing in flight. What is sent to it again is served one by one
+    /// if one of them may have killed the last server: then only that one is in flight at the next
+    /// crash.
+    pub fn begin_again(&self, one_by_one: bool) {
+        (0..SLOTS).for_each(|slot| self.set(place(slot), 0));
+        self.set(ONE_BY_ONE, one_by_one.into());
+    }
+
+    /// The requests that are being served; after a death, those that were.
+    pub fn requests(&self) -> Vec<TakenRequest> {
+        let busy = |slot: &usize| self.get(place(*slot)) != 0;
+        let slots = (0..SLOTS).filter(busy);
+        slots.map(|slot| self.request(place(slot))).collect()
+    }
+
+    /// The request that was taken last.
+    pub fn last(&self) -> Option<TakenRequest> {
+        let all = (0..SLOTS).map(|slot| self.request(place(slot)));
+        let taken = all.filter(|request| request.unique != 0);
+        taken.max_by_key(|request| request.unique)
+    }
+
+    /// Has a request answered with EIO when the kernel repeats it. There is room for some only.
+    pub fn refuse(&self, request: TakenRequest) {
+        let count = self.get(REFUSED) as usize;
+        if count < MOST_REFUSED {
+            let at = REFUSED_AT + count * NUMBERS;
+            self.write(at, request);
+            self.set(REFUSED, count as u64 + 1);
+        }
+    }
+
+    /// What is refused.
+    pub fn refused(&self) -> Vec<TakenRequest> {
+        let count = (self.get(REFUSED) as usize).min(MOST_REFUSED);
+        let places = (0..count).map(|number| REFUSED_AT + number * NUMBERS);
+        places.map(|at| self.request(at)).collect()
+    }
+
+    /// The outcome of the handshake, if there was one.
+    pub fn protocol(&self) -> Option<Protocol> {
+        let minor = u32::try_from(self.get(MINOR)).ok()?;
+        let bytes = self.get(MAX_REQUEST);
+        let flags = self.get(FLAGS);
+        (minor >= MINOR_OLDEST && bytes <= LARGEST_REQUEST).then_some(Protocol {
+            major: MAJOR,
+            minor,
+            max_request: bytes as usize,
+            io_uring: false,
+            acl: flags & ACL != 0,
+            resend: flags & RESEND != 0,
+        })
+    }
+
+    pub(crate) fn set_protocol(&self, protocol: Protocol) {
+        let flag = |on, flag| if on { flag } else { 0 };
+        let flags = flag(protocol.acl, ACL) | flag(protocol.resend, RESEND);
+        self.set(MAX_REQUEST, protocol.max_request as u64);
+        self.set(FLAGS, flags);
+        self.set(MINOR, protocol.minor.into());
+    }
+
+    /// A place for the requests of one thread. With very many threads some share one.
+    pub(crate) fn slot(&self) -> usize {
+        self.next_slot.fetch_add(1, Ordering::Relaxed) % SLOTS
+    }
+
+    /// A thread took a request.
+    pub(crate) fn begin(&self, slot: usize, header: &InHeader) -> Taken<'_> {
+        let repeated = header.unique & UNIQUE_RESEND != 0;
+        let one_by_one = repeated && self.get(ONE_BY_ONE) != 0;
+        let turn = one_by_one.then(|| self.turn.lock());
+        let unique = header.unique & !UNIQUE_RESEND;
+        let (node, opcode) = (header.nodeid, header.opcode);
+        let taken = TakenRequest {
+            unique,
+            node,
+            opcode,
+        };
+        self.write(place(slot), taken);
+        let is_this = |other: &TakenRequest| other.unique == unique;
+        Taken {
+            in_flight: self,
+            slot,
+            refused: repeated && self.refused().iter().any(is_this),
+            _turn: turn,
+        }
+    }
+
+    fn write(&self, at: usize, request: TakenRequest) {
+        self.set(at + 1, request.unique);
+        self.set(at + 2, request.node);
+        self.set(at + 3, request.opcode.into());
+        self.set(at, 1);
+    }
+
+    fn request(&self, at: usize) -> TakenRequest {
+        TakenRequest {
+            unique: self.get(at + 1),
+            node: self.get(at + 2),
+            opcode: self.get(at + 3) as u32,
+        }
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words.words()[at]
+    }
+
+    /// Relaxed: the death of the writer, which a socket shows, comes between write and read.
+    fn get(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Relaxed)
+    }
+
+    fn set(&self, at: usize, value: u64) {
+        self.word(at).store(value, Ordering::Relaxed);
+    }
+}
+
+fn place(slot: usize) -> usize {
+    SLOTS_AT + slot * NUMBERS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn header(unique: u64) -> InHeader {
+        InHeader {
+            unique,
+            nodeid: 38,
+            opcode: 15,
+            ..InHeader::default()
+        }
+    }
+
+    #[test]
+    fn a_second_process_sees_what_the_first_one_was_serving() {
+        let file = InFlight::create().unwrap();
+        let server = InFlight::map(file.as_fd()).unwrap();
+        let helper = InFlight::map(file.as_fd()).unwrap();
+        let (one, other) = (server.slot(), server.slot());
+        let _taken = server.begin(one, &header(4));
+        drop(server.begin(other, &header(6)));
+        let requests = helper.requests();
+        assert_eq!(requests[0].to_string(), "request 4 (read of node 38)");
+        assert_eq!((requests.len(), helper.last().unwrap().unique), (1, 6));
+        helper.count_restart();
+        helper.begin_again(false);
+        assert_eq!((server.restarts(), helper.requests().len()), (1, 0));
+    }
+
+    #[test]
+    fn what_is_refused_is_refused_when_it_is_repeated() {
+        let file = InFlight::create().unwrap();
+        let shared = InFlight::map(file.as_fd()).unwrap();
+        let slot = shared.slot();
+        let taken = shared.begin(slot, &header(4));
+        assert!(!taken.is_refused());
+        let request = shared.requests()[0];
+        shared.refuse(request);
+        drop(taken);
+        let is_refused = |unique| shared.begin(slot, &header(unique)).is_refused();
+        assert!(is_refused(4 | UNIQUE_RESEND));
+        assert!(!is_refused(6 | UNIQUE_RESEND));
+        (0..100).for_each(|_| shared.refuse(request));
+        assert_eq!(shared.refused().len(), MOST_REFUSED);
+    }
+
+    #[test]
+    fn after_a_crash_what_is_repeated_is_in_flight_alone() {
+        let file = InFlight::create().unwrap();
+        let shared = InFlight::map(file.as_fd()).unwrap();
+        shared.begin_again(true);
+        let most = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for unique in [4, 6, 8] {
+                let (shared, most) = (&shared, &most);
+                scope.spawn(move || {
+                    let _taken = shared.begin(shared.slot(), &header(unique | UNIQUE_RESEND));
+                    most.fetch_max(shared.requests().len(), Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!(most.into_inner(), 1);
+        let _new = (shared.begin(3, &header(10)), shared.begin(4, &header(12)));
+        assert_eq!(shared.requests().len(), 2);
+    }
+
+    #[test]
+    fn a_protocol_is_read_as_it_was_written() {
+        let file = InFlight::create().unwrap();
+        let shared = InFlight::map(file.as_fd()).unwrap();
+        assert_eq!(shared.protocol(), None);
+        let protocol = Protocol {
+            major: 7,
+            minor: 45,
+            max_request: 1 << 20,
+            io_uring: false,
+            acl: true,
+            resend: true,
+        };
+        shared.set_protocol(protocol);
+        assert_eq!(shared.protocol(), Some(protocol));
+    }
+}
