@@ -11,7 +11,7 @@ use erofs_engine::erofs_format::{Error, ExtentKind, Image, Inode};
 /// Bytes of a part, unless one extent has more (12 MiB at most).
 pub const PART: u64 = 1 << 20;
 
-/// A piece of a file, by bytes of it; never empty.
+/// A range of bytes of a file; never empty.
 #[derive(Debug)]
 pub enum Part {
     /// Bytes to read.

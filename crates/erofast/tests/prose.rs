@@ -96,6 +96,9 @@ const RETIRED: &[&str] = &[
     "people",
     "whatever the image says",
     "all the while",
+    "Piece",
+    "Made",
+    "look",
 ];
 
 /// Columns of a line in a page or of a comment.

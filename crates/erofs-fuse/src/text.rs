@@ -29,8 +29,8 @@ fn printable(bytes: &[u8], backslash: &str) -> String {
     text
 }
 
-/// Characters that change how the others of the line look: directions (Unicode Standard Annex 9),
-/// line and paragraph separators, joiners, tags, and others without a width.
+/// Characters that change how the others of the line are drawn: directions (Unicode Standard
+/// Annex 9), line and paragraph separators, joiners, tags, and others without a width.
 fn is_invisible(character: char) -> bool {
     matches!(
         u32::from(character),

@@ -72,11 +72,11 @@ fn read_twice(content: &Content) {
         if content.read_exact_at(&mut whole, start).is_err() {
             continue;
         }
-        let mut piece = vec![0; length.div_ceil(3)];
+        let mut part = vec![0; length.div_ceil(3)];
         let middle = start + length as u64 / 3;
-        piece.truncate((start + length as u64 - middle) as usize);
-        if content.read_exact_at(&mut piece, middle).is_ok() {
-            assert_eq!(piece[..], whole[length / 3..][..piece.len()], "at {middle}");
+        part.truncate((start + length as u64 - middle) as usize);
+        if content.read_exact_at(&mut part, middle).is_ok() {
+            assert_eq!(part[..], whole[length / 3..][..part.len()], "at {middle}");
         }
     }
 }

@@ -196,11 +196,11 @@ fn first_line_of(program: &Path, argument: &str) -> Option<String> {
 fn sha256(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut hash = Sha256::new();
-    let mut piece = vec![0; 1 << 20];
+    let mut block = vec![0; 1 << 20];
     loop {
-        match file.read(&mut piece)? {
+        match file.read(&mut block)? {
             0 => break,
-            count => hash.update(&piece[..count]),
+            count => hash.update(&block[..count]),
         }
     }
     Ok(hash

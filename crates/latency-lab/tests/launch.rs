@@ -133,10 +133,12 @@ fn kernel_launches_are_counted_and_nothing_is_left() {
         }
     }
     common::schema::check("lab-launch", &json);
-    let over_loop = &report.engines[0].samples[0];
+    // A worker that still runs takes the next item without a wake-up, so one launch may have none.
+    let samples = || report.engines.iter().flat_map(|engine| &engine.samples);
     assert!(
-        over_loop.works > 0 && over_loop.wakeups > 0,
-        "no decompression was seen: {over_loop:?}"
+        samples().all(|sample| sample.works > 0) && samples().any(|sample| sample.wakeups > 0),
+        "no decompression was seen: {:?}",
+        samples().collect::<Vec<_>>()
     );
     assert!(report.table().contains("deviation"));
     nothing_is_left();

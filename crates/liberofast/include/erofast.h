@@ -12,8 +12,8 @@
  * child of fork().
  *
  * Inodes are named by their number (nid) in the image; numbers are valid as long as it is open.
- * Numbers and offsets that are not from this image give an error or wrong data of the image, never
- * an access outside of it.
+ * Numbers and offsets that are not from this image lead to an error or wrong data of the image,
+ * never an access outside of it.
  */
 #ifndef EROFAST_H
 #define EROFAST_H

@@ -57,9 +57,9 @@ struct Entry {
 const DEVICE: RegisteredFile = RegisteredFile(0);
 const WAKER_FILE: RegisteredFile = RegisteredFile(1);
 
-/// A ring that takes no submission yet. Made before a sandbox forbids to make one, and restricted
-/// for good: once it is [started](PreparedRing::start) it takes nothing but commands to registered
-/// files and polls of them, and which files are registered cannot be changed.
+/// A ring that takes no submission yet. It exists before a sandbox forbids to make one, and is
+/// restricted for good: once it is [started](PreparedRing::start) it takes nothing but commands to
+/// registered files and polls of them, and which files are registered cannot be changed.
 pub struct DisabledRing(Uring);
 
 impl DisabledRing {

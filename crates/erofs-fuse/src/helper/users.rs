@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 const NAMED: usize = 5;
 
 /// `NAME (PID)` of the programs that use the filesystem `MAJOR:MINOR`, of those that this process
-/// may look into; empty if there are none.
+/// may inspect; empty if there are none.
 pub(super) fn list(device: &str) -> String {
     let Some(device) = parse(device) else {
         return String::new();

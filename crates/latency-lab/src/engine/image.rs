@@ -18,8 +18,8 @@ pub(crate) fn warm(image: &Path) -> Result<()> {
     if file.metadata().map_err(fault)?.len() > READ_WHOLE {
         return fadvise(&file, 0, None, Advice::WillNeed).map_err(|reason| fault(reason.into()));
     }
-    let mut piece = vec![0; 1 << 20];
-    while file.read(&mut piece).map_err(fault)? > 0 {}
+    let mut block = vec![0; 1 << 20];
+    while file.read(&mut block).map_err(fault)? > 0 {}
     Ok(())
 }
 

@@ -306,10 +306,10 @@ impl Console {
 
     /// Whole lines that came since.
     fn lines(&mut self) -> Vec<String> {
-        let mut piece = [0; 4096];
+        let mut bytes = [0; 4096];
         while let Some(stream) = &mut self.stream {
-            match stream.read(&mut piece) {
-                Ok(count) if count > 0 => self.rest.extend_from_slice(&piece[..count]),
+            match stream.read(&mut bytes) {
+                Ok(count) if count > 0 => self.rest.extend_from_slice(&bytes[..count]),
                 Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
                 _ => break,
             }

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sched_trace::latency::{Report, Wait, WaitKind, analyse};
+use sched_trace::latency::{Report, Wait, WaitKind, WorkRun, analyse};
 use sched_trace::timeline::Timeline;
 use sched_trace::{Kind, Trace};
 
@@ -114,9 +114,12 @@ impl<'a> Launch<'a> {
     pub(super) fn cpu_time(&self) -> CpuTime {
         let waits = self.report.waits.iter().filter(|wait| self.counts(wait));
         let counted: BTreeSet<i32> = waits.map(|wait| wait.pid).collect();
+        // A worker whose every entering is missing has no wait at all.
+        let decompressed: BTreeSet<i32> = self.decompressions().map(|work| work.pid).collect();
         let judged = |pid: i32| {
             pid == self.program
                 || counted.contains(&pid)
+                || decompressed.contains(&pid)
                 || self.owners.get(&pid) == Some(&Owner::Engine)
         };
         let window = (self.start_ns, self.end_ns);
@@ -149,16 +152,18 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Work items that decompressed, and their total delay from queueing to start.
-    fn kernel_queue(&self) -> (u64, u64) {
-        if !self.in_kernel {
-            return (0, 0);
-        }
-        let works = self.report.works.iter().filter(|work| {
-            (self.start_ns..self.end_ns).contains(&work.start_ns)
+    /// The kernel's work items that decompressed during the launch.
+    fn decompressions(&self) -> impl Iterator<Item = &WorkRun> {
+        self.report.works.iter().filter(|work| {
+            self.in_kernel
+                && (self.start_ns..self.end_ns).contains(&work.start_ns)
                 && self.report.names.get(work.function).starts_with(DECOMPRESS)
-        });
-        works.fold((0, 0), |(count, total), work| {
+        })
+    }
+
+    /// Number of work items that decompressed, and their total delay from queueing to start.
+    fn kernel_queue(&self) -> (u64, u64) {
+        self.decompressions().fold((0, 0), |(count, total), work| {
             let delay = work
                 .queued_ns
                 .map_or(0, |queued| work.start_ns.saturating_sub(queued));

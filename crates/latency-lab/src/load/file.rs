@@ -96,23 +96,23 @@ fn refuse_full(parent: &Path) -> Result<()> {
 
 /// Random bytes, so that no layer below can make them cheaper than a disk read.
 fn write(path: &Path, interrupt: &Interrupt, progress: &mut dyn Progress) -> io::Result<()> {
-    let pieces = BYTES / PIECE as u64;
-    progress.begin("writing the file of the load", pieces);
+    let blocks = BYTES / PIECE as u64;
+    progress.begin("writing the file of the load", blocks);
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .open(path)?;
     let mut random = Random::new(1);
-    let mut piece = vec![0u8; PIECE];
-    for done in 0..pieces {
+    let mut block = vec![0u8; PIECE];
+    for done in 0..blocks {
         if interrupt.asked() {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
         }
-        piece
+        block
             .chunks_exact_mut(8)
             .for_each(|word| word.copy_from_slice(&random.bits().to_le_bytes()));
-        file.write_all(&piece)?;
+        file.write_all(&block)?;
         progress.step(done + 1, "");
     }
     settle(&file)

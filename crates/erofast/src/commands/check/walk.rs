@@ -22,7 +22,7 @@ use crate::units;
 
 /// Inodes whose names are counted.
 const LINKS: usize = 1 << 18;
-/// Blocks of an unsorted directory that are compared to look its names up.
+/// Blocks of an unsorted directory that are compared to find its names.
 const COMPARED: u64 = 1 << 16;
 
 /// The thread that walks the tree.

@@ -1,8 +1,8 @@
 //! Holes in a tar stream: GNU tar's sparse format 1.0, which libarchive and Python read too.
 //!
 //! The content of such a member is a map (decimal numbers, one a line: count, then offset and
-//! length of each piece of data), filled up to a block, and then the data. Readers differ in
-//! whether a piece fills up its last block, so all but the last are made of whole blocks.
+//! length of each segment of data), filled up to a block, and then the data. Readers differ in
+//! whether a segment fills up its last block, so all but the last are made of whole blocks.
 
 use std::ops::Range;
 
@@ -15,22 +15,22 @@ const HOLE: u64 = 64 << 10;
 /// Holes that are left out at most; the map is in memory.
 const HOLES: usize = 1 << 16;
 
-/// A piece of a file that is written, and what comes of it.
+/// A segment of a file that is written, and what comes of it.
 #[derive(Debug)]
-pub enum Piece {
+pub enum Segment {
     /// As in [`Part`].
     Data(Range<u64>),
     Zeros(u64),
     Fault(String),
 }
 
-/// The pieces of a file in order, without its long holes.
-pub fn pieces(parts: Parts<'_>) -> impl Iterator<Item = Piece> {
+/// The segments of a file in order, without its long holes.
+pub fn segments(parts: Parts<'_>) -> impl Iterator<Item = Segment> {
     let mut holes = 0;
     merged(parts).flat_map(move |part| {
         match part {
-            Part::Data(range) => [Some(Piece::Data(range)), None],
-            Part::Fault { error, .. } => [Some(Piece::Fault(error.to_string())), None],
+            Part::Data(range) => [Some(Segment::Data(range)), None],
+            Part::Fault { error, .. } => [Some(Segment::Fault(error.to_string())), None],
             Part::Hole(range) => {
                 let left_out = left_out(&range, &mut holes);
                 [range.start..left_out.start, left_out.end..range.end].map(zeros)
@@ -41,8 +41,8 @@ pub fn pieces(parts: Parts<'_>) -> impl Iterator<Item = Piece> {
     })
 }
 
-fn zeros(range: Range<u64>) -> Option<Piece> {
-    (!range.is_empty()).then(|| Piece::Zeros(range.end - range.start))
+fn zeros(range: Range<u64>) -> Option<Segment> {
+    (!range.is_empty()).then(|| Segment::Zeros(range.end - range.start))
 }
 
 /// The blocks of a hole that are left out; none of a short one.

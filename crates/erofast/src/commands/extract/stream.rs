@@ -17,7 +17,7 @@ use super::entries::{self, Step, Then, is_plain};
 use super::job::Job;
 use super::journal::Journal;
 use super::paths::Paths;
-use super::sparse::{self, Map, Piece};
+use super::sparse::{self, Map, Segment};
 use super::tar::{self, Kind};
 use crate::parts::Parts;
 
@@ -205,9 +205,9 @@ fn content(
     orders: &SyncSender<Order>,
     items: &SyncSender<Item>,
 ) -> anyhow::Result<()> {
-    for piece in sparse::pieces(Parts::new(engine.image(), inode.clone())) {
-        let item = match piece {
-            Piece::Data(range) => {
+    for segment in sparse::segments(Parts::new(engine.image(), inode.clone())) {
+        let item = match segment {
+            Segment::Data(range) => {
                 let (answer, bytes) = sync_channel(1);
                 orders.send(Order {
                     inode: inode.clone(),
@@ -216,8 +216,8 @@ fn content(
                 })?;
                 Item::Data(bytes)
             }
-            Piece::Zeros(count) => Item::Zeros(count),
-            Piece::Fault(error) => {
+            Segment::Zeros(count) => Item::Zeros(count),
+            Segment::Fault(error) => {
                 Item::Fault(format!("{}: nid {}: {error}", engine.name(), inode.nid))
             }
         };

@@ -269,6 +269,25 @@ fn a_thread_that_leaves_without_having_entered_is_a_missing_switch_of_its_owner(
 }
 
 #[test]
+fn a_kworker_that_decompressed_and_never_entered_is_a_missing_switch() {
+    let mut lines = Lines::new()
+        .switch(100, LAB, TaskState::SLEEPING, 0)
+        .waking(200, WORKER)
+        // The kernel did not write that the idle task ended.
+        .switch(400, WORKER, TaskState::SLEEPING, 0);
+    let function = lines.0.intern("z_erofs_decompressqueue_work");
+    lines.0.events.push(Event {
+        time_ns: 300_000,
+        cpu: 0,
+        pid: WORKER,
+        kind: Kind::WorkStart { work: 7, function },
+    });
+    lines.0.sort();
+    let time = Launch::new(&lines.0, threads(true), PROGRAM as u32, 0, 500_000).cpu_time();
+    assert_eq!((time.left, time.not_entered), (1, 1));
+}
+
+#[test]
 fn the_queue_delay_of_a_fuse_mount_is_unknown_and_not_zero() {
     let lines = waits();
     let sample = Launch::new(&lines.0, threads(false), PROGRAM as u32, 200_000, 2_000_000).sample();
