@@ -449,6 +449,74 @@ fn a_busy_mount_names_its_user_and_goes_away_lazily() {
     user.wait().unwrap();
 }
 
+/// Whether a thread of the process is in uninterruptible sleep.
+fn waits(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.flatten().any(|thread| {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.contains("State:\tD")
+    })
+}
+
+/// Maps a file, and reads it through /proc/self/mem: the kernel waits for the page with the address
+/// space locked, and a second thread waits to change it.
+const STUCK: &str = r#"
+import mmap, os, sys, threading
+file = open(sys.argv[1], "rb")
+mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+line = [line for line in open("/proc/self/maps") if sys.argv[1] in line][0]
+print("mapped", flush=True)
+sys.stdin.readline()
+memory = os.open("/proc/self/mem", os.O_RDONLY)
+start = int(line.split("-")[0], 16)
+threading.Thread(target=lambda: os.pread(memory, 1, start)).start()
+while True:
+    mmap.mmap(-1, 1 << 20)
+"#;
+
+#[test]
+fn umount_names_the_users_of_a_mount_whose_server_has_stopped() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "-o", "io_uring=off", "image.erofs", "mnt"]));
+    let file = some_file(&site.point());
+    let stuck = Command::new("python3")
+        .args(["-c", STUCK])
+        .arg(&file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut stuck) = stuck else {
+        println!("skipped: no python3");
+        return;
+    };
+    let mut user = Command::new("sleep");
+    let mut user = user.arg("100").current_dir(site.point()).spawn().unwrap();
+    let mut ready = [0; 7];
+    stuck.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+    let server = site.pid();
+    signal("-STOP", server);
+    drop(stuck.stdin.take());
+    soon("the reader waits", || waits(stuck.id()));
+    let mut umount = site.command(&["umount", "mnt"]);
+    let mut umount = umount.stderr(Stdio::piped()).spawn().unwrap();
+    let begin = Instant::now();
+    while umount.try_wait().unwrap().is_none() && begin.elapsed() < LONG {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let ended = umount.try_wait().unwrap().is_some();
+    signal("-CONT", server);
+    for child in [&mut stuck, &mut user] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let printed = umount.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&printed.stderr);
+    assert!(ended, "umount waited for the server: {stderr}");
+    let named = format!("sleep ({})", user.id());
+    assert!(stderr.contains(&named), "{stderr}");
+    assert!(site.is_mounted());
+}
+
 #[test]
 fn a_mount_over_another_one_is_said() {
     let Some(site) = Site::new() else { return };

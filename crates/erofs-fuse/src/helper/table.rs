@@ -3,9 +3,15 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::request::FSTYPE;
+
+/// How long a daemon may take to say that it lives. The kernel answers for a dead one at once.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// One line of `/proc/self/mountinfo`: the fields in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,9 +66,12 @@ pub(crate) fn covered_notice(path: &Path) -> Option<String> {
 }
 
 /// Whether the daemon of the mount at `path` died. Attributes and directories may still come from
-/// the kernel's caches; statfs(2) always asks the daemon.
+/// the kernel's caches; statfs(2) always asks the daemon. One that does not answer is not dead.
 pub(super) fn is_dead(path: &Path) -> bool {
-    matches!(rustix::fs::statfs(path), Err(rustix::io::Errno::NOTCONN))
+    let path = path.to_owned();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(rustix::fs::statfs(&path).err()));
+    receiver.recv_timeout(ANSWER) == Ok(Some(rustix::io::Errno::NOTCONN))
 }
 
 /// Fields: id, parent, device, root, mount point, options, optional ones, "-", type, source, more.

@@ -26,12 +26,13 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
         }
         Some(entry) => entry,
     };
-    // A dead mount can be busy only with programs that get errors from it.
-    let detach = lazy || table::is_dead(path);
-    unmount(&entry, detach).map_err(|error| match error {
-        Error::Busy => busy(path, &entry),
-        other => other,
-    })
+    match unmount(&entry, lazy) {
+        // Programs that keep a dead mount busy get only errors from it. The server is asked only
+        // now, for it may not answer.
+        Err(Error::Busy) if table::is_dead(path) => unmount(&entry, true),
+        Err(Error::Busy) => Err(busy(path, &entry)),
+        outcome => outcome,
+    }
 }
 
 fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {

@@ -1,14 +1,24 @@
 //! The programs that keep a mount busy, as fuser(1) finds them: by what is open, mapped, or the
 //! working or root directory of a process.
+//!
+//! Reading `/proc/PID/maps` waits for the process where one of its threads waits for a page with
+//! the address space locked, such as a page of a mount whose server has stopped. So a thread reads,
+//! and is left behind when it takes too long.
 
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 /// Programs that are named; there may be more.
 const NAMED: usize = 5;
+
+/// Far more than reading `/proc` takes where nothing waits.
+const LIMIT: Duration = Duration::from_secs(1);
 
 /// `NAME (PID)` of the programs that use the filesystem `MAJOR:MINOR`, of those that this process
 /// may inspect; empty if there are none.
@@ -16,10 +26,7 @@ pub(super) fn list(device: &str) -> String {
     let Some(device) = parse(device) else {
         return String::new();
     };
-    let mut users: Vec<(u32, String)> = pids()
-        .filter(|pid| uses(&process(*pid), device))
-        .map(|pid| (pid, name(pid)))
-        .collect();
+    let mut users = within(LIMIT, move |found| scan(pids().collect(), device, found));
     users.sort();
     let more = users.len().saturating_sub(NAMED);
     users.truncate(NAMED);
@@ -31,6 +38,33 @@ pub(super) fn list(device: &str) -> String {
         names.push(format!("{more} more"));
     }
     names.join(", ")
+}
+
+/// What `work` sends until it ends, or until `limit` is over: then its thread is left behind.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce(&Sender<T>) + Send + 'static,
+) -> Vec<T> {
+    let deadline = Instant::now() + limit;
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || work(&sender));
+    let left = || deadline.saturating_duration_since(Instant::now());
+    std::iter::from_fn(|| receiver.recv_timeout(left()).ok()).collect()
+}
+
+/// Sends the programs that use the filesystem. Mappings come last, since reading them may wait.
+fn scan(pids: Vec<u32>, device: u64, found: &Sender<(u32, String)>) {
+    let mut others = pids;
+    for uses in [has_open as fn(&Path, u64) -> bool, maps] {
+        others.retain(|pid| {
+            let is_user = uses(&process(*pid), device);
+            if is_user {
+                // Fails only when the time is over.
+                let _ = found.send((*pid, name(*pid)));
+            }
+            !is_user
+        });
+    }
 }
 
 fn parse(device: &str) -> Option<u64> {
@@ -52,12 +86,12 @@ fn name(pid: u32) -> String {
     name.trim_end().to_owned()
 }
 
-fn uses(process: &Path, device: u64) -> bool {
+fn has_open(process: &Path, device: u64) -> bool {
     let directories = ["cwd", "root", "exe"].map(|name| process.join(name));
     let open = fs::read_dir(process.join("fd")).into_iter().flatten();
     let open = open.flatten().map(|entry| entry.path());
     let mut paths = directories.into_iter().chain(open);
-    paths.any(|path| device_of(CWD, &path) == Some(device)) || maps(process, device)
+    paths.any(|path| device_of(CWD, &path) == Some(device))
 }
 
 /// Asks the kernel only: the server of the mount may not answer.
@@ -95,8 +129,28 @@ mod tests {
     fn this_program_uses_the_filesystem_it_was_started_from() {
         let own = fs::metadata("/proc/self/exe").unwrap().st_dev();
         let own_process = process(std::process::id());
-        assert!(uses(&own_process, own) && maps(&own_process, own));
-        assert!(!uses(&own_process, makedev(4095, 7)));
+        assert!(has_open(&own_process, own) && maps(&own_process, own));
+        let none = makedev(4095, 7);
+        assert!(!has_open(&own_process, none) && !maps(&own_process, none));
+    }
+
+    #[test]
+    fn what_was_found_counts_when_the_rest_never_ends() {
+        let (end, never) = mpsc::channel::<()>();
+        let found = within(Duration::from_millis(50), move |found| {
+            found.send(7).unwrap();
+            let _ = never.recv();
+        });
+        assert_eq!(found, [7]);
+        drop(end);
+    }
+
+    #[test]
+    fn a_program_is_found_once() {
+        let own = fs::metadata("/proc/self/exe").unwrap().st_dev();
+        let pid = std::process::id();
+        let found = within(LIMIT, move |found| scan(vec![pid], own, found));
+        assert_eq!(found, [(pid, name(pid))]);
     }
 
     #[test]
