@@ -12,6 +12,9 @@ pub enum Error {
     /// The root hash is not valid hexadecimal.
     #[error("root hash: {0}")]
     RootHash(String),
+    /// The root hash is not signed as it must be, or no trusted certificate is the signer's.
+    #[error("signature: {0}")]
+    Signature(String),
     /// A block does not have the hash that the tree has for it.
     #[error("{0}")]
     Mismatch(#[from] Mismatch),

@@ -5,7 +5,7 @@
 //! caller's own), a root hash, and the [`HashDevice`] that holds the hash area. Then
 //! [`Tree::verify`] checks bytes that the caller has read. The format is that of the kernel's
 //! Documentation/admin-guide/device-mapper/verity.rst and of cryptsetup's on-disk header, version
-//! 1.
+//! 1. A root hash that comes with a signature is checked by [`verify_signature`].
 //!
 //! ```
 //! use dm_verity::{HashAlgorithm, Parameters, RootHash, Tree};
@@ -30,6 +30,7 @@ mod hash_type;
 mod layout;
 mod parameters;
 mod root_hash;
+mod signature;
 mod superblock;
 mod tree;
 
@@ -39,5 +40,6 @@ pub use hash_device::HashDevice;
 pub use hash_type::HashType;
 pub use parameters::{MAX_BLOCK_SIZE, MAX_SALT, MIN_BLOCK_SIZE, Parameters};
 pub use root_hash::RootHash;
+pub use signature::{Certificates, MAX_SIGNATURE, STANDARD_FOLDERS, verify_signature};
 pub use superblock::{SUPERBLOCK_SIZE, read_superblock};
 pub use tree::Tree;

@@ -1,5 +1,6 @@
 //! The root hash, as hexadecimal digits.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
@@ -40,6 +41,13 @@ impl FromStr for RootHash {
     }
 }
 
+/// Lowercase digits: what a signature of it covers.
+impl fmt::Display for RootHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +56,7 @@ mod tests {
     fn hexadecimal_digits_of_either_case_are_read() {
         let root: RootHash = "00fFa7".parse().unwrap();
         assert_eq!(root.as_bytes(), [0, 0xff, 0xa7]);
+        assert_eq!(root.to_string(), "00ffa7");
     }
 
     #[test]

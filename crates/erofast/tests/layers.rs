@@ -56,6 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "erofs-codecs",
             "erofs-engine",
             "launch-profile",
+            "dm-verity",
         ],
     ),
 ];

@@ -109,6 +109,7 @@ mod place;
 mod read;
 mod requests;
 mod reuse;
+mod root_hash_signature;
 mod seek;
 mod segment;
 mod shared_page;

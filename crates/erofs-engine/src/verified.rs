@@ -10,6 +10,7 @@ use erofs_format::ReadAt;
 use crate::Error;
 use crate::device::{Device, OpenFile};
 use crate::options::{EngineOptions, Offset};
+use crate::root_hash_signature::RootHashSignature;
 
 /// Bytes verified at once by [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
@@ -26,6 +27,7 @@ pub(crate) struct StoredDevice {
 #[derive(Debug)]
 pub(crate) struct HashArea {
     root: RootHash,
+    signature: Option<RootHashSignature>,
     device: Arc<Device>,
     offset: u64,
 }
@@ -46,6 +48,10 @@ impl HashArea {
             Ok(None) => return Ok(None),
             Err(what) => return refuse(what),
         };
+        let signature = match RootHashSignature::open(verity) {
+            Ok(signature) => signature,
+            Err(what) => return refuse(what),
+        };
         if !options.devices.is_empty() {
             return refuse("a hash tree covers one device, so device= cannot be verified".into());
         }
@@ -61,13 +67,17 @@ impl HashArea {
         };
         Ok(Some(Self {
             root,
+            signature,
             device,
             offset,
         }))
     }
 
-    /// Reads the superblock and opens the tree.
+    /// Checks the signature, reads the superblock and opens the tree.
     fn tree(self, image: &Device) -> Result<Tree<Arc<Device>>, String> {
+        if let Some(signature) = &self.signature {
+            signature.check(&self.root)?;
+        }
         let parameters = dm_verity::read_superblock(&self.device, self.offset);
         let parameters = parameters.map_err(|error| error.to_string())?;
         let (covered, size) = (parameters.data_size(), ReadAt::size(image));

@@ -21,6 +21,10 @@ pub struct VerityOptions {
     pub hash_device: Option<PathBuf>,
     /// Where the hash area starts: on the hash device, or behind the beginning of the image.
     pub hash_offset: Option<u64>,
+    /// A file with a signature of the root hash, which must be there and right then.
+    pub root_hash_signature: Option<PathBuf>,
+    /// The folder with certificates of signers, instead of systemd's.
+    pub certificates: Option<PathBuf>,
 }
 
 impl VerityOptions {
@@ -44,18 +48,15 @@ impl VerityOptions {
             },
             "oncorruption" if text == "eio" => {}
             "oncorruption" => return refuse("only eio is supported: the read fails"),
-            "roothashsig" => {
-                return refuse(
-                    "signatures are not checked here; check it with openssl, then use \
-                     verity.roothash=",
-                );
-            }
+            "roothashsig" => self.root_hash_signature = Some(value.into()),
+            "certificates" => self.certificates = Some(value.into()),
             "fecdevice" | "fecoffset" | "fecroots" => {
                 return refuse("forward error correction is not supported");
             }
             _ => {
                 return refuse(
-                    "unknown; known: roothash, roothashfile, hashdevice, hashoffset, oncorruption",
+                    "unknown; known: roothash, roothashfile, roothashsig, certificates, \
+                     hashdevice, hashoffset, oncorruption",
                 );
             }
         }
@@ -100,8 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_device_without_a_root_hash_is_refused() {
-        for (name, value) in [("hashdevice", "/x"), ("hashoffset", "4096")] {
+    fn what_needs_a_root_hash_is_refused_without_one() {
+        for (name, value) in [
+            ("hashdevice", "/x"),
+            ("hashoffset", "4096"),
+            ("roothashsig", "/x"),
+            ("certificates", "/x"),
+        ] {
             let error = set(name, value).unwrap().root().unwrap_err();
             assert!(error.ends_with("is missing"), "{error}");
         }
@@ -114,7 +120,6 @@ mod tests {
             ("hashoffset", "-1"),
             ("oncorruption", "ignore"),
             ("oncorruption", "panic"),
-            ("roothashsig", "/sig.p7s"),
             ("fecdevice", "/fec"),
             ("rothash", "00"),
         ] {

@@ -41,6 +41,7 @@ fn main() -> io::Result<()> {
         }
     }
     profile_seeds(&folder)?;
+    signature_seeds(&folder)?;
     println!("seeds from {count} images");
     Ok(())
 }
@@ -85,6 +86,20 @@ fn profile_seeds(folder: &Path) -> io::Result<()> {
     for (name, profile) in [("launch", launch), ("empty", Profile::default())] {
         let body = &profile.to_bytes()[launch_profile::format::HEADER_BYTES..];
         fs::write(folder.join("profile").join(name), body)?;
+    }
+    Ok(())
+}
+
+/// Signatures that OpenSSL made.
+fn signature_seeds(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(erofs_oracles::signatures())? {
+        let path = entry?.path();
+        if let Some(name) = path
+            .file_name()
+            .filter(|_| path.extension() == Some("p7s".as_ref()))
+        {
+            fs::copy(&path, folder.join("signature").join(name))?;
+        }
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ mod memory;
 pub mod mutate;
 mod opening;
 mod profile;
+mod signature;
 mod walk;
 mod xattrs;
 
@@ -27,6 +28,7 @@ pub use engine::engine;
 pub use extents::{extents, extents_of_sound_image};
 pub use opening::opening;
 pub use profile::{profile, profile_input};
+pub use signature::{signature, signatures};
 pub use walk::walk;
 pub use xattrs::xattrs;
 
@@ -34,7 +36,7 @@ pub use xattrs::xattrs;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("opening", opening),
     ("directory", directory),
     ("extents", extents),
@@ -46,4 +48,5 @@ pub const TARGETS: [Target; 11] = [
     ("walk", walk),
     ("engine", engine),
     ("profile", profile),
+    ("signature", signature),
 ];

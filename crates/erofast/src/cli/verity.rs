@@ -14,6 +14,12 @@ pub struct VerityArgs {
     /// The same, with the root hash in a file
     #[arg(long, value_name = "PATH")]
     pub verity_roothashfile: Option<PathBuf>,
+    /// Require this signature of the root hash: PKCS#7 in DER, by a trusted certificate
+    #[arg(long, value_name = "PATH")]
+    pub verity_roothashsig: Option<PathBuf>,
+    /// Trust the certificates in this folder [default: verity.d in /etc, /run, /usr/lib]
+    #[arg(long, value_name = "DIR", requires = "verity_roothashsig")]
+    pub verity_certificates: Option<PathBuf>,
     /// File or block device with the hash tree [default: the image]
     #[arg(long, value_name = "PATH")]
     pub verity_hashdevice: Option<PathBuf>,
@@ -30,6 +36,8 @@ impl VerityArgs {
             root_hash_file: self.verity_roothashfile.clone(),
             hash_device: self.verity_hashdevice.clone(),
             hash_offset: self.verity_hashoffset,
+            root_hash_signature: self.verity_roothashsig.clone(),
+            certificates: self.verity_certificates.clone(),
         }
     }
 }

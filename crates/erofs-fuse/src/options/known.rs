@@ -121,6 +121,14 @@ pub const KNOWN: &[KnownOption] = &[
         "the same, with the root hash in a file",
     ),
     option(
+        "verity.roothashsig=PATH",
+        "a signature of the root hash (PKCS#7 in DER), which must be a trusted one",
+    ),
+    option(
+        "verity.certificates=DIR",
+        "certificates of signers: *.crt of this folder (verity.d in /etc, /run and /usr/lib)",
+    ),
+    option(
         "verity.hashdevice=PATH",
         "file or device with the hash tree (the image itself)",
     ),

@@ -1,0 +1,75 @@
+//! Signatures of root hashes: detached PKCS#7 (CMS) in DER over the root hash as lowercase
+//! hexadecimal digits, the form that veritysetup, systemd and the kernel take.
+//!
+//! A signature counts when the certificate of its signer is among those that are trusted. There
+//! are no chains, as in systemd: an authority in the folder does not vouch for a signer. Validity
+//! periods and key usage are not checked, as in systemd and the kernel: an image whose certificate
+//! has expired must still boot.
+
+mod certificates;
+mod digest;
+mod public_key;
+mod signer;
+
+use cms::content_info::ContentInfo;
+use cms::signed_data::SignedData;
+use x509_cert::der::oid::db::rfc5911::{ID_DATA, ID_SIGNED_DATA};
+use x509_cert::der::{self, Decode};
+
+use crate::error::Error;
+use crate::root_hash::RootHash;
+
+pub use certificates::{Certificates, STANDARD_FOLDERS};
+
+/// Longest signature that is parsed, in bytes; one of RSA 4096 with its certificate has 2,300.
+pub const MAX_SIGNATURE: usize = 64 << 10;
+
+/// Checks that `signature` is one of `root` by a trusted certificate. With several signers, each
+/// must be trusted and right.
+///
+/// # Errors
+/// One line: what is wrong with the signature, or that no certificate is that of its signer.
+pub fn verify_signature(
+    signature: &[u8],
+    root: &RootHash,
+    trusted: &Certificates,
+) -> Result<(), Error> {
+    let signed = parse(signature)?;
+    if signed.signer_infos.0.is_empty() {
+        return refuse("it has no signer".into());
+    }
+    let (content, trusted) = (root.to_string(), trusted.parse());
+    for one in signed.signer_infos.0.iter() {
+        signer::check(one, content.as_bytes(), &trusted)?;
+    }
+    Ok(())
+}
+
+fn parse(signature: &[u8]) -> Result<SignedData, Error> {
+    if signature.len() > MAX_SIGNATURE {
+        return refuse(format!("it is longer than {MAX_SIGNATURE} bytes"));
+    }
+    if signature.starts_with(b"-----BEGIN") {
+        return refuse("it is PEM, and must be DER (openssl smime -sign -outform der)".into());
+    }
+    let outer = ContentInfo::from_der(signature).map_err(not_cms)?;
+    if outer.content_type != ID_SIGNED_DATA {
+        return refuse(format!("it holds {}, not signed data", outer.content_type));
+    }
+    let signed: SignedData = outer.content.decode_as().map_err(not_cms)?;
+    let content = &signed.encap_content_info;
+    if content.econtent_type != ID_DATA || content.econtent.is_some() {
+        return refuse(
+            "it is not detached from what it signs (openssl smime -sign -binary)".into(),
+        );
+    }
+    Ok(signed)
+}
+
+fn not_cms(error: der::Error) -> Error {
+    Error::Signature(format!("it is not PKCS#7 in DER: {error}"))
+}
+
+fn refuse<T>(what: String) -> Result<T, Error> {
+    Err(Error::Signature(what))
+}

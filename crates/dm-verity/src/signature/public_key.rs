@@ -1,0 +1,82 @@
+//! Public keys of certificates: RSA, P-256 and P-384.
+
+use rsa::RsaPublicKey;
+use rsa::signature::hazmat::PrehashVerifier;
+use sha2::{Sha256, Sha384, Sha512};
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc5912::{
+    ID_EC_PUBLIC_KEY, RSA_ENCRYPTION, SECP_256_R_1, SECP_384_R_1,
+};
+use x509_cert::der::referenced::OwnedToRef;
+use x509_cert::spki::SubjectPublicKeyInfoOwned;
+
+use super::digest::SignedDigest;
+
+pub(super) enum PublicKey {
+    /// Of at most 4096 bits: the limit of the crate, and of the kernel.
+    Rsa(RsaPublicKey),
+    P256(p256::ecdsa::VerifyingKey),
+    P384(p384::ecdsa::VerifyingKey),
+}
+
+impl PublicKey {
+    /// `None` for a key that cannot be used.
+    pub(super) fn new(info: &SubjectPublicKeyInfoOwned) -> Option<Self> {
+        match info.algorithm.oid {
+            RSA_ENCRYPTION => RsaPublicKey::try_from(info.owned_to_ref())
+                .ok()
+                .map(Self::Rsa),
+            ID_EC_PUBLIC_KEY => Self::on_curve(info),
+            _ => None,
+        }
+    }
+
+    fn on_curve(info: &SubjectPublicKeyInfoOwned) -> Option<Self> {
+        let curve: ObjectIdentifier = info.algorithm.parameters.as_ref()?.decode_as().ok()?;
+        let point = info.subject_public_key.as_bytes()?;
+        match curve {
+            SECP_256_R_1 => p256::ecdsa::VerifyingKey::from_sec1_bytes(point)
+                .ok()
+                .map(Self::P256),
+            SECP_384_R_1 => p384::ecdsa::VerifyingKey::from_sec1_bytes(point)
+                .ok()
+                .map(Self::P384),
+            _ => None,
+        }
+    }
+
+    /// Whether signatures of this key with `digest` go by this name.
+    pub(super) fn signs_as(&self, algorithm: ObjectIdentifier, digest: SignedDigest) -> bool {
+        match self {
+            Self::Rsa(_) => algorithm == RSA_ENCRYPTION || algorithm == digest.with_rsa(),
+            Self::P256(_) | Self::P384(_) => algorithm == digest.with_ecdsa(),
+        }
+    }
+
+    /// Whether `signature` is one of this `hash`, which `digest` made.
+    pub(super) fn verifies(&self, digest: SignedDigest, hash: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Rsa(key) => verifies_rsa(key, digest, hash, signature),
+            Self::P256(key) => p256::ecdsa::Signature::from_der(signature)
+                .and_then(|signature| key.verify_prehash(hash, &signature))
+                .is_ok(),
+            Self::P384(key) => p384::ecdsa::Signature::from_der(signature)
+                .and_then(|signature| key.verify_prehash(hash, &signature))
+                .is_ok(),
+        }
+    }
+}
+
+fn verifies_rsa(key: &RsaPublicKey, digest: SignedDigest, hash: &[u8], signature: &[u8]) -> bool {
+    use rsa::pkcs1v15::{Signature, VerifyingKey};
+    let Ok(signature) = Signature::try_from(signature) else {
+        return false;
+    };
+    let key = key.clone();
+    match digest {
+        SignedDigest::Sha256 => VerifyingKey::<Sha256>::new(key).verify_prehash(hash, &signature),
+        SignedDigest::Sha384 => VerifyingKey::<Sha384>::new(key).verify_prehash(hash, &signature),
+        SignedDigest::Sha512 => VerifyingKey::<Sha512>::new(key).verify_prehash(hash, &signature),
+    }
+    .is_ok()
+}
