@@ -3,15 +3,16 @@
 //! The daemon is this program started again, not a fork: threads do not survive a fork, and the
 //! daemon gets a command line that says what it serves. It consists of two processes: the mount
 //! helper and the server, which the helper starts, and starts again when it dies. The standard
-//! output is a pipe on which the outcome of the mount is reported; the parent waits for that, and
-//! exits with the same outcome.
+//! output of both is a pipe on which the outcome of the mount is reported; the parent waits for
+//! that, and exits with the same outcome.
 //!
 //! 1. The parent starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its environment.
 //! 2. [`run_if_daemon`] finds the mark, becomes the mount helper and starts the server, which
 //!    mounts; notices go to standard error as usual.
-//! 3. When the mount is served, the server goes on in a new session, in `/`; [`READY`] into the
-//!    pipe, all three standard descriptors to `/dev/null`. The end of the pipe shows the parent
-//!    that nothing follows.
+//! 3. When the mount is served, the server goes on in a new session, in `/`, with all three
+//!    standard descriptors at `/dev/null`, and then informs the helper. From that moment on the
+//!    helper replaces a server that dies; it writes [`READY`] into the pipe and closes it. The end
+//!    of the pipe shows the parent that nothing follows.
 //! 4. On failure: the error's line into the pipe, exit status 1.
 
 use std::io::{Read, Write};
@@ -21,14 +22,12 @@ use std::process::{ExitCode, Stdio};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
-use crate::helper;
+use crate::helper::{self, READY};
 use crate::log::Log;
 use crate::note::note;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
 use crate::serve::{self, Start};
-
-const READY: &[u8] = b"ready\n";
 
 /// Mounts an image.
 ///
@@ -121,10 +120,6 @@ fn detach(null: &OwnedFd) -> Result<(), Error> {
     // Fails only for the leader of a process group, which needs no new session.
     let _ = rustix::process::setsid();
     rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
-    let mut pipe = std::io::stdout();
-    pipe.write_all(READY)
-        .and_then(|()| pipe.flush())
-        .map_err(Error::std_io("reply to the parent"))?;
     rustix::stdio::dup2_stdin(null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stderr(null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stdout(null).map_err(Error::io("/dev/null"))

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::serve::stat;
 
 /// Longer than any server takes to open its image.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Has the mount helper of a mount start the program that is installed now, which takes the mount
 /// over. Returns when it serves.

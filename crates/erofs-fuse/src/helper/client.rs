@@ -75,9 +75,10 @@ impl MountHelper {
         self.descriptor(Request::Resume)
     }
 
-    /// To be called when the mount is served: from now on a server that dies is replaced.
+    /// To be called in the background when the mount is served: from now on a server that dies is
+    /// replaced, if it can be.
     pub(crate) fn served(&self) -> Result<(), Error> {
-        self.call(Request::Restart).map(drop)
+        self.call(Request::Served).map(drop)
     }
 
     /// Mounts. The descriptor of `/dev/fuse` will bring the kernel's first request.

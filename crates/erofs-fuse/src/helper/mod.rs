@@ -51,6 +51,6 @@ pub(crate) use client::MountHelper;
 pub(crate) use enable_uring::is_enabled as io_uring_is_enabled;
 pub(crate) use launch::LaunchHelper;
 pub(crate) use passed::check as check_passed;
-pub(crate) use process::{run, run_daemon};
+pub(crate) use process::{READY, run, run_daemon};
 pub(crate) use table::covered_notice;
 pub use umount::umount;

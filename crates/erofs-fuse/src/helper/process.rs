@@ -1,5 +1,6 @@
 //! The main loop of the mount helper process.
 
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -18,9 +19,12 @@ use crate::respawn::Role;
 
 /// Within this time a new server of an upgrade must ask for something.
 const UPGRADE: Timespec = Timespec {
-    tv_sec: 20,
+    tv_sec: 60,
     tv_nsec: 0,
 };
+
+/// What the process that waits for the mount reads when programs can use it.
+pub(crate) const READY: &[u8] = b"ready\n";
 
 /// Interval between checks of processes that are dying.
 const REAP: Timespec = Timespec {
@@ -39,16 +43,31 @@ pub(crate) fn run(request: MountRequest) -> Result<(), Error> {
 /// The server reports on the standard output.
 pub(crate) fn run_daemon(request: MountRequest) -> Result<(), Error> {
     let signals = signals()?;
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(Error::io("/dev/null"))?;
     let log = Log::open(&request.options, true)?;
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let server = Server::start(&request, Role::Server, &here)?;
-    // So that the parent sees the end of what the server has to say.
+    let null = null()?;
     rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
-    rustix::stdio::dup2_stdout(&null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
     Helper::new(request, server, log).run(&signals)
+}
+
+/// Programs can use the mount: the process that waits for that goes on.
+fn report_ready() -> Result<(), Error> {
+    let mut pipe = std::io::stdout();
+    pipe.write_all(READY)
+        .and_then(|()| pipe.flush())
+        .map_err(Error::std_io("reply to the parent"))?;
+    close_stdout()
+}
+
+fn close_stdout() -> Result<(), Error> {
+    rustix::stdio::dup2_stdout(null()?).map_err(Error::io("/dev/null"))
+}
+
+fn null() -> Result<OwnedFd, Error> {
+    rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::io("/dev/null"))
 }
 
 /// A signal to the server's process group or unit must not end the helper, which outlives the
@@ -68,6 +87,8 @@ struct Helper {
     successor: Role,
     deaths: Deaths,
     log: Log,
+    /// An upgrade was asked for; the server may not have the mount yet.
+    upgrade_wanted: bool,
 }
 
 impl Helper {
@@ -81,6 +102,7 @@ impl Helper {
             successor: Role::Successor,
             deaths: Deaths::default(),
             log,
+            upgrade_wanted: false,
         }
     }
 
@@ -90,7 +112,7 @@ impl Helper {
             if !self.replace() {
                 // First: threads of a dead server may wait for what this ends.
                 self.state.server_exited()?;
-                return self.server.outcome();
+                return self.server.outcome(close_stdout);
             }
         }
     }
@@ -101,7 +123,7 @@ impl Helper {
             let limit = self.deaths.are_pending().then_some(&REAP);
             match wait(&self.server.socket, signals, limit) {
                 Event::Time => {}
-                Event::Upgrade => self.upgrade(),
+                Event::Upgrade => self.upgrade_wanted = true,
                 Event::Request => {
                     let request = Request::receive(&self.server.socket);
                     if !request.is_some_and(|request| self.answer(request)) {
@@ -111,6 +133,10 @@ impl Helper {
             }
             let twice = self.deaths.judge();
             self.refuse(&twice);
+            if self.upgrade_wanted && self.state.is_replaceable() {
+                self.upgrade_wanted = false;
+                self.upgrade();
+            }
         }
     }
 
@@ -168,9 +194,6 @@ impl Helper {
     /// Has the program that is installed now serve the mount. If it does not get so far, the server
     /// that is there goes on.
     fn upgrade(&mut self) {
-        if !self.state.is_replaceable() {
-            return;
-        }
         match self.start_upgrade() {
             Ok(server) => self.hand_over(server),
             Err(error) => self.report(&format!("the upgrade failed: {error}")),
@@ -207,7 +230,10 @@ impl Helper {
 
 /// Carries out a request; false if the server is gone.
 fn answer(state: &mut MountState, server: &Server, request: Request) -> bool {
-    let outcome = state.handle(request);
+    let mut outcome = state.handle(request);
+    if request == Request::Served && outcome.is_ok() {
+        outcome = report_ready().map(|()| None);
+    }
     if matches!(request, Request::Mount { .. }) {
         // The mount point was resolved to an absolute path; do not pin the working directory.
         let _ = rustix::process::chdir("/");

@@ -43,8 +43,8 @@ pub(super) enum Request {
     },
     /// The mount of a server that is gone. One that is there still ends.
     Resume,
-    /// The mount is served, and shall be served again when this server dies.
-    Restart,
+    /// Programs can use the mount. From now on a server that dies is replaced, if it can be.
+    Served,
     /// Remove the mount from the tree; programs that use it keep what they have open.
     Detach,
     /// Mark the mount as unused, which any use undoes; an error if it is in use.
@@ -78,7 +78,7 @@ impl std::fmt::Display for Request {
             Self::InFlight => f.write_str("in-flight"),
             Self::Clone { number } => write!(f, "clone {number}"),
             Self::Resume => f.write_str("resume"),
-            Self::Restart => f.write_str("restart"),
+            Self::Served => f.write_str("served"),
             Self::Detach => f.write_str("detach"),
             Self::Mark => f.write_str("mark"),
             Self::Expire => f.write_str("expire"),
@@ -100,7 +100,7 @@ impl Request {
             None if text == "launch" => Some(Self::Launch),
             None if text == "in-flight" => Some(Self::InFlight),
             None if text == "resume" => Some(Self::Resume),
-            None if text == "restart" => Some(Self::Restart),
+            None if text == "served" => Some(Self::Served),
             None if text == "detach" => Some(Self::Detach),
             None if text == "mark" => Some(Self::Mark),
             None if text == "expire" => Some(Self::Expire),
@@ -194,7 +194,7 @@ mod tests {
             Request::InFlight,
             Request::Clone { number: 1 },
             Request::Resume,
-            Request::Restart,
+            Request::Served,
             Request::Detach,
             Request::Mark,
             Request::Expire,

@@ -63,14 +63,19 @@ impl Server {
     }
 
     /// Waits for its end; an error if it died. One that started this process is not waited for.
-    pub(super) fn outcome(self) -> Result<(), Error> {
+    /// `reported` is called when it failed with an error, which it has printed itself.
+    pub(super) fn outcome(self, reported: fn() -> Result<(), Error>) -> Result<(), Error> {
         let Some(mut child) = self.child else {
             return Ok(());
         };
-        match child.wait().map_err(Error::std_io("the server"))? {
-            status if status.success() => Ok(()),
-            status => Err(Error::Daemon(format!("the server died: {status}"))),
+        let status = child.wait().map_err(Error::std_io("the server"))?;
+        if status.success() {
+            return Ok(());
         }
+        if status.code().is_some() {
+            reported()?;
+        }
+        Err(Error::Daemon(format!("the server died: {status}")))
     }
 
     /// The process, whose socket has ended.

@@ -57,7 +57,7 @@ impl MountState {
                 let device = fcntl_dupfd_cloexec(connection.device(), 0);
                 device.map(Some).map_err(Error::io("/dev/fuse"))
             }
-            (Request::Restart, Some(_)) if self.handshake_done => {
+            (Request::Served, Some(_)) if self.handshake_done => {
                 replaceable.served = true;
                 Ok(None)
             }

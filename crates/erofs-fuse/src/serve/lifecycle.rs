@@ -103,8 +103,11 @@ pub(crate) fn serve(
     log.notice().into_iter().for_each(&mut *notice);
     let root = find_root(&engine, options)?;
     let (faults, logging) = FaultRecorder::start(log, &engine, root)?;
-    let mut ready = || {
+    let mut ready = |helper: &MountHelper| {
         ready()?;
+        if start != Start::Foreground {
+            helper.served()?;
+        }
         readiness.iter().for_each(Readiness::announce);
         Ok(())
     };
@@ -146,7 +149,7 @@ impl Serving<'_> {
     fn run(
         mut self,
         helper: &mut MountHelper,
-        ready: &mut dyn FnMut() -> Result<(), Error>,
+        ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (engine, options) = (self.engine, &self.request.options);
         let image = Arc::new(self.image());
@@ -164,8 +167,7 @@ impl Serving<'_> {
         let restart = self.restart.clone().agreed(&session)?;
         let notices = self.uring.notice().into_iter().collect();
         let sandbox = self.sandbox.clone();
-        let shown = restart.clone();
-        let reporter = Reporter::new(engine, &session, self.request, sandbox, shown, notices);
+        let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move || reporter.report()));
         let exact_reads = Arc::new(AtomicBool::new(false));
         engine.set_page_cache(Box::new(NotifyStoreWriter::start(
@@ -187,10 +189,7 @@ impl Serving<'_> {
             resent.map_err(Error::std_io("FUSE_NOTIFY_RESEND"))?;
             unmount.unmounts = true;
         }
-        ready()?;
-        if restart.is_on() {
-            unmount.helper.served()?;
-        }
+        ready(unmount.helper)?;
         let ended = wait_for_end(&session, self.signals, unmount.helper, options.timeout);
         drop(read_ahead);
         if let Some(launch) = launch {
