@@ -3,12 +3,14 @@
 use cpu_workers::PiMutex;
 use erofs_codecs::{Decoder, Settings};
 
+use crate::page_buffer::PageBuffer;
+
 /// Codec streams, created at their first use, and a buffer for stored bytes, which grows to the
 /// longest run that was fetched.
 #[derive(Debug)]
 pub(crate) struct DecodeContext {
     pub(crate) decoder: Decoder,
-    pub(crate) input: Vec<u8>,
+    pub(crate) input: PageBuffer,
 }
 
 /// Idle contexts. There are never more contexts than threads that decode at the same time.
@@ -33,7 +35,7 @@ impl ContextPool {
         let taken = idle().pop();
         let mut context = taken.unwrap_or_else(|| DecodeContext {
             decoder: Decoder::new(self.settings),
-            input: Vec::new(),
+            input: PageBuffer::default(),
         });
         let result = work(&mut context);
         idle().push(context);

@@ -8,6 +8,7 @@ use erofs_format::Location;
 use crate::Error;
 use crate::budget;
 use crate::data_path::FileReader;
+use crate::page_buffer::PageBuffer;
 use crate::segment::Segment;
 use crate::stats::add;
 use crate::trace_spans;
@@ -38,7 +39,7 @@ impl FileReader<'_> {
     /// they are. Fetches those of the whole run at once.
     pub(crate) fn fetch(
         &self,
-        input: &mut Vec<u8>,
+        input: &mut PageBuffer,
         stored: &mut Option<Stored>,
         run: &[Segment<'_>],
     ) -> Result<Range<usize>, Error> {
@@ -48,13 +49,9 @@ impl FileReader<'_> {
         *stored = None;
         let location = run[0].location();
         let length: u64 = run.iter().map(|s| u64::from(s.pcluster.length)).sum();
-        let size = length as usize;
-        if input.len() < size {
-            input.resize(size, 0);
-        }
         self.within(budget::charge(length))?;
         let start = trace_spans::begin();
-        self.read(location, &mut input[..size])?;
+        self.read(location, input.first(length as usize))?;
         trace_spans::end(start, "fetch", location.physical, length);
         add(&self.path.counters.fetched, length);
         *stored = Some(Stored { location, length });

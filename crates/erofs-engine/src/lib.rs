@@ -101,6 +101,7 @@ mod metadata_cache;
 mod models;
 mod opened;
 mod options;
+mod page_buffer;
 mod page_cache;
 mod path;
 mod pcluster;

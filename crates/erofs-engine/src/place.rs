@@ -144,7 +144,7 @@ impl FileReader<'_> {
         lease: &DecodeLease<'_>,
     ) -> Result<Placement, Error> {
         let DecodeContext { decoder, input } = context;
-        let input = &input[range];
+        let input = &input.bytes()[range];
         let whole = segment.pcluster.decoded_length as usize;
         let stores = |cache: &dyn PageCacheWriter| {
             segment.out.len() < whole && self.has_own_page(segment) && cache.has_room(whole)
