@@ -124,6 +124,10 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.path);
+        // It is busy until the last thread of a killed process is gone.
+        let begin = Instant::now();
+        while fs::remove_dir(&self.path).is_err() && begin.elapsed() < ENOUGH {
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
