@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
+
 use super::table;
 use crate::error::Error;
 use crate::options::MountOptions;
@@ -53,7 +55,8 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
         return Err(Error::mountpoint(path, why));
     }
     let real = std::fs::canonicalize(path).map_err(|e| Error::no_mountpoint(path, &e))?;
-    if !real.is_dir() {
+    let status = table::handle(&real).and_then(rustix::fs::fstat);
+    if !status.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir()) {
         return Err(Error::mountpoint(path, "is not a directory"));
     }
     Ok(real)

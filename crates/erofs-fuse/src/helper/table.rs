@@ -1,11 +1,15 @@
 //! The mount table of this process's namespace.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::request::FSTYPE;
@@ -70,8 +74,15 @@ pub(crate) fn covered_notice(path: &Path) -> Option<String> {
 pub(super) fn is_dead(path: &Path) -> bool {
     let path = path.to_owned();
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(rustix::fs::statfs(&path).err()));
-    receiver.recv_timeout(ANSWER) == Ok(Some(rustix::io::Errno::NOTCONN))
+    let status = move || handle(&path).and_then(rustix::fs::fstatfs).err();
+    thread::spawn(move || sender.send(status()));
+    receiver.recv_timeout(ANSWER) == Ok(Some(Errno::NOTCONN))
+}
+
+/// A handle on what is at `path`. Unlike statfs(2) or statx(2) of the path it does not start an
+/// automount: systemd's would wait for the mount that is just being made there.
+pub(super) fn handle(path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Fields: id, parent, device, root, mount point, options, optional ones, "-", type, source, more.

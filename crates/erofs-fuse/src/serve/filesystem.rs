@@ -20,7 +20,9 @@ use super::nodes::Nodes;
 use super::queries::Queries;
 use super::trace_spans;
 use super::xattr_scan::XattrScan;
-use super::xattrs::{STAT_QUERY, STAT_XATTR, TRACE_QUERY, TRACE_XATTR, is_in_a_namespace};
+use super::xattrs::{
+    STAT_QUERY, STAT_XATTR, TRACE_QUERY, TRACE_XATTR, is_in_a_namespace, lists_trusted,
+};
 use crate::note::note;
 
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
@@ -401,8 +403,7 @@ impl Filesystem for Image {
             .engine
             .xattrs(&inode)
             .map_err(|error| self.report(&error))?;
-        // The kernel guards the values of trusted.*; their names are for root only, too.
-        let hidden = |name: &[u8]| caller.uid != 0 && name.starts_with(b"trusted.");
+        let hidden = |name: &[u8]| name.starts_with(b"trusted.") && !lists_trusted(caller.uid);
         Ok(all
             .into_iter()
             .map(|xattr| xattr.name)

@@ -52,6 +52,7 @@ pub(crate) fn serve(
     sys::memory::share_one_heap();
     // Found out once, from what neither a process that is not dumpable nor the sandbox may read.
     let _ = rustix::param::page_size();
+    super::xattrs::find_namespace();
     // Before it dies of a crash, a process that may be dumped waits for all of its threads. One
     // that stores pages may wait for a read which no thread will answer, and which the helper ends
     // only after the death.
