@@ -443,6 +443,15 @@ fn a_busy_mount_names_its_user_and_goes_away_lazily() {
         "{stderr}"
     );
     assert!(site.is_mounted());
+    // The command's own working directory is not what the user has to end.
+    let mut inside = Command::new(env!("CARGO_BIN_EXE_erofast"));
+    let inside = inside.arg("umount").arg(site.point());
+    let inside = inside.current_dir(site.point()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&inside.stderr);
+    assert!(
+        stderr.contains(&format!("is busy with sleep ({});", user.id())),
+        "{stderr}"
+    );
     fine(&site.run(&["umount", "--lazy", "mnt"]));
     assert!(!site.is_mounted());
     user.kill().unwrap();
@@ -515,6 +524,28 @@ fn umount_names_the_users_of_a_mount_whose_server_has_stopped() {
     let named = format!("sleep ({})", user.id());
     assert!(stderr.contains(&named), "{stderr}");
     assert!(site.is_mounted());
+}
+
+#[test]
+fn a_namespace_that_may_not_unmount_says_which_one_may() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    let output = Command::new("unshare")
+        .args(["-Urm", env!("CARGO_BIN_EXE_erofast"), "umount", "mnt"])
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap();
+    fine(&site.run(&["umount", "mnt"]));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.starts_with("unshare:") {
+        println!("skipped: {stderr}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("was mounted in another mount namespace"),
+        "{stderr}"
+    );
 }
 
 #[test]

@@ -54,6 +54,11 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     };
     rustix::mount::unmount(place, flags | UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
         Errno::BUSY => Error::Busy,
+        // Whoever made a namespace cannot uncover what is below the mounts that came with it.
+        Errno::INVAL => {
+            let why = "was mounted in another mount namespace, which has to unmount it";
+            Error::mountpoint(place, why)
+        }
         other => Error::mountpoint(place, other.to_string()),
     })
 }

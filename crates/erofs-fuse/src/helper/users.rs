@@ -21,12 +21,13 @@ const NAMED: usize = 5;
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// `NAME (PID)` of the programs that use the filesystem `MAJOR:MINOR`, of those that this process
-/// may inspect; empty if there are none.
+/// may inspect, and without itself; empty if there are none.
 pub(super) fn list(device: &str) -> String {
     let Some(device) = parse(device) else {
         return String::new();
     };
-    let mut users = within(LIMIT, move |found| scan(pids().collect(), device, found));
+    let others = pids().filter(|pid| *pid != std::process::id()).collect();
+    let mut users = within(LIMIT, move |found| scan(others, device, found));
     users.sort();
     let more = users.len().saturating_sub(NAMED);
     users.truncate(NAMED);
