@@ -1,6 +1,7 @@
 #!/bin/bash
 # dracut module: a root filesystem from an EROFS image, mounted by erofast.
-# Copy this directory to /usr/lib/dracut/modules.d/, then: dracut --add erofast --force
+# Copy this directory and ../systemd/erofast-generator in it to /usr/lib/dracut/modules.d/90erofast,
+# then: dracut --add erofast --force
 # Kernel command line: root=erofast:/dev/disk/by-label/IMAGES (a device that is an image), or
 # root=erofast:/dev/sda2:/images/root.erofs (an image in a filesystem).
 
@@ -21,5 +22,11 @@ installkernel() {
 install() {
     inst_multiple erofast mount mkdir
     inst_hook cmdline 90 "$moddir/parse-erofast.sh"
-    inst_hook mount 90 "$moddir/mount-erofast.sh"
+    if dracut_module_included systemd; then
+        # shellcheck disable=SC2154 # set by dracut
+        inst_script "$moddir/erofast-generator" "$systemdutildir/system-generators/erofast-generator"
+        ln -sfn "$(command -v erofast)" "$initdir/sbin/mount.erofast"
+    else
+        inst_hook mount 90 "$moddir/mount-erofast.sh"
+    fi
 }
