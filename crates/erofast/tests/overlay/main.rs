@@ -63,7 +63,7 @@ fn run(before: &[&str], options: &str) -> Option<String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let cannot_mount = ["unshare:", "erofast: "]
         .iter()
-        .any(|who| stderr.starts_with(who));
+        .any(|name| stderr.starts_with(name));
     if output.status.code() == Some(77) || (stdout.is_empty() && cannot_mount) {
         println!("skipped: no overlayfs, or no mount: {stderr}");
         return None;

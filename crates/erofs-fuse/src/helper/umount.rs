@@ -54,7 +54,7 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     };
     rustix::mount::unmount(place, flags | UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
         Errno::BUSY => Error::Busy,
-        // Whoever made a namespace cannot uncover what is below the mounts that came with it.
+        // A user namespace cannot uncover what is below the mounts that it was made with.
         Errno::INVAL => {
             let why = "was mounted in another mount namespace, which has to unmount it";
             Error::mountpoint(place, why)

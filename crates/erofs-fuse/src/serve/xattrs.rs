@@ -56,8 +56,8 @@ fn reason(errno: Errno) -> String {
     }
 }
 
-/// Whether this process is in the first user namespace of the system. Found out once, as neither a
-/// process that is not dumpable nor the sandbox may look.
+/// Whether this process is in the first user namespace of the system. Found out once: neither a
+/// process that is not dumpable nor the sandbox may read it.
 static IN_FIRST_NAMESPACE: LazyLock<bool> = LazyLock::new(|| {
     // Where there is no /proc, the system is just starting.
     std::fs::metadata("/proc/self/ns/user").map_or(true, |namespace| namespace.ino() == FIRST)
@@ -71,8 +71,9 @@ pub(super) fn find_namespace() {
     LazyLock::force(&IN_FIRST_NAMESPACE);
 }
 
-/// Whether a caller is told the names of `trusted.*`. The kernel guards their values, for root of
-/// another user namespace too; overlayfs there cannot copy a file with a name that has no value.
+/// Whether the names of `trusted.*` are listed for a caller. The kernel guards their values, for
+/// root of another user namespace too; overlayfs there cannot copy a file with a name that has no
+/// value.
 pub(super) fn lists_trusted(uid: u32) -> bool {
     uid == 0 && *IN_FIRST_NAMESPACE
 }
