@@ -2,142 +2,19 @@
 //!
 //! Needs root and /dev/fuse; says what it skips.
 
+mod site;
+mod users;
+
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Far more than anything here takes.
-const LONG: Duration = Duration::from_secs(30);
-
-/// A directory with an image and a mount point in it; nothing is left of it afterwards.
-struct Site {
-    directory: tempfile::TempDir,
-}
-
-impl Site {
-    /// None, with a line that says why, where nothing can be mounted.
-    fn new() -> Option<Self> {
-        let me = fs::metadata("/proc/self").ok()?.uid();
-        let fuse = File::options().read(true).write(true).open("/dev/fuse");
-        match fuse {
-            _ if me != 0 => println!("skipped: not root"),
-            Err(error) => println!("skipped: /dev/fuse: {error}"),
-            Ok(_) => {
-                let directory = tempfile::tempdir().unwrap();
-                let open = fs::Permissions::from_mode(0o755);
-                fs::set_permissions(directory.path(), open).unwrap();
-                let site = Self { directory };
-                fs::copy(fixture("meta.erofs"), site.image()).unwrap();
-                fs::create_dir(site.point()).unwrap();
-                return Some(site);
-            }
-        }
-        None
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn image(&self) -> PathBuf {
-        self.path("image.erofs")
-    }
-
-    fn point(&self) -> PathBuf {
-        self.path("mnt")
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_erofast"));
-        command.args(arguments).current_dir(self.directory.path());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// In the foreground, with its standard error in the file `log`.
-    fn start(&self, flags: &[&str]) -> Child {
-        let log = File::create(self.path("log")).unwrap();
-        let mut command = self.command(&[&["mount"], flags, &["image.erofs", "mnt"]].concat());
-        let child = command.stderr(log).stdin(Stdio::null()).spawn().unwrap();
-        soon("the mount", || self.is_mounted());
-        child
-    }
-
-    fn is_mounted(&self) -> bool {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let here = self.point();
-        mounts
-            .lines()
-            .any(|line| line.split(' ').nth(1) == here.to_str())
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.path("log")).unwrap()
-    }
-
-    fn pid(&self) -> u64 {
-        let output = self.run(&["stat", "--json", "mnt"]);
-        let counters: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        counters["pid"].as_u64().unwrap()
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        if self.is_mounted() {
-            let _ = Command::new("umount").arg("-l").arg(self.point()).status();
-        }
-    }
-}
-
-fn fixture(name: &str) -> PathBuf {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    fixtures.join(name)
-}
-
-#[track_caller]
-fn fine(output: &Output) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{:?}: {stderr}", output.status);
-}
-
-fn soon(what: &str, mut happened: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !happened() {
-        assert!(begin.elapsed() < LONG, "{what} did not happen");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn signal(name: &str, pid: u64) {
-    let status = Command::new("kill").arg(name).arg(pid.to_string()).status();
-    assert!(status.unwrap().success());
-}
-
-/// Some regular file of the mount that is not empty.
-fn some_file(directory: &Path) -> PathBuf {
-    let entries = fs::read_dir(directory).unwrap();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let is_wanted = |path: &&PathBuf| {
-        fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
-    };
-    if let Some(found) = paths.iter().find(is_wanted) {
-        return found.clone();
-    }
-    let directories = paths
-        .iter()
-        .filter(|path| path.is_dir() && !path.is_symlink());
-    directories.map(|path| some_file(path)).next().unwrap()
-}
+use site::{LONG, Site, fine, signal, some_file, soon};
 
 #[test]
 fn in_the_foreground_it_prints_requests_and_ends_with_ctrl_c() {
@@ -315,119 +192,6 @@ fn an_aborted_connection_ends_the_daemon_and_can_be_unmounted() {
     }
 }
 
-/// Prepares a mount namespace with a /dev/fuse for everyone, and runs a script there as `nobody`.
-/// `$0` is a copy of the program that this user can reach.
-fn as_nobody(site: &Site, script: &str) -> Option<Output> {
-    let binary = site.path("erofast");
-    fs::copy(env!("CARGO_BIN_EXE_erofast"), &binary).unwrap();
-    if !site.is_mounted() {
-        std::os::unix::fs::chown(site.point(), Some(65534), Some(65534)).unwrap();
-    }
-    let prepare = "mount -t tmpfs none dev && mknod -m 666 dev/fuse c 10 229 \
-                   && mount --bind dev/fuse /dev/fuse || { echo no device; exit 77; }; \
-                   exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \"$1\" \"$0\"";
-    let _ = fs::create_dir(site.path("dev"));
-    let output = Command::new("unshare")
-        .args(["-m", "sh", "-c", prepare])
-        .arg(&binary)
-        .arg(script)
-        .current_dir(site.directory.path())
-        .output()
-        .unwrap();
-    if Command::new("fusermount3").arg("-V").output().is_err() {
-        println!("skipped: no fusermount3");
-        return None;
-    }
-    if output.status.code() == Some(77) {
-        println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
-        return None;
-    }
-    Some(output)
-}
-
-#[test]
-fn a_user_mounts_watches_and_unmounts() {
-    let Some(site) = Site::new() else { return };
-    let script = "set -e; \"$0\" mount image.erofs mnt; ls mnt | wc -l; \
-                  \"$0\" stat --json mnt | grep -c requests; \"$0\" umount mnt; \
-                  ! grep -q \" $PWD/mnt \" /proc/mounts";
-    let Some(output) = as_nobody(&site, script) else {
-        return;
-    };
-    fine(&output);
-}
-
-#[test]
-fn a_users_mount_outlives_its_server_and_is_upgraded() {
-    let Some(site) = Site::new() else { return };
-    let script = "set -e; \"$0\" mount image.erofs mnt; names=$(ls mnt); \
-                  pid() { \"$0\" stat --json mnt | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p'; }; \
-                  if why=$(\"$0\" upgrade mnt 2>&1); then \
-                      old=$(pid); kill -KILL $old; \
-                      [ \"$(ls mnt)\" = \"$names\" ]; [ \"$(pid)\" != $old ]; \
-                  else case $why in *\"Linux 6.9\"*) ;; *) echo \"$why\"; exit 1;; esac; fi; \
-                  \"$0\" umount mnt";
-    let Some(output) = as_nobody(&site, script) else {
-        return;
-    };
-    fine(&output);
-}
-
-#[test]
-fn a_user_is_told_once_that_real_time_is_refused() {
-    let Some(site) = Site::new() else { return };
-    let script = "\"$0\" mount -o hipri image.erofs mnt && \"$0\" umount mnt";
-    let Some(output) = as_nobody(&site, script) else {
-        return;
-    };
-    fine(&output);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    // A machine may allow it to everyone.
-    let notices = stderr.lines().filter(|line| line.contains("real-time"));
-    assert!(notices.count() <= 1, "{stderr}");
-}
-
-#[test]
-fn a_user_has_timeouts_signals_and_auto_unmount() {
-    let Some(site) = Site::new() else { return };
-    let gone = "for i in $(seq 300); do grep -q \" $PWD/mnt \" /proc/mounts || break; \
-                sleep 0.1; done; ! grep -q \" $PWD/mnt \" /proc/mounts || { echo \"$1\"; exit 1; }";
-    let pid = "$(\"$0\" stat --json mnt | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p')";
-    let script = format!(
-        "gone() {{ {gone}; }}; \
-         \"$0\" mount -o timeout=1 image.erofs mnt || exit 1; gone timeout; \
-         \"$0\" mount image.erofs mnt || exit 1; kill -TERM {pid}; gone signal; \
-         \"$0\" mount -o auto_unmount,restart=off image.erofs mnt || exit 1; kill -KILL {pid}; \
-         gone killed"
-    );
-    let Some(output) = as_nobody(&site, &script) else {
-        return;
-    };
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{stdout}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-#[test]
-fn a_user_namespace_mounts_by_itself() {
-    let Some(site) = Site::new() else { return };
-    let script = "\"$0\" mount image.erofs mnt && ls mnt && \"$0\" stat mnt && \"$0\" umount mnt";
-    let output = Command::new("unshare")
-        .args(["-Urm", "sh", "-c", script, env!("CARGO_BIN_EXE_erofast")])
-        .current_dir(site.directory.path())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    if stderr.starts_with("unshare:") {
-        println!("skipped: {stderr}");
-        return;
-    }
-    fine(&output);
-}
-
 #[test]
 fn a_busy_mount_names_its_user_and_goes_away_lazily() {
     let Some(site) = Site::new() else { return };
@@ -560,22 +324,6 @@ fn a_mount_over_another_one_is_said() {
     assert_eq!(stderr.matches(notice).count(), 1, "{stderr}");
     fine(&site.run(&["umount", "mnt"]));
     fine(&site.run(&["umount", "mnt"]));
-}
-
-#[test]
-fn a_user_cannot_unmount_what_root_has_mounted_and_is_told_so() {
-    let Some(site) = Site::new() else { return };
-    fine(&site.run(&["mount", "image.erofs", "mnt"]));
-    let Some(output) = as_nobody(&site, "\"$0\" umount mnt") else {
-        return;
-    };
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let part = "was mounted by user 0: only that user and root can unmount it";
-    assert!(
-        stderr.contains(part) && stderr.lines().count() == 1,
-        "{stderr}"
-    );
-    assert!(site.is_mounted());
 }
 
 #[test]

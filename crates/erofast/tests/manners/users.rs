@@ -1,0 +1,135 @@
+//! Mounts of an ordinary user, and of root as such a user sees them.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use crate::site::{Site, fine};
+
+/// Prepares a mount namespace with a /dev/fuse for everyone, and runs a script there as `nobody`.
+/// `$0` is a copy of the program that this user can reach.
+fn as_nobody(site: &Site, script: &str) -> Option<Output> {
+    let binary = site.path("erofast");
+    fs::copy(env!("CARGO_BIN_EXE_erofast"), &binary).unwrap();
+    if !site.is_mounted() {
+        std::os::unix::fs::chown(site.point(), Some(65534), Some(65534)).unwrap();
+    }
+    let prepare = "mount -t tmpfs none dev && mknod -m 666 dev/fuse c 10 229 \
+                   && mount --bind dev/fuse /dev/fuse || { echo no device; exit 77; }; \
+                   exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \"$1\" \"$0\"";
+    let _ = fs::create_dir(site.path("dev"));
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", prepare])
+        .arg(&binary)
+        .arg(script)
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap();
+    if Command::new("fusermount3").arg("-V").output().is_err() {
+        println!("skipped: no fusermount3");
+        return None;
+    }
+    if output.status.code() == Some(77) {
+        println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn a_user_mounts_watches_and_unmounts() {
+    let Some(site) = Site::new() else { return };
+    let script = "set -e; \"$0\" mount image.erofs mnt; ls mnt | wc -l; \
+                  \"$0\" stat --json mnt | grep -c requests; \"$0\" umount mnt; \
+                  ! grep -q \" $PWD/mnt \" /proc/mounts";
+    let Some(output) = as_nobody(&site, script) else {
+        return;
+    };
+    fine(&output);
+}
+
+#[test]
+fn a_users_mount_outlives_its_server_and_is_upgraded() {
+    let Some(site) = Site::new() else { return };
+    let script = "set -e; \"$0\" mount image.erofs mnt; names=$(ls mnt); \
+                  pid() { \"$0\" stat --json mnt | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p'; }; \
+                  if why=$(\"$0\" upgrade mnt 2>&1); then \
+                      old=$(pid); kill -KILL $old; \
+                      [ \"$(ls mnt)\" = \"$names\" ]; [ \"$(pid)\" != $old ]; \
+                  else case $why in *\"Linux 6.9\"*) ;; *) echo \"$why\"; exit 1;; esac; fi; \
+                  \"$0\" umount mnt";
+    let Some(output) = as_nobody(&site, script) else {
+        return;
+    };
+    fine(&output);
+}
+
+#[test]
+fn a_user_is_told_once_that_real_time_is_refused() {
+    let Some(site) = Site::new() else { return };
+    let script = "\"$0\" mount -o hipri image.erofs mnt && \"$0\" umount mnt";
+    let Some(output) = as_nobody(&site, script) else {
+        return;
+    };
+    fine(&output);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    // A machine may allow it to everyone.
+    let notices = stderr.lines().filter(|line| line.contains("real-time"));
+    assert!(notices.count() <= 1, "{stderr}");
+}
+
+#[test]
+fn a_user_has_timeouts_signals_and_auto_unmount() {
+    let Some(site) = Site::new() else { return };
+    let gone = "for i in $(seq 300); do grep -q \" $PWD/mnt \" /proc/mounts || break; \
+                sleep 0.1; done; ! grep -q \" $PWD/mnt \" /proc/mounts || { echo \"$1\"; exit 1; }";
+    let pid = "$(\"$0\" stat --json mnt | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p')";
+    let script = format!(
+        "gone() {{ {gone}; }}; \
+         \"$0\" mount -o timeout=1 image.erofs mnt || exit 1; gone timeout; \
+         \"$0\" mount image.erofs mnt || exit 1; kill -TERM {pid}; gone signal; \
+         \"$0\" mount -o auto_unmount,restart=off image.erofs mnt || exit 1; kill -KILL {pid}; \
+         gone killed"
+    );
+    let Some(output) = as_nobody(&site, &script) else {
+        return;
+    };
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{stdout}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_user_namespace_mounts_by_itself() {
+    let Some(site) = Site::new() else { return };
+    let script = "\"$0\" mount image.erofs mnt && ls mnt && \"$0\" stat mnt && \"$0\" umount mnt";
+    let output = Command::new("unshare")
+        .args(["-Urm", "sh", "-c", script, env!("CARGO_BIN_EXE_erofast")])
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.starts_with("unshare:") {
+        println!("skipped: {stderr}");
+        return;
+    }
+    fine(&output);
+}
+
+#[test]
+fn a_user_cannot_unmount_what_root_has_mounted_and_is_told_so() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    let Some(output) = as_nobody(&site, "\"$0\" umount mnt") else {
+        return;
+    };
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let part = "was mounted by user 0: only that user and root can unmount it";
+    assert!(
+        stderr.contains(part) && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    assert!(site.is_mounted());
+}
