@@ -12,11 +12,12 @@ demo: setup
 # The order puts the quick verdicts first; the last line is "N passed, N failed, N skipped".
 test: setup lint doc
 	$(CARGO) build --locked --release -p erofast
-	fuzz/run 4
 	scripts/test
 
-# What continuous integration runs before `make test`: the models, and checks with tools of their own.
+# What continuous integration runs before `make test`: the models, checks with tools of their own, and
+# each fuzz target for four seconds.
 ci: setup rest models
+	fuzz/run 4
 
 setup:
 	scripts/setup
