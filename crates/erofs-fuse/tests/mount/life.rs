@@ -102,13 +102,17 @@ fn counters_keep_the_names_of_the_contract() {
 fn umount_distinguishes_busy_from_foreign_from_nothing() {
     let place = mounted("lz4-4k", "");
     let inside = File::open(place.path.join("text")).unwrap();
+    // Another process: the one that unmounts is not named.
+    let mut user = Command::new("sleep")
+        .arg("60")
+        .stdin(inside)
+        .spawn()
+        .unwrap();
     let error = umount(&place.path, false).unwrap_err().to_string();
-    let own = format!("({})", std::process::id());
-    assert!(
-        error.contains("is busy with ") && error.contains(&own),
-        "{error}"
-    );
-    drop(inside);
+    let named = format!("is busy with sleep ({})", user.id());
+    user.kill().unwrap();
+    user.wait().unwrap();
+    assert!(error.contains(&named), "{error}");
     umount(&place.path, false).unwrap();
     let error = umount(&place.path, false).unwrap_err().to_string();
     assert!(error.contains("is not a mount point"), "{error}");
