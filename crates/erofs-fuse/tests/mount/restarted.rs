@@ -300,7 +300,12 @@ fn a_request_that_crashes_the_server_twice_gets_eio_and_no_other_does() {
     let asked = under_readers(&place, 1, |_| getxattr(&place.path, crash, &mut [0; 1]));
     assert_eq!(asked.unwrap_err(), rustix::io::Errno::IO);
     let counters = stat(&place.path).unwrap();
-    assert_eq!(counters["restart"]["restarts"], 2);
+    // A server may serve before it is known how the last one died: then it takes one more.
+    let restarts = counters["restart"]["restarts"].as_u64().unwrap();
+    assert!(
+        (2..DEATHS_OF_A_MOUNT as u64).contains(&restarts),
+        "{restarts}"
+    );
     let named = "(getxattr of node 1) killed the server twice";
     let notices = counters["notices"].to_string();
     assert!(notices.contains(named), "{notices}");
