@@ -16,6 +16,7 @@ mod helper;
 mod log;
 mod note;
 mod options;
+mod origin;
 mod request;
 mod respawn;
 mod sandbox;

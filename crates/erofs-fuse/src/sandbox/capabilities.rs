@@ -5,14 +5,15 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
 };
 
-/// Drops all but CAP_SYS_NICE, and that too unless it is wanted. Returns the names of those
-/// that are left.
-pub(super) fn keep(sys_nice: bool) -> Result<Vec<&'static str>, Errno> {
+/// What the change of user takes.
+pub(super) const CHANGE_USER: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
+
+/// For real-time workers.
+pub(super) const SYS_NICE: CapabilitySet = CapabilitySet::SYS_NICE;
+
+/// Drops all that are not `wanted`. Returns those that are left.
+pub(super) fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
     let had = capabilities(None)?.permitted;
-    let wanted = match sys_nice {
-        true => CapabilitySet::SYS_NICE,
-        false => CapabilitySet::empty(),
-    };
     let left = had & wanted;
     // Kernels before 4.3 know no ambient set, and have none to clear.
     let _ = clear_ambient_capability_set();
@@ -24,9 +25,5 @@ pub(super) fn keep(sys_nice: bool) -> Result<Vec<&'static str>, Errno> {
             inheritable: CapabilitySet::empty(),
         },
     )?;
-    Ok(if left.is_empty() {
-        Vec::new()
-    } else {
-        vec!["sys_nice"]
-    })
+    Ok(left)
 }

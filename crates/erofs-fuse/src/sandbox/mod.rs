@@ -4,7 +4,8 @@
 //! Entered by one thread before it reads the first byte of the image and before it makes any other;
 //! all later ones inherit everything. From the outside in:
 //!
-//! 1. [Capabilities](capabilities) are dropped, except CAP_SYS_NICE for real-time workers.
+//! 1. [Capabilities](capabilities) are dropped, except CAP_SYS_NICE for real-time workers, and
+//!    root becomes [`nobody`](user).
 //! 2. No new privileges: no program that is run could have more than this one.
 //! 3. [Landlock](files): only the few files that workers need can be opened; no program can be run,
 //!    no mount changed, no network used, no other process signalled.
@@ -21,6 +22,7 @@
 mod calls;
 mod capabilities;
 mod files;
+mod user;
 /// The filters are made for few architectures.
 #[cfg(not(any(
     target_arch = "x86_64",
@@ -34,6 +36,7 @@ mod calls {
 }
 
 use erofs_engine::Hipri;
+use rustix::thread::CapabilitySet;
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -42,6 +45,8 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct Sandbox {
     on: bool,
+    /// For real-time workers.
+    wanted: CapabilitySet,
     capabilities: Vec<&'static str>,
     no_new_privs: bool,
     /// Version of the kernel's interface.
@@ -55,6 +60,7 @@ impl Sandbox {
     pub(crate) fn off() -> Self {
         Self {
             on: false,
+            wanted: CapabilitySet::empty(),
             capabilities: Vec::new(),
             no_new_privs: false,
             landlock: None,
@@ -64,13 +70,15 @@ impl Sandbox {
     }
 
     /// The first half: drops capabilities, so that the steps before [`close`](Self::close) run
-    /// without them.
+    /// without them. They run as the user that mounted, whose files some of them need.
     pub(crate) fn begin(hipri: Hipri) -> Self {
         let mut this = Self::off();
         this.on = true;
-        match capabilities::keep(hipri != Hipri::Off) {
-            Ok(kept) => this.capabilities = kept,
-            Err(error) => this.misses("capabilities are kept", &error),
+        if hipri != Hipri::Off {
+            this.wanted = capabilities::SYS_NICE;
+        }
+        if let Err(error) = capabilities::keep(this.wanted | capabilities::CHANGE_USER) {
+            this.misses("capabilities are kept", &error);
         }
         match rustix::thread::set_no_new_privs(true) {
             Ok(()) => this.no_new_privs = true,
@@ -83,6 +91,14 @@ impl Sandbox {
     pub(crate) fn close(&mut self, io_uring: bool) {
         if !self.on {
             return;
+        }
+        if let Err(error) = user::leave_root() {
+            self.misses("a user of its own", &error);
+        }
+        match capabilities::keep(self.wanted) {
+            Ok(kept) if !kept.is_empty() => self.capabilities = vec!["sys_nice"],
+            Ok(_) => {}
+            Err(error) => self.misses("capabilities are kept", &error),
         }
         match files::restrict(io_uring) {
             Ok(landlock) => {

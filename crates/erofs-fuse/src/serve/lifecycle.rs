@@ -34,6 +34,7 @@ use crate::error::Error;
 use crate::helper::{MountHelper, covered_notice};
 use crate::log::Log;
 use crate::options::{MountOptions, SandboxMode};
+use crate::origin;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
 
@@ -52,7 +53,7 @@ pub(crate) fn serve(
     sys::memory::share_one_heap();
     // Found out once, from what neither a process that is not dumpable nor the sandbox may read.
     let _ = rustix::param::page_size();
-    super::xattrs::find_namespace();
+    origin::remember();
     // Before it dies of a crash, a process that may be dumped waits for all of its threads. One
     // that stores pages may wait for a read which no thread will answer, and which the helper ends
     // only after the death.
@@ -297,8 +298,7 @@ impl Serving<'_> {
         };
         let (engine, faults) = (Arc::clone(self.engine), Arc::clone(&self.faults));
         let image = Image::new(engine, faults, self.root, context);
-        let user = (options.allow_root && !options.allow_other)
-            .then(|| rustix::process::getuid().as_raw());
+        let user = (options.allow_root && !options.allow_other).then(|| origin::user().as_raw());
         image
             .owned_by(options.uid, options.gid)
             .only_for(user)
@@ -321,7 +321,7 @@ fn close_soon(engine: &Arc<Engine>) {
 }
 
 fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
-    let root = rustix::process::geteuid().is_root();
+    let root = origin::user().is_root();
     let mut algorithms = engine.image().superblock().algorithms();
     let slow = algorithms.any(|algorithm| algorithm != Algorithm::Lz4);
     Config {

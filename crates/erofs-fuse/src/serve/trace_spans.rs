@@ -13,6 +13,7 @@ use fuse_transport::{Caller, Errno, Served};
 
 use super::xattrs::{TRACE_XATTR, VALUE_BYTES, get};
 use crate::error::Error;
+use crate::origin;
 
 /// The longest line: a name of at most 16 bytes, a thread, and four numbers with their spaces.
 const LONGEST_LINE: usize = 16 + 11 + 4 * 21;
@@ -56,7 +57,7 @@ pub(super) fn record(served: &Served) {
 
 /// The value of the attribute: a line with the number of spans lost, then one line a span.
 pub(super) fn value(caller: Caller) -> Result<Vec<u8>, Errno> {
-    if caller.uid != 0 && caller.uid != rustix::process::getuid().as_raw() {
+    if caller.uid != 0 && caller.uid != origin::user().as_raw() {
         return Err(Errno::ACCESS);
     }
     let (spans, lost) = trace_spans::take(MAX_SPANS);

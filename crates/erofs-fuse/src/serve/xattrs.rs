@@ -2,14 +2,13 @@
 //! they need no socket and follow the mount's own permissions. Where ENOSYS made the kernel stop
 //! asking for attributes, the same values are read by a [query](super::queries).
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::LazyLock;
 
 use rustix::io::Errno;
 
 use super::queries;
 use crate::error::Error;
+use crate::origin;
 
 /// The live counters; never listed.
 pub const STAT_XATTR: &str = "user.erofast.stat";
@@ -56,26 +55,11 @@ fn reason(errno: Errno) -> String {
     }
 }
 
-/// Whether this process is in the first user namespace of the system. Found out once: neither a
-/// process that is not dumpable nor the sandbox may read it.
-static IN_FIRST_NAMESPACE: LazyLock<bool> = LazyLock::new(|| {
-    // Where there is no /proc, the system is just starting.
-    std::fs::metadata("/proc/self/ns/user").map_or(true, |namespace| namespace.ino() == FIRST)
-});
-
-/// PROC_USER_INIT_INO of the kernel.
-const FIRST: u64 = 0xEFFF_FFFD;
-
-/// To be called with all rights.
-pub(super) fn find_namespace() {
-    LazyLock::force(&IN_FIRST_NAMESPACE);
-}
-
 /// Whether the names of `trusted.*` are listed for a caller. The kernel guards their values, for
 /// root of another user namespace too; overlayfs there cannot copy a file with a name that has no
 /// value.
 pub(super) fn lists_trusted(uid: u32) -> bool {
-    uid == 0 && *IN_FIRST_NAMESPACE
+    uid == 0 && origin::in_first_namespace()
 }
 
 /// Whether an attribute of this name can exist: the kernel's EROFS knows these namespaces and no

@@ -10,6 +10,7 @@ use crate::{Test, mounted, read_tree};
 
 pub const TESTS: &[Test] = tests![
     every_thread_of_a_daemon_is_in_the_sandbox,
+    a_server_that_takes_over_is_no_root_either,
     without_real_time_no_capability_is_left,
     the_sandbox_can_be_left_out,
     a_strict_sandbox_is_complete_or_an_error,
@@ -64,9 +65,52 @@ fn every_thread_of_a_daemon_is_in_the_sandbox() {
             // CAP_SYS_NICE alone.
             assert_eq!(left & !(1 << 23), 0, "{options}: {name}: {left:x}");
             assert_eq!(field(&status, "CapEff"), field(&status, "CapPrm"));
+            assert_is_no_root(&status, options);
         }
         umount(&place.path, false).unwrap();
     }
+}
+
+/// A server of root is one of nobody.
+fn assert_is_no_root(status: &str, options: &str) {
+    if rustix::process::getuid().is_root() {
+        for ids in ["Uid", "Gid"] {
+            let four = [NOBODY; 4].join("\t");
+            assert_eq!(field(status, ids), four, "{options}: {ids}");
+        }
+        assert_eq!(field(status, "Groups").trim(), "", "{options}");
+    }
+}
+
+const NOBODY: &str = "65534";
+
+/// The helper starts them as its own user.
+fn a_server_that_takes_over_is_no_root_either() {
+    let Some(place) = crate::mounted_or_skipped("kitchen-sink", "io_uring=off") else {
+        return;
+    };
+    let first = stat(&place.path).unwrap();
+    if first["restart"]["on"] == false || first["sandbox"]["missing"] != serde_json::json!([]) {
+        println!(
+            "skipped: {} {}",
+            first["restart"], first["sandbox"]["missing"]
+        );
+        return;
+    }
+    crate::kill(crate::pid_of(&place), rustix::process::Signal::KILL);
+    let second = stat(&place.path).unwrap();
+    assert_ne!(first["pid"], second["pid"]);
+    for status in threads(&second) {
+        assert_is_no_root(&status, "restarted");
+    }
+    erofs_fuse::upgrade(&place.path).unwrap();
+    let third = stat(&place.path).unwrap();
+    assert_ne!(second["pid"], third["pid"]);
+    for status in threads(&third) {
+        assert_is_no_root(&status, "upgraded");
+    }
+    read_tree(&place.path).unwrap();
+    umount(&place.path, false).unwrap();
 }
 
 fn without_real_time_no_capability_is_left() {

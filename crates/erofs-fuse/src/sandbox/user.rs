@@ -1,0 +1,43 @@
+//! The user of a server that root started.
+
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, set_dumpable_behavior};
+use rustix::thread::{
+    set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+use crate::origin;
+
+/// `nobody` and `nogroup`, as the kernel and all distributions have them.
+const NOBODY: u32 = 65534;
+
+/// Threads open it.
+const DEVICE: &str = "/dev/fuse";
+
+/// Permission of others to read and to write.
+const OTHERS: u32 = 0o6;
+
+/// Makes a calling thread of root one of `nobody`, and of no group; permitted capabilities stay.
+/// Root of another user namespace is a user outside of it, and remains.
+///
+/// The caller has no other threads: they would keep their ids.
+pub(super) fn leave_root() -> Result<(), String> {
+    if !geteuid().is_root() || !origin::in_first_namespace() {
+        return Ok(());
+    }
+    if rustix::fs::stat(DEVICE).is_ok_and(|device| device.st_mode & OTHERS != OTHERS) {
+        return Err(format!("only root may open {DEVICE}"));
+    }
+    become_nobody().map_err(|errno| errno.to_string())
+}
+
+fn become_nobody() -> Result<(), Errno> {
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    set_keep_capabilities(true)?;
+    set_thread_groups(&[])?;
+    set_thread_res_gid(group, group, group)?;
+    set_thread_res_uid(user, user, user)?;
+    set_keep_capabilities(false)?;
+    // The kernel has set it anew with the user.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+}
