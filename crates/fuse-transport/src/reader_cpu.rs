@@ -10,9 +10,10 @@ use std::time::Duration;
 use sys::clock::now_ns;
 
 /// Between samples while the reader is where it is served.
-const SETTLED: Duration = Duration::from_millis(8);
-/// Between samples while it is elsewhere.
-const MOVING: Duration = Duration::from_millis(1);
+const SETTLED: Duration = Duration::from_millis(1);
+/// Between samples while it is elsewhere. The scheduler moves a reader often, and until that is
+/// seen each of its requests wakes two CPUs, which takes longer than a sample.
+const MOVING: Duration = Duration::from_micros(50);
 
 /// Samples the CPU of readers, for one serving thread.
 #[derive(Debug, Default)]
