@@ -2,12 +2,12 @@
 //! asking for the mount that it is about to make.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// Makes an automount of `place`, mounts there, and prints what is mounted; nothing where the
-/// system has no automounts. Whatever asked for the mount would wait, so there is a limit.
-const SCRIPT: &str = r#"
-import ctypes, os, subprocess, sys
+/// Makes an automount of `place`, whose requests only this process group may go past; nothing where
+/// the system has no automounts. Whatever asked for the mount would wait, so there are limits.
+const BEGIN: &str = r#"
+import ctypes, fcntl, os, struct, subprocess, sys
 erofast, image, place = sys.argv[1:]
 libc = ctypes.CDLL(None, use_errno=True)
 requests, kernel = os.pipe()
@@ -16,17 +16,18 @@ options = f"fd={kernel},pgrp={os.getpgrp()},minproto=5,maxproto=5,direct"
 if libc.mount(b"test", place.encode(), b"autofs", 0, options.encode()):
     sys.exit()
 group = lambda: os.setpgid(0, 0)
-mount = subprocess.Popen([erofast, "mount", image, place], preexec_fn=group)
-os.set_blocking(requests, False)
-try:
-    mount.wait(60)
-    print("ended", mount.returncode)
-except subprocess.TimeoutExpired:
-    print("waits for itself")
-try:
-    print("requests:", len(os.read(requests, 1000)))
-except BlockingIOError:
-    print("no request")
+command = [erofast, "mount", image, place]
+quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+def wait():
+    try:
+        mount.wait(30)
+        print("ended", mount.returncode)
+    except subprocess.TimeoutExpired:
+        print("waits for itself")
+"#;
+
+/// Prints what is mounted, and unmounts it.
+const END: &str = r#"
 print([line.split()[2] for line in open("/proc/mounts") if line.split()[1] == place])
 os.close(requests)
 os.close(kernel)
@@ -35,32 +36,67 @@ libc.umount2(place.encode(), 0)
 libc.umount2(place.encode(), 2)
 "#;
 
-#[test]
-fn a_mount_below_an_automount_does_not_ask_for_it() {
+/// A command that nobody has asked for, as any other program.
+const UNASKED: &str = r#"
+mount = subprocess.Popen(command, preexec_fn=group, **quiet)
+os.set_blocking(requests, False)
+wait()
+try:
+    print("requests:", len(os.read(requests, 1000)))
+except BlockingIOError:
+    print("no request")
+"#;
+
+/// The command of a mount unit, which systemd starts in its own process group since a program waits
+/// for the mount. Until systemd says that it is made, every process of another group waits too that
+/// comes past the mount point.
+const ASKED: &str = r#"
+directory = os.open(place, os.O_RDONLY)
+reader = subprocess.Popen(["ls", place], preexec_fn=group, stdout=subprocess.PIPE)
+token, = struct.unpack_from("I", os.read(requests, 1000), 8)
+mount = subprocess.Popen(command, **quiet)
+wait()
+AUTOFS_IOC_READY, AUTOFS_IOC_FAIL = 0x9360, 0x9361
+fcntl.ioctl(directory, AUTOFS_IOC_FAIL if mount.returncode is None else AUTOFS_IOC_READY, token)
+print("seen:", len(reader.communicate()[0]) > 0)
+os.close(directory)
+"#;
+
+/// What a script prints; none where it cannot run.
+fn run(script: &str) -> Option<String> {
     if !Path::new("/dev/fuse").exists() {
         println!("skipped: no /dev/fuse");
-        return;
+        return None;
     }
     let place = tempfile::tempdir().expect("a directory");
     let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/lz4-4k.erofs");
     let output = Command::new("python3")
-        .args(["-c", SCRIPT, env!("CARGO_BIN_EXE_erofast")])
+        .args(["-c", &[BEGIN, script, END].concat()])
+        .arg(env!("CARGO_BIN_EXE_erofast"))
         .args([&image, place.path()])
+        // What hangs must not keep the test waiting for the end of its output.
+        .stderr(Stdio::null())
         .output();
     let Ok(output) = output else {
         println!("skipped: python3 is not installed");
-        return;
+        return None;
     };
-    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() && stdout.is_empty() {
         println!("skipped: no automounts here, or not root");
-        return;
+        return None;
     }
-    let expected = "ended 0\nno request\n['autofs', 'fuse.erofast']\n";
-    assert_eq!(
-        stdout,
-        expected,
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    Some(stdout)
+}
+
+#[test]
+fn a_mount_below_an_automount_does_not_ask_for_it() {
+    let Some(printed) = run(UNASKED) else { return };
+    assert_eq!(printed, "ended 0\nno request\n['autofs', 'fuse.erofast']\n");
+}
+
+#[test]
+fn a_mount_that_was_asked_for_does_not_wait_for_itself() {
+    let Some(printed) = run(ASKED) else { return };
+    assert_eq!(printed, "ended 0\nseen: True\n['autofs', 'fuse.erofast']\n");
 }

@@ -51,11 +51,16 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     has(" ./usr/bin/erofast\n");
     has(" ./usr/sbin/mount.erofast -> ../bin/erofast\n");
     has(" ./usr/sbin/mount.fuse.erofast -> ../bin/erofast\n");
-    let script = text(&run(Command::new("dpkg-deb")
-        .args(["--info"])
-        .arg(&package)
-        .arg("postinst")));
-    assert!(script.contains("erofast upgrade"), "{script}");
+    for (name, action) in [
+        ("postinst", "erofast upgrade"),
+        ("postinst", "systemctl daemon-reload"),
+        ("prerm", "systemctl stop 'erofast@*.service'"),
+        ("postrm", "/var/cache/erofast"),
+    ] {
+        let mut command = Command::new("dpkg-deb");
+        let script = text(&run(command.arg("--info").arg(&package).arg(name)));
+        assert!(script.contains(action), "{name}: {script}");
+    }
     for page in [
         "man1/erofast.1",
         "man1/erofast-lab-launch.1",
@@ -152,6 +157,13 @@ fn the_package_offers_erofsfuse_as_an_alternative() {
     assert_eq!(erofsfuse(&root, &prerm, &["upgrade", "9"]), ours);
     assert_eq!(erofsfuse(&root, &postinst, &["configure", "0.1.0"]), ours);
     assert_eq!(erofsfuse(&root, &prerm, &["remove"]), None);
+    let profiles = root.join("var/cache/erofast");
+    std::fs::create_dir_all(&profiles).expect("a directory");
+    for (action, stays) in [("remove", true), ("upgrade", true), ("purge", false)] {
+        let mut postrm = Command::new(control.join("postrm"));
+        run(postrm.arg(action).env("DPKG_ROOT", &root));
+        assert_eq!(profiles.exists(), stays, "{action}");
+    }
     // The program of erofs-utils is no link, and stays.
     let other = root.join("usr/bin/erofsfuse");
     std::fs::write(&other, "other").expect("written");

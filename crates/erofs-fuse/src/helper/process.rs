@@ -35,6 +35,7 @@ const REAP: Timespec = Timespec {
 /// Runs the mount helper of a server in the foreground, until that is gone.
 pub(crate) fn run(request: MountRequest) -> Result<(), Error> {
     let signals = signals()?;
+    let _ = rustix::process::setsid();
     // The server is not replaced, and logs by itself.
     Helper::new(request, Server::parent()?, Log::None).run(&signals)
 }
@@ -93,7 +94,6 @@ struct Helper {
 
 impl Helper {
     fn new(request: MountRequest, server: Server, log: Log) -> Self {
-        let _ = rustix::process::setsid();
         Self {
             started_at: std::env::current_dir().unwrap_or_else(|_| "/".into()),
             state: MountState::new(request.clone()),
@@ -232,6 +232,9 @@ impl Helper {
 fn answer(state: &mut MountState, server: &Server, request: Request) -> bool {
     let mut outcome = state.handle(request);
     if request == Request::Served && outcome.is_ok() {
+        // Not before: where a program waits for the mount at an automount, processes of other groups
+        // than that of the service manager wait too when they come past the mount point.
+        let _ = rustix::process::setsid();
         outcome = report_ready().map(|()| None);
     }
     if matches!(request, Request::Mount { .. }) {
