@@ -1,5 +1,5 @@
-//! Whole systems: a root filesystem that this program mounts in an initramfs, in a machine of QEMU's,
-//! and package, units and logs under a systemd, in a container.
+//! Whole systems: a root filesystem that this program mounts in an initramfs, in a machine of
+//! QEMU's, and package, units and logs under a systemd, in a container.
 
 use std::path::Path;
 use std::process::Command;

@@ -35,17 +35,17 @@ fn promtool_finds_nothing_to_say_of_the_counters() {
     fine(&site.run(&["umount", name]));
     fine(&metrics);
     assert!(text.is_err());
-    let printed = String::from_utf8_lossy(&metrics.stdout).into_owned();
+    let series = String::from_utf8_lossy(&metrics.stdout).into_owned();
     assert!(
-        printed.contains("/a \\\"name\\\"\\\\ of\\ntwo lines\""),
-        "{printed}"
+        series.contains("/a \\\"name\\\"\\\\ of\\ntwo lines\""),
+        "{series}"
     );
     let Some(verdict) = promtool(&metrics.stdout) else {
         return;
     };
-    let said = [verdict.stdout, verdict.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(verdict.status.success() && said.is_empty(), "{said}");
+    let printed = [verdict.stdout, verdict.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(verdict.status.success() && printed.is_empty(), "{printed}");
     // It does read them.
     let twice = [&metrics.stdout[..], &metrics.stdout[..]].concat();
     assert!(promtool(&twice).is_some_and(|verdict| !verdict.status.success()));

@@ -232,8 +232,8 @@ impl Helper {
 fn answer(state: &mut MountState, server: &Server, request: Request) -> bool {
     let mut outcome = state.handle(request);
     if request == Request::Served && outcome.is_ok() {
-        // Not before: where a program waits for the mount at an automount, processes of other groups
-        // than that of the service manager wait too when they come past the mount point.
+        // Not before: where a program waits for the mount at an automount, only the process group
+        // of the service manager comes past the mount point; all others wait too.
         let _ = rustix::process::setsid();
         outcome = report_ready().map(|()| None);
     }
