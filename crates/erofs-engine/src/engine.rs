@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use cpu_workers::{Mode, PiMutex, Priority, WorkerOptions, Workers};
+use dm_verity::RootHash;
 use erofs_codecs::Settings;
 use erofs_format::dir::{self, Item};
 use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock};
@@ -371,6 +372,11 @@ impl Engine {
         let (bytes, budget) = self.path.table.usage();
         let requests = self.requests.control.peaks.read();
         self.path.counters.read(bytes, budget, requests)
+    }
+
+    /// The root hash that stored blocks are verified against; `None` if they are not.
+    pub fn root_hash(&self) -> Option<&RootHash> {
+        self.path.devices.first()?.root_hash()
     }
 
     /// Verifies all blocks of an image that was opened with a hash tree, also those that no file

@@ -21,6 +21,7 @@ const SCAN: u64 = 1 << 20;
 pub(crate) struct StoredDevice {
     device: Arc<Device>,
     tree: Option<Tree<Arc<Device>>>,
+    root: Option<RootHash>,
 }
 
 /// A hash area that was opened and not yet read.
@@ -101,11 +102,18 @@ impl StoredDevice {
         devices
             .into_iter()
             .map(|device| {
-                let tree = hash_area.take().map(|area| area.tree(&device)).transpose();
+                let area = hash_area.take();
+                let root = area.as_ref().map(|area| area.root.clone());
+                let tree = area.map(|area| area.tree(&device)).transpose();
                 let tree = tree.map_err(|what| Error::verity(name.clone(), what))?;
-                Ok(Arc::new(Self { device, tree }))
+                Ok(Arc::new(Self { device, tree, root }))
             })
             .collect()
+    }
+
+    /// What the device is verified against.
+    pub(crate) fn root_hash(&self) -> Option<&RootHash> {
+        self.root.as_ref()
     }
 
     /// Fills `buf` from `offset`, as [`Device::fetch`].

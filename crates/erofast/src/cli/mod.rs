@@ -16,7 +16,6 @@ mod profile;
 mod tools;
 #[cfg(feature = "tools")]
 mod trace;
-#[cfg(feature = "tools")]
 mod verity;
 
 use clap::{Parser, Subcommand};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, ValueHint};
 
 use super::examples::examples_help;
+use super::verity::VerityArgs;
 
 /// Arguments of `mount`.
 #[derive(Args, Debug)]
@@ -32,6 +33,8 @@ pub struct MountArgs {
     /// Extra device of the image, in the order of its device table (repeatable)
     #[arg(long = "device", value_name = "PATH")]
     pub devices: Vec<PathBuf>,
+    #[command(flatten)]
+    pub verity: VerityArgs,
 }
 
 /// The table of `-o` options, and the examples.

@@ -1,9 +1,12 @@
-//! dm-verity for the commands that read an image without mounting it.
+//! dm-verity for all commands that read an image.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use erofs_engine::{RootHash, VerityOptions};
+use erofs_engine::RootHash;
+#[cfg(feature = "tools")]
+use erofs_engine::VerityOptions;
 
 /// The mount options `verity.*`, as flags.
 #[derive(Args, Clone, Debug)]
@@ -29,7 +32,26 @@ pub struct VerityArgs {
 }
 
 impl VerityArgs {
+    /// The same as mount options: names with their `=`, and values.
+    pub fn mount_options(&self) -> impl Iterator<Item = (&'static str, OsString)> {
+        let text = |value: &dyn ToString| OsString::from(value.to_string());
+        let path = |path: &Option<PathBuf>| path.clone().map(PathBuf::into_os_string);
+        let root = self.verity_roothash.as_ref().map(|root| text(root));
+        let offset = self.verity_hashoffset.map(|offset| text(&offset));
+        [
+            ("verity.roothash=", root),
+            ("verity.roothashfile=", path(&self.verity_roothashfile)),
+            ("verity.roothashsig=", path(&self.verity_roothashsig)),
+            ("verity.certificates=", path(&self.verity_certificates)),
+            ("verity.hashdevice=", path(&self.verity_hashdevice)),
+            ("verity.hashoffset=", offset),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+    }
+
     /// For the engine.
+    #[cfg(feature = "tools")]
     pub fn options(&self) -> VerityOptions {
         VerityOptions {
             root_hash: self.verity_roothash.clone(),

@@ -38,8 +38,11 @@ fn lists(args: &MountArgs) -> Vec<OsString> {
     let devices = args.devices.iter();
     let devices = devices.map(|path| option("device=", path.as_os_str()));
     let debug = args.debug.then(|| OsString::from("debug"));
+    let verity = args.verity.mount_options();
+    let verity = verity.map(|(name, value)| option(name, &value));
     let given = args.options.iter().cloned();
-    given.chain(offset).chain(devices).chain(debug).collect()
+    let flags = offset.chain(devices).chain(verity).chain(debug);
+    given.chain(flags).collect()
 }
 
 /// `mount.erofast` and `mount.fuse.erofast`

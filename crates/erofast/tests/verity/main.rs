@@ -376,14 +376,14 @@ fn a_mount_answers_eio_for_the_file_of_the_block_and_serves_the_others() {
     };
     verified.flip(physical as usize, 6);
     let point = tempfile::tempdir().unwrap();
-    for names in ["verity.", "verity_"] {
-        let options = format!(
-            "{names}roothash={},{names}hashoffset={}",
-            verified.root,
-            verified.tree_offset()
-        );
+    let (root, offset) = (&verified.root, verified.tree_offset());
+    let options = ["verity.", "verity_"]
+        .map(|names| format!("{names}roothash={root},{names}hashoffset={offset}"));
+    let options = options.map(|options| vec!["-o".to_owned(), options]);
+    for arguments in options.into_iter().chain([verified.arguments()]) {
         let mounted = erofast()
-            .args(["mount", "-o", &options])
+            .arg("mount")
+            .args(&arguments)
             .args([&verified.image, point.path()])
             .output()
             .unwrap();
@@ -392,6 +392,9 @@ fn a_mount_answers_eio_for_the_file_of_the_block_and_serves_the_others() {
             return;
         }
         assert!(mounted.status.success(), "{}", text(&mounted.stderr));
+        let shown = erofast().arg("stat").arg(point.path()).output().unwrap();
+        let shown = text(&shown.stdout);
+        assert!(shown.contains(&format!("root hash {root}\n")), "{shown}");
         let mut broken = Vec::new();
         for path in &files {
             let file = point.path().join(text(path).trim_start_matches('/'));

@@ -106,6 +106,7 @@ impl Reporter {
             "engine": engine_stats,
             "fuse": fuse,
             "sandbox": self.sandbox.report(),
+            "verity": engine.root_hash().map(|root| json!({"root_hash": root.to_string()})),
             "restart": self.restart.report(in_flight),
             "notices": notices,
         });

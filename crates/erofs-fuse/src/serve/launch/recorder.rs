@@ -45,21 +45,23 @@ impl Recorder {
 
     /// Adds to the record.
     pub(super) fn note(&self, add: impl FnOnce(&mut Recording)) {
-        if !self.is_on() {
-            return;
+        if self.is_on() && self.adds(add) {
+            self.changed.notify_all();
         }
+    }
+
+    /// Whether [`wait`](Self::wait) has to find out anew how long: at the first note, and at the
+    /// first that makes the record one of a launch.
+    fn adds(&self, add: impl FnOnce(&mut Recording)) -> bool {
         let now = Instant::now();
         let mut log = self.lock();
-        let first = log.began.is_none();
+        let before = (log.began.is_some(), log.recording.windows.is_empty());
         let began = *log.began.get_or_insert(now);
         log.last = Some(now);
         let since = now.saturating_duration_since(began).as_millis();
         log.recording.now_ms = u32::try_from(since).unwrap_or(u32::MAX);
         add(&mut log.recording);
-        drop(log);
-        if first {
-            self.changed.notify_all();
-        }
+        before != (true, log.recording.windows.is_empty())
     }
 
     /// The mount ends: what was recorded until now is all.
@@ -104,5 +106,23 @@ impl Log {
             false => quiet.min(whole),
         }
         .filter(|wait| !wait.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_name_and_the_first_page_are_worth_a_wake_up() {
+        let recorder = Recorder::new();
+        let name = |recording: &mut Recording| recording.looked_up(1, b"name", true);
+        let page = |recording: &mut Recording| recording.read(2, 0, 4096);
+        assert!(recorder.adds(name) && !recorder.adds(name));
+        // Names alone may last much longer than pages.
+        assert!(recorder.adds(page));
+        assert!(!recorder.adds(page) && !recorder.adds(name));
+        let other = Recorder::new();
+        assert!(other.adds(page) && !other.adds(page));
     }
 }
