@@ -120,6 +120,11 @@ const EXAMPLES: &[Example] = &[
     ),
     example(
         "erofast extract",
+        "One file of it, into this directory",
+        "erofast extract --path /etc/os-release --force app.erofs .",
+    ),
+    example(
+        "erofast extract",
         "One directory of it, as a tar stream",
         "erofast extract --path /usr/share app.erofs - > share.tar",
     ),

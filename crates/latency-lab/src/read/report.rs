@@ -128,6 +128,13 @@ fn result(
     }
 }
 
+impl ReadResult {
+    /// A run that was interrupted has none of the later tests.
+    fn has_figures(&self) -> bool {
+        self.median.is_some()
+    }
+}
+
 impl ReadReport {
     /// The JSON of the contract, readable.
     pub fn to_json(&self) -> String {
@@ -160,7 +167,7 @@ impl ReadReport {
             let results: Vec<&ReadResult> = self
                 .results
                 .iter()
-                .filter(|result| result.image == image)
+                .filter(|result| result.image == image && result.has_figures())
                 .collect();
             if !results.is_empty() {
                 let _ = writeln!(out, "\n{title}");
@@ -215,5 +222,51 @@ fn figure(value: f64, unit: &str) -> String {
     match unit {
         "s" => format!("{value:.3}"),
         _ => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn result(title: &str, median: Option<f64>) -> ReadResult {
+        ReadResult {
+            engine: "kernel".into(),
+            test: "seq",
+            title: title.into(),
+            readers: 1,
+            block: 4096,
+            image: ImageState::Warm,
+            unit: "MB/s",
+            samples: median.into_iter().collect(),
+            median,
+            minimum: median,
+            maximum: median,
+            p99_us: None,
+            against_first: None,
+            thrown_away: 0,
+            spoilt: 0,
+        }
+    }
+
+    #[test]
+    fn tests_that_an_interrupted_run_did_not_reach_are_not_in_the_table() {
+        let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let mut report = ReadReport {
+            iterations: 1,
+            valid: false,
+            interrupted: true,
+            environment: Environment::capture(&image, Path::new("/bin/true")).unwrap(),
+            left_out: Vec::new(),
+            results: vec![result("reached", Some(7.0)), result("not reached", None)],
+        };
+        let table = report.table();
+        assert!(table.contains("NOT VALID: interrupted"), "{table}");
+        assert!(table.contains("reached (MB/s)"), "{table}");
+        assert!(!table.contains("not reached"), "{table}");
+        report.results.remove(0);
+        assert!(!report.table().contains("image warm"));
     }
 }

@@ -122,7 +122,11 @@ impl Page<'_> {
             "daemon",
             &format!("pid {pid}, up {}, {sandbox}", units::age(age)),
         );
-        if let Some(root) = self.now.pointer("/verity/root_hash").and_then(Value::as_str) {
+        if let Some(root) = self
+            .now
+            .pointer("/verity/root_hash")
+            .and_then(Value::as_str)
+        {
             page += &line("verified", &format!("root hash {root}"));
         }
         let died = self.now("/restart/restarts");
