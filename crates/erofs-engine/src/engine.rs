@@ -317,6 +317,12 @@ impl Engine {
         result.map(|()| count)
     }
 
+    /// Whether other CPUs have time for work ahead of readers, as far as is known.
+    pub fn has_idle_cpus(&self) -> bool {
+        let several = |workers: &Workers| workers.count() > 1;
+        self.workers.as_deref().is_some_and(several) && !self.contention.contended()
+    }
+
     /// Ends the requests that are being served, and all later ones, with EINTR: the mount is
     /// shutting down.
     pub fn close(&self) {

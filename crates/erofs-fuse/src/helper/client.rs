@@ -10,6 +10,7 @@ use std::sync::Arc;
 use fuse_transport::{InFlight, Restartable};
 use rustix::fs::{Mode, OFlags, open};
 
+use super::directory_lister::DirectoryLister;
 use super::launch::LaunchHelper;
 use super::protocol::{self, Request, Response};
 use crate::error::Error;
@@ -96,6 +97,12 @@ impl MountHelper {
     /// is complete.
     pub(crate) fn launch(&mut self) -> Result<LaunchHelper, Error> {
         self.descriptor(Request::Launch).map(LaunchHelper::new)
+    }
+
+    /// Lists directories ahead of readers. To be called when the handshake is complete.
+    pub(crate) fn directory_lister(&mut self) -> Result<DirectoryLister, Error> {
+        self.descriptor(Request::Launch)
+            .and_then(DirectoryLister::new)
     }
 
     /// Removes the mount from the tree; programs that use it keep what they have open.

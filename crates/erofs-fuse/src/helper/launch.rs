@@ -1,5 +1,6 @@
 //! The parts of a launch profile outside of the sandbox: its file, the kernel's read-ahead, and
-//! lookups through the mount, which fill the kernel's dentry cache.
+//! lookups through the mount, which fill the kernel's dentry cache. Directories are listed ahead of
+//! walks in the same way.
 //!
 //! A thread of the mount helper does it, over a socket of its own: a packet is a letter and its
 //! arguments, answered by a [`Response`]. The server passes the names; they
@@ -22,7 +23,7 @@ use crate::options::MountOptions;
 const OPEN: u8 = b'o';
 const CREATE: u8 = b'c';
 const COMMIT: u8 = b'm';
-const LIST: u8 = b'd';
+pub(super) const LIST: u8 = b'd';
 const LOOK_UP: u8 = b'n';
 const NO_READ_AHEAD: u8 = b'a';
 const READ_AHEAD: u8 = b'b';
@@ -114,7 +115,7 @@ pub(super) fn start(options: &MountOptions, mounted: &Mounted) -> Result<OwnedFd
     let mut side = HelperSide {
         mounted: mounted.clone(),
         read_ahead_kb: options.read_ahead_kb,
-        file: ProfileFile::new(options.profile.as_ref())?,
+        file: options.profile.clone().map(ProfileFile::new),
     };
     thread::Builder::new()
         .name("erofs_launch".to_owned())
@@ -126,7 +127,8 @@ pub(super) fn start(options: &MountOptions, mounted: &Mounted) -> Result<OwnedFd
 struct HelperSide {
     mounted: Mounted,
     read_ahead_kb: Option<u32>,
-    file: ProfileFile,
+    /// With `profile=`.
+    file: Option<ProfileFile>,
 }
 
 impl HelperSide {
@@ -144,13 +146,18 @@ impl HelperSide {
         }
     }
 
+    fn file(&mut self) -> Result<&mut ProfileFile, Error> {
+        let none = || Error::Daemon("no profile was requested".into());
+        self.file.as_mut().ok_or_else(none)
+    }
+
     fn handle(&mut self, letter: u8, body: &[u8]) -> Result<Option<OwnedFd>, Error> {
         match letter {
-            OPEN => self.file.open(body),
-            CREATE => self.file.create(body).map(Some),
-            COMMIT => self.file.commit().map(|()| None),
-            LIST => visit::list(&self.mounted.mountpoint, body).map(|()| None),
-            LOOK_UP => visit::look_up(&self.mounted.mountpoint, body).map(|()| None),
+            OPEN => self.file()?.open(body),
+            CREATE => self.file()?.create(body).map(Some),
+            COMMIT => self.file()?.commit().map(|()| None),
+            LIST => visit::list(&self.mounted, body).map(|()| None),
+            LOOK_UP => visit::look_up(&self.mounted, body).map(|()| None),
             NO_READ_AHEAD => read_ahead::set(&self.mounted, Some(0)).map(|()| None),
             READ_AHEAD => read_ahead::set(&self.mounted, self.read_ahead_kb).map(|()| None),
             MEMORY => Ok(File::open("/proc/meminfo").ok().map(OwnedFd::from)),

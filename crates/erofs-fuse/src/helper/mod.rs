@@ -27,6 +27,7 @@ mod client;
 mod connection;
 mod deaths;
 mod direct;
+mod directory_lister;
 mod enable_uring;
 mod fusermount;
 mod identity;
@@ -48,6 +49,7 @@ mod users;
 mod visit;
 
 pub(crate) use client::MountHelper;
+pub(crate) use directory_lister::DirectoryLister;
 pub(crate) use enable_uring::is_enabled as io_uring_is_enabled;
 pub(crate) use launch::LaunchHelper;
 pub(crate) use passed::check as check_passed;

@@ -23,12 +23,11 @@ pub(super) struct ProfileFile {
 }
 
 impl ProfileFile {
-    pub(super) fn new(location: Option<&ProfileLocation>) -> Result<Self, Error> {
-        let location = location.cloned();
-        Ok(Self {
-            location: location.ok_or_else(|| Error::Daemon("no profile was requested".into()))?,
+    pub(super) fn new(location: ProfileLocation) -> Self {
+        Self {
+            location,
             writing: None,
-        })
+        }
     }
 
     /// Opens it for reading; `None` when it is not there.
@@ -125,7 +124,7 @@ mod tests {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("launch.profile");
-        let new = || ProfileFile::new(Some(&ProfileLocation::File(path.clone()))).unwrap();
+        let new = || ProfileFile::new(ProfileLocation::File(path.clone()));
         let write = |file: &mut ProfileFile, text: &[u8]| {
             let mut created = std::fs::File::from(file.create(b"").unwrap());
             created.write_all(text).unwrap();
@@ -144,7 +143,7 @@ mod tests {
 
     #[test]
     fn names_that_lead_out_of_the_cache_folder_are_refused() {
-        let file = ProfileFile::new(Some(&ProfileLocation::Auto)).unwrap();
+        let file = ProfileFile::new(ProfileLocation::Auto);
         for name in ["", "..", "../x", ".hidden", "a/b", "a\0b"] {
             assert!(file.path(name.as_bytes()).is_err(), "{name:?}");
         }

@@ -4,19 +4,19 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, ResolveFlags, openat2, readlinkat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags, openat2, readlinkat, statat};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
+use super::mounted::Mounted;
 use crate::error::Error;
 
 /// The kernel asks for as many bytes of entries with one request as the program has room for.
 const ENTRIES_BYTES: usize = 256 << 10;
 
 /// Lists the directories of paths that are separated by zeros.
-pub(super) fn list(mountpoint: &Path, paths: &[u8]) -> Result<(), Error> {
-    let root = root(mountpoint)?;
+pub(super) fn list(mounted: &Mounted, paths: &[u8]) -> Result<(), Error> {
+    let root = root(mounted)?;
     let mut room = vec![MaybeUninit::uninit(); ENTRIES_BYTES];
     for path in paths.split(|byte| *byte == 0) {
         // What cannot be opened is left to the launch.
@@ -30,8 +30,8 @@ pub(super) fn list(mountpoint: &Path, paths: &[u8]) -> Result<(), Error> {
 }
 
 /// Looks the names up; links are read too.
-pub(super) fn look_up(mountpoint: &Path, paths: &[u8]) -> Result<(), Error> {
-    let root = root(mountpoint)?;
+pub(super) fn look_up(mounted: &Mounted, paths: &[u8]) -> Result<(), Error> {
+    let root = root(mounted)?;
     for path in paths.split(|byte| *byte == 0) {
         let at = path.iter().rposition(|byte| *byte == b'/');
         let (parent, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
@@ -49,15 +49,20 @@ pub(super) fn look_up(mountpoint: &Path, paths: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-fn root(mountpoint: &Path) -> Result<OwnedFd, Error> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+/// The root of the mount, if nothing is mounted over it.
+fn root(mounted: &Mounted) -> Result<OwnedFd, Error> {
+    let at = &mounted.mountpoint;
+    let covered = || Error::mountpoint(at, "is not the topmost mount");
+    let root = mounted.id.open(at)?.ok_or_else(covered)?;
     // Without the right to copy mounts, the mount is in use for the moment.
-    open_tree(CWD, mountpoint, flags)
-        .or_else(|_| {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            rustix::fs::open(mountpoint, flags, Mode::empty())
-        })
-        .map_err(Error::io(format!("cannot open {}", mountpoint.display())))
+    Ok(copy_of(&root).unwrap_or(root))
+}
+
+fn copy_of(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(root, "", flags)
 }
 
 /// A directory of the mount, by a path that leads nowhere else.

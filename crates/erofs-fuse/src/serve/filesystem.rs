@@ -12,12 +12,14 @@ use fuse_transport::{
 
 use fuse_transport::wire::FOREVER;
 
+use super::directory_read_ahead::DirectoryReadAhead;
 use super::directory_type::directory_type;
 use super::faults::FaultRecorder;
 use super::file_read_ahead::{FileReadAhead, is_small_file};
 use super::launch::Launch;
 use super::nodes::Nodes;
 use super::queries::Queries;
+use super::request_line::line;
 use super::trace_spans;
 use super::xattr_scan::XattrScan;
 use super::xattrs::{
@@ -55,6 +57,16 @@ pub(super) struct Image {
     launch: OnceLock<Arc<Launch>>,
     /// Unless read-ahead is switched off.
     read_ahead: OnceLock<Arc<FileReadAhead>>,
+    /// The same, where the mount helper may list directories.
+    directory_read_ahead: OnceLock<DirectoryReadAhead>,
+}
+
+/// What the kernel gets to know by a listing.
+#[derive(Default)]
+struct Known {
+    small_files: Vec<Nid>,
+    /// With their names.
+    directories: Vec<(Vec<u8>, Nid)>,
 }
 
 impl Image {
@@ -79,6 +91,7 @@ impl Image {
             queries: Queries::default(),
             launch: OnceLock::new(),
             read_ahead: OnceLock::new(),
+            directory_read_ahead: OnceLock::new(),
         }
     }
 
@@ -122,6 +135,11 @@ impl Image {
         let _ = self.read_ahead.set(read_ahead);
     }
 
+    /// Has directories of a walk listed ahead from here on.
+    pub(super) fn set_directory_read_ahead(&self, read_ahead: DirectoryReadAhead) {
+        let _ = self.directory_read_ahead.set(read_ahead);
+    }
+
     /// The live counters, as JSON.
     fn counters(&self) -> Option<Vec<u8>> {
         let mut counters = self.counters.get()?();
@@ -131,6 +149,9 @@ impl Image {
         }
         if let Some(read_ahead) = self.read_ahead.get() {
             counters["read_ahead"] = read_ahead.report();
+            let directories = self.directory_read_ahead.get();
+            counters["read_ahead"]["directories"] =
+                directories.map_or(0, DirectoryReadAhead::count).into();
         }
         Some(counters.to_string().into_bytes())
     }
@@ -190,28 +211,7 @@ impl Image {
         Errno::from_raw_os_error(errno)
     }
 
-    /// The log line of a request.
-    fn line(&self, seen: &Seen<'_>) -> String {
-        let nid = self.nodes.nid(seen.node);
-        let name = seen.name.map(String::from_utf8_lossy);
-        let Caller { uid, pid, .. } = seen.caller;
-        let parts = [
-            Some(format!("{} {}", seen.unique, seen.kind)),
-            nid.map(|nid| format!("nid {nid}")),
-            name.map(|name| format!("{name:?}")),
-            seen.range
-                .map(|(from, size)| format!("{size} bytes at {from}")),
-            Some(format!("for pid {pid} uid {uid}:")),
-            Some(
-                seen.error
-                    .map_or("ok".to_owned(), |errno| errno.to_string()),
-            ),
-        ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
-    }
-
-    /// Adds one entry, and to `small` the file that the kernel knows by it; false when the reply is
-    /// full.
+    /// Adds one entry, and to `known` what the kernel knows by it; false when the reply is full.
     fn list(
         &self,
         reply: &mut DirectoryReply<'_, '_>,
@@ -219,7 +219,7 @@ impl Image {
         nid: Nid,
         kind: u8,
         next: u64,
-        small: &mut Vec<Nid>,
+        known: &mut Known,
     ) -> bool {
         let entry = Entry {
             name,
@@ -237,7 +237,11 @@ impl Image {
         };
         let fits = reply.add(&entry, found.as_ref());
         if fits && found.is_some_and(|found| is_small_file(found.attr.mode, found.attr.size)) {
-            small.push(nid);
+            known.small_files.push(nid);
+        }
+        let is_directory = kind == FileType::Directory as u8 && !dots;
+        if fits && is_directory && self.directory_read_ahead.get().is_some() {
+            known.directories.push((name.to_vec(), nid));
         }
         fits
     }
@@ -266,10 +270,16 @@ impl Filesystem for Image {
         if let Some(launch) = self.launch.get() {
             launch.looked_up(parent.nid, name, found.is_some());
         }
-        match found {
-            Some(nid) => self.found(nid).map(Some),
-            None => Ok(None),
+        let Some(nid) = found else {
+            return Ok(None);
+        };
+        let found = self.found(nid)?;
+        if let Some(read_ahead) = self.directory_read_ahead.get()
+            && found.attr.mode & libc::S_IFMT == libc::S_IFDIR
+        {
+            read_ahead.looked_up(parent.nid, name, nid);
         }
+        Ok(Some(found))
     }
 
     fn attributes(&self, caller: Caller, node: u64) -> Result<Attr, Errno> {
@@ -306,6 +316,11 @@ impl Filesystem for Image {
             launch.read(inode.nid, offset, length);
         }
         if offset == 0
+            && let Some(read_ahead) = self.directory_read_ahead.get()
+        {
+            read_ahead.file_was_read();
+        }
+        if offset == 0
             && is_small_file(inode.mode.into(), inode.size)
             && let Some(read_ahead) = self.read_ahead.get()
         {
@@ -330,10 +345,10 @@ impl Filesystem for Image {
         if let Some(launch) = self.launch.get().filter(|_| position == 0) {
             launch.listed(directory.nid);
         }
-        let (mut position, mut small) = (position, Vec::new());
+        let (begins, mut position, mut known) = (position == 0, position, Known::default());
         if directory.dot_omitted && position == 0 {
             let kind = FileType::Directory as u8;
-            if !self.list(reply, b".", directory.nid, kind, AFTER_DOT, &mut small) {
+            if !self.list(reply, b".", directory.nid, kind, AFTER_DOT, &mut known) {
                 return Ok(());
             }
         }
@@ -341,14 +356,17 @@ impl Filesystem for Image {
             position = 0;
         }
         let mut each = |name: &[u8], nid, kind, next| match self
-            .list(reply, name, nid, kind, next, &mut small)
+            .list(reply, name, nid, kind, next, &mut known)
         {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         };
         let listed = self.engine.read_dir_part(&directory, position, &mut each);
         if let Some(read_ahead) = self.read_ahead.get() {
-            read_ahead.listed(&small);
+            read_ahead.listed(&known.small_files);
+        }
+        if let Some(read_ahead) = self.directory_read_ahead.get() {
+            read_ahead.listed(&self.engine, directory.nid, !begins, &known.directories);
         }
         listed.map_err(|error| self.report(&error))
     }
@@ -435,7 +453,7 @@ impl Filesystem for Image {
     }
 
     fn seen(&self, seen: &Seen<'_>) {
-        note(self.line(seen));
+        note(line(self.nodes, seen));
     }
 
     fn statfs(&self) -> Result<Statfs, Errno> {

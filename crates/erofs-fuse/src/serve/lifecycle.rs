@@ -17,6 +17,7 @@ use fuse_transport::{Config, Session};
 use rustix::process::DumpableBehavior;
 
 use super::counters::Reporter;
+use super::directory_read_ahead::DirectoryReadAhead;
 use super::faults::FaultRecorder;
 use super::file_read_ahead::{self, FileReadAhead};
 use super::filesystem::Image;
@@ -208,7 +209,7 @@ impl Serving<'_> {
     /// Starts to store small files ahead of their readers.
     fn read_ahead(
         &self,
-        helper: &MountHelper,
+        helper: &mut MountHelper,
         image: &Arc<Image>,
         session: &Arc<Session>,
         paused: &Arc<AtomicBool>,
@@ -219,6 +220,13 @@ impl Serving<'_> {
         let files = Arc::new(FileReadAhead::new(Arc::clone(paused)));
         let running = file_read_ahead::start(&files, session, self.engine, image.nodes(), helper)?;
         image.set_read_ahead(files);
+        // Others cannot copy the mount, which would then be in use by the helper; and it does not
+        // know a mount that the caller has made.
+        if origin::user().is_root() && self.request.passed_device().is_none() {
+            let (lister, root) = (helper.directory_lister()?, image.nodes().root());
+            let directories = DirectoryReadAhead::new(root, lister, Arc::clone(paused));
+            image.set_directory_read_ahead(directories);
+        }
         Ok(Some(running))
     }
 

@@ -3,6 +3,7 @@
 #[cfg(feature = "fail-points")]
 mod attempts;
 mod counters;
+mod directory_read_ahead;
 mod directory_type;
 mod faults;
 mod file_read_ahead;
@@ -16,6 +17,7 @@ mod priority;
 mod prometheus;
 mod queries;
 mod readiness;
+mod request_line;
 mod request_size;
 mod restart;
 mod start;

@@ -31,6 +31,19 @@ impl BuiltImage {
         })
     }
 
+    /// Builds a tree of `count` directories, `00/01`, `00/02` and so on, of ten files each.
+    pub fn of_directories(name: &str, count: usize) -> Option<Self> {
+        Self::of(name, &[], |tree| {
+            for number in 0..count {
+                let directory = tree.join(format!("{:02}/{:02}", number / 20, number % 20));
+                fs::create_dir_all(&directory).unwrap();
+                for file in 0..10 {
+                    fs::write(directory.join(format!("file{file}")), [b'x'; 7]).unwrap();
+                }
+            }
+        })
+    }
+
     fn of(name: &str, options: &[&str], plant: impl FnOnce(&Path)) -> Option<Self> {
         let directory =
             std::env::temp_dir().join(format!("erofs-fuse-{name}-{}", std::process::id()));

@@ -1,4 +1,5 @@
-//! Small files that are read one after another come without a request for each of them.
+//! Small files that are read one after another come without a request for each of them, and
+//! directories that are listed one after another are listed ahead.
 
 use std::path::PathBuf;
 
@@ -11,6 +12,8 @@ pub(super) const TESTS: &[Test] = tests![
     files_that_are_read_in_order_come_without_requests,
     files_that_are_read_in_no_order_are_left_alone,
     without_read_ahead_every_file_is_asked_for,
+    a_walk_has_directories_listed_ahead_and_leaves_the_mount_free,
+    a_walk_that_reads_files_has_none_listed_ahead,
 ];
 
 const FILES: usize = 400;
@@ -105,4 +108,78 @@ fn without_read_ahead_every_file_is_asked_for() {
         assert!(reads(place) >= FILES as u64, "{} reads", reads(place));
         assert_eq!(counters(place), Value::Null);
     });
+}
+
+/// All paths below a directory, depth first; `reads`: files are read on the way.
+fn walk(directory: &Path, backwards: bool, reads: bool, found: &mut Vec<PathBuf>) {
+    let listing = fs::read_dir(directory).unwrap();
+    let mut paths: Vec<_> = listing.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    if backwards {
+        paths.reverse();
+    }
+    for path in paths {
+        found.push(path.clone());
+        if path.symlink_metadata().unwrap().is_dir() {
+            walk(&path, backwards, reads, found);
+        } else if reads {
+            assert_eq!(fs::read(&path).unwrap(), [b'x'; 7]);
+        }
+    }
+}
+
+/// Paths below a directory, relative to it and in order.
+fn walked(root: &Path, backwards: bool, reads: bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    walk(root, backwards, reads, &mut found);
+    let relative = found.iter().map(|path| path.strip_prefix(root).unwrap());
+    let mut relative: Vec<_> = relative.map(Path::to_owned).collect();
+    relative.sort();
+    relative
+}
+
+const DIRECTORIES: usize = 400;
+
+/// The number of directories listed ahead by a walk; none where nothing can be.
+fn ahead_of_a_walk(backwards: bool, reads: bool) -> Vec<u64> {
+    let Some(built) = BuiltImage::of_directories("directories", DIRECTORIES) else {
+        return Vec::new();
+    };
+    let one_cpu = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+    if one_cpu || !rustix::process::getuid().is_root() {
+        println!("skipped: directories are listed ahead for root, by other CPUs");
+        return Vec::new();
+    }
+    let mut counts = Vec::new();
+    for transport in ["io_uring=off,nohipri", "io_uring=on,nohipri"] {
+        let place = Place::new();
+        if let Err(error) = mount(&request(&built.image(), &place, transport)) {
+            assert!(error.to_string().contains("io_uring"), "{error}");
+            println!("skipped: {error}");
+            continue;
+        }
+        let found = walked(&place.path, backwards, reads);
+        assert_eq!(found, walked(&built.tree(), false, false));
+        counts.push(counters(&place)["directories"].as_u64().unwrap());
+        // What is listed ahead does not keep the mount.
+        erofs_fuse::umount(&place.path, false).unwrap();
+    }
+    counts
+}
+
+fn a_walk_has_directories_listed_ahead_and_leaves_the_mount_free() {
+    for backwards in [false, true] {
+        for count in ahead_of_a_walk(backwards, false) {
+            assert!(count <= DIRECTORIES as u64, "{backwards}: {count}");
+            if count == 0 {
+                println!("skipped: other programs keep the CPUs busy");
+            }
+        }
+    }
+}
+
+fn a_walk_that_reads_files_has_none_listed_ahead() {
+    for count in ahead_of_a_walk(false, true) {
+        assert!(count < 100, "{count}");
+    }
 }
