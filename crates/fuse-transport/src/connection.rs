@@ -1,10 +1,11 @@
 //! State shared by all channels of one mount.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rustix::fs::{Mode, OFlags};
 use sys::eventfd::EventFd;
 use sys::pi_mutex::PiMutex;
 
@@ -118,10 +119,22 @@ impl Connection {
         *self.clones() = parts.clones;
     }
 
-    /// A descriptor that a successor will have too; without one left, a duplicate of the first one.
+    pub(crate) fn add_clones(&self, clones: Vec<OwnedFd>) {
+        self.clones().extend(clones);
+    }
+
+    /// A descriptor for a channel. That of a server that may be replaced is one which the successor
+    /// will have too; without one left, a duplicate of the first one.
     pub(crate) fn take_clone(&self) -> io::Result<OwnedFd> {
-        match self.clones().pop() {
-            Some(clone) => Ok(clone),
+        if let Some(clone) = self.clones().pop() {
+            return Ok(clone);
+        }
+        let made = match self.in_flight() {
+            Some(_) => None,
+            None => clone_of(self.device()).ok(),
+        };
+        match made {
+            Some(made) => Ok(made),
             None => Ok(rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?),
         }
     }
@@ -132,6 +145,14 @@ impl Connection {
         if let Ok(clone) = rustix::io::fcntl_dupfd_cloexec(clone, 0) {
             self.clones().push(clone);
         }
+    }
+
+    /// Descriptors that channels use, or will.
+    pub(crate) fn channel_descriptors(&self) -> Vec<RawFd> {
+        let mut all = self.wait_order.descriptors();
+        all.extend(self.standby.descriptors());
+        all.extend(self.clones().iter().map(AsRawFd::as_raw_fd));
+        all
     }
 
     fn clones(&self) -> MutexGuard<'_, Vec<OwnedFd>> {
@@ -175,6 +196,15 @@ impl Connection {
     pub(crate) fn ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
+}
+
+/// A cloned descriptor, for which the kernel keeps a list of pending requests of its own; an error
+/// where `/dev/fuse` cannot be opened again, such as after fusermount3 opened it.
+fn clone_of(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fresh = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
+    sys::fuse_device::clone_into(device, fresh.as_fd())?;
+    Ok(fresh)
 }
 
 impl AsFd for Connection {

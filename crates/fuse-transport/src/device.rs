@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll;
-use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, IoSlice};
 use rustix::thread::CpuSet;
 use sys::eventfd::EventFd;
@@ -57,15 +56,13 @@ impl DeviceChannel {
     /// For a thread that stands by.
     pub(crate) fn open_standby(connection: &Arc<Connection>) -> io::Result<Self> {
         let this = Self::with_waiter(connection, true)?;
-        connection.standby().add(&this.waiter, &this.waker);
+        let order = connection.wait_order();
+        connection.standby().add(&this.waiter, &this.waker, order);
         Ok(this)
     }
 
     fn with_waiter(connection: &Arc<Connection>, stands_by: bool) -> io::Result<Self> {
-        let device = match connection.in_flight() {
-            Some(_) => connection.take_clone()?,
-            None => own_descriptor(connection)?,
-        };
+        let device = connection.take_clone()?;
         let waker = Arc::new(EventFd::new()?);
         let waiter = Arc::new(Waiter {
             cpu: pinned_to(),
@@ -244,20 +241,6 @@ fn served(connection: &Connection, request: &Request<'_>, reply: &mut Reply<'_>)
     answer
 }
 
-/// A cloned descriptor, for which the kernel keeps a list of pending requests of its own. If
-/// `/dev/fuse` cannot be opened again (fusermount3 opened it), a duplicate works with a shared
-/// list.
-fn own_descriptor(connection: &Connection) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let cloned = rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(io::Error::from);
-    match cloned
-        .and_then(|fd| sys::fuse_device::clone_into(connection.device(), fd.as_fd()).map(|()| fd))
-    {
-        Ok(fd) => Ok(fd),
-        Err(_) => Ok(rustix::io::fcntl_dupfd_cloexec(connection.device(), 0)?),
-    }
-}
-
 /// The epoll set of one thread, with its waker.
 fn watch(waker: &EventFd) -> io::Result<OwnedFd> {
     use epoll::{CreateFlags, EventData, EventFlags};
@@ -296,8 +279,6 @@ fn follow(readers: &mut ReaderCpu, waiter: &Waiter, connection: &Connection, rea
 impl Drop for DeviceChannel {
     fn drop(&mut self) {
         self.connection.wait_order().remove(&self.waiter);
-        if self.slot.is_some() {
-            self.connection.return_clone(self.waiter.device.as_fd());
-        }
+        self.connection.return_clone(self.waiter.device.as_fd());
     }
 }

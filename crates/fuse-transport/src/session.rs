@@ -194,6 +194,12 @@ impl Session {
         self.connection.in_flight()
     }
 
+    /// Cloned descriptors for channels of the device. Channels that find none left open
+    /// `/dev/fuse` and clone the mount's descriptor, or share it where they may not.
+    pub fn add_clones(&self, clones: Vec<OwnedFd>) {
+        self.connection.add_clones(clones);
+    }
+
     /// A channel that takes requests from the device, for the calling thread.
     pub fn device_channel(self: &Arc<Self>) -> io::Result<Channel> {
         DeviceChannel::open(&self.connection).map(Channel::from)
@@ -264,15 +270,18 @@ impl Session {
         self.rings.as_ref().ok_or(Errno::OPNOTSUPP.into())
     }
 
-    /// Descriptors of rings that no thread uses yet.
-    pub fn ring_descriptors(&self) -> Vec<RawFd> {
+    /// Descriptors of rings that no thread uses yet, and those of the device that threads take
+    /// requests from.
+    pub fn channel_descriptors(&self) -> Vec<RawFd> {
         let overflow = self
             .overflow
             .lock()
             .as_ref()
             .map(PreparedChannel::descriptor);
         let free = self.rings.as_ref().map(Rings::descriptors);
-        free.into_iter().flatten().chain(overflow).collect()
+        let devices = self.connection.channel_descriptors();
+        let rings = free.into_iter().flatten().chain(overflow);
+        rings.chain(devices).collect()
     }
 
     fn refuse(&self, error: &io::Error) {

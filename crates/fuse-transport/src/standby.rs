@@ -2,6 +2,7 @@
 //!
 //! Always there, they would be woken instead of the thread of the reader's CPU, or beside it.
 
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sys::eventfd::EventFd;
@@ -26,12 +27,27 @@ struct Thread {
 }
 
 impl Standby {
-    /// A thread that stands by from now on.
-    pub(crate) fn add(&self, waiter: &Arc<Waiter>, waker: &Arc<EventFd>) {
-        self.lock().threads.push(Thread {
+    /// A thread that stands by from now on, or begins at once.
+    pub(crate) fn add(&self, waiter: &Arc<Waiter>, waker: &Arc<EventFd>, order: &WaitOrder) {
+        let mut state = self.lock();
+        if state.long > 0 {
+            // Out of memory: there is no help then.
+            let _ = order.add(waiter);
+        }
+        state.threads.push(Thread {
             waiter: Arc::clone(waiter),
             waker: Arc::clone(waker),
         });
+    }
+
+    /// Those of the device, of all threads.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let state = self.lock();
+        let devices = state
+            .threads
+            .iter()
+            .map(|thread| thread.waiter.device.as_raw_fd());
+        devices.collect()
     }
 
     /// A request takes long: the threads take others meanwhile.

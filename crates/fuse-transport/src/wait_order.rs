@@ -6,7 +6,7 @@
 //! of the reader's CPU is put first: all waiters registered before it are registered again, which
 //! moves them to the end.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -129,6 +129,13 @@ impl WaitOrder {
             let _ = waiter.move_to_end();
         });
         self.first.store(cpu, Ordering::Relaxed);
+    }
+
+    /// Those of the device, of all waiters.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let waiters = self.waiters();
+        let devices = waiters.iter().map(|waiter| waiter.device.as_raw_fd());
+        devices.collect()
     }
 
     fn waiters(&self) -> PiMutexGuard<'_, Vec<Arc<Waiter>>> {

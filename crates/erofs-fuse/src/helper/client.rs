@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use fuse_transport::{InFlight, Restartable};
+use fuse_transport::{InFlight, Restartable, Session};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::directory_lister::DirectoryLister;
@@ -62,13 +62,28 @@ impl MountHelper {
 
     /// What a server that replaces this one needs.
     pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
-        let cpus = sys::cpu_list::possible().map_or(1, |cpus| cpus.len());
-        let clone = |number| self.descriptor(Request::Clone { number });
         let in_flight = InFlight::map(self.descriptor(Request::InFlight)?.as_fd());
         Ok(Restartable {
             in_flight: Arc::new(in_flight.map_err(Error::std_io("requests in flight"))?),
-            clones: (0..cpus).map(clone).collect::<Result<_, _>>()?,
+            clones: self.clones(possible_cpus())?,
         })
+    }
+
+    /// Cloned descriptors for the channels of a server that is not replaced, which by now may not
+    /// be allowed to open `/dev/fuse`. None of a mount that the caller made.
+    pub(crate) fn channels(&self, session: &Session) -> Vec<OwnedFd> {
+        let count = match session.protocol().io_uring {
+            // One for what the rings do not carry, and one where the kernel refuses them after all.
+            true => 2,
+            // One that stands by.
+            false => possible_cpus() + 1,
+        };
+        self.clones(count).unwrap_or_default()
+    }
+
+    fn clones(&self, count: usize) -> Result<Vec<OwnedFd>, Error> {
+        let clone = |number| self.descriptor(Request::Clone { number });
+        (0..count).map(clone).collect()
     }
 
     /// The mount of a server that is gone.
@@ -137,6 +152,10 @@ impl MountHelper {
         request.send(&self.socket)?;
         Response::receive(&self.socket)
     }
+}
+
+fn possible_cpus() -> usize {
+    sys::cpu_list::possible().map_or(1, |cpus| cpus.len())
 }
 
 fn start_process(request: &MountRequest) -> Result<OwnedFd, Error> {

@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -107,40 +107,52 @@ impl LaunchHelper {
     }
 }
 
-/// Starts the thread; the descriptor is for a [`LaunchHelper`].
-pub(super) fn start(options: &MountOptions, mounted: &Mounted) -> Result<OwnedFd, Error> {
-    let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))?;
-    let mut side = HelperSide {
-        mounted: mounted.clone(),
-        read_ahead_kb: options.read_ahead_kb,
-        file: options.profile.clone().map(ProfileFile::new),
-    };
-    thread::Builder::new()
-        .name("erofs_launch".to_owned())
-        .spawn(move || side.run(&theirs))
-        .map_err(Error::std_io("erofs_launch"))?;
-    Ok(ours)
-}
-
-struct HelperSide {
+/// The helper's side, to be [started](HelperSide::start) with the first packet.
+pub(super) struct HelperSide {
+    socket: OwnedFd,
     mounted: Mounted,
     read_ahead_kb: Option<u32>,
     /// With `profile=`.
     file: Option<ProfileFile>,
 }
 
+impl AsFd for HelperSide {
+    /// Readable when there is a packet, or never will be.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl HelperSide {
-    fn run(&mut self, socket: &OwnedFd) {
-        while let Ok((packet, _)) = receive_bytes(socket)
+    /// The descriptor is for a [`LaunchHelper`].
+    pub(super) fn new(options: &MountOptions, mounted: &Mounted) -> Result<(Self, OwnedFd), Error> {
+        let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
+        let (socket, theirs) =
+            socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))?;
+        let this = Self {
+            socket,
+            mounted: mounted.clone(),
+            read_ahead_kb: options.read_ahead_kb,
+            file: options.profile.clone().map(ProfileFile::new),
+        };
+        Ok((this, theirs))
+    }
+
+    /// Starts the thread. Without one, what it would do is refused.
+    pub(super) fn start(mut self) {
+        let thread = thread::Builder::new().name("erofs_launch".to_owned());
+        let _ = thread.spawn(move || self.run());
+    }
+
+    fn run(&mut self) {
+        while let Ok((packet, _)) = receive_bytes(&self.socket)
             && let Some((letter, body)) = packet.split_first()
         {
             let response = match self.handle(*letter, body) {
                 Ok(descriptor) => Response::Done(descriptor),
                 Err(error) => Response::Failed(error.to_string()),
             };
-            if response.send(socket.as_fd()).is_err() {
+            if response.send(self.socket.as_fd()).is_err() {
                 break;
             }
         }

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
 use super::deaths::Deaths;
+use super::launch::HelperSide;
 use super::protocol::{Request, Response};
 use super::server::Server;
 use super::state::MountState;
@@ -121,8 +122,9 @@ impl Helper {
     fn serve(&mut self, signals: &OwnedFd) {
         loop {
             let limit = self.deaths.are_pending().then_some(&REAP);
-            match wait(&self.server.socket, signals, limit) {
+            match wait(&self.server.socket, signals, self.state.asleep(), limit) {
                 Event::Time => {}
+                Event::Packet(index) => self.state.start(index),
                 Event::Upgrade => self.upgrade_wanted = true,
                 Event::Request => {
                     let request = Request::receive(&self.server.socket);
@@ -253,22 +255,34 @@ enum Event {
     Request,
     /// The signal that asks for an upgrade; it is taken.
     Upgrade,
+    /// For one of those that are asleep.
+    Packet(usize),
     Time,
 }
 
-fn wait(socket: &OwnedFd, signals: &OwnedFd, limit: Option<&Timespec>) -> Event {
-    let mut watched = [
+fn wait(
+    socket: &OwnedFd,
+    signals: &OwnedFd,
+    asleep: &[HelperSide],
+    limit: Option<&Timespec>,
+) -> Event {
+    let mut watched = vec![
         PollFd::new(socket, PollFlags::IN),
         PollFd::new(signals, PollFlags::IN),
     ];
-    match rustix::io::retry_on_intr(|| poll(&mut watched, limit)) {
+    watched.extend(asleep.iter().map(|side| PollFd::new(side, PollFlags::IN)));
+    let outcome = rustix::io::retry_on_intr(|| poll(&mut watched, limit));
+    let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+    match outcome {
         Ok(0) => Event::Time,
         // As long as a struct signalfd_siginfo.
-        Ok(_) if !watched[1].revents().is_empty() => {
-            match rustix::io::read(signals, &mut [0; 128]) {
-                Ok(_) => Event::Upgrade,
-                Err(_) => Event::Time,
-            }
+        Ok(_) if is_ready(&watched[1]) => match rustix::io::read(signals, &mut [0; 128]) {
+            Ok(_) => Event::Upgrade,
+            Err(_) => Event::Time,
+        },
+        Ok(_) if !is_ready(&watched[0]) => {
+            let packet = watched[2..].iter().position(is_ready);
+            packet.map_or(Event::Time, Event::Packet)
         }
         // Without poll the end of the server is seen by waiting for a request.
         _ => Event::Request,

@@ -7,11 +7,12 @@ use rustix::io::fcntl_dupfd_cloexec;
 
 use super::connection::Connection;
 use super::enable_uring::EnableUringGuard;
+use super::launch::HelperSide;
 use super::mount;
 use super::mounted::Mounted;
 use super::protocol::Request;
 use super::replaceable::Replaceable;
-use super::{launch, passed, read_ahead};
+use super::{passed, read_ahead};
 use crate::error::Error;
 use crate::request::MountRequest;
 
@@ -24,6 +25,8 @@ pub(super) struct MountState {
     /// The server was about to end: its end is no death.
     ending: bool,
     replaceable: Replaceable,
+    /// What may never be needed: threads to be started with their first packet.
+    asleep: Vec<HelperSide>,
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,
     handshake_done: bool,
@@ -37,6 +40,7 @@ impl MountState {
             detached: false,
             ending: false,
             replaceable: Replaceable::default(),
+            asleep: Vec::new(),
             uring_guard: None,
             handshake_done: false,
         }
@@ -70,7 +74,9 @@ impl MountState {
                 Ok(None)
             }
             (Request::Launch, Some((mounted, _))) => {
-                launch::start(&self.request.options, mounted).map(Some)
+                let (side, theirs) = HelperSide::new(&self.request.options, mounted)?;
+                self.asleep.push(side);
+                Ok(Some(theirs))
             }
             (Request::Detach, Some((mounted, _))) => {
                 self.ending = true;
@@ -89,6 +95,16 @@ impl MountState {
         let (mounted, device) = mount::mount(&self.request, max_read)?;
         self.mounted = Some((mounted, Connection::new(&device)?));
         Ok(device)
+    }
+
+    /// Threads that start when their descriptor is readable.
+    pub(super) fn asleep(&self) -> &[HelperSide] {
+        &self.asleep
+    }
+
+    /// Starts one of them.
+    pub(super) fn start(&mut self, index: usize) {
+        self.asleep.swap_remove(index).start();
     }
 
     /// Whether another server can take the place of this one.

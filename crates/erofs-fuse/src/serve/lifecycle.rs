@@ -24,10 +24,12 @@ use super::filesystem::Image;
 use super::launch;
 use super::long_requests::Server;
 use super::notify_store::NotifyStoreWriter;
+use super::on_demand::OnDemand;
 use super::readiness::Readiness;
 use super::request_size::request_bytes;
 use super::restart::Restart;
 use super::start::Start;
+use super::storing_threads::StoringThreads;
 use super::threads;
 use super::uring_mode::Uring;
 use super::wait::wait_for_end;
@@ -105,7 +107,8 @@ pub(crate) fn serve(
     }
     log.notice().into_iter().for_each(&mut *notice);
     let root = find_root(&engine, options)?;
-    let (faults, logging) = FaultRecorder::start(log, &engine, root)?;
+    let mut on_demand = OnDemand::new()?;
+    let (faults, logging) = FaultRecorder::start(log, &engine, root, &mut on_demand)?;
     let mut ready = |helper: &MountHelper| {
         ready()?;
         if start != Start::Foreground {
@@ -124,6 +127,7 @@ pub(crate) fn serve(
         start,
         sandbox,
         signals: &signals,
+        on_demand,
     };
     let served = serving.run(&mut helper, &mut ready);
     // The workers hold channels, which hold the filesystem, which holds the engine.
@@ -146,6 +150,7 @@ struct Serving<'s> {
     start: Start,
     sandbox: Sandbox,
     signals: &'s OwnedFd,
+    on_demand: OnDemand,
 }
 
 impl Serving<'_> {
@@ -173,27 +178,36 @@ impl Serving<'_> {
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move || reporter.report()));
         let exact_reads = Arc::new(AtomicBool::new(false));
-        engine.set_page_cache(Box::new(NotifyStoreWriter::start(
-            &session,
-            engine,
-            image.nodes(),
-            unmount.helper,
-            Arc::clone(&exact_reads),
-        )?));
+        let mut storing = StoringThreads {
+            session: &session,
+            helper: unmount.helper,
+            on_demand: &mut self.on_demand,
+        };
+        let paused = Arc::clone(&exact_reads);
+        let writer = NotifyStoreWriter::start(engine, image.nodes(), paused, &mut storing)?;
+        engine.set_page_cache(Box::new(writer));
         let read_ahead = self.read_ahead(unmount.helper, &image, &session, &exact_reads)?;
         let launch = match resumes {
             true => None,
             false => self.launch(unmount.helper, &image, &session, exact_reads)?,
         };
-        engine.set_server(Box::new(Server::new(&session)));
-        threads::start(engine, &session, options, mode)?;
+        let standby = self.on_demand.demand();
+        engine.set_server(Box::new(Server::new(&session, standby.clone())));
+        let standby = (&standby, &mut self.on_demand);
+        threads::start(engine, &session, options, mode, standby)?;
         if resumes {
             let resent = session.resend();
             resent.map_err(Error::std_io("FUSE_NOTIFY_RESEND"))?;
             unmount.unmounts = true;
         }
         ready(unmount.helper)?;
-        let ended = wait_for_end(&session, self.signals, unmount.helper, options.timeout);
+        let ended = wait_for_end(
+            &session,
+            self.signals,
+            unmount.helper,
+            &mut self.on_demand,
+            options.timeout,
+        );
         drop(read_ahead);
         if let Some(launch) = launch {
             close_soon(engine);
@@ -206,9 +220,9 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Starts to store small files ahead of their readers.
+    /// Makes ready to store small files ahead of their readers.
     fn read_ahead(
-        &self,
+        &mut self,
         helper: &mut MountHelper,
         image: &Arc<Image>,
         session: &Arc<Session>,
@@ -217,8 +231,13 @@ impl Serving<'_> {
         if self.request.options.read_ahead_kb == Some(0) {
             return Ok(None);
         }
-        let files = Arc::new(FileReadAhead::new(Arc::clone(paused)));
-        let running = file_read_ahead::start(&files, session, self.engine, image.nodes(), helper)?;
+        let mut storing = StoringThreads {
+            session,
+            helper,
+            on_demand: &mut self.on_demand,
+        };
+        let files = Arc::new(FileReadAhead::new(Arc::clone(paused), storing.demand()));
+        let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing)?;
         image.set_read_ahead(files);
         // Others cannot copy the mount, which would then be in use by the helper; and it does not
         // know a mount that the caller has made.
@@ -259,6 +278,9 @@ impl Serving<'_> {
         let session = Session::start_restartable(device, image, config, rings, restartable);
         let session = session.map_err(|error| error.at(&self.request.mountpoint))?;
         self.uring.mode.check(&session)?;
+        if session.in_flight().is_none() {
+            session.add_clones(helper.channels(&session));
+        }
         helper.handshake_done()?;
         Ok(session)
     }

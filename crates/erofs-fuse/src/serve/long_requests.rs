@@ -5,12 +5,19 @@ use std::sync::{Arc, Weak};
 use erofs_engine::LongRequests;
 use fuse_transport::Session;
 
+use super::on_demand::Demand;
+
 /// The session as the engine sees it.
-pub(super) struct Server(Weak<Session>);
+pub(super) struct Server {
+    session: Weak<Session>,
+    /// The thread that stands by.
+    standby: Demand,
+}
 
 impl Server {
-    pub(super) fn new(session: &Arc<Session>) -> Self {
-        Self(Arc::downgrade(session))
+    pub(super) fn new(session: &Arc<Session>, standby: Demand) -> Self {
+        let session = Arc::downgrade(session);
+        Self { session, standby }
     }
 }
 
@@ -20,13 +27,14 @@ impl LongRequests for Server {
     }
 
     fn begin(&self) {
-        if let Some(session) = self.0.upgrade() {
+        if let Some(session) = self.session.upgrade() {
+            self.standby.ask();
             session.begin_long();
         }
     }
 
     fn end(&self) {
-        if let Some(session) = self.0.upgrade() {
+        if let Some(session) = self.session.upgrade() {
             session.end_long();
         }
     }

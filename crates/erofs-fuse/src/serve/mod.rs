@@ -13,6 +13,7 @@ mod lifecycle;
 mod long_requests;
 mod nodes;
 mod notify_store;
+mod on_demand;
 mod priority;
 mod prometheus;
 mod queries;

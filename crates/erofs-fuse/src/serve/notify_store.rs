@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
-use fuse_transport::{PageStore, Session};
+use fuse_transport::PageStore;
 
 use super::nodes::Nodes;
+use super::on_demand::Demand;
 use super::priority::with_that_of_workers;
-use super::storing_threads;
+use super::storing_threads::StoringThreads;
 use crate::error::Error;
-use crate::helper::MountHelper;
 
 /// Bytes of memory that may be queued or being stored; a single remainder may exceed it.
 const ROOM: usize = 2 << 20;
@@ -33,11 +33,13 @@ const LONGEST: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct NotifyStoreWriter(Arc<Queue>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     /// L: held for a push or a pop only.
     state: Mutex<State>,
     changed: Condvar,
+    /// The thread that stores.
+    demand: Demand,
     /// Nothing is stored, so that every page that a program needs causes a request.
     paused: Arc<AtomicBool>,
 }
@@ -51,23 +53,24 @@ struct State {
 }
 
 impl NotifyStoreWriter {
-    /// Starts the thread, which ends when this is dropped or with the engine. To be called before
-    /// any ring is opened, whose descriptor the thread must not have.
+    /// Has `threads` start the thread with the first remainder. It ends when this is dropped or
+    /// with the engine.
     pub(super) fn start(
-        session: &Arc<Session>,
         engine: &Arc<Engine>,
         nodes: Nodes,
-        helper: &MountHelper,
         paused: Arc<AtomicBool>,
+        threads: &mut StoringThreads<'_>,
     ) -> Result<Self, Error> {
         let queue = Arc::new(Queue {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            demand: threads.demand(),
             paused,
-            ..Queue::default()
         });
         let ours = Arc::clone(&queue);
         // Weak: the engine owns the writer.
         let engine = Arc::downgrade(engine);
-        storing_threads::spawn("erofs_pagecache", session, helper, move |store| {
+        threads.add("erofs_pagecache", &queue.demand, move |store| {
             with_that_of_workers(&engine, || store_all(&ours, store, &engine, nodes));
         })?;
         Ok(Self(queue))
@@ -95,6 +98,7 @@ impl PageCacheWriter for NotifyStoreWriter {
         state.bytes += remainder.memory();
         state.waiting.push_back(remainder);
         drop(state);
+        self.0.demand.ask();
         self.0.changed.notify_one();
     }
 }

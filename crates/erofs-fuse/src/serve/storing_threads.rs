@@ -8,7 +8,8 @@
 //! The rings must end first: the kernel cannot end a request that it was handing to a ring whose
 //! thread is dead before that ring is closed, not even by aborting the connection. Therefore they
 //! are not mapped from their descriptors either ([`sys::fuse_ring`]): this thread keeps the memory
-//! of the process, and a mapping would keep the ring.
+//! of the process, and a mapping would keep the ring. And a mount over rings starts these threads
+//! before it opens any; other mounts start them when there is something to store.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -17,21 +18,60 @@ use std::thread;
 
 use fuse_transport::{PageStore, Session};
 
+use super::on_demand::{Demand, OnDemand};
 use crate::error::Error;
 use crate::helper::MountHelper;
 
-/// Starts a thread, and returns when it has descriptors of its own. To be called before any ring is
-/// opened, whose descriptor the thread must not have.
+/// Starts such threads for one mount.
+pub(super) struct StoringThreads<'m> {
+    pub(super) session: &'m Arc<Session>,
+    pub(super) helper: &'m MountHelper,
+    pub(super) on_demand: &'m mut OnDemand,
+}
+
+impl StoringThreads<'_> {
+    pub(super) fn demand(&self) -> Demand {
+        self.on_demand.demand()
+    }
+
+    /// The thread of `demand`.
+    pub(super) fn add(
+        &mut self,
+        name: &'static str,
+        demand: &Demand,
+        work: impl FnOnce(&PageStore) + Send + 'static,
+    ) -> Result<(), Error> {
+        // Of the main thread, which starts all threads and ends after them.
+        let socket = self.helper.as_fd().as_raw_fd();
+        let session = Arc::clone(self.session);
+        if session.protocol().io_uring {
+            return start(name, session, socket, work);
+        }
+        self.on_demand
+            .starts(demand, move || start(name, session, socket, work));
+        Ok(())
+    }
+}
+
+/// Starts such a thread at once.
 pub(super) fn spawn(
     name: &str,
     session: &Arc<Session>,
     helper: &MountHelper,
     work: impl FnOnce(&PageStore) + Send + 'static,
 ) -> Result<(), Error> {
-    let (sender, started) = mpsc::channel();
-    // Open until the thread has started, which this waits for.
     let socket = helper.as_fd().as_raw_fd();
-    let session = Arc::clone(session);
+    start(name, Arc::clone(session), socket, work)
+}
+
+/// Returns when the thread has descriptors of its own.
+fn start(
+    name: &str,
+    session: Arc<Session>,
+    socket: RawFd,
+    work: impl FnOnce(&PageStore) + Send + 'static,
+) -> Result<(), Error> {
+    let (sender, started) = mpsc::channel();
     let body = move || {
         let store = own_store(&session, socket);
         drop(session);
@@ -54,8 +94,8 @@ pub(super) fn spawn(
 
 /// In a descriptor table of the calling thread's own.
 fn own_store(session: &Session, socket: RawFd) -> io::Result<PageStore> {
-    // A ring ends its requests when its last descriptor is closed.
-    let rings = session.ring_descriptors();
-    sys::own_files::unshare_without(rings.into_iter().chain([socket]))?;
+    // A ring, and a descriptor of the device, end their requests when they are closed for good.
+    let channels = session.channel_descriptors();
+    sys::own_files::unshare_without(channels.into_iter().chain([socket]))?;
     session.page_store()
 }

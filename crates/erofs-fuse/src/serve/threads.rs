@@ -9,6 +9,7 @@ use erofs_engine::cpu_workers::{self, EventSource, EventSourceState, OpenEventSo
 use erofs_engine::{Engine, Hipri};
 use fuse_transport::{Channel, Ready, Session, State};
 
+use super::on_demand::{Demand, OnDemand};
 use super::uring_mode::UringMode;
 use crate::error::Error;
 use crate::options::MountOptions;
@@ -16,12 +17,14 @@ use crate::options::MountOptions;
 /// Opens the channel of one serving thread, which is pinned to that CPU.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
-/// Starts all threads that serve `session`.
+/// Starts all threads that serve `session`, but for the one that stands by, which is started on
+/// demand.
 pub(super) fn start(
     engine: &Engine,
     session: &Arc<Session>,
     options: &MountOptions,
     mode: UringMode,
+    (standby, on_demand): (&Demand, &mut OnDemand),
 ) -> Result<(), Error> {
     let mut open: OpenChannel = |session, _| session.device_channel();
     if session.protocol().io_uring {
@@ -34,7 +37,9 @@ pub(super) fn start(
     }
     if !session.uses_ring() {
         // At normal priority: it runs while others take long.
-        spawn("erofs_standby", session, Session::standby_channel)?;
+        let session = Arc::clone(session);
+        let start = move || spawn("erofs_standby", &session, Session::standby_channel);
+        on_demand.starts(standby, start);
     }
     match engine.workers() {
         Some(workers) if options.served_by_workers() => match attach(workers, session, open) {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use fuse_transport::Session;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::on_demand::OnDemand;
 use crate::error::Error;
 use crate::helper::MountHelper;
 
@@ -17,7 +18,8 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// Shortest and longest interval between checks for an idle mount.
 const IDLE_CHECK: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
-/// Sleeps until the mount is gone, a signal came, or it was idle for `timeout`.
+/// Sleeps until the mount is gone, a signal came, or it was idle for `timeout`; meanwhile starts
+/// threads on demand.
 ///
 /// # Errors
 /// One line when a signal came and the mount could not be unmounted.
@@ -25,15 +27,20 @@ pub(super) fn wait_for_end(
     session: &Arc<Session>,
     signals: &OwnedFd,
     helper: &mut MountHelper,
+    on_demand: &mut OnDemand,
     timeout: Option<Duration>,
 ) -> Result<(), Error> {
     let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
     loop {
         let interval = idle.as_ref().map(Idle::interval);
-        if sleep(session, Some(signals), interval)? == Woken::Signal {
-            let detached = helper.detach();
-            sleep(session, None, Some(GRACE))?;
-            return detached;
+        match sleep(session, Some((signals, on_demand)), interval)? {
+            Woken::Signal => {
+                let detached = helper.detach();
+                sleep(session, None, Some(GRACE))?;
+                return detached;
+            }
+            Woken::Asked => on_demand.start_asked(),
+            Woken::Gone | Woken::Time => {}
         }
         if session.ended() {
             return Ok(());
@@ -49,16 +56,20 @@ pub(super) fn wait_for_end(
 enum Woken {
     Gone,
     Signal,
+    Asked,
     Time,
 }
 
 fn sleep(
     session: &Arc<Session>,
-    signals: Option<&OwnedFd>,
+    others: Option<(&OwnedFd, &OnDemand)>,
     limit: Option<Duration>,
 ) -> Result<Woken, Error> {
     let mut watched = vec![PollFd::new(&**session, PollFlags::IN)];
-    watched.extend(signals.map(|signals| PollFd::new(signals, PollFlags::IN)));
+    if let Some((signals, on_demand)) = others {
+        watched.push(PollFd::new(signals, PollFlags::IN));
+        watched.push(PollFd::new(on_demand, PollFlags::IN));
+    }
     let limit = limit.map(|limit| Timespec {
         tv_sec: limit.as_secs() as i64,
         tv_nsec: limit.subsec_nanos().into(),
@@ -73,7 +84,8 @@ fn sleep(
     Ok(
         match watched.iter().position(|fd| !fd.revents().is_empty()) {
             Some(0) => Woken::Gone,
-            Some(_) => Woken::Signal,
+            Some(1) => Woken::Signal,
+            Some(_) => Woken::Asked,
             None => Woken::Time,
         },
     )

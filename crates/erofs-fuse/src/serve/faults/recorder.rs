@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
@@ -13,6 +13,7 @@ use serde_json::Value;
 use sys::eventfd::EventFd;
 use sys::pi_mutex::PiMutex;
 
+use super::super::on_demand::{Demand, OnDemand};
 use super::entry;
 use super::fault::Fault;
 use super::find_path::find_path;
@@ -30,41 +31,56 @@ pub(in super::super) struct FaultRecorder {
     table: PiMutex<FaultTable>,
     /// Readable when there is something for the log.
     news: EventFd,
+    /// The thread that logs.
+    demand: Demand,
     closing: AtomicBool,
     log: Log,
     image: String,
 }
 
-/// The thread that logs; dropping this ends it, when everything is logged.
+/// The thread that logs, if there was something to log. Dropping this ends it, when everything is
+/// logged.
 #[derive(Debug)]
 pub(in super::super) struct Running {
     recorder: Arc<FaultRecorder>,
-    thread: Option<JoinHandle<()>>,
+    engine: Weak<Engine>,
+    root: Nid,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl FaultRecorder {
-    /// Starts the thread. `root` is what the mount shows as `/`.
+    /// Starts the thread with the first fault. `root` is what the mount shows as `/`.
     pub(in super::super) fn start(
         log: Log,
         engine: &Arc<Engine>,
         root: Nid,
+        on_demand: &mut OnDemand,
     ) -> Result<(Arc<Self>, Running), Error> {
+        let demand = on_demand.demand();
         let recorder = Arc::new(Self {
             table: PiMutex::default(),
             news: EventFd::new().map_err(Error::std_io("eventfd"))?,
+            demand: demand.clone(),
             closing: AtomicBool::new(false),
             log,
             image: engine.name().to_owned(),
         });
-        let (ours, engine) = (Arc::clone(&recorder), Arc::downgrade(engine));
-        let thread = thread::Builder::new()
-            .name("erofs_faults".to_owned())
-            .spawn(move || ours.log_all(&engine, root))
-            .map_err(Error::std_io("erofs_faults"))?;
         let running = Running {
             recorder: Arc::clone(&recorder),
-            thread: Some(thread),
+            engine: Arc::downgrade(engine),
+            root,
+            thread: Arc::default(),
         };
+        let (ours, engine) = (Arc::clone(&recorder), Arc::downgrade(engine));
+        let thread = Arc::clone(&running.thread);
+        on_demand.starts(&demand, move || {
+            let started = thread::Builder::new()
+                .name("erofs_faults".to_owned())
+                .spawn(move || ours.log_all(&engine, root))
+                .map_err(Error::std_io("erofs_faults"))?;
+            *thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+            Ok(())
+        });
         Ok((recorder, running))
     }
 
@@ -72,6 +88,7 @@ impl FaultRecorder {
     pub(in super::super) fn record(&self, error: &erofs_engine::Error) {
         let (fault, now) = (Fault::new(error), SystemTime::now());
         if self.table.lock().count(fault, now) {
+            self.demand.ask();
             self.news.wake();
         }
     }
@@ -138,9 +155,15 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.recorder.closing.store(true, Ordering::Release);
         self.recorder.news.wake();
-        if let Some(thread) = self.thread.take() {
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match thread {
             // A panic was printed, and the mount ends anyway.
-            let _ = thread.join();
+            Some(thread) => drop(thread.join()),
+            None => self.recorder.log_all(&self.engine, self.root),
         }
     }
 }
@@ -168,6 +191,13 @@ mod tests {
         }
     }
 
+    fn start(log: OwnedFd, engine: &Arc<Engine>) -> (Arc<FaultRecorder>, Running, OnDemand) {
+        let mut threads = OnDemand::new().unwrap();
+        let (recorder, running) =
+            FaultRecorder::start(log.into(), engine, engine.root(), &mut threads).unwrap();
+        (recorder, running, threads)
+    }
+
     fn text(reader: OwnedFd) -> String {
         let mut text = String::new();
         std::fs::File::from(reader)
@@ -181,9 +211,10 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let engine = engine();
         let nid = engine.resolve(b"/text", false).unwrap().nid;
-        let (recorder, running) =
-            FaultRecorder::start(writer.into(), &engine, engine.root()).unwrap();
-        (0..1000).for_each(|_| recorder.record(&error(nid)));
+        let (recorder, running, mut threads) = start(writer, &engine);
+        recorder.record(&error(nid));
+        threads.start_asked();
+        (1..1000).for_each(|_| recorder.record(&error(nid)));
         drop(running);
         let report = recorder.report();
         assert_eq!(report["count"], 1000);
@@ -204,9 +235,11 @@ mod tests {
     fn a_storm_of_different_faults_fills_neither_log_nor_memory() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let engine = engine();
-        let (recorder, running) =
-            FaultRecorder::start(writer.into(), &engine, engine.root()).unwrap();
-        (0..5000).for_each(|nid| recorder.record(&error(nid)));
+        let (recorder, running, mut threads) = start(writer, &engine);
+        (0..5000).for_each(|nid| {
+            recorder.record(&error(nid));
+            threads.start_asked();
+        });
         drop(running);
         let report = recorder.report();
         assert_eq!(
@@ -226,10 +259,22 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         drop(reader);
         let engine = engine();
-        let (recorder, running) =
-            FaultRecorder::start(writer.into(), &engine, engine.root()).unwrap();
+        let (recorder, running, mut threads) = start(writer, &engine);
         recorder.record(&error(1));
+        threads.start_asked();
         drop(running);
         assert_eq!(recorder.report()["not_logged"], 1);
+    }
+
+    #[test]
+    fn a_fault_is_logged_although_the_mount_ends_before_the_thread_is_there() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let engine = engine();
+        let (recorder, running, _) = start(writer, &engine);
+        recorder.record(&error(1));
+        drop(running);
+        assert_eq!(recorder.report()["logged"], 1);
+        drop(recorder);
+        assert!(text(reader).contains("a circle"));
     }
 }

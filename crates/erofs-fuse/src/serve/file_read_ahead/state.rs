@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use erofs_engine::erofs_format::Nid;
 use serde_json::{Value, json};
 
+use super::super::on_demand::Demand;
 use super::sequence::Sequence;
 use super::streams::{Due, Streams};
 
@@ -13,11 +14,13 @@ use super::streams::{Due, Streams};
 pub(super) const SMALL_FILE: u64 = 64 << 10;
 
 /// Read-ahead over the files of one mount.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in super::super) struct FileReadAhead {
     /// L: held for lookups only.
     state: Mutex<State>,
     changed: Condvar,
+    /// The thread that stores.
+    pub(super) demand: Demand,
     /// Nothing is stored, so that each page that a program needs is asked for.
     paused: Arc<AtomicBool>,
     files: AtomicU64,
@@ -32,7 +35,7 @@ struct State {
     streams: Streams,
     /// The file that is being stored, until a reader asks for it.
     storing: Option<Nid>,
-    /// The thread sleeps.
+    /// The thread takes nothing unless it is woken: it sleeps, or is not there yet.
     idle: bool,
     closed: bool,
 }
@@ -50,10 +53,20 @@ pub(in super::super) fn is_small_file(mode: u32, size: u64) -> bool {
 }
 
 impl FileReadAhead {
-    pub(in super::super) fn new(paused: Arc<AtomicBool>) -> Self {
+    pub(in super::super) fn new(paused: Arc<AtomicBool>, demand: Demand) -> Self {
+        let state = State {
+            idle: true,
+            ..State::default()
+        };
         Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            demand,
             paused,
-            ..Self::default()
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
         }
     }
 
@@ -100,12 +113,13 @@ impl FileReadAhead {
         })
     }
 
-    /// Wakes the thread if it sleeps and has something to do.
+    /// Wakes the thread if it has something to do and does not know that.
     fn wake(&self, mut state: MutexGuard<'_, State>) {
         let wake = state.idle && !self.paused.load(Ordering::Relaxed) && state.has_work();
         if wake {
             state.idle = false;
             drop(state);
+            self.demand.ask();
             self.changed.notify_one();
         }
     }

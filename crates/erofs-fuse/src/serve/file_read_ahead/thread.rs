@@ -3,16 +3,15 @@
 use std::sync::{Arc, Weak};
 
 use erofs_engine::Engine;
-use fuse_transport::{PageStore, Session};
+use fuse_transport::PageStore;
 
 use super::super::nodes::Nodes;
 use super::super::priority::with_that_of_workers;
-use super::super::storing_threads;
+use super::super::storing_threads::StoringThreads;
 use super::state::{FileReadAhead, Job, SMALL_FILE, is_small_file};
 use crate::error::Error;
-use crate::helper::MountHelper;
 
-/// The thread; it ends when this is dropped.
+/// The thread, once it was needed; it ends when this is dropped.
 #[derive(Debug)]
 pub(in super::super) struct Running(Arc<FileReadAhead>);
 
@@ -22,18 +21,16 @@ impl Drop for Running {
     }
 }
 
-/// Starts the thread. To be called before
-/// any ring is opened, whose descriptor the thread must not have.
+/// Has `threads` start the thread when a file is to be stored.
 pub(in super::super) fn start(
     files: &Arc<FileReadAhead>,
-    session: &Arc<Session>,
     engine: &Arc<Engine>,
     nodes: Nodes,
-    helper: &MountHelper,
+    threads: &mut StoringThreads<'_>,
 ) -> Result<Running, Error> {
     let running = Running(Arc::clone(files));
     let (files, engine) = (Arc::clone(files), Arc::downgrade(engine));
-    storing_threads::spawn("erofs_readahead", session, helper, move |pages| {
+    threads.add("erofs_readahead", &running.0.demand, move |pages| {
         with_that_of_workers(&engine, || store_all(&files, &engine, nodes, pages));
     })?;
     Ok(running)
