@@ -30,8 +30,20 @@ fn line(message: &str) -> String {
         .filter_map(|line| line.trim().strip_prefix("tip: "));
     let similar = tips.filter(|tip| tip.contains("similar"));
     let parts = std::iter::once(error).chain(similar).map(str::to_owned);
-    let parts: Vec<String> = parts.chain(help(rest)).collect();
+    let help = help(rest);
+    let extracts = help.as_ref().is_some_and(|help| help.contains(" extract "));
+    let hint = (extracts && is_extra(error)).then(|| PATHS.to_owned());
+    let parts: Vec<String> = parts.chain(hint).chain(help).collect();
     parts.join("; ")
+}
+
+/// Many a tool takes paths of an archive behind its name.
+const PATHS: &str = "paths of the image are given with --path";
+
+/// Whether an argument that is no option was one too many.
+fn is_extra(error: &str) -> bool {
+    let argument = error.strip_prefix("unexpected argument '");
+    argument.is_some_and(|argument| !argument.starts_with('-'))
 }
 
 /// `erofast mount --help`, from the line of the usage.
@@ -64,6 +76,11 @@ mod tests {
             message(&["mount", "image"]),
             "the following required arguments were not provided: <MOUNTPOINT>; \
              see erofast mount --help"
+        );
+        assert_eq!(
+            message(&["extract", "image", "/etc", "target"]),
+            "unexpected argument 'target' found; paths of the image are given with --path; \
+             see erofast extract --help"
         );
         for wrong in [
             &["nonsense"][..],

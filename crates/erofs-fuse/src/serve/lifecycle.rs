@@ -101,7 +101,7 @@ pub(crate) fn serve(
         sandbox.check_complete()?;
     }
     let engine = Engine::start(opened)?;
-    let lines = [covers, sandbox.notice(), uring.notice()];
+    let lines = [sandbox.notice(), uring.notice()];
     for line in lines.into_iter().flatten().chain(engine.notices()) {
         notice(&line);
     }
@@ -110,6 +110,8 @@ pub(crate) fn serve(
     let mut on_demand = OnDemand::new()?;
     let (faults, logging) = FaultRecorder::start(log, &engine, root, &mut on_demand)?;
     let mut ready = |helper: &MountHelper| {
+        // Not before: a mount may be refused for what it would cover.
+        covers.iter().for_each(|line| notice(line));
         ready()?;
         if start != Start::Foreground {
             helper.served()?;
