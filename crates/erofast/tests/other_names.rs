@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Longer than any process takes to start.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A directory with the program under other names in it, an image and a mount point.
 struct Place {
     directory: tempfile::TempDir,
@@ -57,13 +60,19 @@ impl Place {
             .any(|line| line.split(' ').nth(1) == Some(mnt))
     }
 
+    /// A process that another test is just starting may have what was open here for a moment.
     fn umount(&self) {
-        let output = self
-            .command("erofast")
-            .args(["umount", "mnt"])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
+        let begin = Instant::now();
+        loop {
+            let mut umount = self.command("erofast");
+            let output = umount.args(["umount", "mnt"]).output().unwrap();
+            if output.status.success() {
+                return;
+            }
+            let printed = String::from_utf8_lossy(&output.stderr);
+            let is_busy = printed.contains("is busy with");
+            assert!(is_busy && begin.elapsed() < PATIENCE, "{output:?}");
+        }
     }
 
     /// Runs a command line that is to return when the mount can be used, and unmounts.

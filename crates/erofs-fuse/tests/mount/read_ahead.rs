@@ -14,6 +14,7 @@ pub(super) const TESTS: &[Test] = tests![
     without_read_ahead_every_file_is_asked_for,
     a_walk_has_directories_listed_ahead_and_leaves_the_mount_free,
     a_walk_that_reads_files_has_none_listed_ahead,
+    files_of_small_directories_come_without_requests,
 ];
 
 const FILES: usize = 400;
@@ -181,5 +182,25 @@ fn a_walk_has_directories_listed_ahead_and_leaves_the_mount_free() {
 fn a_walk_that_reads_files_has_none_listed_ahead() {
     for count in ahead_of_a_walk(false, true) {
         assert!(count < 100, "{count}");
+    }
+}
+
+/// The kernel knows the files of a listing when its reader has taken it, not when it was sent.
+fn files_of_small_directories_come_without_requests() {
+    let Some(built) = BuiltImage::of_directories("small-directories", DIRECTORIES) else {
+        return;
+    };
+    for transport in ["io_uring=off", "io_uring=on"] {
+        let place = Place::new();
+        if let Err(error) = mount(&request(&built.image(), &place, transport)) {
+            assert!(error.to_string().contains("io_uring"), "{error}");
+            println!("skipped: {error}");
+            continue;
+        }
+        walked(&place.path, false, true);
+        let counters = counters(&place);
+        let refused = counters["refused_files"].as_u64().unwrap();
+        assert!(refused < DIRECTORIES as u64 / 2, "{counters}");
+        println!("{transport}: {} reads, {counters}", reads(&place));
     }
 }

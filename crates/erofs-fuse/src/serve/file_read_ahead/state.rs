@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use erofs_engine::erofs_format::Nid;
 use serde_json::{Value, json};
@@ -12,6 +13,9 @@ use super::streams::{Due, Streams};
 
 /// Largest file that is read with one request and is worth storing as a whole.
 pub(super) const SMALL_FILE: u64 = 64 << 10;
+
+/// How long the next request of a reader is awaited.
+const REQUEST: Duration = Duration::from_millis(10);
 
 /// Read-ahead over the files of one mount.
 #[derive(Debug)]
@@ -35,6 +39,10 @@ struct State {
     streams: Streams,
     /// The file that is being stored, until a reader asks for it.
     storing: Option<Nid>,
+    /// Listings and reads so far.
+    requests: u64,
+    /// The thread waits for the next of them.
+    awaits: bool,
     /// The thread takes nothing unless it is woken: it sleeps, or is not there yet.
     idle: bool,
     closed: bool,
@@ -70,12 +78,14 @@ impl FileReadAhead {
         }
     }
 
-    /// The kernel is about to know these small files.
+    /// The kernel is about to know these small files: when the reader has taken the reply, which
+    /// its next request shows.
     pub(in super::super) fn listed(&self, files: &[Nid]) {
+        let mut state = self.lock();
+        self.count_request(&mut state);
         if files.is_empty() {
             return;
         }
-        let mut state = self.lock();
         state.sequence.append(files);
         self.wake(state);
     }
@@ -83,6 +93,7 @@ impl FileReadAhead {
     /// The beginning of a small file was asked for.
     pub(in super::super) fn read(&self, file: Nid) {
         let mut state = self.lock();
+        self.count_request(&mut state);
         let Some(place) = state.sequence.place(file) else {
             return;
         };
@@ -91,6 +102,29 @@ impl FileReadAhead {
             self.late.fetch_add(1, Ordering::Relaxed);
         }
         self.wake(state);
+    }
+
+    fn count_request(&self, state: &mut State) {
+        state.requests += 1;
+        if std::mem::take(&mut state.awaits) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Listings and reads so far.
+    pub(super) fn requests(&self) -> u64 {
+        self.lock().requests
+    }
+
+    /// Waits until there are more requests than `seen`; false if there are none for long.
+    pub(super) fn wait_for_request(&self, seen: u64) -> bool {
+        let mut state = self.lock();
+        state.awaits = state.requests == seen;
+        let none = |state: &mut State| state.requests == seen && !state.closed;
+        let waited = self.changed.wait_timeout_while(state, REQUEST, none);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.awaits = false;
+        state.requests != seen
     }
 
     /// Ends the thread.

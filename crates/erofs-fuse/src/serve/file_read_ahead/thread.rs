@@ -1,5 +1,6 @@
 //! The thread that decodes and stores files.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Weak};
 
 use erofs_engine::Engine;
@@ -10,6 +11,9 @@ use super::super::priority::with_that_of_workers;
 use super::super::storing_threads::StoringThreads;
 use super::state::{FileReadAhead, Job, SMALL_FILE, is_small_file};
 use crate::error::Error;
+
+/// Requests that are awaited until the kernel knows a file: some may be of other readers.
+const TRIES: u32 = 4;
 
 /// The thread, once it was needed; it ends when this is dropped.
 #[derive(Debug)]
@@ -58,13 +62,27 @@ fn store(
     let Some(bytes) = decode(job, engine, buffer) else {
         return files.done(job, None);
     };
-    // A reader that asked meanwhile gets the same bytes, and storing them would wait for it.
-    if !files.is_wanted(job) {
-        return;
+    let Some(node) = nodes.node(job.nid) else {
+        return files.done(job, None);
+    };
+    for _ in 0..TRIES {
+        // A reader that asked meanwhile gets the same bytes, and storing them would wait for it.
+        if !files.is_wanted(job) {
+            return;
+        }
+        let seen = files.requests();
+        match pages.store(node, 0, bytes) {
+            Ok(()) => return files.done(job, Some(bytes.len() as u64)),
+            // The reader may not have taken the listing yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if !files.wait_for_request(seen) {
+                    break;
+                }
+            }
+            Err(_) => break,
+        }
     }
-    let node = nodes.node(job.nid);
-    let stored = node.and_then(|node| pages.store(node, 0, bytes).ok());
-    files.done(job, stored.map(|()| bytes.len() as u64));
+    files.done(job, None);
 }
 
 /// The content of a file; `None` where the reader shall have the error.
