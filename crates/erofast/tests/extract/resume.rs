@@ -59,7 +59,10 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let pid = child.id().to_string();
-    let kill = Command::new("kill").args(["-INT", &pid]).status();
+    // The shell's own: not every system has the program.
+    let kill = Command::new("sh")
+        .args(["-c", "kill -INT \"$1\"", "kill", &pid])
+        .status();
     assert!(kill.expect("kill").success());
     let output = child.wait_with_output().expect("it ends");
     let line =
