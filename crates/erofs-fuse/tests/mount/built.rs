@@ -25,7 +25,11 @@ impl BuiltImage {
             fs::create_dir_all(tree.join("data")).unwrap();
             for number in 0..files {
                 let mut bytes = content(number as u64);
-                bytes.resize(1 + number * 67 % 20_000, b'x');
+                let size = match number % 20 {
+                    7 => 60_000 + number * 500,
+                    _ => number * 67 % 20_000,
+                };
+                bytes.resize(1 + size, b'x');
                 fs::write(tree.join(format!("data/{number:04}")), bytes).unwrap();
             }
         })

@@ -10,6 +10,10 @@ const MOST_FILES: u64 = 1 << 15;
 /// Listings that are remembered, of one file for example.
 const MOST_LISTINGS: usize = 1 << 12;
 
+/// A directory may be listed ahead and by the reader at the same time: the second one of so many
+/// listings in a row adds nothing.
+const AT_THE_SAME_TIME: usize = 4;
+
 /// A number in the sequence.
 pub(super) type Place = u64;
 
@@ -26,6 +30,8 @@ pub(super) struct Sequence {
 struct Listing {
     start: Place,
     files: Box<[Nid]>,
+    /// The kernel got their pages, and may have dropped them.
+    cached: Box<[bool]>,
     lowest: Nid,
     highest: Nid,
 }
@@ -36,9 +42,14 @@ impl Sequence {
         let (Some(&lowest), Some(&highest)) = (files.iter().min(), files.iter().max()) else {
             return;
         };
+        let mut latest = self.listings.iter().rev().take(AT_THE_SAME_TIME);
+        if latest.any(|listing| *listing.files == *files) {
+            return;
+        }
         self.listings.push_back(Listing {
             start: self.end,
             files: files.into(),
+            cached: vec![false; files.len()].into(),
             lowest,
             highest,
         });
@@ -57,9 +68,39 @@ impl Sequence {
 
     /// The file at a place, unless it is forgotten or not listed yet.
     pub(super) fn file(&self, place: Place) -> Option<Nid> {
-        let after = self.listings.partition_point(|l| l.start <= place);
-        let listing = self.listings.get(after.checked_sub(1)?)?;
+        let listing = self.listings.get(self.listing(place)?)?;
         listing.files.get((place - listing.start) as usize).copied()
+    }
+
+    /// Whether the kernel got the pages of the file at a place.
+    pub(super) fn is_cached(&self, place: Place) -> bool {
+        let listing = self.listing(place).and_then(|at| self.listings.get(at));
+        listing.is_some_and(|l| l.cached.get((place - l.start) as usize) == Some(&true))
+    }
+
+    /// The kernel gets the pages of the file at a place.
+    pub(super) fn set_cached(&mut self, place: Place) {
+        let Some(listing) = self.listing(place).and_then(|at| self.listings.get_mut(at)) else {
+            return;
+        };
+        if let Some(cached) = listing.cached.get_mut((place - listing.start) as usize) {
+            *cached = true;
+        }
+    }
+
+    /// The kernel asks for the file at a place. If it had its pages it has dropped them, and those
+    /// of others too.
+    pub(super) fn read(&mut self, place: Place) {
+        if self.is_cached(place) {
+            let all = self.listings.iter_mut();
+            all.for_each(|listing| listing.cached.fill(false));
+        }
+        self.set_cached(place);
+    }
+
+    fn listing(&self, place: Place) -> Option<usize> {
+        let after = self.listings.partition_point(|l| l.start <= place);
+        after.checked_sub(1)
     }
 
     /// The place of a file, the newest one where it was listed several times.
@@ -108,6 +149,33 @@ mod tests {
         sequence.append(&[2, 3]);
         assert_eq!(sequence.place(2), Some(2));
         assert_eq!(sequence.file(1), Some(2));
+    }
+
+    #[test]
+    fn a_directory_that_is_listed_twice_at_the_same_time_is_known_once() {
+        let mut sequence = Sequence::default();
+        sequence.append(&[1, 2]);
+        sequence.append(&[3]);
+        sequence.append(&[1, 2]);
+        assert_eq!((sequence.end(), sequence.place(1)), (3, Some(0)));
+    }
+
+    #[test]
+    fn pages_that_are_asked_for_again_were_dropped() {
+        let mut sequence = Sequence::default();
+        sequence.append(&[1, 2]);
+        sequence.append(&[3]);
+        sequence.set_cached(0);
+        sequence.set_cached(2);
+        assert_eq!(
+            [0, 1, 2, 3].map(|p| sequence.is_cached(p)),
+            [true, false, true, false]
+        );
+        sequence.read(2);
+        assert_eq!(
+            [0, 1, 2].map(|p| sequence.is_cached(p)),
+            [false, false, true]
+        );
     }
 
     #[test]

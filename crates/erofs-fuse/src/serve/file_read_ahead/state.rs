@@ -11,8 +11,9 @@ use super::super::on_demand::Demand;
 use super::sequence::Sequence;
 use super::streams::{Due, Streams};
 
-/// Largest file that is read with one request and is worth storing as a whole.
-pub(super) const SMALL_FILE: u64 = 64 << 10;
+/// Largest file that is stored as a whole. The kernel's read-ahead begins with 32 KiB, so that a
+/// file of this size costs its reader four requests.
+const SMALL_FILE: u64 = 256 << 10;
 
 /// How long the next request of a reader is awaited.
 const REQUEST: Duration = Duration::from_millis(10);
@@ -98,6 +99,7 @@ impl FileReadAhead {
             return;
         };
         let is_being_stored = state.storing.take_if(|storing| *storing == file).is_some();
+        state.sequence.read(place);
         if !state.streams.read(place) || is_being_stored {
             self.late.fetch_add(1, Ordering::Relaxed);
         }
@@ -189,7 +191,9 @@ impl FileReadAhead {
         };
         self.files.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.lock().streams.stored(job.due, bytes);
+        let mut state = self.lock();
+        state.sequence.set_cached(job.due.place);
+        state.streams.stored(job.due, bytes);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -207,11 +211,48 @@ impl State {
         let end = self.sequence.end();
         while let Some(due) = self.streams.next(end) {
             // A place of a listing that was forgotten has no file.
-            if let Some(nid) = self.sequence.file(due.place) {
+            let nid = self.sequence.file(due.place);
+            if let Some(nid) = nid.filter(|_| !self.sequence.is_cached(due.place)) {
                 self.storing = Some(nid);
                 return Some(Job { due, nid });
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::on_demand::OnDemand;
+    use super::*;
+
+    /// The numbers of all files that are to be stored, which they are.
+    fn store(ahead: &FileReadAhead) -> Vec<Nid> {
+        let next = || ahead.lock().next();
+        let jobs = std::iter::from_fn(next).inspect(|job| ahead.done(job, Some(1)));
+        jobs.map(|job| job.nid).collect()
+    }
+
+    fn read<const N: usize>(ahead: &FileReadAhead, files: [Nid; N]) {
+        files.into_iter().for_each(|file| ahead.read(file));
+    }
+
+    #[test]
+    fn files_that_the_kernel_has_are_not_stored_again_until_it_drops_them() {
+        let demand = OnDemand::new().unwrap().demand();
+        let ahead = FileReadAhead::new(Arc::default(), demand);
+        ahead.listed(&(0..100).collect::<Vec<Nid>>());
+        read(&ahead, [30, 31]);
+        let marker = 39;
+        let expected: Vec<Nid> = (32..47).filter(|&file| file != marker).collect();
+        assert_eq!(store(&ahead), expected);
+        // Another reader, or the same one that comes back to the beginning of the directory.
+        read(&ahead, [24, 25]);
+        assert_eq!(store(&ahead), [26, 27, 28, 29, marker]);
+        read(&ahead, [40]);
+        store(&ahead);
+        read(&ahead, [10, 11]);
+        let expected: Vec<Nid> = (12..27).filter(|&file| file != 19).collect();
+        assert_eq!(store(&ahead), expected);
     }
 }

@@ -9,7 +9,7 @@ use fuse_transport::PageStore;
 use super::super::nodes::Nodes;
 use super::super::priority::with_that_of_workers;
 use super::super::storing_threads::StoringThreads;
-use super::state::{FileReadAhead, Job, SMALL_FILE, is_small_file};
+use super::state::{FileReadAhead, Job, is_small_file};
 use crate::error::Error;
 
 /// Requests that are awaited until the kernel knows a file: some may be of other readers.
@@ -41,7 +41,8 @@ pub(in super::super) fn start(
 }
 
 fn store_all(files: &FileReadAhead, engine: &Weak<Engine>, nodes: Nodes, pages: &PageStore) {
-    let mut buffer = vec![0; SMALL_FILE as usize];
+    // As large as the largest file so far.
+    let mut buffer = Vec::new();
     while let Some(job) = files.next() {
         let Some(engine) = engine.upgrade() else {
             return;
@@ -57,7 +58,7 @@ fn store(
     engine: &Engine,
     nodes: Nodes,
     pages: &PageStore,
-    buffer: &mut [u8],
+    buffer: &mut Vec<u8>,
 ) {
     let Some(bytes) = decode(job, engine, buffer) else {
         return files.done(job, None);
@@ -86,12 +87,16 @@ fn store(
 }
 
 /// The content of a file; `None` where the reader shall have the error.
-fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
     let inode = engine.inode(job.nid).ok()?;
     if !is_small_file(inode.mode.into(), inode.size) {
         return None;
     }
-    let bytes = buffer.get_mut(..inode.size as usize)?;
+    let size = inode.size as usize;
+    if buffer.len() < size {
+        buffer.resize(size, 0);
+    }
+    let bytes = &mut buffer[..size];
     engine.prefetch_at(&inode, 0, bytes).ok()?;
     Some(bytes)
 }
