@@ -31,7 +31,7 @@ pub struct WorkerOptions {
     /// bytes of a thread's name, so a name of 12 bytes leaves room for two digits.
     pub name: String,
     /// Most threads of the unbound pool; `None` for as many as there are usable CPUs. Behind pinned
-    /// workers it starts with one, and jobs which find none idle add more.
+    /// workers it starts with none, and jobs which find none idle add more.
     pub unbound_threads: Option<usize>,
     /// How often the usable CPUs are checked without an event: a change of the cpuset sends none.
     pub rescan_interval: Duration,

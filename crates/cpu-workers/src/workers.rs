@@ -1,7 +1,7 @@
 //! The set of workers: start-up, its mirror the shut-down, and the public interface.
 //!
-//! Start-up: 1. slots for all possible CPUs, empty. 2. the unbound pool. 3. pinned workers for the
-//! usable CPUs. 4. the watcher of hotplug, 5. which begins with another check of the CPUs, since an
+//! Start-up: 1. slots for all possible CPUs, empty. 2. the unbound pool, which makes its threads
+//! when jobs come, unless it is all there is. 3. pinned workers for the usable CPUs. 4. the watcher of hotplug, 5. which begins with another check of the CPUs, since an
 //! event before its registration was missed. A rung that fails takes down those below it.
 //!
 //! Shut-down, so that no job is lost:
@@ -30,7 +30,7 @@ use crate::topology::watcher::Watcher;
 use crate::worker::attached_source::message;
 use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Attach, Job, Queued, Worker, current};
-use crate::worker::unbound::{Size, UnboundPool};
+use crate::worker::unbound::UnboundPool;
 use crate::{
     Cpus, Error, EventSourceFactory, Mode, Priority, SystemCpus, WorkerContext, WorkerOptions,
     WorkerStats,
@@ -109,6 +109,7 @@ impl Workers {
         let spawner = || Spawner {
             cpus: Arc::clone(&cpus),
             faults: faults.clone(),
+            base_nice,
         };
         let possible = cpus.possible().map_err(Error::Cpus)?;
         let name = options.name.clone();
@@ -116,16 +117,11 @@ impl Workers {
         let topology = Arc::new(topology);
         let usable = cpus.usable().map_err(Error::Cpus)?.len();
         let most = options.unbound_threads.unwrap_or(usable);
-        let at_start = match options.mode {
-            Mode::PerCpu => 1,
-            Mode::Unbound => most,
-        };
-        let size = Size { most, at_start };
         // From here on the parts end themselves where a later rung fails: see Drop.
         let mut workers = Workers {
             mode: options.mode,
             base_nice,
-            unbound: UnboundPool::start(&options.name, size, unbound, spawner(), &notices)?,
+            unbound: UnboundPool::new(&options.name, most, unbound, spawner(), &notices),
             faults: faults.clone(),
             topology: Arc::clone(&topology),
             watcher: None,
@@ -135,7 +131,9 @@ impl Workers {
             ending: AtomicBool::new(false),
             ended: Mutex::new(()),
         };
-        if options.mode == Mode::PerCpu {
+        if options.mode == Mode::Unbound {
+            workers.unbound.fill()?;
+        } else {
             topology.reconcile()?;
             cpus.notices()
                 .into_iter()
@@ -147,7 +145,8 @@ impl Workers {
     }
 
     /// Queues a job at the worker of `cpu`, or at the unbound pool (`None`, or an empty slot).
-    /// Never waits for a job and never loses one: after shutdown it runs on the caller's thread.
+    /// Never waits for a job and never loses one: after shutdown, and where no thread can be made
+    /// for it, it runs on the caller's thread.
     pub fn queue(&self, cpu: Option<usize>, job: Job) {
         let queued = Queued {
             job,
@@ -176,7 +175,7 @@ impl Workers {
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (queued.job)(&context))) {
             self.notices.add(format!(
-                "a job after shutdown panicked: {}",
+                "a job on the thread that queued it panicked: {}",
                 message(&*panic)
             ));
         }

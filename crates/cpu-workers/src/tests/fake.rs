@@ -70,6 +70,11 @@ impl Cpus for FakeCpus {
         Ok(())
     }
 
+    fn unpin(&self, tid: i32) -> io::Result<()> {
+        self.state.lock().unwrap().pins.remove(&tid);
+        Ok(())
+    }
+
     fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool> {
         Ok(self.state.lock().unwrap().pins.get(&tid) == Some(&cpu))
     }

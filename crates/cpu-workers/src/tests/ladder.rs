@@ -34,10 +34,35 @@ fn without_memory_for_the_slots_there_is_nothing() {
     assert!(matches!(result, Err(Error::SlotTable { cpus: 2 })));
 }
 
+const NO_UNBOUND_THREAD: [FailPoint; 2] =
+    [FailPoint::UnboundThread(0), FailPoint::UnboundThread(1)];
+
 #[test]
-fn without_a_single_unbound_thread_there_is_nothing() {
-    let (result, ..) = start_with(&[FailPoint::UnboundThread(0), FailPoint::UnboundThread(1)]);
+fn an_unbound_pool_without_a_single_thread_is_nothing() {
+    let faults = Faults::at(NO_UNBOUND_THREAD);
+    let result = Workers::build(options(Mode::Unbound), FakeCpus::new(2, 0..2), faults);
     assert!(matches!(result, Err(Error::UnboundPool { threads: 2, .. })));
+}
+
+#[test]
+fn behind_pinned_workers_a_job_without_a_thread_runs_where_it_is_queued() {
+    let (result, _, faults) = start_with(&NO_UNBOUND_THREAD);
+    let workers = result.unwrap();
+    assert_eq!(where_it_runs(&workers, Some(0)), Some(0));
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let unbound = || {
+        let sender = sender.clone();
+        let job = move |_: &_| sender.send(std::thread::current().id()).unwrap();
+        workers.queue(None, Box::new(job));
+        receiver.recv().unwrap()
+    };
+    assert_eq!(unbound(), std::thread::current().id());
+    faults.clear();
+    assert_ne!(
+        unbound(),
+        std::thread::current().id(),
+        "the next job has one"
+    );
 }
 
 #[test]
@@ -98,7 +123,7 @@ fn a_failed_late_rung_takes_down_what_stood_and_the_next_try_works() {
         faults.clear();
         let workers = Workers::build(options, cpus, faults).unwrap();
         assert_eq!(workers.cpus(), [0, 1]);
-        assert_eq!(threads_called(&name), 3, "two pinned, one unbound");
+        assert_eq!(threads_called(&name), 2, "no unbound one before a job");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use super::fake::{FakeCpus, options, start};
+use super::fake::{FakeCpus, options, start, wait, where_it_runs};
 use crate::{Error, Mode, Policy, Priority, WorkerOptions, Workers};
 
 fn high(mode: Mode) -> WorkerOptions {
@@ -67,9 +67,36 @@ fn high_is_fifo_1_and_the_pool_behind_it_nice_minus_20() {
         return;
     }
     assert_eq!(policies(&workers, true), [Policy::Fifo(1); 2]);
+    where_it_runs(&workers, None);
     assert_eq!(policies(&workers, false), [Policy::Other { nice: -20 }]);
     let unbound = Workers::start_on(high(Mode::Unbound), FakeCpus::new(2, 0..2)).unwrap();
     assert_eq!(policies(&unbound, false), [Policy::Fifo(1); 2]);
+}
+
+#[test]
+fn an_unbound_thread_that_a_worker_starts_has_neither_its_cpu_nor_its_priority() {
+    for priority in [Priority::Normal, Priority::High] {
+        let cpus = FakeCpus::new(2, 0..2);
+        let workers = Workers::start_on(options(Mode::PerCpu), cpus.clone()).unwrap();
+        if let Err(error) = workers.set_priority(None, priority) {
+            println!("skipped: {error}");
+            return;
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let inner = std::sync::Arc::downgrade(&workers);
+        workers.queue(
+            Some(1),
+            Box::new(move |_: &_| {
+                let job = move |_: &_| sender.send(crate::priority::own_tid()).unwrap();
+                let workers = inner.upgrade().expect("held by the test");
+                workers.queue(None, Box::new(job));
+            }),
+        );
+        let tid = wait(&receiver);
+        let nice = crate::priority::nice_of(crate::priority::own_tid()).unwrap() as i8;
+        assert_eq!(policies(&workers, false), [Policy::Other { nice }]);
+        assert!(!cpus.pins().contains_key(&tid));
+    }
 }
 
 #[test]

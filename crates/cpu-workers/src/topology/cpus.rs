@@ -20,6 +20,8 @@ pub trait Cpus: Send + Sync + Debug {
     fn usable(&self) -> io::Result<BTreeSet<usize>>;
     /// Pins a thread to one CPU.
     fn pin(&self, tid: i32, cpu: usize) -> io::Result<()>;
+    /// Lets a thread that inherited the CPU of another one run on all that may be used.
+    fn unpin(&self, tid: i32) -> io::Result<()>;
     /// True while the thread is pinned to that CPU and no other.
     fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool>;
     /// Sleeps until the answer of `usable` may have changed, `interrupt` was called, or `timeout`
@@ -38,6 +40,8 @@ pub trait Cpus: Send + Sync + Debug {
 pub struct SystemCpus {
     events: io::Result<CpuEvents>,
     interrupt: EventFd,
+    /// Of the thread that made this.
+    allowed: CpuSet,
 }
 
 impl SystemCpus {
@@ -47,6 +51,7 @@ impl SystemCpus {
         Ok(SystemCpus {
             events: CpuEvents::listen(),
             interrupt: EventFd::new()?,
+            allowed: sched_getaffinity(None)?,
         })
     }
 }
@@ -79,6 +84,10 @@ impl Cpus for SystemCpus {
         let mut set = CpuSet::new();
         set.set(cpu);
         Ok(sched_setaffinity(Pid::from_raw(tid), &set)?)
+    }
+
+    fn unpin(&self, tid: i32) -> io::Result<()> {
+        Ok(sched_setaffinity(Pid::from_raw(tid), &self.allowed)?)
     }
 
     fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool> {
@@ -153,11 +162,14 @@ mod tests {
     fn a_pinned_thread_says_so() {
         std::thread::spawn(|| {
             let cpus = SystemCpus::new().unwrap();
-            let cpu = *cpus.usable().unwrap().last().unwrap();
+            let before = cpus.usable().unwrap();
+            let cpu = *before.last().unwrap();
             let tid = rustix::thread::gettid().as_raw_nonzero().get();
             cpus.pin(tid, cpu).unwrap();
             assert!(cpus.is_pinned(tid, cpu).unwrap());
             assert_eq!(cpus.usable().unwrap(), BTreeSet::from([cpu]));
+            cpus.unpin(tid).unwrap();
+            assert_eq!(cpus.usable().unwrap(), before);
         })
         .join()
         .unwrap();

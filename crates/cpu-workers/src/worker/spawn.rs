@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use crate::Cpus;
 use crate::faults::{FailPoint, Faults};
 use crate::priority::{self, Wanted};
-use crate::worker::thread::Worker;
+use crate::worker::thread::{Worker, current};
 
 /// A worker that runs.
 pub(crate) struct Running {
@@ -23,6 +23,8 @@ pub(crate) struct Running {
 pub(crate) struct Spawner {
     pub(crate) cpus: Arc<dyn Cpus>,
     pub(crate) faults: Faults,
+    /// Of the thread that started the workers.
+    pub(crate) base_nice: i32,
 }
 
 impl Spawner {
@@ -35,10 +37,22 @@ impl Spawner {
         })?;
         let worker = Arc::new(worker);
         let (ready, outcome) = channel();
+        let inherits = worker.cpu.is_none() && current().is_some();
+        // What the thread would inherit is of a worker, and not what it was to be left with.
+        let wanted = match wanted {
+            Wanted::Untouched if inherits => Wanted::Normal {
+                nice: self.base_nice,
+            },
+            wanted => wanted,
+        };
         let body = {
             let (worker, cpus) = (Arc::clone(&worker), Arc::clone(&self.cpus));
             let faults = self.faults.clone();
             move || {
+                if inherits {
+                    // A pool with fewer CPUs than it may use serves all the same.
+                    let _ = cpus.unpin(priority::own_tid());
+                }
                 if settle(&worker, &*cpus, wanted, &faults, ready) {
                     worker.run();
                 }

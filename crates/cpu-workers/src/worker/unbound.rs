@@ -1,7 +1,7 @@
 //! The unbound pool: threads without a CPU which share one queue. It always exists and takes the
 //! jobs of an empty slot.
 //!
-//! Behind pinned workers it is seldom used, so it starts with one thread, and a job which finds no
+//! Behind pinned workers it is seldom used, so it starts without a thread, and a job which finds no
 //! idle thread adds one, up to the limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,6 @@ use crate::stats::notices::Notices;
 use crate::worker::queue::JobQueue;
 use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Queued, Worker};
-
-/// Limit of threads, and number of threads at the start.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
-    pub(crate) most: usize,
-    pub(crate) at_start: usize,
-}
 
 /// Field tags: I = set when made; P = under its own lock.
 pub(crate) struct UnboundPool {
@@ -49,30 +42,33 @@ struct Threads {
 }
 
 impl UnboundPool {
-    /// One thread is enough to continue; a thread that cannot be made is a notice.
-    pub(crate) fn start(
+    /// A pool without a thread, of at most `most`.
+    pub(crate) fn new(
         name: &str,
-        size: Size,
+        most: usize,
         wanted: Wanted,
         spawner: Spawner,
         notices: &Arc<Notices>,
-    ) -> Result<Self, Error> {
-        let pool = UnboundPool {
+    ) -> Self {
+        UnboundPool {
             name: name.to_owned(),
-            most: size.most.max(1),
+            most: most.max(1),
             wanted,
             spawner,
             notices: Arc::clone(notices),
             queue: Arc::new(JobQueue::new()),
             threads: Mutex::default(),
-        };
-        let refused = pool.grow_to(size.at_start.max(1));
-        match refused {
-            Some(source) if pool.threads().is_empty() => Err(Error::UnboundPool {
-                threads: size.most,
+        }
+    }
+
+    /// Makes all threads. One is enough to continue; one that cannot be made is a notice.
+    pub(crate) fn fill(&self) -> Result<(), Error> {
+        match self.grow_to(self.most) {
+            Some(source) if self.lock().running.is_empty() => Err(Error::UnboundPool {
+                threads: self.most,
                 source,
             }),
-            _ => Ok(pool),
+            _ => Ok(()),
         }
     }
 
@@ -87,11 +83,18 @@ impl UnboundPool {
         self.threads()
     }
 
-    /// Queues a job; a pool that has ended returns it.
+    /// Queues a job; a pool that has ended returns it, and one that cannot make its first thread.
     pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
+        let count = self.lock().running.len();
+        if count == 0 {
+            self.grow_to(1);
+            if self.lock().running.is_empty() {
+                return Err(queued);
+            }
+        }
         let found_idle = self.queue.push(queued)?;
-        if !found_idle {
-            let count = self.lock().running.len();
+        // The first thread may not be idle yet, and takes this job.
+        if !found_idle && count > 0 {
             self.grow_to(count + 1);
         }
         Ok(())
@@ -113,6 +116,9 @@ impl UnboundPool {
     fn grow_to(&self, count: usize) -> Option<std::io::Error> {
         let mut threads = self.lock();
         let mut refused = None;
+        if threads.running.is_empty() {
+            threads.tried = 0;
+        }
         while !threads.ended && threads.running.len() < count && threads.tried < self.most {
             let number = threads.tried;
             threads.tried += 1;
