@@ -1,8 +1,9 @@
 //! The set of workers: start-up, its mirror the shut-down, and the public interface.
 //!
 //! Start-up: 1. slots for all possible CPUs, empty. 2. the unbound pool, which makes its threads
-//! when jobs come, unless it is all there is. 3. pinned workers for the usable CPUs. 4. the watcher of hotplug, 5. which begins with another check of the CPUs, since an
-//! event before its registration was missed. A rung that fails takes down those below it.
+//! when jobs come, unless it is all there is. 3. pinned workers for the usable CPUs. 4. the watcher
+//! of hotplug, 5. which begins with another check of the CPUs, since an event before its
+//! registration was missed. A rung that fails takes down those below it.
 //!
 //! Shut-down, so that no job is lost:
 //! 1. Only the first caller goes on; another one waits for it, or, on a worker, returns at once.
