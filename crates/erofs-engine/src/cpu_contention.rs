@@ -5,17 +5,20 @@
 //! `hipri=auto` workers are real-time only under contention. A request is split over more CPUs
 //! while they are idle.
 
+use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cpu_workers::{Mode, Priority, Workers};
 
 use crate::load_monitor::LoadMonitor;
 use crate::options::Hipri;
 
+/// Called when contention begins or ends.
+pub type OnContention = Box<dyn Fn() + Send + Sync>;
+
 /// Samples the load with each request and sets the priority of the workers.
-#[derive(Debug)]
 pub(crate) struct CpuContention {
     /// A. Threads of the engine which run now.
     busy: AtomicUsize,
@@ -23,6 +26,8 @@ pub(crate) struct CpuContention {
     monitor: Option<LoadMonitor>,
     /// I. Workers with `hipri=auto`.
     followers: Option<Arc<Workers>>,
+    /// Set at most once.
+    changed: OnceLock<OnContention>,
 }
 
 impl CpuContention {
@@ -46,7 +51,14 @@ impl CpuContention {
             busy: AtomicUsize::new(0),
             monitor: opened.and_then(Result::ok),
             followers,
+            changed: OnceLock::new(),
         }
+    }
+
+    /// Sets what is called by a serving thread when contention begins or ends. Later calls have no
+    /// effect.
+    pub(crate) fn on_change(&self, changed: OnContention) {
+        let _ = self.changed.set(changed);
     }
 
     /// Counts the calling thread as busy and samples the load.
@@ -81,7 +93,10 @@ impl CpuContention {
         let Some(monitor) = &self.monitor else {
             return;
         };
-        if let (Some(contended), Some(workers)) = (monitor.poll(own), &self.followers) {
+        let Some(contended) = monitor.poll(own) else {
+            return;
+        };
+        if let Some(workers) = &self.followers {
             let priority = match contended {
                 true => Priority::High,
                 false => Priority::Normal,
@@ -89,6 +104,17 @@ impl CpuContention {
             // A refusal is among the notices of the workers.
             let _ = workers.set_priority(None, priority);
         }
+        if let Some(changed) = self.changed.get() {
+            changed();
+        }
+    }
+}
+
+impl fmt::Debug for CpuContention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuContention")
+            .field("contended", &self.contended())
+            .finish_non_exhaustive()
     }
 }
 

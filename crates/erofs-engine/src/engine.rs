@@ -20,7 +20,7 @@ use crate::budget::{self, Exceeded, Scope};
 use crate::buffers::Buffers;
 use crate::cache::Cache;
 use crate::control::{Control, LongRequests};
-use crate::cpu_contention::{Busy, CpuContention};
+use crate::cpu_contention::{Busy, CpuContention, OnContention};
 use crate::data_path::DataPath;
 use crate::decode_context::ContextPool;
 use crate::directory::{Directory, DirectoryCache};
@@ -321,6 +321,17 @@ impl Engine {
     pub fn has_idle_cpus(&self) -> bool {
         let several = |workers: &Workers| workers.count() > 1;
         self.workers.as_deref().is_some_and(several) && !self.contention.contended()
+    }
+
+    /// Whether other programs keep the CPUs busy, as far as is known.
+    pub fn is_contended(&self) -> bool {
+        self.contention.contended()
+    }
+
+    /// Sets what is called by a serving thread when [`is_contended`](Self::is_contended) may have
+    /// changed. Later calls have no effect.
+    pub fn on_contention(&self, changed: OnContention) {
+        self.contention.on_change(changed);
     }
 
     /// Ends the requests that are being served, and all later ones, with EINTR: the mount is

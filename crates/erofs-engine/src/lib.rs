@@ -123,7 +123,7 @@ mod verified;
 mod verity_options;
 
 pub use control::LongRequests;
-pub use cpu_contention::Busy;
+pub use cpu_contention::{Busy, OnContention};
 pub use cpu_workers;
 pub use decode::codec;
 pub use device::OpenFile;

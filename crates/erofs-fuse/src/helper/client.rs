@@ -114,6 +114,12 @@ impl MountHelper {
         self.descriptor(Request::Launch).map(LaunchHelper::new)
     }
 
+    /// The file that sets the kernel's read-ahead of the mount, in KiB, unless that is refused. To
+    /// be called when the handshake is complete.
+    pub(crate) fn read_ahead(&mut self) -> Result<Option<OwnedFd>, Error> {
+        self.call(Request::ReadAhead)
+    }
+
     /// Lists directories ahead of readers. To be called when the handshake is complete.
     pub(crate) fn directory_lister(&mut self) -> Result<DirectoryLister, Error> {
         self.descriptor(Request::Launch)

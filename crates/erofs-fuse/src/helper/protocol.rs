@@ -34,6 +34,8 @@ pub(super) enum Request {
         /// In the order of `MountRequest::files`.
         file: usize,
     },
+    /// The file that sets the kernel's read-ahead of the mount; none where it may not be set.
+    ReadAhead,
     /// Memory for the requests in flight.
     InFlight,
     /// A descriptor of `/dev/fuse`, cloned, which the helper keeps too.
@@ -75,6 +77,7 @@ impl std::fmt::Display for Request {
             Self::HandshakeDone => f.write_str("handshake-done"),
             Self::Launch => f.write_str("launch"),
             Self::Open { file } => write!(f, "open {file}"),
+            Self::ReadAhead => f.write_str("read-ahead"),
             Self::InFlight => f.write_str("in-flight"),
             Self::Clone { number } => write!(f, "clone {number}"),
             Self::Resume => f.write_str("resume"),
@@ -98,6 +101,7 @@ impl Request {
             Some(number) if name == "clone" => Some(Self::Clone { number }),
             None if text == "handshake-done" => Some(Self::HandshakeDone),
             None if text == "launch" => Some(Self::Launch),
+            None if text == "read-ahead" => Some(Self::ReadAhead),
             None if text == "in-flight" => Some(Self::InFlight),
             None if text == "resume" => Some(Self::Resume),
             None if text == "served" => Some(Self::Served),
@@ -191,6 +195,7 @@ mod tests {
             Request::HandshakeDone,
             Request::Launch,
             Request::Open { file: 2 },
+            Request::ReadAhead,
             Request::InFlight,
             Request::Clone { number: 1 },
             Request::Resume,

@@ -1,6 +1,8 @@
 //! The kernel's read-ahead of a mount.
 
+use std::fs::OpenOptions;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use super::mounted::Mounted;
 use crate::error::Error;
@@ -19,8 +21,18 @@ pub(super) fn set(mounted: &Mounted, asked: Option<u32>) -> Result<(), Error> {
     }
 }
 
+/// The file that sets it, in KiB; `None` where that is refused.
+pub(super) fn open(mounted: &Mounted) -> Option<OwnedFd> {
+    let file = OpenOptions::new().write(true).open(path(mounted));
+    file.ok().map(OwnedFd::from)
+}
+
+fn path(mounted: &Mounted) -> String {
+    format!("/sys/class/bdi/{}/read_ahead_kb", mounted.id.device)
+}
+
 fn write(mounted: &Mounted, kib: u32) -> io::Result<()> {
-    let path = format!("/sys/class/bdi/{}/read_ahead_kb", mounted.id.device);
+    let path = path(mounted);
     std::fs::write(&path, kib.to_string())
         .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
 }

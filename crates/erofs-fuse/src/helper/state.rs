@@ -78,6 +78,7 @@ impl MountState {
                 self.asleep.push(side);
                 Ok(Some(theirs))
             }
+            (Request::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
             (Request::Detach, Some((mounted, _))) => {
                 self.ending = true;
                 mounted.detach()?;

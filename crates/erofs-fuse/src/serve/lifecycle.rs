@@ -25,6 +25,7 @@ use super::launch;
 use super::long_requests::Server;
 use super::notify_store::NotifyStoreWriter;
 use super::on_demand::OnDemand;
+use super::read_ahead_window::ReadAheadWindow;
 use super::readiness::Readiness;
 use super::request_size::request_bytes;
 use super::restart::Restart;
@@ -180,13 +181,13 @@ impl Serving<'_> {
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move || reporter.report()));
         let exact_reads = Arc::new(AtomicBool::new(false));
-        let mut storing = StoringThreads {
+        let storing = StoringThreads {
             session: &session,
             helper: unmount.helper,
             on_demand: &mut self.on_demand,
         };
         let paused = Arc::clone(&exact_reads);
-        let writer = NotifyStoreWriter::start(engine, image.nodes(), paused, &mut storing)?;
+        let writer = NotifyStoreWriter::start(engine, image.nodes(), paused, &storing)?;
         engine.set_page_cache(Box::new(writer));
         let read_ahead = self.read_ahead(unmount.helper, &image, &session, &exact_reads)?;
         let launch = match resumes {
@@ -247,6 +248,12 @@ impl Serving<'_> {
             let (lister, root) = (helper.directory_lister()?, image.nodes().root());
             let directories = DirectoryReadAhead::new(root, lister, Arc::clone(paused));
             image.set_directory_read_ahead(directories);
+            if self.request.options.read_ahead_kb.is_none()
+                && let Some(file) = helper.read_ahead()?
+            {
+                let request = session.protocol().max_request;
+                ReadAheadWindow::follow(file, request, self.engine, paused);
+            }
         }
         Ok(Some(running))
     }

@@ -17,6 +17,7 @@ mod on_demand;
 mod priority;
 mod prometheus;
 mod queries;
+mod read_ahead_window;
 mod readiness;
 mod request_line;
 mod request_size;

@@ -14,9 +14,8 @@ use erofs_engine::{Engine, PageCacheWriter, Remainder};
 use fuse_transport::PageStore;
 
 use super::nodes::Nodes;
-use super::on_demand::Demand;
 use super::priority::with_that_of_workers;
-use super::storing_threads::StoringThreads;
+use super::storing_threads::{self, StoringThreads};
 use crate::error::Error;
 
 /// Bytes of memory that may be queued or being stored; a single remainder may exceed it.
@@ -38,8 +37,6 @@ struct Queue {
     /// L: held for a push or a pop only.
     state: Mutex<State>,
     changed: Condvar,
-    /// The thread that stores.
-    demand: Demand,
     /// Nothing is stored, so that every page that a program needs causes a request.
     paused: Arc<AtomicBool>,
 }
@@ -53,24 +50,24 @@ struct State {
 }
 
 impl NotifyStoreWriter {
-    /// Has `threads` start the thread with the first remainder. It ends when this is dropped or
-    /// with the engine.
+    /// Starts the thread, which ends when this is dropped or with the engine. Most mounts need it,
+    /// and under load the main thread would start it late.
     pub(super) fn start(
         engine: &Arc<Engine>,
         nodes: Nodes,
         paused: Arc<AtomicBool>,
-        threads: &mut StoringThreads<'_>,
+        threads: &StoringThreads<'_>,
     ) -> Result<Self, Error> {
         let queue = Arc::new(Queue {
             state: Mutex::default(),
             changed: Condvar::new(),
-            demand: threads.demand(),
             paused,
         });
         let ours = Arc::clone(&queue);
         // Weak: the engine owns the writer.
         let engine = Arc::downgrade(engine);
-        threads.add("erofs_pagecache", &queue.demand, move |store| {
+        let name = "erofs_pagecache";
+        storing_threads::spawn(name, threads.session, threads.helper, move |store| {
             with_that_of_workers(&engine, || store_all(&ours, store, &engine, nodes));
         })?;
         Ok(Self(queue))
@@ -98,7 +95,6 @@ impl PageCacheWriter for NotifyStoreWriter {
         state.bytes += remainder.memory();
         state.waiting.push_back(remainder);
         drop(state);
-        self.0.demand.ask();
         self.0.changed.notify_one();
     }
 }

@@ -23,6 +23,7 @@ pub const TESTS: &[Test] = tests![
     an_idle_mount_goes_away,
     an_idle_mount_does_not_go_away_before_its_timeout,
     read_ahead_is_as_it_was_asked_for,
+    read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy,
     every_image_is_seen_as_its_manifest_says,
 ];
 
@@ -173,15 +174,60 @@ fn subdir_and_owner_change_what_is_seen() {
 }
 
 fn read_ahead_is_as_it_was_asked_for() {
-    use std::os::unix::fs::MetadataExt;
-    for (options, kib) in [("ro", "512"), ("read_ahead_kb=256", "256")] {
-        let place = mounted("lz4-4k", options);
-        let device = fs::metadata(&place.path).unwrap().dev();
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-        assert_eq!(fs::read_to_string(&path).unwrap().trim(), kib, "{path}");
+    for (options, kib) in [("io_uring=on", "512"), ("read_ahead_kb=384", "384")] {
+        let place = Place::new();
+        if let Err(error) = mount(&request(&image("lz4-4k"), &place, options)) {
+            assert!(error.to_string().contains("io_uring"), "{error}");
+            println!("skipped: {error}");
+            continue;
+        }
+        assert_eq!(read_ahead_kb(&place), kib);
         umount(&place.path, false).unwrap();
     }
+}
+
+fn read_ahead_kb(place: &Place) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let device = fs::metadata(&place.path).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    fs::read_to_string(&path).unwrap().trim().to_owned()
+}
+
+/// Two requests serve a program sooner while there are idle CPUs, and cost it its CPU twice while
+/// there are none.
+fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
+    let places = ["io_uring=off", "io_uring=off,read_ahead_kb=512"].map(|options| {
+        let place = mounted("lz4-4k", options);
+        assert!(["512", "256"].contains(&&*read_ahead_kb(&place)));
+        place
+    });
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let is_over = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let threads = thread::available_parallelism().map_or(2, usize::from) * 3;
+    thread::scope(|scope| {
+        (0..threads).for_each(|_| {
+            scope.spawn(|| while !is_over() {});
+        });
+        let mut number = 0;
+        // Only requests notice the load.
+        let mut ask = || {
+            number += 1;
+            places.each_ref().map(|place| {
+                let absent = place.path.join(format!("absent{number}"));
+                assert!(absent.symlink_metadata().is_err());
+                read_ahead_kb(place)
+            })
+        };
+        let begin = std::time::Instant::now();
+        let mut seen = ask();
+        while seen != ["256", "512"] && begin.elapsed() < Duration::from_secs(60) {
+            seen = ask();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(seen, ["256", "512"]);
+    });
+    // The opposite needs a quiet machine, which a test cannot promise.
 }
 
 fn an_idle_mount_goes_away() {

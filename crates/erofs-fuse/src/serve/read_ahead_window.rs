@@ -1,0 +1,75 @@
+//! The kernel's read-ahead window, which follows the load of the CPUs.
+//!
+//! Over `/dev/fuse` a window is two requests. On an idle machine two CPUs serve them, and a program
+//! that waits for a page waits for one of them. On a contended machine each request costs the
+//! program that sends it its CPU: a real-time worker takes the request at once, and then other
+//! programs are due. So a window is one request there. A file keeps the window that was set when it
+//! was opened.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use erofs_engine::Engine;
+use sys::pi_mutex::PiMutex;
+
+use crate::options::READ_AHEAD_KB;
+
+/// The window of one mount.
+#[derive(Debug)]
+pub(super) struct ReadAheadWindow {
+    /// From the mount helper.
+    file: OwnedFd,
+    /// KiB of one request.
+    request: u32,
+    /// Nothing is read ahead for now, and the window is the helper's.
+    paused: Arc<AtomicBool>,
+    /// L: a window is one request.
+    is_narrow: PiMutex<bool>,
+}
+
+impl ReadAheadWindow {
+    /// Has the window follow the load of the engine's CPUs from here on. `request` is the largest
+    /// request, in bytes.
+    pub(super) fn follow(
+        file: OwnedFd,
+        request: usize,
+        engine: &Arc<Engine>,
+        paused: &Arc<AtomicBool>,
+    ) {
+        let request = (request >> 10) as u32;
+        if request >= READ_AHEAD_KB {
+            return;
+        }
+        let window = Self {
+            file,
+            request,
+            paused: Arc::clone(paused),
+            is_narrow: PiMutex::default(),
+        };
+        // A server before this one may have left another one.
+        window.set(READ_AHEAD_KB);
+        let followed = Arc::downgrade(engine);
+        engine.on_contention(Box::new(move || {
+            if let Some(engine) = followed.upgrade() {
+                window.adapt(&engine);
+            }
+        }));
+    }
+
+    /// The state is read under the lock, so that the last change wins.
+    fn adapt(&self, engine: &Engine) {
+        let mut is_narrow = self.is_narrow.lock();
+        let wanted = engine.is_contended();
+        if *is_narrow == wanted || self.paused.load(Ordering::Relaxed) {
+            return;
+        }
+        *is_narrow = wanted;
+        self.set(if wanted { self.request } else { READ_AHEAD_KB });
+    }
+
+    /// A refusal leaves a window that works as well.
+    fn set(&self, kib: u32) {
+        let _ = rustix::io::write(&self.file, kib.to_string().as_bytes());
+    }
+}
