@@ -5,6 +5,7 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Scope, ScopedJoinHandle};
 
 /// Bytes of content that make a batch worth its wake-up: a tenth of a millisecond with the fastest
 /// codec.
@@ -41,6 +42,28 @@ pub fn batches<T>(receivers: usize) -> (BatchSender<T>, BatchReceiver<T>) {
         weight: 0,
     };
     (sender, BatchReceiver(Mutex::new(receiver)))
+}
+
+/// Starts up to `count` threads for the same work; fewer where the system allows no more.
+///
+/// # Errors
+/// There is none.
+pub fn threads<'scope, R: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    count: usize,
+    work: impl Fn() -> R + Copy + Send + 'scope,
+) -> anyhow::Result<Vec<ScopedJoinHandle<'scope, R>>> {
+    let mut threads = Vec::new();
+    for _ in 0..count {
+        match thread::Builder::new().spawn_scoped(scope, work) {
+            Ok(thread) => threads.push(thread),
+            Err(error) if threads.is_empty() => {
+                return Err(anyhow::Error::new(error).context("no thread can be started"));
+            }
+            Err(_) => break,
+        }
+    }
+    Ok(threads)
 }
 
 impl<T> BatchSender<T> {

@@ -36,7 +36,7 @@ libc.umount2(place.encode(), 0)
 libc.umount2(place.encode(), 2)
 "#;
 
-/// A command that nobody has asked for, as any other program.
+/// A command that was not started for a request of autofs, like any other program.
 const UNASKED: &str = r#"
 mount = subprocess.Popen(command, preexec_fn=group, **quiet)
 os.set_blocking(requests, False)

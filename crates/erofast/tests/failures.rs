@@ -325,3 +325,86 @@ fn usage_errors_are_one_line_that_names_the_help() {
         fails(&erofast(arguments), 2, part);
     }
 }
+
+#[test]
+fn a_fifo_is_no_image_and_nothing_waits_for_its_writer() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let (fifo, point) = (folder.path().join("fifo"), folder.path().join("mnt"));
+    std::fs::create_dir(&point).expect("a mount point");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo starts").success());
+    let (fifo, point) = (fifo.display().to_string(), point.display().to_string());
+    let why = "is neither a regular file nor a block device";
+    fails(&erofast(&["check", &fifo]), 1, why);
+    if std::fs::File::open("/dev/fuse").is_ok() {
+        fails(&erofast(&["mount", "-o", "silent", &fifo, &point]), 1, why);
+    }
+}
+
+#[test]
+fn a_symlink_with_a_nul_byte_in_its_target_is_a_fault() {
+    let mut image = std::fs::read(fixture("lz4-full-index-64k.erofs")).expect("an image");
+    let target = image.windows(5).rposition(|bytes| bytes == b"t/s50");
+    image[target.expect("it has a link") + 1] = 0;
+    // The flag of the superblock's checksum, which covers the first block.
+    image[1024 + 8] &= !1;
+    let folder = tempfile::tempdir().expect("a directory");
+    let (path, tree) = (folder.path().join("nul.erofs"), folder.path().join("tree"));
+    std::fs::write(&path, image).expect("an image is written");
+    let (path, tree) = (path.display().to_string(), tree.display().to_string());
+    for arguments in [
+        &["check", &path][..],
+        &["extract", &path, &tree],
+        &["extract", &path, "-"],
+    ] {
+        let output = erofast(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let both = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&both);
+        assert!(printed.contains("NUL byte"), "{arguments:?}: {printed}");
+    }
+}
+
+#[test]
+fn threads_and_blocks_are_numbers_within_their_range() {
+    let image = fixture("meta.erofs").display().to_string();
+    for threads in ["0", "100000", "many"] {
+        let output = erofast(&["check", "--threads", threads, &image]);
+        fails(&output, 2, "must be a number from 1 to 1024");
+    }
+    let output = erofast(&["info", "--block", "first", &image]);
+    fails(&output, 2, "must be a number");
+}
+
+#[test]
+fn times_that_the_target_cannot_hold_are_reported_as_not_kept() {
+    // ext4 with inodes of 128 bytes knows 1901 to 2038, with larger ones 1901 to 2446.
+    let folder = tempfile::tempdir().expect("a directory");
+    let far = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(40_000_000_000);
+    let probe = std::fs::File::create(folder.path().join("probe")).expect("a file");
+    probe.set_modified(far).expect("a time is set");
+    let held = probe
+        .metadata()
+        .expect("metadata")
+        .modified()
+        .expect("a time");
+    let (image, tree) = (folder.path().join("far.erofs"), folder.path().join("tree"));
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).expect("a directory");
+    let made = Command::new("mkfs.erofs")
+        .args(["--quiet", "-T40000000000"])
+        .args([&image, &source])
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        println!("skipped: no mkfs.erofs that takes such a time");
+        return;
+    }
+    let (image, tree) = (image.display().to_string(), tree.display().to_string());
+    let output = erofast(&["extract", &image, &tree]);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        printed.contains("not kept: times"),
+        held != far,
+        "{printed}"
+    );
+}

@@ -52,12 +52,18 @@ impl Place {
     }
 
     fn is_mounted(&self) -> bool {
+        self.mount_flags().is_some()
+    }
+
+    /// The options in `/proc/mounts`.
+    fn mount_flags(&self) -> Option<String> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
         let mnt = self.mnt();
         let mnt = mnt.to_str().expect("text");
-        mounts
-            .lines()
-            .any(|line| line.split(' ').nth(1) == Some(mnt))
+        let mut lines = mounts.lines().map(|line| line.split(' '));
+        lines
+            .find_map(|mut fields| fields.nth(1).filter(|at| *at == mnt).and(fields.nth(1)))
+            .map(str::to_owned)
     }
 
     /// A process that another test is just starting may have what was open here for a moment.
@@ -102,9 +108,10 @@ impl Drop for Place {
 #[test]
 fn erofsfuse_mounts_with_all_its_options_and_is_ready_when_it_returns() {
     let Some(place) = Place::new() else { return };
-    let options: [&[&str]; 6] = [
+    let options: [&[&str]; 7] = [
         &[],
         &["--offset=0", "--dbglevel=0", "-s"],
+        &["-r", "-n", "-o", "io_uring,io_uring_q_depth=8"],
         &["-o", "ro,nodev,nosuid"],
         &["-oclone_fd,max_threads=4,max_idle_threads=-1"],
         &[
@@ -128,6 +135,72 @@ fn erofsfuse_mounts_with_all_its_options_and_is_ready_when_it_returns() {
                 .args(["app.erofs", "mnt"])
                 .args(options),
         );
+    }
+}
+
+#[test]
+fn erofsfuse_takes_what_follows_two_dashes_as_paths() {
+    let Some(place) = Place::new() else { return };
+    for line in [
+        ["--", "app.erofs", "mnt"],
+        ["app.erofs", "--", "mnt"],
+        ["app.erofs", "mnt", "--"],
+    ] {
+        place.mounts(place.command("erofsfuse").args(line));
+    }
+}
+
+#[test]
+fn erofsfuse_mounts_without_set_user_id_programs_and_devices_as_libfuse_does() {
+    let Some(place) = Place::new() else { return };
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    for (options, restricted) in [(&[][..], true), (&["-o", "suid,dev"], false)] {
+        if !restricted && !is_root {
+            println!("skipped: not root");
+            continue;
+        }
+        let mut command = place.command("erofsfuse");
+        let status = command.args(options).args(["app.erofs", "mnt"]).status();
+        assert!(status.expect("it starts").success());
+        let flags = place.mount_flags().expect("a mount");
+        let shown = ["nosuid", "nodev"].map(|flag| flags.split(',').any(|shown| shown == flag));
+        assert_eq!(shown, [restricted; 2], "{flags}");
+        place.umount();
+    }
+}
+
+#[test]
+fn an_image_on_standard_input_is_mounted_in_the_background() {
+    let Some(place) = Place::new() else { return };
+    for name in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
+        let image = std::fs::File::open(&place.image).expect("an image");
+        let mut command = place.command("erofsfuse");
+        place.mounts(command.args([name, "mnt"]).stdin(image));
+    }
+}
+
+/// As sandbox runtimes start it: no mount shall outlive its caller.
+#[test]
+fn a_server_in_the_foreground_ends_with_its_parent_where_that_was_asked_for() {
+    let Some(place) = Place::new() else { return };
+    if !Path::new("/usr/bin/setpriv").exists() {
+        println!("skipped: no setpriv");
+        return;
+    }
+    let script = "setpriv --pdeathsig TERM ./erofsfuse -f app.erofs mnt >/dev/null & \
+        until grep -q \" $PWD/mnt \" /proc/mounts; do sleep 0.05; done; exit 0";
+    let mut shell = Command::new("timeout");
+    let output = shell
+        .args(["20", "sh", "-c", script])
+        .current_dir(place.directory.path())
+        .stderr(Stdio::null())
+        .output()
+        .expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let begin = Instant::now();
+    while place.is_mounted() {
+        assert!(begin.elapsed() < PATIENCE, "the server goes on");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

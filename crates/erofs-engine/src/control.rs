@@ -52,7 +52,7 @@ impl Control {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody waits for the request of the calling thread.
+    /// Whether no program waits any more for the request of the calling thread.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.server
             .get()

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use erofs_format::ReadAt;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// A file or block device that holds an image, or one of its extra devices.
@@ -32,6 +32,12 @@ pub(crate) struct Device {
 pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
 
 impl Device {
+    /// Opens a file for reading, and does not wait for the writer of a FIFO.
+    pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+    }
+
     /// The same file, from `base` on.
     pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
         let end = self.base.saturating_add(self.size);
@@ -67,6 +73,10 @@ impl Device {
                 io::ErrorKind::IsADirectory,
                 "is a directory",
             ));
+        }
+        if !kind.is_file() && !kind.is_block_device() {
+            let what = "is neither a regular file nor a block device";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         // The length of a block device is where its end is, not what its inode says.
         let position = file.stream_position()?;

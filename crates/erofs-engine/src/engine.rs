@@ -279,6 +279,10 @@ impl Engine {
         self.requests.run(Request::Read(inode.nid, 0), |_| {
             self.fill(inode, 0, &mut target, Caller::METADATA)
         })?;
+        if target.contains(&0) {
+            let why = "symlink with a NUL byte in its target";
+            return Err(self.kind(inode, why, errno::EUCLEAN));
+        }
         Ok(target)
     }
 

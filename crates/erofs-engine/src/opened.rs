@@ -40,7 +40,7 @@ impl Opened {
     /// # Errors
     /// One line that names the file.
     pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
-        Self::with(path, options, &|path| File::open(path))
+        Self::with(path, options, &Device::open_file)
     }
 
     /// As [`new`](Self::new), with files from `open`, which gets their paths.
@@ -62,7 +62,7 @@ impl Opened {
             path: name.display().to_string(),
             source: Arc::new(source),
         })?;
-        Self::with_primary(Arc::new(device), name, options, &|path| File::open(path))
+        Self::with_primary(Arc::new(device), name, options, &Device::open_file)
     }
 
     fn with_primary(

@@ -16,7 +16,7 @@
 //! 4. On failure: the error's line into the pipe, exit status 1.
 
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{ExitCode, Stdio};
 
 use rustix::fs::{Mode, OFlags};
@@ -54,8 +54,17 @@ fn show(request: &MountRequest, notice: &str) {
 
 /// Starts the daemon and waits until it serves, or reports why it does not.
 fn start(request: &MountRequest) -> Result<(), Error> {
+    let mut request = request.clone();
+    // The standard input of the daemon is /dev/null. Not closed on exec: the daemon inherits it.
+    let image = match request.is_standard_input() {
+        true => Some(rustix::io::dup(rustix::stdio::stdin()).map_err(Error::io("dup"))?),
+        false => None,
+    };
+    if let Some(image) = &image {
+        request.image = format!("/proc/self/fd/{}", image.as_raw_fd()).into();
+    }
     let mut daemon = respawn::command(Role::Daemon)
-        .args(respawn::arguments(request))
+        .args(respawn::arguments(&request))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

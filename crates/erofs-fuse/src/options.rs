@@ -244,9 +244,12 @@ impl MountOptions {
             "log" if value.is_empty() => return Err(OptionError::value(name, &text, "a file")),
             "log" => self.log = Some(PathBuf::from(value)),
             "subdir" => self.subdir = Some(PathBuf::from(value)),
-            "timeout" => self.timeout = Some(Duration::from_secs(number(name, &text)?)),
-            "uid" => self.uid = Some(number(name, &text)?),
-            "gid" => self.gid = Some(number(name, &text)?),
+            "timeout" => {
+                let seconds = number(name, &text)?;
+                self.timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
+            }
+            "uid" => self.uid = Some(owner(name, &text)?),
+            "gid" => self.gid = Some(owner(name, &text)?),
             "ready_fd" => self.ready_fd = Some(number(name, &text)?),
             "fsname" if value.is_empty() => {
                 return Err(OptionError::value(name, &text, "a name"));
@@ -289,6 +292,14 @@ impl MountOptions {
 
 fn number<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, OptionError> {
     number_option(name, text).map_err(OptionError::Value)
+}
+
+/// The largest number is none: system calls take it for "leave it as it is".
+fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
+    match number(name, text)? {
+        u32::MAX => Err(OptionError::value(name, text, "a number below 4294967295")),
+        id => Ok(id),
+    }
 }
 
 /// More pages than the machine has would only be refused later, by an allocation.

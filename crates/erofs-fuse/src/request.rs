@@ -30,6 +30,12 @@ impl MountRequest {
         number.parse().ok().filter(|_| digits)
     }
 
+    /// Whether the image is the open file that is the standard input of this process.
+    pub(crate) fn is_standard_input(&self) -> bool {
+        const NAMES: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+        NAMES.iter().any(|name| self.image == Path::new(name))
+    }
+
     /// The files that are read while the mount is served.
     pub(crate) fn files(&self) -> Vec<&Path> {
         let engine = &self.options.engine;

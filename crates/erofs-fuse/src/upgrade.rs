@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -31,7 +32,14 @@ pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
         ));
     }
     let helper = helper(&before).ok_or_else(|| refused("its mount helper is gone"))?;
-    kill_process(helper, Signal::USR1).map_err(Error::io("its mount helper"))?;
+    match kill_process(helper, Signal::USR1) {
+        Err(Errno::PERM) => {
+            return Err(refused(
+                "only root and the user that mounted it may do that",
+            ));
+        }
+        outcome => outcome.map_err(Error::io("its mount helper"))?,
+    }
     let begin = Instant::now();
     while stat(mountpoint)?["pid"] == before["pid"] {
         if begin.elapsed() > LIMIT {

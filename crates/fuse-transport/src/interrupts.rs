@@ -1,4 +1,4 @@
-//! Interrupts: requests that nobody waits for any more.
+//! Interrupts: requests that no program waits for any more.
 //!
 //! The kernel sends INTERRUPT when the program that waits for a request gets a signal: over the
 //! device, also where requests come over io_uring. Read-ahead has no program that waits; there it
@@ -72,8 +72,8 @@ pub(crate) fn end() {
     SERVING.with_borrow_mut(|serving| serving.unique = 0);
 }
 
-/// Whether nobody waits for the request which the calling thread serves: a signal came for the
-/// program that does, or the thread that sent it is gone. Not for every request: it takes a
+/// Whether no program waits any more for the request of the calling thread: a signal came for the
+/// program that did, or the thread that sent it is gone. Not for every request: it takes a
 /// microsecond.
 pub fn is_interrupted() -> bool {
     SERVING.with_borrow(|serving| {

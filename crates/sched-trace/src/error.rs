@@ -51,6 +51,16 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The file has a known format, and nothing in it that is read.
+    #[error("{path}: {format} without scheduler events: {record}")]
+    NoEvents {
+        /// The trace file.
+        path: PathBuf,
+        /// Its format.
+        format: &'static str,
+        /// How a trace of this format has them.
+        record: &'static str,
+    },
     /// A trace that exceeds a bound of the reader.
     #[error("{path}: more than {limit} {what}; record a shorter trace, or fewer events")]
     TooBig {
@@ -83,6 +93,10 @@ pub(crate) enum Fault {
         offset: u64,
         reason: String,
     },
+    NoEvents {
+        format: &'static str,
+        record: &'static str,
+    },
     TooBig {
         limit: usize,
         what: &'static str,
@@ -103,6 +117,11 @@ impl Fault {
                 format,
                 offset,
                 reason: printable(&reason),
+            },
+            Self::NoEvents { format, record } => Error::NoEvents {
+                path,
+                format,
+                record,
             },
             Self::TooBig { limit, what } => Error::TooBig { path, limit, what },
         }

@@ -55,7 +55,7 @@ impl fmt::Display for Notice {
             }
             Self::UnnamedFunctions { unnamed, of } => write!(
                 f,
-                "{unnamed} of {of} work functions have no name: the trace has no symbols for them (perf \
+                "work functions without a name: {unnamed} of {of}; the trace has no symbols for them (perf \
                  records none; otherwise see /proc/sys/kernel/kptr_restrict)"
             ),
             Self::NoEndOfWork => f.write_str(

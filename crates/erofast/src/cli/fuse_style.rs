@@ -41,6 +41,8 @@ pub fn is_fuse_style(program: &Path, first: Option<&OsStr>) -> bool {
 /// One line for an unknown option or an extra argument.
 pub fn parse(arguments: &[OsString]) -> Result<FuseStyle, String> {
     let mut parsed = FuseStyleArgs::default();
+    // As libfuse mounts; `suid` and `dev`, which mount.fuse3 passes, undo it.
+    parsed.options.push("nosuid,nodev".into());
     let mut level = 2;
     let mut paths = Vec::new();
     let mut rest = arguments.iter();
@@ -52,11 +54,13 @@ pub fn parse(arguments: &[OsString]) -> Result<FuseStyle, String> {
         };
         match bytes {
             b"-h" | b"--help" | b"-V" | b"--version" => return Ok(FuseStyle::Usage),
+            b"--" => paths.extend(rest.by_ref().map(PathBuf::from)),
             b"-f" => parsed.foreground = true,
-            b"-d" => parsed.options.push("debug".into()),
+            b"-d" | b"--debug" => parsed.options.push("debug".into()),
+            b"-r" => parsed.options.push("ro".into()),
             // Requests are served by one thread for each CPU; one that asks for a single thread
-            // gets the same answers.
-            b"-s" => {}
+            // gets the same answers. `-n`, no entry in mtab, is libfuse's too.
+            b"-s" | b"-n" => {}
             b"-o" => {
                 let list = rest.next().ok_or("-o: an argument is missing")?;
                 parsed.options.push(list.clone());
@@ -130,6 +134,7 @@ mod tests {
         assert_eq!(
             mount.options,
             [
+                "nosuid,nodev",
                 "offset=4096",
                 r"device=/a\,b",
                 "ro,allow_other",
@@ -146,7 +151,22 @@ mod tests {
         let Ok(FuseStyle::Mount(mount)) = parse(&["--dbglevel=3", "a", "b"]) else {
             panic!("not a mount");
         };
-        assert!(mount.options.is_empty());
+        assert!(!mount.options.contains(&"silent".into()));
+    }
+
+    #[test]
+    fn two_dashes_end_the_options() {
+        for line in [&["--", "-a", "b"][..], &["-r", "-n", "--", "-a", "b"]] {
+            let Ok(FuseStyle::Mount(mount)) = parse(line) else {
+                panic!("not a mount: {line:?}");
+            };
+            assert_eq!(mount.image, Path::new("-a"));
+            assert_eq!(mount.mountpoint, Path::new("b"));
+        }
+        let Ok(FuseStyle::Mount(mount)) = parse(&["a", "--", "b"]) else {
+            panic!("not a mount");
+        };
+        assert_eq!(mount.mountpoint, Path::new("b"));
     }
 
     #[test]

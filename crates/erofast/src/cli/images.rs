@@ -25,6 +25,19 @@ pub struct ImageArgs {
     pub verity: VerityArgs,
 }
 
+/// Threads beyond the CPUs gain nothing, and each has memory of its own.
+const MOST_THREADS: usize = 1024;
+
+fn parse_threads(text: &str) -> Result<NonZero<usize>, String> {
+    let threads = text.parse::<NonZero<usize>>().ok();
+    let threads = threads.filter(|threads| threads.get() <= MOST_THREADS);
+    threads.ok_or_else(|| format!("must be a number from 1 to {MOST_THREADS}"))
+}
+
+fn parse_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "must be a number".to_owned())
+}
+
 fn parse_offset(text: &str) -> Result<Offset, String> {
     text.parse()
 }
@@ -52,7 +65,7 @@ pub struct InfoArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "block")]
     pub extents: Option<OsString>,
     /// Show which file owns this block of the image
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_number)]
     pub block: Option<u64>,
     /// Print JSON
     #[arg(long)]
@@ -106,7 +119,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
     /// Threads that read (default: one for each CPU)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<NonZero<usize>>,
 }
 
@@ -129,7 +142,7 @@ pub struct ExtractArgs {
     #[arg(long = "continue")]
     pub resume: bool,
     /// Threads that decode and write (default: one for each CPU)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<NonZero<usize>>,
     /// Print JSON
     #[arg(long)]

@@ -13,7 +13,10 @@ pub fn parse<P: Parser>() -> anyhow::Result<P> {
     P::try_parse().map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
-        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => match error.print() {
+            Ok(()) => std::process::exit(error.exit_code()),
+            Err(unwritten) => unwritten.into(),
+        },
         _ => Usage(line(&error.render().to_string())).into(),
     })
 }

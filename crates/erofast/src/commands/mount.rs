@@ -93,7 +93,7 @@ usage: erofsfuse [OPTIONS] IMAGE MOUNTPOINT
     --dbglevel=#   3 or more: show notices
     -f             stay in the foreground
     -d             stay in the foreground and print every request
-    -s             accepted; requests are served as always
+    -r, -n, -s     accepted, without effect
     -o OPT,...     mount options: see erofast mount --help";
 
 /// What can be known without mounting: that there is an image, and a directory.

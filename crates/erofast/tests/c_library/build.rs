@@ -112,8 +112,8 @@ impl Installed {
         command
     }
 
-    /// The program under valgrind: a read of what nobody wrote, and memory that is not freed, are
-    /// status 99. None where there is no valgrind.
+    /// The program under valgrind: reads of memory that was never written, and memory that is not
+    /// freed, are status 99. None where there is no valgrind.
     pub fn valgrind(&self, program: &Path) -> Option<Command> {
         if !is_there("valgrind") {
             println!("skipped: no valgrind");

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, PROC_SUPER_MAGIC, fstat, fstatfs};
 
+use super::profile_file::ProfileFile;
 use super::table;
 use crate::error::Error;
 use crate::options::MountOptions;
@@ -30,8 +31,12 @@ impl<'r> MountPlan<'r> {
         max_read: usize,
     ) -> Result<Self, Error> {
         let options = &request.options;
+        let mountpoint = usable_mountpoint(&request.mountpoint)?;
+        if let Some(profile) = &options.profile {
+            ProfileFile::check_place(profile, &mountpoint)?;
+        }
         Ok(Self {
-            mountpoint: usable_mountpoint(&request.mountpoint)?,
+            mountpoint,
             source: options
                 .fsname
                 .clone()
@@ -55,9 +60,17 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
         return Err(Error::mountpoint(path, why));
     }
     let real = std::fs::canonicalize(path).map_err(|e| Error::no_mountpoint(path, &e))?;
-    let status = table::handle(&real).and_then(rustix::fs::fstat);
-    if !status.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir()) {
+    let handle = table::handle(&real).ok();
+    let handle =
+        handle.filter(|at| fstat(at).is_ok_and(|it| FileType::from_raw_mode(it.st_mode).is_dir()));
+    let Some(handle) = handle else {
         return Err(Error::mountpoint(path, "is not a directory"));
+    };
+    // Covered, they would be read through the mount before it is served.
+    let needed = [PROC_SUPER_MAGIC, libc::SYSFS_MAGIC];
+    if fstatfs(handle).is_ok_and(|it| needed.contains(&it.f_type)) {
+        let why = "is in a filesystem of the kernel that the mount itself needs";
+        return Err(Error::mountpoint(path, why));
     }
     Ok(real)
 }

@@ -35,7 +35,7 @@ const REAP: Timespec = Timespec {
 
 /// Runs the mount helper of a server in the foreground, until that is gone.
 pub(crate) fn run(request: MountRequest) -> Result<(), Error> {
-    let signals = signals()?;
+    let signals = Signals::block()?;
     let _ = rustix::process::setsid();
     // The server is not replaced, and logs by itself.
     Helper::new(request, Server::parent()?, Log::None).run(&signals)
@@ -44,7 +44,7 @@ pub(crate) fn run(request: MountRequest) -> Result<(), Error> {
 /// Starts the server of a mount in the background, and is its mount helper until the mount ends.
 /// The server reports on the standard output.
 pub(crate) fn run_daemon(request: MountRequest) -> Result<(), Error> {
-    let signals = signals()?;
+    let signals = Signals::block()?;
     let log = Log::open(&request.options, true)?;
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let server = Server::start(&request, Role::Server, &here)?;
@@ -72,11 +72,22 @@ fn null() -> Result<OwnedFd, Error> {
         .map_err(Error::io("/dev/null"))
 }
 
-/// A signal to the server's process group or unit must not end the helper, which outlives the
-/// server to clean up. The descriptor is that of the signal that asks for an upgrade.
-fn signals() -> Result<OwnedFd, Error> {
-    drop(sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?);
-    sys::fuse_signals::upgrade_signal().map_err(Error::std_io("signalfd"))
+/// Signals do not end the helper, which outlives the server to clean up.
+struct Signals {
+    /// Asks for the end of the mount.
+    ending: OwnedFd,
+    /// Asks for an upgrade.
+    upgrade: OwnedFd,
+}
+
+impl Signals {
+    fn block() -> Result<Self, Error> {
+        let failed = || Error::std_io("signalfd");
+        Ok(Self {
+            ending: sys::fuse_signals::ending_signals().map_err(failed())?,
+            upgrade: sys::fuse_signals::upgrade_signal().map_err(failed())?,
+        })
+    }
 }
 
 struct Helper {
@@ -107,7 +118,7 @@ impl Helper {
         }
     }
 
-    fn run(mut self, signals: &OwnedFd) -> Result<(), Error> {
+    fn run(mut self, signals: &Signals) -> Result<(), Error> {
         loop {
             self.serve(signals);
             if !self.replace() {
@@ -119,12 +130,13 @@ impl Helper {
     }
 
     /// Handles requests until the server is gone.
-    fn serve(&mut self, signals: &OwnedFd) {
+    fn serve(&mut self, signals: &Signals) {
         loop {
             let limit = self.deaths.are_pending().then_some(&REAP);
             match wait(&self.server.socket, signals, self.state.asleep(), limit) {
                 Event::Time => {}
                 Event::Packet(index) => self.state.start(index),
+                Event::End => self.server.end(),
                 Event::Upgrade => self.upgrade_wanted = true,
                 Event::Request => {
                     let request = Request::receive(&self.server.socket);
@@ -253,6 +265,8 @@ fn answer(state: &mut MountState, server: &Server, request: Request) -> bool {
 enum Event {
     /// Or the end of the server.
     Request,
+    /// A signal asks for the end of the mount; it is taken.
+    End,
     /// The signal that asks for an upgrade; it is taken.
     Upgrade,
     /// For one of those that are asleep.
@@ -262,29 +276,35 @@ enum Event {
 
 fn wait(
     socket: &OwnedFd,
-    signals: &OwnedFd,
+    signals: &Signals,
     asleep: &[HelperSide],
     limit: Option<&Timespec>,
 ) -> Event {
     let mut watched = vec![
         PollFd::new(socket, PollFlags::IN),
-        PollFd::new(signals, PollFlags::IN),
+        PollFd::new(&signals.ending, PollFlags::IN),
+        PollFd::new(&signals.upgrade, PollFlags::IN),
     ];
     watched.extend(asleep.iter().map(|side| PollFd::new(side, PollFlags::IN)));
     let outcome = rustix::io::retry_on_intr(|| poll(&mut watched, limit));
     let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
     match outcome {
         Ok(0) => Event::Time,
-        // As long as a struct signalfd_siginfo.
-        Ok(_) if is_ready(&watched[1]) => match rustix::io::read(signals, &mut [0; 128]) {
-            Ok(_) => Event::Upgrade,
-            Err(_) => Event::Time,
-        },
+        Ok(_) if is_ready(&watched[1]) => taken(&signals.ending, Event::End),
+        Ok(_) if is_ready(&watched[2]) => taken(&signals.upgrade, Event::Upgrade),
         Ok(_) if !is_ready(&watched[0]) => {
-            let packet = watched[2..].iter().position(is_ready);
+            let packet = watched[3..].iter().position(is_ready);
             packet.map_or(Event::Time, Event::Packet)
         }
         // Without poll the end of the server is seen by waiting for a request.
         _ => Event::Request,
+    }
+}
+
+fn taken(signal: &OwnedFd, event: Event) -> Event {
+    // As long as a struct signalfd_siginfo.
+    match rustix::io::read(signal, &mut [0; 128]) {
+        Ok(_) => event,
+        Err(_) => Event::Time,
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -28,6 +28,28 @@ impl ProfileFile {
             location,
             writing: None,
         }
+    }
+
+    /// Whether a mount on `mountpoint` leaves the file in reach, and it is there or can be made.
+    ///
+    /// # Errors
+    /// One line. Reading it through the mount would wait for the server, which waits for it.
+    pub(super) fn check_place(location: &ProfileLocation, mountpoint: &Path) -> Result<(), Error> {
+        let (path, option) = match location {
+            ProfileLocation::File(path) => (path.clone(), format!("profile={}", path.display())),
+            ProfileLocation::Auto => (cache_folder()?, "profile=auto".to_owned()),
+        };
+        let existing = path.ancestors().find_map(|path| path.canonicalize().ok());
+        if existing.is_some_and(|existing| existing.starts_with(mountpoint)) {
+            let why = format!("{option}: {} is below the mount point", path.display());
+            return Err(Error::mountpoint(mountpoint, why));
+        }
+        if *location == ProfileLocation::Auto || path.exists() {
+            return Ok(());
+        }
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(Error::io(format!("{option}: {}", folder.display())))
     }
 
     /// Opens it for reading; `None` when it is not there.

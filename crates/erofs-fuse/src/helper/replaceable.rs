@@ -32,7 +32,8 @@ impl Replaceable {
         let path = paths.get(number).ok_or_else(|| refused(Errno::INVAL))?;
         self.files.resize_with(paths.len(), || None);
         if self.files[number].is_none() {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            // A FIFO, which is refused, does not have its writer waited for.
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
             let file = open(*path, flags, Mode::empty()).map_err(refused)?;
             self.files[number] = Some(file);
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::protocol;
 use crate::error::Error;
@@ -51,6 +52,14 @@ impl Server {
             socket: ours,
             child: Some(child),
         })
+    }
+
+    /// Has it unmount and end. One that started this process gets the signals of its caller.
+    pub(super) fn end(&self) {
+        if let Some(child) = &self.child {
+            // It may be dead already; until it is waited for, the number is its own.
+            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+        }
     }
 
     /// Kills it, and waits for the end of its threads that serve.

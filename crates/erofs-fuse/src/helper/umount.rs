@@ -70,7 +70,10 @@ fn busy(path: &Path, entry: &Entry) -> Error {
         return Error::covered(path, &other.mountpoint);
     }
     let why = match users::list(&entry.device).as_str() {
-        "" => format!("is busy: fuser -m {} shows root with what", path.display()),
+        "" => format!(
+            "is busy: as root, fuser -m {} shows by what",
+            path.display()
+        ),
         users => format!("is busy with {users}; umount --lazy unmounts it all the same"),
     };
     Error::mountpoint(path, why)

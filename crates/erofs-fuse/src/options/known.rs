@@ -84,7 +84,10 @@ pub const KNOWN: &[KnownOption] = &[
         "subdir=PATH",
         "mount this directory of the image instead of its root",
     ),
-    option("timeout=SECONDS", "unmount after this long without use"),
+    option(
+        "timeout=SECONDS",
+        "unmount after this long without use (0: never)",
+    ),
     option("allow_other", "all users may use the mount"),
     option("allow_root", "root may use the mount too"),
     option(
@@ -194,6 +197,8 @@ const TOLERATED: &[&str] = &[
     "nonempty",
     "comment",
     "subtype",
+    "io_uring",
+    "io_uring_q_depth",
     "",
 ];
 

@@ -1,7 +1,10 @@
 //! The user of a server that root started.
 
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, set_dumpable_behavior};
+use rustix::process::{
+    DumpableBehavior, Gid, Pid, Signal, Uid, geteuid, getpid, getppid, kill_process,
+    parent_process_death_signal, set_dumpable_behavior, set_parent_process_death_signal,
+};
 use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
@@ -19,7 +22,23 @@ pub(super) fn leave_root() -> Result<(), String> {
     if !geteuid().is_root() || !origin::in_first_namespace() {
         return Ok(());
     }
-    become_nobody().map_err(|errno| errno.to_string())
+    let parent = getppid();
+    let signal = parent_process_death_signal().unwrap_or(None);
+    become_nobody().map_err(|errno| errno.to_string())?;
+    // The kernel has forgotten it with the user.
+    match signal {
+        Some(signal) => end_with(parent, signal).map_err(|errno| errno.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// This process ends with its parent (`setpriv --pdeathsig`), which may be gone by now.
+fn end_with(parent: Option<Pid>, signal: Signal) -> Result<(), Errno> {
+    set_parent_process_death_signal(Some(signal))?;
+    if getppid() != parent {
+        kill_process(getpid(), signal)?;
+    }
+    Ok(())
 }
 
 fn become_nobody() -> Result<(), Errno> {

@@ -16,6 +16,7 @@ use super::directory_read_ahead::DirectoryReadAhead;
 use super::directory_type::directory_type;
 use super::faults::FaultRecorder;
 use super::file_read_ahead::{FileReadAhead, is_small_file};
+use super::inode_number::inode_number;
 use super::launch::Launch;
 use super::nodes::Nodes;
 use super::queries::Queries;
@@ -179,7 +180,7 @@ impl Image {
     fn attr(&self, inode: &Inode) -> Attr {
         let seconds = inode.mtime.cast_unsigned();
         Attr {
-            ino: inode.nid,
+            ino: inode_number(inode.nid),
             size: inode.size,
             blocks: inode.blocks,
             atime: seconds,
@@ -223,7 +224,7 @@ impl Image {
     ) -> bool {
         let entry = Entry {
             name,
-            ino: nid,
+            ino: inode_number(nid),
             kind: directory_type(kind),
             next,
         };
@@ -457,9 +458,11 @@ impl Filesystem for Image {
     }
 
     fn statfs(&self) -> Result<Statfs, Errno> {
-        let superblock = self.engine.image().superblock();
+        let image = self.engine.image();
+        let superblock = image.superblock();
+        let devices = image.device_slots().iter().map(|slot| slot.blocks);
         Ok(Statfs {
-            blocks: superblock.blocks,
+            blocks: devices.fold(superblock.blocks, u64::saturating_add),
             files: superblock.inos,
             bsize: superblock.block_size,
             frsize: superblock.block_size,

@@ -103,16 +103,14 @@ pub(crate) fn serve(
     }
     let engine = Engine::start(opened)?;
     let lines = [sandbox.notice(), uring.notice()];
-    for line in lines.into_iter().flatten().chain(engine.notices()) {
-        notice(&line);
-    }
-    log.notice().into_iter().for_each(&mut *notice);
+    let lines = lines.into_iter().flatten().chain(engine.notices());
+    let notices: Vec<_> = lines.chain(log.notice().map(str::to_owned)).collect();
     let root = find_root(&engine, options)?;
     let mut on_demand = OnDemand::new()?;
     let (faults, logging) = FaultRecorder::start(log, &engine, root, &mut on_demand)?;
     let mut ready = |helper: &MountHelper| {
-        // Not before: a mount may be refused for what it would cover.
-        covers.iter().for_each(|line| notice(line));
+        // Not before: where nothing is mounted, the error is the only line.
+        notices.iter().chain(&covers).for_each(|line| notice(line));
         ready()?;
         if start != Start::Foreground {
             helper.served()?;

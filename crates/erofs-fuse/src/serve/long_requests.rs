@@ -1,4 +1,4 @@
-//! Requests that take long: others are served meanwhile, and nobody's request ends.
+//! Requests that take long: others are served meanwhile, and none fails for it.
 
 use std::sync::{Arc, Weak};
 

@@ -8,6 +8,7 @@ mod directory_type;
 mod faults;
 mod file_read_ahead;
 mod filesystem;
+mod inode_number;
 mod launch;
 mod lifecycle;
 mod long_requests;

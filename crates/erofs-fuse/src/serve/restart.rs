@@ -83,7 +83,7 @@ impl Restart {
 }
 
 /// What the kernel sends again is what was taken from `/dev/fuse`.
-const RING: &str = "over io_uring the kernel cannot send again what a dead server had taken";
+const RING: &str = "over io_uring the kernel cannot send again what another server had taken";
 
 /// A line for each request that is refused since it killed servers.
 pub(super) fn notices(in_flight: Option<&InFlight>) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use erofs_fuse::{mount, stat, umount};
+use erofs_fuse::{MountOptions, MountRequest, mount, stat, umount};
 
 use crate::place::{self, Place, image};
 use crate::{ENABLE_URING, Test, kill, manifest, mounted, pid_of, read_tree, request, soon};
@@ -16,7 +16,9 @@ pub const TESTS: &[Test] = tests![
     what_goes_wrong_is_one_line_and_leaves_nothing,
     counters_keep_the_names_of_the_contract,
     umount_distinguishes_busy_from_foreign_from_nothing,
+    what_a_mount_itself_needs_is_no_mount_point,
     a_signal_unmounts_and_ends,
+    a_signal_to_the_mount_helper_unmounts_and_ends,
     auto_unmount_outlives_the_daemon,
     io_uring_serves_on_the_cpu_that_asks,
     subdir_and_owner_change_what_is_seen,
@@ -121,12 +123,43 @@ fn umount_distinguishes_busy_from_foreign_from_nothing() {
     assert!(error.contains("type proc"), "{error}");
 }
 
+/// It would be read through the mount before that is served.
+fn what_a_mount_itself_needs_is_no_mount_point() {
+    for path in ["/proc", "/sys/kernel"] {
+        let request = MountRequest {
+            image: image("lz4-4k"),
+            mountpoint: path.into(),
+            options: MountOptions::parse(&["silent"]).unwrap(),
+            foreground: false,
+        };
+        let error = mount(&request).unwrap_err().to_string();
+        assert!(error.contains("that the mount itself needs"), "{error}");
+    }
+}
+
 fn a_signal_unmounts_and_ends() {
     let place = mounted("lz4-4k", "");
     let pid = pid_of(&place);
     kill(pid, rustix::process::Signal::TERM);
     soon("the unmounting", || place.mount_line().is_none());
     soon("the end of the daemon", || place::is_gone(pid));
+}
+
+fn a_signal_to_the_mount_helper_unmounts_and_ends() {
+    use rustix::process::{Pid, Signal};
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let place = mounted("lz4-4k", "");
+        let server = pid_of(&place);
+        let status = fs::read_to_string(format!("/proc/{}/stat", server.as_raw_nonzero()));
+        let status = status.unwrap();
+        let (_, behind_name) = status.rsplit_once(") ").unwrap();
+        let parent = behind_name.split(' ').nth(1).unwrap().parse().unwrap();
+        let helper = Pid::from_raw(parent).unwrap();
+        kill(helper, signal);
+        soon("the unmounting", || place.mount_line().is_none());
+        soon("the end of the server", || place::is_gone(server));
+        soon("the end of the helper", || place::is_gone(helper));
+    }
 }
 
 fn auto_unmount_outlives_the_daemon() {

@@ -6,7 +6,40 @@ pub(super) const TESTS: &[Test] = tests![
     an_image_without_attributes_is_soon_asked_for_none,
     an_image_with_attributes_is_always_asked,
     a_large_directory_is_listed_with_attributes_without_look_ups,
+    inode_numbers_of_the_metabox_fit_into_32_bits,
+    the_blocks_of_all_devices_count,
 ];
+
+/// overlayfs has the highest bits for itself, in which an inode of the metabox is marked.
+fn inode_numbers_of_the_metabox_fit_into_32_bits() {
+    use std::os::unix::fs::{DirEntryExt, MetadataExt};
+    let place = mounted("metabox-dir", "");
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(&place.path).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.ino(), entry.metadata().unwrap().ino());
+        numbers.push(entry.ino());
+    }
+    assert!(
+        numbers.iter().all(|number| number >> 32 == 0),
+        "{numbers:?}"
+    );
+    assert!(
+        numbers.iter().any(|number| number >> 31 == 1),
+        "{numbers:?}"
+    );
+}
+
+fn the_blocks_of_all_devices_count() {
+    let blob = place::fixtures().join("blobdev.blob");
+    let place = Place::new();
+    let options = format!("device={}", blob.display());
+    let image = place::fixtures().join("blobdev.erofs");
+    mount(&request(&image, &place, &options)).unwrap();
+    let shown = rustix::fs::statvfs(&place.path).unwrap();
+    let stored = fs::metadata(&blob).unwrap().len();
+    assert!(shown.f_blocks * shown.f_frsize >= stored);
+}
 
 fn requests(place: &Place, kind: &str) -> u64 {
     let counters = stat(&place.path).unwrap();

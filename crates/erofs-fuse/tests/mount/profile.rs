@@ -12,7 +12,32 @@ pub(super) const TESTS: &[Test] = tests![
     what_a_launch_read_is_recorded_page_by_page_and_read_ahead_the_next_time,
     a_profile_of_another_image_is_recorded_again,
     a_file_that_is_no_profile_is_left_alone,
+    a_profile_below_the_mount_point_or_in_no_folder_is_refused,
 ];
+
+/// The helper would read it through the mount, which waits for the helper.
+fn a_profile_below_the_mount_point_or_in_no_folder_is_refused() {
+    let place = Place::new();
+    let here = place.path.display();
+    for (profile, why) in [
+        (format!("{here}"), "is below the mount point"),
+        (format!("{here}/launch.profile"), "is below the mount point"),
+        (
+            format!("{here}/none/launch.profile"),
+            "is below the mount point",
+        ),
+        (
+            "/none/launch.profile".to_owned(),
+            "profile=/none/launch.profile: /none: No such file",
+        ),
+    ] {
+        let options = format!("profile={profile}");
+        let refused = mount(&request(&image("lz4-4k"), &place, &options));
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains(why), "{options}: {error}");
+        assert_eq!(place.mount_line(), None);
+    }
+}
 
 /// A file name that is gone with the test.
 struct ProfilePath(PathBuf);

@@ -62,8 +62,11 @@ pub fn run(old: &Path, new: &Path) -> Result<DiffReport> {
 
 fn load(file: &Path) -> Result<Value> {
     let text = std::fs::read(file).map_err(|source| LabError::io("reading", file, source))?;
-    serde_json::from_slice(&text)
-        .map_err(|reason| LabError::Usage(format!("lab diff: {}: {reason}", file.display())))
+    serde_json::from_slice(&text).map_err(|reason| {
+        let what = format!("is no report that --json wrote ({reason})");
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidData, what);
+        LabError::io("reading", file, source)
+    })
 }
 
 fn diff(old: (&Value, &str), new: (&Value, &str)) -> Result<DiffReport> {

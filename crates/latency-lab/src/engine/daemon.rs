@@ -88,7 +88,10 @@ fn last_output(daemon: &Child, status: std::process::ExitStatus) -> String {
     let how = End::Exited(status).describe();
     match daemon.last_line() {
         line if line.is_empty() => format!("{how} before it was mounted"),
-        line => line,
+        // The name of the program, which the message names anyway.
+        line => line
+            .strip_prefix("erofast: ")
+            .map_or(line.clone(), str::to_owned),
     }
 }
 

@@ -14,22 +14,22 @@ pub(crate) fn present(
     interrupt: &Interrupt,
     progress: &mut dyn Progress,
 ) -> Result<(Vec<Engine>, Vec<String>)> {
-    let (mut engines, mut left_out) = (Vec::new(), Vec::new());
+    let (mut engines, mut failed) = (Vec::new(), Vec::new());
     for engine in asked.0 {
         match try_out(engine, site, points, interrupt) {
             Ok(()) => engines.push(engine.clone()),
-            Err(error) if asked.1 && !interrupt.asked() => {
-                progress.line(&format!("left out: {error}"));
-                left_out.push(error.to_string());
-            }
+            Err(error) if asked.1 && !interrupt.asked() => failed.push(error),
             Err(error) => return Err(error),
         }
     }
+    // Where none can, the image is the reason, and the last engine of the list names it best.
     if engines.is_empty() {
-        let why = left_out.join("; ");
-        return Err(LabError::Usage(format!(
-            "no engine is left to measure: {why}"
-        )));
+        let none = || LabError::Usage("no engine was requested".into());
+        return Err(failed.pop().unwrap_or_else(none));
+    }
+    let left_out: Vec<_> = failed.iter().map(ToString::to_string).collect();
+    for line in &left_out {
+        progress.line(&format!("left out: {line}"));
     }
     Ok((engines, left_out))
 }

@@ -43,6 +43,9 @@ pub struct ReadResult {
     pub thrown_away: usize,
     /// Samples among these that were spoilt and could not be repeated any more.
     pub spoilt: usize,
+    /// What spoilt the first of them; for the table alone.
+    #[serde(skip)]
+    pub spoilt_by: Option<String>,
 }
 
 /// The report of `lab read`.
@@ -124,6 +127,7 @@ fn result(
         against_first: first.map(|first| compare(&first.samples, &samples)),
         thrown_away,
         spoilt: kept.iter().filter(|kept| kept.spoilt.is_some()).count(),
+        spoilt_by: kept.iter().find_map(|kept| kept.spoilt.clone()),
         samples,
     }
 }
@@ -147,14 +151,18 @@ impl ReadReport {
         match (self.valid, self.interrupted) {
             (true, _) => "valid".into(),
             (_, true) => "NOT VALID: interrupted".into(),
-            _ => format!("NOT VALID: {spoilt} samples were spoilt"),
+            _ => {
+                let mut reasons = self.results.iter().filter_map(|it| it.spoilt_by.as_deref());
+                let why = reasons.next().unwrap_or("unknown");
+                format!("NOT VALID: samples that were spoilt: {spoilt} ({why})")
+            }
         }
     }
 
     /// Medians with their ranges, engines across.
     pub fn table(&self) -> String {
         let mut out = format!(
-            "{} samples of each test, interleaved, a fresh mount for each; median (smallest to largest)\n\
+            "Samples of each test: {}, interleaved, a fresh mount for each; median (smallest to largest)\n\
              {}\n{}\n",
             self.iterations,
             self.environment.line(),
@@ -248,6 +256,7 @@ mod tests {
             against_first: None,
             thrown_away: 0,
             spoilt: 0,
+            spoilt_by: None,
         }
     }
 

@@ -29,12 +29,14 @@ pub(crate) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         })?;
         offset += size;
     }
-    reader.finish(offset)
+    reader.finish()
 }
+
+const FORMAT: &str = "Perfetto";
 
 fn broken(offset: u64, reason: &str) -> Fault {
     Fault::Broken {
-        format: "Perfetto",
+        format: FORMAT,
         offset,
         reason: reason.into(),
     }
@@ -255,13 +257,13 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(self, size: u64) -> Result<Trace, Fault> {
+    fn finish(self) -> Result<Trace, Fault> {
         let mut trace = self.trace;
         if trace.events.is_empty() {
-            return Err(broken(
-                size,
-                "it has no scheduler events (ftrace sched/sched_switch)",
-            ));
+            return Err(Fault::NoEvents {
+                format: FORMAT,
+                record: "ftrace_events with sched/sched_switch has them",
+            });
         }
         trace.sort();
         fill_in(&mut trace.events);

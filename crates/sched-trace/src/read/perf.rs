@@ -15,6 +15,11 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 
 pub(super) const FORMAT: &str = "perf.data";
 
+const NO_EVENTS: Fault = Fault::NoEvents {
+    format: FORMAT,
+    record: "perf sched record has them",
+};
+
 /// Header size of a perf.data that was written to a pipe.
 const PIPE_HEADER: u64 = 16;
 
@@ -37,7 +42,7 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
     } = PerfFileReader::parse_file(file).map_err(|error| fault(&error))?;
     let tracing = perf_file
         .feature_section_data(Feature::TRACING_DATA)
-        .ok_or_else(|| broken("it has no tracepoints (record with `perf sched record`)"))?;
+        .ok_or(NO_EVENTS)?;
     let mut description = TracingData::default();
     let mut reader = ByteReader::new(Cursor::new(tracing), FORMAT);
     opening(&mut reader)?;
@@ -61,9 +66,7 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
         }
     }
     if trace.events.is_empty() {
-        return Err(broken(
-            "it has no scheduler events (record with `perf sched record`)",
-        ));
+        return Err(NO_EVENTS);
     }
     trace.sort();
     decoder.finish(&mut trace, Some(&mut description.kallsyms.as_slice()));

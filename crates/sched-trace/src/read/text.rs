@@ -59,7 +59,10 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         )));
     }
     if trace.events.is_empty() {
-        return Err(broken("it has no scheduler events (sched_switch)".into()));
+        return Err(Fault::NoEvents {
+            format: FORMAT,
+            record: "lines of sched_switch are needed",
+        });
     }
     trace.sort();
     threads::name_threads(&mut trace);

@@ -377,7 +377,10 @@ fn events<R: Read + Seek>(
         ..
     } = pages;
     if trace.events.is_empty() {
-        return Err(reader.broken("it has no scheduler events (record with -e sched)"));
+        return Err(Fault::NoEvents {
+            format: FORMAT,
+            record: "trace-cmd record -e sched has them",
+        });
     }
     trace.lost_events = options.lost.max(flagged);
     trace.kernel = options.kernel.clone();

@@ -13,7 +13,7 @@ mod work;
 
 use std::num::NonZero;
 use std::sync::atomic::Ordering::Relaxed;
-use std::{iter, thread};
+use std::thread;
 
 use erofs_engine::{Engine, WorkersMode};
 
@@ -24,7 +24,7 @@ use self::walk::Walk;
 use self::work::work;
 use super::print_json;
 use crate::bar::Gauge;
-use crate::batch::batches;
+use crate::batch::{batches, threads};
 use crate::cli::CheckArgs;
 use crate::outcome::Outcome;
 use crate::tree;
@@ -47,9 +47,7 @@ fn check(engine: &Engine, readers: usize, manifest: Option<Manifest>) -> anyhow:
     let root = engine.inode(engine.root())?;
     let found = Found::new(Gauge::new("check", || tree::total_bytes(engine, &root))?);
     let walked = thread::scope(|scope| {
-        let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| work(engine, &receiver, &found)))
-            .take(readers)
-            .collect();
+        let threads = threads(scope, readers, || work(engine, &receiver, &found))?;
         let mut walk = Walk::new(engine, sender, &found, manifest);
         let walked = walk.run(&root);
         // The readers end once the sender is dropped.

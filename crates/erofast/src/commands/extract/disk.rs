@@ -7,7 +7,7 @@
 //!    writing, and their times stay.
 
 use std::os::fd::AsFd;
-use std::{iter, thread};
+use std::thread;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Nid};
@@ -20,7 +20,7 @@ use super::outfile::Writer;
 use super::paths::{PathId, Paths};
 use super::queue::{self, Leaf, Queue, Work};
 use super::target::Target;
-use crate::batch::{BatchSender, batches};
+use crate::batch::{BatchSender, batches, threads};
 
 /// What is left for the end.
 #[derive(Debug, Default)]
@@ -41,9 +41,7 @@ pub fn run(job: &Job, target: &Target, journal: &Journal) -> anyhow::Result<()> 
     let queue = Queue::new(&job.engine, receiver);
     let writer = || Writer::new(job, target, journal);
     let rest = thread::scope(|scope| {
-        let threads: Vec<_> = iter::repeat_with(|| scope.spawn(|| write(writer(), &queue)))
-            .take(job.threads)
-            .collect();
+        let threads = threads(scope, job.threads, || write(writer(), &queue))?;
         let walked = walk(job, target, journal, &mut sender);
         // The writers end once the sender is dropped.
         drop(sender);

@@ -48,6 +48,12 @@ impl Handle<'_> {
         }
     }
 
+    /// Seconds since 1970.
+    fn modified(&self) -> Result<i64> {
+        let (Self::Open(fd) | Self::StandIn(fd)) = self;
+        Ok(rustix::fs::statat(fd, c"", AtFlags::EMPTY_PATH)?.st_mtime)
+    }
+
     fn set_times(&self, times: &Timestamps) -> Result<()> {
         match self {
             Self::Open(fd) => rustix::fs::futimens(fd, times),
@@ -87,9 +93,17 @@ pub fn apply(handle: Handle<'_>, inode: &Inode, xattrs: &[Xattr], path: &[u8], j
         last_access: time,
         last_modification: time,
     };
-    if let Err(error) = handle.set_times(&times) {
+    if let Err(error) = handle.set_times(&times).and_then(|()| kept(handle, time)) {
         journal.not_kept("times", path, error);
     }
+}
+
+/// Filesystems change times that they cannot hold, and do not say so. All of them hold 1902 to 2038.
+fn kept(handle: Handle<'_>, time: Timespec) -> Result<()> {
+    if i32::try_from(time.tv_sec).is_ok() || handle.modified()? == time.tv_sec {
+        return Ok(());
+    }
+    Err(Errno::RANGE)
 }
 
 /// Sets owner and group; the group alone if only that is allowed.

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{iter, thread};
+use std::thread;
 
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, Error, ReadContext};
@@ -19,6 +19,7 @@ use super::journal::Journal;
 use super::paths::Paths;
 use super::sparse::{self, Map, Segment};
 use super::tar::{self, Kind};
+use crate::batch::threads;
 use crate::parts::Parts;
 
 /// Parts that are decoded before their turn at most, for each reader: they are kept in memory.
@@ -50,9 +51,7 @@ pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
     let (items, line) = sync_channel(AHEAD * job.threads);
     let queue = Mutex::new(queue);
     thread::scope(|scope| {
-        for thread in iter::repeat_n(|| read(&job.engine, &queue), job.threads) {
-            scope.spawn(thread);
-        }
+        threads(scope, job.threads, || read(&job.engine, &queue))?;
         let walking = scope.spawn(move || walk(job, journal, &orders, &items));
         let written = Archive::new(out, journal).write_all(line);
         let walked = walking.join();

@@ -19,6 +19,7 @@ use super::print_json;
 use super::requests::MountWatch;
 use crate::cli::{TraceLatencyArgs, TraceRecordArgs};
 use crate::outcome::{Outcome, Usage};
+use crate::units;
 
 /// Interval at which a recording without a command checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
@@ -165,10 +166,10 @@ fn print(
     detail::worst(report, filter, args.worst)?;
     detail::behind(trace, report, filter)?;
     outln!(
-        "\n{} events; {} waits at the edges of the trace left out; {} events lost",
-        report.events,
-        report.dropped_at_edges,
-        report.lost_events
+        "\n{}; {} at the edges of the trace left out; {} lost",
+        units::count(report.events, "event"),
+        units::count(report.dropped_at_edges, "wait"),
+        units::count(report.lost_events, "event")
     );
     let settings = report.scheduler.to_string();
     if !settings.is_empty() {

@@ -139,8 +139,9 @@ impl FaultRecorder {
     fn log_end(&self) {
         let totals = self.table.lock().totals;
         if totals.faults > totals.logged {
+            let kinds = if totals.kinds == 1 { "kind" } else { "kinds" };
             self.log.line(&format!(
-                "{}: faults of the image: {} of {} kinds, {} of them not logged",
+                "{}: faults of the image: {} of {} {kinds}, {} of them not logged",
                 self.image, totals.faults, totals.kinds, totals.not_logged
             ));
         }
@@ -225,10 +226,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
         assert!(lines[0].contains("a circle"), "{text}");
-        assert!(
-            lines[1].contains("1000 of 1 kinds, 0 of them not"),
-            "{text}"
-        );
+        assert!(lines[1].contains("1000 of 1 kind, 0 of them not"), "{text}");
     }
 
     #[test]
