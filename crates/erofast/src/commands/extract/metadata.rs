@@ -98,7 +98,7 @@ pub fn apply(handle: Handle<'_>, inode: &Inode, xattrs: &[Xattr], path: &[u8], j
     }
 }
 
-/// Filesystems change times that they cannot hold, and do not say so. All of them hold 1902 to 2038.
+/// Filesystems change times that they cannot hold, without an error. All hold 1902 to 2038.
 fn kept(handle: Handle<'_>, time: Timespec) -> Result<()> {
     if i32::try_from(time.tv_sec).is_ok() || handle.modified()? == time.tv_sec {
         return Ok(());
