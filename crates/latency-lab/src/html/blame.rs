@@ -27,7 +27,8 @@ pub(super) fn bars(engines: &[EngineReport]) -> String {
          meanwhile (120 is nice 0, below 100 real-time).</p>\n",
     );
     for (number, (engine, bars)) in engines.iter().zip(&all).enumerate() {
-        let total: f64 = bars.iter().map(|blocked| blocked.total_us).sum();
+        // The sum of nothing is -0.
+        let total = bars.iter().map(|blocked| blocked.total_us).sum::<f64>() + 0.0;
         let _ = writeln!(
             out,
             "<h3><span class=\"key {}\"></span>{}: {} of waiting</h3>\n<ul class=\"bars\">",

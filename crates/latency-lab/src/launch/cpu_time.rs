@@ -103,7 +103,8 @@ impl CpuTime {
         // Runs that had not ended when the recording ended.
         running.values().for_each(|ran| add(*ran, end));
         time.foreign = Foreign {
-            total_us: foreign.values().sum(),
+            // The sum of nothing is -0.
+            total_us: foreign.values().sum::<f64>() + 0.0,
             most: most(&foreign),
         };
         (time.left, time.not_entered) = (left, not_entered);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::explain::EXPLANATION;
+use super::picture::Blocked;
 use super::report::{EngineReport, LaunchReport};
 use crate::statistics::{Comparison, Interval, LEVEL, Modes, Summary, Verdict};
 use crate::validity;
@@ -263,20 +264,24 @@ fn waiting_threads(out: &mut String, report: &LaunchReport) {
 fn waited_behind(out: &mut String, report: &LaunchReport) {
     let _ = writeln!(out, "waited behind, per launch (us)");
     for engine in &report.engines {
-        let behind = engine.behind();
-        let total: f64 = behind.iter().map(|blocked| blocked.total_us).sum();
-        let words = behind.iter().take(5).map(|blocked| match blocked.priority {
+        let _ = writeln!(out, "  {}: {}", engine.engine, behind(&engine.behind()));
+    }
+}
+
+fn behind(blocked: &[Blocked]) -> String {
+    if blocked.is_empty() {
+        return "none".into();
+    }
+    let total: f64 = blocked.iter().map(|blocked| blocked.total_us).sum();
+    let words = blocked
+        .iter()
+        .take(5)
+        .map(|blocked| match blocked.priority {
             0 => format!("{:.0} {}", blocked.total_us, blocked.comm),
             priority => format!("{:.0} {}[{priority}]", blocked.total_us, blocked.comm),
         });
-        let words: Vec<String> = words.collect();
-        let _ = writeln!(
-            out,
-            "  {}: of {total:.0}: {}",
-            engine.engine,
-            words.join(", ")
-        );
-    }
+    let words: Vec<String> = words.collect();
+    format!("of {total:.0}: {}", words.join(", "))
 }
 
 /// The threads that waited most, as one line.
@@ -385,6 +390,11 @@ mod tests {
         assert_eq!(difference(&none), "(+0 %)");
         let narrow = compare(&spread(100.0, 0.01), &spread(90.0, 0.01));
         assert_eq!(difference(&narrow), "-10.00 %");
+    }
+
+    #[test]
+    fn an_engine_without_waits_has_none() {
+        assert_eq!(behind(&[]), "none");
     }
 
     #[test]
