@@ -47,7 +47,7 @@ pub fn batches<T>(receivers: usize) -> (BatchSender<T>, BatchReceiver<T>) {
 /// Starts up to `count` threads for the same work; fewer where the system allows no more.
 ///
 /// # Errors
-/// There is none.
+/// Not even one thread can be started.
 pub fn threads<'scope, R: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     count: usize,

@@ -94,6 +94,10 @@ impl Place {
     }
 }
 
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         if self.is_mounted() {
@@ -153,7 +157,7 @@ fn erofsfuse_takes_what_follows_two_dashes_as_paths() {
 #[test]
 fn erofsfuse_mounts_without_set_user_id_programs_and_devices_as_libfuse_does() {
     let Some(place) = Place::new() else { return };
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let is_root = is_root();
     for (options, restricted) in [(&[][..], true), (&["-o", "suid,dev"], false)] {
         if !restricted && !is_root {
             println!("skipped: not root");
@@ -265,7 +269,7 @@ fn mount_erofs_runs_erofsfuse_through_a_shell() {
 #[test]
 fn a_mounted_descriptor_in_the_place_of_the_mount_point_is_served() {
     let Some(place) = Place::new() else { return };
-    if !std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+    if !is_root() {
         println!("skipped: not root");
         return;
     }

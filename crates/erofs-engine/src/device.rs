@@ -31,13 +31,13 @@ pub(crate) struct Device {
 /// Opens a file for reading.
 pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
 
-impl Device {
-    /// Opens a file for reading, and does not wait for the writer of a FIFO.
-    pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
-    }
+/// Opens a file for reading, and does not wait for the writer of a FIFO.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
 
+impl Device {
     /// The same file, from `base` on.
     pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
         let end = self.base.saturating_add(self.size);

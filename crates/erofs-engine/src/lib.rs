@@ -126,7 +126,7 @@ pub use control::LongRequests;
 pub use cpu_contention::{Busy, OnContention};
 pub use cpu_workers;
 pub use decode::codec;
-pub use device::OpenFile;
+pub use device::{OpenFile, open_file};
 pub use dm_verity::RootHash;
 pub use engine::{EachEntry, Engine, decoder_settings};
 pub use erofs_format;

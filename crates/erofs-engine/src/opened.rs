@@ -9,7 +9,7 @@ use erofs_format::ReadAt;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
-use crate::device::{Device, OpenFile};
+use crate::device::{Device, OpenFile, open_file};
 use crate::load_monitor::LoadMonitor;
 use crate::options::{EngineOptions, Offset, WorkersMode};
 use crate::verified::HashArea;
@@ -40,7 +40,7 @@ impl Opened {
     /// # Errors
     /// One line that names the file.
     pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
-        Self::with(path, options, &Device::open_file)
+        Self::with(path, options, &open_file)
     }
 
     /// As [`new`](Self::new), with files from `open`, which gets their paths.
@@ -62,7 +62,7 @@ impl Opened {
             path: name.display().to_string(),
             source: Arc::new(source),
         })?;
-        Self::with_primary(Arc::new(device), name, options, &Device::open_file)
+        Self::with_primary(Arc::new(device), name, options, &open_file)
     }
 
     fn with_primary(

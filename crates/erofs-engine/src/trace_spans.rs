@@ -1,8 +1,8 @@
 //! Trace spans: what the threads of a mount did and when, for a recorder.
 //!
 //! While tracing is off, a span costs one relaxed load. A recorder switches tracing on for some
-//! seconds by fetching the recorded spans ([`take`]), and fetches again before they are over. When
-//! a recorder is killed, tracing ends by itself.
+//! seconds by fetching the recorded trace spans ([`take`]), and fetches again before they are over.
+//! When a recorder is killed, tracing ends by itself.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cpu_workers::now_ns;
 
-/// How long spans are recorded after the last [`take`].
+/// How long trace spans are recorded after the last [`take`].
 pub const LASTING: Duration = Duration::from_secs(10);
 
 /// A thread writes to the buffer of its number; two seldom share one.
@@ -40,16 +40,16 @@ pub struct Span {
 static UNTIL: AtomicU64 = AtomicU64::new(0);
 /// A. Spans that found their buffer full.
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// L. The recorded spans.
+/// L. The recorded trace spans.
 static RECORDED: [Mutex<Vec<Span>>; BUFFERS] = [const { Mutex::new(Vec::new()) }; BUFFERS];
 
-/// Whether a recorder wants spans.
+/// Whether a recorder wants trace spans.
 #[inline]
 pub fn wanted() -> bool {
     UNTIL.load(Relaxed) != 0
 }
 
-/// The time now, if a recorder wants spans: the beginning of one.
+/// The time now, if a recorder wants trace spans: the beginning of one.
 #[inline]
 pub fn begin() -> Option<u64> {
     wanted().then(now_ns)
@@ -85,8 +85,8 @@ pub fn write(name: &'static str, start_ns: u64, end_ns: u64, id: u64, bytes: u64
     });
 }
 
-/// Returns at most `most` spans and the number of those that were lost since the last call, and
-/// continues recording for [`LASTING`].
+/// Returns at most `most` trace spans and the number of those that were lost since the last call,
+/// and continues recording for [`LASTING`].
 pub fn take(most: usize) -> (Vec<Span>, u64) {
     let now = now_ns();
     if UNTIL.swap(now + LASTING.as_nanos() as u64, Relaxed) < now {
@@ -134,13 +134,13 @@ fn thread() -> u32 {
 mod tests {
     use super::*;
 
-    /// The spans of this thread: other tests may decode at the same time.
+    /// The trace spans of this thread: other tests may decode at the same time.
     fn own(mut spans: Vec<Span>) -> Vec<Span> {
         spans.retain(|span| span.thread == thread());
         spans
     }
 
-    /// One test, since there is one place where spans are written.
+    /// One test, since there is one place where trace spans are written.
     #[test]
     fn spans_are_recorded_on_request_and_only_for_a_while() {
         assert_eq!(begin(), None, "tracing is off");

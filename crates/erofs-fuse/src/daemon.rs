@@ -56,10 +56,10 @@ fn show(request: &MountRequest, notice: &str) {
 fn start(request: &MountRequest) -> Result<(), Error> {
     let mut request = request.clone();
     // The standard input of the daemon is /dev/null. Not closed on exec: the daemon inherits it.
-    let image = match request.is_standard_input() {
-        true => Some(rustix::io::dup(rustix::stdio::stdin()).map_err(Error::io("dup"))?),
-        false => None,
-    };
+    let image = request
+        .is_standard_input()
+        .then(|| rustix::io::dup(rustix::stdio::stdin()).map_err(Error::io("dup")))
+        .transpose()?;
     if let Some(image) = &image {
         request.image = format!("/proc/self/fd/{}", image.as_raw_fd()).into();
     }

@@ -55,8 +55,8 @@ impl fmt::Display for Notice {
             }
             Self::UnnamedFunctions { unnamed, of } => write!(
                 f,
-                "work functions without a name: {unnamed} of {of}; the trace has no symbols for them (perf \
-                 records none; otherwise see /proc/sys/kernel/kptr_restrict)"
+                "work functions without a name: {unnamed} of {of}; the trace has no symbols for \
+                 them (perf records none; otherwise see /proc/sys/kernel/kptr_restrict)"
             ),
             Self::NoEndOfWork => f.write_str(
                 "no workqueue_execute_end events: a work item is taken to end when its worker sleeps, \

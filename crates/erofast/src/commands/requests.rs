@@ -1,8 +1,8 @@
 //! Requests of the machine's erofast mounts during a trace, as its tracks: from the sending program
 //! to the reply, on the serving thread.
 //!
-//! A mount records spans for ten seconds after each query, so a thread queries it every second. A
-//! mount whose daemon hangs blocks that thread alone, and is left out.
+//! A mount records trace spans for ten seconds after each query, so a thread queries it every
+//! second. A mount whose daemon hangs blocks that thread alone, and is left out.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ impl MountWatch {
                 asked_by: rustix::thread::gettid().as_raw_nonzero().get(),
                 ..Requests::default()
             };
-            // Drop the spans that were recorded for an earlier client.
+            // Drop the trace spans that were recorded for an earlier client.
             requests.ask();
             requests.spans.clear();
             let _ = begun.send(());

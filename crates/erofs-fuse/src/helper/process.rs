@@ -82,11 +82,9 @@ struct Signals {
 
 impl Signals {
     fn block() -> Result<Self, Error> {
-        let failed = || Error::std_io("signalfd");
-        Ok(Self {
-            ending: sys::fuse_signals::ending_signals().map_err(failed())?,
-            upgrade: sys::fuse_signals::upgrade_signal().map_err(failed())?,
-        })
+        let ending = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
+        let upgrade = sys::fuse_signals::upgrade_signal().map_err(Error::std_io("signalfd"))?;
+        Ok(Self { ending, upgrade })
     }
 }
 

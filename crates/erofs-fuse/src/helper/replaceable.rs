@@ -32,10 +32,9 @@ impl Replaceable {
         let path = paths.get(number).ok_or_else(|| refused(Errno::INVAL))?;
         self.files.resize_with(paths.len(), || None);
         if self.files[number].is_none() {
-            // A FIFO, which is refused, does not have its writer waited for.
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-            let file = open(*path, flags, Mode::empty()).map_err(refused)?;
-            self.files[number] = Some(file);
+            let file = erofs_engine::open_file(path)
+                .map_err(|error| refused(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+            self.files[number] = Some(file.into());
         }
         let file = self.files[number].as_ref();
         let file = file.ok_or_else(|| refused(Errno::BADF))?;

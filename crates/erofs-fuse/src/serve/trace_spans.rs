@@ -1,10 +1,8 @@
 //! Trace spans: what a mount did and when, read through a hidden extended attribute of its root.
 //!
-//! A read of the attribute with a buffer below the kernel's limit for a value loses spans: it is
-//! for
-//! [`take_spans`] only. It switches recording on for [`trace_spans::LASTING`], see
-//! [`erofs_engine::trace_spans`].
-//! Only root and the mount's own user may read it.
+//! A read of the attribute with a buffer below the kernel's limit for a value loses trace spans: it
+//! is for [`take_spans`] only. It switches recording on for [`trace_spans::LASTING`], see
+//! [`erofs_engine::trace_spans`]. Only root and the mount's own user may read it.
 
 use std::path::Path;
 
@@ -38,12 +36,12 @@ pub struct Span {
     pub bytes: u64,
 }
 
-/// The spans of a mount since the last read.
+/// The trace spans of a mount since the last read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
     /// In no particular order.
     pub spans: Vec<Span>,
-    /// Number of spans dropped because the buffer was full.
+    /// Number of trace spans dropped because the buffer was full.
     pub lost: u64,
 }
 
@@ -55,7 +53,7 @@ pub(super) fn record(served: &Served) {
     trace_spans::write(name, served.taken_ns, served.sent_ns, unique, bytes);
 }
 
-/// The value of the attribute: a line with the number of spans lost, then one line a span.
+/// The value of the attribute: a line with the number of trace spans lost, then one line a span.
 pub(super) fn value(caller: Caller) -> Result<Vec<u8>, Errno> {
     if caller.uid != 0 && caller.uid != origin::user().as_raw() {
         return Err(Errno::ACCESS);
@@ -69,7 +67,7 @@ pub(super) fn value(caller: Caller) -> Result<Vec<u8>, Errno> {
     Ok(text.into_bytes())
 }
 
-/// All spans that the mount recorded since the last call; recording goes on for ten seconds.
+/// All trace spans that the mount recorded since the last call; recording goes on for ten seconds.
 ///
 /// # Errors
 /// One line: it is no erofast mount, may not be asked, or its daemon is dead.

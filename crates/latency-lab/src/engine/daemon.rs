@@ -89,9 +89,7 @@ fn last_output(daemon: &Child, status: std::process::ExitStatus) -> String {
     match daemon.last_line() {
         line if line.is_empty() => format!("{how} before it was mounted"),
         // The name of the program, which the message names anyway.
-        line => line
-            .strip_prefix("erofast: ")
-            .map_or(line.clone(), str::to_owned),
+        line => line.strip_prefix("erofast: ").unwrap_or(&line).to_owned(),
     }
 }
 

@@ -27,7 +27,8 @@ use executor::Bench;
 /// Runs the experiment.
 pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadReport> {
     if options.iterations == 0 || options.engines.is_empty() || options.tests.is_empty() {
-        let text = "lab read: nothing to measure: at least one engine, one iteration and a test with these readers are needed";
+        let text = "lab read: nothing to measure: at least one engine, one iteration and a test \
+                    with these readers are needed";
         return Err(LabError::Usage(text.into()));
     }
     let interrupt = Interrupt::watch()?;

@@ -195,7 +195,7 @@ impl Filesystem for Memory {
 /// The mount that is served.
 static SESSION: OnceLock<Weak<Session>> = OnceLock::new();
 
-/// Work that ends when nobody waits for it.
+/// Work that ends when no program waits for it.
 fn until_interrupted() -> Errno {
     let session = SESSION.get().and_then(Weak::upgrade).unwrap();
     session.begin_long();
