@@ -162,9 +162,11 @@ impl Timeline {
 
 /// Summarizes what the waits that the filter accepts were spent behind.
 pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame {
-    let mut blockers: HashMap<(Comm, i32), (u64, u64)> = HashMap::new();
-    let mut reasons: HashMap<Why, (u64, u64)> = HashMap::new();
-    let (mut waits, mut total, mut idle, mut unknown) = (0, 0, 0, 0);
+    let mut blockers: HashMap<(Comm, i32), (u64, u128)> = HashMap::new();
+    let mut reasons: HashMap<Why, (u64, u128)> = HashMap::new();
+    let mut waits = 0;
+    // Waits overlap: a damaged trace has some of centuries, whose sum takes more than 64 bits.
+    let (mut total, mut idle, mut unknown) = (0, 0, 0);
     for wait in report
         .waits
         .iter()
@@ -172,17 +174,17 @@ pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame
     {
         let behind = timeline.behind(wait);
         waits += 1;
-        total += wait.length_ns();
-        idle += behind.idle_ns;
-        unknown += behind.unknown_ns;
+        total += u128::from(wait.length_ns());
+        idle += u128::from(behind.idle_ns);
+        unknown += u128::from(behind.unknown_ns);
         let reason = reasons.entry(behind.why).or_default();
-        *reason = (reason.0 + 1, reason.1 + wait.length_ns());
+        *reason = (reason.0 + 1, reason.1 + u128::from(wait.length_ns()));
         let mut counted = HashSet::new();
         for run in behind.runs {
             let key = (run.comm, run.prio);
             let blocker = blockers.entry(key).or_default();
             blocker.0 += u64::from(counted.insert(key));
-            blocker.1 += run.length_ns();
+            blocker.1 += u128::from(run.length_ns());
         }
     }
     let behind = blockers

@@ -56,9 +56,9 @@ impl Summary {
     }
 }
 
-/// Nanoseconds as microseconds.
-pub fn us(ns: u64) -> f64 {
-    ns as f64 / 1e3
+/// Nanoseconds, or a sum of them, as microseconds.
+pub fn us(ns: impl Into<u128>) -> f64 {
+    ns.into() as f64 / 1e3
 }
 
 /// The smallest sample that at least `percent` of the samples do not exceed (nearest rank). `None`

@@ -1,7 +1,7 @@
 //! Figures of other tools' traces equal those in the tools' own text (see fixtures/README.md).
 
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
-use sched_trace::{Kind, ReadOptions, TaskState, Trace, open};
+use sched_trace::{Error, Kind, ReadOptions, TaskState, Trace, open};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -94,18 +94,18 @@ fn a_cut_file_is_one_line_or_a_shorter_trace_but_never_a_panic() {
         let fixture = Fixture::new(name, "cut");
         let whole = fixture.bytes();
         for part in 0..100 {
-            std::fs::write(&fixture.0, &whole[..whole.len() * part / 100]).unwrap();
+            let length = whole.len() * part / 100;
+            std::fs::write(&fixture.0, &whole[..length]).unwrap();
             if let Err(error) = open(&fixture.0, &ReadOptions::default()) {
                 let line = error.to_string();
                 assert!(!line.contains('\n'), "{name} {part}: {line}");
+                if let Error::Broken { offset, .. } = error {
+                    assert!(offset <= length as u64, "{name} {part}: {line}");
+                }
             } else {
                 // Text may end anywhere between lines; a binary trace stores its length.
                 assert_eq!(name, "ftrace.txt", "{part} per cent");
-                assert_eq!(
-                    whole[whole.len() * part / 100 - 1],
-                    b'\n',
-                    "{part} per cent"
-                );
+                assert_eq!(whole[length - 1], b'\n', "{part} per cent");
             }
         }
     }

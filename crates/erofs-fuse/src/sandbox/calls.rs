@@ -70,6 +70,7 @@ const ALWAYS: &[Call] = calls![
     SYS_rseq,
     SYS_gettid,
     SYS_getpid,
+    SYS_getppid,
     SYS_getuid,
     SYS_geteuid,
     SYS_getgid,

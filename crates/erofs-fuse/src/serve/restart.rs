@@ -31,11 +31,10 @@ impl Restart {
             _ if options.io_uring == IoUring::On => Some(RING),
             _ => None,
         };
-        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
         let this = Self {
             required,
             off: off.map(str::to_owned),
-            helper: parent.filter(|_| start != Start::Foreground),
+            helper: parent().filter(|_| start != Start::Foreground),
         };
         this.checked()
     }
@@ -73,13 +72,20 @@ impl Restart {
 
     /// For the live counters.
     pub(super) fn report(&self, in_flight: Option<&InFlight>) -> Value {
+        let helper = self.helper.filter(|_| self.is_on());
+        let gone = helper.is_some() && helper != parent();
+        let reason = gone.then(|| "the mount helper was killed".to_owned());
         json!({
-            "on": self.is_on(),
-            "reason": self.off,
+            "on": self.is_on() && !gone,
+            "reason": reason.or_else(|| self.off.clone()),
             "restarts": in_flight.map_or(0, InFlight::restarts),
-            "helper": self.helper.filter(|_| self.is_on()),
+            "helper": helper.filter(|_| !gone),
         })
     }
+}
+
+fn parent() -> Option<i32> {
+    rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())
 }
 
 /// What the kernel sends again is what was taken from `/dev/fuse`.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use erofs_fuse::{mount, stat, umount, upgrade};
 use rustix::fs::{Advice, fadvise, getxattr};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::built::Random;
 use crate::death::Death;
@@ -25,6 +25,7 @@ pub const TESTS: &[Test] = tests![
     five_deaths_in_ten_seconds_end_a_mount,
     a_request_that_crashes_the_server_twice_gets_eio_and_no_other_does,
     what_cannot_be_restarted_says_why,
+    a_server_whose_helper_was_killed_goes_on_and_says_so,
     upgrades_are_noticed_by_no_reader,
 ];
 
@@ -285,6 +286,23 @@ fn five_deaths_in_ten_seconds_end_a_mount() {
     let line = "the server died 5 times in 10 s, last by signal: 9 (SIGKILL); last served: request";
     assert!(text.contains(line), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
+    umount(&place.path, false).unwrap();
+}
+
+fn a_server_whose_helper_was_killed_goes_on_and_says_so() {
+    let place = Place::new();
+    mount(&request(&image("kitchen-sink"), &place, "")).unwrap();
+    if !is_restarted(&place) {
+        return;
+    }
+    let helper = helper(&place);
+    kill_process(helper, Signal::KILL).unwrap();
+    waitpid(Some(helper), WaitOptions::empty()).unwrap();
+    let restart = &stat(&place.path).unwrap()["restart"];
+    assert_eq!(restart["on"], false);
+    assert_eq!(restart["reason"], "the mount helper was killed");
+    assert!(restart["helper"].is_null());
+    assert!(fs::read_dir(&place.path).unwrap().next().is_some());
     umount(&place.path, false).unwrap();
 }
 

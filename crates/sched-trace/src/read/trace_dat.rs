@@ -267,14 +267,25 @@ fn chosen(clocks: &str) -> String {
     bracketed.map_or(clocks, |(clock, _)| clock).trim().into()
 }
 
+/// Goes on at `offset`, where `what` begins.
+fn seek<R: Read + Seek>(reader: &mut ByteReader<R>, offset: u64, what: &str) -> Result<(), Fault> {
+    reader.offset = reader.inner.seek(SeekFrom::End(0))?;
+    if offset > reader.offset {
+        return Err(reader.broken(format!(
+            "the file ends here, {what} begins at byte {offset}"
+        )));
+    }
+    reader.offset = reader.inner.seek(SeekFrom::Start(offset))?;
+    Ok(())
+}
+
 /// Flags and size of the section at `offset`.
 fn section_head<R: Read + Seek>(
     reader: &mut ByteReader<R>,
     offset: u64,
     id: u16,
 ) -> Result<(u16, u64), Fault> {
-    reader.inner.seek(SeekFrom::Start(offset))?;
-    reader.offset = offset;
+    seek(reader, offset, "a section")?;
     let found = reader.u16("a section")?;
     if found != id {
         return Err(reader.broken(format!("section {found} where {id} should be")));
@@ -350,8 +361,7 @@ fn events<R: Read + Seek>(
         limits,
     };
     for cpu in buffer.cpus.iter().filter(|cpu| cpu.size > 0) {
-        reader.inner.seek(SeekFrom::Start(cpu.offset))?;
-        reader.offset = cpu.offset;
+        seek(&mut reader, cpu.offset, "a page of events")?;
         match algorithm {
             Some(algorithm) => {
                 for _ in 0..reader.u32("a CPU's data")? {
