@@ -124,11 +124,10 @@ fn run(request: &MountRequest, start: Start) -> Result<(), Error> {
     serve::serve(request, start, log, notice, ready)
 }
 
-/// Detaches from the terminal, the working directory and the parent.
+/// Detaches from the terminal and the parent.
 fn detach(null: &OwnedFd) -> Result<(), Error> {
     // Fails only for the leader of a process group, which needs no new session.
     let _ = rustix::process::setsid();
-    rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
     rustix::stdio::dup2_stdin(null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stderr(null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stdout(null).map_err(Error::io("/dev/null"))

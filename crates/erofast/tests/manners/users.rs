@@ -135,3 +135,30 @@ fn a_user_cannot_unmount_what_root_has_mounted_and_is_told_so() {
     );
     assert!(site.is_mounted());
 }
+
+/// The root directory of an initramfs that `mktemp -d` began has such a mode.
+#[test]
+fn a_root_directory_that_only_root_enters_is_enough() {
+    let Some(site) = Site::new() else { return };
+    let script = "set -e; mkdir -m 700 root; \
+                  for name in usr bin sbin lib lib64 dev proc sys; do \
+                      [ -e /$name ] || continue; \
+                      if [ -L /$name ]; then cp -P /$name root/; \
+                      else mkdir root/$name; mount --rbind /$name root/$name; fi; \
+                  done; \
+                  mkdir root/program root/site; \
+                  mount --bind \"${0%/*}\" root/program; mount --bind . root/site; \
+                  exec chroot root sh -ec 'cd site; /program/erofast mount image.erofs mnt; \
+                                           ls mnt; /program/erofast umount mnt'";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_erofast")])
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.starts_with("unshare:") {
+        println!("skipped: {stderr}");
+        return;
+    }
+    fine(&output);
+}

@@ -103,9 +103,8 @@ const ALWAYS: &[Call] = calls![
     SYS_clock_getres,
     SYS_gettimeofday,
     SYS_getrandom,
-    // Detaching from the terminal and the initial working directory.
+    // Detaching from the terminal.
     SYS_setsid,
-    SYS_chdir,
 ];
 
 /// Older names of calls above, which libraries still use where they exist.

@@ -79,6 +79,10 @@ pub(crate) fn serve(
         }
         false => Opened::new(&request.image, &options.engine)?,
     };
+    if start != Start::Foreground {
+        // Before the sandbox, whose user may not enter a root directory of mode 0700.
+        rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
+    }
     let mut sandbox = match options.sandbox {
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
         SandboxMode::Off => Sandbox::off(),
