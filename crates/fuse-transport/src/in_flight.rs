@@ -142,14 +142,16 @@ impl InFlight {
         taken.max_by_key(|request| request.unique)
     }
 
-    /// Has a request answered with EIO when the kernel repeats it. There is room for some only.
-    pub fn refuse(&self, request: TakenRequest) {
-        let count = self.get(REFUSED) as usize;
-        if count < MOST_REFUSED {
-            let at = REFUSED_AT + count * NUMBERS;
-            self.write(at, request);
-            self.set(REFUSED, count as u64 + 1);
+    /// Has a request answered with EIO when the kernel repeats it. False if it was already, or if
+    /// there is no room: there is for some only.
+    pub fn refuse(&self, request: TakenRequest) -> bool {
+        let refused = self.refused();
+        let is_new = refused.len() < MOST_REFUSED && !refused.contains(&request);
+        if is_new {
+            self.write(REFUSED_AT + refused.len() * NUMBERS, request);
+            self.set(REFUSED, refused.len() as u64 + 1);
         }
+        is_new
     }
 
     /// What is refused.
@@ -280,12 +282,15 @@ mod tests {
         let taken = shared.begin(slot, &header(4));
         assert!(!taken.is_refused());
         let request = shared.requests()[0];
-        shared.refuse(request);
+        assert!(shared.refuse(request) && !shared.refuse(request));
+        assert_eq!(shared.refused(), [request]);
         drop(taken);
         let is_refused = |unique| shared.begin(slot, &header(unique)).is_refused();
         assert!(is_refused(4 | UNIQUE_RESEND));
         assert!(!is_refused(6 | UNIQUE_RESEND));
-        (0..100).for_each(|_| shared.refuse(request));
+        let others = (5..100).map(|unique| TakenRequest { unique, ..request });
+        let more = others.filter(|&other| shared.refuse(other)).count();
+        assert_eq!(more + 1, MOST_REFUSED);
         assert_eq!(shared.refused().len(), MOST_REFUSED);
     }
 

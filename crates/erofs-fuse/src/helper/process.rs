@@ -189,10 +189,13 @@ impl Helper {
         let _ = self.log.line(&format!("{place}: {what}"));
     }
 
-    /// Has requests refused, and logs it.
+    /// Has requests refused, and logs it, once each: while it was not known how the second server
+    /// died, a third one may have died of the same request.
     fn refuse(&self, requests: &[TakenRequest]) {
-        for request in requests {
-            self.state.refuse(*request);
+        for request in requests
+            .iter()
+            .filter(|&&request| self.state.refuse(request))
+        {
             self.report(&format!(
                 "{request} killed the server twice and is answered with EIO"
             ));

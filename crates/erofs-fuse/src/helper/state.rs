@@ -123,11 +123,10 @@ impl MountState {
         self.replaceable.in_flight()
     }
 
-    /// Has a request answered with EIO when it is sent again.
-    pub(super) fn refuse(&self, request: TakenRequest) {
-        self.in_flight()
-            .iter()
-            .for_each(|shared| shared.refuse(request));
+    /// Has a request answered with EIO when it is sent again; false if it is already.
+    pub(super) fn refuse(&self, request: TakenRequest) -> bool {
+        let shared = self.in_flight();
+        shared.is_some_and(|shared| shared.refuse(request))
     }
 
     /// Before a server gets the mount of another one: see [`InFlight::begin_again`].
