@@ -149,7 +149,8 @@ fn a_root_directory_that_only_root_enters_is_enough() {
                   mkdir root/program root/site; \
                   mount --bind \"${0%/*}\" root/program; mount --bind . root/site; \
                   exec chroot root sh -ec 'cd site; /program/erofast mount image.erofs mnt; \
-                                           ls mnt; /program/erofast umount mnt'";
+                                           ls mnt; /program/erofast stat --json mnt; \
+                                           /program/erofast umount mnt'";
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_erofast")])
         .current_dir(site.directory.path())
@@ -161,4 +162,9 @@ fn a_root_directory_that_only_root_enters_is_enough() {
         return;
     }
     fine(&output);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        stdout.contains("only root may enter the root directory"),
+        "{stdout}"
+    );
 }

@@ -22,6 +22,10 @@ pub(super) fn leave_root() -> Result<(), String> {
     if !geteuid().is_root() || !origin::in_first_namespace() {
         return Ok(());
     }
+    if !everyone_enters("/") {
+        // Below it are the counts of CPUs and the load, which are read at any time.
+        return Err("only root may enter the root directory".into());
+    }
     let parent = getppid();
     let signal = parent_process_death_signal().unwrap_or(None);
     become_nobody().map_err(|errno| errno.to_string())?;
@@ -30,6 +34,10 @@ pub(super) fn leave_root() -> Result<(), String> {
         Some(signal) => end_with(parent, signal).map_err(|errno| errno.to_string()),
         None => Ok(()),
     }
+}
+
+fn everyone_enters(directory: &str) -> bool {
+    rustix::fs::stat(directory).is_ok_and(|stat| stat.st_mode & 0o1 != 0)
 }
 
 /// This process ends with its parent (`setpriv --pdeathsig`), which may be gone by now.
