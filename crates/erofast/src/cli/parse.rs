@@ -1,5 +1,8 @@
 //! Parsing the command line; what is wrong with it becomes one line.
 
+use std::error::Error;
+use std::num::{IntErrorKind, ParseIntError};
+
 use clap::Parser;
 use clap::error::ErrorKind;
 
@@ -17,8 +20,31 @@ pub fn parse<P: Parser>() -> anyhow::Result<P> {
             Ok(()) => std::process::exit(error.exit_code()),
             Err(unwritten) => unwritten.into(),
         },
-        _ => Usage(line(&error.render().to_string())).into(),
+        _ => Usage(message(&error)).into(),
     })
+}
+
+/// One line for an error of clap's.
+fn message(error: &clap::Error) -> String {
+    let line = line(&error.render().to_string());
+    let why = error.source().map(|source| (source.to_string(), source));
+    let number = why.and_then(|(words, source)| {
+        Some(format!("{}{}", line.strip_suffix(&words)?, number(source)?))
+    });
+    number.unwrap_or(line)
+}
+
+/// What is wrong with a number, where clap has the words of the standard library, or Rust's range.
+fn number(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(error) = error.downcast_ref::<ParseIntError>() {
+        return Some(match error.kind() {
+            IntErrorKind::PosOverflow => "is too large".to_owned(),
+            _ => "must be a whole number".to_owned(),
+        });
+    }
+    let words = error.to_string();
+    let (first, last) = words.split_once(" is not in ")?.1.split_once("..=")?;
+    Some(format!("must be from {first} to {last}"))
 }
 
 /// clap's message has the error, tips and the usage in paragraphs of their own. Left are the error,
@@ -64,8 +90,17 @@ mod tests {
 
     fn message(arguments: &[&str]) -> String {
         let arguments = std::iter::once(&"erofast").chain(arguments);
-        let error = Cli::try_parse_from(arguments).expect_err("wrong");
-        line(&error.render().to_string())
+        super::message(&Cli::try_parse_from(arguments).expect_err("wrong"))
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_number_is_said_in_plain_words() {
+        let wrong = |value| message(&["stat", &format!("--watch={value}"), "/mnt"]);
+        let begin = |value| format!("invalid value '{value}' for '--watch[=<SECONDS>]': ");
+        assert_eq!(wrong("x"), begin("x") + "must be a whole number");
+        assert_eq!(wrong("0"), begin("0") + "must be from 1 to 3600");
+        let large = "99999999999999999999";
+        assert_eq!(wrong(large), begin(large) + "is too large");
     }
 
     #[test]
