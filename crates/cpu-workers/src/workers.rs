@@ -195,11 +195,14 @@ impl Workers {
             .read(cpu, |worker| worker.is_some_and(|w| w.worker.is_free()))
     }
 
-    /// At most `most` CPUs with an idle worker, the nearest to `cpu` first (same last-level cache),
-    /// `cpu` itself left out. The search ends when it has found enough.
-    pub fn idle_near(&self, cpu: usize, most: usize) -> Vec<usize> {
-        let near = self.topology.by_distance(cpu).iter().copied();
-        near.filter(|&cpu| self.is_idle(cpu)).take(most).collect()
+    /// At most `most` CPUs with an idle worker, `cpu` itself left out: the largest first, and of
+    /// equal ones those that share its last-level cache. The search ends when it has found enough.
+    pub fn idle_helpers(&self, cpu: usize, most: usize) -> Vec<usize> {
+        let helpers = self.topology.helpers(cpu).iter().copied();
+        helpers
+            .filter(|&cpu| self.is_idle(cpu))
+            .take(most)
+            .collect()
     }
 
     /// How many pinned workers there are now.

@@ -214,7 +214,7 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     }
     let here = rustix::thread::sched_getcpu();
     let most = most.min(workers.count().saturating_sub(busy));
-    let idle = workers.idle_near(here, most);
+    let idle = workers.idle_helpers(here, most);
     idle.into_iter().map(Some).collect()
 }
 

@@ -160,15 +160,15 @@ fn a_worker_with_a_job_is_not_idle() {
     };
     workers.queue(Some(1), Box::new(job));
     assert!(!workers.is_idle(1), "it has a job, started or not");
-    assert_eq!(workers.idle_near(0, 2), []);
-    assert_eq!(workers.idle_near(1, 2), [0]);
+    assert_eq!(workers.idle_helpers(0, 2), []);
+    assert_eq!(workers.idle_helpers(1, 2), [0]);
     wait(&begun.1);
     assert!(!workers.is_idle(1));
     gate.wait();
     until("idle again", || workers.is_idle(1));
     assert_eq!(workers.count(), 2);
-    assert_eq!(workers.idle_near(0, 2), [1]);
-    assert_eq!(workers.idle_near(0, 0), []);
+    assert_eq!(workers.idle_helpers(0, 2), [1]);
+    assert_eq!(workers.idle_helpers(0, 0), []);
 }
 
 #[test]

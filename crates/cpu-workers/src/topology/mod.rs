@@ -1,7 +1,7 @@
 //! The pinned workers: one slot per possible CPU, filled and emptied as CPUs come and go.
 
 pub(crate) mod cpus;
-mod neighbours;
+mod helpers;
 pub(crate) mod pinned;
 pub(crate) mod slot;
 mod uevent;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::neighbours;
+use super::helpers;
 use super::slot::Slot;
 use crate::faults::FailPoint;
 use crate::priority::Wanted;
@@ -39,8 +39,8 @@ struct CpuSlot {
     resting: Mutex<Option<Arc<Running>>>,
     /// Created with the CPU's first worker and kept: the counters go on when it returns.
     counters: OnceLock<Arc<Counters>>,
-    /// All other CPUs, the nearest first; read from sysfs at the first use.
-    by_distance: OnceLock<Box<[usize]>>,
+    /// All other CPUs, in the order in which they help; read from sysfs at the first use.
+    helpers: OnceLock<Box<[usize]>>,
 }
 
 /// What workers that come later get.
@@ -197,12 +197,12 @@ impl Topology {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// All possible CPUs but `cpu`, the nearest first. Empty for a CPU that is not possible.
-    pub(crate) fn by_distance(&self, cpu: usize) -> &[usize] {
+    /// All possible CPUs but `cpu`, in the order in which they help. Empty for a CPU that is not
+    /// possible.
+    pub(crate) fn helpers(&self, cpu: usize) -> &[usize] {
         self.slots.get(cpu).map_or(&[], |slot| {
             let possible = self.slots.len();
-            slot.by_distance
-                .get_or_init(|| neighbours::by_distance(cpu, possible))
+            slot.helpers.get_or_init(|| helpers::of(cpu, possible))
         })
     }
 
@@ -282,7 +282,7 @@ impl CpuSlot {
             worker: Slot::empty(),
             resting: Mutex::default(),
             counters: OnceLock::new(),
-            by_distance: OnceLock::new(),
+            helpers: OnceLock::new(),
         }
     }
 }
