@@ -1,4 +1,4 @@
-//! In which order other CPUs help: the fastest first where CPUs are of different sizes, and of equal
+//! In which order other CPUs help: large ones first where they are of different sizes, and of equal
 //! ones those that share the caller's last-level cache.
 
 use std::cmp::Reverse;
