@@ -170,8 +170,10 @@ fn own_number() -> u32 {
     if known != FREE {
         return known;
     }
+    // Not gettid(3): the standard library refers to it weakly, and a static program that is linked
+    // to musl as a whole may be without it.
     // SAFETY: the call takes nothing and cannot fail.
-    let number = unsafe { libc::gettid() }.cast_unsigned();
+    let number = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     THREAD.set(number);
     number
 }

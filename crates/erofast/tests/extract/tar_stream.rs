@@ -113,6 +113,10 @@ fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
                 .expect("ours");
         }
     }
+    if loses_sparse_chunks() {
+        println!("skipped: mkfs.erofs 1.7 takes a chunk before a hole for the whole file");
+        return None;
+    }
     let mut mkfs = Command::new("mkfs.erofs");
     let made = mkfs
         .args(["--quiet", "--chunksize=65536"])
@@ -126,6 +130,15 @@ fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
             None
         }
     }
+}
+
+/// What mkfs.erofs 1.7.1 makes of them differs from the files in the kernel and in fsck.erofs too.
+fn loses_sparse_chunks() -> bool {
+    let Ok(version) = Command::new("mkfs.erofs").arg("-V").output() else {
+        return false;
+    };
+    let text = [version.stdout, version.stderr].concat();
+    String::from_utf8_lossy(&text).contains("mkfs.erofs 1.7")
 }
 
 #[test]

@@ -61,9 +61,16 @@ pub fn images() -> PathBuf {
 
 /// Whether a process has ended (it may still wait for its parent to notice).
 pub fn is_gone(pid: rustix::process::Pid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    status
-        .is_ok_and(|status| !status.contains(") Z"))
-        .then_some(())
-        .is_none()
+    matches!(state(pid), None | Some('Z'))
+}
+
+/// Whether a process of one thread waits for something.
+pub fn is_asleep(pid: rustix::process::Pid) -> bool {
+    state(pid) == Some('S')
+}
+
+/// The letter of proc(5).
+fn state(pid: rustix::process::Pid) -> Option<char> {
+    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    status.rsplit_once(") ")?.1.chars().next()
 }

@@ -296,6 +296,8 @@ fn a_server_whose_helper_was_killed_goes_on_and_says_so() {
         return;
     }
     let helper = helper(&place);
+    // Before that it may not have answered the server yet, which would end the mount.
+    soon("the sleep of the helper", || place::is_asleep(helper));
     kill_process(helper, Signal::KILL).unwrap();
     waitpid(Some(helper), WaitOptions::empty()).unwrap();
     let restart = &stat(&place.path).unwrap()["restart"];
