@@ -68,7 +68,9 @@ fn start(request: &MountRequest) -> Result<(), Error> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(Error::std_io("cannot start the daemon"))?;
+        .map_err(Error::std_io(
+            "cannot start the daemon, which takes /proc and /dev/null",
+        ))?;
     let mut outcome = Vec::new();
     if let Some(mut pipe) = daemon.stdout.take() {
         // Ends when the daemon closes its end, or exits.

@@ -136,6 +136,42 @@ fn a_user_cannot_unmount_what_root_has_mounted_and_is_told_so() {
     assert!(site.is_mounted());
 }
 
+#[test]
+fn the_callers_limits_end_no_mount() {
+    let Some(site) = Site::new() else { return };
+    let script = "set -e; ulimit -n 64; ulimit -l 0; ulimit -v 200000; \
+                  \"$0\" mount image.erofs mnt; ls mnt; \"$0\" umount mnt";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_erofast")])
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap();
+    fine(&output);
+}
+
+#[test]
+fn without_proc_the_error_names_it() {
+    let Some(site) = Site::new() else { return };
+    let script = "umount -l /proc && exec \"$0\" mount image.erofs mnt";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_erofast")])
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.starts_with("unshare:") || stderr.starts_with("umount:") {
+        println!("skipped: {stderr}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let line = "erofast: cannot start the daemon, which takes /proc and /dev/null: ";
+    assert!(
+        stderr.starts_with(line) && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    assert!(!site.is_mounted());
+}
+
 /// The root directory of an initramfs that `mktemp -d` began has such a mode.
 #[test]
 fn a_root_directory_that_only_root_enters_is_enough() {
