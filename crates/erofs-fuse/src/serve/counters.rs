@@ -66,10 +66,9 @@ impl Reporter {
         }
     }
 
-    pub(crate) fn report(&self) -> Value {
-        let (Some(engine), Some(session)) = (self.engine.upgrade(), self.session.upgrade()) else {
-            return json!({});
-        };
+    /// `None` while the mount ends.
+    pub(crate) fn report(&self) -> Option<Value> {
+        let (engine, session) = (self.engine.upgrade()?, self.session.upgrade()?);
         let fuse = session.statistics();
         let engine_stats = engine.stats();
         let transport = if session.uses_ring() {
@@ -111,7 +110,7 @@ impl Reporter {
             "notices": notices,
         });
         shorten(&mut report, VALUE_BYTES);
-        report
+        Some(report)
     }
 }
 

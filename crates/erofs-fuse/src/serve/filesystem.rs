@@ -36,7 +36,7 @@ const AFTER_DOT: u64 = 1 << 62;
 const LONGEST_NAME: usize = 255;
 
 /// Collects the live counters.
-pub(super) type CollectCounters = Box<dyn Fn() -> serde_json::Value + Send + Sync>;
+pub(super) type CollectCounters = Box<dyn Fn() -> Option<serde_json::Value> + Send + Sync>;
 
 /// The filesystem of one mount.
 pub(super) struct Image {
@@ -141,9 +141,9 @@ impl Image {
         let _ = self.directory_read_ahead.set(read_ahead);
     }
 
-    /// The live counters, as JSON.
+    /// The live counters, as JSON; `None` before the mount is served, and while it ends.
     fn counters(&self) -> Option<Vec<u8>> {
-        let mut counters = self.counters.get()?();
+        let mut counters = self.counters.get()?()?;
         counters["faults"] = self.faults.report();
         if let Some(launch) = self.launch.get() {
             counters["profile"] = launch.report();
@@ -379,7 +379,7 @@ impl Filesystem for Image {
                 return trace_spans::value(caller).map(Some);
             }
             if name == STAT_XATTR.as_bytes() {
-                return Ok(self.counters());
+                return self.counters().map(Some).ok_or(Errno::AGAIN);
             }
             #[cfg(feature = "fail-points")]
             if name == super::attempts::CRASH_XATTR.as_bytes() {

@@ -50,6 +50,7 @@ fn reason(errno: Errno) -> String {
         Errno::NODATA | Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOTDIR => {
             "is not the mount point of an erofast mount".to_owned()
         }
+        Errno::AGAIN => "its daemon starts or ends at this moment".to_owned(),
         Errno::NOTCONN => "its daemon is dead: run erofast umount".to_owned(),
         other => other.to_string(),
     }
