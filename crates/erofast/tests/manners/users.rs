@@ -37,6 +37,23 @@ fn as_nobody(site: &Site, script: &str) -> Option<Output> {
     Some(output)
 }
 
+/// Runs a script in namespaces of its own (unshare(1)); `$0` is the program.
+fn in_namespaces(site: &Site, namespaces: &str, script: &str) -> Option<Output> {
+    let output = Command::new("unshare")
+        .args([namespaces, "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_erofast"))
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    // `umount`: what the script takes away is not there, or may not be.
+    if stderr.starts_with("unshare:") || stderr.starts_with("umount:") {
+        println!("skipped: {stderr}");
+        return None;
+    }
+    Some(output)
+}
+
 #[test]
 fn a_user_mounts_watches_and_unmounts() {
     let Some(site) = Site::new() else { return };
@@ -107,16 +124,9 @@ fn a_user_has_timeouts_signals_and_auto_unmount() {
 fn a_user_namespace_mounts_by_itself() {
     let Some(site) = Site::new() else { return };
     let script = "\"$0\" mount image.erofs mnt && ls mnt && \"$0\" stat mnt && \"$0\" umount mnt";
-    let output = Command::new("unshare")
-        .args(["-Urm", "sh", "-c", script, env!("CARGO_BIN_EXE_erofast")])
-        .current_dir(site.directory.path())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    if stderr.starts_with("unshare:") {
-        println!("skipped: {stderr}");
+    let Some(output) = in_namespaces(&site, "-Urm", script) else {
         return;
-    }
+    };
     fine(&output);
 }
 
@@ -153,16 +163,10 @@ fn the_callers_limits_end_no_mount() {
 fn without_proc_the_error_names_it() {
     let Some(site) = Site::new() else { return };
     let script = "umount -l /proc && exec \"$0\" mount image.erofs mnt";
-    let output = Command::new("unshare")
-        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_erofast")])
-        .current_dir(site.directory.path())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    if stderr.starts_with("unshare:") || stderr.starts_with("umount:") {
-        println!("skipped: {stderr}");
+    let Some(output) = in_namespaces(&site, "-m", script) else {
         return;
-    }
+    };
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let line = "erofast: cannot start the daemon, which takes /proc and /dev/null: ";
     assert!(
@@ -187,16 +191,9 @@ fn a_root_directory_that_only_root_enters_is_enough() {
                   exec chroot root sh -ec 'cd site; /program/erofast mount image.erofs mnt; \
                                            ls mnt; /program/erofast stat --json mnt; \
                                            /program/erofast umount mnt'";
-    let output = Command::new("unshare")
-        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_erofast")])
-        .current_dir(site.directory.path())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    if stderr.starts_with("unshare:") {
-        println!("skipped: {stderr}");
+    let Some(output) = in_namespaces(&site, "-m", script) else {
         return;
-    }
+    };
     fine(&output);
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(
