@@ -281,7 +281,7 @@ fn many_readers_get_the_right_bytes() {
         match transport {
             Transport::DevFuse => assert_eq!(way["dev_fuse"], counters["requests"]),
             // Reads are served where they are asked, but for those that a busy CPU leaves to the
-            // overflow queue: of a burst of 16 readers more than half.
+            // overflow queue: with 16 readers at once these may be most.
             Transport::IoUring => {
                 assert!(
                     way["io_uring"].as_u64() >= counters["by_kind"]["read"].as_u64(),
