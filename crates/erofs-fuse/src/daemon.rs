@@ -2,7 +2,7 @@
 //!
 //! The daemon is this program started again, not a fork: threads do not survive a fork, and the
 //! daemon gets a command line that says what it serves. It consists of two processes: the mount
-//! helper and the server, which the helper starts, and starts again when it dies. The standard
+//! helper and the server, which the helper starts, and replaces when it dies. The standard
 //! output of both is a pipe on which the outcome of the mount is reported; the parent waits for
 //! that, and exits with the same outcome.
 //!
@@ -97,10 +97,14 @@ pub fn run_if_daemon() -> Option<ExitCode> {
     let outcome = role.and_then(|role| {
         let request = respawn::own_request(role)?;
         match role {
-            Role::Daemon => helper::run_daemon(request),
+            Role::Daemon => helper::run_daemon(request, serve_as_fork),
             Role::MountHelper => helper::run(request),
-            Role::Server => run(&request, Start::Background),
-            Role::Successor | Role::Upgrade => run(&request, Start::Successor),
+            Role::Server => serve_first(&request),
+            // Programs use the mount: one that is not logged is better than none.
+            Role::Upgrade => {
+                let log = Log::open(&request.options, true).unwrap_or(Log::None);
+                serve_next(&request, log)
+            }
         }
     });
     Some(match outcome {
@@ -113,24 +117,39 @@ pub fn run_if_daemon() -> Option<ExitCode> {
     })
 }
 
-fn run(request: &MountRequest, start: Start) -> Result<(), Error> {
+/// The first server of a mount.
+fn serve_first(request: &MountRequest) -> Result<(), Error> {
     // Opened before the sandbox, which forbids it.
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null"))?;
-    let log = match (Log::open(&request.options, true), start) {
-        // Programs use the mount: one that is not logged is better than none.
-        (Err(_), Start::Successor) => Log::None,
-        (log, _) => log?,
-    };
+    let log = Log::open(&request.options, true)?;
     let (notice, ready) = (&mut |line: &str| show(request, line), &mut || detach(&null));
-    serve::serve(request, start, log, notice, ready)
+    serve::serve(request, Start::Background, log, notice, ready)
+}
+
+/// A server of a mount that is there. Its standard streams are its socket and /dev/null.
+fn serve_next(request: &MountRequest, log: Log) -> Result<(), Error> {
+    let (notice, ready) = (&mut |_: &str| {}, &mut || {
+        start_session();
+        Ok(())
+    });
+    serve::serve(request, Start::Successor, log, notice, ready)
+}
+
+/// The same in a fork of the mount helper.
+fn serve_as_fork(request: &MountRequest, log: Log) -> i32 {
+    serve_next(request, log).map_or(1, |()| 0)
 }
 
 /// Detaches from the terminal and the parent.
 fn detach(null: &OwnedFd) -> Result<(), Error> {
-    // Fails only for the leader of a process group, which needs no new session.
-    let _ = rustix::process::setsid();
+    start_session();
     rustix::stdio::dup2_stdin(null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stderr(null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stdout(null).map_err(Error::io("/dev/null"))
+}
+
+fn start_session() {
+    // Fails only for the leader of a process group, which needs no new session.
+    let _ = rustix::process::setsid();
 }

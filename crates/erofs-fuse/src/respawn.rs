@@ -21,8 +21,6 @@ pub(crate) enum Role {
     Daemon,
     /// Serves a mount on behalf of a daemon.
     Server,
-    /// Takes over the mount of a server that died.
-    Successor,
     /// Takes over the mount of a server that serves: the program that is installed now.
     Upgrade,
     /// Mounts and unmounts on behalf of a server.
@@ -35,7 +33,6 @@ impl Role {
         match self {
             Self::Daemon => "1",
             Self::Server => "mount-server",
-            Self::Successor => "mount-successor",
             // The number of what two programs must agree on: socket, memory and arguments.
             Self::Upgrade => "mount-upgrade-1",
             Self::MountHelper => "mount-helper",
@@ -52,13 +49,7 @@ impl Role {
         }))
     }
 
-    const ALL: [Self; 5] = [
-        Self::Daemon,
-        Self::Server,
-        Self::Successor,
-        Self::Upgrade,
-        Self::MountHelper,
-    ];
+    const ALL: [Self; 4] = [Self::Daemon, Self::Server, Self::Upgrade, Self::MountHelper];
 }
 
 /// A command that starts this program again in a role: by its own path, which names the process in

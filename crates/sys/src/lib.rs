@@ -12,6 +12,7 @@ pub mod clock;
 pub mod counts;
 pub mod cpu_list;
 pub mod eventfd;
+pub mod fork;
 pub mod fuse_device;
 pub mod fuse_query;
 #[cfg(feature = "fuse-ring")]

@@ -2,6 +2,7 @@
 //!
 //! Needs root and /dev/fuse; says what it skips.
 
+mod covered;
 mod prometheus;
 mod site;
 mod users;

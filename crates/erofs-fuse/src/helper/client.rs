@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags, open};
 
 use super::directory_lister::DirectoryLister;
 use super::launch::LaunchHelper;
-use super::protocol::{self, Request, Response};
+use super::protocol::{self, Order, Request, Response};
 use crate::error::Error;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
@@ -44,6 +44,19 @@ impl MountHelper {
         let null = null.map_err(Error::io("/dev/null"))?;
         rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
         Ok(Self { socket })
+    }
+
+    /// The helper of a server that took a mount over. The standard output is /dev/null by then.
+    pub(crate) fn of_successor() -> Result<Self, Error> {
+        let (stdin, stdout) = (rustix::stdio::stdin(), rustix::stdio::stdout());
+        let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
+        rustix::stdio::dup2_stdin(stdout).map_err(Error::io("stdin"))?;
+        Ok(Self { socket })
+    }
+
+    /// The order that has come, when the socket is readable; `None` if the helper is gone.
+    pub(crate) fn order(&self) -> Option<Order> {
+        Order::receive(&self.socket)
     }
 
     /// A file of the mount, for reading: the same one for each server.

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fuse_transport::TakenRequest;
+
+use super::child::ChildProcess;
 
 /// So many deaths within that time end a mount.
 const MOST: usize = 5;
@@ -22,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 pub(super) struct Deaths {
     recent: VecDeque<Instant>,
     /// Processes whose outcome is not known yet, with the requests that they were serving.
-    dying: Vec<(Child, Vec<TakenRequest>)>,
+    dying: Vec<(ChildProcess, Vec<TakenRequest>)>,
     /// The requests that were being served at the last crash.
     suspects: Vec<TakenRequest>,
     /// How the last one of known outcome died.
@@ -33,7 +35,7 @@ impl Deaths {
     /// A server died while it was serving `taken`. The result: requests that killed twice.
     pub(super) fn add(
         &mut self,
-        child: Option<Child>,
+        child: Option<ChildProcess>,
         taken: Vec<TakenRequest>,
     ) -> Vec<TakenRequest> {
         let now = Instant::now();
@@ -51,7 +53,7 @@ impl Deaths {
     }
 
     /// A process whose end was wanted.
-    pub(super) fn expect(&mut self, child: Option<Child>) {
+    pub(super) fn expect(&mut self, child: Option<ChildProcess>) {
         self.dying.extend(child.map(|child| (child, Vec::new())));
     }
 
@@ -119,13 +121,15 @@ fn is_crash(status: ExitStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     use std::process::Command;
 
-    fn died(signal: &str) -> Option<Child> {
+    fn died(signal: &str) -> Option<ChildProcess> {
         let script = format!("kill -{signal} $$");
-        let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
-        child.wait().unwrap();
-        Some(child)
+        let child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        let died = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&child)), died).unwrap();
+        Some(ChildProcess::from(child))
     }
 
     fn request(unique: u64) -> TakenRequest {
@@ -151,7 +155,7 @@ mod tests {
         let slowly = || {
             let mut shell = Command::new("sh");
             let child = shell.args(["-c", "sleep 0.03; kill -SEGV $$"]).spawn();
-            Some(child.unwrap())
+            Some(ChildProcess::from(child.unwrap()))
         };
         let mut deaths = Deaths::default();
         let mut add = || deaths.add(slowly(), vec![request(4)]);

@@ -11,7 +11,7 @@
 //!    waits for an answer, and unmounts if the handshake was never completed, or with
 //!    `auto_unmount`.
 //!
-//!    In the background it starts another server instead, for which it keeps what that needs
+//!    In the background a fork of it serves instead, for which it keeps what that needs
 //!    ([`replaceable`]), unless too many die ([`deaths`]).
 //!
 //! It unmounts the mount that it made and no other, whatever is at its path by then ([`mounted`]).
@@ -23,6 +23,7 @@
 //!
 //! To add a request: a variant and its text in [`protocol`], its action in [`state`].
 
+mod child;
 mod client;
 mod connection;
 mod deaths;
@@ -54,5 +55,6 @@ pub(crate) use enable_uring::is_enabled as io_uring_is_enabled;
 pub(crate) use launch::LaunchHelper;
 pub(crate) use passed::check as check_passed;
 pub(crate) use process::{READY, run, run_daemon};
+pub(crate) use protocol::Order;
 pub(crate) use table::covered_notice;
 pub use umount::umount;

@@ -11,12 +11,11 @@ use rustix::fs::{Mode, OFlags};
 use super::deaths::Deaths;
 use super::launch::HelperSide;
 use super::protocol::{Request, Response};
-use super::server::Server;
+use super::server::{Server, Start, Successor};
 use super::state::MountState;
 use crate::error::Error;
 use crate::log::Log;
 use crate::request::MountRequest;
-use crate::respawn::Role;
 
 /// Within this time a new server of an upgrade must ask for something.
 const UPGRADE: Timespec = Timespec {
@@ -26,6 +25,13 @@ const UPGRADE: Timespec = Timespec {
 
 /// What the process that waits for the mount reads when programs can use it.
 pub(crate) const READY: &[u8] = b"ready\n";
+
+/// Within this time the program that is installed must ask for something when it shall replace a
+/// server that died. It cannot where its files lie in the mount.
+const REPLACEMENT: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
 
 /// Interval between checks of processes that are dying.
 const REAP: Timespec = Timespec {
@@ -38,20 +44,19 @@ pub(crate) fn run(request: MountRequest) -> Result<(), Error> {
     let signals = Signals::block()?;
     let _ = rustix::process::setsid();
     // The server is not replaced, and logs by itself.
-    Helper::new(request, Server::parent()?, Log::None).run(&signals)
+    Helper::new(request, Server::parent()?, Log::None, None).run(&signals)
 }
 
 /// Starts the server of a mount in the background, and is its mount helper until the mount ends.
-/// The server reports on the standard output.
-pub(crate) fn run_daemon(request: MountRequest) -> Result<(), Error> {
+/// The server reports on the standard output. `successor` is how a fork of this process serves.
+pub(crate) fn run_daemon(request: MountRequest, successor: Successor) -> Result<(), Error> {
     let signals = Signals::block()?;
     let log = Log::open(&request.options, true)?;
-    let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    let server = Server::start(&request, Role::Server, &here)?;
+    let server = Server::start(&request)?;
     let null = null()?;
     rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
     rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
-    Helper::new(request, server, log).run(&signals)
+    Helper::new(request, server, log, Some(Start::Fork(successor))).run(&signals)
 }
 
 /// Programs can use the mount: the process that waits for that goes on.
@@ -94,8 +99,11 @@ struct Helper {
     started_at: PathBuf,
     state: MountState,
     server: Server,
-    /// What the next server is: of this program or, after an upgrade, of the installed one.
-    successor: Role,
+    /// How the next server is started: as a fork of this process or, after an upgrade, as the
+    /// installed program. `None`: there is none.
+    next: Option<Start>,
+    /// Where the installed program does not start: a fork.
+    fork: Option<Start>,
     deaths: Deaths,
     log: Log,
     /// An upgrade was asked for; the server may not have the mount yet.
@@ -103,13 +111,14 @@ struct Helper {
 }
 
 impl Helper {
-    fn new(request: MountRequest, server: Server, log: Log) -> Self {
+    fn new(request: MountRequest, server: Server, log: Log, fork: Option<Start>) -> Self {
         Self {
             started_at: std::env::current_dir().unwrap_or_else(|_| "/".into()),
             state: MountState::new(request.clone()),
             request,
             server,
-            successor: Role::Successor,
+            next: fork,
+            fork,
             deaths: Deaths::default(),
             log,
             upgrade_wanted: false,
@@ -162,7 +171,7 @@ impl Helper {
         };
         let (taken, last) = (in_flight.requests(), in_flight.last());
         in_flight.count_restart();
-        let server = match Server::start(&self.request, self.successor, &self.started_at) {
+        let server = match self.start_replacement() {
             Ok(server) => server,
             Err(error) => return self.give_up(&error.to_string()),
         };
@@ -170,12 +179,37 @@ impl Helper {
         let twice = self.deaths.add(dead.into_child(), taken);
         self.refuse(&twice);
         if self.deaths.are_too_many() {
-            self.server.kill();
+            let _ = self.server.kill();
             return self.give_up(&self.deaths.describe(last));
         }
         // Before the new server has the mount, since it must ask this thread for it.
         self.state.begin_again(self.deaths.may_be_crash());
         true
+    }
+
+    /// While nobody serves the mount.
+    fn start_replacement(&mut self) -> Result<Server, Error> {
+        let server = self.start_next(self.next)?;
+        let is_fork = matches!(self.next, Some(Start::Fork(_)));
+        if is_fork || server.is_heard_within(&REPLACEMENT) {
+            return Ok(server);
+        }
+        self.report("the installed program did not start; the old one serves on");
+        self.discard(server)?;
+        self.start_next(self.fork)
+    }
+
+    fn start_next(&self, how: Option<Start>) -> Result<Server, Error> {
+        let none = || Error::Daemon("servers of this mount are not replaced".into());
+        let how = how.ok_or_else(none)?;
+        Server::start_next(how, &self.request, &self.started_at, &self.log)
+    }
+
+    /// Ends a server that is not needed.
+    fn discard(&mut self, mut server: Server) -> Result<(), Error> {
+        server.kill()?;
+        self.deaths.expect(server.into_child());
+        Ok(())
     }
 
     fn give_up(&self, why: &str) -> bool {
@@ -209,37 +243,42 @@ impl Helper {
     /// Has the program that is installed now serve the mount. If it does not get so far, the server
     /// that is there goes on.
     fn upgrade(&mut self) {
-        match self.start_upgrade() {
-            Ok(server) => self.hand_over(server),
-            Err(error) => self.report(&format!("the upgrade failed: {error}")),
+        let handed_over = self
+            .start_upgrade()
+            .and_then(|server| self.hand_over(server));
+        if let Err(error) = handed_over {
+            self.report(&format!("the upgrade failed: {error}"));
         }
     }
 
     /// A server that asks for the mount.
     fn start_upgrade(&mut self) -> Result<Server, Error> {
-        let mut server = Server::start(&self.request, Role::Upgrade, &self.started_at)?;
+        let server = self.start_next(Some(Start::Installed))?;
         loop {
-            let heard = server.is_heard_within(&UPGRADE);
+            let heard = server.is_heard_before_end_of(&self.server, &UPGRADE);
             match heard.then(|| Request::receive(&server.socket)).flatten() {
                 Some(Request::Resume) => return Ok(server),
                 Some(request) if answer(&mut self.state, &server, request) => {}
                 _ => break,
             }
         }
-        server.kill();
-        self.deaths.expect(server.into_child());
+        self.discard(server)?;
         Err(Error::Daemon("the new server did not start".into()))
     }
 
     /// What the old server had taken is sent to the new one again.
-    fn hand_over(&mut self, server: Server) {
-        self.server.kill();
+    fn hand_over(&mut self, server: Server) -> Result<(), Error> {
+        if let Err(error) = self.server.kill() {
+            self.discard(server)?;
+            return Err(error);
+        }
         self.state.begin_again(false);
         let old = std::mem::replace(&mut self.server, server);
         self.deaths.expect(old.into_child());
-        self.successor = Role::Upgrade;
+        self.next = Some(Start::Installed);
         // If it is dead by now, it is replaced.
         self.answer(Request::Resume);
+        Ok(())
     }
 }
 

@@ -55,6 +55,36 @@ pub(super) enum Request {
     Expire,
 }
 
+/// An order of the helper, which comes without a request, where it may not signal its server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// Unmount and end.
+    End,
+    /// Exit at once; another server has the mount.
+    Exit,
+}
+
+impl Order {
+    fn text(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Exit => "exit",
+        }
+    }
+
+    pub(super) fn send(self, socket: impl AsFd) -> io::Result<()> {
+        send(socket, self.text().as_bytes(), None)
+    }
+
+    /// `None` when the helper is gone, or for what is no order. Waits for a packet.
+    pub(super) fn receive(socket: impl AsFd) -> Option<Self> {
+        let (text, _) = receive(socket).ok()?;
+        [Self::End, Self::Exit]
+            .into_iter()
+            .find(|order| order.text() == text)
+    }
+}
+
 /// A response of the helper.
 #[derive(Debug)]
 pub(super) enum Response {
@@ -222,6 +252,17 @@ mod tests {
         ));
         Response::Failed("no".into()).send(&a).unwrap();
         assert!(matches!(Response::receive(&b).unwrap(), Response::Failed(line) if line == "no"));
+    }
+
+    #[test]
+    fn orders_are_received_as_they_are_sent() {
+        let (a, b) = socket_pair().unwrap();
+        for order in [Order::End, Order::Exit] {
+            order.send(&a).unwrap();
+            assert_eq!(Order::receive(&b), Some(order));
+        }
+        drop(a);
+        assert_eq!(Order::receive(&b), None);
     }
 
     #[test]

@@ -1,16 +1,35 @@
 //! A server process, as its mount helper sees it.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::Signal;
 
-use super::protocol;
+use super::child::ChildProcess;
+use super::protocol::{self, Order};
 use crate::error::Error;
+use crate::log::Log;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
+
+/// What a fork of this process does as the server of the mount; its result is the exit status. The
+/// socket is its standard input, and its other streams are /dev/null.
+pub(crate) type Successor = fn(&MountRequest, Log) -> i32;
+
+/// How a server is started in the place of another one.
+#[derive(Clone, Copy)]
+pub(super) enum Start {
+    /// As a fork of this process. While nobody serves, that works where starting a program does
+    /// not: the files that it takes may lie in the mount, or in an overlayfs of it.
+    Fork(Successor),
+    /// As the program that is installed now.
+    Installed,
+}
 
 /// A server process.
 #[derive(Debug)]
@@ -18,8 +37,11 @@ pub(super) struct Server {
     /// Its requests. Its end is that of the server: of all threads that serve.
     pub(super) socket: OwnedFd,
     /// `None` for a server that started this process.
-    child: Option<Child>,
+    child: Option<ChildProcess>,
 }
+
+/// How long a server may take to follow an order, and how often that is repeated meanwhile.
+const ORDER: [Duration; 2] = [Duration::from_secs(10), Duration::from_millis(500)];
 
 impl Server {
     /// The server that started this process, with a socket as its standard input.
@@ -32,22 +54,36 @@ impl Server {
         })
     }
 
-    /// Starts a server. The first one has the standard streams of this process, and reports on
-    /// them.
-    pub(super) fn start(request: &MountRequest, role: Role, at: &Path) -> Result<Self, Error> {
-        let stream = || match role {
-            Role::Server => Stdio::inherit(),
-            _ => Stdio::null(),
-        };
+    /// Starts the first server. It has the standard streams of this process, and reports on them.
+    pub(super) fn start(request: &MountRequest) -> Result<Self, Error> {
         let (ours, theirs) = protocol::socket_pair().map_err(Error::std_io("socketpair"))?;
-        let child = respawn::command(role)
+        let child = respawn::command(Role::Server)
             .args(respawn::arguments(request))
-            .current_dir(if at.is_dir() { at } else { Path::new("/") })
             .stdin(theirs)
-            .stdout(stream())
-            .stderr(stream())
+            .stdout(Stdio::inherit())
+            .stderr(Stdio::inherit())
             .spawn()
             .map_err(Error::std_io("cannot start the server"))?;
+        Ok(Self {
+            socket: ours,
+            child: Some(ChildProcess::from(child)),
+        })
+    }
+
+    /// Starts a server for a mount that is there. The streams of this process are /dev/null by now.
+    /// `at`: where relative paths of the options begin.
+    pub(super) fn start_next(
+        start: Start,
+        request: &MountRequest,
+        at: &Path,
+        log: &Log,
+    ) -> Result<Self, Error> {
+        let (ours, theirs) = protocol::socket_pair().map_err(Error::std_io("socketpair"))?;
+        let child = ChildProcess::fork(theirs, log.descriptor(), || match start {
+            Start::Fork(successor) => successor(request, log.duplicate().unwrap_or(Log::None)),
+            Start::Installed => become_installed(request, at, log),
+        });
+        let child = child.map_err(Error::std_io("cannot start the server"))?;
         Ok(Self {
             socket: ours,
             child: Some(child),
@@ -56,25 +92,55 @@ impl Server {
 
     /// Has it unmount and end. One that started this process gets the signals of its caller.
     pub(super) fn end(&self) {
-        if let Some(child) = &self.child {
-            // It may be dead already; until it is waited for, the number is its own.
-            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+        if let Some(child) = &self.child
+            && child.signal(Signal::TERM) == Err(Errno::PERM)
+        {
+            let _ = Order::End.send(&self.socket);
         }
     }
 
-    /// Kills it, and waits for the end of its threads that serve.
-    pub(super) fn kill(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may be dead already.
-            let _ = child.kill();
+    /// Kills it, and waits for the end of its threads that serve. Without the right to do so (root
+    /// lacks CAP_KILL) it is asked to exit.
+    ///
+    /// # Errors
+    /// It may not be killed, and did not exit when asked.
+    pub(super) fn kill(&mut self) -> Result<(), Error> {
+        let killed = self.child.as_ref().map(|child| child.signal(Signal::KILL));
+        match killed {
+            Some(Err(Errno::PERM)) => self.ask_to_exit(),
+            _ => {
+                while self.reads_packet() {}
+                Ok(())
+            }
         }
-        while protocol::receive_bytes(&self.socket).is_ok_and(|(packet, _)| !packet.is_empty()) {}
+    }
+
+    fn ask_to_exit(&self) -> Result<(), Error> {
+        let begin = Instant::now();
+        let [limit, interval] = ORDER;
+        while begin.elapsed() < limit {
+            // An error shows that it is gone.
+            let _ = Order::Exit.send(&self.socket);
+            let asked = Instant::now();
+            while asked.elapsed() < interval {
+                if self.is_heard_within(&timespec(interval)) && !self.reads_packet() {
+                    return Ok(());
+                }
+            }
+        }
+        let why = "the server does not exit, and this process lacks the right to kill it";
+        Err(Error::Daemon(why.into()))
+    }
+
+    /// What it sends is dropped; false at the end.
+    fn reads_packet(&self) -> bool {
+        protocol::receive_bytes(&self.socket).is_ok_and(|(packet, _)| !packet.is_empty())
     }
 
     /// Waits for its end; an error if it died. One that started this process is not waited for.
     /// `reported` is called when it failed with an error, which it has printed itself.
     pub(super) fn outcome(self, reported: fn() -> Result<(), Error>) -> Result<(), Error> {
-        let Some(mut child) = self.child else {
+        let Some(child) = self.child else {
             return Ok(());
         };
         let status = child.wait().map_err(Error::std_io("the server"))?;
@@ -88,7 +154,7 @@ impl Server {
     }
 
     /// The process, whose socket has ended.
-    pub(super) fn into_child(self) -> Option<Child> {
+    pub(super) fn into_child(self) -> Option<ChildProcess> {
         self.child
     }
 
@@ -96,5 +162,34 @@ impl Server {
     pub(super) fn is_heard_within(&self, limit: &Timespec) -> bool {
         let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
         rustix::io::retry_on_intr(|| poll(&mut watched, Some(limit))).is_ok_and(|ready| ready > 0)
+    }
+
+    /// The same, unless another server's end comes first.
+    pub(super) fn is_heard_before_end_of(&self, other: &Self, limit: &Timespec) -> bool {
+        let mut watched = [
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::new(&other.socket, PollFlags::empty()),
+        ];
+        rustix::io::retry_on_intr(|| poll(&mut watched, Some(limit)))
+            .is_ok_and(|_| !watched[0].revents().is_empty())
+    }
+}
+
+/// In a child: the program that is installed now takes the place of this one. Another process than
+/// the mount helper does that, since it may wait for the mount.
+fn become_installed(request: &MountRequest, at: &Path, log: &Log) -> i32 {
+    let _ = rustix::process::chdir(at);
+    let error = respawn::command(Role::Upgrade)
+        .args(respawn::arguments(request))
+        .exec();
+    let place = request.mountpoint.display();
+    log.line(&format!("{place}: cannot start the server: {error}"));
+    1
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs().cast_signed(),
+        tv_nsec: time.subsec_nanos().into(),
     }
 }

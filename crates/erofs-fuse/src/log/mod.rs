@@ -6,6 +6,7 @@ mod syslog;
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -62,6 +63,26 @@ impl Log {
         let journal = connect(journal::SOCKET).map(Self::Journal);
         let syslog = || connect(syslog::SOCKET).map(Self::Syslog);
         journal.or_else(|_| syslog()).unwrap_or(Self::None)
+    }
+
+    /// The same log for another process.
+    pub(crate) fn duplicate(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Journal(socket) => Self::Journal(socket.try_clone()?),
+            Self::Syslog(socket) => Self::Syslog(socket.try_clone()?),
+            Self::File(file, path) => Self::File(file.try_clone()?, path.clone()),
+            Self::StandardError => Self::StandardError,
+            Self::None => Self::None,
+        })
+    }
+
+    /// What it is written to, other than the standard error.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Journal(socket) | Self::Syslog(socket) => Some(socket.as_fd()),
+            Self::File(file, _) => Some(file.as_fd()),
+            Self::StandardError | Self::None => None,
+        }
     }
 
     /// A line for the user where faults will not be logged.

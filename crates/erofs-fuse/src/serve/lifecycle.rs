@@ -69,9 +69,14 @@ pub(crate) fn serve(
     let mut restart = Restart::new(request, start)?;
     let mut helper = match start {
         Start::Foreground => MountHelper::start(request)?,
-        Start::Background | Start::Successor => MountHelper::parent()?,
+        Start::Background => MountHelper::parent()?,
+        Start::Successor => MountHelper::of_successor()?,
     };
-    let covers = covered_notice(&request.mountpoint);
+    // What a successor does takes no path that may lead into the mount, which nobody serves.
+    let covers = match start {
+        Start::Successor => None,
+        _ => covered_notice(&request.mountpoint),
+    };
     let opened = match restart.is_on() {
         true => {
             let open = |path: &Path| helper.open(request, path);
@@ -79,7 +84,7 @@ pub(crate) fn serve(
         }
         false => Opened::new(&request.image, &options.engine)?,
     };
-    if start != Start::Foreground {
+    if start == Start::Background {
         // Before the sandbox, whose user may not enter a root directory of mode 0700.
         rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
     }

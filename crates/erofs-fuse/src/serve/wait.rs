@@ -1,6 +1,6 @@
 //! Waits for the end of a mount.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::on_demand::OnDemand;
 use crate::error::Error;
-use crate::helper::MountHelper;
+use crate::helper::{MountHelper, Order};
 
 /// How long programs may go on using a mount after a signal asked it to end: with what follows, the
 /// end comes within two seconds.
@@ -18,8 +18,8 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// Shortest and longest interval between checks for an idle mount.
 const IDLE_CHECK: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
-/// Sleeps until the mount is gone, a signal came, or it was idle for `timeout`; meanwhile starts
-/// threads on demand.
+/// Sleeps until the mount is gone, a signal or an order of the helper came, or it was idle for
+/// `timeout`; meanwhile starts threads on demand.
 ///
 /// # Errors
 /// One line when a signal came and the mount could not be unmounted.
@@ -31,16 +31,30 @@ pub(super) fn wait_for_end(
     timeout: Option<Duration>,
 ) -> Result<(), Error> {
     let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
+    let mut helper_lives = true;
     loop {
         let interval = idle.as_ref().map(Idle::interval);
-        match sleep(session, Some((signals, on_demand)), interval)? {
-            Woken::Signal => {
-                let detached = helper.detach();
-                sleep(session, None, Some(GRACE))?;
-                return detached;
+        let orders = helper_lives.then(|| helper.as_fd());
+        let woken = sleep(session, Some((signals, on_demand)), orders, interval)?;
+        let ends = match woken {
+            Woken::Signal => true,
+            Woken::Order => match helper.order() {
+                Some(Order::Exit) => sys::fork::exit_now(0),
+                order => {
+                    helper_lives = order.is_some();
+                    helper_lives
+                }
+            },
+            Woken::Asked => {
+                on_demand.start_asked();
+                false
             }
-            Woken::Asked => on_demand.start_asked(),
-            Woken::Gone | Woken::Time => {}
+            Woken::Gone | Woken::Time => false,
+        };
+        if ends {
+            let detached = helper.detach();
+            sleep(session, None, None, Some(GRACE))?;
+            return detached;
         }
         if session.ended() {
             return Ok(());
@@ -57,18 +71,26 @@ enum Woken {
     Gone,
     Signal,
     Asked,
+    /// Or the end of the helper.
+    Order,
     Time,
 }
 
 fn sleep(
     session: &Arc<Session>,
     others: Option<(&OwnedFd, &OnDemand)>,
+    orders: Option<BorrowedFd<'_>>,
     limit: Option<Duration>,
 ) -> Result<Woken, Error> {
     let mut watched = vec![PollFd::new(&**session, PollFlags::IN)];
     if let Some((signals, on_demand)) = others {
         watched.push(PollFd::new(signals, PollFlags::IN));
         watched.push(PollFd::new(on_demand, PollFlags::IN));
+        watched.extend(
+            orders
+                .iter()
+                .map(|orders| PollFd::new(orders, PollFlags::IN)),
+        );
     }
     let limit = limit.map(|limit| Timespec {
         tv_sec: limit.as_secs() as i64,
@@ -85,7 +107,8 @@ fn sleep(
         match watched.iter().position(|fd| !fd.revents().is_empty()) {
             Some(0) => Woken::Gone,
             Some(1) => Woken::Signal,
-            Some(_) => Woken::Asked,
+            Some(2) => Woken::Asked,
+            Some(_) => Woken::Order,
             None => Woken::Time,
         },
     )

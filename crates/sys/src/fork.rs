@@ -1,0 +1,103 @@
+//! A child process that goes on with the code of this one. To start a program takes files (the
+//! program, its libraries, their cache), which may lie where nobody answers; a fork takes none.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs `child` in a new process, which exits with its result (101 if it panics), and returns the
+/// number of that process. The child has one thread, and of the descriptors `stdin` as its standard
+/// input, the other standard streams, and `keep`, with its number.
+///
+/// What other threads of this process have locked at that moment stays locked in the child: no lock
+/// of theirs may be needed there, other than the C library's for memory, which it makes anew.
+///
+/// # Errors
+/// As fork(2): EAGAIN at the limit of processes, ENOMEM.
+pub fn fork(
+    stdin: OwnedFd,
+    keep: Option<BorrowedFd<'_>>,
+    child: impl FnOnce() -> i32,
+) -> io::Result<i32> {
+    // SAFETY: the child touches its own copy of the memory only, in which every value of this
+    // thread is as it was here. It never returns to the frames of the caller, so that what they own
+    // is neither used nor dropped twice.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: both are descriptors of this process; the old standard input has no owner.
+            if unsafe { libc::dup2(stdin.as_raw_fd(), 0) } < 0 {
+                exit_now(101)
+            }
+            close_all_but(keep);
+            let code = catch_unwind(AssertUnwindSafe(child)).unwrap_or(101);
+            exit_now(code)
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// Ends this process at once, with all of its threads; nothing is flushed or released.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: always sound; the process is gone.
+    unsafe { libc::_exit(code) }
+}
+
+/// Closes all descriptors from 3 on but this one. Their owners are never dropped in this process.
+fn close_all_but(keep: Option<BorrowedFd<'_>>) {
+    let kept = keep.map_or(2, |keep| keep.as_raw_fd());
+    if kept > 3 {
+        close_range(3, kept - 1);
+    }
+    close_range(kept.max(2) + 1, RawFd::MAX);
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    // SAFETY: the descriptors belong to values that this process, a fork, will never use.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn status(pid: i32) -> i32 {
+        let mut status = 0;
+        // SAFETY: the child is this process's own, and `status` is writable.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert!(libc::WIFEXITED(status), "{status:x}");
+        libc::WEXITSTATUS(status)
+    }
+
+    #[test]
+    fn a_child_has_the_descriptors_it_shall_keep_and_no_other() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let (stdin, mut input) = io::pipe().unwrap();
+        let numbers = [stdin.as_raw_fd(), input.as_raw_fd(), reader.as_raw_fd()];
+        let pid = fork(stdin.into(), Some(writer.as_fd()), || {
+            // SAFETY: asks for flags only.
+            let is_open = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0;
+            let mut text =
+                [b'0' + numbers.iter().filter(|number| is_open(number)).count() as u8; 2];
+            let read = io::stdin().read_exact(&mut text[1..]);
+            let written = read.and_then(|()| (&writer).write_all(&text));
+            written.map_or(1, |()| 7)
+        });
+        drop(writer);
+        input.write_all(b"x").unwrap();
+        assert_eq!(status(pid.unwrap()), 7);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "0x");
+    }
+
+    #[test]
+    fn a_child_that_panics_exits() {
+        let (stdin, _end) = io::pipe().unwrap();
+        let pid = fork(stdin.into(), None, || panic!("in the child")).unwrap();
+        assert_eq!(status(pid), 101);
+    }
+}
