@@ -63,6 +63,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     if let Some(image) = &image {
         request.image = format!("/proc/self/fd/{}", image.as_raw_fd()).into();
     }
+    let before = helper::mounts_at(&request.mountpoint);
     let mut daemon = respawn::command(Role::Daemon)
         .args(respawn::arguments(&request))
         .stdin(Stdio::null())
@@ -82,17 +83,29 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     let status = daemon
         .wait()
         .map_err(Error::std_io("cannot wait for the daemon"))?;
+    // It did so itself, unless it was killed.
+    helper::unmount_dead(&request.mountpoint, &before);
     let line = String::from_utf8_lossy(&outcome).trim().to_owned();
     Err(Error::Daemon(if line.is_empty() {
         format!("the daemon died: {status}")
     } else {
-        line
+        explained(line)
     }))
+}
+
+/// EAGAIN of fork(2) and clone(2) does not say what there is too little of.
+fn explained(line: String) -> String {
+    let number = format!("(os error {})", rustix::io::Errno::AGAIN.raw_os_error());
+    match line.ends_with(&number) {
+        true => format!("{line}; a limit of processes is reached (ulimit -u, pids.max)"),
+        false => line,
+    }
 }
 
 /// Runs a daemon or a mount helper; `None` in a process that is neither. Call it first in `main`,
 /// and exit with its result.
 pub fn run_if_daemon() -> Option<ExitCode> {
+    sys::fuse_signals::undo_the_callers();
     let role = Role::of_this_process()?;
     let outcome = role.and_then(|role| {
         let request = respawn::own_request(role)?;

@@ -18,6 +18,18 @@ pub fn upgrade_signal() -> io::Result<OwnedFd> {
     block(&set_of(&[libc::SIGUSR1]))
 }
 
+/// Undoes what a caller may have set: a process whose caller ignores SIGCHLD could not wait for its
+/// children, and one past its limit of file sizes would die of SIGXFSZ. To be called first.
+pub fn undo_the_callers() {
+    for (signal, action) in [
+        (libc::SIGCHLD, libc::SIG_DFL),
+        (libc::SIGXFSZ, libc::SIG_IGN),
+    ] {
+        // SAFETY: no handler is installed.
+        unsafe { libc::signal(signal, action) };
+    }
+}
+
 /// Blocks signals, and makes a descriptor of them.
 fn block(set: &libc::sigset_t) -> io::Result<OwnedFd> {
     // SAFETY: `set` is initialised, and no old mask is requested.

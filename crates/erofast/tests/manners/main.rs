@@ -3,6 +3,8 @@
 //! Needs root and /dev/fuse; says what it skips.
 
 mod covered;
+mod limits;
+mod points;
 mod prometheus;
 mod site;
 mod users;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use fuse_transport::{InFlight, Restartable, Session};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 
 use super::directory_lister::DirectoryLister;
 use super::launch::LaunchHelper;
@@ -71,6 +72,11 @@ impl MountHelper {
             }
             Response::Done(None) => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+
+    /// Makes the memory for requests in flight.
+    pub(crate) fn in_flight(&self) -> Result<(), Error> {
+        self.call(Request::InFlight).map(drop)
     }
 
     /// What a server that replaces this one needs.
@@ -191,5 +197,8 @@ fn start_process(request: &MountRequest) -> Result<OwnedFd, Error> {
 }
 
 fn gone(error: io::Error) -> Error {
-    Error::std_io("the mount helper process is gone")(error)
+    Error::std_io(match Errno::from_io_error(&error) {
+        Some(Errno::MFILE) => "a descriptor of the mount helper",
+        _ => "the mount helper process is gone",
+    })(error)
 }

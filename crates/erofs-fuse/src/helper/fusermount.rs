@@ -9,10 +9,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use erofs_engine::escape_option;
+use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
-    recvmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketFlags,
+    SocketType, recvmsg, socketpair,
 };
 
 use super::plan::MountPlan;
@@ -20,6 +21,9 @@ use crate::error::Error;
 use crate::respawn::MARK;
 
 const PROGRAM: &str = "fusermount3";
+
+/// Where it is looked for: a service manager may leave these out of PATH.
+const PLACES: [&str; 3] = [PROGRAM, "/usr/bin/fusermount3", "/bin/fusermount3"];
 
 /// Mounts, and returns the descriptor of `/dev/fuse`.
 pub(super) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
@@ -30,19 +34,13 @@ pub(super) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
         None,
     )
     .map_err(Error::io("socketpair"))?;
-    let mut helper = Command::new(PROGRAM)
-        .arg("-o")
-        .arg(options(plan))
-        .arg("--")
-        .arg(&plan.mountpoint)
+    let mut helper = start(|command| {
+        command.arg("-o").arg(options(plan)).arg("--");
         // The socket is its standard input: no descriptor leaks into other programs.
-        .env("_FUSE_COMMFD", "0")
-        .env_remove(MARK)
-        .stdin(theirs)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(not_started)?;
+        command.arg(&plan.mountpoint).env("_FUSE_COMMFD", "0");
+        command.stdin(theirs.try_clone()?).spawn()
+    })?;
+    drop(theirs);
     let device = receive(&ours);
     let Some(device) = device.map_err(Error::std_io("reply of fusermount3"))? else {
         return Err(refused(&plan.mountpoint, helper));
@@ -52,16 +50,10 @@ pub(super) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
 }
 
 pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error> {
-    let helper = Command::new(PROGRAM)
-        .args(arguments)
-        .arg("--")
-        .arg(mountpoint)
-        .env_remove(MARK)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()
-        .map_err(not_started)?;
+    let helper = start(|command| {
+        let command = command.args(arguments).arg("--").arg(mountpoint);
+        command.stdin(Stdio::null()).output()
+    })?;
     if helper.status.success() {
         return Ok(());
     }
@@ -73,6 +65,22 @@ pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error
         mountpoint: mountpoint.to_owned(),
         message,
     })
+}
+
+/// Starts the program from the first place where it is.
+fn start<T>(mut started: impl FnMut(&mut Command) -> io::Result<T>) -> Result<T, Error> {
+    let mut outcome = Err(io::ErrorKind::NotFound.into());
+    for place in PLACES {
+        let mut command = Command::new(place);
+        command.env_remove(MARK);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        outcome = started(&mut command);
+        let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        if !outcome.as_ref().is_err_and(is_absent) {
+            break;
+        }
+    }
+    outcome.map_err(not_started)
 }
 
 fn options(plan: &MountPlan<'_>) -> OsString {
@@ -104,7 +112,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
-    rustix::io::retry_on_intr(|| {
+    let received = rustix::io::retry_on_intr(|| {
         recvmsg(
             socket,
             &mut [IoSliceMut::new(&mut byte)],
@@ -112,6 +120,9 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
             RecvFlags::CMSG_CLOEXEC,
         )
     })?;
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(Errno::MFILE.into());
+    }
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
             return Ok(descriptors.next());

@@ -36,6 +36,17 @@ impl MountId {
         Ok(Self { id, unique, device })
     }
 
+    /// The mount with this root, which need not be at any path yet.
+    pub(super) fn of(root: &OwnedFd) -> Result<Self, Error> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let status = statx(root, c"", flags, StatxFlags::empty()).map_err(Error::io("statx"))?;
+        Ok(Self {
+            id: id_of(root)?,
+            unique: unique_id_of(root),
+            device: format!("{}:{}", status.stx_dev_major, status.stx_dev_minor),
+        })
+    }
+
     /// The line of the mount table for this mount; `None` when it is unmounted.
     pub(super) fn find<'t>(&self, table: &'t [Entry]) -> Option<&'t Entry> {
         table

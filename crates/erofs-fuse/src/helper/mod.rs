@@ -58,3 +58,4 @@ pub(crate) use process::{READY, run, run_daemon};
 pub(crate) use protocol::Order;
 pub(crate) use table::covered_notice;
 pub use umount::umount;
+pub(crate) use umount::{mounts_at, unmount_dead};

@@ -16,7 +16,7 @@ pub(super) struct Mounted {
     /// Absolute, without symbolic links.
     pub(super) mountpoint: PathBuf,
     pub(super) id: MountId,
-    /// By mount(2), not by fusermount3.
+    /// By the kernel's calls, not by fusermount3.
     direct: bool,
 }
 
@@ -31,11 +31,27 @@ enum Place {
 }
 
 impl Mounted {
-    /// The mount that was just made at `mountpoint`.
-    pub(super) fn new(mountpoint: PathBuf, direct: bool) -> Result<Self, Error> {
-        Ok(Self {
-            id: MountId::at(&mountpoint)?,
+    /// A mount of root that is, or is about to be, at `mountpoint`.
+    pub(super) fn direct(mountpoint: PathBuf, id: MountId) -> Self {
+        Self {
             mountpoint,
+            id,
+            direct: true,
+        }
+    }
+
+    /// The mount that was just made at `mountpoint`, and is the topmost one there. It does not stay
+    /// if it cannot be identified.
+    pub(super) fn top(mountpoint: PathBuf, direct: bool) -> Result<Self, Error> {
+        let id = MountId::at(&mountpoint).inspect_err(|_| {
+            let _ = match direct {
+                true => unmount(&mountpoint, UnmountFlags::DETACH, &mountpoint),
+                false => fusermount::unmount(&mountpoint, &["-u", "-z"]),
+            };
+        })?;
+        Ok(Self {
+            mountpoint,
+            id,
             direct,
         })
     }

@@ -66,6 +66,10 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
     let Some(handle) = handle else {
         return Err(Error::mountpoint(path, "is not a directory"));
     };
+    if real == Path::new("/") {
+        let why = "is the root directory, which stays where it is below a mount on it";
+        return Err(Error::mountpoint(path, why));
+    }
     // Covered, they would be read through the mount before it is served.
     let needed = [PROC_SUPER_MAGIC, libc::SYSFS_MAGIC];
     if fstatfs(handle).is_ok_and(|it| needed.contains(&it.f_type)) {

@@ -68,8 +68,9 @@ fn report_ready() -> Result<(), Error> {
     close_stdout()
 }
 
+/// The standard error is /dev/null by then.
 fn close_stdout() -> Result<(), Error> {
-    rustix::stdio::dup2_stdout(null()?).map_err(Error::io("/dev/null"))
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr()).map_err(Error::io("/dev/null"))
 }
 
 fn null() -> Result<OwnedFd, Error> {

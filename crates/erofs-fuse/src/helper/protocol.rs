@@ -6,8 +6,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg, socketpair,
 };
 
 /// Bytes of the longest packet. Only an error message can be longer, and is cut.
@@ -204,6 +205,10 @@ pub(super) fn receive_bytes(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<Ow
         let mut slices = [IoSliceMut::new(&mut bytes)];
         recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
     })?;
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        // The limit of open files left no number for it.
+        return Err(rustix::io::Errno::MFILE.into());
+    }
     let mut descriptor = None;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {

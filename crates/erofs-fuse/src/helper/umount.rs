@@ -1,6 +1,8 @@
 //! `erofast umount`.
 
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -9,6 +11,9 @@ use super::table::{self, Entry};
 use super::{fusermount, users};
 use crate::error::Error;
 use crate::request::FSTYPE;
+
+/// How long a server may take to end when its helper was killed. After that it is another's mount.
+const DYING: Duration = Duration::from_secs(2);
 
 /// Unmounts an erofast mount; with `lazy` at once, also when it is busy: programs keep what they
 /// have open.
@@ -32,6 +37,34 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
         Err(Error::Busy) if table::is_dead(path) => unmount(&entry, true),
         Err(Error::Busy) => Err(busy(path, &entry)),
         outcome => outcome,
+    }
+}
+
+/// The mounts at a path now.
+pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
+    let table = absolute(path).and_then(|path| Ok((table::read()?, path)));
+    let Ok((mut table, path)) = table else {
+        return Vec::new();
+    };
+    table.retain(|entry| entry.mountpoint == path);
+    table
+}
+
+/// Unmounts those that came to a path since `before` and whose server is dead, or dies soon.
+pub(crate) fn unmount_dead(path: &Path, before: &[Entry]) {
+    let begin = Instant::now();
+    let is_new = |entry: &Entry| entry.fstype == FSTYPE && !before.contains(entry);
+    // The topmost comes last; below it none can be asked whether it is dead.
+    while let Some(entry) = mounts_at(path).iter().rfind(|entry| is_new(entry)) {
+        if table::is_dead(&entry.mountpoint) {
+            if unmount(entry, true).is_err() {
+                return;
+            }
+        } else if begin.elapsed() > DYING {
+            return;
+        } else {
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 

@@ -48,7 +48,8 @@ fn within<T: Send + 'static>(
 ) -> Vec<T> {
     let deadline = Instant::now() + limit;
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || work(&sender));
+    // Where no thread can be made nothing is found.
+    let _ = thread::Builder::new().spawn(move || work(&sender));
     let left = || deadline.saturating_duration_since(Instant::now());
     std::iter::from_fn(|| receiver.recv_timeout(left()).ok()).collect()
 }

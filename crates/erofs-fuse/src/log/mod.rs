@@ -109,8 +109,10 @@ impl Log {
         self.write(message, &[])
     }
 
-    /// The same with fields for the journal, unless they have no value.
+    /// The same with fields for the journal, unless they have no value. What is not printable in
+    /// the message is written as `\xNN`.
     pub(crate) fn write(&self, message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> bool {
+        let message = &text::line(message);
         match self {
             Self::Journal(socket) => sent(socket, &journal::datagram(message, fields)),
             Self::Syslog(socket) => sent(socket, &syslog::datagram(message)),

@@ -85,6 +85,7 @@ pub(crate) fn serve(
         false => Opened::new(&request.image, &options.engine)?,
     };
     if start == Start::Background {
+        restart = restart.with_memory(helper.in_flight())?;
         // Before the sandbox, whose user may not enter a root directory of mode 0700.
         rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
     }

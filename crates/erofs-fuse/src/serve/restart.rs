@@ -45,6 +45,14 @@ impl Restart {
         self
     }
 
+    /// Off where the memory for requests in flight cannot be made.
+    pub(super) fn with_memory(mut self, outcome: Result<(), Error>) -> Result<Self, Error> {
+        if let (Err(error), None) = (outcome, &self.off) {
+            self.off = Some(error.to_string());
+        }
+        self.checked()
+    }
+
     /// What the handshake allows.
     pub(super) fn agreed(mut self, session: &Session) -> Result<Self, Error> {
         if self.is_on() && session.in_flight().is_none() {

@@ -100,8 +100,8 @@ impl Page<'_> {
     fn heading(&self) -> String {
         let mut page = format!(
             "{} on {}\n",
-            string(self.now, "/image"),
-            string(self.now, "/mountpoint")
+            text::line(string(self.now, "/image")),
+            text::line(string(self.now, "/mountpoint"))
         );
         let transport = match string(self.now, "/transport") {
             "io_uring" => "FUSE over io_uring",

@@ -1,0 +1,124 @@
+//! Limits and settings of the caller under which a mount comes up, or fails with one clear line.
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use crate::site::{Site, fine, signal, soon};
+
+/// By a shell, with the program as `$0`.
+fn by_shell(site: &Site, script: &str) -> Output {
+    Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_erofast")])
+        .current_dir(site.directory.path())
+        .output()
+        .unwrap()
+}
+
+/// The lines other than the notice that a system has no log.
+fn lines(output: &Output) -> Vec<String> {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines = stderr.lines().filter(|line| !line.contains("no journal"));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_limit_of_file_sizes_ends_no_mount() {
+    let Some(site) = Site::new() else { return };
+    let script = "ulimit -f 1; \"$0\" mount image.erofs mnt && ls mnt >/dev/null";
+    fine(&by_shell(&site, script));
+    let counters = site.run(&["stat", "--json", "mnt"]);
+    let text = String::from_utf8_lossy(&counters.stdout).into_owned();
+    let is_replaced = text.contains("\"restart\": {\n    \"helper\": null,\n    \"on\": false");
+    assert!(is_replaced, "{text}");
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn too_few_open_files_are_one_line_that_says_so() {
+    let Some(site) = Site::new() else { return };
+    for most in 5..24 {
+        let script = format!("ulimit -n {most}; \"$0\" mount image.erofs mnt");
+        let output = by_shell(&site, &script);
+        if output.status.success() {
+            fine(&site.run(&["umount", "mnt"]));
+            continue;
+        }
+        let lines = lines(&output);
+        let is_clear = lines.len() == 1 && lines[0].contains("Too many open files");
+        // Of fewer the shell itself or the C library's loader may have something to say.
+        assert!(is_clear || most < 6, "{most}: {lines:?}");
+        assert!(!site.is_mounted(), "{most}");
+    }
+}
+
+#[test]
+fn a_caller_that_ignores_its_children_gets_the_reason() {
+    let Some(site) = Site::new() else { return };
+    let script = "trap '' CHLD; exec \"$0\" mount /dev/null mnt";
+    let lines = lines(&by_shell(&site, script));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("/dev/null: "), "{lines:?}");
+    assert!(!lines[0].contains("child"), "{lines:?}");
+}
+
+#[test]
+fn names_in_messages_stay_on_one_line() {
+    let Some(site) = Site::new() else { return };
+    let name = "new\nline\x1b[31m";
+    for arguments in [
+        &["mount", name, "mnt"][..],
+        &["umount", name],
+        &["info", name],
+    ] {
+        let output = site.run(arguments);
+        assert!(!output.status.success());
+        let lines = lines(&output);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("new\\x0aline\\x1b[31m"), "{lines:?}");
+    }
+    std::fs::rename(site.image(), site.path(name)).unwrap();
+    fine(&site.run(&["mount", name, "mnt"]));
+    let page = site.run(&["stat", "mnt"]);
+    let text = String::from_utf8_lossy(&page.stdout).into_owned();
+    assert!(text.contains("new\\x0aline\\x1b[31m on "), "{text}");
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+/// Whenever the mount helper is killed while it starts, there is a mount that is served, or none.
+#[test]
+fn a_mount_whose_helper_is_killed_is_served_or_gone() {
+    let Some(site) = Site::new() else { return };
+    let (mut served, mut gone) = (0, 0);
+    for half_milliseconds in 0..40 {
+        let mut mount = site.command(&["mount", "image.erofs", "mnt"]);
+        let mut mount = mount.stderr(std::process::Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_micros(half_milliseconds * 500));
+        let pid = u64::from(mount.id());
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let helper = children
+            .unwrap_or_default()
+            .split(' ')
+            .next()
+            .map(str::to_owned);
+        if let Some(helper) = helper.and_then(|text| text.parse().ok()) {
+            // It may have ended with its parent's wait.
+            let _ = std::panic::catch_unwind(|| signal("-KILL", helper));
+        }
+        let status = mount.wait().unwrap();
+        match status.success() {
+            true => {
+                assert!(std::fs::read_dir(site.point()).unwrap().count() > 0);
+                fine(&site.run(&["umount", "mnt"]));
+                served += 1;
+            }
+            false => gone += 1,
+        }
+        assert!(
+            !site.is_mounted(),
+            "after {half_milliseconds} half milliseconds"
+        );
+    }
+    println!("{served} served, {gone} gone");
+    soon("the end", || !site.is_mounted());
+}
