@@ -105,6 +105,7 @@ fn without_the_right_to_signal_a_mount_is_upgraded_and_ends() {
             before=$(pid)
             timeout 30 "$erofast" upgrade "$at"
             [ "$(pid)" != "$before" ]
+            for _ in $(seq 100); do [ -e "/proc/$before" ] || break; sleep 0.1; done
             [ ! -e "/proc/$before" ]
             timeout -s KILL 20 ls "$at" >/dev/null
         fi
