@@ -191,3 +191,45 @@ fn behind_a_door(queue: &Queue) -> usize {
         }
     }
 }
+
+#[test]
+fn loom_a_request_of_the_source_while_a_job_is_queued_hides_no_job() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let queue = Queue::new(JobQueue::new());
+        let bell = Arc::new(Bell {
+            rung: Mutex::new(false),
+            sleeper: Parker::new(),
+        });
+        let worker = {
+            let (queue, bell) = (Arc::clone(&queue), Arc::clone(&bell));
+            thread::spawn(move || serving_a_source(&queue, &bell))
+        };
+        let request = thread::spawn(move || bell.wake());
+        assert!(queue.push(1).is_ok());
+        queue.close();
+        request.join().unwrap();
+        assert_eq!(worker.join().unwrap(), 1);
+    });
+}
+
+/// Stays registered as idle while requests of the source end its sleep.
+fn serving_a_source(queue: &Queue, bell: &Arc<Bell>) -> usize {
+    let me = Parker::new();
+    let mut sum = 0;
+    me.set_waker(Some(bell.clone()));
+    loop {
+        match queue.take(&me) {
+            Taken::Item(item) => sum += item,
+            Taken::Idle => {
+                bell.wait();
+                while !queue.has_news() {
+                    bell.wait();
+                }
+                queue.leave_idle(&me);
+            }
+            Taken::Closed => return sum,
+        }
+    }
+}

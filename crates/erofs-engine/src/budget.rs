@@ -18,7 +18,7 @@ use std::time::Duration;
 use erofs_format::Nid;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::control::Control;
+use crate::control::ThreadControl;
 use crate::heavy::Turn;
 use crate::peaks::Taken;
 
@@ -118,11 +118,11 @@ struct Spent {
     turn: Option<Turn>,
     /// Works for another thread's request, which has the turn.
     helps: bool,
-    control: Arc<Control>,
+    control: ThreadControl,
 }
 
 impl Spent {
-    fn new(limits: Limits, nid: Nid, control: &Arc<Control>) -> Self {
+    fn new(limits: Limits, nid: Nid, control: &ThreadControl) -> Self {
         Self {
             limits,
             nid,
@@ -251,12 +251,12 @@ pub(crate) struct Scope {
 
 impl Scope {
     /// A request for metadata of an inode.
-    pub(crate) fn begin(control: &Arc<Control>, nid: Nid) -> Self {
+    pub(crate) fn begin(control: &ThreadControl, nid: Nid) -> Self {
         Self::for_content(control, nid, 0)
     }
 
     /// A request for `length` bytes of an inode's content.
-    pub(crate) fn for_content(control: &Arc<Control>, nid: Nid, length: u64) -> Self {
+    pub(crate) fn for_content(control: &ThreadControl, nid: Nid, length: u64) -> Self {
         Self::open(|| Spent::new(Limits::new(length), nid, control).with_turn())
     }
 
@@ -294,7 +294,7 @@ impl Drop for Scope {
 pub(crate) struct Share {
     limits: Limits,
     nid: Nid,
-    control: Arc<Control>,
+    control: ThreadControl,
 }
 
 /// `None`: there is no request on this thread.

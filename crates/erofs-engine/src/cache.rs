@@ -26,21 +26,11 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    /// The same, to be changed in place.
-    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.entries.get_mut(key).map(|(value, _)| value)
-    }
-
     /// Removes and returns the value of `key`.
     pub(crate) fn take(&mut self, key: &K) -> Option<V> {
         let (value, weight) = self.entries.pop(key)?;
         self.weight -= weight;
         Some(value)
-    }
-
-    /// Makes `key` the next one to be evicted.
-    pub(crate) fn demote(&mut self, key: &K) {
-        self.entries.demote(key);
     }
 
     /// Caches `value` if its weight fits the budget at all. Older entries are evicted for it
@@ -66,11 +56,6 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         self.weight -= weight;
         Some(value)
     }
-
-    /// Total weight of all entries.
-    pub(crate) fn weight(&self) -> u64 {
-        self.weight
-    }
 }
 
 #[cfg(test)]
@@ -87,17 +72,7 @@ mod tests {
         assert_eq!(cache.put(3, 3, 10), [1]);
         assert_eq!(cache.get(&1), None);
         assert_eq!(cache.get(&0), Some(&0));
-        assert_eq!(cache.weight(), 30);
-    }
-
-    #[test]
-    fn what_was_demoted_goes_before_all_others() {
-        let mut cache = Cache::new(30);
-        for key in 0..3 {
-            cache.put(key, key, 10);
-        }
-        cache.demote(&2);
-        assert_eq!(cache.put(3, 3, 10), [2]);
+        assert_eq!(cache.weight, 30);
     }
 
     #[test]
@@ -105,7 +80,7 @@ mod tests {
         let mut cache = Cache::new(30);
         cache.put(0, 7, 10);
         assert_eq!(cache.take(&0), Some(7));
-        assert_eq!((cache.take(&0), cache.weight()), (None, 0));
+        assert_eq!((cache.take(&0), cache.weight), (None, 0));
     }
 
     #[test]
@@ -113,7 +88,7 @@ mod tests {
         let mut cache = Cache::new(30);
         cache.put(0, 0, 31);
         assert_eq!(cache.get(&0), None);
-        assert_eq!(cache.weight(), 0);
+        assert_eq!(cache.weight, 0);
     }
 
     #[test]
@@ -121,7 +96,7 @@ mod tests {
         let mut cache = Cache::new(30);
         cache.put(0, 1, 10);
         assert_eq!(cache.put(0, 2, 25), []);
-        assert_eq!(cache.weight(), 25);
+        assert_eq!(cache.weight, 25);
         assert_eq!(cache.get(&0), Some(&2));
     }
 }

@@ -2,11 +2,12 @@
 //! gone.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::heavy::HeavyInodes;
 use crate::peaks::Peaks;
+use crate::per_thread::OwnLines;
 
 /// A server's part in requests that take long. Called on the thread that serves one.
 pub trait LongRequests: Send + Sync {
@@ -74,6 +75,15 @@ impl Control {
         }
         cpu_workers::raise();
     }
+}
+
+/// A reference for the requests of one thread: their copies count in lines that no other thread
+/// writes.
+pub(crate) type ThreadControl = Arc<OwnLines<Arc<Control>>>;
+
+/// A new one.
+pub(crate) fn for_thread(control: &Arc<Control>) -> ThreadControl {
+    Arc::new(OwnLines(Arc::clone(control)))
 }
 
 impl fmt::Debug for Control {

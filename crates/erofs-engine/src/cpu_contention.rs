@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -14,14 +15,16 @@ use cpu_workers::{Mode, Priority, Workers};
 
 use crate::load_monitor::LoadMonitor;
 use crate::options::Hipri;
+use crate::per_thread::PerThread;
 
 /// Called when contention begins or ends.
 pub type OnContention = Box<dyn Fn() + Send + Sync>;
 
 /// Samples the load with each request and sets the priority of the workers.
 pub(crate) struct CpuContention {
-    /// A. Threads of the engine which run now.
-    busy: AtomicUsize,
+    /// A. For each thread, whether it runs for the engine now: how often [`Busy`] was begun and not
+    /// ended.
+    busy: PerThread<AtomicUsize>,
     /// I. `None` without workers, or if the load cannot be read.
     monitor: Option<LoadMonitor>,
     /// I. Workers with `hipri=auto`.
@@ -48,7 +51,7 @@ impl CpuContention {
             ));
         }
         Self {
-            busy: AtomicUsize::new(0),
+            busy: PerThread::new(),
             monitor: opened.and_then(Result::ok),
             followers,
             changed: OnceLock::new(),
@@ -63,11 +66,12 @@ impl CpuContention {
 
     /// Counts the calling thread as busy and samples the load.
     pub(crate) fn enter(&self) -> Busy<'_> {
-        let now = self.busy.fetch_add(1, Ordering::Relaxed) + 1;
-        self.sample(now);
+        let own = self.busy.own();
+        own.store(own.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.sample(0);
         Busy {
-            busy: &self.busy,
-            now,
+            own,
+            of_this_thread: PhantomData,
         }
     }
 
@@ -75,13 +79,14 @@ impl CpuContention {
     pub(crate) fn asked_by(&self, thread: u32) {
         if let Some(monitor) = &self.monitor {
             monitor.add_client(thread);
-            self.sample(self.busy.load(Ordering::Relaxed) + 1);
+            self.sample(1);
         }
     }
 
-    /// Threads of the engine which run now.
+    /// Threads of the engine which run now. Reads a line of every thread: not for each request.
     pub(crate) fn busy_threads(&self) -> usize {
-        self.busy.load(Ordering::Relaxed)
+        let busy = |own: &&AtomicUsize| own.load(Ordering::Relaxed) > 0;
+        self.busy.all().filter(busy).count()
     }
 
     /// Whether other programs keep the CPUs busy now.
@@ -89,11 +94,12 @@ impl CpuContention {
         self.monitor.as_ref().is_some_and(LoadMonitor::contended)
     }
 
-    fn sample(&self, own: usize) {
+    /// `caller`: 1 for a thread that is not counted as busy.
+    fn sample(&self, caller: usize) {
         let Some(monitor) = &self.monitor else {
             return;
         };
-        let Some(contended) = monitor.poll(own) else {
+        let Some(contended) = monitor.poll(|| self.busy_threads() + caller) else {
             return;
         };
         if let Some(workers) = &self.followers {
@@ -121,13 +127,14 @@ impl fmt::Debug for CpuContention {
 /// A thread which works for the engine, until dropped.
 #[derive(Debug)]
 pub struct Busy<'e> {
-    busy: &'e AtomicUsize,
-    /// Busy threads when this one was counted, itself included.
-    pub(crate) now: usize,
+    own: &'e AtomicUsize,
+    /// Written by this thread alone.
+    of_this_thread: PhantomData<*const ()>,
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.busy.fetch_sub(1, Ordering::Relaxed);
+        let count = self.own.load(Ordering::Relaxed);
+        self.own.store(count.saturating_sub(1), Ordering::Relaxed);
     }
 }

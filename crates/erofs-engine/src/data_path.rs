@@ -11,7 +11,7 @@ use crate::buffers::Buffers;
 use crate::decode_context::ContextPool;
 use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
-use crate::stats::Counters;
+use crate::stats::AllCounters;
 use crate::verified::StoredDevice;
 
 /// State shared by all reads of an opened image. I: all fields; those that change have locks.
@@ -25,7 +25,7 @@ pub(crate) struct DataPath {
     pub contexts: ContextPool,
     pub buffers: Buffers,
     pub table: PclusterTable,
-    pub counters: Counters,
+    pub counters: AllCounters,
 }
 
 /// Reads one file: fetches stored bytes (`fetch`), decodes them (`decode`) and places the result

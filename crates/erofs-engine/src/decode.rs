@@ -33,7 +33,7 @@ impl FileReader<'_> {
         let short = (output.len() as u64) < pcluster.decoded_length;
         let bytes = output.len() as u64;
         self.within(budget::charge_decoding(bytes, cost(algorithm, bytes)))?;
-        let counters = &self.path.counters;
+        let counters = self.path.counters.own();
         add(&counters.decodes, 1);
         add(&counters.prefixes, u64::from(short));
         let start = trace_spans::begin();

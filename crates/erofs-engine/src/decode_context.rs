@@ -29,16 +29,42 @@ impl ContextPool {
         }
     }
 
-    /// Runs `work` with an idle context, or a new one.
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut DecodeContext) -> R) -> R {
-        let idle = || self.idle.lock();
-        let taken = idle().pop();
-        let mut context = taken.unwrap_or_else(|| DecodeContext {
+    /// A context for the caller, taken when it is first needed: a read of cached bytes needs none.
+    pub(crate) fn lend(&self) -> LentContext<'_> {
+        LentContext {
+            pool: self,
+            context: None,
+        }
+    }
+
+    /// An idle context, or a new one.
+    fn take(&self) -> DecodeContext {
+        let idle = self.idle.lock().pop();
+        idle.unwrap_or_else(|| DecodeContext {
             decoder: Decoder::new(self.settings),
             input: PageBuffer::default(),
-        });
-        let result = work(&mut context);
-        idle().push(context);
-        result
+        })
+    }
+}
+
+/// A context for a run of decodes.
+#[derive(Debug)]
+pub(crate) struct LentContext<'p> {
+    pool: &'p ContextPool,
+    context: Option<DecodeContext>,
+}
+
+impl LentContext<'_> {
+    pub(crate) fn get(&mut self) -> &mut DecodeContext {
+        self.context.get_or_insert_with(|| self.pool.take())
+    }
+}
+
+impl Drop for LentContext<'_> {
+    fn drop(&mut self) {
+        // One in which a decoder panicked is not used again.
+        if let Some(context) = self.context.take().filter(|_| !std::thread::panicking()) {
+            self.pool.idle.lock().push(context);
+        }
     }
 }

@@ -1,83 +1,76 @@
-//! The content of directories, decoded in windows that are cached.
+//! The content of directories in windows that are cached.
 //!
-//! The format reads directories block by block. Without this cache each block would
-//! cost a decoding of the pcluster or fragment around it: with a small cache, or where
-//! a pcluster is larger than the cache.
+//! The format reads directories block by block. Without this cache each block would cost a system
+//! call, or a decoding of the pcluster or fragment around it: with a small cache, or where a
+//! pcluster is larger than the cache.
 
 use std::io;
-use std::sync::Arc;
 
-use erofs_format::{Nid, ReadAt};
-
-use cpu_workers::{PiMutex, PiMutexGuard};
+use erofs_format::{DataLayout, Nid, ReadAt};
 
 use crate::budget;
-use crate::cache::Cache;
+use crate::metadata_cache::copy_from;
 use crate::read::Content;
+use crate::read_cache::ReadCache;
 
 /// Bytes that are decoded at once.
 const WINDOW: u64 = 128 << 10;
+/// Bytes that are read at once of a directory that is stored as it is.
+const PLAIN_WINDOW: u64 = 16 << 10;
 /// Bytes of all cached windows.
 const BUDGET: u64 = 1 << 20;
 
-/// By inode and number.
-type Windows = Cache<(Nid, u64), Arc<[u8]>>;
+/// Bytes of a usual window: most directories are small.
+const USUAL: u64 = 4096;
 
-/// Windows of directories that were read last. L: leaf lock.
+/// Windows of directories that were read last, by inode and number.
 #[derive(Debug)]
-pub(crate) struct DirectoryCache(PiMutex<Windows>);
+pub(crate) struct DirectoryCache(ReadCache<(Nid, u64), Box<[u8]>>);
 
 impl DirectoryCache {
     pub(crate) fn new() -> Self {
-        Self(PiMutex::new(Cache::new(BUDGET)))
-    }
-
-    fn lock(&self) -> PiMutexGuard<'_, Windows> {
-        self.0.lock()
+        Self(ReadCache::new(BUDGET, USUAL))
     }
 }
 
 /// A directory, for one request.
 #[derive(Debug)]
-pub(crate) struct Directory {
-    pub content: Content,
-    pub cache: Arc<DirectoryCache>,
+pub(crate) struct Directory<'a> {
+    pub content: Content<'a>,
+    pub cache: &'a DirectoryCache,
 }
 
-impl Directory {
-    /// The window with this number.
-    fn window(&self, number: u64) -> io::Result<Arc<[u8]>> {
-        let key = (self.content.inode.nid, number);
-        if let Some(window) = self.cache.lock().get(&key) {
-            return Ok(window.clone());
-        }
-        let start = number * WINDOW;
-        let length = WINDOW.min(self.size().saturating_sub(start));
-        let mut bytes = vec![0; length as usize];
-        self.content.read_exact_at(&mut bytes, start)?;
-        let window: Arc<[u8]> = bytes.into();
-        self.cache.lock().put(key, window.clone(), length);
-        Ok(window)
-    }
-
+impl Directory<'_> {
     /// Copies from the window around `offset`; returns how many bytes.
     fn copy(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let window = self.window(offset / WINDOW)?;
-        let from = (offset % WINDOW) as usize;
-        let count = buf.len().min(window.len().saturating_sub(from));
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        let bytes = match self.content.inode.is_compressed() {
+            true => WINDOW,
+            false => PLAIN_WINDOW,
+        };
+        let (key, from) = ((self.content.inode.nid, offset / bytes), offset % bytes);
+        if let Some(window) = self.cache.0.get(&key) {
+            return copy_from(&window, from, buf);
         }
-        buf[..count].copy_from_slice(&window[from..from + count]);
-        Ok(count)
+        let start = offset - from;
+        let length = bytes.min(self.size().saturating_sub(start));
+        let mut window = vec![0; length as usize].into_boxed_slice();
+        self.content.read_exact_at(&mut window, start)?;
+        let copied = copy_from(&window, from, buf);
+        self.cache.0.put(key, window, length);
+        copied
+    }
+
+    /// All of it is behind its inode, which is cached.
+    fn is_inline(&self) -> bool {
+        let block = u64::from(self.content.view.image.superblock().block_size);
+        self.content.inode.layout() == DataLayout::FlatInline && self.size() < block
     }
 }
 
-impl ReadAt for Directory {
+impl ReadAt for Directory<'_> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         budget::step().map_err(io::Error::other)?;
-        // Stored as it is, a block costs no more than its bytes.
-        if !self.content.inode.is_compressed() {
+        if self.is_inline() {
             return self.content.read_exact_at(buf, offset);
         }
         let mut done = 0;

@@ -4,11 +4,11 @@
 //! Each rung owns what it made, so that shut-down is its mirror by the order of the fields.
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use cpu_workers::{Mode, PiMutex, Priority, WorkerOptions, Workers};
+use cpu_workers::{Mode, Priority, WorkerOptions, Workers};
 use dm_verity::RootHash;
 use erofs_codecs::Settings;
 use erofs_format::dir::{self, Item};
@@ -18,8 +18,7 @@ use page_pool::{PagePool, PoolStats};
 use crate::Error;
 use crate::budget::{self, Exceeded, Scope};
 use crate::buffers::Buffers;
-use crate::cache::Cache;
-use crate::control::{Control, LongRequests};
+use crate::control::{Control, LongRequests, for_thread};
 use crate::cpu_contention::{Busy, CpuContention, OnContention};
 use crate::data_path::DataPath;
 use crate::decode_context::ContextPool;
@@ -33,10 +32,11 @@ use crate::options::{EngineOptions, Hipri, SyncDecompress, WorkersMode};
 use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, Content, View};
+use crate::read_cache::{Hit, ReadCache};
 use crate::requests::Requests;
 use crate::seek::seek;
 use crate::special_inodes::special_inodes;
-use crate::stats::{Counters, EngineStats, add};
+use crate::stats::{AllCounters, EngineStats, add};
 use crate::verified::StoredDevice;
 
 /// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
@@ -59,19 +59,40 @@ pub struct Engine {
     workers: Option<Arc<Workers>>,
     /// Whether other programs keep the CPUs busy, and the resulting priority.
     contention: CpuContention,
-    view: Arc<View>,
+    view: View,
     path: Arc<DataPath>,
     pool: Arc<PagePool>,
-    /// L. Decoded inodes by age.
-    inodes: PiMutex<Cache<Nid, Arc<Inode>>>,
-    /// Decoded windows of directories.
-    directories: Arc<DirectoryCache>,
+    /// Decoded inodes.
+    inodes: ReadCache<Nid, Arc<Inode>>,
+    /// Windows of directories.
+    directories: DirectoryCache,
     pub(crate) requests: Requests,
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
     /// I. From the beginning; the workers add theirs.
     notices: Vec<String>,
+}
+
+/// An inode for the length of one request. Dereferences to it.
+#[derive(Debug)]
+pub struct BorrowedInode(Lender);
+
+#[derive(Debug)]
+enum Lender {
+    Cache(Hit<Nid, Arc<Inode>>),
+    Own(Arc<Inode>),
+}
+
+impl Deref for BorrowedInode {
+    type Target = Inode;
+
+    fn deref(&self) -> &Inode {
+        match &self.0 {
+            Lender::Cache(inode) => inode,
+            Lender::Own(inode) => inode,
+        }
+    }
 }
 
 impl Engine {
@@ -101,7 +122,7 @@ impl Engine {
         crate::opened::locate_image(&name, &options, &mut devices)?;
         let devices = StoredDevice::all(&name, devices, hash_area)?;
         let control = Arc::new(Control::new());
-        let scope = Scope::begin(&control, NO_INODE);
+        let scope = Scope::begin(&for_thread(&control), NO_INODE);
         let requests = Requests::new(name.clone(), control);
         let whole = |source| Error::Image {
             image: name.clone(),
@@ -121,7 +142,7 @@ impl Engine {
                 cache_memory,
             },
             table: PclusterTable::new(options.cache_bytes),
-            counters: Counters::default(),
+            counters: AllCounters::new(),
         });
         let cut_short = image.truncation().map(|what| format!("{name}: {what}"));
         let view = special_inodes(&path, image).map_err(whole)?;
@@ -134,11 +155,11 @@ impl Engine {
         Ok(Arc::new(Engine {
             workers,
             contention,
-            view: Arc::new(view),
+            view,
             path,
             pool,
-            inodes: PiMutex::new(Cache::new(INODES_KEPT)),
-            directories: Arc::new(DirectoryCache::new()),
+            inodes: ReadCache::new(INODES_KEPT, 1),
+            directories: DirectoryCache::new(),
             requests,
             policy: options.sync_decompress,
             page_cache: OnceLock::new(),
@@ -174,21 +195,32 @@ impl Engine {
 
     /// An inode, decoded and checked.
     pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>, Error> {
-        let inodes = || self.inodes.lock();
-        if let Some(inode) = inodes().get(&nid) {
-            return Ok(inode.clone());
+        match self.inodes.get(&nid) {
+            Some(inode) => Ok(inode.clone()),
+            None => self.read_inode(nid),
         }
-        let read = || self.image().inode(nid);
+    }
+
+    /// The same for the length of one request: nothing is counted that threads share.
+    pub fn borrow_inode(&self, nid: Nid) -> Result<BorrowedInode, Error> {
+        match self.inodes.get(&nid) {
+            Some(inode) => Ok(BorrowedInode(Lender::Cache(inode))),
+            None => Ok(BorrowedInode(Lender::Own(self.read_inode(nid)?))),
+        }
+    }
+
+    fn read_inode(&self, nid: Nid) -> Result<Arc<Inode>, Error> {
         let inode = self.requests.run(Request::Inode(nid), |_| {
-            read().map_err(|error| self.error(nid, error))
+            let read = self.image().inode(nid);
+            read.map_err(|error| self.error(nid, error))
         })?;
         let inode = Arc::new(inode);
-        inodes().put(nid, inode.clone(), 1);
+        self.inodes.put(nid, inode.clone(), 1);
         Ok(inode)
     }
 
     /// Looks `name` up in a directory.
-    pub fn lookup(&self, directory: &Arc<Inode>, name: &[u8]) -> Result<Option<Nid>, Error> {
+    pub fn lookup(&self, directory: &Inode, name: &[u8]) -> Result<Option<Nid>, Error> {
         let content = self.directory(directory)?;
         if name == b"." && directory.dot_omitted {
             return Ok(Some(directory.nid));
@@ -208,7 +240,7 @@ impl Engine {
     /// [`Engine::read_dir_strict`] to get them too.
     pub fn read_dir(
         &self,
-        directory: &Arc<Inode>,
+        directory: &Inode,
         position: u64,
         each: EachEntry<'_>,
     ) -> Result<(), Error> {
@@ -221,7 +253,7 @@ impl Engine {
     /// As [`Engine::read_dir`], but `each` gets broken entries too.
     pub fn read_dir_strict(
         &self,
-        directory: &Arc<Inode>,
+        directory: &Inode,
         position: u64,
         each: &mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
@@ -244,7 +276,7 @@ impl Engine {
     /// is followed by another one from its last position on.
     pub fn read_dir_part(
         &self,
-        directory: &Arc<Inode>,
+        directory: &Inode,
         position: u64,
         each: EachEntry<'_>,
     ) -> Result<(), Error> {
@@ -268,7 +300,7 @@ impl Engine {
     }
 
     /// The target of a symlink.
-    pub fn read_link(&self, inode: &Arc<Inode>) -> Result<Vec<u8>, Error> {
+    pub fn read_link(&self, inode: &Inode) -> Result<Vec<u8>, Error> {
         if inode.file_type() != FileType::Symlink {
             return Err(self.kind(inode, "is not a symlink", errno::EINVAL));
         }
@@ -297,11 +329,10 @@ impl Engine {
     ) -> Result<usize, Error> {
         let left = inode.size.saturating_sub(offset);
         let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
-        let busy = self.contention.enter();
+        let _busy = self.contention.enter();
         let help = self.workers.as_deref().map(|workers| Help {
             workers,
-            contended: self.contention.contended(),
-            busy: busy.now,
+            contention: &self.contention,
         });
         let caller = Caller {
             context,
@@ -309,14 +340,14 @@ impl Engine {
             policy: self.policy,
             page_cache: self.page_cache.get().map(|cache| &**cache),
         };
-        add(&self.path.counters.reads, 1);
+        add(&self.path.counters.own().reads, 1);
         let request = Request::Read(inode.nid, offset);
         let result = self.requests.run_for(request, count as u64, |_| {
             self.fill(inode, offset, &mut out[..count], caller)
         });
         match result {
-            Ok(()) => add(&self.path.counters.delivered, count as u64),
-            Err(_) => add(&self.path.counters.errors, 1),
+            Ok(()) => add(&self.path.counters.own().delivered, count as u64),
+            Err(_) => add(&self.path.counters.own().errors, 1),
         }
         result.map(|()| count)
     }
@@ -424,18 +455,18 @@ impl Engine {
         read::fill(&self.path, &self.view, inode, offset, out, caller)
     }
 
-    fn directory(&self, inode: &Arc<Inode>) -> Result<Directory, Error> {
+    fn directory<'a>(&'a self, inode: &'a Inode) -> Result<Directory<'a>, Error> {
         if inode.file_type() != FileType::Directory {
             return Err(self.kind(inode, "is not a directory", errno::ENOTDIR));
         }
         let content = Content {
-            path: self.path.clone(),
-            view: self.view.clone(),
-            inode: inode.clone(),
+            path: &self.path,
+            view: &self.view,
+            inode,
         };
         Ok(Directory {
             content,
-            cache: self.directories.clone(),
+            cache: &self.directories,
         })
     }
 

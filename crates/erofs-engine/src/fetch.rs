@@ -53,7 +53,7 @@ impl FileReader<'_> {
         let start = trace_spans::begin();
         self.read(location, input.first(length as usize))?;
         trace_spans::end(start, "fetch", location.physical, length);
-        add(&self.path.counters.fetched, length);
+        add(&self.path.counters.own().fetched, length);
         *stored = Some(Stored { location, length });
         Ok(0..run[0].pcluster.length as usize)
     }

@@ -10,6 +10,7 @@ use cpu_workers::{Lent, Mode, Workers, lend};
 
 use crate::Error;
 use crate::budget::{self, Share};
+use crate::cpu_contention::CpuContention;
 use crate::data_path::FileReader;
 use crate::options::SyncDecompress;
 use crate::segment::{Segment, runs};
@@ -43,10 +44,8 @@ const WORTH_SHARING_CONTENDED: u64 = 4 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Help<'a> {
     pub workers: &'a Workers,
-    /// Other programs keep the CPUs busy.
-    pub contended: bool,
-    /// Threads of the engine that run now, the caller included: each keeps a CPU busy.
-    pub busy: usize,
+    /// Whether other programs keep the CPUs busy, and how many threads of the engine do.
+    pub contention: &'a CpuContention,
 }
 
 /// Whether the calling thread decompresses.
@@ -134,7 +133,7 @@ pub(crate) fn fill_here(
         work.take_part();
         return work.outcome();
     }
-    add(&reader.path.counters.shared, 1);
+    add(&reader.path.counters.own().shared, 1);
     let share = budget::share();
     let take_part = || {
         let _scope = share.as_ref().map(Share::enter);
@@ -157,7 +156,7 @@ pub(crate) fn fill_by_worker(
     segments: &mut [Segment<'_>],
     workers: &Workers,
 ) -> Result<(), Error> {
-    add(&reader.path.counters.kickoffs, 1);
+    add(&reader.path.counters.own().kickoffs, 1);
     let work = plan(reader, segments);
     let share = budget::share();
     let take_part = || {
@@ -196,10 +195,9 @@ fn plan<'s, 'p, 'a>(reader: FileReader<'s>, segments: &'p mut [Segment<'a>]) -> 
 fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     let Help {
         workers,
-        contended,
-        busy,
+        contention,
     } = help;
-    let worth = if contended {
+    let worth = if contention.contended() {
         WORTH_SHARING_CONTENDED
     } else {
         WORTH_SHARING
@@ -208,6 +206,8 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     let Some(most) = feeds.checked_sub(1).filter(|&most| most > 0) else {
         return Vec::new();
     };
+    // The caller included: each keeps a CPU busy.
+    let busy = contention.busy_threads();
     if workers.mode() == Mode::Unbound {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         return vec![None; most.min(cpus.saturating_sub(busy))];

@@ -71,9 +71,9 @@ impl LoadMonitor {
         }
     }
 
-    /// Takes a sample if one is due. `own` is the number of running threads of the engine,
-    /// including the caller. Returns the new state if it changed.
-    pub(crate) fn poll(&self, own: usize) -> Option<bool> {
+    /// Takes a sample if one is due. `own` counts the running threads of the engine, including the
+    /// caller. Returns the new state if it changed.
+    pub(crate) fn poll(&self, own: impl FnOnce() -> usize) -> Option<bool> {
         let (now, due) = (now_ns(), self.next.load(Ordering::Relaxed));
         let next = now + PERIOD.as_nanos() as u64;
         let mine = now >= due
@@ -91,7 +91,7 @@ impl LoadMonitor {
         }
         let clients = average.clients_before | self.clients.load(Ordering::Relaxed);
         let others = runnable
-            .saturating_sub(own)
+            .saturating_sub(own())
             .saturating_sub(clients.count_ones() as usize);
         let was = average.contended;
         let is = average.add(others, now);
@@ -200,7 +200,7 @@ mod tests {
             (0..threads).for_each(|_| drop(scope.spawn(spin)));
             let begin = Instant::now();
             while !monitor.contended() && begin.elapsed() < Duration::from_secs(30) {
-                monitor.poll(1);
+                monitor.poll(|| 1);
                 thread::sleep(PERIOD);
             }
             stop.store(true, Ordering::Relaxed);
@@ -217,7 +217,7 @@ mod tests {
             return;
         };
         (0..64).for_each(|thread| monitor.add_client(thread));
-        monitor.poll(1);
+        monitor.poll(|| 1);
         let average = monitor.average.lock();
         assert_eq!(average.clients_before, u64::MAX);
     }

@@ -5,52 +5,60 @@ use std::sync::Arc;
 
 use erofs_format::ReadAt;
 
-use cpu_workers::PiMutex;
-
 use crate::budget;
-use crate::cache::Cache;
+use crate::read_cache::ReadCache;
 
 /// Bytes of one cached block of metadata.
 const BLOCK: u64 = 4096;
 /// Longer reads bypass the cache: they are content, not structures.
 const LONGEST: usize = 2 * BLOCK as usize;
-/// Independent parts of the cache, each with a lock of its own.
-const SHARDS: usize = 8;
 /// Bytes cached in all.
 const BUDGET: u64 = 1 << 20;
 
-type Shard = PiMutex<Cache<u64, Arc<[u8]>>>;
+/// By number.
+type Blocks = ReadCache<u64, Box<[u8]>>;
 
 /// A device or the metabox, with the blocks read last cached.
 #[derive(Debug)]
 pub(crate) struct MetadataCache {
     device: Arc<dyn ReadAt>,
-    shards: [Shard; SHARDS],
+    blocks: Blocks,
 }
 
 impl MetadataCache {
     pub(crate) fn new(device: Arc<dyn ReadAt>) -> Self {
-        let shard = |_| PiMutex::new(Cache::new(BUDGET / SHARDS as u64));
         Self {
             device,
-            shards: std::array::from_fn(shard),
+            blocks: ReadCache::new(BUDGET, BLOCK),
         }
     }
 
-    fn block(&self, index: u64) -> io::Result<Arc<[u8]>> {
-        let shard = &self.shards[index as usize % SHARDS];
-        let lock = || shard.lock();
-        if let Some(block) = lock().get(&index) {
-            return Ok(block.clone());
+    /// Copies from the block around `offset`; returns how many bytes.
+    fn copy(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        let (index, from) = (offset / BLOCK, offset % BLOCK);
+        if let Some(block) = self.blocks.get(&index) {
+            return copy_from(&block, from, out);
         }
         let start = index * BLOCK;
         let length = BLOCK.min(self.device.size().saturating_sub(start));
-        let mut bytes = vec![0; length as usize];
+        let mut bytes = vec![0; length as usize].into_boxed_slice();
         self.device.read_exact_at(&mut bytes, start)?;
-        let block: Arc<[u8]> = bytes.into();
-        lock().put(index, block.clone(), BLOCK);
-        Ok(block)
+        let copied = copy_from(&bytes, from, out);
+        self.blocks.put(index, bytes, BLOCK);
+        copied
     }
+}
+
+/// Copies what `window` has from byte `from` on; an error if that is nothing.
+pub(crate) fn copy_from(window: &[u8], from: u64, out: &mut [u8]) -> io::Result<usize> {
+    let rest = usize::try_from(from)
+        .ok()
+        .and_then(|from| window.get(from..));
+    let rest = rest.filter(|rest| !rest.is_empty());
+    let rest = rest.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let count = out.len().min(rest.len());
+    out[..count].copy_from_slice(&rest[..count]);
+    Ok(count)
 }
 
 impl ReadAt for MetadataCache {
@@ -63,16 +71,9 @@ impl ReadAt for MetadataCache {
         let mut position = offset;
         let mut rest = buf;
         while !rest.is_empty() {
-            let block = self.block(position / BLOCK)?;
-            let from = (position % BLOCK) as usize;
-            let count = rest.len().min(block.len().saturating_sub(from));
-            if count == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let (now, later) = rest.split_at_mut(count);
-            now.copy_from_slice(&block[from..from + count]);
+            let count = self.copy(rest, position)?;
             position += count as u64;
-            rest = later;
+            rest = &mut rest[count..];
         }
         Ok(())
     }

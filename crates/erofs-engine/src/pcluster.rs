@@ -12,6 +12,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use erofs_format::Pcluster;
 
@@ -19,7 +21,8 @@ use crate::Error;
 use crate::cache::Cache;
 use crate::decoded::Decoded;
 use crate::in_flight::{InFlight, Outcome};
-use crate::reuse::Reuse;
+use crate::read_cache::{Hit, ReadCache};
+use crate::reuse::{Reuse, SharedReuse};
 use crate::sync::{PiMutex, PiMutexGuard, lock};
 
 /// Identity of a pcluster. The stored length and the coding belong to it: a crafted image may
@@ -58,36 +61,80 @@ impl Key {
     }
 }
 
-/// A cached pcluster.
+/// A cached pcluster. A: what changes; once it was read again and out of order, nothing does.
 #[derive(Debug)]
 struct CachedPcluster {
     decoded: Arc<Decoded>,
     /// It was read again.
-    asked_again: bool,
+    asked_again: AtomicBool,
     /// Where the last read of it ended.
-    next: usize,
+    next: AtomicUsize,
     /// The first read began at its first byte, and each other one where the last one had ended.
-    in_order: bool,
+    in_order: AtomicBool,
+    /// It was read to its last byte.
+    finished: AtomicBool,
+}
+
+impl CachedPcluster {
+    fn new(decoded: Arc<Decoded>, first: &Range<usize>) -> Self {
+        Self {
+            decoded,
+            asked_again: AtomicBool::new(false),
+            next: AtomicUsize::new(first.end),
+            in_order: AtomicBool::new(first.start == 0),
+            finished: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes another read.
+    fn was_read(&self, wanted: &Range<usize>) {
+        if !self.in_order.load(Relaxed) {
+            return;
+        }
+        if self.next.load(Relaxed) == wanted.start {
+            self.next.store(wanted.end, Relaxed);
+        } else {
+            self.in_order.store(false, Relaxed);
+        }
+    }
+}
+
+/// Decoded bytes of a cached pcluster, for the length of a request.
+#[derive(Debug)]
+pub(crate) struct CachedBytes(Hit<Key, CachedPcluster>);
+
+impl CachedBytes {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.decoded.bytes()
+    }
 }
 
 /// Decoded bytes of a usual pcluster (128 KiB). The budget divided by it is the number of keys that
 /// are remembered.
 const USUAL_BYTES: u64 = 128 << 10;
 
+/// Decoded bytes of a small pcluster: the table has a slot for each that fits the budget.
+const SMALL_BYTES: u64 = 8 << 10;
+
 /// Result of claiming a pcluster.
 #[derive(Debug)]
 pub(crate) enum Claim<'a> {
     /// Its bytes, at least as many as claimed.
-    Cached(Arc<Decoded>),
+    Cached(CachedBytes),
     /// Another thread is decoding it.
     InFlight(Arc<InFlight>),
     /// The caller decodes it, then ends the lease.
     Leader(DecodeLease<'a>),
 }
 
-/// L: table lock, held for lookups only and never while decoding or waiting.
+/// The pclusters of an image.
 #[derive(Debug)]
 pub(crate) struct PclusterTable {
+    /// Hits take no lock.
+    cached: ReadCache<Key, CachedPcluster>,
+    /// A. How often pclusters that were read in part were read again.
+    reuse: SharedReuse,
+    /// L: held for lookups only and never while decoding or waiting.
     inner: PiMutex<Inner>,
     /// I. Bytes that may be cached.
     budget: u64,
@@ -95,34 +142,21 @@ pub(crate) struct PclusterTable {
 
 #[derive(Debug)]
 struct Inner {
-    /// L. One entry for each pcluster that a thread is decoding.
+    /// One entry for each pcluster that a thread is decoding.
     in_flight: HashMap<Key, Arc<InFlight>>,
-    /// L. Least recently used first.
-    cached: Cache<Key, CachedPcluster>,
-    /// L. Pclusters that were read in part and not cached.
+    /// Pclusters that were read in part and not cached.
     uncached: Cache<Key, ()>,
-    /// L. How often either was read again.
-    reuse: Reuse,
-}
-
-impl Inner {
-    /// Accounts for a cached pcluster that is dropped.
-    fn gone(reuse: &mut Reuse, cached: &CachedPcluster) {
-        if !cached.asked_again {
-            reuse.record(false);
-        }
-    }
 }
 
 impl PclusterTable {
     pub(crate) fn new(budget: u64) -> Self {
         let inner = Inner {
             in_flight: HashMap::new(),
-            cached: Cache::new(budget),
             uncached: Cache::new(budget / USUAL_BYTES),
-            reuse: Reuse::default(),
         };
         Self {
+            cached: ReadCache::new(budget, SMALL_BYTES),
+            reuse: SharedReuse::default(),
             inner: PiMutex::new(inner),
             budget,
         }
@@ -130,26 +164,18 @@ impl PclusterTable {
 
     /// Returns the cached prefix that covers `wanted`, or claims the pcluster for decoding.
     pub(crate) fn claim(&self, key: Key, wanted: Range<usize>) -> Claim<'_> {
-        let mut inner = self.lock();
-        let Inner {
-            in_flight,
-            cached,
-            uncached,
-            reuse,
-        } = &mut *inner;
-        if let Some(found) = cached.get_mut(&key) {
-            if !std::mem::replace(&mut found.asked_again, true) {
-                reuse.record(true);
-            }
-            if found.decoded.bytes().len() >= wanted.end {
-                found.in_order &= found.next == wanted.start;
-                found.next = wanted.end;
-                return Claim::Cached(found.decoded.clone());
-            }
-        } else if uncached.take(&key).is_some() {
-            reuse.record(true);
+        if let Some(cached) = self.find(&key, &wanted) {
+            return Claim::Cached(cached);
         }
-        match in_flight.entry(key) {
+        let mut inner = self.lock();
+        // A thread that has just decoded it cached it before it left the pclusters in flight.
+        if let Some(cached) = self.find(&key, &wanted) {
+            return Claim::Cached(cached);
+        }
+        if inner.uncached.take(&key).is_some() {
+            self.reuse.record(true);
+        }
+        match inner.in_flight.entry(key) {
             Entry::Occupied(in_flight) => Claim::InFlight(in_flight.get().clone()),
             Entry::Vacant(place) => {
                 let in_flight = place.insert(Arc::default()).clone();
@@ -158,33 +184,50 @@ impl PclusterTable {
                     key,
                     wanted,
                     in_flight,
-                    reuse: *reuse,
+                    reuse: self.reuse.now(),
                 })
             }
         }
     }
 
-    /// Reports that a cached pcluster was read to its last byte. It is dropped next, or at once if
-    /// a stream has read it from its first byte on.
-    pub(crate) fn finished(&self, key: Key) {
-        let mut inner = self.lock();
-        if inner.cached.get(&key).is_some_and(|cached| cached.in_order) {
-            let gone = inner.cached.take(&key);
-            drop(inner);
-            drop(gone);
-        } else {
-            inner.cached.demote(&key);
+    /// The cached prefix, if it covers `wanted`.
+    fn find(&self, key: &Key, wanted: &Range<usize>) -> Option<CachedBytes> {
+        let found = self.cached.get(key)?;
+        if !found.asked_again.load(Relaxed) && !found.asked_again.swap(true, Relaxed) {
+            self.reuse.record(true);
+        }
+        if found.decoded.bytes().len() < wanted.end {
+            return None;
+        }
+        found.was_read(wanted);
+        Some(CachedBytes(found))
+    }
+
+    /// Reports that a cached pcluster was read to its last byte. A stream that has read it from its
+    /// first byte on does not come back, so that it is dropped; it leaves before others the first
+    /// time that another reader comes to its end.
+    pub(crate) fn finished(&self, key: Key, cached: CachedBytes) {
+        let CachedBytes(found) = cached;
+        if found.in_order.load(Relaxed) {
+            drop(found);
+            drop(self.cached.take(&key));
+        } else if !found.finished.load(Relaxed) && !found.finished.swap(true, Relaxed) {
+            found.unmark();
         }
     }
 
-    /// Drops the least recently used pcluster; false if none is cached.
+    /// Drops a pcluster that was not read lately; false if none is cached.
     pub(crate) fn displace_oldest(&self) -> bool {
-        let mut inner = self.lock();
-        let gone = inner.cached.pop();
-        gone.iter()
-            .for_each(|cached| Inner::gone(&mut inner.reuse, cached));
-        drop(inner);
+        let gone = self.cached.pop();
+        gone.iter().for_each(|cached| self.gone(cached));
         gone.is_some()
+    }
+
+    /// Accounts for a cached pcluster that was dropped.
+    fn gone(&self, cached: &CachedPcluster) {
+        if !cached.asked_again.load(Relaxed) {
+            self.reuse.record(false);
+        }
     }
 
     /// Bytes that may be cached.
@@ -194,7 +237,7 @@ impl PclusterTable {
 
     /// Bytes cached now, and bytes that may be cached.
     pub(crate) fn usage(&self) -> (u64, u64) {
-        (self.lock().cached.weight(), self.budget)
+        (self.cached.weight(), self.budget)
     }
 
     fn lock(&self) -> PiMutexGuard<'_, Inner> {
@@ -228,27 +271,18 @@ impl DecodeLease<'_> {
     /// Ends with bytes for the waiters and for the cache.
     pub(crate) fn cache(self, decoded: Arc<Decoded>) {
         let weight = decoded.memory() as u64;
-        let cached = CachedPcluster {
-            decoded: decoded.clone(),
-            asked_again: false,
-            next: self.wanted.end,
-            in_order: self.wanted.start == 0,
-        };
-        let mut inner = self.table.lock();
-        let gone = inner.cached.put(self.key, cached, weight);
-        gone.iter()
-            .for_each(|cached| Inner::gone(&mut inner.reuse, cached));
+        let cached = CachedPcluster::new(decoded.clone(), &self.wanted);
+        let gone = self.table.cached.put(self.key, cached, weight);
+        gone.iter().for_each(|cached| self.table.gone(cached));
         // Memory is released outside of the lock.
-        drop(inner);
         drop(gone);
         self.end(Ok(Some(decoded)));
     }
 
     /// Remembers that the pcluster was read in part and not cached.
     pub(crate) fn record_uncached(&self) {
-        let mut inner = self.table.lock();
-        for () in inner.uncached.put(self.key, (), 1) {
-            inner.reuse.record(false);
+        for () in self.table.lock().uncached.put(self.key, (), 1) {
+            self.table.reuse.record(false);
         }
     }
 
@@ -313,7 +347,9 @@ mod tests {
                     let buffer = pool.alloc(LENGTH).unwrap();
                     lease.cache(Arc::new(Decoded::new(buffer)));
                 }
-                Claim::Cached(_) if range.end == LENGTH => table.finished(Key::example()),
+                Claim::Cached(cached) if range.end == LENGTH => {
+                    table.finished(Key::example(), cached);
+                }
                 Claim::Cached(_) => {}
                 Claim::InFlight(_) => panic!("no other thread decodes"),
             }

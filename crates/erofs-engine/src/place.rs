@@ -10,7 +10,7 @@ use crate::Error;
 use crate::budget;
 use crate::data_path::FileReader;
 use crate::decode::decode_length;
-use crate::decode_context::DecodeContext;
+use crate::decode_context::{DecodeContext, LentContext};
 use crate::decoded::Decoded;
 use crate::fetch::Stored;
 use crate::page_cache::{PageCacheWriter, Remainder};
@@ -34,23 +34,21 @@ impl FileReader<'_> {
     /// Fills the segments of one run (see [`crate::segment::runs`]). Skips pclusters that another
     /// thread is decoding unless it may `wait`. Returns whether all segments are filled.
     pub(crate) fn fill_run(&self, run: &mut [Segment<'_>], wait: bool) -> Result<bool, Error> {
-        self.path.contexts.with(|context| {
-            let mut stored = None;
-            for index in 0..run.len() {
-                if !run[index].filled {
-                    let rest = &mut run[index..];
-                    rest[0].filled = self.fill_segment(context, &mut stored, rest, wait)?;
-                }
+        let (mut context, mut stored) = (self.path.contexts.lend(), None);
+        for index in 0..run.len() {
+            if !run[index].filled {
+                let rest = &mut run[index..];
+                rest[0].filled = self.fill_segment(&mut context, &mut stored, rest, wait)?;
             }
-            Ok(run.iter().all(|segment| segment.filled))
-        })
+        }
+        Ok(run.iter().all(|segment| segment.filled))
     }
 
     /// Fills the first segment of `run`; the others only extend the fetch. Returns
     /// false if another thread is decoding its pcluster and this one may not wait.
     fn fill_segment(
         &self,
-        context: &mut DecodeContext,
+        context: &mut LentContext<'_>,
         stored: &mut Option<Stored>,
         run: &mut [Segment<'_>],
         wait: bool,
@@ -65,11 +63,11 @@ impl FileReader<'_> {
                 None => table.claim(key, run[0].from..run[0].to()),
             };
             match claim {
-                Claim::Cached(decoded) => {
-                    add(&self.path.counters.cache_hits, 1);
-                    copy_out(decoded.bytes(), &mut run[0]);
+                Claim::Cached(cached) => {
+                    add(&self.path.counters.own().cache_hits, 1);
+                    copy_out(cached.bytes(), &mut run[0]);
                     if run[0].to() as u64 >= run[0].pcluster.decoded_length {
-                        table.finished(key);
+                        table.finished(key, cached);
                     }
                     return Ok(true);
                 }
@@ -80,14 +78,14 @@ impl FileReader<'_> {
                 }
                 Claim::InFlight(in_flight) => {
                     if let Some(decoded) = in_flight.wait(run[0].to())? {
-                        add(&self.path.counters.merged, 1);
+                        add(&self.path.counters.own().merged, 1);
                         copy_out(decoded.bytes(), &mut run[0]);
                         return Ok(true);
                     }
                 }
                 Claim::Leader(lease) => {
-                    add(&self.path.counters.cache_misses, 1);
-                    self.lead(context, stored, run, algorithm, lease)?;
+                    add(&self.path.counters.own().cache_misses, 1);
+                    self.lead(context.get(), stored, run, algorithm, lease)?;
                     return Ok(true);
                 }
             }
@@ -195,7 +193,7 @@ impl FileReader<'_> {
         copy_out(decoded.bytes(), segment);
         let served = segment.from..segment.to();
         let beyond = decoded.bytes().len() - served.len();
-        add(&self.path.counters.remainder, beyond as u64);
+        add(&self.path.counters.own().remainder, beyond as u64);
         let remainder = Remainder::new(self.inode, segment.logical, served, decoded.clone());
         Placement::Remainder(decoded, remainder)
     }

@@ -1,9 +1,9 @@
 //! The path of a read: map, fetch uncompressed bytes, pass the compressed segments to the kickoff.
 
 use std::io;
-use std::sync::Arc;
 
 use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
+use smallvec::SmallVec;
 
 use crate::Error;
 use crate::budget;
@@ -12,6 +12,9 @@ use crate::kickoff::{self, Help, ReadContext, reader_decompresses};
 use crate::options::SyncDecompress;
 use crate::page_cache::{PageCacheWriter, SMALL_READ};
 use crate::segment::Segment;
+
+/// Segments that take no memory from the allocator: a page touches two pclusters at most.
+const INLINE_SEGMENTS: usize = 2;
 
 /// An opened image, complete or not: special inodes are read before all of it is known.
 #[derive(Clone, Debug)]
@@ -56,7 +59,7 @@ pub(crate) fn fill(
         page_cache: caller.page_cache.filter(|_| out.len() <= SMALL_READ),
     };
     let wanted = out.len();
-    let mut segments: Vec<Segment<'_>> = Vec::new();
+    let mut segments: SmallVec<[Segment<'_>; INLINE_SEGMENTS]> = SmallVec::new();
     let mut rest = out;
     let mut position = offset;
     while !rest.is_empty() {
@@ -163,30 +166,23 @@ fn decompress(
     }
 }
 
-/// The content of an inode as something to read structures from: directories, the metabox.
-#[derive(Debug)]
-pub(crate) struct Content {
-    pub path: Arc<DataPath>,
-    pub view: Arc<View>,
-    pub inode: Arc<Inode>,
+/// The content of an inode as something to read structures from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Content<'a> {
+    pub path: &'a DataPath,
+    pub view: &'a View,
+    pub inode: &'a Inode,
 }
 
-impl ReadAt for Content {
+impl ReadAt for Content<'_> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         budget::step().map_err(io::Error::other)?;
         let end = offset.checked_add(buf.len() as u64);
         if end.is_none_or(|end| end > self.inode.size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        fill(
-            &self.path,
-            &self.view,
-            &self.inode,
-            offset,
-            buf,
-            Caller::METADATA,
-        )
-        .map_err(io::Error::other)
+        let caller = Caller::METADATA;
+        fill(self.path, self.view, self.inode, offset, buf, caller).map_err(io::Error::other)
     }
 
     fn size(&self) -> u64 {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::budget::{self, Scope};
-use crate::control::Control;
+use crate::control::{Control, ThreadControl, for_thread};
 use crate::exceeded::{ExceededRequests, Request};
+use crate::per_thread::PerThread;
 
 /// Runs the requests of an engine.
 #[derive(Debug)]
@@ -13,6 +14,7 @@ pub(crate) struct Requests {
     /// The image's path, for messages.
     image: Arc<str>,
     pub(crate) control: Arc<Control>,
+    of_threads: PerThread<ThreadControl>,
     exceeded: ExceededRequests,
 }
 
@@ -21,6 +23,7 @@ impl Requests {
         Self {
             image,
             control,
+            of_threads: PerThread::new(),
             exceeded: ExceededRequests::new(),
         }
     }
@@ -50,7 +53,8 @@ impl Requests {
         if let Some(exceeded) = self.exceeded.find(request) {
             return Err(over_budget(exceeded));
         }
-        let scope = Scope::for_content(&self.control, request.nid(), length);
+        let control = self.of_threads.own_or(|| for_thread(&self.control));
+        let scope = Scope::for_content(control, request.nid(), length);
         work(&scope).map_err(|error| match budget::exceeded() {
             Some(exceeded) => {
                 self.exceeded.remember(request, exceeded);

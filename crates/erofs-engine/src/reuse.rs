@@ -5,6 +5,9 @@
 //! programs that read around one place have nearly only successes. Random reads of a large file
 //! have nearly none, and then neither decoding to the end nor caching pays.
 
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
 /// A probability in parts of [`Reuse::ONE`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reuse(u32);
@@ -39,6 +42,31 @@ impl Default for Reuse {
     /// decodes to the end, and is cached.
     fn default() -> Self {
         Self(Self::ONE / 4 * 3)
+    }
+}
+
+/// The same for threads that record at the same time; one of two outcomes may be lost then.
+#[derive(Debug)]
+pub(crate) struct SharedReuse(AtomicU32);
+
+impl SharedReuse {
+    pub(crate) fn record(&self, asked_again: bool) {
+        let mut reuse = self.now();
+        reuse.record(asked_again);
+        if self.0.load(Relaxed) != reuse.0 {
+            self.0.store(reuse.0, Relaxed);
+        }
+    }
+
+    /// What is known so far.
+    pub(crate) fn now(&self) -> Reuse {
+        Reuse(self.0.load(Relaxed))
+    }
+}
+
+impl Default for SharedReuse {
+    fn default() -> Self {
+        Self(AtomicU32::new(Reuse::default().0))
     }
 }
 

@@ -1,23 +1,53 @@
 //! The content of special inodes, the packed inode and the metabox, for the image itself.
 
+use std::io;
 use std::sync::Arc;
 
-use erofs_format::{Image, Inode, Nid};
+use erofs_format::{Image, Inode, Nid, ReadAt};
 
 use crate::data_path::DataPath;
 use crate::metadata_cache::MetadataCache;
 use crate::read::{Content, View};
 
+/// The content of a special inode.
+#[derive(Debug)]
+struct SpecialContent {
+    path: Arc<DataPath>,
+    view: View,
+    inode: Inode,
+}
+
+impl SpecialContent {
+    fn content(&self) -> Content<'_> {
+        Content {
+            path: &self.path,
+            view: &self.view,
+            inode: &self.inode,
+        }
+    }
+}
+
+impl ReadAt for SpecialContent {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.content().read_exact_at(buf, offset)
+    }
+
+    fn size(&self) -> u64 {
+        self.inode.size
+    }
+}
+
 /// Passes the image the content of its special inodes, which it cannot decode itself.
 pub(crate) fn special_inodes(path: &Arc<DataPath>, mut image: Image) -> erofs_format::Result<View> {
     let content = |image: &Image, packed: Option<Inode>, inode: Inode| {
-        Arc::new(Content {
+        let view = View {
+            image: image.clone(),
+            packed,
+        };
+        Arc::new(SpecialContent {
             path: path.clone(),
-            view: Arc::new(View {
-                image: image.clone(),
-                packed,
-            }),
-            inode: Arc::new(inode),
+            view,
+            inode,
         })
     };
     let in_metabox = |nid: &Nid| nid & erofs_format::NID_IN_METABOX != 0;

@@ -1,12 +1,13 @@
-//! Counters of an engine: one lock-free structure, read as a whole by [`EngineStats`].
+//! Counters of an engine: one set for each thread, read as a whole by [`EngineStats`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
 use crate::peaks::RequestPeaks;
+use crate::per_thread::PerThread;
 
-/// A. All fields: atomic, added to by the reading threads, never reset.
+/// A. All fields: added to by one thread, never reset.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Reads requested.
@@ -37,10 +38,15 @@ pub(crate) struct Counters {
     pub errors: AtomicU64,
 }
 
-/// Adds to a counter. Relaxed: each is a sum of its own.
+/// Adds to a counter of the calling thread, which no other thread writes.
 pub(crate) fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(count);
+    counter.store(sum, Ordering::Relaxed);
 }
+
+/// The counters of all threads that read through an engine.
+#[derive(Debug)]
+pub(crate) struct AllCounters(PerThread<Counters>);
 
 /// Counters of an engine since it was opened.
 #[derive(Clone, Debug, Serialize)]
@@ -86,29 +92,42 @@ pub struct CacheStats {
     pub budget_bytes: u64,
 }
 
-impl Counters {
+impl AllCounters {
+    pub(crate) fn new() -> Self {
+        Self(PerThread::new())
+    }
+
+    /// Those of the calling thread.
+    pub(crate) fn own(&self) -> &Counters {
+        self.0.own()
+    }
+
+    /// Their sums.
     pub(crate) fn read(
         &self,
         cache_bytes: u64,
         cache_budget: u64,
         requests: RequestPeaks,
     ) -> EngineStats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let get = |counter: fn(&Counters) -> &AtomicU64| -> u64 {
+            let all = self.0.all();
+            all.map(|own| counter(own).load(Ordering::Relaxed)).sum()
+        };
         EngineStats {
-            reads: get(&self.reads),
-            errors: get(&self.errors),
-            delivered_bytes: get(&self.delivered),
-            fetched_bytes: get(&self.fetched),
-            decoded_bytes: get(&self.decoded),
-            decodes: get(&self.decodes),
-            prefix_decodes: get(&self.prefixes),
-            merged: get(&self.merged),
-            surplus_bytes: get(&self.remainder),
-            kickoffs: get(&self.kickoffs),
-            shared: get(&self.shared),
+            reads: get(|own| &own.reads),
+            errors: get(|own| &own.errors),
+            delivered_bytes: get(|own| &own.delivered),
+            fetched_bytes: get(|own| &own.fetched),
+            decoded_bytes: get(|own| &own.decoded),
+            decodes: get(|own| &own.decodes),
+            prefix_decodes: get(|own| &own.prefixes),
+            merged: get(|own| &own.merged),
+            surplus_bytes: get(|own| &own.remainder),
+            kickoffs: get(|own| &own.kickoffs),
+            shared: get(|own| &own.shared),
             cache: CacheStats {
-                hits: get(&self.cache_hits),
-                misses: get(&self.cache_misses),
+                hits: get(|own| &own.cache_hits),
+                misses: get(|own| &own.cache_misses),
                 bytes: cache_bytes,
                 budget_bytes: cache_budget,
             },

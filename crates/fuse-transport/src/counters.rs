@@ -26,7 +26,8 @@ const CPUS: usize = 256;
 /// Powers of two.
 const BUCKETS: usize = 48;
 
-/// Counters of one channel.
+/// Counters of one channel, in cache lines of their own.
+#[repr(align(128))]
 pub(crate) struct Counters {
     ring: bool,
     kinds: [AtomicU64; KINDS],

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use erofs_engine::erofs_format::{Extent, Inode, Nid, dir::Dirent};
-use erofs_engine::{Engine, Error, Opened, ReadContext, errno};
+use erofs_engine::erofs_format::{Extent, Nid, dir::Dirent};
+use erofs_engine::{BorrowedInode, Engine, Error, Opened, ReadContext, errno};
 
 use crate::failure::{ENODATA, ERANGE, Failure};
 use crate::options;
@@ -52,15 +52,15 @@ impl Image {
     }
 
     pub fn lookup_at(&self, directory: Nid, name: &[u8]) -> Result<Nid, Failure> {
-        let found = self.0.lookup(&self.inode(directory)?, name)?;
+        let found = self.0.lookup(&*self.inode(directory)?, name)?;
         found.ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             self.nothing(directory, &name, errno::ENOENT)
         })
     }
 
-    pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>, Failure> {
-        Ok(self.0.inode(nid)?)
+    pub fn inode(&self, nid: Nid) -> Result<BorrowedInode, Failure> {
+        Ok(self.0.borrow_inode(nid)?)
     }
 
     pub fn read_at(&self, nid: Nid, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
@@ -91,7 +91,7 @@ impl Image {
     }
 
     pub fn read_link(&self, nid: Nid) -> Result<Vec<u8>, Failure> {
-        Ok(self.0.read_link(&self.inode(nid)?)?)
+        Ok(self.0.read_link(&*self.inode(nid)?)?)
     }
 
     /// The names, a NUL behind each.

@@ -5,14 +5,18 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// Count of the numbers: one page of 4 KiB.
-pub const COUNT: usize = 512;
+/// Count of the numbers that [`create`] makes: 16 KiB.
+pub const COUNT: usize = 2048;
+/// Least count of a file that can be mapped: older programs made one page of 4 KiB.
+pub const LEAST: usize = 512;
+/// Most.
+const MOST: usize = 1 << 16;
 
 const BYTES: usize = COUNT * size_of::<AtomicU64>();
 
 /// The numbers, all of them 0 at first. What another process wrote is only a number.
 #[derive(Debug)]
-pub struct SharedWords(NonNull<[AtomicU64; COUNT]>);
+pub struct SharedWords(NonNull<[AtomicU64]>);
 
 // SAFETY: atomic numbers in a mapping that one value owns, not tied to a thread.
 unsafe impl Send for SharedWords {}
@@ -57,21 +61,31 @@ impl SharedWords {
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let bytes = std::fs::File::from(file.try_clone_to_owned()?)
+            .metadata()?
+            .len();
+        let count = usize::try_from(bytes).unwrap_or(0) / size_of::<AtomicU64>();
+        if !(LEAST..=MOST).contains(&count) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (length, protection) = (
+            count * size_of::<AtomicU64>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+        );
         // SAFETY: a fresh mapping anywhere; nothing that exists is touched.
         let base = unsafe {
             let anywhere = std::ptr::null_mut();
-            libc::mmap(anywhere, BYTES, protection, libc::MAP_SHARED, fd, 0)
+            libc::mmap(anywhere, length, protection, libc::MAP_SHARED, fd, 0)
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self(base))
+        Ok(Self(NonNull::slice_from_raw_parts(base, count)))
     }
 
-    /// The numbers.
-    pub fn words(&self) -> &[AtomicU64; COUNT] {
+    /// The numbers: as many as the file has.
+    pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: mapped for as long as `self`, on a page, of a file which cannot shrink (sealed);
         // any bits are valid atomic numbers, and every process accesses them atomically.
         unsafe { self.0.as_ref() }
@@ -80,8 +94,9 @@ impl SharedWords {
 
 impl Drop for SharedWords {
     fn drop(&mut self) {
+        let length = self.0.len() * size_of::<AtomicU64>();
         // SAFETY: mapped by `map` with this length; no reference outlives `self`.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
+        unsafe { libc::munmap(self.0.as_ptr().cast(), length) };
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicU64;
 
 use super::histogram::Histogram;
 
-/// All fields A: written by the worker's thread alone, read by any.
+/// All fields A: written by the worker's thread alone, read by any. In lines of their own.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Counters {
     pub(crate) done: AtomicU64,
     pub(crate) served: AtomicU64,

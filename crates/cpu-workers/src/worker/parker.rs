@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use crate::Waker;
 use crate::sync::{AtomicBool, Condvar, Mutex, lock};
 
-/// Field tags: A = atomic; P = under its own lock, for a few instructions.
+/// Field tags: A = atomic; P = under its own lock, for a few instructions. In lines of its own: the
+/// owner writes it with each request.
+#[repr(align(128))]
 pub(crate) struct Parker {
     /// P: a pending wake-up. It persists, so none is lost between the check of the queue and the
     /// sleep.

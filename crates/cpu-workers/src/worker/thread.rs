@@ -12,6 +12,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -56,6 +57,8 @@ pub(crate) struct Worker {
     pub(crate) priority: ThreadPriority,
     /// P: sources to open; `None` when the worker has ended.
     mailbox: Mutex<Option<Vec<Attach>>>,
+    /// A: the mailbox is not empty. Written under its lock.
+    has_letters: AtomicBool,
 }
 
 /// A source to open, and where to send the result.
@@ -106,6 +109,7 @@ impl Worker {
             notices,
             priority: ThreadPriority::new(),
             mailbox,
+            has_letters: AtomicBool::new(false),
         }
     }
 
@@ -137,6 +141,7 @@ impl Worker {
             return false;
         };
         letters.push(attach);
+        self.has_letters.store(true, Ordering::Release);
         drop(mailbox);
         self.parker.unpark();
         true
@@ -164,10 +169,7 @@ impl Worker {
                 }
                 Taken::Idle => {
                     in_a_row = 0;
-                    match source {
-                        Some(_) => self.pass(&mut source, AttachedSource::wait),
-                        None => self.parker.park(),
-                    }
+                    self.sleep(&mut source);
                     if self.queue.leave_idle(&self.parker) {
                         count(&self.counters.wakeups);
                     }
@@ -180,6 +182,18 @@ impl Worker {
         self.parker.set_waker(None);
         drop(source);
         CURRENT.set(None);
+    }
+
+    /// Sleeps, registered as idle, until there may be something else than requests of the source:
+    /// these are served without a lock.
+    fn sleep(&self, source: &mut Option<AttachedSource>) {
+        while source.is_some() {
+            self.pass(source, AttachedSource::wait);
+            if self.queue.has_news() || self.has_letters.load(Ordering::Acquire) {
+                return;
+            }
+        }
+        self.parker.park();
     }
 
     fn run_job(self: &Arc<Self>, queued: Queued) {
@@ -222,7 +236,10 @@ impl Worker {
             .unwrap_or_else(PoisonError::into_inner)
             .as_mut()
         {
-            Some(letters) if !letters.is_empty() => std::mem::take(letters),
+            Some(letters) if !letters.is_empty() => {
+                self.has_letters.store(false, Ordering::Relaxed);
+                std::mem::take(letters)
+            }
             _ => return,
         };
         for letter in letters {

@@ -2,12 +2,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::control::LongRequests;
+use crate::control::{Control, LongRequests, for_thread};
 
 const NID: Nid = 7;
 
-fn control() -> Arc<Control> {
-    Arc::new(Control::new())
+fn control() -> ThreadControl {
+    for_thread(&Arc::new(Control::new()))
 }
 
 #[test]
@@ -89,7 +89,7 @@ impl LongRequests for Counting {
     }
 }
 
-fn served() -> (Arc<Control>, Arc<Server>) {
+fn served() -> (ThreadControl, Arc<Server>) {
     let (control, server) = (control(), Arc::new(Server::default()));
     control.set_server(Box::new(Counting(Arc::clone(&server))));
     (control, server)

@@ -51,7 +51,10 @@ mod visit;
 
 pub(crate) use client::MountHelper;
 pub(crate) use directory_lister::DirectoryLister;
-pub(crate) use enable_uring::is_enabled as io_uring_is_enabled;
+pub(crate) use enable_uring::{
+    can_be_enabled as io_uring_can_be_enabled, enables as enables_io_uring,
+    is_enabled as io_uring_is_enabled,
+};
 pub(crate) use launch::LaunchHelper;
 pub(crate) use passed::check as check_passed;
 pub(crate) use process::{READY, run, run_daemon};

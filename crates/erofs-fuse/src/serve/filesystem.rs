@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
-use erofs_engine::{Engine, ReadContext};
+use erofs_engine::{BorrowedInode, Engine, ReadContext};
 use fuse_transport::{
     Attr, Caller, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Seen, Served,
     Statfs,
@@ -157,9 +157,13 @@ impl Image {
         Some(counters.to_string().into_bytes())
     }
 
-    fn inode(&self, node: u64) -> Result<Arc<Inode>, Errno> {
-        let nid = self.nodes.nid(node).ok_or(Errno::STALE)?;
-        self.engine.inode(nid).map_err(|error| self.report(&error))
+    fn inode(&self, node: u64) -> Result<BorrowedInode, Errno> {
+        self.inode_of(self.nodes.nid(node).ok_or(Errno::STALE)?)
+    }
+
+    fn inode_of(&self, nid: Nid) -> Result<BorrowedInode, Errno> {
+        let inode = self.engine.borrow_inode(nid);
+        inode.map_err(|error| self.report(&error))
     }
 
     fn found(&self, nid: Nid) -> Result<Found, Errno> {
@@ -167,10 +171,7 @@ impl Image {
             .nodes
             .node(nid)
             .ok_or(Errno::from_raw_os_error(erofs_engine::errno::EUCLEAN))?;
-        let inode = self
-            .engine
-            .inode(nid)
-            .map_err(|error| self.report(&error))?;
+        let inode = self.inode_of(nid)?;
         Ok(Found {
             node,
             attr: self.attr(&inode),

@@ -23,6 +23,8 @@ mod readiness;
 mod request_line;
 mod request_size;
 mod restart;
+#[cfg(test)]
+mod shared_lines;
 mod start;
 mod storing_threads;
 mod threads;

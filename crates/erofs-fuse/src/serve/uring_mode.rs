@@ -27,6 +27,8 @@ pub(super) struct Uring {
     pub(super) rings: Option<Rings>,
     /// Why there are none, where the kernel has it enabled.
     refused: Option<io::Error>,
+    /// The kernel's switch is set for the handshake though it was not asked for.
+    enabled: bool,
 }
 
 impl Uring {
@@ -41,12 +43,14 @@ impl Uring {
                 mode,
                 rings: Some(rings),
                 refused: None,
+                enabled: enables(options),
             }),
             Err(error) if mode == UringMode::Required => Err(refused(&error)),
             Err(error) => Ok(Self {
                 mode: UringMode::Off,
                 rings: None,
                 refused: Some(error),
+                enabled: false,
             }),
         }
     }
@@ -57,6 +61,7 @@ impl Uring {
             mode: UringMode::Off,
             rings: None,
             refused: None,
+            enabled: false,
         }
     }
 
@@ -65,11 +70,17 @@ impl Uring {
         self.rings.is_some()
     }
 
-    /// A line for the user where it would be used and cannot be.
+    /// A line for the user where it would be used and cannot be, and where the kernel's switch is
+    /// set for it.
     pub(super) fn notice(&self) -> Option<String> {
-        self.refused.as_ref().map(|error| fallback(error))
+        let enabled = || self.enabled.then(|| ENABLED.to_owned());
+        let refused = self.refused.as_ref().map(|error| fallback(error));
+        refused.or_else(enabled)
     }
 }
+
+const ENABLED: &str = "restart=off: io_uring=auto enables io_uring in the kernel for the \
+                       handshake of this mount (io_uring=off: /dev/fuse)";
 
 /// What a mount says that goes on without io_uring.
 pub(super) fn fallback(why: &dyn std::fmt::Display) -> String {
@@ -89,13 +100,21 @@ fn rings(options: &MountOptions) -> io::Result<Rings> {
     Rings::new(per_cpu, 1 + if per_cpu { 1 } else { threads })
 }
 
+/// Whether `io_uring=auto` has the kernel's switch set for this mount.
+fn enables(options: &MountOptions) -> bool {
+    options.io_uring == IoUring::Auto
+        && helper::enables_io_uring(options)
+        && helper::io_uring_can_be_enabled()
+        && !helper::io_uring_is_enabled()
+}
+
 impl UringMode {
     fn new(options: &MountOptions) -> Self {
         match options.io_uring {
             IoUring::Off => Self::Off,
             // Its gain is serving on the CPU of the reader, which only pinned workers can.
             IoUring::Auto if options.engine.workers != WorkersMode::PerCpu => Self::Off,
-            IoUring::Auto if helper::io_uring_is_enabled() => Self::Preferred,
+            IoUring::Auto if helper::io_uring_is_enabled() || enables(options) => Self::Preferred,
             IoUring::Auto => Self::Off,
             IoUring::On => Self::Required,
         }

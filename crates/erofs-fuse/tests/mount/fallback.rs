@@ -10,6 +10,7 @@ use crate::{ENABLE_URING, Test, mounted, read_tree};
 pub const TESTS: &[Test] = tests![
     io_uring_auto_serves_whatever_step_fails,
     io_uring_auto_serves,
+    without_restart_io_uring_auto_enables_io_uring_for_its_own_mount,
 ];
 
 /// Read by the daemon: see `fuse-transport/src/fail_points.rs`.
@@ -54,6 +55,33 @@ impl Drop for Enabled {
     fn drop(&mut self) {
         let _ = fs::write(ENABLE_URING, self.0.trim());
     }
+}
+
+/// The kernel's switch is off before and after, and no server is to be replaced.
+fn without_restart_io_uring_auto_enables_io_uring_for_its_own_mount() {
+    let Some(enabled) = Enabled::new() else {
+        println!("skipped: this kernel has no FUSE over io_uring");
+        return;
+    };
+    let is_on = || fs::read_to_string(ENABLE_URING).unwrap().trim() == "Y";
+    fs::write(ENABLE_URING, "N").unwrap();
+    for (options, transport) in [
+        ("io_uring=auto,restart=off", "io_uring"),
+        ("io_uring=auto", "dev_fuse"),
+        ("io_uring=off,restart=off", "dev_fuse"),
+        ("io_uring=auto,restart=off,workers=unbound", "dev_fuse"),
+    ] {
+        let place = mounted("kitchen-sink", options);
+        read_tree(&place.path).unwrap();
+        let counters = stat(&place.path).unwrap();
+        assert_eq!(counters["transport"], transport, "{options}");
+        let notices = counters["notices"].to_string();
+        let says = notices.contains("enables io_uring");
+        assert_eq!(says, transport == "io_uring", "{options}: {notices}");
+        assert!(!is_on(), "{options}: the switch stays on");
+        umount(&place.path, false).unwrap();
+    }
+    drop(enabled);
 }
 
 fn io_uring_auto_serves() {

@@ -1,0 +1,46 @@
+//! A value for each thread, alone in its cache lines: what one thread counts, no other writes.
+
+use thread_local::ThreadLocal;
+
+/// Two lines of 64 bytes: CPUs fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct OwnLines<T>(pub(crate) T);
+
+impl<T> std::ops::Deref for OwnLines<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Values of all threads that ever used it. A thread that ends leaves its value to the next one.
+#[derive(Debug)]
+pub(crate) struct PerThread<T: Send>(ThreadLocal<OwnLines<T>>);
+
+impl<T: Send> PerThread<T> {
+    pub(crate) fn new() -> Self {
+        Self(ThreadLocal::new())
+    }
+
+    /// The calling thread's value.
+    pub(crate) fn own(&self) -> &T
+    where
+        T: Default,
+    {
+        self.own_or(T::default)
+    }
+
+    /// The same; `make` makes one where there is none yet.
+    pub(crate) fn own_or(&self, make: impl FnOnce() -> T) -> &T {
+        &self.0.get_or(|| OwnLines(make())).0
+    }
+}
+
+impl<T: Send + Sync> PerThread<T> {
+    /// The values of all threads.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|own| &own.0)
+    }
+}
