@@ -199,8 +199,10 @@ impl Connection {
 }
 
 /// A cloned descriptor, for which the kernel keeps a list of pending requests of its own; an error
-/// where `/dev/fuse` cannot be opened again, such as after fusermount3 opened it.
-fn clone_of(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// where `/dev/fuse` cannot be opened again, such as after fusermount3 opened it. A duplicate takes
+/// its place then.
+pub fn clone_of(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    fail_points::check("clone")?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fresh = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
     sys::fuse_device::clone_into(device, fresh.as_fd())?;

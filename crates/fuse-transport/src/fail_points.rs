@@ -1,9 +1,10 @@
-//! Steps on the way to a ring that tests make fail: the daemon of a test is a process of its own,
-//! so the step is named in its environment. Without the feature `fail-points` nothing fails.
+//! Steps on the way to a ring or a channel that tests make fail: the daemon of a test is a process
+//! of its own, so the step is named in its environment. Without the feature `fail-points` nothing
+//! fails.
 
 use std::io;
 
-/// Names the step that fails: `setup`, `memory`, `offer`, `register` or `cpu`.
+/// Names the step that fails: `setup`, `memory`, `offer`, `register`, `cpu` or `clone`.
 #[cfg(feature = "fail-points")]
 const STEP: &str = "FUSE_TRANSPORT_FAILS";
 

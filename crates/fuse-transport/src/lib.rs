@@ -129,6 +129,7 @@ pub mod wire;
 pub use sys::fuse_ring::probe as probe_io_uring;
 
 pub use channel::Channel;
+pub use connection::clone_of;
 pub use counters::{Histogram, Statistics};
 pub use filesystem::Filesystem;
 pub use handshake::{Config, Protocol};

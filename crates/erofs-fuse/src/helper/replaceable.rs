@@ -3,7 +3,6 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use fuse_transport::InFlight;
-use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::error::Error;
@@ -75,13 +74,7 @@ impl Replaceable {
 /// A descriptor with a list of its own; where `/dev/fuse` cannot be opened (fusermount3 opened it),
 /// a duplicate.
 fn cloned(device: &OwnedFd) -> Result<OwnedFd, Error> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fresh = open("/dev/fuse", flags, Mode::empty()).map_err(std::io::Error::from);
-    let clone = fresh.and_then(|fresh| {
-        sys::fuse_device::clone_into(device.as_fd(), fresh.as_fd())?;
-        Ok(fresh)
-    });
-    match clone {
+    match fuse_transport::clone_of(device.as_fd()) {
         Ok(clone) => Ok(clone),
         Err(_) => fcntl_dupfd_cloexec(device, 0).map_err(Error::io("/dev/fuse")),
     }

@@ -1,7 +1,9 @@
-//! `io_uring=auto` serves whatever step on the way to a ring fails.
+//! `io_uring=auto` serves whatever step on the way to a ring fails, and every server does where its
+//! descriptor of `/dev/fuse` cannot be cloned.
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 
 use erofs_fuse::{stat, umount};
 
@@ -11,6 +13,8 @@ pub const TESTS: &[Test] = tests![
     io_uring_auto_serves_whatever_step_fails,
     io_uring_auto_serves,
     without_restart_io_uring_auto_enables_io_uring_for_its_own_mount,
+    servers_whose_descriptor_cannot_be_cloned_serve,
+    many_readers_are_served_by_one_server,
 ];
 
 /// Read by the daemon: see `fuse-transport/src/fail_points.rs`.
@@ -27,16 +31,47 @@ const STEPS: &[(&str, &str, bool)] = &[
 
 fn io_uring_auto_serves_whatever_step_fails() {
     for (step, _, _) in STEPS {
-        let inner = Command::new(std::env::current_exe().unwrap())
-            .arg("io_uring_auto_serves")
-            .arg("--exact")
-            .env(FAILS, step)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&inner.stdout);
-        assert!(inner.status.success(), "{step}: {text}");
-        let skipped = text.lines().find(|line| line.starts_with("skipped"));
-        skipped.into_iter().for_each(|line| println!("{line}"));
+        with_a_failure("io_uring_auto_serves", step);
+    }
+}
+
+/// Runs one test whose servers fail at `step`.
+fn with_a_failure(test: &str, step: &str) {
+    let inner = Command::new(std::env::current_exe().unwrap())
+        .arg(test)
+        .arg("--exact")
+        .env(FAILS, step)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&inner.stdout);
+    assert!(inner.status.success(), "{test}, {step}: {text}");
+    let skipped = text.lines().find(|line| line.starts_with("skipped"));
+    skipped.into_iter().for_each(|line| println!("{line}"));
+}
+
+/// Its threads share one descriptor, and its successors get duplicates of the same.
+fn servers_whose_descriptor_cannot_be_cloned_serve() {
+    for test in [
+        "many_readers_are_served_by_one_server",
+        "a_server_that_dies_is_replaced_and_no_reader_notices",
+    ] {
+        with_a_failure(test, "clone");
+    }
+}
+
+fn many_readers_are_served_by_one_server() {
+    for io_uring in ["off", "auto"] {
+        let enabled = Enabled::new();
+        let place = mounted("kitchen-sink", &format!("restart=off,io_uring={io_uring}"));
+        drop(enabled);
+        thread::scope(|scope| {
+            let read = || (0..20).for_each(|_| read_tree(&place.path).unwrap());
+            let readers: Vec<_> = (0..8).map(|_| scope.spawn(read)).collect();
+            for reader in readers {
+                reader.join().unwrap();
+            }
+        });
+        umount(&place.path, false).unwrap();
     }
 }
 
