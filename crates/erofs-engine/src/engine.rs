@@ -152,6 +152,9 @@ impl Engine {
         notices.extend(cut_short);
         let contention =
             CpuContention::new(workers.as_ref(), options.hipri, load_monitor, &mut notices);
+        // Where the CPUs are busy already, the first request must not wait for the one that finds
+        // that out.
+        drop(contention.enter());
         Ok(Arc::new(Engine {
             workers,
             contention,

@@ -25,6 +25,7 @@ use super::launch;
 use super::long_requests::Server;
 use super::notify_store::NotifyStoreWriter;
 use super::on_demand::OnDemand;
+use super::priority::with_that_of_workers;
 use super::read_ahead_window::ReadAheadWindow;
 use super::readiness::Readiness;
 use super::request_size::request_bytes;
@@ -212,13 +213,16 @@ impl Serving<'_> {
             unmount.unmounts = true;
         }
         ready(unmount.helper)?;
-        let ended = wait_for_end(
-            &session,
-            self.signals,
-            unmount.helper,
-            &mut self.on_demand,
-            options.timeout,
-        );
+        // On busy CPUs a thread that a request needs must not wait for the one that starts it.
+        let ended = with_that_of_workers(&Arc::downgrade(engine), || {
+            wait_for_end(
+                &session,
+                self.signals,
+                unmount.helper,
+                &mut self.on_demand,
+                options.timeout,
+            )
+        });
         drop(read_ahead);
         if let Some(launch) = launch {
             close_soon(engine);

@@ -6,7 +6,7 @@ use erofs_engine::Engine;
 use erofs_engine::cpu_workers::Mode;
 
 /// Does `work` on the calling thread with the priority of the pinned workers, as it changes.
-pub(super) fn with_that_of_workers(engine: &Weak<Engine>, work: impl FnOnce()) {
+pub(super) fn with_that_of_workers<R>(engine: &Weak<Engine>, work: impl FnOnce() -> R) -> R {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     let pinned = |engine: Arc<Engine>| {
         let workers = engine.workers().cloned();
@@ -15,8 +15,9 @@ pub(super) fn with_that_of_workers(engine: &Weak<Engine>, work: impl FnOnce()) {
     if let Some(workers) = engine.upgrade().and_then(pinned) {
         workers.follow(thread);
     }
-    work();
+    let result = work();
     if let Some(workers) = engine.upgrade().and_then(pinned) {
         workers.unfollow(thread);
     }
+    result
 }

@@ -36,9 +36,13 @@ pub(super) fn start(
         }
     }
     if !session.uses_ring() {
-        // At normal priority: it runs while others take long.
         let session = Arc::clone(session);
-        let start = move || spawn("erofs_standby", &session, Session::standby_channel);
+        let open_standby = |session: &Arc<Session>| {
+            // Normal, whatever the thread that starts it has: it runs while others take long.
+            cpu_workers::lower();
+            session.standby_channel()
+        };
+        let start = move || spawn("erofs_standby", &session, open_standby);
         on_demand.starts(standby, start);
     }
     match engine.workers() {

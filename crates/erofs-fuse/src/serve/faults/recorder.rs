@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
-use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
+use erofs_engine::{Engine, cpu_workers};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 use sys::eventfd::EventFd;
@@ -76,7 +76,11 @@ impl FaultRecorder {
         on_demand.starts(&demand, move || {
             let started = thread::Builder::new()
                 .name("erofs_faults".to_owned())
-                .spawn(move || ours.log_all(&engine, root))
+                .spawn(move || {
+                    // Whatever the thread that starts it has.
+                    cpu_workers::lower();
+                    ours.log_all(&engine, root);
+                })
                 .map_err(Error::std_io("erofs_faults"))?;
             *thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
             Ok(())
