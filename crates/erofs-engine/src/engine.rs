@@ -25,7 +25,7 @@ use crate::decode_context::ContextPool;
 use crate::directory::{Directory, DirectoryCache};
 use crate::error::errno;
 use crate::exceeded::Request;
-use crate::kickoff::{Help, ReadContext};
+use crate::kickoff::{self, Help, ReadContext};
 use crate::metadata_cache::MetadataCache;
 use crate::opened::Opened;
 use crate::options::{EngineOptions, Hipri, SyncDecompress, WorkersMode};
@@ -359,6 +359,27 @@ impl Engine {
     pub fn has_idle_cpus(&self) -> bool {
         let several = |workers: &Workers| workers.count() > 1;
         self.workers.as_deref().is_some_and(several) && !self.contention.contended()
+    }
+
+    /// CPUs whose pinned workers are idle, `most` at most and the caller's own left out, the nearest
+    /// first.
+    pub fn idle_helpers(&self, most: usize) -> Vec<usize> {
+        let workers = self.workers.as_deref();
+        let workers = workers.filter(|workers| workers.mode() == Mode::PerCpu);
+        let here = rustix::thread::sched_getcpu();
+        workers.map_or(Vec::new(), |workers| workers.idle_helpers(here, most))
+    }
+
+    /// Calls `work` on the calling thread and on those of [`idle_helpers`](Self::idle_helpers);
+    /// returns when all of them have returned.
+    pub fn spread(&self, most: usize, work: &(dyn Fn() + Sync)) {
+        match &self.workers {
+            Some(workers) => {
+                let helpers: Vec<_> = self.idle_helpers(most).into_iter().map(Some).collect();
+                kickoff::spread(workers, &helpers, work);
+            }
+            None => work(),
+        }
     }
 
     /// Whether other programs keep the CPUs busy, as far as is known.

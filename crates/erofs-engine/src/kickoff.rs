@@ -129,25 +129,29 @@ pub(crate) fn fill_here(
     let cost: u64 = segments.iter().map(Segment::cost).sum();
     let work = plan(reader, segments);
     let helpers = help.map_or(Vec::new(), |help| helpers(help, cost, work.runs.len()));
-    if helpers.is_empty() {
+    let Some(Help { workers, .. }) = help.filter(|_| !helpers.is_empty()) else {
         work.take_part();
         return work.outcome();
-    }
+    };
     add(&reader.path.counters.own().shared, 1);
     let share = budget::share();
     let take_part = || {
         let _scope = share.as_ref().map(Share::enter);
         work.take_part();
     };
-    lend(&take_part, |lent| {
-        for cpu in &helpers {
-            if let Some(Help { workers, .. }) = help {
-                call(workers, *cpu, lent.clone());
-            }
-        }
-        work.take_part();
-    });
+    spread(workers, &helpers, &take_part);
     work.outcome()
+}
+
+/// Calls `work` on the calling thread and on workers of these CPUs. Returns when no thread is inside
+/// of it any more; a worker that has not begun by then does not.
+pub(crate) fn spread(workers: &Workers, cpus: &[Option<usize>], work: &(dyn Fn() + Sync)) {
+    lend(work, |lent| {
+        for cpu in cpus {
+            call(workers, *cpu, lent.clone());
+        }
+        work();
+    });
 }
 
 /// Has a worker fill the segments and waits for it.

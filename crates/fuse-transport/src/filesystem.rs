@@ -79,6 +79,18 @@ pub trait Filesystem: Send + Sync {
     /// The kernel drops `count` lookups of `node`. Nothing to do if nodes have no state.
     fn forget(&self, _node: u64, _count: u64) {}
 
+    /// Threads of other CPUs, `most` at most, that would take part in [`spread`](Self::spread) now;
+    /// none by default.
+    fn idle_helpers(&self, _most: usize) -> usize {
+        0
+    }
+
+    /// Calls `work` on this thread and on at most `most` idle ones of other CPUs; returns when all
+    /// of them have returned. By default only here.
+    fn spread(&self, _most: usize, work: &(dyn Fn() + Sync)) {
+        work();
+    }
+
     /// Whether to call [`seen`](Self::seen), for debugging.
     fn watches(&self) -> bool {
         false

@@ -4,18 +4,18 @@
 //!
 //! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was
 //!   returned last, so these are used as long as one is free;
-//! * the overflow channel, with one entry in the queue of **every possible** CPU. It makes the
+//! * the overflow channel, with an entry or two in the queue of **every possible** CPU. It makes the
 //!   rings complete, without which the kernel would let every request wait; it takes what a busy
-//!   CPU's entries cannot; and it stands in for CPUs whose thread has not come yet or has gone, so
+//!   CPU's entries cannot, where several wait with the help of idle CPUs; and it stands in for CPUs whose thread has not come yet or has gone, so
 //!   that every queue always has a thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use sys::eventfd::EventFd;
-use sys::fuse_ring::{DisabledRing, Event, FuseRing, PreparedRing};
+use sys::fuse_ring::{DisabledRing, Event, FuseRing, Message, PreparedRing};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::connection::Connection;
@@ -25,10 +25,13 @@ use crate::fail_points;
 use crate::interrupts;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::rings::{ENTRIES, possible_cpus};
+use crate::rings::{ENTRIES, overflow_entries, possible_cpus};
 use crate::state::{Ready, State};
 use crate::timing::Timing;
 use crate::wire::{InHeader, MIN_READ_BUFFER, OutHeader, RingHeader};
+
+/// Most idle CPUs that help with a burst.
+const MOST_HELPERS: usize = 16;
 
 /// Rounds of serving what is left before a ring closes, should it never become quiet.
 const LAST_ROUNDS: usize = 1000;
@@ -43,6 +46,9 @@ pub(crate) struct RingChannel {
     /// Names and values of the request, copied because the reply overwrites their buffer.
     rest: Vec<u8>,
     counters: Arc<Counters>,
+    /// A burst of requests is served by idle CPUs too: the overflow channel, which takes those of
+    /// all CPUs.
+    spreads: bool,
 }
 
 /// A channel whose ring is ready but for its registration.
@@ -50,6 +56,7 @@ pub(crate) struct PreparedChannel {
     connection: Arc<Connection>,
     ring: PreparedRing,
     waker: Arc<EventFd>,
+    spreads: bool,
 }
 
 impl PreparedChannel {
@@ -61,7 +68,11 @@ impl PreparedChannel {
     ) -> io::Result<Self> {
         let queues = match cpu {
             Some(cpu) => vec![(u16::try_from(cpu).map_err(|_| Errno::RANGE)?, ENTRIES)],
-            None => (0..possible_cpus()?).map(|queue| (queue, 1)).collect(),
+            None => {
+                let possible = possible_cpus()?;
+                let entries = overflow_entries(possible.into());
+                (0..possible).map(|queue| (queue, entries)).collect()
+            }
         };
         let waker = Arc::new(EventFd::new()?);
         fail_points::check("memory")?;
@@ -71,6 +82,7 @@ impl PreparedChannel {
             connection: Arc::clone(connection),
             ring,
             waker,
+            spreads: cpu.is_none(),
         })
     }
 
@@ -88,6 +100,7 @@ impl PreparedChannel {
             waker: self.waker,
             next: None,
             rest: Vec::new(),
+            spreads: self.spreads,
         })
     }
 }
@@ -126,68 +139,44 @@ impl RingChannel {
         }
     }
 
-    /// Answers the request that `wait` found.
+    /// Answers the request that `wait` found; in the overflow channel those that wait behind it
+    /// too, where idle CPUs help.
     pub(crate) fn serve(&mut self) -> State {
-        match self.next.take() {
-            Some(number) => self.serve_entry(number),
-            None => return State::Nothing,
+        let Some(first) = self.next.take() else {
+            return State::Nothing;
+        };
+        let helpers = match self.spreads {
+            true => self.connection.filesystem().idle_helpers(MOST_HELPERS),
+            false => 0,
+        };
+        match helpers {
+            0 => self.serve_entry(first),
+            helpers => self.serve_burst(first, helpers),
         }
         State::Served
     }
 
     fn serve_entry(&mut self, number: usize) {
-        let timing = Timing::start();
-        let queue = self.ring.queue(number);
-        let (bytes, payload) = self.ring.message(number);
-        let Ok(header) = RingHeader::mut_from_bytes(bytes) else {
-            unreachable!("the header has its size and begins on a page")
-        };
-        let to = InHeader::read_from_prefix(&header.in_out)
-            .map_or_else(|_| InHeader::default(), |(h, _)| h);
-        let length = (header.entry.payload_size as usize).min(payload.len());
-        self.rest.clear();
-        // Writes are refused unread; no name is longer than this.
-        self.rest
-            .extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
-        let mut reply = Reply::new(payload);
-        interrupts::begin(self.connection.interrupts(), &to);
-        let (opcode, answer) = match Request::from_ring(to, &header.fixed, &self.rest) {
-            Ok(request) => (
-                request.opcode,
-                answer(self.connection.filesystem(), &request, &mut reply),
-            ),
-            Err(_) => (None, Answer::Error(Errno::INVAL)),
-        };
-        interrupts::end();
-        let answered = Timing::now(self.connection.filesystem());
-        let reply_bytes = reply.length();
-        let (error, sent) = match answer {
-            Answer::Error(errno) => (-errno.raw_os_error(), 0),
-            // Requests without an answer arrive on the device; a ring entry always needs one.
-            Answer::Silent => (0, 0),
-            Answer::Reply => (0, reply_bytes),
-        };
-        let out = OutHeader {
-            len: (size_of::<OutHeader>() + sent) as u32,
-            error,
-            unique: to.unique,
-        };
-        header.in_out[..size_of::<OutHeader>()].copy_from_slice(out.as_bytes());
-        header.entry.payload_size = sent as u32;
-        let commit_id = header.entry.commit_id;
-        self.ring.commit(number, commit_id);
-        let from = (opcode, to.unique);
-        timing.report(self.connection.filesystem(), from, answered, sent);
-        let (cpu, run_ns) = (timing.cpu(), timing.run_ns());
-        let queue = Some(queue);
-        self.counters.add(&Record {
-            opcode,
-            failed: answer.is_failure(),
-            reply_bytes: sent,
-            queue,
-            cpu,
-            run_ns,
-        });
+        let message = self.ring.message(number);
+        let answered = answer_message(&self.connection, message, &mut self.rest);
+        self.commit(&answered);
+    }
+
+    /// Answers this request and as many of those behind it as there are helpers.
+    fn serve_burst(&mut self, first: usize, helpers: usize) {
+        let mut numbers = self.ring.take_requests(helpers);
+        if numbers.is_empty() {
+            return self.serve_entry(first);
+        }
+        numbers.push(first);
+        let answered = answer_all(&self.connection, self.ring.messages(&numbers));
+        answered.iter().for_each(|answered| self.commit(answered));
+    }
+
+    /// Has a reply submitted, by the next [`wait`](Self::wait) or [`flush`](Self::flush).
+    fn commit(&mut self, (number, commit_id, record): &Answered) {
+        self.ring.commit(*number, *commit_id);
+        self.counters.add(record);
     }
 
     fn end(&self) -> Ready {
@@ -214,6 +203,87 @@ impl RingChannel {
             }
         }
     }
+}
+
+/// Entry, commit id and record of a request that was answered.
+type Answered = (usize, u64, Record);
+
+/// Answers one request into its entry. On any thread.
+fn answer_message(connection: &Connection, message: Message<'_>, rest: &mut Vec<u8>) -> Answered {
+    let timing = Timing::start();
+    let Message {
+        number,
+        queue,
+        header,
+        payload,
+    } = message;
+    let Ok(header) = RingHeader::mut_from_bytes(header) else {
+        unreachable!("the header has its size and begins on a page")
+    };
+    let to =
+        InHeader::read_from_prefix(&header.in_out).map_or_else(|_| InHeader::default(), |(h, _)| h);
+    let length = (header.entry.payload_size as usize).min(payload.len());
+    rest.clear();
+    // Writes are refused unread; no name is longer than this.
+    rest.extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
+    let mut reply = Reply::new(payload);
+    interrupts::begin(connection.interrupts(), &to);
+    let (opcode, answer) = match Request::from_ring(to, &header.fixed, rest) {
+        Ok(request) => (
+            request.opcode,
+            answer(connection.filesystem(), &request, &mut reply),
+        ),
+        Err(_) => (None, Answer::Error(Errno::INVAL)),
+    };
+    interrupts::end();
+    let answered = Timing::now(connection.filesystem());
+    let (error, sent) = match answer {
+        Answer::Error(errno) => (-errno.raw_os_error(), 0),
+        // Requests without an answer arrive on the device; a ring entry always needs one.
+        Answer::Silent => (0, 0),
+        Answer::Reply => (0, reply.length()),
+    };
+    let out = OutHeader {
+        len: (size_of::<OutHeader>() + sent) as u32,
+        error,
+        unique: to.unique,
+    };
+    header.in_out[..size_of::<OutHeader>()].copy_from_slice(out.as_bytes());
+    header.entry.payload_size = sent as u32;
+    let from = (opcode, to.unique);
+    timing.report(connection.filesystem(), from, answered, sent);
+    let record = Record {
+        opcode,
+        failed: answer.is_failure(),
+        reply_bytes: sent,
+        queue: Some(queue),
+        cpu: timing.cpu(),
+        run_ns: timing.run_ns(),
+    };
+    (number, header.entry.commit_id, record)
+}
+
+/// Answers several requests at once: this thread and those of idle CPUs take one after the other.
+fn answer_all(connection: &Connection, messages: Vec<Message<'_>>) -> Vec<Answered> {
+    let lock = PoisonError::into_inner;
+    let (left, answered) = (Mutex::new(messages), Mutex::new(Vec::new()));
+    let take = || left.lock().unwrap_or_else(lock).pop();
+    let work = || {
+        let mut rest = Vec::new();
+        while let Some(message) = take() {
+            let outcome = answer_message(connection, message, &mut rest);
+            answered
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(outcome);
+        }
+    };
+    connection.filesystem().spread(MOST_HELPERS, &work);
+    // Whatever the filesystem did with it.
+    work();
+    answered
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for RingChannel {

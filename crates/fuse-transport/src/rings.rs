@@ -38,7 +38,8 @@ impl Rings {
         let cpus = if per_cpu { possible } else { 0 };
         let cpus =
             (0..cpus).map(|_| DisabledRing::new(ENTRIES).map(|ring| PiMutex::new(Some(ring))));
-        let overflow = (0..overflow.max(1)).map(|_| DisabledRing::new(possible));
+        let entries = possible * overflow_entries(possible);
+        let overflow = (0..overflow.max(1)).map(|_| DisabledRing::new(entries));
         Ok(Self {
             cpus: cpus.collect::<io::Result<_>>()?,
             overflow: PiMutex::new(overflow.collect::<io::Result<_>>()?),
@@ -66,6 +67,12 @@ impl Rings {
 
 fn used_up() -> io::Error {
     io::Error::other("no ring is left: each is used once")
+}
+
+/// Entries of the overflow channel in each queue. Where there are CPUs to help, a burst of one CPU's
+/// requests is spread over them; where there are not, its own worker and one more thread do.
+pub(crate) fn overflow_entries(possible_cpus: usize) -> usize {
+    if possible_cpus >= 4 { 2 } else { 1 }
 }
 
 /// The kernel requires a queue for each possible CPU.

@@ -7,7 +7,7 @@
 //! Facts from `include/uapi/linux/fuse.h`, protocol 7.42: an entry is registered by a command in a
 //! 128-byte submission entry, whose address leads to two iovecs, header and payload.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -36,6 +36,19 @@ pub enum Event {
     Request(usize),
     /// The entry with this number is lost; with the error (ENOTCONN: unmounted).
     Lost(usize, i32),
+}
+
+/// An entry that holds a request.
+#[derive(Debug)]
+pub struct Message<'r> {
+    /// Its number, for [`FuseRing::commit`].
+    pub number: usize,
+    /// The queue that the request came from.
+    pub queue: u16,
+    /// The request, later the header of the reply.
+    pub header: &'r mut [u8; HEADER_BYTES],
+    /// Names and values of the request, later the reply.
+    pub payload: &'r mut [u8],
 }
 
 /// The owner of an entry's memory.
@@ -236,11 +249,51 @@ impl FuseRing {
         self.entries[number].queue
     }
 
-    /// Header and payload of an entry that holds a request.
+    /// Takes at most `most` of the requests that are there, without what happened besides.
+    pub fn take_requests(&mut self, most: usize) -> Vec<usize> {
+        self.take_completions();
+        let mut taken = Vec::new();
+        self.events.retain(|event| match event {
+            Event::Request(number) if taken.len() < most => {
+                taken.push(*number);
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+
+    /// An entry that holds a request.
     ///
     /// # Panics
     /// When the entry is not ours at present.
-    pub fn message(&mut self, number: usize) -> (&mut [u8; HEADER_BYTES], &mut [u8]) {
+    pub fn message(&mut self, number: usize) -> Message<'_> {
+        // SAFETY: one message, for as long as `&mut self` keeps everyone else away.
+        unsafe { self.ours(number) }
+    }
+
+    /// The same for several entries at once. Other threads may work on them.
+    ///
+    /// # Panics
+    /// When an entry is not ours at present, or is named twice.
+    pub fn messages(&mut self, numbers: &[usize]) -> Vec<Message<'_>> {
+        let mut seen = BTreeSet::new();
+        let message = |&number: &usize| {
+            assert!(seen.insert(number), "entry {number} is named twice");
+            // SAFETY: one message for each entry, for as long as `&mut self` keeps everyone else
+            // away.
+            unsafe { self.ours(number) }
+        };
+        numbers.iter().map(message).collect()
+    }
+
+    /// # Panics
+    /// When the entry is not ours at present.
+    ///
+    /// # Safety
+    /// No other message of this entry exists; the ring lives, and does not commit the entry, as long
+    /// as this one does.
+    unsafe fn ours<'m>(&self, number: usize) -> Message<'m> {
         assert_eq!(
             self.entries[number].owner,
             Owner::Ours,
@@ -249,12 +302,17 @@ impl FuseRing {
         let (header, payload) = self.place(number);
         // SAFETY: `place` lies inside of `memory`, which lives as long as `self`, is initialised
         // (anonymous pages are zero) and aligned for bytes. The kernel does not touch an entry that
-        // is ours, and `&mut self` keeps everyone else away.
+        // is ours, and the caller keeps everyone else away.
         let header = unsafe { &mut *header.cast::<[u8; HEADER_BYTES]>().as_ptr() };
         // SAFETY: as above; header and payload do not overlap.
         let payload =
             unsafe { std::slice::from_raw_parts_mut(payload.as_ptr(), self.payload_bytes) };
-        (header, payload)
+        Message {
+            number,
+            queue: self.entries[number].queue,
+            header,
+            payload,
+        }
     }
 
     /// Returns the entry to the kernel with its reply, to fetch the next request

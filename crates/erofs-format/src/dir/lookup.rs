@@ -10,6 +10,9 @@ use crate::{Error, Nid, ReadAt, Result};
 
 use super::block::{Block, load};
 
+/// Bytes of a block in most images.
+const USUAL_BLOCK: usize = 4096;
+
 /// Result of a binary search.
 enum Outcome {
     Found(Nid, u8),
@@ -23,11 +26,21 @@ enum Outcome {
 /// `content` is the decoded content of the directory, exactly as long as its size.
 pub fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Nid, u8)>> {
     let size = content.size();
+    let length = size.min(block_size.into()) as usize;
+    // Nearly all images have blocks of 4 KiB: these need no memory from the allocator.
+    let (mut small, mut large) = ([0; USUAL_BLOCK], Vec::new());
+    let buf = match small.get_mut(..length) {
+        Some(buf) => buf,
+        None => {
+            large.resize(length, 0);
+            &mut large[..]
+        }
+    };
     let mut directory = Directory {
         content,
         size,
         block_size: block_size.into(),
-        buf: vec![0; size.min(block_size.into()) as usize],
+        buf,
     };
     match directory.search(name)? {
         Outcome::Found(nid, file_type) => Ok(Some((nid, file_type))),
@@ -40,7 +53,7 @@ struct Directory<'a> {
     content: &'a dyn ReadAt,
     size: u64,
     block_size: u64,
-    buf: Vec<u8>,
+    buf: &'a mut [u8],
 }
 
 /// Blocks that a full comparison of a directory reads: 256 MiB in blocks of 4 KiB, millions of
@@ -52,7 +65,7 @@ const MAX_BROKEN: u32 = 64;
 impl Directory<'_> {
     fn load(&mut self, number: u64) -> Result<Result<Block<'_>, Error>> {
         let start = number * self.block_size;
-        let bytes = load(self.content, self.size, start, &mut self.buf)?;
+        let bytes = load(self.content, self.size, start, self.buf)?;
         Ok(Block::parse(bytes, start))
     }
 

@@ -450,6 +450,14 @@ impl Filesystem for Image {
             })
     }
 
+    fn idle_helpers(&self, most: usize) -> usize {
+        self.engine.idle_helpers(most).len()
+    }
+
+    fn spread(&self, most: usize, work: &(dyn Fn() + Sync)) {
+        self.engine.spread(most, work);
+    }
+
     fn watches(&self) -> bool {
         self.debug
     }

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -31,19 +32,24 @@ const DIRECTORY: u64 = 5;
 const STUCK: u64 = 7;
 /// What is asked of it takes until it is interrupted.
 const SLOW: u64 = 8;
+/// Reads of it take some milliseconds.
+const LEISURELY: u64 = 9;
 const FIRST_OF_MANY: u64 = 100;
 
-const ROOT: [(&str, u64); 6] = [
+const ROOT: [(&str, u64); 7] = [
     ("hello", HELLO),
     ("big", BIG_NODE),
     ("link", LINK),
     ("directory", DIRECTORY),
     ("stuck", STUCK),
     ("slow", SLOW),
+    ("leisurely", LEISURELY),
 ];
 
 struct Memory {
     big: Arc<Vec<u8>>,
+    /// Bursts of requests that were served on two threads.
+    bursts: Arc<AtomicUsize>,
 }
 
 impl Memory {
@@ -51,7 +57,7 @@ impl Memory {
         let (mode, size) = match node {
             1 | DIRECTORY => (0o040_755, 0),
             HELLO => (0o100_644, 12),
-            BIG_NODE | STUCK | SLOW => (0o100_644, BIG),
+            BIG_NODE | STUCK | SLOW | LEISURELY => (0o100_644, BIG),
             LINK => (0o120_777, 5),
             FIRST_OF_MANY.. if node < FIRST_OF_MANY + MANY => (0o100_600, 0),
             _ => return Err(Errno::NOENT),
@@ -118,6 +124,9 @@ impl Filesystem for Memory {
         if node == SLOW {
             return Err(until_interrupted());
         }
+        if node == LEISURELY {
+            thread::sleep(Duration::from_millis(3));
+        }
         let content: &[u8] = if node == HELLO {
             b"hello, file\n"
         } else {
@@ -128,6 +137,18 @@ impl Filesystem for Memory {
         reply.spare()[..end - begin].copy_from_slice(&content[begin..end]);
         reply.advance(end - begin);
         Ok(())
+    }
+
+    fn idle_helpers(&self, most: usize) -> usize {
+        most.min(1)
+    }
+
+    fn spread(&self, _: usize, work: &(dyn Fn() + Sync)) {
+        self.bursts.fetch_add(1, Ordering::Relaxed);
+        thread::scope(|scope| {
+            scope.spawn(work);
+            work();
+        });
     }
 
     fn read_directory(
@@ -236,7 +257,12 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     let big = Arc::new((0..BIG).map(big_byte).collect());
     let config = Config::default();
     let rings = ring.map(|_| Rings::new(true, 1).unwrap());
-    let session = Session::start(device, Arc::new(Memory { big }), &config, rings).unwrap();
+    let bursts = Arc::new(AtomicUsize::new(0));
+    let memory = Memory {
+        big,
+        bursts: Arc::clone(&bursts),
+    };
+    let session = Session::start(device, Arc::new(memory), &config, rings).unwrap();
     SESSION.set(Arc::downgrade(&session)).unwrap();
     let say = |word| {
         println!("{word}");
@@ -258,7 +284,9 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     for thread in threads {
         thread.join().unwrap();
     }
-    println!("{}", serde_json::to_string(&session.statistics()).unwrap());
+    let mut counters = serde_json::to_value(session.statistics()).unwrap();
+    counters["bursts"] = bursts.load(Ordering::Relaxed).into();
+    println!("{counters}");
 }
 
 type Opened = mpsc::Receiver<()>;
