@@ -4,7 +4,7 @@
 //! Each rung owns what it made, so that shut-down is its mirror by the order of the fields.
 
 use std::io;
-use std::ops::{ControlFlow, Deref};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -25,6 +25,7 @@ use crate::decode_context::ContextPool;
 use crate::directory::{Directory, DirectoryCache};
 use crate::error::errno;
 use crate::exceeded::Request;
+use crate::inodes::{BorrowedInode, Inodes};
 use crate::kickoff::{self, Help, ReadContext};
 use crate::metadata_cache::MetadataCache;
 use crate::opened::Opened;
@@ -32,16 +33,11 @@ use crate::options::{EngineOptions, Hipri, SyncDecompress, WorkersMode};
 use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, Content, View};
-use crate::read_cache::{Hit, ReadCache};
 use crate::requests::Requests;
 use crate::seek::seek;
 use crate::special_inodes::special_inodes;
 use crate::stats::{AllCounters, EngineStats, add};
 use crate::verified::StoredDevice;
-
-/// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
-/// this many files may be read in turn without decoding their inodes again.
-const INODES_KEPT: u64 = 1024;
 
 /// The inode of a request that is about none: the start.
 const NO_INODE: Nid = Nid::MAX;
@@ -63,7 +59,7 @@ pub struct Engine {
     path: Arc<DataPath>,
     pool: Arc<PagePool>,
     /// Decoded inodes.
-    inodes: ReadCache<Nid, Arc<Inode>>,
+    inodes: Inodes,
     /// Windows of directories.
     directories: DirectoryCache,
     pub(crate) requests: Requests,
@@ -72,27 +68,6 @@ pub struct Engine {
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
     /// I. From the beginning; the workers add theirs.
     notices: Vec<String>,
-}
-
-/// An inode for the length of one request. Dereferences to it.
-#[derive(Debug)]
-pub struct BorrowedInode(Lender);
-
-#[derive(Debug)]
-enum Lender {
-    Cache(Hit<Nid, Arc<Inode>>),
-    Own(Arc<Inode>),
-}
-
-impl Deref for BorrowedInode {
-    type Target = Inode;
-
-    fn deref(&self) -> &Inode {
-        match &self.0 {
-            Lender::Cache(inode) => inode,
-            Lender::Own(inode) => inode,
-        }
-    }
 }
 
 impl Engine {
@@ -161,7 +136,7 @@ impl Engine {
             view,
             path,
             pool,
-            inodes: ReadCache::new(INODES_KEPT, 1),
+            inodes: Inodes::new(),
             directories: DirectoryCache::new(),
             requests,
             policy: options.sync_decompress,
@@ -198,28 +173,19 @@ impl Engine {
 
     /// An inode, decoded and checked.
     pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>, Error> {
-        match self.inodes.get(&nid) {
-            Some(inode) => Ok(inode.clone()),
-            None => self.read_inode(nid),
-        }
+        self.inodes.get(nid, || self.read_inode(nid))
     }
 
     /// The same for the length of one request: nothing is counted that threads share.
     pub fn borrow_inode(&self, nid: Nid) -> Result<BorrowedInode, Error> {
-        match self.inodes.get(&nid) {
-            Some(inode) => Ok(BorrowedInode(Lender::Cache(inode))),
-            None => Ok(BorrowedInode(Lender::Own(self.read_inode(nid)?))),
-        }
+        self.inodes.borrow(nid, || self.read_inode(nid))
     }
 
-    fn read_inode(&self, nid: Nid) -> Result<Arc<Inode>, Error> {
-        let inode = self.requests.run(Request::Inode(nid), |_| {
+    fn read_inode(&self, nid: Nid) -> Result<Inode, Error> {
+        self.requests.run(Request::Inode(nid), |_| {
             let read = self.image().inode(nid);
             read.map_err(|error| self.error(nid, error))
-        })?;
-        let inode = Arc::new(inode);
-        self.inodes.put(nid, inode.clone(), 1);
-        Ok(inode)
+        })
     }
 
     /// Looks `name` up in a directory.
