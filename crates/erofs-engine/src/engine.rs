@@ -327,8 +327,8 @@ impl Engine {
         self.workers.as_deref().is_some_and(several) && !self.contention.contended()
     }
 
-    /// CPUs whose pinned workers are idle, `most` at most and the caller's own left out, the nearest
-    /// first.
+    /// CPUs whose pinned workers are idle, `most` at most and the caller's own left out, the
+    /// nearest first.
     pub fn idle_helpers(&self, most: usize) -> Vec<usize> {
         let workers = self.workers.as_deref();
         let workers = workers.filter(|workers| workers.mode() == Mode::PerCpu);

@@ -143,8 +143,8 @@ pub(crate) fn fill_here(
     work.outcome()
 }
 
-/// Calls `work` on the calling thread and on workers of these CPUs. Returns when no thread is inside
-/// of it any more; a worker that has not begun by then does not.
+/// Calls `work` on the calling thread and on workers of these CPUs. Returns when no thread is
+/// inside of it any more; a worker that has not begun by then does not.
 pub(crate) fn spread(workers: &Workers, cpus: &[Option<usize>], work: &(dyn Fn() + Sync)) {
     lend(work, |lent| {
         for cpu in cpus {

@@ -69,8 +69,8 @@ fn used_up() -> io::Error {
     io::Error::other("no ring is left: each is used once")
 }
 
-/// Entries of the overflow channel in each queue. Where there are CPUs to help, a burst of one CPU's
-/// requests is spread over them; where there are not, its own worker and one more thread do.
+/// Entries of the overflow channel in each queue. Where there are CPUs to help, a burst of one
+/// CPU's requests is spread over them; where there are not, its own worker and one more thread do.
 pub(crate) fn overflow_entries(possible_cpus: usize) -> usize {
     if possible_cpus >= 4 { 2 } else { 1 }
 }

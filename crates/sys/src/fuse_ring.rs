@@ -291,8 +291,8 @@ impl FuseRing {
     /// When the entry is not ours at present.
     ///
     /// # Safety
-    /// No other message of this entry exists; the ring lives, and does not commit the entry, as long
-    /// as this one does.
+    /// No other message of this entry exists; the ring lives, and does not commit the entry, as
+    /// long as this one does.
     unsafe fn ours<'m>(&self, number: usize) -> Message<'m> {
         assert_eq!(
             self.entries[number].owner,

@@ -11,8 +11,8 @@ const REQUEST_KIB: RangeInclusive<u32> = 256..=1024;
 /// Bytes of the largest request.
 ///
 /// Half of the read-ahead window, so that two threads serve it and a reader waits for half of it
-/// only; or all of it with slow codecs, where each request would wait for the pcluster at its border
-/// that the other one decodes, and idle workers help with one request.
+/// only; or all of it with slow codecs, where each request would wait for the pcluster at its
+/// border that the other one decodes, and idle workers help with one request.
 pub(super) fn request_bytes(read_ahead_kb: Option<u32>, whole: bool) -> usize {
     let window = read_ahead_kb.unwrap_or(READ_AHEAD_KB);
     let request = if whole { window } else { window / 2 };

@@ -101,8 +101,8 @@ fn round(channel: &mut Channel, kernel: &OwnedFd, bytes: &[u8], reply: &mut [u8]
     rustix::io::read(kernel, reply).unwrap()
 }
 
-/// What is traced: each thread reads the pages twice, so that they are cached, then once more in its
-/// part of the trace.
+/// What is traced: each thread reads the pages twice, so that they are cached, then once more in
+/// its part of the trace.
 #[test]
 fn reads_of_cached_pages_decode_nothing() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
