@@ -5,9 +5,9 @@
 //! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was
 //!   returned last, so these are used as long as one is free;
 //! * the overflow channel, with an entry or two in the queue of **every possible** CPU. It makes
-//!   the rings complete, without which the kernel would let every request wait; it takes what a busy
-//!   CPU's entries cannot, where several wait with the help of idle CPUs; and it stands in for CPUs
-//!   whose thread has not come yet or has gone, so that every queue always has a thread.
+//!   the rings complete, without which the kernel would let every request wait; it takes what a
+//!   busy CPU's entries cannot, where several wait with the help of idle CPUs; and it stands in for
+//!   CPUs whose thread has not come yet or has gone, so that every queue always has a thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
