@@ -145,7 +145,7 @@ impl RingChannel {
         let Some(first) = self.next.take() else {
             return State::Nothing;
         };
-        let helpers = match self.spreads {
+        let helpers = match self.spreads && self.ring.has_request() {
             true => self.connection.filesystem().idle_helpers(MOST_HELPERS),
             false => 0,
         };
@@ -165,9 +165,6 @@ impl RingChannel {
     /// Answers this request and as many of those behind it as there are helpers.
     fn serve_burst(&mut self, first: usize, helpers: usize) {
         let mut numbers = self.ring.take_requests(helpers);
-        if numbers.is_empty() {
-            return self.serve_entry(first);
-        }
         numbers.push(first);
         let answered = answer_all(&self.connection, self.ring.messages(&numbers));
         answered.iter().for_each(|answered| self.commit(answered));

@@ -249,6 +249,13 @@ impl FuseRing {
         self.entries[number].queue
     }
 
+    /// Whether another request is there.
+    pub fn has_request(&mut self) -> bool {
+        self.take_completions();
+        let is_request = |event: &Event| matches!(event, Event::Request(_));
+        self.events.iter().any(is_request)
+    }
+
     /// Takes at most `most` of the requests that are there, without what happened besides.
     pub fn take_requests(&mut self, most: usize) -> Vec<usize> {
         self.take_completions();
