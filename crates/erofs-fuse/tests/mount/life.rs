@@ -207,14 +207,21 @@ fn subdir_and_owner_change_what_is_seen() {
 }
 
 fn read_ahead_is_as_it_was_asked_for() {
-    for (options, kib) in [("io_uring=on", "512"), ("read_ahead_kb=384", "384")] {
+    // Half of it, one request, while the CPUs are busy, unless it was asked for.
+    let by_default = ["512", "256"];
+    for (options, kib) in [
+        ("", &by_default[..]),
+        ("io_uring=on", &by_default),
+        ("read_ahead_kb=384", &["384"]),
+    ] {
         let place = Place::new();
         if let Err(error) = mount(&request(&image("lz4-4k"), &place, options)) {
             assert!(error.to_string().contains("io_uring"), "{error}");
             println!("skipped: {error}");
             continue;
         }
-        assert_eq!(read_ahead_kb(&place), kib);
+        let window = read_ahead_kb(&place);
+        assert!(kib.contains(&&*window), "{options}: {window}");
         umount(&place.path, false).unwrap();
     }
 }
