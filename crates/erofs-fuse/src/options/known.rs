@@ -61,7 +61,7 @@ pub const KNOWN: &[KnownOption] = &[
     ),
     option(
         "read_ahead_kb=N",
-        "KiB the kernel reads ahead; root only (512; 256 while the CPUs are busy)",
+        "KiB the kernel reads ahead; root only (512; over /dev/fuse 256 while the CPUs are busy)",
     ),
     option(
         "cache=BYTES",

@@ -276,7 +276,7 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<Image>,
     ) -> Result<Arc<Session>, Error> {
-        let config = config(&self.request.options, self.engine);
+        let config = config(&self.request.options, self.engine, self.uring.is_wanted());
         let device = helper.mount(config.max_request)?;
         let session = self.handshake(helper, device, image, &config);
         if session.is_err() {
@@ -371,13 +371,13 @@ fn close_soon(engine: &Arc<Engine>) {
     let _ = thread::Builder::new().name(name).spawn(close);
 }
 
-fn config(options: &MountOptions, engine: &Engine) -> Config {
+fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
     let root = origin::user().is_root();
     let mut algorithms = engine.image().superblock().algorithms();
     let slow = algorithms.any(|algorithm| algorithm != Algorithm::Lz4);
     Config {
         acl: options.acl && options.kernel_checks(root),
-        max_request: request_bytes(options.read_ahead_kb, slow),
+        max_request: request_bytes(options.read_ahead_kb, io_uring || slow),
         ..Config::default()
     }
 }

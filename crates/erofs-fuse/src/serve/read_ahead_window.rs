@@ -1,6 +1,6 @@
 //! The kernel's read-ahead window, which follows the load of the CPUs.
 //!
-//! A window is two requests. On an idle machine two CPUs serve them, and a program
+//! Over `/dev/fuse` a window is two requests. On an idle machine two CPUs serve them, and a program
 //! that waits for a page waits for one of them. On a contended machine each request costs the
 //! program that sends it its CPU: a real-time worker takes the request at once, and then other
 //! programs are due. So a window is one request there. A file keeps the window that was set when it

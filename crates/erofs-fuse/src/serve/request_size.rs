@@ -11,8 +11,12 @@ const REQUEST_KIB: RangeInclusive<u32> = 256..=1024;
 /// Bytes of the largest request.
 ///
 /// Half of the read-ahead window, so that two threads serve it and a reader waits for half of it
-/// only; or all of it with slow codecs, where each request would wait for the pcluster at its
-/// border that the other one decodes, and idle workers help with one request.
+/// only; or all of it, where idle workers help with one request:
+/// * over io_uring, where the second of two simultaneous requests goes to the overflow queue, whose
+///   entry is then the one the kernel takes next, so that further requests may be served on
+///   another CPU;
+/// * with slow codecs, where each request would wait for the pcluster at its border that the other
+///   one decodes.
 pub(super) fn request_bytes(read_ahead_kb: Option<u32>, whole: bool) -> usize {
     let window = read_ahead_kb.unwrap_or(READ_AHEAD_KB);
     let request = if whole { window } else { window / 2 };

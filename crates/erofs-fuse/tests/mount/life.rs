@@ -210,8 +210,8 @@ fn read_ahead_is_as_it_was_asked_for() {
     // Half of it, one request, while the CPUs are busy, unless it was asked for.
     let by_default = ["512", "256"];
     for (options, kib) in [
-        ("", &by_default[..]),
-        ("io_uring=on", &by_default),
+        ("io_uring=off", &by_default[..]),
+        ("io_uring=on", &["512"]),
         ("read_ahead_kb=384", &["384"]),
     ] {
         let place = Place::new();
