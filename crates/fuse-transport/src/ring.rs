@@ -263,6 +263,8 @@ fn answer_message(connection: &Connection, message: Message<'_>, rest: &mut Vec<
 /// Answers several requests at once: this thread and those of idle CPUs take one after the other.
 fn answer_all(connection: &Connection, messages: Vec<Message<'_>>) -> Vec<Answered> {
     let lock = PoisonError::into_inner;
+    // One of them is this thread's.
+    let helpers = messages.len().saturating_sub(1);
     let (left, answered) = (Mutex::new(messages), Mutex::new(Vec::new()));
     let take = || left.lock().unwrap_or_else(lock).pop();
     let work = || {
@@ -275,7 +277,7 @@ fn answer_all(connection: &Connection, messages: Vec<Message<'_>>) -> Vec<Answer
                 .push(outcome);
         }
     };
-    connection.filesystem().spread(MOST_HELPERS, &work);
+    connection.filesystem().spread(helpers, &work);
     // Whatever the filesystem did with it.
     work();
     answered
