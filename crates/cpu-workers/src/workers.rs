@@ -23,12 +23,13 @@ use sys::clock::now_ns;
 use sys::pi_mutex::PiMutex;
 
 use crate::faults::Faults;
-use crate::priority::{self, Wanted};
+use crate::priority::{self, ThreadPriority, Wanted};
 use crate::report;
 use crate::stats::notices::Notices;
 use crate::topology::pinned::Topology;
 use crate::topology::watcher::Watcher;
 use crate::worker::attached_source::message;
+use crate::worker::lowered;
 use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Attach, Job, Queued, Worker, current};
 use crate::worker::unbound::UnboundPool;
@@ -52,9 +53,9 @@ pub struct Workers {
     /// I: None in `Mode::Unbound`.
     watcher: Option<Watcher>,
     notices: Arc<Notices>,
-    /// P: threads that are no workers and have the pinned ones' priority, by number. Taken outside
-    /// of the topology's locks.
-    followers: PiMutex<Vec<i32>>,
+    /// P: threads that are no workers and have the pinned ones' priority, with their IDs. Taken
+    /// outside of the topology's locks.
+    followers: PiMutex<Vec<(i32, Arc<ThreadPriority>)>>,
     /// P: held from the decision on a priority until all threads have it, so that the later
     /// decision is the one that they end with. Serving threads take it, so they inherit priorities
     /// by it.
@@ -310,30 +311,31 @@ impl Workers {
             result = result.and(applied);
         }
         if cpu.is_none() {
-            for &tid in &*self.followers.lock() {
-                self.apply_to_follower(tid, wanted);
+            for (tid, priority) in &*self.followers.lock() {
+                // A refusal is already reported for the workers.
+                let _ = priority.set(*tid, wanted, &self.faults);
             }
         }
         result
     }
 
-    /// From now on a thread that is no worker, by its kernel thread ID, has
-    /// the priority of all pinned workers. It has to [`unfollow`](Self::unfollow) before it ends.
-    pub fn follow(&self, tid: i32) {
+    /// From now on the calling thread, which is no worker, has the priority of all pinned workers.
+    /// It has to [`unfollow`](Self::unfollow) before it ends.
+    pub fn follow(&self) {
+        let (tid, priority) = (priority::own_tid(), Arc::new(ThreadPriority::new()));
+        lowered::set_followers_own(Some(Arc::clone(&priority)));
         let _flip = self.flip.lock();
-        self.followers.lock().push(tid);
-        self.apply_to_follower(tid, self.topology.wanted());
+        // A refusal is already reported for the workers.
+        let _ = priority.set(tid, self.topology.wanted(), &self.faults);
+        self.followers.lock().push((tid, priority));
     }
 
-    /// The end of [`follow`](Self::follow).
-    pub fn unfollow(&self, tid: i32) {
+    /// The end of [`follow`](Self::follow): the thread keeps the priority that it has.
+    pub fn unfollow(&self) {
+        let own = priority::own_tid();
         let _flip = self.flip.lock();
-        self.followers.lock().retain(|&other| other != tid);
-    }
-
-    /// A refusal is already reported for the workers.
-    fn apply_to_follower(&self, tid: i32, wanted: Wanted) {
-        let _ = priority::apply(tid, wanted, &self.faults);
+        self.followers.lock().retain(|(tid, _)| *tid != own);
+        lowered::set_followers_own(None);
     }
 
     fn apply(&self, running: &Running, wanted: Wanted) -> Result<(), Error> {

@@ -5,5 +5,5 @@ mod set;
 mod thread_priority;
 
 pub use refusal::remember_priority_rights;
-pub(crate) use set::{Wanted, apply, current, merge, nice_of, own_tid};
+pub(crate) use set::{Wanted, current, merge, nice_of, own_tid};
 pub(crate) use thread_priority::{ThreadPriority, lower_this, raise_this};

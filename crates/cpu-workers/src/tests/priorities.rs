@@ -118,7 +118,7 @@ fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
             let tid = crate::priority::own_tid();
             let own = || sys::sched::policy(tid).unwrap();
             let before = own();
-            workers.follow(tid);
+            workers.follow();
             assert_eq!(own(), before, "no thread was raised yet");
             if let Err(error) = workers.set_priority(None, Priority::High) {
                 println!("skipped: {error}");
@@ -128,12 +128,38 @@ fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
             assert_eq!(policies(&workers, true), [Policy::Fifo(1)]);
             workers.set_priority(None, Priority::Normal).unwrap();
             assert_eq!(own(), before);
-            workers.unfollow(tid);
+            workers.unfollow();
             workers.set_priority(None, Priority::High).unwrap();
             assert_eq!(own(), before);
-            workers.follow(tid);
+            workers.follow();
             let at_once = "raised already when it came";
             assert_eq!(own(), sys::sched::Policy::Fifo(1), "{at_once}");
+            workers.unfollow();
+        });
+    });
+}
+
+#[test]
+fn a_lowered_follower_gets_what_the_workers_have_by_then() {
+    let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let own = || sys::sched::policy(crate::priority::own_tid()).unwrap();
+            workers.follow();
+            let ordinary = own();
+            crate::lower();
+            if let Err(error) = workers.set_priority(None, Priority::High) {
+                println!("skipped: {error}");
+                return;
+            }
+            assert_eq!(own(), ordinary, "its request takes long");
+            crate::raise();
+            assert_eq!(own(), sys::sched::Policy::Fifo(1));
+            crate::lower();
+            workers.set_priority(None, Priority::Normal).unwrap();
+            crate::raise();
+            assert_eq!(own(), ordinary);
+            workers.unfollow();
         });
     });
 }

@@ -1,34 +1,50 @@
 //! Real-time threads without their priority for a while: what takes long must not keep the programs
 //! of a CPU waiting.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
-use crate::priority::{lower_this, raise_this};
+use crate::priority::{ThreadPriority, lower_this, raise_this};
 use crate::worker::thread::current_worker;
 
 thread_local! {
-    /// The real-time priority of a lowered thread that is no worker.
+    /// What a thread that follows the workers has to have.
+    static FOLLOWER: RefCell<Option<Arc<ThreadPriority>>> = const { RefCell::new(None) };
+    /// The real-time priority of a lowered thread that neither is a worker nor follows them.
     static LOWERED_FROM: Cell<Option<u8>> = const { Cell::new(None) };
 }
 
-/// Takes real-time priority from the calling thread until [`raise`]. A worker that is to be
-/// real-time from now on stays ordinary until then.
+/// The calling thread follows the workers from now on, or (`None`) no longer.
+pub(crate) fn set_followers_own(priority: Option<Arc<ThreadPriority>>) {
+    FOLLOWER.set(priority);
+}
+
+/// Takes real-time priority from the calling thread until [`raise`]. A worker, or a thread that
+/// follows them, that is to be real-time from now on stays ordinary until then.
 pub fn lower() {
-    match current_worker() {
-        Some(worker) => worker.priority.lower(),
-        None => LOWERED_FROM.set(lower_this()),
+    if !change_shared(ThreadPriority::lower) {
+        LOWERED_FROM.set(lower_this());
     }
 }
 
-/// Ends [`lower`]: a worker gets the priority that workers have by now, another thread the one it
-/// had.
+/// Ends [`lower`]: a worker, or a thread that follows them, gets the priority that workers have by
+/// now, another thread the one it had.
 pub fn raise() {
+    if change_shared(ThreadPriority::raise) {
+        return;
+    }
+    if let Some(priority) = LOWERED_FROM.take() {
+        raise_this(priority);
+    }
+}
+
+/// Calls `change` with the calling thread's priority if it is that of all workers; false if not.
+fn change_shared(change: impl FnOnce(&ThreadPriority)) -> bool {
     match current_worker() {
-        Some(worker) => worker.priority.raise(),
-        None => {
-            if let Some(priority) = LOWERED_FROM.take() {
-                raise_this(priority);
-            }
+        Some(worker) => {
+            change(&worker.priority);
+            true
         }
+        None => FOLLOWER.with_borrow(|own| own.as_deref().map(change).is_some()),
     }
 }

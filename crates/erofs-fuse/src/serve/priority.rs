@@ -7,17 +7,16 @@ use erofs_engine::cpu_workers::Mode;
 
 /// Does `work` on the calling thread with the priority of the pinned workers, as it changes.
 pub(super) fn with_that_of_workers<R>(engine: &Weak<Engine>, work: impl FnOnce() -> R) -> R {
-    let thread = rustix::thread::gettid().as_raw_nonzero().get();
     let pinned = |engine: Arc<Engine>| {
         let workers = engine.workers().cloned();
         workers.filter(|workers| workers.mode() == Mode::PerCpu)
     };
     if let Some(workers) = engine.upgrade().and_then(pinned) {
-        workers.follow(thread);
+        workers.follow();
     }
     let result = work();
     if let Some(workers) = engine.upgrade().and_then(pinned) {
-        workers.unfollow(thread);
+        workers.unfollow();
     }
     result
 }

@@ -5,11 +5,12 @@ use std::io;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 
+use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{self, EventSource, EventSourceState, OpenEventSource, Workers};
-use erofs_engine::{Engine, Hipri};
 use fuse_transport::{Channel, Ready, Session, State};
 
 use super::on_demand::{Demand, OnDemand};
+use super::priority::with_that_of_workers;
 use super::uring_mode::UringMode;
 use crate::error::Error;
 use crate::options::MountOptions;
@@ -20,7 +21,7 @@ type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 /// Starts all threads that serve `session`, but for the one that stands by, which is started on
 /// demand.
 pub(super) fn start(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     session: &Arc<Session>,
     options: &MountOptions,
     mode: UringMode,
@@ -28,7 +29,7 @@ pub(super) fn start(
 ) -> Result<(), Error> {
     let mut open: OpenChannel = |session, _| session.device_channel();
     if session.protocol().io_uring {
-        match start_ring_threads(session, options.engine.hipri) {
+        match start_ring_threads(engine, session) {
             Ok(()) => open = ring_channel,
             // The kernel refused the entries and sends its requests to the device.
             Err(_) if mode == UringMode::Preferred => {}
@@ -58,16 +59,12 @@ pub(super) fn start(
 /// Starts what every mount over io_uring has besides its workers: the overflow queue, and the
 /// thread that reads FORGET and INTERRUPT from the device. Until they run, all requests wait.
 ///
-/// The overflow queue takes what a busy worker cannot. Where the workers may be real-time it is so
-/// from the start: it seldom runs, and a program waits for it when it does.
-fn start_ring_threads(session: &Arc<Session>, hipri: Hipri) -> Result<(), Error> {
-    spawn("erofs_overflow", session, move |session| {
-        if hipri != Hipri::Off {
-            // A refusal was reported for the workers already.
-            let _ = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
-        }
-        session.overflow_channel()
-    })?;
+/// The overflow queue takes what a busy worker cannot, with the priority of the workers: on an idle
+/// machine a real-time thread would keep a worker from its part of the request before.
+fn start_ring_threads(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
+    let engine = Arc::downgrade(engine);
+    let run = move |channel: Channel| with_that_of_workers(&engine, || channel.run());
+    spawn_with("erofs_overflow", session, Session::overflow_channel, run)?;
     spawn("erofs_forget", session, Session::device_channel)
 }
 
@@ -134,6 +131,16 @@ fn spawn(
     session: &Arc<Session>,
     open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
 ) -> Result<(), Error> {
+    spawn_with(name, session, open, Channel::run)
+}
+
+/// The same, where `run` has the channel serve.
+fn spawn_with(
+    name: &str,
+    session: &Arc<Session>,
+    open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
+    run: impl FnOnce(Channel) + Send + 'static,
+) -> Result<(), Error> {
     let (sender, opened) = mpsc::channel();
     let session = Arc::clone(session);
     let serve = move || {
@@ -142,7 +149,7 @@ fn spawn(
         match channel {
             Ok(channel) => {
                 let _ = sender.send(Ok(()));
-                channel.run();
+                run(channel);
             }
             Err(error) => {
                 let _ = sender.send(Err(error));

@@ -21,6 +21,7 @@ pub const TESTS: &[Test] = tests![
     a_signal_to_the_mount_helper_unmounts_and_ends,
     auto_unmount_outlives_the_daemon,
     io_uring_serves_on_the_cpu_that_asks,
+    the_overflow_queue_has_the_priority_of_the_workers,
     subdir_and_owner_change_what_is_seen,
     an_idle_mount_goes_away,
     an_idle_mount_does_not_go_away_before_its_timeout,
@@ -194,6 +195,31 @@ fn io_uring_serves_on_the_cpu_that_asks() {
         counters["fuse"]["by_transport"]["dev_fuse"]
     );
     umount(&place.path, false).unwrap();
+}
+
+fn the_overflow_queue_has_the_priority_of_the_workers() {
+    for options in ["nohipri", "hipri=auto", "hipri"] {
+        let options = format!("io_uring=on,workers=percpu,{options}");
+        let Some(place) = crate::mounted_or_skipped("lz4-4k", &options) else {
+            return;
+        };
+        let pid = pid_of(&place).as_raw_nonzero();
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let named = |task: &fs::DirEntry| {
+            let name = fs::read_to_string(task.path().join("comm")).unwrap();
+            name.trim() == "erofs_overflow"
+        };
+        let overflow = threads.flatten().find(named).unwrap();
+        let tid: i32 = overflow.file_name().to_str().unwrap().parse().unwrap();
+        let workers = || stat(&place.path).unwrap()["workers"][0]["policy"].clone();
+        let same = || match sys::sched::policy(tid).unwrap() {
+            sys::sched::Policy::Fifo(_) => workers().as_str().unwrap().starts_with("fifo"),
+            _ => !workers().as_str().unwrap().starts_with("fifo"),
+        };
+        // It takes it when its entries are there.
+        soon(&format!("{options}: {}", workers()), same);
+        umount(&place.path, false).unwrap();
+    }
 }
 
 fn subdir_and_owner_change_what_is_seen() {
