@@ -9,9 +9,8 @@ use std::io;
 use erofs_format::{DataLayout, Nid, ReadAt};
 
 use crate::budget;
-use crate::metadata_cache::copy_from;
 use crate::read::Content;
-use crate::read_cache::ReadCache;
+use crate::windows::Windows;
 
 /// Bytes that are decoded at once.
 const WINDOW: u64 = 128 << 10;
@@ -23,13 +22,13 @@ const BUDGET: u64 = 1 << 20;
 /// Bytes of a usual window: most directories are small.
 const USUAL: u64 = 4096;
 
-/// Windows of directories that were read last, by inode and number.
+/// By inode and number.
 #[derive(Debug)]
-pub(crate) struct DirectoryCache(ReadCache<(Nid, u64), Box<[u8]>>);
+pub(crate) struct DirectoryCache(Windows<(Nid, u64)>);
 
 impl DirectoryCache {
     pub(crate) fn new() -> Self {
-        Self(ReadCache::new(BUDGET, USUAL))
+        Self(Windows::new(BUDGET, USUAL))
     }
 }
 
@@ -47,17 +46,8 @@ impl Directory<'_> {
             true => WINDOW,
             false => PLAIN_WINDOW,
         };
-        let (key, from) = ((self.content.inode.nid, offset / bytes), offset % bytes);
-        if let Some(window) = self.cache.0.get(&key) {
-            return copy_from(&window, from, buf);
-        }
-        let start = offset - from;
-        let length = bytes.min(self.size().saturating_sub(start));
-        let mut window = vec![0; length as usize].into_boxed_slice();
-        self.content.read_exact_at(&mut window, start)?;
-        let copied = copy_from(&window, from, buf);
-        self.cache.0.put(key, window, length);
-        copied
+        let key = |number| (self.content.inode.nid, number);
+        self.cache.0.copy(&self.content, (key, bytes), offset, buf)
     }
 
     /// All of it is behind its inode, which is cached.

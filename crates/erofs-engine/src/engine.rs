@@ -4,26 +4,23 @@
 //! Each rung owns what it made, so that shut-down is its mirror by the order of the fields.
 
 use std::io;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use cpu_workers::{Mode, Priority, WorkerOptions, Workers};
 use dm_verity::RootHash;
 use erofs_codecs::Settings;
-use erofs_format::dir::{self, Item};
-use erofs_format::{FileType, Image, Inode, Nid, ReadAt, Superblock};
+use erofs_format::{Image, Inode, Nid, ReadAt, Superblock};
 use page_pool::{PagePool, PoolStats};
 
 use crate::Error;
-use crate::budget::{self, Exceeded, Scope};
+use crate::budget::Scope;
 use crate::buffers::Buffers;
 use crate::control::{Control, LongRequests, for_thread};
 use crate::cpu_contention::{Busy, CpuContention, OnContention};
 use crate::data_path::DataPath;
 use crate::decode_context::ContextPool;
-use crate::directory::{Directory, DirectoryCache};
-use crate::error::errno;
+use crate::directory::DirectoryCache;
 use crate::exceeded::Request;
 use crate::inodes::{BorrowedInode, Inodes};
 use crate::kickoff::{self, Help, ReadContext};
@@ -32,21 +29,19 @@ use crate::opened::Opened;
 use crate::options::{EngineOptions, Hipri, SyncDecompress, WorkersMode};
 use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
-use crate::read::{self, Caller, Content, View};
+use crate::read::{self, Caller, View};
 use crate::requests::Requests;
 use crate::seek::seek;
 use crate::special_inodes::special_inodes;
 use crate::stats::{AllCounters, EngineStats, add};
 use crate::verified::StoredDevice;
 
+mod names;
+
+pub use names::EachEntry;
+
 /// The inode of a request that is about none: the start.
 const NO_INODE: Nid = Nid::MAX;
-
-/// Longest symlink the kernel accepts.
-const SYMLINK_MAX: u64 = 4096;
-
-/// Callback for each entry of a directory: name, nid, type, and the position behind it.
-pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<()>;
 
 /// An opened image.
 #[derive(Debug)]
@@ -186,105 +181,6 @@ impl Engine {
             let read = self.image().inode(nid);
             read.map_err(|error| self.error(nid, error))
         })
-    }
-
-    /// Looks `name` up in a directory.
-    pub fn lookup(&self, directory: &Inode, name: &[u8]) -> Result<Option<Nid>, Error> {
-        let content = self.directory(directory)?;
-        if name == b"." && directory.dot_omitted {
-            return Ok(Some(directory.nid));
-        }
-        let request = Request::Lookup(directory.nid);
-        self.requests.run(request, |_| {
-            dir::lookup(&content, self.image().superblock().block_size, name)
-                .map(|found| found.map(|(nid, _)| nid))
-                .map_err(|error| self.error(directory.nid, error))
-        })
-    }
-
-    /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
-    /// order of the image, until it breaks.
-    ///
-    /// Broken entries are skipped, so that the others stay accessible; see
-    /// [`Engine::read_dir_strict`] to get them too.
-    pub fn read_dir(
-        &self,
-        directory: &Inode,
-        position: u64,
-        each: EachEntry<'_>,
-    ) -> Result<(), Error> {
-        self.read_dir_strict(directory, position, &mut |entry| match entry {
-            Ok(entry) => each(entry.name, entry.nid, entry.file_type, entry.next),
-            Err(_) => ControlFlow::Continue(()),
-        })
-    }
-
-    /// As [`Engine::read_dir`], but `each` gets broken entries too.
-    pub fn read_dir_strict(
-        &self,
-        directory: &Inode,
-        position: u64,
-        each: &mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let content = self.directory(directory)?;
-        let block_size = self.image().superblock().block_size;
-        let request = Request::List(directory.nid, position);
-        self.requests.run(request, |scope| {
-            dir::read(&content, block_size, position, &mut |item| match item {
-                Item::Entry(entry) => {
-                    scope.renew();
-                    each(Ok(entry))
-                }
-                Item::Broken { error, .. } => each(Err(self.error(directory.nid, error))),
-            })
-            .map_err(|error| self.error(directory.nid, error))
-        })
-    }
-
-    /// As [`Engine::read_dir`], for as many entries as one budget allows: the part that `each` got
-    /// is followed by another one from its last position on.
-    pub fn read_dir_part(
-        &self,
-        directory: &Inode,
-        position: u64,
-        each: EachEntry<'_>,
-    ) -> Result<(), Error> {
-        let content = self.directory(directory)?;
-        let block_size = self.image().superblock().block_size;
-        let request = Request::List(directory.nid, position);
-        let mut any = false;
-        self.requests.run(request, |_| {
-            let read = dir::read(&content, block_size, position, &mut |item| match item {
-                Item::Entry(entry) => {
-                    any = true;
-                    each(entry.name, entry.nid, entry.file_type, entry.next)
-                }
-                Item::Broken { .. } => ControlFlow::Continue(()),
-            });
-            match read {
-                Err(_) if any && budget::exceeded().is_some_and(Exceeded::lasts) => Ok(()),
-                other => other.map_err(|error| self.error(directory.nid, error)),
-            }
-        })
-    }
-
-    /// The target of a symlink.
-    pub fn read_link(&self, inode: &Inode) -> Result<Vec<u8>, Error> {
-        if inode.file_type() != FileType::Symlink {
-            return Err(self.kind(inode, "is not a symlink", errno::EINVAL));
-        }
-        if inode.size > SYMLINK_MAX {
-            return Err(self.kind(inode, "symlink longer than a page", errno::EUCLEAN));
-        }
-        let mut target = vec![0; inode.size as usize];
-        self.requests.run(Request::Read(inode.nid, 0), |_| {
-            self.fill(inode, 0, &mut target, Caller::METADATA)
-        })?;
-        if target.contains(&0) {
-            let why = "symlink with a NUL byte in its target";
-            return Err(self.kind(inode, why, errno::EUCLEAN));
-        }
-        Ok(target)
     }
 
     /// Reads from byte `offset` of a file, and returns how many bytes: fewer than requested
@@ -443,21 +339,6 @@ impl Engine {
         caller: Caller<'_>,
     ) -> Result<(), Error> {
         read::fill(&self.path, &self.view, inode, offset, out, caller)
-    }
-
-    fn directory<'a>(&'a self, inode: &'a Inode) -> Result<Directory<'a>, Error> {
-        if inode.file_type() != FileType::Directory {
-            return Err(self.kind(inode, "is not a directory", errno::ENOTDIR));
-        }
-        let content = Content {
-            path: &self.path,
-            view: &self.view,
-            inode,
-        };
-        Ok(Directory {
-            content,
-            cache: &self.directories,
-        })
     }
 
     pub(crate) fn error(&self, nid: Nid, source: erofs_format::Error) -> Error {

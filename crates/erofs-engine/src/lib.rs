@@ -124,6 +124,7 @@ mod sync;
 pub mod trace_spans;
 mod verified;
 mod verity_options;
+mod windows;
 
 pub use control::LongRequests;
 pub use cpu_contention::{Busy, OnContention};

@@ -93,7 +93,7 @@ mod tests {
     use page_pool::{PagePool, PoolOptions};
 
     #[test]
-    fn a_surplus_is_what_lies_around_the_read() {
+    fn the_remainder_is_what_lies_around_the_read() {
         let pool = PagePool::new(&PoolOptions::default()).unwrap();
         let mut bytes = pool.alloc(4).unwrap();
         bytes.copy_from_slice(b"abcd");
