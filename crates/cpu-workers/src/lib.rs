@@ -46,7 +46,7 @@ mod worker;
 mod workers;
 
 pub use error::Error;
-pub use options::{Mode, Priority, WorkerOptions};
+pub use options::{Mode, Priority, RESCAN_INTERVAL, WorkerOptions};
 pub use priority::remember_priority_rights;
 pub use stats::types::{Policy, Summary, WorkerStats};
 pub use sys::clock::now_ns;

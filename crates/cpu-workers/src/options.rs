@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// The usual [`rescan_interval`](WorkerOptions::rescan_interval). A check costs one system call and
+/// one small read; five seconds keep an idle machine idle and follow a cpuset soon enough.
+pub const RESCAN_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Where jobs run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
@@ -35,6 +39,9 @@ pub struct WorkerOptions {
     pub unbound_threads: Option<usize>,
     /// How often the usable CPUs are checked without an event: a change of the cpuset sends none.
     pub rescan_interval: Duration,
+    /// Whether a thread of its own follows hotplug and the cpuset. Without it the caller calls
+    /// [`check_cpus`](crate::Workers::check_cpus), after events and at that interval.
+    pub hotplug_thread: bool,
 }
 
 impl Default for WorkerOptions {
@@ -44,9 +51,8 @@ impl Default for WorkerOptions {
             priority: Priority::Normal,
             name: "erofs_worker".to_owned(),
             unbound_threads: None,
-            // A check costs one system call and one small read. Five seconds keep an idle machine
-            // idle and follow a cpuset soon enough.
-            rescan_interval: Duration::from_secs(5),
+            rescan_interval: RESCAN_INTERVAL,
+            hotplug_thread: true,
         }
     }
 }

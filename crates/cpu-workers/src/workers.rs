@@ -2,8 +2,8 @@
 //!
 //! Start-up: 1. slots for all possible CPUs, empty. 2. the unbound pool, which makes its threads
 //! when jobs come, unless it is all there is. 3. pinned workers for the usable CPUs. 4. the watcher
-//! of hotplug, 5. which begins with another check of the CPUs, since an event before its
-//! registration was missed. A rung that fails takes down those below it.
+//! of hotplug, unless the caller watches, 5. which begins with another check of the CPUs, since an
+//! event before its registration was missed. A rung that fails takes down those below it.
 //!
 //! Shut-down, so that no job is lost:
 //! 1. Only the first caller goes on; another one waits for it, or, on a worker, returns at once.
@@ -14,10 +14,12 @@
 //!    their jobs queue meanwhile, and all that comes later, runs on the thread that queues it.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use sys::clock::now_ns;
 use sys::pi_mutex::PiMutex;
@@ -48,9 +50,10 @@ pub struct Workers {
     base_nice: i32,
     /// I.
     faults: Faults,
+    cpus: Arc<dyn Cpus>,
     topology: Arc<Topology>,
     unbound: UnboundPool,
-    /// I: None in `Mode::Unbound`.
+    /// I: None in `Mode::Unbound`, and where the caller checks the CPUs.
     watcher: Option<Watcher>,
     notices: Arc<Notices>,
     /// P: threads that are no workers and have the pinned ones' priority, with their IDs. Taken
@@ -125,6 +128,7 @@ impl Workers {
             base_nice,
             unbound: UnboundPool::new(&options.name, most, unbound, spawner(), &notices),
             faults: faults.clone(),
+            cpus: Arc::clone(&cpus),
             topology: Arc::clone(&topology),
             watcher: None,
             notices,
@@ -140,8 +144,10 @@ impl Workers {
             cpus.notices()
                 .into_iter()
                 .for_each(|line| workers.notices.add(line));
-            let watcher = Watcher::start(topology, cpus, options.rescan_interval, &faults);
-            workers.watcher = Some(watcher.map_err(Error::Hotplug)?);
+            if options.hotplug_thread {
+                let watcher = Watcher::start(topology, cpus, options.rescan_interval, &faults);
+                workers.watcher = Some(watcher.map_err(Error::Hotplug)?);
+            }
         }
         Ok(Arc::new(workers))
     }
@@ -204,6 +210,27 @@ impl Workers {
             .filter(|&cpu| self.is_idle(cpu))
             .take(most)
             .collect()
+    }
+
+    /// Where a CPU that comes or goes is announced: readable until [`check_cpus`](Self::check_cpus)
+    /// is called. `None` for workers that are not pinned, and where the kernel's events cannot be
+    /// received.
+    pub fn cpu_events(&self) -> Option<BorrowedFd<'_>> {
+        match self.mode {
+            Mode::PerCpu => self.cpus.events(),
+            Mode::Unbound => None,
+        }
+    }
+
+    /// Makes, rests and re-pins workers until they are those of the usable CPUs, on a thread that
+    /// is pinned to none: what workers with a
+    /// [`hotplug_thread`](crate::WorkerOptions::hotplug_thread) do by themselves. A check that
+    /// fails changes nothing.
+    pub fn check_cpus(&self) {
+        if self.mode == Mode::PerCpu {
+            self.cpus.wait(Duration::ZERO);
+            let _ = self.topology.reconcile();
+        }
     }
 
     /// How many pinned workers there are now.

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use cpu_workers::{Mode, Priority, WorkerOptions, Workers};
+use cpu_workers::{Mode, Priority, SystemCpus, WorkerOptions, Workers};
 use dm_verity::RootHash;
 use erofs_codecs::Settings;
 use erofs_format::{Image, Inode, Nid, ReadAt, Superblock};
@@ -88,6 +88,7 @@ impl Engine {
             pool,
             cache_memory,
             load_monitor,
+            cpus,
         } = opened;
         crate::opened::locate_image(&name, &options, &mut devices)?;
         let devices = StoredDevice::all(&name, devices, hash_area)?;
@@ -117,7 +118,10 @@ impl Engine {
         let cut_short = image.truncation().map(|what| format!("{name}: {what}"));
         let view = special_inodes(&path, image).map_err(whole)?;
         drop(scope);
-        let workers = start_workers(&options)?;
+        let workers = match cpus {
+            Some(cpus) => Some(start_workers(&options, cpus)?),
+            None => None,
+        };
         let mut notices = pool.notices();
         notices.extend(cut_short);
         let contention =
@@ -383,23 +387,21 @@ pub fn decoder_settings(superblock: &Superblock) -> Settings {
     }
 }
 
-fn start_workers(options: &EngineOptions) -> Result<Option<Arc<Workers>>, Error> {
-    let mode = match options.workers {
-        WorkersMode::Inline => return Ok(None),
-        WorkersMode::PerCpu => Mode::PerCpu,
-        WorkersMode::Unbound => Mode::Unbound,
-    };
+fn start_workers(options: &EngineOptions, cpus: SystemCpus) -> Result<Arc<Workers>, Error> {
     let priority = match options.hipri {
         Hipri::On => Priority::High,
         // Auto begins as normal, and is raised while the CPUs are contended.
         Hipri::Off | Hipri::Auto => Priority::Normal,
     };
     let options = WorkerOptions {
-        mode,
+        mode: match options.workers {
+            WorkersMode::Unbound => Mode::Unbound,
+            WorkersMode::PerCpu | WorkersMode::Inline => Mode::PerCpu,
+        },
         priority,
+        hotplug_thread: options.hotplug_thread,
         ..WorkerOptions::default()
     };
-    Workers::start(options)
-        .map(Some)
-        .map_err(|error| Error::start(io::Error::other(error)))
+    let started = Workers::start_on(options, Arc::new(cpus));
+    started.map_err(|error| Error::start(io::Error::other(error)))
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use cpu_workers::SystemCpus;
 use erofs_format::ReadAt;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
@@ -31,11 +32,13 @@ pub struct Opened {
     pub(crate) cache_memory: Option<Arc<PagePool>>,
     /// `None` where there are no workers.
     pub(crate) load_monitor: Option<std::io::Result<LoadMonitor>>,
+    /// Where CPUs that come and go are announced; `None` where there are no workers.
+    pub(crate) cpus: Option<SystemCpus>,
 }
 
 impl Opened {
-    /// Opens the image and its extra devices, reserves the page pool, and opens the monitor of
-    /// contended CPUs.
+    /// Opens the image and its extra devices, reserves the page pool, opens the monitor of
+    /// contended CPUs, and listens for CPUs that come and go.
     ///
     /// # Errors
     /// One line that names the file.
@@ -72,6 +75,7 @@ impl Opened {
         open: OpenFile<'_>,
     ) -> Result<Opened, Error> {
         let has_workers = options.workers != WorkersMode::Inline;
+        let cpus = has_workers.then(SystemCpus::new);
         let devices = with_extra_devices(primary, options, open)?;
         let hash_area = HashArea::open(path, &devices[0], options, open)?;
         Ok(Opened {
@@ -99,6 +103,7 @@ impl Opened {
                 ),
             },
             load_monitor: has_workers.then(LoadMonitor::new),
+            cpus: cpus.transpose().map_err(Error::start)?,
             options: options.clone(),
         })
     }

@@ -134,6 +134,9 @@ pub struct EngineOptions {
     pub workers: WorkersMode,
     /// Priority of the workers.
     pub hipri: Hipri,
+    /// Whether a thread follows CPUs that come and go. Without it the caller calls
+    /// [`Workers::check_cpus`](cpu_workers::Workers::check_cpus).
+    pub hotplug_thread: bool,
     /// Pages of 4 KiB kept ready for buffers; 0 for no pool.
     pub reserved_pages: usize,
     /// Fill the pool at start-up instead of with the first released pages.
@@ -162,6 +165,7 @@ impl Default for EngineOptions {
         Self {
             workers: WorkersMode::default(),
             hipri: Hipri::default(),
+            hotplug_thread: true,
             reserved_pages: 0,
             prefill: false,
             #[cfg(feature = "experiments")]

@@ -29,6 +29,7 @@ pub mod own_files;
 pub mod pi_mutex;
 pub mod sched;
 pub mod shared_words;
+pub mod socket_filter;
 #[cfg(feature = "tracepoint-count")]
 pub mod tracepoint_count;
 #[cfg(feature = "fuse-ring")]

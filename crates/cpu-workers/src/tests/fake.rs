@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -92,6 +93,10 @@ impl Cpus for FakeCpus {
     fn interrupt(&self) {
         self.state.lock().unwrap().interrupted = true;
         self.changed.notify_all();
+    }
+
+    fn events(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 }
 

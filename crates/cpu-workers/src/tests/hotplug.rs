@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
-use super::fake::{FakeCpus, start, until, wait, where_it_runs};
+use super::fake::{FakeCpus, options, start, until, wait, where_it_runs};
 use crate::Mode;
+use crate::faults::Faults;
 
 #[test]
 fn a_cpu_that_comes_gets_a_pinned_worker() {
@@ -61,6 +62,27 @@ fn a_cpu_that_returns_has_its_pin_and_its_counters_back() {
         let tid = workers.stats()[1].tid.unwrap();
         assert_eq!(cpus.pins().get(&tid), Some(&1));
     }
+}
+
+#[test]
+fn a_caller_that_checks_the_cpus_itself_saves_a_thread() {
+    let cpus = FakeCpus::new(2, [0]);
+    let options = crate::WorkerOptions {
+        hotplug_thread: false,
+        ..options(Mode::PerCpu)
+    };
+    let workers = crate::Workers::build(options, cpus.clone(), Faults::default()).unwrap();
+    cpus.set([0, 1]);
+    assert_eq!(workers.cpus(), [0], "nobody watches");
+    workers.check_cpus();
+    assert_eq!(workers.cpus(), [0, 1]);
+    cpus.set([1]);
+    workers.check_cpus();
+    assert_eq!(workers.cpus(), [1]);
+    workers.shutdown();
+    cpus.set([0, 1]);
+    workers.check_cpus();
+    assert_eq!(workers.cpus(), [0; 0], "they have ended");
 }
 
 #[test]

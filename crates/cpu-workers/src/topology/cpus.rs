@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,6 +30,9 @@ pub trait Cpus: Send + Sync + Debug {
     fn wait(&self, timeout: Duration);
     /// Ends `wait`, or the next one.
     fn interrupt(&self);
+    /// Readable when `wait` would find something; `None` where the kernel's events cannot be
+    /// received.
+    fn events(&self) -> Option<BorrowedFd<'_>>;
     /// Lines to show the user, such as events that cannot be received.
     fn notices(&self) -> Vec<String> {
         Vec::new()
@@ -102,6 +106,10 @@ impl Cpus for SystemCpus {
 
     fn interrupt(&self) {
         self.interrupt.wake();
+    }
+
+    fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.events.as_ref().ok().map(CpuEvents::as_fd)
     }
 
     fn notices(&self) -> Vec<String> {

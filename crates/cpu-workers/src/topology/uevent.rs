@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+use sys::socket_filter::{self, Instruction};
 
 /// The multicast group the kernel itself speaks to; udev's own messages are in group 2.
 const KERNEL_GROUP: u32 = 1;
@@ -12,6 +13,10 @@ const KERNEL_GROUP: u32 = 1;
 /// A uevent is at most 2048 bytes of environment behind its path (UEVENT_BUFFER_SIZE); what is cut
 /// off is behind the part we parse.
 const MESSAGE_BYTES: usize = 4096;
+
+/// Of `add`, of `bind` and `move`, of `change`, `online`, `remove` and `unbind`, and of `offline`
+/// (kobject_actions).
+const ACTION_LENGTHS: [u32; 4] = [3, 4, 6, 7];
 
 #[derive(Debug)]
 pub(crate) struct CpuEvents {
@@ -28,6 +33,8 @@ impl CpuEvents {
             flags,
             Some(KOBJECT_UEVENT),
         )?;
+        // Without it the events of other devices wake it too.
+        let _ = socket_filter::attach(&socket, &cpu_filter());
         bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP))?;
         Ok(CpuEvents { socket })
     }
@@ -54,6 +61,29 @@ impl AsFd for CpuEvents {
     }
 }
 
+/// Accepts messages that begin with `ACTION@/devices/system/cpu/`: every mount and loop device is a
+/// device that comes and goes too.
+fn cpu_filter() -> Vec<Instruction> {
+    let mut program = Vec::new();
+    for length in ACTION_LENGTHS {
+        let path = length + 1;
+        // As far as the end of this path's instructions.
+        program.extend([
+            Instruction::load_byte(length),
+            Instruction::skip_unless(u32::from(b'@'), 7),
+            Instruction::load_word(path + 8),
+            Instruction::skip_unless(u32::from_be_bytes(*b"/sys"), 5),
+            Instruction::load_word(path + 12),
+            Instruction::skip_unless(u32::from_be_bytes(*b"tem/"), 3),
+            Instruction::load_word(path + 16),
+            Instruction::skip_unless(u32::from_be_bytes(*b"cpu/"), 1),
+            Instruction::accept(),
+        ]);
+    }
+    program.push(Instruction::drop());
+    program
+}
+
 /// The first string is `ACTION@PATH`, then come `KEY=VALUE` strings, each ended by a zero byte.
 fn is_about_cpu(message: &[u8]) -> bool {
     let mut fields = message.split(|&byte| byte == 0);
@@ -62,6 +92,8 @@ fn is_about_cpu(message: &[u8]) -> bool {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
     use super::*;
 
     #[test]
@@ -71,6 +103,37 @@ mod tests {
         assert!(is_about_cpu(cpu));
         assert!(!is_about_cpu(disk));
         assert!(!is_about_cpu(b""));
+    }
+
+    /// Each mount makes a device, which would wake the listeners of all other mounts.
+    #[test]
+    fn only_a_device_that_is_a_cpu_wakes_the_listener() {
+        let events = match CpuEvents::listen() {
+            Ok(events) => events,
+            Err(error) => return println!("skipped: no netlink here: {error}"),
+        };
+        let announce =
+            |device: &str| std::fs::write(format!("/sys/devices/{device}/uevent"), "change");
+        let readable = || {
+            let mut polled = [PollFd::new(&events, PollFlags::IN)];
+            poll(&mut polled, Some(&Timespec::default())).unwrap() == 1
+        };
+        // Another test's CPU may be announced at any time.
+        for _ in 0..1000 {
+            events.drain();
+            if let Err(error) = announce("virtual/mem/null") {
+                return println!("skipped: no event can be made here: {error}");
+            }
+            if !readable() {
+                announce("system/cpu/cpu0").unwrap();
+                if !readable() {
+                    return println!("skipped: the kernel sends no events here");
+                }
+                assert!(events.drain());
+                return;
+            }
+        }
+        panic!("woken by a device that is no CPU");
     }
 
     #[test]

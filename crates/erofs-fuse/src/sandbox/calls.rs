@@ -54,7 +54,6 @@ const ALWAYS: &[Call] = calls![
     SYS_close,
     SYS_recvfrom,
     SYS_recvmsg,
-    SYS_bind,
     // Waiting.
     SYS_epoll_create1,
     SYS_epoll_ctl,
@@ -125,7 +124,6 @@ const CONDITIONAL: &[Call] = calls![
     SYS_unshare,
     SYS_mmap,
     SYS_mprotect,
-    SYS_socket,
     SYS_fcntl,
     SYS_tgkill,
     SYS_io_uring_enter,
@@ -211,8 +209,6 @@ fn conditional() -> Outcome<Rules> {
         (libc::SYS_unshare, vec![equal(0, libc::CLONE_FILES as u64)?]),
         (libc::SYS_mmap, vec![no_exec()?]),
         (libc::SYS_mprotect, vec![no_exec()?]),
-        // The kernel's events about CPUs.
-        (libc::SYS_socket, vec![device_events()?]),
         (libc::SYS_fcntl, descriptor_commands()?),
         // abort(3) sends a signal to its own thread.
         (
@@ -225,14 +221,6 @@ fn conditional() -> Outcome<Rules> {
     #[cfg(target_arch = "x86_64")]
     let rules = rules.chain([(libc::SYS_open, vec![open(1)?])]);
     Ok(rules.collect())
-}
-
-/// A netlink socket for events of devices, and no other protocol of the kernel's.
-fn device_events() -> Outcome<SeccompRule> {
-    Ok(SeccompRule::new(vec![
-        is(0, libc::AF_NETLINK as u64)?,
-        is(2, libc::NETLINK_KOBJECT_UEVENT as u64)?,
-    ])?)
 }
 
 /// Duplicates, flags, and reading seals. Others would lock files, seal memory, or have the kernel

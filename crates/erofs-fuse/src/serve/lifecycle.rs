@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
-use erofs_engine::{Engine, Opened, ReadContext};
+use erofs_engine::{Engine, EngineOptions, Opened, ReadContext};
 use fuse_transport::{Config, Session};
 use rustix::process::DumpableBehavior;
 
@@ -31,10 +31,10 @@ use super::readiness::Readiness;
 use super::request_size::request_bytes;
 use super::restart::Restart;
 use super::start::Start;
-use super::storing_threads::StoringThreads;
+use super::storing_threads::{Call, StoringThreads};
 use super::threads;
 use super::uring_mode::Uring;
-use super::wait::wait_for_end;
+use super::wait::Watched;
 use crate::error::Error;
 use crate::helper::{MountHelper, covered_notice};
 use crate::log::Log;
@@ -78,12 +78,17 @@ pub(crate) fn serve(
         Start::Successor => None,
         _ => covered_notice(&request.mountpoint),
     };
+    let engine = EngineOptions {
+        // This thread follows the CPUs while it waits.
+        hotplug_thread: false,
+        ..options.engine.clone()
+    };
     let opened = match restart.is_on() {
         true => {
             let open = |path: &Path| helper.open(request, path);
-            Opened::with(&request.image, &options.engine, &open)?
+            Opened::with(&request.image, &engine, &open)?
         }
-        false => Opened::new(&request.image, &options.engine)?,
+        false => Opened::new(&request.image, &engine)?,
     };
     if start == Start::Background {
         restart = restart.with_memory(helper.in_flight())?;
@@ -190,15 +195,13 @@ impl Serving<'_> {
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move || reporter.report()));
         let exact_reads = Arc::new(AtomicBool::new(false));
-        let storing = StoringThreads {
-            session: &session,
-            helper: unmount.helper,
-            on_demand: &mut self.on_demand,
-        };
         let paused = Arc::clone(&exact_reads);
-        let writer = NotifyStoreWriter::start(engine, image.nodes(), paused, &storing)?;
+        let mount = (&session, &*unmount.helper);
+        let writer = NotifyStoreWriter::start(engine, image.nodes(), paused, mount)?;
+        let first = writer.caller();
         engine.set_page_cache(Box::new(writer));
-        let read_ahead = self.read_ahead(unmount.helper, &image, &session, &exact_reads)?;
+        let read_ahead =
+            self.read_ahead(unmount.helper, &image, &session, (&first, &exact_reads))?;
         let launch = match resumes {
             true => None,
             false => self.launch(unmount.helper, &image, &session, exact_reads)?,
@@ -206,7 +209,7 @@ impl Serving<'_> {
         let standby = self.on_demand.demand();
         engine.set_server(Box::new(Server::new(&session, standby.clone())));
         let standby = (&standby, &mut self.on_demand);
-        threads::start(engine, &session, options, mode, standby)?;
+        let forgets = threads::start(engine, &session, options, mode, standby)?;
         if resumes {
             let resent = session.resend();
             resent.map_err(Error::std_io("FUSE_NOTIFY_RESEND"))?;
@@ -215,13 +218,15 @@ impl Serving<'_> {
         ready(unmount.helper)?;
         // On busy CPUs a thread that a request needs must not wait for the one that starts it.
         let ended = with_that_of_workers(&Arc::downgrade(engine), || {
-            wait_for_end(
-                &session,
-                self.signals,
-                unmount.helper,
-                &mut self.on_demand,
-                options.timeout,
-            )
+            let watched = Watched {
+                session: &session,
+                signals: self.signals,
+                helper: unmount.helper,
+                on_demand: &mut self.on_demand,
+                workers: engine.workers().map(|workers| &**workers),
+                forgets,
+            };
+            watched.wait_for_end(options.timeout)
         });
         drop(read_ahead);
         if let Some(launch) = launch {
@@ -241,7 +246,7 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<Image>,
         session: &Arc<Session>,
-        paused: &Arc<AtomicBool>,
+        (first, paused): (&Arc<dyn Fn(Call)>, &Arc<AtomicBool>),
     ) -> Result<Option<file_read_ahead::Running>, Error> {
         if self.request.options.read_ahead_kb == Some(0) {
             return Ok(None);
@@ -250,9 +255,10 @@ impl Serving<'_> {
             session,
             helper,
             on_demand: &mut self.on_demand,
+            first,
         };
         let files = Arc::new(FileReadAhead::new(Arc::clone(paused), storing.demand()));
-        let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing)?;
+        let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
         image.set_read_ahead(files);
         // Others cannot copy the mount, which would then be in use by the helper; and it does not
         // know a mount that the caller has made.

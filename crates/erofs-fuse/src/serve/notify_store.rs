@@ -7,16 +7,18 @@
 //! Its descriptors are its own, see [`storing_threads`](super::storing_threads).
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
-use fuse_transport::PageStore;
+use fuse_transport::{PageStore, Session};
 
 use super::nodes::Nodes;
 use super::priority::with_that_of_workers;
-use super::storing_threads::{self, StoringThreads};
+use super::storing_threads::{self, Call};
 use crate::error::Error;
+use crate::helper::MountHelper;
 
 /// Bytes of memory that may be queued or being stored; a single remainder may exceed it.
 const ROOM: usize = 2 << 20;
@@ -29,10 +31,8 @@ const PAGE: u64 = 4096;
 const LONGEST: usize = 4 << 20;
 
 /// Writes to the page cache of one mount.
-#[derive(Debug)]
 pub(super) struct NotifyStoreWriter(Arc<Queue>);
 
-#[derive(Debug)]
 struct Queue {
     /// L: held for a push or a pop only.
     state: Mutex<State>,
@@ -41,9 +41,10 @@ struct Queue {
     paused: Arc<AtomicBool>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     waiting: VecDeque<Remainder>,
+    calls: Vec<Call>,
     /// Memory of `waiting` and of the remainder that is being stored.
     bytes: usize,
     closed: bool,
@@ -56,7 +57,7 @@ impl NotifyStoreWriter {
         engine: &Arc<Engine>,
         nodes: Nodes,
         paused: Arc<AtomicBool>,
-        threads: &StoringThreads<'_>,
+        (session, helper): (&Arc<Session>, &MountHelper),
     ) -> Result<Self, Error> {
         let queue = Arc::new(Queue {
             state: Mutex::default(),
@@ -67,10 +68,25 @@ impl NotifyStoreWriter {
         // Weak: the engine owns the writer.
         let engine = Arc::downgrade(engine);
         let name = "erofs_pagecache";
-        storing_threads::spawn(name, threads.session, threads.helper, move |store| {
+        storing_threads::spawn(name, session, helper, move |store| {
             with_that_of_workers(&engine, || store_all(&ours, store, &engine, nodes));
         })?;
         Ok(Self(queue))
+    }
+
+    /// Has the thread do something between two remainders.
+    pub(super) fn caller(&self) -> Arc<dyn Fn(Call)> {
+        let queue = Arc::clone(&self.0);
+        Arc::new(move |call| {
+            queue.lock().calls.push(call);
+            queue.changed.notify_one();
+        })
+    }
+}
+
+impl fmt::Debug for NotifyStoreWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotifyStoreWriter").finish_non_exhaustive()
     }
 }
 
@@ -104,12 +120,18 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next remainder; `None` when closed.
+    /// Waits for the next remainder, and meanwhile does what it is called for; `None` when closed.
     fn next(&self) -> Option<Remainder> {
         let mut state = self.lock();
         loop {
             if state.closed {
                 return None;
+            }
+            if let Some(call) = state.calls.pop() {
+                drop(state);
+                call();
+                state = self.lock();
+                continue;
             }
             if let Some(remainder) = state.waiting.pop_front() {
                 return Some(remainder);

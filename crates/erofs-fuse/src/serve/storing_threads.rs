@@ -8,8 +8,8 @@
 //! The rings must end first: the kernel cannot end a request that it was handing to a ring whose
 //! thread is dead before that ring is closed, not even by aborting the connection. Therefore they
 //! are not mapped from their descriptors either ([`sys::fuse_ring`]): this thread keeps the memory
-//! of the process, and a mapping would keep the ring. And a mount over rings starts these threads
-//! before it opens any; other mounts start them when there is something to store.
+//! of the process, and a mapping would keep the ring. And a mount over rings starts the first of
+//! these threads before it opens any; that one starts the others, with what its own table has.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -22,11 +22,16 @@ use super::on_demand::{Demand, OnDemand};
 use crate::error::Error;
 use crate::helper::MountHelper;
 
+/// What another thread is to do.
+pub(super) type Call = Box<dyn FnOnce() + Send>;
+
 /// Starts such threads for one mount.
 pub(super) struct StoringThreads<'m> {
     pub(super) session: &'m Arc<Session>,
     pub(super) helper: &'m MountHelper,
     pub(super) on_demand: &'m mut OnDemand,
+    /// Has the first of these threads do something.
+    pub(super) first: &'m Arc<dyn Fn(Call)>,
 }
 
 impl StoringThreads<'_> {
@@ -34,22 +39,27 @@ impl StoringThreads<'_> {
         self.on_demand.demand()
     }
 
-    /// The thread of `demand`.
+    /// The thread of `demand`, which is started when it is asked for.
     pub(super) fn add(
         &mut self,
         name: &'static str,
         demand: &Demand,
         work: impl FnOnce(&PageStore) + Send + 'static,
-    ) -> Result<(), Error> {
+    ) {
         // Of the main thread, which starts all threads and ends after them.
         let socket = self.helper.as_fd().as_raw_fd();
         let session = Arc::clone(self.session);
-        if session.protocol().io_uring {
-            return start(name, session, socket, work);
+        let rings = session.protocol().io_uring;
+        let start = move || start(name, session, socket, work);
+        if !rings {
+            return self.on_demand.starts(demand, start);
         }
-        self.on_demand
-            .starts(demand, move || start(name, session, socket, work));
-        Ok(())
+        let first = Arc::clone(self.first);
+        // A thread that cannot be started leaves undone what it would store.
+        self.on_demand.starts(demand, move || {
+            first(Box::new(move || drop(start())));
+            Ok(())
+        });
     }
 }
 

@@ -19,18 +19,24 @@ use crate::options::MountOptions;
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
 /// Starts all threads that serve `session`, but for the one that stands by, which is started on
-/// demand.
+/// demand. Returns the channel of FORGET and INTERRUPT where requests come over io_uring, which
+/// does not carry them: the caller serves it.
 pub(super) fn start(
     engine: &Arc<Engine>,
     session: &Arc<Session>,
     options: &MountOptions,
     mode: UringMode,
     (standby, on_demand): (&Demand, &mut OnDemand),
-) -> Result<(), Error> {
+) -> Result<Option<Channel>, Error> {
     let mut open: OpenChannel = |session, _| session.device_channel();
+    let mut forgets = None;
     if session.protocol().io_uring {
-        match start_ring_threads(engine, session) {
-            Ok(()) => open = ring_channel,
+        match start_overflow_queue(engine, session) {
+            Ok(()) => {
+                open = ring_channel;
+                let channel = session.device_channel();
+                forgets = Some(channel.map_err(Error::std_io("/dev/fuse"))?);
+            }
             // The kernel refused the entries and sends its requests to the device.
             Err(_) if mode == UringMode::Preferred => {}
             Err(error) => return Err(error),
@@ -46,26 +52,25 @@ pub(super) fn start(
         let start = move || spawn("erofs_standby", &session, open_standby);
         on_demand.starts(standby, start);
     }
-    match engine.workers() {
+    let started = match engine.workers() {
         Some(workers) if options.served_by_workers() => match attach(workers, session, open) {
             // The overflow queue serves all CPUs; the reason is among the notices of the workers.
             Err(_) if session.uses_ring() && mode == UringMode::Preferred => Ok(()),
             outcome => outcome,
         },
         _ => start_readers(session, open),
-    }
+    };
+    started.map(|()| forgets)
 }
 
-/// Starts what every mount over io_uring has besides its workers: the overflow queue, and the
-/// thread that reads FORGET and INTERRUPT from the device. Until they run, all requests wait.
+/// Starts what every mount over io_uring has besides its workers. Until it runs, all requests wait.
 ///
 /// The overflow queue takes what a busy worker cannot, with the priority of the workers: on an idle
 /// machine a real-time thread would keep a worker from its part of the request before.
-fn start_ring_threads(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
+fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
     let engine = Arc::downgrade(engine);
     let run = move |channel: Channel| with_that_of_workers(&engine, || channel.run());
-    spawn_with("erofs_overflow", session, Session::overflow_channel, run)?;
-    spawn("erofs_forget", session, Session::device_channel)
+    spawn_with("erofs_overflow", session, Session::overflow_channel, run)
 }
 
 /// The channel of a thread: its CPU's queue, or all queues for a thread without a CPU.

@@ -1,10 +1,12 @@
-//! Waits for the end of a mount.
+//! What the main thread does while others serve: it waits for the end of the mount, starts threads
+//! on demand, follows the CPUs, and reads what io_uring does not carry.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fuse_transport::Session;
+use erofs_engine::cpu_workers::{RESCAN_INTERVAL, Workers};
+use fuse_transport::{Channel, Ready, Session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::on_demand::OnDemand;
@@ -18,51 +20,95 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// Shortest and longest interval between checks for an idle mount.
 const IDLE_CHECK: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
-/// Sleeps until the mount is gone, a signal or an order of the helper came, or it was idle for
-/// `timeout`; meanwhile starts threads on demand.
-///
-/// # Errors
-/// One line when a signal came and the mount could not be unmounted.
-pub(super) fn wait_for_end(
-    session: &Arc<Session>,
-    signals: &OwnedFd,
-    helper: &mut MountHelper,
-    on_demand: &mut OnDemand,
-    timeout: Option<Duration>,
-) -> Result<(), Error> {
-    let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
-    let mut helper_lives = true;
-    loop {
-        let interval = idle.as_ref().map(Idle::interval);
-        let orders = helper_lives.then(|| helper.as_fd());
-        let woken = sleep(session, Some((signals, on_demand)), orders, interval)?;
-        let ends = match woken {
-            Woken::Signal => true,
-            Woken::Order => match helper.order() {
-                Some(Order::Exit) => sys::fork::exit_now(0),
-                order => {
-                    helper_lives = order.is_some();
-                    helper_lives
+/// What the main thread watches.
+pub(super) struct Watched<'w> {
+    pub session: &'w Arc<Session>,
+    pub signals: &'w OwnedFd,
+    pub helper: &'w mut MountHelper,
+    pub on_demand: &'w mut OnDemand,
+    /// Those whose CPUs may come and go.
+    pub workers: Option<&'w Workers>,
+    /// The channel of FORGET and INTERRUPT, unless those that serve get them.
+    pub forgets: Option<Channel>,
+}
+
+impl Watched<'_> {
+    /// Returns when the mount is gone, a signal or an order of the helper came, or it was idle for
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// One line when a signal came and the mount could not be unmounted.
+    pub(super) fn wait_for_end(mut self, timeout: Option<Duration>) -> Result<(), Error> {
+        let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
+        let mut cpus = self.workers.map(CpuChecks::new);
+        let mut helper_lives = true;
+        loop {
+            let intervals = [
+                idle.as_ref().map(Idle::interval),
+                cpus.as_ref().map(CpuChecks::interval),
+            ];
+            let limit = intervals.into_iter().flatten().min();
+            let woken = sleep(&self.sources(helper_lives), limit)?;
+            let ends = match woken {
+                Woken::Signal => true,
+                Woken::Order => match self.helper.order() {
+                    Some(Order::Exit) => sys::fork::exit_now(0),
+                    order => {
+                        helper_lives = order.is_some();
+                        helper_lives
+                    }
+                },
+                Woken::Asked => {
+                    self.on_demand.start_asked();
+                    false
                 }
-            },
-            Woken::Asked => {
-                on_demand.start_asked();
-                false
+                Woken::Forget => {
+                    serve_ready(self.forgets.as_mut());
+                    false
+                }
+                Woken::Gone | Woken::Cpus | Woken::Time => false,
+            };
+            if ends {
+                let detached = self.helper.detach();
+                sleep(&[(Woken::Gone, self.session.as_fd())], Some(GRACE))?;
+                return detached;
             }
-            Woken::Gone | Woken::Time => false,
-        };
-        if ends {
-            let detached = helper.detach();
-            sleep(session, None, None, Some(GRACE))?;
-            return detached;
+            if self.session.ended() {
+                return Ok(());
+            }
+            if let Some(cpus) = &mut cpus {
+                cpus.check(woken == Woken::Cpus);
+            }
+            if let Some(idle) = &mut idle {
+                let requests = self.session.statistics().requests;
+                idle.check(Instant::now(), requests, self.helper);
+            }
         }
-        if session.ended() {
-            return Ok(());
-        }
-        if let Some(idle) = &mut idle {
-            let requests = session.statistics().requests;
-            idle.check(Instant::now(), requests, helper);
-        }
+    }
+
+    fn sources(&self, helper_lives: bool) -> Vec<(Woken, BorrowedFd<'_>)> {
+        let cpus = self.workers.and_then(Workers::cpu_events);
+        let always = [
+            (Woken::Gone, Some(self.session.as_fd())),
+            (Woken::Signal, Some(self.signals.as_fd())),
+            (Woken::Asked, Some(self.on_demand.as_fd())),
+            (Woken::Order, helper_lives.then(|| self.helper.as_fd())),
+            (Woken::Cpus, cpus),
+            (Woken::Forget, self.forgets.as_ref().map(Channel::as_fd)),
+        ];
+        let present = always.into_iter();
+        present
+            .filter_map(|(woken, fd)| Some((woken, fd?)))
+            .collect()
+    }
+}
+
+fn serve_ready(channel: Option<&mut Channel>) {
+    // The end of the mount is seen by the session.
+    if let Some(channel) = channel
+        && channel.wait() == Ready::Request
+    {
+        channel.serve();
     }
 }
 
@@ -73,25 +119,17 @@ enum Woken {
     Asked,
     /// Or the end of the helper.
     Order,
+    /// One came or went.
+    Cpus,
+    /// Or INTERRUPT.
+    Forget,
     Time,
 }
 
-fn sleep(
-    session: &Arc<Session>,
-    others: Option<(&OwnedFd, &OnDemand)>,
-    orders: Option<BorrowedFd<'_>>,
-    limit: Option<Duration>,
-) -> Result<Woken, Error> {
-    let mut watched = vec![PollFd::new(&**session, PollFlags::IN)];
-    if let Some((signals, on_demand)) = others {
-        watched.push(PollFd::new(signals, PollFlags::IN));
-        watched.push(PollFd::new(on_demand, PollFlags::IN));
-        watched.extend(
-            orders
-                .iter()
-                .map(|orders| PollFd::new(orders, PollFlags::IN)),
-        );
-    }
+/// Sleeps until one of `sources` is readable; the first of them that is.
+fn sleep(sources: &[(Woken, BorrowedFd<'_>)], limit: Option<Duration>) -> Result<Woken, Error> {
+    let polled = sources.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN));
+    let mut watched: Vec<_> = polled.collect();
     let limit = limit.map(|limit| Timespec {
         tv_sec: limit.as_secs() as i64,
         tv_nsec: limit.subsec_nanos().into(),
@@ -103,15 +141,33 @@ fn sleep(
             Ok(_) => break,
         }
     }
-    Ok(
-        match watched.iter().position(|fd| !fd.revents().is_empty()) {
-            Some(0) => Woken::Gone,
-            Some(1) => Woken::Signal,
-            Some(2) => Woken::Asked,
-            Some(_) => Woken::Order,
-            None => Woken::Time,
-        },
-    )
+    let ready = watched.iter().position(|fd| !fd.revents().is_empty());
+    Ok(ready.map_or(Woken::Time, |index| sources[index].0))
+}
+
+/// Checks the CPUs after an event, and at intervals.
+struct CpuChecks<'w> {
+    workers: &'w Workers,
+    due: Instant,
+}
+
+impl<'w> CpuChecks<'w> {
+    /// The first check is due at once: something may have changed since the workers were started.
+    fn new(workers: &'w Workers) -> Self {
+        let due = Instant::now();
+        Self { workers, due }
+    }
+
+    fn interval(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
+    }
+
+    fn check(&mut self, event: bool) {
+        if event || self.interval().is_zero() {
+            self.workers.check_cpus();
+            self.due = Instant::now() + RESCAN_INTERVAL;
+        }
+    }
 }
 
 /// Unmounts a mount that is not used for `limit`, to within an eighth of it.

@@ -22,6 +22,7 @@ pub const TESTS: &[Test] = tests![
     auto_unmount_outlives_the_daemon,
     io_uring_serves_on_the_cpu_that_asks,
     the_overflow_queue_has_the_priority_of_the_workers,
+    a_mount_has_as_many_threads_as_cpus_and_four_at_most,
     subdir_and_owner_change_what_is_seen,
     an_idle_mount_goes_away,
     an_idle_mount_does_not_go_away_before_its_timeout,
@@ -195,6 +196,27 @@ fn io_uring_serves_on_the_cpu_that_asks() {
         counters["fuse"]["by_transport"]["dev_fuse"]
     );
     umount(&place.path, false).unwrap();
+}
+
+fn a_mount_has_as_many_threads_as_cpus_and_four_at_most() {
+    for options in ["io_uring=off", "io_uring=on"] {
+        let Some(place) = crate::mounted_or_skipped("lz4-4k", options) else {
+            continue;
+        };
+        let workers = stat(&place.path).unwrap()["workers"].clone();
+        let cpus = workers.as_array().unwrap().len();
+        let pid = pid_of(&place).as_raw_nonzero();
+        let names: Vec<_> = fs::read_dir(format!("/proc/{pid}/task"))
+            .unwrap()
+            .map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap())
+            .collect();
+        let helper = 1;
+        assert!(
+            names.len() + helper <= cpus + 4,
+            "{options}: {cpus} workers, {names:?}"
+        );
+        umount(&place.path, false).unwrap();
+    }
 }
 
 fn the_overflow_queue_has_the_priority_of_the_workers() {

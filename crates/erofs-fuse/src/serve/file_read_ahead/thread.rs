@@ -10,7 +10,6 @@ use super::super::nodes::Nodes;
 use super::super::priority::with_that_of_workers;
 use super::super::storing_threads::StoringThreads;
 use super::state::{FileReadAhead, Job, is_small_file};
-use crate::error::Error;
 
 /// Requests that are awaited until the kernel knows a file: some may be of other readers.
 const TRIES: u32 = 4;
@@ -31,13 +30,13 @@ pub(in super::super) fn start(
     engine: &Arc<Engine>,
     nodes: Nodes,
     threads: &mut StoringThreads<'_>,
-) -> Result<Running, Error> {
+) -> Running {
     let running = Running(Arc::clone(files));
     let (files, engine) = (Arc::clone(files), Arc::downgrade(engine));
     threads.add("erofs_readahead", &running.0.demand, move |pages| {
         with_that_of_workers(&engine, || store_all(&files, &engine, nodes, pages));
-    })?;
-    Ok(running)
+    });
+    running
 }
 
 fn store_all(files: &FileReadAhead, engine: &Weak<Engine>, nodes: Nodes, pages: &PageStore) {
