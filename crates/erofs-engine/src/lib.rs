@@ -81,6 +81,7 @@ mod buffers;
 mod cache;
 mod control;
 mod cpu_contention;
+mod cpu_idle;
 mod data_path;
 mod decode;
 mod decode_context;

@@ -1,7 +1,10 @@
 //! Measures how many threads of other programs are runnable, from `/proc/loadavg`.
 //!
 //! The serving threads re-check at most every 2 ms and subtract the engine's own busy threads and
-//! its clients. `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay and any
+//! its clients. Where the process may use some of the CPUs only, nothing is a load while those are
+//! free ([`CpuIdle`]).
+//!
+//! `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay and any
 //! user may read it. Pressure stall information does neither: its totals are up to two seconds old,
 //! triggers need CAP_SYS_RESOURCE, and threads which wait for each other's replies through this
 //! engine count as pressure.
@@ -13,7 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use std::time::Duration;
 
-use cpu_workers::{PiMutex, now_ns, online_cpus};
+use cpu_workers::{Cpus, PiMutex, SystemCpus, now_ns, online_cpus};
+
+use crate::cpu_idle::CpuIdle;
 
 const LOADAVG: &str = "/proc/loadavg";
 
@@ -44,14 +49,16 @@ pub(crate) struct LoadMonitor {
 }
 
 impl LoadMonitor {
-    /// Opens `/proc/loadavg`. The process may enter a sandbox afterwards.
+    /// Opens `/proc/loadavg`, and `/proc/stat` where the process may not use all CPUs. It may enter
+    /// a sandbox afterwards.
     ///
     /// # Errors
-    /// The file or the list of online CPUs cannot be read or has an unknown form.
-    pub(crate) fn new() -> io::Result<Self> {
+    /// A file or the list of online CPUs cannot be read or has an unknown form.
+    pub(crate) fn new(cpus: &SystemCpus) -> io::Result<Self> {
         let unknown = |what| io::Error::other(format!("{what} is unknown"));
         let online = online_cpus().filter(|cpus| !cpus.is_empty());
-        let cpus = online.ok_or_else(|| unknown("the number of CPUs"))?.len();
+        let online = online.ok_or_else(|| unknown("the number of CPUs"))?;
+        let usable = cpus.usable()?;
         let loadavg = File::open(LOADAVG)?;
         read(&loadavg).ok_or_else(|| unknown("the number of runnable threads"))?;
         Ok(LoadMonitor {
@@ -59,7 +66,13 @@ impl LoadMonitor {
             clients: AtomicU64::new(0),
             next: AtomicU64::new(0),
             contended: AtomicBool::new(false),
-            average: PiMutex::new(Average::new(cpus)),
+            average: PiMutex::new(Average {
+                idle: match usable == online {
+                    true => None,
+                    false => Some(CpuIdle::open(usable.clone())?),
+                },
+                ..Average::new(usable.len())
+            }),
         })
     }
 
@@ -90,9 +103,12 @@ impl LoadMonitor {
             average.clients_before = self.clients.swap(0, Ordering::Relaxed);
         }
         let clients = average.clients_before | self.clients.load(Ordering::Relaxed);
-        let others = runnable
-            .saturating_sub(own())
-            .saturating_sub(clients.count_ones() as usize);
+        let others = match average.own_cpus_are_free(now) {
+            true => 0,
+            false => runnable
+                .saturating_sub(own())
+                .saturating_sub(clients.count_ones() as usize),
+        };
         let was = average.contended;
         let is = average.add(others, now);
         self.contended.store(is, Ordering::Relaxed);
@@ -120,6 +136,7 @@ fn runnable_in(loadavg: &str) -> Option<usize> {
 /// Moving average of the runnable threads of other programs.
 #[derive(Debug)]
 struct Average {
+    cpus: f64,
     /// With this many, too few CPUs are left for a program and the worker which serves it.
     limit: f64,
     others: f64,
@@ -127,6 +144,8 @@ struct Average {
     sampled_ns: u64,
     clients_ns: u64,
     clients_before: u64,
+    /// `None` where the process may use all CPUs.
+    idle: Option<CpuIdle>,
 }
 
 impl Average {
@@ -137,14 +156,23 @@ impl Average {
     const FREE: f64 = 1.25;
 
     fn new(cpus: usize) -> Self {
+        let cpus = cpus as f64;
         Average {
-            limit: (cpus as f64 - Self::FREE).max(Self::LEAST),
+            cpus,
+            limit: (cpus - Self::FREE).max(Self::LEAST),
             others: 0.0,
             contended: false,
             sampled_ns: 0,
             clients_ns: 0,
             clients_before: 0,
+            idle: None,
         }
+    }
+
+    /// What runs, runs on CPUs that the process may not use.
+    fn own_cpus_are_free(&mut self, now_ns: u64) -> bool {
+        let free = self.idle.as_mut().and_then(|idle| idle.free(now_ns));
+        free.is_some_and(|free| free >= self.cpus - self.limit)
     }
 
     fn add(&mut self, others: usize, now_ns: u64) -> bool {
@@ -182,7 +210,7 @@ mod tests {
 
     #[test]
     fn twice_as_many_threads_as_cpus_are_a_load() {
-        let monitor = match LoadMonitor::new() {
+        let monitor = match LoadMonitor::new(&SystemCpus::new().unwrap()) {
             Ok(monitor) => monitor,
             Err(error) => {
                 println!("skipped: {error}");
@@ -212,7 +240,7 @@ mod tests {
 
     #[test]
     fn clients_are_no_load() {
-        let Ok(monitor) = LoadMonitor::new() else {
+        let Ok(monitor) = LoadMonitor::new(&SystemCpus::new().unwrap()) else {
             println!("skipped: the load cannot be read");
             return;
         };

@@ -76,6 +76,7 @@ impl Opened {
     ) -> Result<Opened, Error> {
         let has_workers = options.workers != WorkersMode::Inline;
         let cpus = has_workers.then(SystemCpus::new);
+        let cpus = cpus.transpose().map_err(Error::start)?;
         let devices = with_extra_devices(primary, options, open)?;
         let hash_area = HashArea::open(path, &devices[0], options, open)?;
         Ok(Opened {
@@ -102,8 +103,8 @@ impl Opened {
                     .map_err(|error| no_memory("cache", options.cache_bytes, &error))?,
                 ),
             },
-            load_monitor: has_workers.then(LoadMonitor::new),
-            cpus: cpus.transpose().map_err(Error::start)?,
+            load_monitor: cpus.as_ref().map(LoadMonitor::new),
+            cpus,
             options: options.clone(),
         })
     }

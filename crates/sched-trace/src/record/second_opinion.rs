@@ -85,7 +85,13 @@ fn a_second_parser_of_the_same_buffer_agrees() {
             "thread {pid}: {} waits of {average:.3} us, {count} of {other:.3} us",
             ours.len()
         );
-        assert_eq!(ours.len() as u64, count);
+        // On a busy machine a thread may be preempted on its way to sleep, and woken before it is
+        // asleep: one parser calls that a wait, the other does not.
+        let differ = (ours.len() as u64).abs_diff(count);
+        assert!(differ * 50 <= count, "{} and {count} waits", ours.len());
+        if differ > 0 {
+            continue;
+        }
         // The text's times are cut to microseconds. A wait is the difference of two, which errs by
         // 0.41 us (standard deviation); the average of them by as much less as there are waits.
         let cut = 4.0 * 0.41 / (count as f64).sqrt();
