@@ -68,6 +68,11 @@ impl Parker {
         *lock(&self.waker) = waker;
     }
 
+    /// Registered as idle at its queue, where a push or the close finds it.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.idle.load(Ordering::Acquire)
+    }
+
     pub(crate) fn set_idle(&self, idle: bool) {
         self.idle.store(idle, Ordering::Release);
     }
