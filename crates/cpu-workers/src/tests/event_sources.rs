@@ -246,6 +246,28 @@ fn unbound_threads_have_sources_without_pinned_workers() {
     }
 }
 
+/// A job wakes one thread of the pool, and the other one may take it first.
+#[test]
+fn a_pool_ends_after_its_sources_although_one_thread_took_the_job_of_another() {
+    for _ in 0..300 {
+        let workers = start(Mode::Unbound, &FakeCpus::new(2, 0..2));
+        let (sockets, (sender, _news)) = (Arc::new(Sockets::default()), channel());
+        workers.attach(sockets.make(sender)).unwrap();
+        for _ in 0..20 {
+            workers.queue(None, Box::new(|_| {}));
+        }
+        for (_, near) in &*sockets.ends.lock().unwrap() {
+            (&*near).write_all(b".").unwrap();
+        }
+        let (ended, end) = channel();
+        std::thread::spawn(move || {
+            workers.shutdown();
+            let _ = ended.send(());
+        });
+        wait(&end);
+    }
+}
+
 #[test]
 fn sources_that_cannot_be_opened_are_reported() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(2, 0..2));
