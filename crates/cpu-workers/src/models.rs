@@ -224,8 +224,57 @@ fn serving_a_source(queue: &Queue, bell: &Arc<Bell>) -> usize {
             Taken::Item(item) => sum += item,
             Taken::Idle => {
                 bell.wait();
-                while !queue.has_news() {
+                while me.is_registered() {
                     bell.wait();
+                }
+                queue.leave_idle(&me);
+            }
+            Taken::Closed => return sum,
+        }
+    }
+}
+
+#[test]
+fn loom_sources_that_close_before_a_shared_queue_leave_no_thread_asleep() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let queue = Queue::new(JobQueue::new());
+        let bells = [(); 2].map(|()| {
+            Arc::new(Bell {
+                rung: Mutex::new(false),
+                sleeper: Parker::new(),
+            })
+        });
+        let workers = bells.clone().map(|bell| {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || behind_a_source_that_closes(&queue, &bell))
+        });
+        assert!(queue.push(1).is_ok());
+        bells.iter().for_each(|bell| bell.wake());
+        queue.close();
+        let sums = workers.map(|worker| worker.join().unwrap());
+        assert_eq!(sums[0] + sums[1], 1);
+    });
+}
+
+/// Stays registered as idle until the source closes, which any wake-up does; then sleeps on the
+/// token.
+fn behind_a_source_that_closes(queue: &Queue, bell: &Arc<Bell>) -> usize {
+    let me = Parker::new();
+    let (mut sum, mut has_source) = (0, true);
+    me.set_waker(Some(bell.clone()));
+    loop {
+        match queue.take(&me) {
+            Taken::Item(item) => sum += item,
+            Taken::Idle => {
+                if has_source {
+                    bell.wait();
+                    me.set_waker(None);
+                    has_source = false;
+                }
+                if me.is_registered() {
+                    me.park();
                 }
                 queue.leave_idle(&me);
             }

@@ -26,7 +26,7 @@ use crate::inodes::{BorrowedInode, Inodes};
 use crate::kickoff::{self, Help, ReadContext};
 use crate::metadata_cache::MetadataCache;
 use crate::opened::Opened;
-use crate::options::{EngineOptions, Hipri, SyncDecompress, WorkersMode};
+use crate::options::{EngineOptions, Hipri, SyncDecompress};
 use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, View};
@@ -118,10 +118,7 @@ impl Engine {
         let cut_short = image.truncation().map(|what| format!("{name}: {what}"));
         let view = special_inodes(&path, image).map_err(whole)?;
         drop(scope);
-        let workers = match cpus {
-            Some(cpus) => Some(start_workers(&options, cpus)?),
-            None => None,
-        };
+        let workers = start_workers(&options, cpus)?;
         let mut notices = pool.notices();
         notices.extend(cut_short);
         let contention =
@@ -163,6 +160,12 @@ impl Engine {
     /// The worker threads, unless the image was opened with [`WorkersMode::Inline`].
     pub fn workers(&self) -> Option<&Arc<Workers>> {
         self.workers.as_ref()
+    }
+
+    /// The same, where each is pinned to a CPU.
+    pub fn pinned_workers(&self) -> Option<&Arc<Workers>> {
+        let workers = self.workers.as_ref();
+        workers.filter(|workers| workers.mode() == Mode::PerCpu)
     }
 
     /// The root directory.
@@ -230,9 +233,8 @@ impl Engine {
     /// CPUs whose pinned workers are idle, `most` at most and the caller's own left out, the
     /// nearest first.
     pub fn idle_helpers(&self, most: usize) -> Vec<usize> {
-        let workers = self.workers.as_deref();
-        let workers = workers.filter(|workers| workers.mode() == Mode::PerCpu);
         let here = rustix::thread::sched_getcpu();
+        let workers = self.pinned_workers();
         workers.map_or(Vec::new(), |workers| workers.idle_helpers(here, most))
     }
 
@@ -387,21 +389,26 @@ pub fn decoder_settings(superblock: &Superblock) -> Settings {
     }
 }
 
-fn start_workers(options: &EngineOptions, cpus: SystemCpus) -> Result<Arc<Workers>, Error> {
+/// None without `cpus`.
+fn start_workers(
+    options: &EngineOptions,
+    cpus: Option<SystemCpus>,
+) -> Result<Option<Arc<Workers>>, Error> {
+    let (Some(mode), Some(cpus)) = (options.workers.mode(), cpus) else {
+        return Ok(None);
+    };
     let priority = match options.hipri {
         Hipri::On => Priority::High,
         // Auto begins as normal, and is raised while the CPUs are contended.
         Hipri::Off | Hipri::Auto => Priority::Normal,
     };
     let options = WorkerOptions {
-        mode: match options.workers {
-            WorkersMode::Unbound => Mode::Unbound,
-            WorkersMode::PerCpu | WorkersMode::Inline => Mode::PerCpu,
-        },
+        mode,
         priority,
         hotplug_thread: options.hotplug_thread,
         ..WorkerOptions::default()
     };
     let started = Workers::start_on(options, Arc::new(cpus));
-    started.map_err(|error| Error::start(io::Error::other(error)))
+    let started = started.map_err(|error| Error::start(io::Error::other(error)))?;
+    Ok(Some(started))
 }

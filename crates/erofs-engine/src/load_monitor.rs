@@ -4,10 +4,10 @@
 //! its clients. Where the process may use some of the CPUs only, nothing is a load while those are
 //! free ([`CpuIdle`]).
 //!
-//! `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay and any
-//! user may read it. Pressure stall information does neither: its totals are up to two seconds old,
-//! triggers need CAP_SYS_RESOURCE, and threads which wait for each other's replies through this
-//! engine count as pressure.
+//! `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay and any user may read
+//! it. Pressure stall information does neither: its totals are up to two seconds old, triggers need
+//! CAP_SYS_RESOURCE, and threads which wait for each other's replies through this engine count as
+//! pressure.
 
 use std::fs::File;
 use std::io;

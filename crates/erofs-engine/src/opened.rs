@@ -12,7 +12,7 @@ use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 use crate::Error;
 use crate::device::{Device, OpenFile, open_file};
 use crate::load_monitor::LoadMonitor;
-use crate::options::{EngineOptions, Offset, WorkersMode};
+use crate::options::{EngineOptions, Offset};
 use crate::verified::HashArea;
 
 /// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
@@ -74,8 +74,7 @@ impl Opened {
         options: &EngineOptions,
         open: OpenFile<'_>,
     ) -> Result<Opened, Error> {
-        let has_workers = options.workers != WorkersMode::Inline;
-        let cpus = has_workers.then(SystemCpus::new);
+        let cpus = options.workers.mode().map(|_| SystemCpus::new());
         let cpus = cpus.transpose().map_err(Error::start)?;
         let devices = with_extra_devices(primary, options, open)?;
         let hash_area = HashArea::open(path, &devices[0], options, open)?;
@@ -160,7 +159,7 @@ fn with_extra_devices(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Engine;
+    use crate::{Engine, WorkersMode};
 
     /// A process drops its rights between the two halves, so nothing may be parsed before.
     #[test]

@@ -9,6 +9,8 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use cpu_workers::Mode;
+
 use crate::verity_options::VerityOptions;
 
 pub use number::number_option;
@@ -24,6 +26,17 @@ pub enum WorkersMode {
     Unbound,
     /// The calling thread; no workers are created.
     Inline,
+}
+
+impl WorkersMode {
+    /// How the workers are started; `None` without any.
+    pub(crate) fn mode(self) -> Option<Mode> {
+        match self {
+            Self::PerCpu => Some(Mode::PerCpu),
+            Self::Unbound => Some(Mode::Unbound),
+            Self::Inline => None,
+        }
+    }
 }
 
 impl FromStr for WorkersMode {

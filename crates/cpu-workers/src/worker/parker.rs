@@ -68,7 +68,8 @@ impl Parker {
         *lock(&self.waker) = waker;
     }
 
-    /// Registered as idle at its queue, where a push or the close finds it.
+    /// Registered as idle at its queue. A push that chooses it, and the close, end that before they
+    /// wake it: one whose sleep ends for another reason need not take the lock to go on sleeping.
     pub(crate) fn is_registered(&self) -> bool {
         self.idle.load(Ordering::Acquire)
     }

@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use crate::sync::{AtomicBool, Mutex, lock};
+use crate::sync::{Mutex, lock};
 use crate::worker::parker::Parker;
 
 /// A mutex is enough: the worker and the queueing threads hold it for a few instructions.
@@ -14,9 +13,6 @@ use crate::worker::parker::Parker;
 #[derive(Debug)]
 pub(crate) struct JobQueue<T> {
     state: Mutex<State<T>>,
-    /// A: there is an item, or the queue is closed. Written under the lock, and before a sleeper is
-    /// woken: one whose sleep ends for another reason need not take the lock to go on sleeping.
-    has_news: AtomicBool,
 }
 
 /// All of it L: under the lock above.
@@ -49,7 +45,6 @@ impl<T> JobQueue<T> {
                 idle,
                 closed: false,
             }),
-            has_news: AtomicBool::new(false),
         }
     }
 
@@ -62,7 +57,6 @@ impl<T> JobQueue<T> {
                 return Err(item);
             }
             state.items.push_back(item);
-            self.has_news.store(true, Ordering::Release);
             let sleeper = state.idle.pop();
             if let Some(parker) = &sleeper {
                 parker.set_idle(false);
@@ -88,15 +82,9 @@ impl<T> JobQueue<T> {
         if state.closed {
             return Taken::Closed;
         }
-        self.has_news.store(false, Ordering::Relaxed);
         state.idle.push(Arc::clone(me));
         me.set_idle(true);
         Taken::Idle
-    }
-
-    /// Whether a thread that is registered as idle has to leave that and take.
-    pub(crate) fn has_news(&self) -> bool {
-        self.has_news.load(Ordering::Acquire)
     }
 
     /// Call after a sleep, whatever ended it. True if a push or the close did.
@@ -113,8 +101,9 @@ impl<T> JobQueue<T> {
         let sleepers = {
             let mut state = lock(&self.state);
             state.closed = true;
-            self.has_news.store(true, Ordering::Release);
-            std::mem::take(&mut state.idle)
+            let sleepers = std::mem::take(&mut state.idle);
+            sleepers.iter().for_each(|parker| parker.set_idle(false));
+            sleepers
         };
         sleepers.iter().for_each(|parker| parker.unpark());
     }

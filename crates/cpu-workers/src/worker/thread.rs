@@ -189,11 +189,7 @@ impl Worker {
     fn sleep(&self, source: &mut Option<AttachedSource>) {
         while source.is_some() {
             self.pass(source, AttachedSource::wait);
-            // A push that chose this thread ended its registration; another thread of the same
-            // queue may have taken the job, and the news with it.
-            let registered = self.parker.is_registered();
-            let letters = self.has_letters.load(Ordering::Acquire);
-            if !registered || letters || self.queue.has_news() {
+            if !self.parker.is_registered() || self.has_letters.load(Ordering::Acquire) {
                 return;
             }
         }

@@ -223,7 +223,7 @@ impl Serving<'_> {
                 signals: self.signals,
                 helper: unmount.helper,
                 on_demand: &mut self.on_demand,
-                workers: engine.workers().map(|workers| &**workers),
+                workers: engine.pinned_workers().map(|workers| &**workers),
                 forgets,
             };
             watched.wait_for_end(options.timeout)

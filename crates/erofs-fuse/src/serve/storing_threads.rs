@@ -8,8 +8,8 @@
 //! The rings must end first: the kernel cannot end a request that it was handing to a ring whose
 //! thread is dead before that ring is closed, not even by aborting the connection. Therefore they
 //! are not mapped from their descriptors either ([`sys::fuse_ring`]): this thread keeps the memory
-//! of the process, and a mapping would keep the ring. And a mount over rings starts the first of
-//! these threads before it opens any; that one starts the others, with what its own table has.
+//! of the process, and a mapping would keep the ring. And the first of these threads is started
+//! before any ring is opened; it starts the others, with what its own table has.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -49,15 +49,10 @@ impl StoringThreads<'_> {
         // Of the main thread, which starts all threads and ends after them.
         let socket = self.helper.as_fd().as_raw_fd();
         let session = Arc::clone(self.session);
-        let rings = session.protocol().io_uring;
-        let start = move || start(name, session, socket, work);
-        if !rings {
-            return self.on_demand.starts(demand, start);
-        }
         let first = Arc::clone(self.first);
-        // A thread that cannot be started leaves undone what it would store.
         self.on_demand.starts(demand, move || {
-            first(Box::new(move || drop(start())));
+            // One that cannot be started leaves undone what it would store.
+            first(Box::new(move || drop(start(name, session, socket, work))));
             Ok(())
         });
     }

@@ -26,7 +26,7 @@ pub(super) struct Watched<'w> {
     pub signals: &'w OwnedFd,
     pub helper: &'w mut MountHelper,
     pub on_demand: &'w mut OnDemand,
-    /// Those whose CPUs may come and go.
+    /// Those whose CPUs may come and go: pinned ones.
     pub workers: Option<&'w Workers>,
     /// The channel of FORGET and INTERRUPT, unless those that serve get them.
     pub forgets: Option<Channel>,
