@@ -157,7 +157,7 @@ impl Engine {
         self.notices.iter().cloned().chain(workers).collect()
     }
 
-    /// The worker threads, unless the image was opened with [`WorkersMode::Inline`].
+    /// The worker threads, unless the image was opened with [`crate::WorkersMode::Inline`].
     pub fn workers(&self) -> Option<&Arc<Workers>> {
         self.workers.as_ref()
     }
