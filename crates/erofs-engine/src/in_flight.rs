@@ -16,30 +16,38 @@ pub(crate) struct InFlight {
 
 #[derive(Debug, Default)]
 struct State {
-    /// L. Most decoded bytes that a reader waits for.
-    wanted: usize,
+    /// L. Who waits.
+    waiting: Waiting,
     /// L. Set once.
     outcome: Option<Outcome>,
+}
+
+/// The readers that wait for a pcluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    pub readers: usize,
+    /// Most decoded bytes that one of them needs; 0 if none waits.
+    pub bytes: usize,
 }
 
 /// `Ok(None)`: decoded, but there is no copy for other readers (none had joined in time).
 pub(crate) type Outcome = Result<Option<Arc<Decoded>>, Error>;
 
 impl InFlight {
-    /// Most decoded bytes that a reader waits for; 0 if none waits.
-    pub(crate) fn wanted(&self) -> usize {
-        self.lock().wanted
+    /// The readers that have joined so far.
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.lock().waiting
     }
 
-    /// Announces that a reader will wait for the first `length` decoded bytes.
+    /// Announces a reader that will [`wait`](Self::wait) for the first `length` decoded bytes.
     pub(crate) fn join(&self, length: usize) {
-        let mut state = self.lock();
-        state.wanted = state.wanted.max(length);
+        let Waiting { readers, bytes } = &mut self.lock().waiting;
+        *readers += 1;
+        *bytes = length.max(*bytes);
     }
 
     /// Waits for the decoding to end. `Ok(None)` means: claim the pcluster again.
     pub(crate) fn wait(&self, length: usize) -> Outcome {
-        self.join(length);
         let mut state = self.lock();
         loop {
             match &state.outcome {

@@ -59,6 +59,7 @@ impl Model {
             match self.table.claim(Key::example(), 0..length) {
                 Claim::Cached(decoded) => return Ok(decoded.bytes()[..length].to_vec()),
                 Claim::InFlight(in_flight) => {
+                    in_flight.join(length);
                     if let Some(decoded) = in_flight.wait(length)? {
                         return Ok(decoded.bytes()[..length].to_vec());
                     }

@@ -20,7 +20,7 @@ use erofs_format::Pcluster;
 use crate::Error;
 use crate::cache::Cache;
 use crate::decoded::Decoded;
-use crate::in_flight::{InFlight, Outcome};
+use crate::in_flight::{InFlight, Outcome, Waiting};
 use crate::read_cache::{Hit, ReadCache};
 use crate::reuse::{Reuse, SharedReuse};
 use crate::sync::{PiMutex, PiMutexGuard, lock};
@@ -268,10 +268,19 @@ impl DecodeLease<'_> {
         self.end(Ok(Some(decoded)));
     }
 
-    /// Ends with bytes for the waiters and for the cache.
+    /// Ends with bytes for the waiters and for the cache. A stream whose next request waits for the
+    /// rest of the bytes does not come back for them, so that they are not cached.
     pub(crate) fn cache(self, decoded: Arc<Decoded>) {
+        let Waiting { readers, bytes } = self.in_flight.waiting();
+        if readers > 0 {
+            self.table.reuse.record(true);
+        }
+        if readers == 1 && self.wanted.start == 0 && bytes == decoded.bytes().len() {
+            return self.publish(decoded);
+        }
         let weight = decoded.memory() as u64;
         let cached = CachedPcluster::new(decoded.clone(), &self.wanted);
+        cached.asked_again.store(readers > 0, Relaxed);
         let gone = self.table.cached.put(self.key, cached, weight);
         gone.iter().for_each(|cached| self.table.gone(cached));
         // Memory is released outside of the lock.
@@ -292,7 +301,7 @@ impl DecodeLease<'_> {
         // No reader can join once the entry has left the table, so none comes too late for the
         // copy.
         self.remove();
-        let wanted = self.in_flight.wanted();
+        let wanted = self.in_flight.waiting().bytes;
         let decoded = (wanted > 0).then(|| copy(wanted)).flatten();
         self.in_flight.complete(Ok(decoded.map(Arc::new)));
     }
@@ -363,6 +372,42 @@ mod tests {
     fn a_stream_leaves_nothing_behind() {
         assert_eq!(after(&[0..4096, 4096..LENGTH]), 0);
         assert_eq!(after(&[0..4096, 4096..6000, 6000..LENGTH]), 0);
+    }
+
+    #[test]
+    fn a_reader_that_joins_counts_as_another_read() {
+        let pool = PagePool::new(&PoolOptions::default()).unwrap();
+        let table = PclusterTable::new(1 << 20);
+        // What is left in the cache by a reader of the first half, and others that join it.
+        let mut cached = |others: &[Range<usize>]| {
+            let Claim::Leader(lease) = table.claim(Key::example(), 0..LENGTH / 2) else {
+                panic!("there is no other reader");
+            };
+            for range in others {
+                match table.claim(Key::example(), range.clone()) {
+                    Claim::InFlight(in_flight) => in_flight.join(range.end),
+                    other => panic!("{other:?}"),
+                }
+            }
+            lease.cache(Arc::new(Decoded::new(pool.alloc(LENGTH).unwrap())));
+            let cached = table.usage().0;
+            while table.displace_oldest() {}
+            (cached, table.reuse.now().pays_caching())
+        };
+        let weight = LENGTH as u64;
+        (0..100).for_each(|_| drop(cached(&[])));
+        assert_eq!(cached(&[]), (weight, false), "nobody ever came back");
+        let rest = LENGTH / 2..LENGTH;
+        (0..10).for_each(|_| drop(cached(&[rest.clone()])));
+        assert_eq!(cached(&[rest.clone()]), (0, true), "a stream took the rest");
+        assert_eq!(
+            cached(&[rest.clone(), rest]),
+            (weight, true),
+            "two programs"
+        );
+        assert_eq!(cached(&[0..LENGTH / 4]), (weight, true), "another program");
+        (0..10).for_each(|_| drop(cached(&[0..LENGTH / 4])));
+        assert!(cached(&[]).1);
     }
 
     #[test]

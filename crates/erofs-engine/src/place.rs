@@ -58,11 +58,17 @@ impl FileReader<'_> {
         };
         let (key, table) = (Key::of(&run[0].pcluster), &self.path.table);
         loop {
-            let claim = match run[0].joined.take() {
-                Some(in_flight) => Claim::InFlight(in_flight),
-                None => table.claim(key, run[0].from..run[0].to()),
-            };
-            match claim {
+            if run[0].joined.is_some() && !wait {
+                return Ok(false);
+            }
+            if let Some(in_flight) = run[0].joined.take()
+                && let Some(decoded) = in_flight.wait(run[0].to())?
+            {
+                add(&self.path.counters.own().merged, 1);
+                copy_out(decoded.bytes(), &mut run[0]);
+                return Ok(true);
+            }
+            match table.claim(key, run[0].from..run[0].to()) {
                 Claim::Cached(cached) => {
                     add(&self.path.counters.own().cache_hits, 1);
                     copy_out(cached.bytes(), &mut run[0]);
@@ -71,17 +77,9 @@ impl FileReader<'_> {
                     }
                     return Ok(true);
                 }
-                Claim::InFlight(in_flight) if !wait => {
+                Claim::InFlight(in_flight) => {
                     in_flight.join(run[0].to());
                     run[0].joined = Some(in_flight);
-                    return Ok(false);
-                }
-                Claim::InFlight(in_flight) => {
-                    if let Some(decoded) = in_flight.wait(run[0].to())? {
-                        add(&self.path.counters.own().merged, 1);
-                        copy_out(decoded.bytes(), &mut run[0]);
-                        return Ok(true);
-                    }
                 }
                 Claim::Leader(lease) => {
                     add(&self.path.counters.own().cache_misses, 1);
