@@ -16,7 +16,7 @@ pub(crate) struct InFlight {
 
 #[derive(Debug, Default)]
 struct State {
-    /// L. Who waits.
+    /// L. The readers that joined.
     waiting: Waiting,
     /// L. Set once.
     outcome: Option<Outcome>,

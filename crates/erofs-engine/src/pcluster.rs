@@ -378,14 +378,15 @@ mod tests {
     fn a_reader_that_joins_counts_as_another_read() {
         let pool = PagePool::new(&PoolOptions::default()).unwrap();
         let table = PclusterTable::new(1 << 20);
-        // What is left in the cache by a reader of the first half, and others that join it.
-        let mut cached = |others: &[Range<usize>]| {
+        // A reader of the first half decodes, and others join it for the bytes from one place to
+        // another. Returns what is cached then, and whether caching pays.
+        let read = |others: &[(usize, usize)]| {
             let Claim::Leader(lease) = table.claim(Key::example(), 0..LENGTH / 2) else {
                 panic!("there is no other reader");
             };
-            for range in others {
-                match table.claim(Key::example(), range.clone()) {
-                    Claim::InFlight(in_flight) => in_flight.join(range.end),
+            for &(from, to) in others {
+                match table.claim(Key::example(), from..to) {
+                    Claim::InFlight(in_flight) => in_flight.join(to),
                     other => panic!("{other:?}"),
                 }
             }
@@ -394,20 +395,19 @@ mod tests {
             while table.displace_oldest() {}
             (cached, table.reuse.now().pays_caching())
         };
+        let after = |times: usize, others: &[(usize, usize)]| {
+            for _ in 1..times {
+                read(others);
+            }
+            read(others)
+        };
+        let (rest, part) = ((LENGTH / 2, LENGTH), (0, LENGTH / 4));
         let weight = LENGTH as u64;
-        (0..100).for_each(|_| drop(cached(&[])));
-        assert_eq!(cached(&[]), (weight, false), "nobody ever came back");
-        let rest = LENGTH / 2..LENGTH;
-        (0..10).for_each(|_| drop(cached(&[rest.clone()])));
-        assert_eq!(cached(&[rest.clone()]), (0, true), "a stream took the rest");
-        assert_eq!(
-            cached(&[rest.clone(), rest]),
-            (weight, true),
-            "two programs"
-        );
-        assert_eq!(cached(&[0..LENGTH / 4]), (weight, true), "another program");
-        (0..10).for_each(|_| drop(cached(&[0..LENGTH / 4])));
-        assert!(cached(&[]).1);
+        assert_eq!(after(100, &[]), (weight, false), "no reader came back");
+        assert_eq!(after(10, &[rest]), (0, true), "a stream took the rest");
+        assert_eq!(after(1, &[rest, rest]), (weight, true), "two programs");
+        assert_eq!(after(100, &[]), (weight, false));
+        assert_eq!(after(10, &[part]), (weight, true), "another program");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::event::epoll;
 use rustix::io::{Errno, IoSlice};
 use rustix::thread::CpuSet;
+use sys::clock::now_ns;
 use sys::eventfd::EventFd;
 use zerocopy::IntoBytes;
 
@@ -260,20 +261,20 @@ fn pinned_to() -> Option<usize> {
 /// Lets the waiter of the reader's CPU be woken first.
 ///
 /// Only after the reply: reading `/proc` can wait for a lock that the reader holds while it waits.
-/// For the same reason one thread samples at a time, so that the others answer what the reader
-/// asks next.
+/// For the same reason one thread does it at a time, so that the others answer what the reader asks
+/// next.
 fn follow(readers: &mut ReaderCpu, waiter: &Waiter, connection: &Connection, reader: u32) {
     let (Some(here), order) = (waiter.cpu, connection.wait_order()) else {
         return;
     };
-    if !readers.is_due(reader) || !order.begin_sample() {
+    let began = now_ns();
+    if !readers.is_due(reader, began) || !order.begin_following(began) {
         return;
     }
-    let sampled = readers.sample(reader, here);
-    order.end_sample();
-    if let Some(cpu) = sampled {
+    if let Some(cpu) = readers.sample(reader, here, began) {
         order.put_first(cpu);
     }
+    order.end_following(began, now_ns());
 }
 
 impl Drop for DeviceChannel {

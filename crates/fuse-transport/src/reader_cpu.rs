@@ -7,8 +7,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use sys::clock::now_ns;
-
 /// Between samples while the reader is where it is served.
 const SETTLED: Duration = Duration::from_millis(1);
 /// Between samples while it is elsewhere. The scheduler moves a reader often, and until that is
@@ -27,25 +25,24 @@ pub(crate) struct ReaderCpu {
 impl ReaderCpu {
     /// The CPU of the thread `tid`, if a sample is due; `None` also where it cannot be known (a
     /// thread that has ended, one of another PID namespace, `/proc` out of reach). `here` is the
-    /// CPU of the caller.
-    pub(crate) fn sample(&mut self, tid: u32, here: usize) -> Option<usize> {
-        if !self.is_due(tid) {
+    /// CPU of the caller, `now_ns` the time.
+    pub(crate) fn sample(&mut self, tid: u32, here: usize, now_ns: u64) -> Option<usize> {
+        if !self.is_due(tid, now_ns) {
             return None;
         }
-        let now = now_ns();
         let cpu = self.read(tid);
         let pause = if cpu.is_none_or(|cpu| cpu == here) {
             SETTLED
         } else {
             MOVING
         };
-        self.next_ns = now + pause.as_nanos() as u64;
+        self.next_ns = now_ns + pause.as_nanos() as u64;
         cpu
     }
 
     /// Whether it is time for a sample of the thread `tid`.
-    pub(crate) fn is_due(&self, tid: u32) -> bool {
-        tid != 0 && now_ns() >= self.next_ns
+    pub(crate) fn is_due(&self, tid: u32, now_ns: u64) -> bool {
+        tid != 0 && now_ns >= self.next_ns
     }
 
     fn read(&mut self, tid: u32) -> Option<usize> {
@@ -85,7 +82,7 @@ mod tests {
                 let mut only = CpuSet::new();
                 only.set(cpu);
                 sched_setaffinity(None, &only).unwrap();
-                assert_eq!(ReaderCpu::default().sample(tid, cpu), Some(cpu));
+                assert_eq!(ReaderCpu::default().sample(tid, cpu, 0), Some(cpu));
             }
         })
         .join()
@@ -96,18 +93,18 @@ mod tests {
     fn samples_are_taken_at_intervals() {
         let tid = gettid().as_raw_nonzero().get() as u32;
         let mut readers = ReaderCpu::default();
-        assert!(readers.sample(tid, usize::MAX).is_some());
+        assert!(readers.sample(tid, usize::MAX, 0).is_some());
         readers.next_ns = u64::MAX;
-        assert_eq!(readers.sample(tid, 0), None);
+        assert_eq!(readers.sample(tid, 0, 0), None);
     }
 
     #[test]
     fn unknown_threads_have_no_cpu() {
         let mut readers = ReaderCpu::default();
-        assert_eq!(readers.sample(0, 0), None);
-        assert_eq!(readers.sample(u32::MAX, 0), None);
+        assert_eq!(readers.sample(0, 0, 0), None);
+        assert_eq!(readers.sample(u32::MAX, 0, 0), None);
         let ended = std::thread::spawn(|| gettid().as_raw_nonzero().get() as u32);
-        assert_eq!(readers.sample(ended.join().unwrap(), 0), None);
+        assert_eq!(readers.sample(ended.join().unwrap(), 0, 0), None);
     }
 
     #[test]

@@ -8,7 +8,8 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -19,6 +20,13 @@ pub(crate) const DEVICE: u64 = 0;
 
 /// No CPU is first yet.
 const NONE: usize = usize::MAX;
+
+/// Times as long as following a reader took, nothing is followed: a tenth of a CPU is the most that
+/// it takes. With two waiters that is 50 us, with 128, of which half change their place, a
+/// millisecond; two readers on different CPUs would have them do it for each request.
+const PAUSE: u64 = 10;
+/// The longest such pause. A thread that was preempted meanwhile measures more than it took.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The descriptors of one waiting thread.
 #[derive(Debug)]
@@ -57,8 +65,10 @@ impl Waiter {
 pub(crate) struct WaitOrder {
     /// A. The CPU whose waiter is first, if it was put there.
     first: AtomicUsize,
-    /// A. A thread finds out where its reader runs.
-    sampling: AtomicBool,
+    /// A. A thread finds out where its reader runs, and follows it.
+    following: AtomicBool,
+    /// A. Time from which on the next one may, ns.
+    next_ns: AtomicU64,
     /// A. Number of waiters. A thread that is alone does not sample: no other could answer.
     count: AtomicUsize,
     /// L. In the kernel's order.
@@ -69,7 +79,8 @@ impl WaitOrder {
     pub(crate) fn new() -> Self {
         Self {
             first: AtomicUsize::new(NONE),
-            sampling: AtomicBool::new(false),
+            following: AtomicBool::new(false),
+            next_ns: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             waiters: PiMutex::default(),
         }
@@ -84,16 +95,21 @@ impl WaitOrder {
         Ok(())
     }
 
-    /// Whether the caller may sample the CPU of a reader now; then [`Self::end_sample`] follows.
-    pub(crate) fn begin_sample(&self) -> bool {
+    /// Whether the caller may find out at `now_ns` where its reader runs, and put that CPU's waiter
+    /// first; then [`Self::end_following`] follows.
+    pub(crate) fn begin_following(&self, now_ns: u64) -> bool {
         self.count.load(Ordering::Relaxed) > 1
-            && !self.sampling.load(Ordering::Relaxed)
-            && !self.sampling.swap(true, Ordering::Acquire)
+            && self.next_ns.load(Ordering::Relaxed) <= now_ns
+            && !self.following.load(Ordering::Relaxed)
+            && !self.following.swap(true, Ordering::Acquire)
     }
 
-    /// Ends what [`Self::begin_sample`] began.
-    pub(crate) fn end_sample(&self) {
-        self.sampling.store(false, Ordering::Release);
+    /// Ends at `now_ns` what [`Self::begin_following`] began at `began_ns`.
+    pub(crate) fn end_following(&self, began_ns: u64, now_ns: u64) {
+        let pause = now_ns.saturating_sub(began_ns).saturating_mul(PAUSE);
+        let pause = pause.min(LONGEST_PAUSE.as_nanos() as u64);
+        self.next_ns.store(now_ns + pause, Ordering::Relaxed);
+        self.following.store(false, Ordering::Release);
     }
 
     /// Takes a waiter out that goes on living.
@@ -178,15 +194,35 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_of_several_samples_at_a_time() {
+    fn one_thread_of_several_follows_its_reader_at_a_time() {
         let (device, order) = (EventFd::new().unwrap(), WaitOrder::new());
         order.add(&waiter(&device, 0)).unwrap();
-        assert!(!order.begin_sample(), "alone");
+        assert!(!order.begin_following(0), "alone");
         order.add(&waiter(&device, 1)).unwrap();
-        assert!(order.begin_sample());
-        assert!(!order.begin_sample(), "another samples");
-        order.end_sample();
-        assert!(order.begin_sample());
+        assert!(order.begin_following(0));
+        assert!(!order.begin_following(0), "another one does");
+        order.end_following(0, 0);
+        assert!(order.begin_following(0));
+    }
+
+    #[test]
+    fn what_takes_long_pauses_for_longer_within_a_bound() {
+        let (device, order) = (EventFd::new().unwrap(), WaitOrder::new());
+        (0..2).for_each(|cpu| order.add(&waiter(&device, cpu)).unwrap());
+        // The first time at which the next thread may, after one that took this long.
+        let next = |took: u64| {
+            order.next_ns.store(0, Ordering::Relaxed);
+            assert!(order.begin_following(1000));
+            order.end_following(1000, 1000 + took);
+            let next = order.next_ns.load(Ordering::Relaxed);
+            assert!(!order.begin_following(next - 1));
+            assert!(order.begin_following(next));
+            order.end_following(next, next);
+            next - (1000 + took)
+        };
+        assert_eq!(next(5_000), 50_000);
+        assert_eq!(next(80_000), 800_000);
+        assert_eq!(next(30_000_000), 1_000_000, "it was preempted");
     }
 
     #[test]
