@@ -3,6 +3,8 @@
 //! By the numbers of the calls: musl's functions of these names only return ENOSYS.
 
 use std::io;
+use std::os::unix::thread::JoinHandleExt;
+use std::thread::JoinHandle;
 
 /// The policies that workers use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +42,27 @@ pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
         Err(io::Error::last_os_error())
     } else {
         Ok(())
+    }
+}
+
+/// Makes `thread` real-time, if the calling thread is, with the same priority. A new thread starts
+/// with the ordinary policy (see [`set_policy`]), and on a busy machine it would wait for a CPU
+/// before it could change that itself.
+pub fn share_priority<T>(thread: &JoinHandle<T>) -> io::Result<()> {
+    let Policy::Fifo(priority) = policy(0)? else {
+        return Ok(());
+    };
+    // SAFETY: plain numbers, of which some C libraries have more than the kernel does.
+    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameter.sched_priority = priority.into();
+    let number = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the thread was not joined, since its handle is there, so that the C library knows it;
+    // the parameter is only read.
+    let result =
+        unsafe { libc::pthread_setschedparam(thread.as_pthread_t(), number, &raw const parameter) };
+    match result {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 
@@ -96,6 +119,35 @@ mod tests {
             assert_eq!(child, Policy::Other);
             set_policy(0, Policy::Other).unwrap();
             assert_eq!(policy(0).unwrap(), Policy::Other);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_is_given_the_priority_of_the_one_that_starts_it() {
+        let started = || {
+            let (begin, begun) = std::sync::mpsc::channel::<()>();
+            let thread = std::thread::spawn(move || {
+                let _ = begun.recv();
+                let own = policy(0).unwrap();
+                // A program that it starts is an ordinary one.
+                (
+                    own,
+                    std::thread::spawn(|| policy(0).unwrap()).join().unwrap(),
+                )
+            });
+            share_priority(&thread).unwrap();
+            drop(begin);
+            thread.join().unwrap()
+        };
+        std::thread::spawn(move || {
+            assert_eq!(started(), (Policy::Other, Policy::Other));
+            if let Err(error) = set_policy(0, Policy::Fifo(1)) {
+                println!("skipped: SCHED_FIFO is refused here: {error}");
+                return;
+            }
+            assert_eq!(started(), (Policy::Fifo(1), Policy::Other));
         })
         .join()
         .unwrap();

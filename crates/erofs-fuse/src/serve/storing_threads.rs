@@ -77,7 +77,9 @@ fn start(
     work: impl FnOnce(&PageStore) + Send + 'static,
 ) -> Result<(), Error> {
     let (sender, started) = mpsc::channel();
+    let (begin, begun) = mpsc::channel::<()>();
     let body = move || {
+        let _ = begun.recv();
         let store = own_store(&session, socket);
         drop(session);
         match store {
@@ -88,10 +90,11 @@ fn start(
             Err(error) => drop(sender.send(Err(error))),
         }
     };
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-        .map_err(Error::std_io(name))?;
+    let thread = thread::Builder::new().name(name.to_owned());
+    let thread = thread.spawn(body).map_err(Error::std_io(name))?;
+    // This thread waits for it below; all of them have the priority of the workers.
+    let _ = sys::sched::share_priority(&thread);
+    drop(begin);
     let ended = || Err(io::Error::other("the thread ended"));
     let outcome = started.recv().unwrap_or_else(|_| ended());
     outcome.map_err(Error::std_io(name))
