@@ -134,6 +134,13 @@ struct Bell {
 }
 
 impl Bell {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            rung: Mutex::new(false),
+            sleeper: Parker::new(),
+        })
+    }
+
     fn wait(&self) {
         while !std::mem::take(&mut *self.rung.lock().unwrap()) {
             self.sleeper.park();
@@ -156,7 +163,7 @@ fn loom_a_door_put_in_place_of_the_sleep_and_taken_away_misses_no_job() {
         let queue = Queue::new(JobQueue::new());
         let worker = {
             let queue = Arc::clone(&queue);
-            thread::spawn(move || behind_a_door(&queue))
+            thread::spawn(move || behind_a_source_that_closes(&queue, &Bell::new()))
         };
         assert!(queue.push(1).is_ok());
         assert!(queue.push(10).is_ok());
@@ -165,43 +172,13 @@ fn loom_a_door_put_in_place_of_the_sleep_and_taken_away_misses_no_job() {
     });
 }
 
-/// Sleeps on a source first; after its first return, on the token.
-fn behind_a_door(queue: &Queue) -> usize {
-    let me = Parker::new();
-    let bell = Arc::new(Bell {
-        rung: Mutex::new(false),
-        sleeper: Parker::new(),
-    });
-    let (mut sum, mut has_source) = (0, true);
-    me.set_waker(Some(bell.clone()));
-    loop {
-        match queue.take(&me) {
-            Taken::Item(item) => sum += item,
-            Taken::Idle => {
-                if has_source {
-                    bell.wait();
-                    me.set_waker(None);
-                    has_source = false;
-                } else {
-                    me.park();
-                }
-                queue.leave_idle(&me);
-            }
-            Taken::Closed => return sum,
-        }
-    }
-}
-
 #[test]
 fn loom_a_request_of_the_source_while_a_job_is_queued_hides_no_job() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
         let queue = Queue::new(JobQueue::new());
-        let bell = Arc::new(Bell {
-            rung: Mutex::new(false),
-            sleeper: Parker::new(),
-        });
+        let bell = Bell::new();
         let worker = {
             let (queue, bell) = (Arc::clone(&queue), Arc::clone(&bell));
             thread::spawn(move || serving_a_source(&queue, &bell))
@@ -240,12 +217,7 @@ fn loom_sources_that_close_before_a_shared_queue_leave_no_thread_asleep() {
     model.preemption_bound = Some(2);
     model.check(|| {
         let queue = Queue::new(JobQueue::new());
-        let bells = [(); 2].map(|()| {
-            Arc::new(Bell {
-                rung: Mutex::new(false),
-                sleeper: Parker::new(),
-            })
-        });
+        let bells = [(); 2].map(|()| Bell::new());
         let workers = bells.clone().map(|bell| {
             let queue = Arc::clone(&queue);
             thread::spawn(move || behind_a_source_that_closes(&queue, &bell))
@@ -258,24 +230,27 @@ fn loom_sources_that_close_before_a_shared_queue_leave_no_thread_asleep() {
     });
 }
 
-/// Stays registered as idle until the source closes, which any wake-up does; then sleeps on the
-/// token.
+/// Sleeps as a worker does: on the source until it closes, which any wake-up has it do; then,
+/// unless that wake-up was meant for this thread, on the token.
 fn behind_a_source_that_closes(queue: &Queue, bell: &Arc<Bell>) -> usize {
     let me = Parker::new();
-    let (mut sum, mut has_source) = (0, true);
+    let (mut sum, mut source) = (0, Some(bell));
     me.set_waker(Some(bell.clone()));
+    let mut sleep = || {
+        if let Some(source) = source.take() {
+            source.wait();
+            me.set_waker(None);
+            if !me.is_registered() {
+                return;
+            }
+        }
+        me.park();
+    };
     loop {
         match queue.take(&me) {
             Taken::Item(item) => sum += item,
             Taken::Idle => {
-                if has_source {
-                    bell.wait();
-                    me.set_waker(None);
-                    has_source = false;
-                }
-                if me.is_registered() {
-                    me.park();
-                }
+                sleep();
                 queue.leave_idle(&me);
             }
             Taken::Closed => return sum,

@@ -39,8 +39,8 @@ pub const INTERRUPTIBLE_CPU: Duration = Duration::from_millis(50);
 
 /// Steps between two reads of the clock, which is a system call.
 const CLOCK_STEPS: u64 = 16;
-/// Bytes between two reads of it, fetched or decoded, those of slow codecs counted as what an LZ4
-/// stream has in the same time: 0.3 ms.
+/// The same in bytes fetched or decoded, those of slow codecs counted as what an LZ4 stream has in
+/// the same time: 0.3 ms.
 const CLOCK_BYTES: u64 = 1 << 20;
 /// Bytes from which on the CPU time of a request is measured to its end.
 const MEASURED_BYTES: u64 = 1 << 20;
@@ -107,9 +107,8 @@ struct Spent {
     nid: Nid,
     steps: u64,
     bytes: u64,
-    /// Steps until the clock is read again.
-    until_clock: u64,
-    /// What was fetched and decoded since it was read, or since the beginning.
+    /// Work since the clock was read, or since the beginning: up to [`CLOCK_BYTES`], of which a
+    /// step is a part.
     unclocked: u64,
     /// CPU time of the thread when the request began; taken when the clock is first read.
     began: Option<Duration>,
@@ -133,7 +132,6 @@ impl Spent {
             nid,
             steps: 0,
             bytes: 0,
-            until_clock: CLOCK_STEPS,
             unclocked: 0,
             began: None,
             used: Duration::ZERO,
@@ -160,11 +158,10 @@ impl Spent {
             return Err(Exceeded::Steps);
         }
         self.steps += 1;
-        self.until_clock -= 1;
-        if self.until_clock > 0 {
+        self.unclocked += CLOCK_BYTES / CLOCK_STEPS;
+        if self.unclocked < CLOCK_BYTES {
             return Ok(());
         }
-        self.until_clock = CLOCK_STEPS;
         self.check(0)
     }
 

@@ -76,10 +76,10 @@ struct CachedPcluster {
 }
 
 impl CachedPcluster {
-    fn new(decoded: Arc<Decoded>, first: &Range<usize>) -> Self {
+    fn new(decoded: Arc<Decoded>, first: &Range<usize>, asked_again: bool) -> Self {
         Self {
             decoded,
-            asked_again: AtomicBool::new(false),
+            asked_again: AtomicBool::new(asked_again),
             next: AtomicUsize::new(first.end),
             in_order: AtomicBool::new(first.start == 0),
             finished: AtomicBool::new(false),
@@ -272,15 +272,15 @@ impl DecodeLease<'_> {
     /// rest of the bytes does not come back for them, so that they are not cached.
     pub(crate) fn cache(self, decoded: Arc<Decoded>) {
         let Waiting { readers, bytes } = self.in_flight.waiting();
-        if readers > 0 {
+        let asked_again = readers > 0;
+        if asked_again {
             self.table.reuse.record(true);
         }
         if readers == 1 && self.wanted.start == 0 && bytes == decoded.bytes().len() {
             return self.publish(decoded);
         }
         let weight = decoded.memory() as u64;
-        let cached = CachedPcluster::new(decoded.clone(), &self.wanted);
-        cached.asked_again.store(readers > 0, Relaxed);
+        let cached = CachedPcluster::new(decoded.clone(), &self.wanted, asked_again);
         let gone = self.table.cached.put(self.key, cached, weight);
         gone.iter().for_each(|cached| self.table.gone(cached));
         // Memory is released outside of the lock.
@@ -395,7 +395,7 @@ mod tests {
             while table.displace_oldest() {}
             (cached, table.reuse.now().pays_caching())
         };
-        let after = |times: usize, others: &[(usize, usize)]| {
+        let repeated = |times: usize, others: &[(usize, usize)]| {
             for _ in 1..times {
                 read(others);
             }
@@ -403,11 +403,11 @@ mod tests {
         };
         let (rest, part) = ((LENGTH / 2, LENGTH), (0, LENGTH / 4));
         let weight = LENGTH as u64;
-        assert_eq!(after(100, &[]), (weight, false), "no reader came back");
-        assert_eq!(after(10, &[rest]), (0, true), "a stream took the rest");
-        assert_eq!(after(1, &[rest, rest]), (weight, true), "two programs");
-        assert_eq!(after(100, &[]), (weight, false));
-        assert_eq!(after(10, &[part]), (weight, true), "another program");
+        assert_eq!(repeated(100, &[]), (weight, false), "no reader came back");
+        assert_eq!(repeated(10, &[rest]), (0, true), "a stream took the rest");
+        assert_eq!(repeated(1, &[rest, rest]), (weight, true), "two programs");
+        assert_eq!(repeated(100, &[]), (weight, false));
+        assert_eq!(repeated(10, &[part]), (weight, true), "another program");
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub(crate) const DEVICE: u64 = 0;
 /// No CPU is first yet.
 const NONE: usize = usize::MAX;
 
-/// Times as long as following a reader took, nothing is followed: a tenth of a CPU is the most that
-/// it takes. With two waiters that is 50 us, with 128, of which half change their place, a
-/// millisecond; two readers on different CPUs would have them do it for each request.
+/// Following a reader is paused for this many times as long as it took, so that it takes a tenth of
+/// a CPU at most. With two waiters that is 50 us, with 128, of which half change their place, a
+/// millisecond: two readers on different CPUs would have the order changed for each request.
 const PAUSE: u64 = 10;
 /// The longest such pause. A thread that was preempted meanwhile measures more than it took.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
