@@ -9,10 +9,11 @@
 //! 1. The parent starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its environment.
 //! 2. [`run_if_daemon`] finds the mark, becomes the mount helper and starts the server, which
 //!    mounts; notices go to standard error as usual.
-//! 3. When the mount is served, the server goes on in a new session, in `/`, with all three
-//!    standard descriptors at `/dev/null`, and then informs the helper. From that moment on the
-//!    helper replaces a server that dies; it writes [`READY`] into the pipe and closes it. The end
-//!    of the pipe shows the parent that nothing follows.
+//! 3. When the mount is served, the server goes on in a new session, in `/`, with its standard
+//!    descriptors at `/dev/null`, and informs the helper. From that moment on the helper replaces a
+//!    server that dies; it writes [`READY`] into the pipe, closes it and answers the server, which
+//!    closes it, too. The end of the pipe shows the parent that nothing follows. If the helper is
+//!    killed meanwhile, it may have written or not: the server writes, and the mount stays.
 //! 4. On failure: the error's line into the pipe, exit status 1.
 
 use std::io::{Read, Write};
@@ -22,7 +23,7 @@ use std::process::{ExitCode, Stdio};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
-use crate::helper::{self, READY};
+use crate::helper::{self, MountHelper, READY};
 use crate::log::Log;
 use crate::note::note;
 use crate::request::MountRequest;
@@ -39,7 +40,7 @@ pub fn mount(request: &MountRequest) -> Result<(), Error> {
     helper::check_passed(request)?;
     if request.foreground || request.options.debug {
         let log = Log::open(&request.options, false)?;
-        let (notice, ready) = (&mut |line: &str| show(request, line), &mut || Ok(()));
+        let (notice, ready) = (&mut |line: &str| show(request, line), &mut |_: &_| Ok(()));
         return serve::serve(request, Start::Foreground, log, notice, ready);
     }
     start(request)
@@ -77,7 +78,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
         // Ends when the daemon closes its end, or exits.
         let _ = pipe.read_to_end(&mut outcome);
     }
-    if outcome == READY {
+    if outcome.starts_with(READY) {
         return Ok(());
     }
     let status = daemon
@@ -136,15 +137,24 @@ fn serve_first(request: &MountRequest) -> Result<(), Error> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null"))?;
     let log = Log::open(&request.options, true)?;
-    let (notice, ready) = (&mut |line: &str| show(request, line), &mut || detach(&null));
+    let (notice, ready) = (
+        &mut |line: &str| show(request, line),
+        &mut |helper: &MountHelper| {
+            detach(&null)?;
+            match helper.served()? {
+                true => helper::close_stdout(),
+                false => helper::report_ready(),
+            }
+        },
+    );
     serve::serve(request, Start::Background, log, notice, ready)
 }
 
 /// A server of a mount that is there. Its standard streams are its socket and /dev/null.
 fn serve_next(request: &MountRequest, log: Log) -> Result<(), Error> {
-    let (notice, ready) = (&mut |_: &str| {}, &mut || {
+    let (notice, ready) = (&mut |_: &str| {}, &mut |helper: &MountHelper| {
         start_session();
-        Ok(())
+        helper.served().map(drop)
     });
     serve::serve(request, Start::Successor, log, notice, ready)
 }
@@ -154,12 +164,11 @@ fn serve_as_fork(request: &MountRequest, log: Log) -> i32 {
     serve_next(request, log).map_or(1, |()| 0)
 }
 
-/// Detaches from the terminal and the parent.
+/// Detaches from the terminal. The parent waits for the standard output.
 fn detach(null: &OwnedFd) -> Result<(), Error> {
     start_session();
     rustix::stdio::dup2_stdin(null).map_err(Error::io("/dev/null"))?;
-    rustix::stdio::dup2_stderr(null).map_err(Error::io("/dev/null"))?;
-    rustix::stdio::dup2_stdout(null).map_err(Error::io("/dev/null"))
+    rustix::stdio::dup2_stderr(null).map_err(Error::io("/dev/null"))
 }
 
 fn start_session() {

@@ -44,6 +44,22 @@ impl ChildProcess {
         self.reap(WaitOptions::NOHANG)
     }
 
+    /// How its first thread ended, which is how the process does, while other threads are left of
+    /// it: `waitpid` says nothing before the last one is gone. `None` if it is alive, or if this
+    /// process may not know.
+    ///
+    /// From proc_pid_stat(5), whose last field is the wait status. 0 is also what is shown to a
+    /// process without the right to trace that one.
+    pub(super) fn outcome_of_first_thread(&self) -> Option<ExitStatus> {
+        let pid = self.0.as_raw_nonzero();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, behind_name) = stat.rsplit_once(") ")?;
+        let status = behind_name.split_ascii_whitespace().next_back()?;
+        let status: i32 = status.parse().ok()?;
+        let is_known = behind_name.starts_with('Z') && status != 0;
+        is_known.then(|| ExitStatus::from_raw(status))
+    }
+
     /// Waits for its end.
     pub(super) fn wait(self) -> io::Result<ExitStatus> {
         let ended = self.reap(WaitOptions::empty())?;
@@ -53,5 +69,59 @@ impl ChildProcess {
     fn reap(&self, options: WaitOptions) -> io::Result<Option<ExitStatus>> {
         let ended = rustix::io::retry_on_intr(|| waitpid(Some(self.0), options))?;
         Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    fn outcome_within_a_minute(child: &ChildProcess) -> Option<ExitStatus> {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(60) {
+            let outcome = child.outcome_of_first_thread();
+            if outcome.is_some() {
+                return outcome;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    #[test]
+    fn the_signal_that_ended_a_process_is_known_before_it_is_waited_for() {
+        let child = Command::new("sh").args(["-c", "kill -SEGV $$"]).spawn();
+        let child = ChildProcess::from(child.unwrap());
+        let outcome = outcome_within_a_minute(&child);
+        assert_eq!(outcome.unwrap().signal(), Some(libc::SIGSEGV));
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGSEGV));
+    }
+
+    #[test]
+    fn how_the_first_thread_ended_is_known_while_others_are_left() {
+        const PROGRAM: &str = "
+import ctypes, platform, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+exit_of_a_thread = {'x86_64': 60, 'aarch64': 93}[platform.machine()]
+ctypes.CDLL(None).syscall(exit_of_a_thread, 3)
+";
+        let python = Command::new("python3")
+            .args(["-c", PROGRAM])
+            .stdin(Stdio::piped())
+            .spawn();
+        let mut python = match python {
+            Ok(python) => python,
+            Err(error) => return println!("skipped: a process of two threads: {error}"),
+        };
+        let stdin = python.stdin.take();
+        let child = ChildProcess::from(python);
+        let outcome = outcome_within_a_minute(&child);
+        assert_eq!(outcome.unwrap().code(), Some(3));
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.signal(Signal::KILL).unwrap();
+        child.wait().unwrap();
+        drop(stdin);
     }
 }

@@ -111,9 +111,14 @@ impl MountHelper {
     }
 
     /// To be called in the background when the mount is served: from now on a server that dies is
-    /// replaced, if it can be.
-    pub(crate) fn served(&self) -> Result<(), Error> {
-        self.call(Request::Served).map(drop)
+    /// replaced, if it can be. False if the helper was killed before it answered: it may have
+    /// reported that the mount is there, so that the mount must not end.
+    pub(crate) fn served(&self) -> Result<bool, Error> {
+        match self.ask(Request::Served) {
+            Ok(Response::Done(_)) => Ok(true),
+            Ok(Response::Failed(line)) => Err(Error::Daemon(line)),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Mounts. The descriptor of `/dev/fuse` will bring the kernel's first request.
@@ -201,4 +206,21 @@ fn gone(error: io::Error) -> Error {
         Some(Errno::MFILE) => "a descriptor of the mount helper",
         _ => "the mount helper process is gone",
     })(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_knows_that_the_helper_was_killed_before_it_answered() {
+        let (socket, theirs) = protocol::socket_pair().unwrap();
+        let helper = MountHelper { socket };
+        std::thread::scope(|scope| {
+            let served = scope.spawn(|| helper.served());
+            assert_eq!(Request::receive(&theirs), Some(Request::Served));
+            drop(theirs);
+            assert!(!served.join().unwrap().unwrap());
+        });
+    }
 }

@@ -14,17 +14,42 @@ use super::child::ChildProcess;
 const MOST: usize = 5;
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the next server waits until it is known how the last one died. A thread of it that
-/// stores pages may keep that secret until a next server serves. With each further death it is four
-/// times as long: on a busy machine five servers died of one request before the first was judged.
+/// How long the next server waits until it is known how the last one died. With each further death
+/// it is four times as long: on a busy machine five servers died of one request before the first
+/// was judged.
 const PATIENCE: Duration = Duration::from_millis(5);
+
+/// A process that has to be waited for.
+#[derive(Debug)]
+struct Dying {
+    child: ChildProcess,
+    /// What it was serving; `None` when it is known how it died. A thread of it that stores pages
+    /// may stay until a next server has served the read that it waits for, and that server may die
+    /// of the same request first.
+    taken: Option<Vec<TakenRequest>>,
+}
+
+impl Dying {
+    fn new(child: ChildProcess, taken: Vec<TakenRequest>) -> Self {
+        let taken = Some(taken);
+        Self { child, taken }
+    }
+
+    /// Whether the process is there, and how it died if that is known.
+    fn check(&self) -> (bool, Option<ExitStatus>) {
+        match self.child.try_wait() {
+            Ok(None) => (true, self.child.outcome_of_first_thread()),
+            Ok(outcome) => (false, outcome),
+            Err(_) => (false, None),
+        }
+    }
+}
 
 /// The deaths of one mount's servers.
 #[derive(Debug, Default)]
 pub(super) struct Deaths {
     recent: VecDeque<Instant>,
-    /// Processes whose outcome is not known yet, with the requests that they were serving.
-    dying: Vec<(ChildProcess, Vec<TakenRequest>)>,
+    dying: Vec<Dying>,
     /// The requests that were being served at the last crash.
     suspects: Vec<TakenRequest>,
     /// How the last one of known outcome died.
@@ -41,11 +66,12 @@ impl Deaths {
         let now = Instant::now();
         self.recent.push_back(now);
         self.recent.retain(|death| now - *death < WITHIN);
-        self.dying.extend(child.map(|child| (child, taken)));
+        self.dying
+            .extend(child.map(|child| Dying::new(child, taken)));
         let mut twice = self.judge();
         let others = self.recent.len().min(MOST) as u32 - 1;
         let patience = PATIENCE * 4_u32.pow(others);
-        while !self.dying.is_empty() && now.elapsed() < patience {
+        while self.is_outcome_missing() && now.elapsed() < patience {
             thread::sleep(Duration::from_micros(200));
             twice.extend(self.judge());
         }
@@ -54,20 +80,22 @@ impl Deaths {
 
     /// A process whose end was wanted.
     pub(super) fn expect(&mut self, child: Option<ChildProcess>) {
-        self.dying.extend(child.map(|child| (child, Vec::new())));
+        self.dying
+            .extend(child.map(|child| Dying::new(child, Vec::new())));
     }
 
     /// Learns how processes ended that did so meanwhile. The result: requests that killed twice.
     pub(super) fn judge(&mut self) -> Vec<TakenRequest> {
         let mut twice = Vec::new();
         let mut dying = std::mem::take(&mut self.dying);
-        dying.retain_mut(|(child, taken)| match child.try_wait() {
-            Ok(None) => true,
-            Ok(Some(status)) => {
-                twice.extend(self.convict(status, std::mem::take(taken)));
-                false
+        dying.retain_mut(|process| {
+            let (is_there, outcome) = process.check();
+            if let Some(status) = outcome
+                && let Some(taken) = process.taken.take()
+            {
+                twice.extend(self.convict(status, taken));
             }
-            Err(_) => false,
+            is_there
         });
         self.dying = dying;
         twice
@@ -84,15 +112,19 @@ impl Deaths {
         self.suspects.iter().filter(is_suspect).copied().collect()
     }
 
-    /// Whether processes are dying whose outcome is not known yet.
+    /// Whether processes are left that have to be waited for.
     pub(super) fn are_pending(&self) -> bool {
         !self.dying.is_empty()
+    }
+
+    fn is_outcome_missing(&self) -> bool {
+        self.dying.iter().any(|process| process.taken.is_some())
     }
 
     /// Whether the last death was a crash, as far as is known: then one of the requests that were
     /// being served may be at fault.
     pub(super) fn may_be_crash(&self) -> bool {
-        self.are_pending() || self.last.is_some_and(is_crash)
+        self.is_outcome_missing() || self.last.is_some_and(is_crash)
     }
 
     /// Whether there were so many lately that another server would die too.

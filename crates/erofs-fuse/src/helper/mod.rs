@@ -57,7 +57,7 @@ pub(crate) use enable_uring::{
 };
 pub(crate) use launch::LaunchHelper;
 pub(crate) use passed::check as check_passed;
-pub(crate) use process::{READY, run, run_daemon};
+pub(crate) use process::{READY, close_stdout, report_ready, run, run_daemon};
 pub(crate) use protocol::Order;
 pub(crate) use table::covered_notice;
 pub use umount::umount;

@@ -23,7 +23,7 @@ const UPGRADE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// What the process that waits for the mount reads when programs can use it.
+/// What the process that waits for the mount reads when programs can use it, once or twice.
 pub(crate) const READY: &[u8] = b"ready\n";
 
 /// Within this time the program that is installed must ask for something when it shall replace a
@@ -59,8 +59,9 @@ pub(crate) fn run_daemon(request: MountRequest, successor: Successor) -> Result<
     Helper::new(request, server, log, Some(Start::Fork(successor))).run(&signals)
 }
 
-/// Programs can use the mount: the process that waits for that goes on.
-fn report_ready() -> Result<(), Error> {
+/// Programs can use the mount: the process that waits for that goes on, when the last process has
+/// closed its standard output.
+pub(crate) fn report_ready() -> Result<(), Error> {
     let mut pipe = std::io::stdout();
     pipe.write_all(READY)
         .and_then(|()| pipe.flush())
@@ -69,7 +70,7 @@ fn report_ready() -> Result<(), Error> {
 }
 
 /// The standard error is /dev/null by then.
-fn close_stdout() -> Result<(), Error> {
+pub(crate) fn close_stdout() -> Result<(), Error> {
     rustix::stdio::dup2_stdout(rustix::stdio::stderr()).map_err(Error::io("/dev/null"))
 }
 

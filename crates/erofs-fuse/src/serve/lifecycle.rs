@@ -47,13 +47,14 @@ use crate::sandbox::Sandbox;
 const LAST_NAMES: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` gets faults of the image, `notice` lines for the
-/// user; `ready` is called when programs can use the mount.
+/// user; `ready` is called when programs can use the mount, and in the background informs the
+/// helper.
 pub(crate) fn serve(
     request: &MountRequest,
     start: Start,
     log: Log,
     notice: &mut dyn FnMut(&str),
-    ready: &mut dyn FnMut() -> Result<(), Error>,
+    ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
     // Found out once, from what neither a process that is not dumpable nor the sandbox may read.
@@ -127,10 +128,7 @@ pub(crate) fn serve(
     let mut ready = |helper: &MountHelper| {
         // Not before: where nothing is mounted, the error is the only line.
         notices.iter().chain(&covers).for_each(|line| notice(line));
-        ready()?;
-        if start != Start::Foreground {
-            helper.served()?;
-        }
+        ready(helper)?;
         readiness.iter().for_each(Readiness::announce);
         Ok(())
     };

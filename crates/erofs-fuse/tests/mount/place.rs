@@ -64,11 +64,6 @@ pub fn is_gone(pid: rustix::process::Pid) -> bool {
     matches!(state(pid), None | Some('Z'))
 }
 
-/// Whether a process of one thread waits for something.
-pub fn is_asleep(pid: rustix::process::Pid) -> bool {
-    state(pid) == Some('S')
-}
-
 /// The letter of proc(5).
 fn state(pid: rustix::process::Pid) -> Option<char> {
     let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
