@@ -42,10 +42,13 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
 
 /// The mounts at a path now.
 pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
-    let table = absolute(path).and_then(|path| Ok((table::read()?, path)));
-    let Ok((mut table, path)) = table else {
+    let Ok(path) = absolute(path) else {
         return Vec::new();
     };
+    if table::has_no_mount(&path) {
+        return Vec::new();
+    }
+    let mut table = table::read().unwrap_or_default();
     table.retain(|entry| entry.mountpoint == path);
     table
 }
