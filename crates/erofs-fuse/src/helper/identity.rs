@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
+use rustix::fs::{Mode, OFlags, StatxFlags, open};
 
 use super::table::{self, Entry};
 use crate::error::Error;
@@ -38,8 +38,7 @@ impl MountId {
 
     /// The mount with this root, which need not be at any path yet.
     pub(super) fn of(root: &OwnedFd) -> Result<Self, Error> {
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let status = statx(root, c"", flags, StatxFlags::empty()).map_err(Error::io("statx"))?;
+        let status = table::status(root, StatxFlags::empty()).map_err(Error::io("statx"))?;
         Ok(Self {
             id: id_of(root)?,
             unique: unique_id_of(root),
@@ -78,9 +77,7 @@ fn id_of(root: &OwnedFd) -> Result<u64, Error> {
 }
 
 fn unique_id_of(root: impl AsFd) -> Option<u64> {
-    // DONT_SYNC: without a request to the server.
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let status = statx(root, c"", flags, MNT_ID_UNIQUE).ok()?;
+    let status = table::status(root, MNT_ID_UNIQUE).ok()?;
     let known = StatxFlags::from_bits_retain(status.stx_mask).contains(MNT_ID_UNIQUE);
     known.then_some(status.stx_mnt_id)
 }

@@ -1,14 +1,14 @@
 //! The mount table of this process's namespace.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -44,24 +44,32 @@ pub(super) fn read() -> Result<Vec<Entry>, Error> {
     Ok(lines.filter_map(parse).collect())
 }
 
-/// The topmost mount at `path`.
-pub(super) fn top(path: &Path) -> Result<Option<Entry>, Error> {
-    Ok(top_of(&read()?, path).cloned())
+/// The mounts at `path`. The table, which takes longer with each mount of the machine, is not read
+/// where the kernel says that there is none.
+pub(super) fn at(path: &Path) -> Result<Vec<Entry>, Error> {
+    if has_no_mount(path) {
+        return Ok(Vec::new());
+    }
+    let mut table = read()?;
+    table.retain(|entry| entry.mountpoint == path);
+    Ok(table)
 }
 
-/// Whether nothing is mounted at `path`, for sure. The table, which takes longer with each mount of
-/// the machine, need not be read then. Since Linux 5.8.
-pub(super) fn has_no_mount(path: &Path) -> bool {
-    let is_root = |root: OwnedFd| {
-        // DONT_SYNC: without a request to the server of what is there.
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let status = statx(root, c"", flags, StatxFlags::empty())?;
+/// Whether nothing is mounted at `path`, for sure. Since Linux 5.8.
+fn has_no_mount(path: &Path) -> bool {
+    let is_root = |place: OwnedFd| {
+        let status = status(place, StatxFlags::empty())?;
         let known = status
             .stx_attributes_mask
             .contains(StatxAttributes::MOUNT_ROOT);
         Ok(!known || status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
     };
     handle(path).and_then(is_root) == Ok(false)
+}
+
+/// The topmost mount at `path`.
+pub(super) fn top(path: &Path) -> Result<Option<Entry>, Error> {
+    Ok(top_of(&at(path)?, path).cloned())
 }
 
 /// The mount at `path` that no other mount at the same path is mounted on.
@@ -77,9 +85,6 @@ fn top_of<'t>(table: &'t [Entry], path: &Path) -> Option<&'t Entry> {
 /// What an erofast mount at `path` would cover: another one, which is most often a mistake.
 pub(crate) fn covered_notice(path: &Path) -> Option<String> {
     let real = std::fs::canonicalize(path).ok()?;
-    if has_no_mount(&real) {
-        return None;
-    }
     let covered = top(&real).ok()??;
     (covered.fstype == FSTYPE).then(|| {
         let (path, source) = (path.display(), covered.source);
@@ -103,6 +108,12 @@ pub(super) fn is_dead(path: &Path) -> bool {
 /// automount: systemd's would wait for the mount that is just being made there.
 pub(super) fn handle(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// What statx(2) says of a handle, without a request to the server of what is there.
+pub(super) fn status(handle: impl AsFd, fields: StatxFlags) -> Result<Statx, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    statx(handle, c"", flags, fields)
 }
 
 /// Fields: id, parent, device, root, mount point, options, optional ones, "-", type, source, more.
@@ -181,7 +192,7 @@ mod tests {
         assert!(!has_no_mount("/proc/does-not-exist"));
         // False also before Linux 5.8.
         let root = std::fs::File::open("/proc").unwrap();
-        let status = statx(root, c"", AtFlags::EMPTY_PATH, StatxFlags::empty()).unwrap();
+        let status = status(root, StatxFlags::empty()).unwrap();
         let known = status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
         assert_eq!(has_no_mount("/proc/self"), known);
     }

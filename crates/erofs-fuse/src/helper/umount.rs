@@ -42,15 +42,8 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
 
 /// The mounts at a path now.
 pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
-    let Ok(path) = absolute(path) else {
-        return Vec::new();
-    };
-    if table::has_no_mount(&path) {
-        return Vec::new();
-    }
-    let mut table = table::read().unwrap_or_default();
-    table.retain(|entry| entry.mountpoint == path);
-    table
+    let mounts = absolute(path).and_then(|path| table::at(&path));
+    mounts.unwrap_or_default()
 }
 
 /// Unmounts those that came to a path since `before` and whose server is dead, or dies soon.
