@@ -36,14 +36,14 @@ impl Faults {
         }
     }
 
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn at(points: impl IntoIterator<Item = FailPoint>) -> Self {
         let faults = Faults::default();
         faults.points.lock().unwrap().extend(points);
         faults
     }
 
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn clear(&self) {
         self.points.lock().unwrap().clear();
     }

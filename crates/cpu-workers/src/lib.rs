@@ -26,20 +26,20 @@
 //! joins them.
 //!
 //! Queue, parker and slots are modelled under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p cpu-workers --release --lib loom_`. One test takes CPU 1
+//! `cargo test -p cpu-workers --features loom --lib loom_`. One test takes CPU 1
 //! of the machine offline for a moment, as root and only with `EROFAST_TEST_HOTPLUG=1`.
 #![forbid(unsafe_code)]
 
 mod error;
 mod faults;
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models;
 mod options;
 mod priority;
 mod report;
 mod stats;
 mod sync;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;
 mod topology;
 mod worker;

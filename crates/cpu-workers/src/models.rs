@@ -1,7 +1,7 @@
 //! Models under loom: every interleaving of two or three threads over the real queue, parking and
 //! slots, with one or two jobs each.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p cpu-workers --release --lib loom_`
+//! `cargo test -p cpu-workers --features loom --lib loom_`
 //!
 //! A lost wake-up shows as a deadlock, which loom reports; a lost or doubled job as a wrong count.
 

@@ -1,9 +1,9 @@
-//! The primitives that the queue, the parking and the slots are built on; under `--cfg loom` those
-//! that the models in `models.rs` can replay.
+//! The primitives that the queue, the parking and the slots are built on; with the
+//! feature `loom` those that the models in `models.rs` can replay.
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic::AtomicBool};
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic::AtomicBool};
 
 /// Jobs run outside of all locks and their panics are caught, so a poisoned lock would mean a

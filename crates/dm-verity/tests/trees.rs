@@ -1,12 +1,9 @@
 //! Good trees are accepted, and every flipped bit of data, tree and superblock is found.
 
-#[path = "common/writer.rs"]
-mod writer;
-
 use std::process::Command;
 
+use crate::writer::Recipe;
 use dm_verity::{Error, HashAlgorithm, HashType, Parameters, RootHash, Tree, read_superblock};
-use writer::Recipe;
 
 fn open(area: &[u8], root: &str) -> Result<Tree<Vec<u8>>, Error> {
     let area = area.to_vec();
@@ -55,7 +52,7 @@ fn recipes() -> Vec<Recipe> {
 fn trees_of_every_shape_verify_their_data() {
     for recipe in recipes() {
         for blocks in [1, 2, 31, 32, 33, 129, 1025] {
-            let data = writer::data(blocks, recipe.data_block);
+            let data = crate::writer::data(blocks, recipe.data_block);
             let (area, root) = recipe.write(&data);
             if let Err(error) = verify_all(&data, &area, &root) {
                 panic!("{blocks} blocks, {recipe:?}: {error}");
@@ -68,7 +65,7 @@ fn trees_of_every_shape_verify_their_data() {
 fn each_of_200_flipped_bits_in_each_tree_is_found() {
     for recipe in recipes() {
         // Three levels with blocks of 1 KiB, two with 4 KiB.
-        let data = writer::data(1100, recipe.data_block);
+        let data = crate::writer::data(1100, recipe.data_block);
         let (area, root) = recipe.write(&data);
         let whole = [&area[..], &data[..]].concat();
         // The UUID has no right value. Between the superblock and the first hash block nothing is
@@ -92,7 +89,7 @@ fn each_of_200_flipped_bits_in_each_tree_is_found() {
 #[test]
 fn every_bit_of_the_superblock_but_those_of_the_uuid_counts() {
     let recipe = Recipe::new("sha256", 1024, b"salt");
-    let data = writer::data(40, 1024);
+    let data = crate::writer::data(40, 1024);
     let (area, root) = recipe.write(&data);
     for at in (0..512).filter(|at| !(16..32).contains(at)) {
         for bit in 0..8 {
@@ -106,7 +103,7 @@ fn every_bit_of_the_superblock_but_those_of_the_uuid_counts() {
 #[test]
 fn a_mismatch_names_the_block_and_nothing_else_fails() {
     let recipe = Recipe::new("sha256", 1024, b"");
-    let mut data = writer::data(100, 1024);
+    let mut data = crate::writer::data(100, 1024);
     let (area, root) = recipe.write(&data);
     data[77 * 1024 + 5] ^= 4;
     let tree = open(&area, &root).unwrap();
@@ -125,7 +122,7 @@ fn a_mismatch_names_the_block_and_nothing_else_fails() {
 #[test]
 fn a_broken_hash_block_fails_what_is_below_it_only() {
     let recipe = Recipe::new("sha256", 1024, b"");
-    let data = writer::data(1100, 1024);
+    let data = crate::writer::data(1100, 1024);
     let (mut area, root) = recipe.write(&data);
     // Superblock, root block, two blocks of level 1, 35 leaves: this is the fourth leaf.
     area[(1 + 1 + 2 + 3) * 1024] ^= 1;
@@ -145,7 +142,7 @@ fn a_broken_hash_block_fails_what_is_below_it_only() {
 #[test]
 fn another_root_hash_opens_nothing() {
     let recipe = Recipe::new("sha256", 1024, b"");
-    let (area, _) = recipe.write(&writer::data(40, 1024));
+    let (area, _) = recipe.write(&crate::writer::data(40, 1024));
     let error = open(&area, &"00".repeat(32)).unwrap_err().to_string();
     assert_eq!(error, "the root hash given is not that of the tree");
     let error = open(&area, "0011").unwrap_err().to_string();
@@ -158,7 +155,7 @@ fn another_root_hash_opens_nothing() {
 #[test]
 fn blocks_beyond_the_tree_are_no_data() {
     let recipe = Recipe::new("sha256", 1024, b"");
-    let data = writer::data(33, 1024);
+    let data = crate::writer::data(33, 1024);
     let (area, root) = recipe.write(&data);
     let tree = open(&area, &root).unwrap();
     assert!(tree.verify(&data[..1024], 33).is_err());
@@ -171,7 +168,7 @@ fn a_tree_without_a_superblock_opens_with_the_parameters_alone() {
         superblock: false,
         ..Recipe::new("sha512", 1024, b"salt")
     };
-    let data = writer::data(300, 1024);
+    let data = crate::writer::data(300, 1024);
     let (area, root) = recipe.write(&data);
     let root: RootHash = root.parse().unwrap();
     let parameters = |salt: &[u8]| {
@@ -236,7 +233,7 @@ fn hostile_superblocks_get_one_line() {
         ("a long salt", 80, vec![1, 1], "a salt of 257 bytes"),
         ("padding", 511, vec![1], "byte 511"),
     ];
-    let (area, root) = Recipe::new("sha256", 1024, b"").write(&writer::data(40, 1024));
+    let (area, root) = Recipe::new("sha256", 1024, b"").write(&crate::writer::data(40, 1024));
     for (name, at, bytes, message) in cases {
         let mut hostile = area.clone();
         hostile[at..at + bytes.len()].copy_from_slice(&bytes);
@@ -305,7 +302,7 @@ fn trees_of_veritysetup_are_accepted_and_equal_to_our_own() {
                 superblock,
                 ..recipe.clone()
             };
-            let data = writer::data(blocks, recipe.data_block);
+            let data = crate::writer::data(blocks, recipe.data_block);
             let (area, root) = veritysetup(&recipe, &data, &format!("{n}-{blocks}"));
             let (ours, our_root) = recipe.write(&data);
             assert_eq!(root, our_root, "{blocks} blocks, {recipe:?}");

@@ -1,13 +1,11 @@
 //! Every malformed image is turned away, or everything that is not broken in it stays readable.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use common::watch::{MEMORY_KIB, watch};
-use common::{bad_images, erofast, manifest, verify};
+use crate::common::watch::{MEMORY_KIB, watch};
+use crate::common::{bad_images, erofast, manifest, verify};
 use erofs_engine::erofs_format::FileType;
 use erofs_engine::{Engine, EngineOptions, Error, ReadContext};
 use serde::Deserialize;

@@ -1,12 +1,10 @@
 //! `erofast check --manifest`, and that its progress is seen on a terminal only.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::manifest::{self, Expected};
-use common::{TestImage, all_good_images, erofast};
+use crate::common::manifest::{self, Expected};
+use crate::common::{TestImage, all_good_images, erofast};
 use serde_json::Value;
 
 /// Runs `check --json`, with its exit status.

@@ -1,15 +1,13 @@
 //! Hostile images, made on the spot, through every tool: each ends, in bounded memory.
 
-mod common;
-
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use common::erofast;
-use common::watch::{MEMORY_KIB, watch};
+use crate::common::erofast;
+use crate::common::watch::{MEMORY_KIB, watch};
 use erofs_oracles::hostile::{self, Class};
 
 fn image(directory: &Path, class: Class) -> PathBuf {

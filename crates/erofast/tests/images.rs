@@ -1,8 +1,6 @@
 //! Every valid image reads exactly as in its manifest, by every path of the engine.
 
-mod common;
-
-use common::{TestImage, all_good_images, manifest, verify};
+use crate::common::{TestImage, all_good_images, manifest, verify};
 use erofs_engine::{Engine, EngineOptions, Offset, SyncDecompress, WorkersMode};
 
 /// Verifies all images with the options that `change` makes of theirs.

@@ -48,6 +48,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("launch-profile", &[]),
     ("dm-verity", &[]),
     ("sys", &[]),
+    ("workspace-hack", &[]),
+    ("erofast-fuzz", &["erofs-oracles", "sched-trace"]),
     // For the fuzz targets and the tests that replay their findings.
     (
         "erofs-oracles",

@@ -1,6 +1,6 @@
 //! docs/licences.md lists what is linked, and deny.toml allows those licences and no others.
 //!
-//! `EROFAST_WRITE=1 cargo test --test licences` writes the table of the page anew.
+//! `EROFAST_WRITE=1 cargo test --test integration licences` writes the table of the page anew.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn the_page_lists_what_is_linked() {
         std::fs::write(&page, whole).expect("room");
         return;
     }
-    let hint = "EROFAST_WRITE=1 cargo test -p erofast --test licences writes it anew";
+    let hint = "EROFAST_WRITE=1 cargo test -p erofast --test integration licences writes it anew";
     assert_eq!(&rest[..end], table, "{hint}");
 }
 

@@ -1,10 +1,8 @@
 //! `ls`, `cat` and `info` behave like the tools of the shell.
 
-mod common;
-
 use std::process::Output;
 
-use common::{TestImage, all_good_images, manifest};
+use crate::common::{TestImage, all_good_images, manifest};
 use serde_json::Value;
 
 fn image() -> TestImage {
@@ -16,7 +14,7 @@ fn image() -> TestImage {
 
 /// `erofast COMMAND [OPTIONS] IMAGE [REST]`
 fn run(command: &str, options: &[&str], rest: &[&str]) -> Output {
-    let mut erofast = common::erofast();
+    let mut erofast = crate::common::erofast();
     erofast
         .arg(command)
         .args(options)

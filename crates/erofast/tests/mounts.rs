@@ -3,12 +3,10 @@
 //!
 //! Needs root or fusermount3, /dev/fuse and python3; says what it skips.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{TestImage, all_good_images, bad_images};
+use crate::common::{TestImage, all_good_images, bad_images};
 use serde::Deserialize;
 
 /// Unmounts on the way out, also when a test fails.
@@ -43,7 +41,7 @@ impl Drop for Mount {
 }
 
 fn erofast(arguments: &[&std::ffi::OsStr], paths: &[&Path]) -> Output {
-    common::erofast()
+    crate::common::erofast()
         .args(arguments)
         .args(paths)
         .output()
@@ -76,7 +74,7 @@ fn verify(manifest: &Path, mount: &Path, more: &[String]) -> Option<String> {
         false => "user,security,system",
     };
     let output = Command::new("python3")
-        .arg(common::verify_tree())
+        .arg(crate::common::verify_tree())
         .arg("check")
         .args([manifest, mount])
         .args(["--reads", "--lookups", "--max", "5"])
@@ -197,13 +195,13 @@ fn stat_is_a_page_a_person_reads_and_shows_absolute_paths() {
     }
     let folder = tempfile::tempdir().expect("a directory");
     std::fs::copy(
-        common::fixtures().join("lz4-64k.erofs"),
+        crate::common::fixtures().join("lz4-64k.erofs"),
         folder.path().join("app.erofs"),
     )
     .expect("room");
     std::fs::create_dir(folder.path().join("mnt")).expect("room");
     let at_home = |arguments: &[&str]| {
-        let mut command = common::erofast();
+        let mut command = crate::common::erofast();
         let output = command.args(arguments).current_dir(folder.path()).output();
         output.expect("erofast starts")
     };
@@ -213,7 +211,7 @@ fn stat_is_a_page_a_person_reads_and_shows_absolute_paths() {
     let list = Command::new("find").arg(&point).output();
     let page = erofast(&["stat".as_ref()], &[&point]);
     let json = erofast(&["stat".as_ref(), "--json".as_ref()], &[&point]);
-    let mut watch = common::erofast();
+    let mut watch = crate::common::erofast();
     let watch = watch
         .args(["stat", "--watch"])
         .arg(&point)

@@ -4,15 +4,13 @@
 //! `EROFAST_MUTATE_SECONDS` is how long (3), `EROFAST_MUTATE_FROM` the first number (0). A mutant
 //! that fails is named by its image and its number, which make it again.
 
-mod common;
-
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::erofast;
-use common::watch::{MEMORY_KIB, watch};
+use crate::common::erofast;
+use crate::common::watch::{MEMORY_KIB, watch};
 use erofs_oracles::mutate::Mutator;
 
 /// What programs do with a mount, killed after 3 seconds: a mutant may have files without end.
@@ -22,7 +20,7 @@ const READER: &str = "ls -lR; find . | head -300 | while read -r name; do
 /// Images of the repository, small enough to make many of.
 fn mutators() -> Vec<(String, Mutator)> {
     const LARGEST: u64 = 600 << 10;
-    let files = std::fs::read_dir(common::fixtures()).expect("the images");
+    let files = std::fs::read_dir(crate::common::fixtures()).expect("the images");
     let mut paths: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| {
         path.extension().is_some_and(|ending| ending == "erofs")

@@ -1,14 +1,11 @@
 //! Names of any bytes are named on the command line as they are, or as `ls` shows them.
 
-#[path = "common/forged.rs"]
-mod forged;
-
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use forged::Forged;
+use crate::forged::Forged;
 use tempfile::TempDir;
 
 const NAMES: [&[u8]; 4] = [b"\xff", b"back\\slash", b"line\nbreak", b"plain"];

@@ -2,8 +2,6 @@
 //!
 //! Needs root or fusermount3, and /dev/fuse.
 
-mod common;
-
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +24,7 @@ impl Place {
             println!("skipped: no /dev/fuse");
             return None;
         }
-        if common::other_program().is_some() {
+        if crate::common::other_program().is_some() {
             println!("skipped: EROFAST_PROGRAM is tested under its own name");
             return None;
         }

@@ -3,12 +3,10 @@
 //! scripts/test-program runs this, and the tests of images, extraction and checks, with such a
 //! program.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{all_good_images, bad_images, other_program};
+use crate::common::{all_good_images, bad_images, other_program};
 
 /// Ours and the other one; none where there is no other one.
 fn both() -> Option<[Command; 2]> {

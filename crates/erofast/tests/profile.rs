@@ -1,6 +1,4 @@
 //! `erofast profile`: showing and trimming launch profiles.
-#![cfg(feature = "tools")]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

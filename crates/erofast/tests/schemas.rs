@@ -1,11 +1,6 @@
 //! Every `--json` has a schema in docs/schemas, which docs/json.md lists, and what is printed fits
 //! it.
 //! Reports of `erofast lab` are held to theirs by the tests of latency-lab.
-#![cfg(feature = "tools")]
-
-mod common;
-#[path = "../../latency-lab/tests/common/schema.rs"]
-mod schema;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{TestImage, bad_images, fixtures, good_images};
+use crate::common::{TestImage, bad_images, fixtures, good_images};
 use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
 use serde_json::Value;
 
@@ -21,7 +16,7 @@ use serde_json::Value;
 const BESIDE: [&str; 3] = ["info-block", "info-extents", "lab-common"];
 
 fn erofast(arguments: &[&str]) -> Output {
-    let mut command = common::erofast();
+    let mut command = crate::common::erofast();
     command.args(arguments).output().expect("erofast starts")
 }
 
@@ -81,23 +76,23 @@ fn the_page_lists_every_schema() {
 fn what_is_printed_about_images_fits() {
     for image in good_images(&fixtures()) {
         let info = json(&report("info", &image, &[]));
-        schema::check("info", &info);
-        schema::check("check", &json(&report("check", &image, &[])));
+        crate::schema::check("info", &info);
+        crate::schema::check("check", &json(&report("check", &image, &[])));
         let block = json(&report("info", &image, &["--block", "0"]));
-        schema::check("info-block", &block);
+        crate::schema::check("info-block", &block);
         let listing = report("ls", &image, &["-R"]);
         let entries = String::from_utf8(listing.stdout).expect("UTF-8");
         let mut listed_extents = false;
         for line in entries.lines() {
             let entry: Value = serde_json::from_str(line).expect("JSON");
-            schema::check("ls", &entry);
+            crate::schema::check("ls", &entry);
             if let Some(path) = entry["path"].as_str()
                 && entry["type"] == "f"
                 && !listed_extents
             {
                 listed_extents = true;
                 let extents = json(&report("info", &image, &["--extents", path]));
-                schema::check("info-extents", &extents);
+                crate::schema::check("info-extents", &extents);
             }
         }
     }
@@ -113,7 +108,7 @@ fn what_is_printed_about_bad_images_fits() {
         let checked = erofast(&["check", "--json", path]);
         if !checked.stdout.is_empty() {
             let report = json(&checked);
-            schema::check("check", &report);
+            crate::schema::check("check", &report);
             faults += report["faults"].as_array().map_or(0, Vec::len);
         }
         let folder = tempfile::tempdir().expect("a directory");
@@ -121,7 +116,7 @@ fn what_is_printed_about_bad_images_fits() {
         let extracted = erofast(&["extract", "--json", path, to]);
         if !extracted.stdout.is_empty() {
             let report = json(&extracted);
-            schema::check("extract", &report);
+            crate::schema::check("extract", &report);
             failures += report["failures"].as_array().map_or(0, Vec::len);
         }
     }
@@ -134,7 +129,7 @@ fn what_is_printed_about_an_extraction_fits() {
     let folder = tempfile::tempdir().expect("a directory");
     let to = folder.path().to_str().expect("a path");
     let output = erofast(&["extract", "--json", image.to_str().expect("a path"), to]);
-    schema::check("extract", &json(&output));
+    crate::schema::check("extract", &json(&output));
 }
 
 #[test]
@@ -166,7 +161,7 @@ fn what_is_printed_about_a_profile_fits() {
     file.write_all(&profile.to_bytes()).expect("written");
     let path = file.path().to_str().expect("a path");
     let output = erofast(&["profile", "show", "--json", path]);
-    schema::check("profile-show", &json(&output));
+    crate::schema::check("profile-show", &json(&output));
 }
 
 /// Two threads on one CPU, one woken by the other.
@@ -190,12 +185,12 @@ fn what_is_printed_about_a_trace_fits() {
     file.write_all(TRACE.as_bytes()).expect("written");
     let path = file.path().to_str().expect("a path");
     let report = json(&erofast(&["trace", "latency", "--json", path]));
-    schema::check("trace-latency", &report);
+    crate::schema::check("trace-latency", &report);
     assert_eq!(report["workqueues"][0]["function"], "work_function");
     let why = json(&erofast(&[
         "trace", "latency", "--json", "--why", "b", path,
     ]));
-    schema::check("trace-latency", &why);
+    crate::schema::check("trace-latency", &why);
     assert_eq!(why["why"]["of"], 1);
 }
 
@@ -227,7 +222,7 @@ fn what_is_printed_about_a_mount_fits() {
     let guard = Mounted(folder.path().to_owned());
     assert!(fs::read_dir(point).expect("a mount").count() > 0);
     let counters = json(&erofast(&["stat", "--json", point]));
-    schema::check("stat", &counters);
+    crate::schema::check("stat", &counters);
     assert!(counters["requests"].as_u64() > Some(0));
     drop(guard);
 }
@@ -235,11 +230,11 @@ fn what_is_printed_about_a_mount_fits() {
 #[test]
 fn a_report_that_does_not_fit_is_found() {
     let good = json(&report("check", &good_images(&fixtures())[0], &[]));
-    assert_eq!(schema::fault("check", &good), None);
+    assert_eq!(crate::schema::fault("check", &good), None);
     let changed = |field: &str, value: Value| {
         let mut bad = good.clone();
         bad[field] = value;
-        schema::fault("check", &bad).unwrap_or_default()
+        crate::schema::fault("check", &bad).unwrap_or_default()
     };
     assert!(changed("files", "many".into()).starts_with("check.files: "));
     assert_eq!(changed("new", 1.into()), "check.new is not in the schema");
@@ -247,6 +242,6 @@ fn a_report_that_does_not_fit_is_found() {
     assert_eq!(changed("faults", fault), "check.faults[0]: no field error");
     let mut missing = good.clone();
     missing.as_object_mut().expect("an object").remove("bytes");
-    let fault = schema::fault("check", &missing);
+    let fault = crate::schema::fault("check", &missing);
     assert_eq!(fault.as_deref(), Some("check: no field bytes"));
 }

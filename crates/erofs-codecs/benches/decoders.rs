@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 #[path = "../tests/common/mod.rs"]
+#[allow(dead_code)] // a part of it is for tests
 mod common;
 
 use common::encode;

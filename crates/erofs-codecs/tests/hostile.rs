@@ -1,9 +1,7 @@
 //! Whatever stands in a stream: an answer in bounded time, inside of the output, and the decoder
 //! works afterwards. All inputs are the same in every run.
 
-mod common;
-
-use common::{Course, encode, fenced, pad, sample};
+use crate::common::{Course, encode, fenced, pad, sample};
 use erofs_codecs::{Codec, Decoder, Reason, Settings};
 
 const LENGTH: usize = 6000;

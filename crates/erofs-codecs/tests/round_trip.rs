@@ -1,8 +1,6 @@
 //! What an encoder wrote comes back, whole and from the front.
 
-mod common;
-
-use common::{encode, encode_lzma, encode_zstd, fenced, pad, sample};
+use crate::common::{encode, encode_lzma, encode_zstd, fenced, pad, sample};
 use erofs_codecs::{Codec, DecodeError, Decoder, LZMA_DICTIONARY_MAX, Reason, Settings};
 
 fn decode(

@@ -99,7 +99,7 @@ mod kickoff;
 mod load_monitor;
 mod locate;
 mod metadata_cache;
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models;
 mod opened;
 mod options;

@@ -1,6 +1,6 @@
 //! Models of pclusters in in_flight under loom: every interleaving of the readers of one pcluster.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p erofs-engine --release --lib loom_`
+//! `cargo test -p erofs-engine --features loom --lib loom_`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -338,7 +338,7 @@ impl Drop for DecodeLease<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use page_pool::{PagePool, PoolOptions};
 

@@ -1,23 +1,23 @@
-//! The primitives that pclusters in flight are built on; under `--cfg loom` those that the models
-//! can replay.
+//! The primitives that pclusters in flight are built on; with the feature `loom` those
+//! that the models can replay.
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// For the table of pclusters, which real-time workers share with other threads.
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) use cpu_workers::{PiMutex, PiMutexGuard};
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(crate) use loom::sync::{Mutex as PiMutex, MutexGuard as PiMutexGuard};
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) fn lock<T>(mutex: &PiMutex<T>) -> PiMutexGuard<'_, T> {
     mutex.lock()
 }
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(crate) fn lock<T>(mutex: &PiMutex<T>) -> PiMutexGuard<'_, T> {
     mutex
         .lock()

@@ -2,9 +2,7 @@
 //! never a panic or a walk without end. Errors of files come from their metadata only: what a
 //! decoder would notice is up to the engine.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use erofs_format::{ErrorClass, ExtentKind, Image};
 use serde_json::Value;
 

@@ -1,9 +1,7 @@
 //! Every good image: what its manifest says is what this crate reads, as far as that takes no
 //! decoder. (What is compressed is mapped, and decoded in the tests of the engine.)
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use erofs_format::{FileType, Image, Inode, dir};
 use serde_json::Value;
 use sha2::{Digest, Sha256};

@@ -3,18 +3,12 @@
 
 use std::ffi::OsString;
 use std::process::Command;
-use std::sync::Mutex;
 use std::time::Duration;
 
-mod common;
-
-use common::{image, skipped};
+use crate::common::{alone, image, skipped};
 use latency_lab::launch::{LaunchOptions, LaunchReport, run};
 use latency_lab::load::{Fio, LoadChoice};
 use latency_lab::{LabError, Progress, Silent};
-
-/// One experiment at a time: they check the whole machine for what they left behind.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Root, and a recorder that starts.
 fn can_run() -> bool {
@@ -100,9 +94,7 @@ fn tells_all_switches(report: &LaunchReport) -> bool {
 
 #[test]
 fn kernel_launches_are_counted_and_nothing_is_left() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     // find's own braces must not be taken for the mount point's.
     let script = "cat $(find \"$0\" -type f) > /dev/null";
     if !can_run() {
@@ -132,7 +124,7 @@ fn kernel_launches_are_counted_and_nothing_is_left() {
             );
         }
     }
-    common::schema::check("lab-launch", &json);
+    crate::common::schema::check("lab-launch", &json);
     // A worker that still runs takes the next item without a wake-up, so one launch may have none.
     // From a file that is cached, the reader may decompress all by itself.
     let [over_loop, _] = &report.engines[..] else {
@@ -150,9 +142,7 @@ fn kernel_launches_are_counted_and_nothing_is_left() {
 
 #[test]
 fn a_launch_that_reads_nothing_from_the_mount_is_not_valid() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     if !can_run() {
         return;
     }
@@ -175,9 +165,7 @@ fn a_launch_that_reads_nothing_from_the_mount_is_not_valid() {
 
 #[test]
 fn a_program_that_fails_is_quoted_and_nothing_is_left() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     if !can_run() {
         return;
     }
@@ -197,9 +185,7 @@ fn a_program_that_fails_is_quoted_and_nothing_is_left() {
 
 #[test]
 fn a_program_that_never_ends_is_ended() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     if !can_run() {
         return;
     }
@@ -220,9 +206,7 @@ fn a_program_that_never_ends_is_ended() {
 
 #[test]
 fn a_daemon_that_is_killed_is_one_clear_line_and_nothing_is_left() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     if !can_run() {
         return;
     }
@@ -245,9 +229,7 @@ fn a_daemon_that_is_killed_is_one_clear_line_and_nothing_is_left() {
 
 #[test]
 fn a_missing_engine_is_said_and_left_out_only_of_the_default_list() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     if !can_run() {
         return;
     }
@@ -289,9 +271,7 @@ impl Progress for CtrlC {
 
 #[test]
 fn ctrl_c_keeps_what_was_gathered_and_leaves_nothing() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     if !can_run() {
         return;
     }
@@ -310,9 +290,7 @@ fn ctrl_c_keeps_what_was_gathered_and_leaves_nothing() {
 
 #[test]
 fn the_load_burns_and_is_gone_afterwards() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone();
     if !can_run() {
         return;
     }
@@ -321,7 +299,8 @@ fn the_load_burns_and_is_gone_afterwards() {
     }
     let loaded = LaunchOptions {
         load: LoadChoice::Fio,
-        ..options(&["kernel-loop"], "true")
+        // Long against a tick, in which the CPU time of the load is counted.
+        ..options(&["kernel-loop"], "sleep 0.3")
     };
     match run_or_skip(&loaded) {
         Some(report) => assert!(

@@ -1,9 +1,7 @@
 //! The read and the hotplug experiment for real, over the kernel's own EROFS. Tests skip where it
 //! is missing.
 
-mod common;
-
-use common::{image, skipped};
+use crate::common::{alone, image, skipped};
 use latency_lab::hotplug::{HotplugOptions, run as hotplug};
 use latency_lab::load::LoadChoice;
 use latency_lab::read::{ReadOptions, Test, run as read};
@@ -11,6 +9,7 @@ use latency_lab::{LabError, Silent};
 
 #[test]
 fn every_test_gives_its_samples_in_the_words_of_the_contract() {
+    let _alone = alone();
     let options = ReadOptions {
         image: image(),
         erofast: "/no/such/erofast".into(),
@@ -28,7 +27,7 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     let results = json["results"].as_array().unwrap();
     assert_eq!(results.len(), 2 * Test::all().len());
-    common::schema::check("lab-read", &json);
+    crate::common::schema::check("lab-read", &json);
     for result in results {
         assert_eq!(result["samples"].as_array().unwrap().len(), 2);
         assert!(result["median"].as_f64().unwrap() > 0.0, "{result}");
@@ -43,6 +42,7 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
 
 #[test]
 fn a_cpu_goes_and_comes_back_and_nothing_is_lost() {
+    let _alone = alone();
     // Other tests may have threads on the CPU that goes offline: only when enabled.
     if std::env::var_os("EROFAST_TEST_HOTPLUG").is_none() {
         return skipped("takes a CPU offline; set EROFAST_TEST_HOTPLUG=1");

@@ -1,11 +1,8 @@
-//! The page of a launch experiment in a real browser: nothing overflows on a telephone, it follows
-//! the browser's choice of light or dark, and it fetches nothing. Needs chromium; prints a line if
-//! it is missing.
+//! The page of a launch experiment in a real browser: nothing overflows on a telephone or a large
+//! screen, it follows the browser's choice of light or dark, and it fetches nothing. Needs chromium;
+//! prints a line if it is missing.
 //!
 //! With EROFAST_PAGE_SHOTS=DIR it leaves screenshots there.
-
-#[path = "common/schema.rs"]
-mod schema;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,6 +18,12 @@ use latency_lab::statistics::{Random, Summary, compare, outliers};
 
 /// A narrow telephone.
 const NARROW: u32 = 380;
+
+/// A window of a desktop.
+const WIDE: u32 = 1100;
+
+/// Far more than a browser takes.
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
@@ -188,9 +191,8 @@ fn report(place: &Path) -> LaunchReport {
     }
 }
 
-/// Runs the browser to its end; its standard output. None when it does not end: a sick machine is
-/// no fault of the page.
-fn run(browser: &Path, profile: &Path, arguments: &[String]) -> Option<String> {
+/// Runs the browser to its end; its standard output.
+fn run(browser: &Path, profile: &Path, arguments: &[String]) -> String {
     let mut command = Command::new(browser);
     command
         .args([
@@ -220,74 +222,72 @@ fn run(browser: &Path, profile: &Path, arguments: &[String]) -> Option<String> {
         let _ = std::io::Read::read_to_end(&mut out, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     });
-    wait(&mut child)?;
-    reader.join().ok()
+    wait(&mut child);
+    reader.join().unwrap()
 }
 
-fn wait(child: &mut Child) -> Option<()> {
-    let deadline = Instant::now() + Duration::from_secs(180);
+fn wait(child: &mut Child) {
+    let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
+        if begin.elapsed() > LIMIT {
             let _ = child.kill();
-            let _ = child.wait();
-            return None;
+            panic!("the browser does not end within {LIMIT:?}");
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(20));
     }
-    Some(())
 }
 
-/// A page that shows the report in a frame as wide as a telephone and writes down what it finds:
-/// how wide the content is, which elements stick out (those inside of scrolling boxes may), and the
+/// A page that shows the report in a frame of this width and writes down what it finds: how wide
+/// the content is, which elements stick out (those inside of scrolling boxes may), and the
 /// ground's colour.
-fn probe(page: &Path) -> String {
+fn probe(page: &Path, width: u32) -> String {
     format!(
-        r#"<!doctype html><body><iframe id="f" src="{}" style="width:{NARROW}px;height:4000px;border:0"></iframe>
+        r#"<!doctype html><body><iframe id="f" src="{}" style="width:{width}px;height:4000px;border:0"></iframe>
 <pre id="found"></pre><script>
 document.getElementById('f').onload = () => {{
   const d = document.getElementById('f').contentDocument, r = d.documentElement, out = [];
   const inside = e => e.closest('.scroll, pre, svg') && !e.matches('.scroll, pre, svg');
   for (const e of d.body.querySelectorAll('*')) {{
     const box = e.getBoundingClientRect();
-    if (!inside(e) && box.width > 0 && (box.right > {NARROW} + 0.5 || box.left < -0.5)) out.push(e.tagName + '.' + e.className);
+    if (!inside(e) && box.width > 0 && (box.right > {width} + 0.5 || box.left < -0.5)) out.push(e.tagName + '.' + e.className);
   }}
   const ground = d.defaultView.getComputedStyle(d.body).backgroundColor;
   const figures = d.querySelectorAll('svg').length;
   document.getElementById('found').textContent =
-    'FOUND ' + JSON.stringify({{ width: r.scrollWidth, out, ground, figures }}) + ' END';
+    JSON.stringify({{ width: r.scrollWidth, out, ground, figures }});
 }};
 </script></body>"#,
         page.display()
     )
 }
 
-fn probe_in(browser: &Path, place: &Path, page: &Path, dark: bool) -> Option<serde_json::Value> {
+fn probe_in(
+    browser: &Path,
+    place: &Path,
+    page: &Path,
+    width: u32,
+    dark: bool,
+) -> serde_json::Value {
     let wrapper = place.join("probe.html");
-    std::fs::write(&wrapper, probe(page)).unwrap();
-    // Blink's own names of the two: 0 is dark, 1 is light.
-    let scheme = format!(
-        "--blink-settings=preferredColorScheme={}",
-        if dark { 0 } else { 1 }
-    );
+    std::fs::write(&wrapper, probe(page, width)).unwrap();
     let arguments = [
-        scheme,
+        scheme(dark),
         "--window-size=1200,4200".into(),
         "--virtual-time-budget=10000".into(),
         "--dump-dom".into(),
         format!("file://{}", wrapper.display()),
     ];
-    let dom = run(browser, &place.join("profile"), &arguments)?;
-    let found = dom
-        .split("FOUND ")
-        .nth(2)
-        .or_else(|| dom.split("FOUND ").nth(1))?;
-    let json = found
-        .split(" END")
-        .next()?
-        .replace("&gt;", ">")
-        .replace("&lt;", "<")
-        .replace("&amp;", "&");
-    serde_json::from_str(&json).ok()
+    let dom = run(browser, &place.join("profile"), &arguments);
+    let found = dom.split_once("<pre id=\"found\">").map(|(_, rest)| rest);
+    let found = found.and_then(|rest| rest.split_once("</pre>"));
+    let (json, _) = found.unwrap_or_else(|| panic!("{} shows no page: {dom}", browser.display()));
+    let json = json.replace("&gt;", ">").replace("&lt;", "<");
+    serde_json::from_str(&json.replace("&amp;", "&")).unwrap_or_else(|e| panic!("{e}: {json}"))
+}
+
+/// Blink's own names of the two: 0 is dark, 1 is light.
+fn scheme(dark: bool) -> String {
+    format!("--blink-settings=preferredColorScheme={}", u8::from(!dark))
 }
 
 fn shot(
@@ -305,10 +305,7 @@ fn shot(
     );
     std::fs::write(&frame, text).unwrap();
     let arguments = [
-        format!(
-            "--blink-settings=preferredColorScheme={}",
-            if dark { 0 } else { 1 }
-        ),
+        scheme(dark),
         format!("--window-size={},5200", width.max(500)),
         "--virtual-time-budget=10000".into(),
         format!("--screenshot={}", to.join(name).display()),
@@ -332,39 +329,39 @@ fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
     if let Some(to) = std::env::var_os("EROFAST_PAGE_SHOTS").map(PathBuf::from) {
         std::fs::create_dir_all(&to).unwrap();
         for what in [
-            ("wide-light.png", 1100, false),
-            ("wide-dark.png", 1100, true),
+            ("wide-light.png", WIDE, false),
+            ("wide-dark.png", WIDE, true),
             ("narrow-light.png", NARROW, false),
             ("narrow-dark.png", NARROW, true),
         ] {
             shot(&browser, &place.0, &page, what, &to);
         }
     }
-    let (Some(light), Some(dark)) = (
-        probe_in(&browser, &place.0, &page, false),
-        probe_in(&browser, &place.0, &page, true),
-    ) else {
-        return println!("skipped: {} does not run here", browser.display());
-    };
-    assert_eq!(
-        light["out"],
-        serde_json::json!([]),
-        "sticks out at {NARROW} px"
-    );
-    assert!(
-        light["width"].as_u64().unwrap() <= u64::from(NARROW),
-        "{light}"
-    );
-    // Three charts for each of three quantities, two launches of each of four engines.
-    assert_eq!(light["figures"], 9 + 8);
-    assert_ne!(light["ground"], dark["ground"]);
+    for width in [NARROW, WIDE] {
+        let [light, dark] =
+            [false, true].map(|dark| probe_in(&browser, &place.0, &page, width, dark));
+        for found in [&light, &dark] {
+            assert_eq!(
+                found["out"],
+                serde_json::json!([]),
+                "sticks out at {width} px"
+            );
+            assert!(
+                found["width"].as_u64().unwrap() <= u64::from(width),
+                "{found}"
+            );
+            // Three charts for each of three quantities, two launches of each of four engines.
+            assert_eq!(found["figures"], 9 + 8);
+        }
+        assert_ne!(light["ground"], dark["ground"]);
+    }
 }
 
 #[test]
 fn the_report_fits_its_schema() {
     let place = Place::new();
     let json = serde_json::to_value(report(&place.0)).unwrap();
-    schema::check("lab-launch", &json);
+    crate::common::schema::check("lab-launch", &json);
 }
 
 #[test]

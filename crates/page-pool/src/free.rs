@@ -174,7 +174,7 @@ fn end(run: &Run) -> usize {
     run.first_page() + run.pages()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -18,7 +18,7 @@
 //! No two buffers can share a byte: they are runs of `sys::memory`, which are split and joined but
 //! never copied. The feature `experiments` adds what `erofast lab pressure` compares and measures.
 //! The counting is modelled under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p page-pool --release --lib loom_`.
+//! `cargo test -p page-pool --features loom --lib loom_`.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -30,7 +30,7 @@ mod instruments;
 #[cfg(not(feature = "experiments"))]
 #[path = "no_experiments.rs"]
 mod instruments;
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod models;
 mod options;
 mod pool;

@@ -1,6 +1,6 @@
 //! Models of the pool under loom: every interleaving of two threads.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p page-pool --release --lib loom_`
+//! `cargo test -p page-pool --features loom --lib loom_`
 
 use loom::thread;
 

@@ -1,17 +1,17 @@
-//! The primitives the pool is built on; under `--cfg loom` those that the models can replay.
+//! The primitives the pool is built on; with the feature `loom` those that the models can replay.
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(crate) use loom::sync::{Mutex, MutexGuard};
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) use sys::pi_mutex::{PiMutex as Mutex, PiMutexGuard as MutexGuard};
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
 /// The counters stay consistent even if a thread panicked with the lock held.
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -1,7 +1,5 @@
 //! Replays what the trace fuzzers found, and the fixtures, through the fuzzers' oracle.
 
-mod oracle;
-
 use std::path::Path;
 
 #[test]
@@ -13,7 +11,7 @@ fn the_fixtures_satisfy_the_oracle() {
         if path.extension().is_some_and(|extension| extension == "z") {
             let packed = std::fs::read(&path).unwrap();
             let bytes = miniz_oxide::inflate::decompress_to_vec_zlib(&packed).unwrap();
-            oracle::check(&bytes);
+            crate::oracle::check(&bytes);
             checked += 1;
         }
     }
@@ -30,7 +28,7 @@ fn what_fuzzing_found_stays_fixed() {
         for file in files {
             let path = file.unwrap().path();
             println!("{}", path.display());
-            oracle::check(&std::fs::read(&path).unwrap());
+            crate::oracle::check(&std::fs::read(&path).unwrap());
         }
     }
 }

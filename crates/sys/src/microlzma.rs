@@ -135,7 +135,6 @@ fn end(stream: &mut lzma::lzma_stream) {
 /// For tests and benchmarks.
 ///
 /// `None` when liblzma refuses: `room` under 6, or parameters that it does not know.
-#[cfg(feature = "microlzma-encoder")]
 pub fn encode(
     input: &[u8],
     room: usize,
@@ -152,7 +151,6 @@ pub fn encode(
 }
 
 /// What [`encode`] leaves to its caller.
-#[cfg(feature = "microlzma-encoder")]
 #[derive(Clone, Copy, Debug)]
 pub struct EncoderParameters {
     /// 0 to 9, as of xz.
@@ -163,7 +161,6 @@ pub struct EncoderParameters {
     pub lc_lp_pb: (u32, u32, u32),
 }
 
-#[cfg(feature = "microlzma-encoder")]
 fn start_encoder(stream: &mut lzma::lzma_stream, parameters: EncoderParameters) -> bool {
     // SAFETY: plain numbers and pointers, for which all-zero is a value; filled in below.
     let mut options: lzma::lzma_options_lzma = unsafe { std::mem::zeroed() };
@@ -207,7 +204,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "microlzma-encoder")]
     fn what_was_encoded_comes_back_and_the_decoder_may_be_dropped_on_another_thread() {
         let text: Vec<u8> = (0..20_000_u32).map(|i| ((i * i) >> 7) as u8).collect();
         let parameters = EncoderParameters {

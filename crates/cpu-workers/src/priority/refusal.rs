@@ -128,7 +128,7 @@ fn group_directory(mountinfo: &str, group: &str) -> Option<PathBuf> {
     })
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

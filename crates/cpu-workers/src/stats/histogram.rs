@@ -90,7 +90,7 @@ fn upper_bound(bucket: usize) -> u64 {
     (((SUB + bucket % SUB) as u64 + 1) << shift) - 1
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -154,7 +154,7 @@ fn affinity(thread: Option<Pid>) -> io::Result<BTreeSet<usize>> {
         .collect())
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

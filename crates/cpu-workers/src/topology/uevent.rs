@@ -90,7 +90,7 @@ fn is_about_cpu(message: &[u8]) -> bool {
     fields.any(|field| field == b"SUBSYSTEM=cpu")
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

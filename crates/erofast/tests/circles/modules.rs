@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use syn::Item;
 
-use crate::paths;
+use super::paths;
 
 /// A name that `use` brings into a module, and the path it stands for.
 pub type Imports = BTreeMap<String, Vec<String>>;

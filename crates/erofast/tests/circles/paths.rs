@@ -3,7 +3,7 @@
 use syn::visit::{self, Visit};
 use syn::{Attribute, File, ItemFn, ItemImpl, ItemMod, ItemUse, Macro, Path, UseTree, Visibility};
 
-use crate::modules::Imports;
+use super::modules::Imports;
 
 /// Whether an item is for tests only.
 pub fn is_for_tests(attributes: &[Attribute]) -> bool {

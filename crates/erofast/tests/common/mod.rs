@@ -1,6 +1,4 @@
 //! Test images, their manifests, and comparing one with the other through the engine.
-#![allow(dead_code)] // each test binary uses its part
-
 pub mod manifest;
 pub mod verify;
 pub mod watch;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use erofs_engine::erofs_format::{Algorithm, Coding, Extent, ExtentKind, FileType, Inode};
 use erofs_engine::{Engine, EngineOptions, Error, Offset};
 
+use super::images::{assert_same, differences, everything_of, find};
 use crate::common::{TestImage, manifest};
-use crate::images::{assert_same, differences, everything_of, find};
 
 /// A fixture of the checkout, to be changed.
 pub fn patched(name: &str) -> Patched {

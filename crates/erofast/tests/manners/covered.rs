@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use crate::site::{Site, fine};
+use super::site::{Site, fine};
 
 /// Mounts by the script's own lines at `$at`, has the server killed three times, and lists the
 /// mount after each. Where that hangs, ends what was started.

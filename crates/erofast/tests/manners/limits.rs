@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::site::{Site, fine, signal, soon};
+use super::site::{Site, fine, signal, soon};
 
 /// By a shell, with the program as `$0`.
 fn by_shell(site: &Site, script: &str) -> Output {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::site::{Site, fine, signal, soon};
+use super::site::{Site, fine, signal, soon};
 
 /// The mounts at the site's mount point, as `/proc/self/mounts` has them.
 fn mounted(site: &Site) -> usize {

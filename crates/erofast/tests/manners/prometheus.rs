@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use crate::site::{Site, fine, fixture};
+use super::site::{Site, fine, fixture};
 
 /// None where the tool is not there.
 fn promtool(metrics: &[u8]) -> Option<Output> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use crate::site::{Site, fine};
+use super::site::{Site, fine};
 
 /// Prepares a mount namespace with a /dev/fuse for everyone, and runs a script there as `nobody`.
 /// `$0` is a copy of the program that this user can reach.

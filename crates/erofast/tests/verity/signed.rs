@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use super::{Verified, fixture, text};
 use crate::common::erofast;
 use crate::writer::Recipe;
-use crate::{Verified, fixture, text};
 
 /// A signature of `root` by a new certificate in `folder`; none without OpenSSL.
 fn sign(folder: &Path, name: &str, key: &[&str], root: &str) -> Option<PathBuf> {

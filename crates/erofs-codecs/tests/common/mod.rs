@@ -1,6 +1,4 @@
 //! Data and encoders for the tests and the benchmark.
-#![allow(dead_code, missing_docs)]
-
 use erofs_codecs::Codec;
 use sys::microlzma::{self, EncoderParameters};
 

@@ -1,7 +1,5 @@
 //! The test images, and reading what needs no decoder.
 
-#![allow(dead_code, reason = "each test uses its own part")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

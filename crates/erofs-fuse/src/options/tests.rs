@@ -126,6 +126,49 @@ fn everything_in_the_table_is_understood() {
     }
 }
 
+/// The names that the functions between two lines of a source match.
+fn matched(source: &'static str, from: &str, to: &str) -> impl Iterator<Item = &'static str> {
+    let begin = source.find(from).expect(from);
+    let length = source[begin..].find(to).expect(to);
+    let lines = source[begin..begin + length].lines().map(str::trim_start);
+    let arms = lines.filter(|line| line.starts_with('"')).map(|line| {
+        let end = line.find(" =>").or(line.find(" if ")).unwrap_or(line.len());
+        line[..end].split('"').skip(1).step_by(2)
+    });
+    arms.flatten()
+}
+
+#[test]
+fn everything_the_parser_takes_is_in_the_table() {
+    let ours = matched(
+        include_str!("../options.rs"),
+        "fn switch(",
+        "fn kernel_checks(",
+    );
+    let engine = include_str!("../../../erofs-engine/src/options.rs");
+    let engine = matched(engine, "fn switch(", "fn assign_verity(");
+    let verity = include_str!("../../../erofs-engine/src/verity_options.rs");
+    let verity = matched(verity, "pub(crate) fn set(", "fecdevice").map(|n| format!("verity.{n}"));
+    let names = ours.chain(engine).map(str::to_owned).chain(verity);
+    let in_table = |name: &String| {
+        let mut table = KNOWN.iter().map(|known| known.usage.split('=').next());
+        table.any(|known| known == Some(name))
+    };
+    // mount(8) passes them on; each is a default or the contrary of one in the table.
+    let unlisted = ["dev", "suid", "exec", "nodiratime", "relatime"];
+    // Options of `erofast lab pressure`, in the table where they are built.
+    let experiments = ["thread_buffers", "measure_allocations"];
+    let expected = |name: &String| {
+        unlisted.contains(&name.as_str())
+            || cfg!(not(feature = "experiments")) && experiments.contains(&name.as_str())
+    };
+    let missing: Vec<_> = names.filter(|n| !in_table(n) && !expected(n)).collect();
+    assert_eq!(
+        missing, [""; 0],
+        "in options.rs, but not in options/known.rs"
+    );
+}
+
 #[test]
 fn root_and_shared_mounts_have_their_permissions_checked_by_the_kernel() {
     assert!(!parse("").kernel_checks(false));

@@ -82,38 +82,45 @@ impl Drop for Readers {
     }
 }
 
-/// Mounts an image of each class over each transport, with default options otherwise.
+/// A mount of an image of a class, with default options otherwise.
+fn mounted_or_skipped(class: Class, transport: &str) -> Option<(Image, Place)> {
+    let (image, place) = (Image::new(class), Place::new());
+    match mount(&request(&image.0, &place, transport)) {
+        Err(error) if transport == "io_uring=on" => {
+            println!("skipped over io_uring: {error}");
+            return None;
+        }
+        outcome => outcome.unwrap(),
+    }
+    Some((image, place))
+}
+
 fn each_mount(mut test: impl FnMut(&Place, &str)) {
     for transport in ["io_uring=off", "io_uring=on"] {
         for class in Class::ALL {
-            let (image, place) = (Image::new(class), Place::new());
-            match mount(&request(&image.0, &place, transport)) {
-                Err(error) if transport == "io_uring=on" => {
-                    println!("skipped over io_uring: {error}");
-                    return;
-                }
-                outcome => outcome.unwrap(),
+            if let Some((_image, place)) = mounted_or_skipped(class, transport) {
+                test(&place, &format!("{transport} {class:?}"));
             }
-            test(&place, &format!("{transport} {class:?}"));
         }
     }
 }
 
+/// All mounts of a transport at once: each waits a while for its readers.
 fn a_signal_ends_a_mount_whatever_is_read_of_it() {
-    let mut slowest = Duration::ZERO;
-    each_mount(|place, what| {
-        let pid = pid_of(place);
-        let readers = Readers::start(&place.path);
-        let begin = Instant::now();
-        kill(pid, Signal::TERM);
-        soon("the unmounting", || place.mount_line().is_none());
-        soon("the end of the daemon", || place::is_gone(pid));
-        let took = begin.elapsed();
-        println!("{what}: ended after {took:?}");
-        slowest = slowest.max(took);
-        readers.end();
-    });
-    println!("the last daemon ended after at most {slowest:?}");
+    for transport in ["io_uring=off", "io_uring=on"] {
+        let mounts: Vec<_> = Class::ALL
+            .into_iter()
+            .filter_map(|class| mounted_or_skipped(class, transport))
+            .map(|(image, place)| (Readers::start(&place.path), pid_of(&place), image, place))
+            .collect();
+        mounts
+            .iter()
+            .for_each(|(_, pid, ..)| kill(*pid, Signal::TERM));
+        for (_, pid, _, place) in &mounts {
+            soon("the unmounting", || place.mount_line().is_none());
+            soon("the end of the daemon", || place::is_gone(*pid));
+        }
+    }
 }
 
 fn killed_readers_of_hostile_images_end_and_the_mount_can_be_taken_away() {

@@ -329,10 +329,10 @@ fn an_idle_mount_goes_away() {
 
 /// How soon after its time is a test of `serve/wait.rs`, where the clock is the test's own.
 fn an_idle_mount_does_not_go_away_before_its_timeout() {
-    let place = mounted("lz4-4k", "timeout=8");
+    let place = mounted("lz4-4k", "timeout=6");
     let begin = std::time::Instant::now();
     soon("the unmounting", || place.mount_line().is_none());
-    assert!(begin.elapsed() >= Duration::from_secs(7), "before its time");
+    assert!(begin.elapsed() >= Duration::from_secs(5), "before its time");
 }
 
 fn every_image_is_seen_as_its_manifest_says() {

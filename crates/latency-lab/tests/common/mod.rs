@@ -3,6 +3,7 @@
 pub mod schema;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A small LZ4 image that every kernel with EROFS can mount, kept with the tests of the command.
 pub fn image() -> PathBuf {
@@ -10,6 +11,12 @@ pub fn image() -> PathBuf {
     let path = fixtures.join("lz4-full-index-64k.erofs");
     path.canonicalize()
         .unwrap_or_else(|reason| panic!("{}: {reason}", path.display()))
+}
+
+/// One experiment at a time: they check the whole machine for what they left behind.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Prints the line that `make test` counts.

@@ -183,7 +183,7 @@ fn events() -> Result<Vec<u64>, String> {
     })
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

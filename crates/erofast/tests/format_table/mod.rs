@@ -5,15 +5,13 @@
 //! good image and expect the error that names what is wrong, and all else of the image as it was.
 //! Images that are not in the checkout are skipped with a line.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod images;
 mod patched;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::TestImage;
+use crate::common::TestImage;
 use erofs_engine::erofs_format::Algorithm;
 use images::reads;
 use patched::{Patched, patched};

@@ -1,9 +1,5 @@
 //! What is extracted is what the image holds, and nothing outside of the target is touched.
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/forged.rs"]
-mod forged;
 mod hostile;
 mod resume;
 mod tar_stream;
@@ -14,9 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::manifest::{self, hex};
-use common::{TestImage, all_good_images, bad_images, erofast};
-use forged::Forged;
+use crate::common::manifest::{self, hex};
+use crate::common::{TestImage, all_good_images, bad_images, erofast};
+use crate::forged::Forged;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -65,7 +61,7 @@ fn verify_tree() -> Option<PathBuf> {
         println!("skipped: python3 is not installed");
         return None;
     }
-    Some(common::verify_tree())
+    Some(crate::common::verify_tree())
 }
 
 fn verify(script: &Path, manifest: &Path, tree: &Path, options: &[&str]) -> Result<(), String> {

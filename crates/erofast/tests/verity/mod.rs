@@ -4,19 +4,15 @@
 //! The trees are made here, as veritysetup makes them; crates/dm-verity/tests compares the two. One
 //! test mounts: root or fusermount3, and /dev/fuse.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod signed;
-#[path = "../../../dm-verity/tests/common/writer.rs"]
-mod writer;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::{TestImage, erofast, image_sets, manifest, verify};
+use crate::common::{TestImage, erofast, image_sets, manifest, verify};
+use crate::writer::Recipe;
 use erofs_engine::erofs_format::{ExtentKind, FileType};
 use erofs_engine::{Engine, EngineOptions, Offset, VerityOptions};
-use writer::Recipe;
 
 /// An image with its tree, in a directory of its own.
 struct Verified {
@@ -112,7 +108,7 @@ impl Verified {
 
 fn fixture(name: &str) -> TestImage {
     let set = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let mut images = common::good_images(&set).into_iter();
+    let mut images = crate::common::good_images(&set).into_iter();
     images.find(|image| image.name == name).expect("a fixture")
 }
 
@@ -132,7 +128,7 @@ fn every_good_image_reads_the_same_through_its_tree() {
     ];
     let mut count = 0;
     for set in image_sets() {
-        for image in common::good_images(&set) {
+        for image in crate::common::good_images(&set) {
             let small = std::fs::metadata(&image.path).expect("an image").len() < 16 << 20;
             if !image.devices.is_empty() || !small {
                 continue;

@@ -1,8 +1,6 @@
 //! The C library as its callers get it: installed, compiled against, run, and under valgrind.
 
 mod build;
-#[path = "../common/mod.rs"]
-mod common;
 mod printed;
 
 use std::ffi::OsString;
@@ -10,8 +8,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::{TestImage, all_good_images, bad_images, fixtures, good_images, manifest};
 use build::{Installed, run, source, still_reachable, text};
-use common::{TestImage, all_good_images, bad_images, fixtures, good_images, manifest};
 use printed::trees;
 use serde::Deserialize;
 
@@ -198,7 +196,7 @@ fn the_example_of_the_page_compiles_and_runs() {
     let program = installed.compile(&file, "heads");
     let image = fixtures().join("lz4-full-index-64k.erofs");
     let printed = text(&run(installed.command(&program).arg(&image)));
-    let listed = run(common::erofast().args(["ls", "--json"]).arg(&image));
+    let listed = run(crate::common::erofast().args(["ls", "--json"]).arg(&image));
     assert!(printed.lines().count() > 3, "{printed}");
     for line in printed.lines() {
         let (name, rest) = line.split_once(": ").expect("a name");

@@ -1,0 +1,45 @@
+//! The program, run as a user runs it.
+//!
+//! One executable: each would be linked on its own.
+
+mod automount;
+mod bad_images;
+mod c_library;
+mod check;
+mod circles;
+mod common;
+mod differential;
+mod docs;
+mod extract;
+mod failures;
+mod features;
+#[path = "common/forged.rs"]
+mod forged;
+mod format_table;
+mod hostile;
+mod images;
+mod layers;
+mod licences;
+mod listing;
+mod machines;
+mod manners;
+mod mounts;
+mod mutants;
+mod names;
+mod other_names;
+mod other_program;
+mod overlay;
+mod package;
+#[cfg(feature = "tools")]
+mod profile;
+mod prose;
+#[path = "../../latency-lab/tests/common/schema.rs"]
+mod schema;
+#[cfg(feature = "tools")]
+mod schemas;
+mod streams;
+mod trace_latency;
+mod trace_requests;
+mod verity;
+#[path = "../../dm-verity/tests/common/writer.rs"]
+mod writer;

@@ -1,0 +1,8 @@
+//! The crate through its public interface.
+//!
+//! One executable: each would be linked on its own.
+
+mod findings;
+mod oracle;
+mod other_tools;
+mod second_program;
