@@ -8,6 +8,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -166,10 +167,24 @@ impl<T> fmt::Debug for PiMutexGuard<'_, T> {
 
 /// The kernel's number of the calling thread.
 fn own_number() -> u32 {
-    let known = THREAD.get();
-    if known != FREE {
-        return known;
+    match THREAD.get() {
+        FREE => ask_number(),
+        known => known,
     }
+}
+
+#[cold]
+fn ask_number() -> u32 {
+    // In a child process the thread that forked has another number.
+    static CHILDREN_FORGET: Once = Once::new();
+    extern "C" fn forget() {
+        THREAD.set(FREE);
+    }
+    // SAFETY: the function touches a value of its own thread that has no destructor. Without
+    // memory to note it a child would go on with the number it had.
+    CHILDREN_FORGET.call_once(|| {
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
+    });
     // Not gettid(3): the standard library refers to it weakly, and a static program that is linked
     // to musl as a whole may be without it.
     // SAFETY: the call takes nothing and cannot fail.
@@ -217,6 +232,23 @@ mod tests {
         let mutex = PiMutex::new(());
         let _guard = mutex.lock();
         drop(mutex.lock());
+    }
+
+    #[test]
+    fn a_child_process_locks_with_its_own_number() {
+        let mutex = PiMutex::new(());
+        drop(mutex.lock());
+        let (stdin, _end) = io::pipe().unwrap();
+        let child = || {
+            let _guard = mutex.lock();
+            let own = std::process::id();
+            i32::from(mutex.word.load(Ordering::Relaxed) != own)
+        };
+        let pid = crate::fork::fork(stdin.into(), None, child).unwrap();
+        let mut status = 0;
+        // SAFETY: the child is this process's own, and `status` is writable.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
     }
 
     /// Field 18 of `/proc/self/task/TID/stat`: -2 for SCHED_FIFO 1, 20 for an ordinary thread.
