@@ -64,4 +64,4 @@ pub use worker::event_source::{
 };
 pub use worker::lowered::{lower, raise};
 pub use worker::thread::{Job, serve};
-pub use workers::Workers;
+pub use workers::{Following, Workers};

@@ -14,6 +14,7 @@
 //!    their jobs queue meanwhile, and all that comes later, runs on the thread that queues it.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -346,23 +347,25 @@ impl Workers {
         result
     }
 
-    /// From now on the calling thread, which is no worker, has the priority of all pinned workers.
-    /// It has to [`unfollow`](Self::unfollow) before it ends.
-    pub fn follow(&self) {
+    /// The calling thread, which is no worker, has the priority of all pinned workers until it
+    /// drops the guard; then it keeps the one that it has.
+    pub fn follow(self: &Arc<Self>) -> Following {
         let (tid, priority) = (priority::own_tid(), Arc::new(ThreadPriority::new()));
         lowered::set_followers_own(Some(Arc::clone(&priority)));
         let _flip = self.flip.lock();
         // A refusal is already reported for the workers.
         let _ = priority.set(tid, self.topology.wanted(), &self.faults);
         self.followers.lock().push((tid, priority));
+        Following {
+            workers: Arc::downgrade(self),
+            _here: PhantomData,
+        }
     }
 
-    /// The end of [`follow`](Self::follow): the thread keeps the priority that it has.
-    pub fn unfollow(&self) {
+    fn unfollow(&self) {
         let own = priority::own_tid();
         let _flip = self.flip.lock();
         self.followers.lock().retain(|(tid, _)| *tid != own);
-        lowered::set_followers_own(None);
     }
 
     fn apply(&self, running: &Running, wanted: Wanted) -> Result<(), Error> {
@@ -387,6 +390,25 @@ impl Workers {
         }
         self.topology.end();
         self.unbound.end();
+    }
+}
+
+/// A thread that has the priority of the workers; see [`Workers::follow`]. A thread that panics
+/// drops it too: the system may give its number to any other thread.
+#[must_use = "the thread no longer follows once this is dropped"]
+#[derive(Debug)]
+pub struct Following {
+    workers: Weak<Workers>,
+    /// Of this thread: it cannot be sent.
+    _here: PhantomData<*const ()>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if let Some(workers) = self.workers.upgrade() {
+            workers.unfollow();
+        }
+        lowered::set_followers_own(None);
     }
 }
 

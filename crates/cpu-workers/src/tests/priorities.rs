@@ -118,7 +118,7 @@ fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
             let tid = crate::priority::own_tid();
             let own = || sys::sched::policy(tid).unwrap();
             let before = own();
-            workers.follow();
+            let follows = workers.follow();
             assert_eq!(own(), before, "no thread was raised yet");
             if let Err(error) = workers.set_priority(None, Priority::High) {
                 println!("skipped: {error}");
@@ -128,15 +128,35 @@ fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
             assert_eq!(policies(&workers, true), [Policy::Fifo(1)]);
             workers.set_priority(None, Priority::Normal).unwrap();
             assert_eq!(own(), before);
-            workers.unfollow();
+            drop(follows);
             workers.set_priority(None, Priority::High).unwrap();
             assert_eq!(own(), before);
-            workers.follow();
+            let follows = workers.follow();
             let at_once = "raised already when it came";
             assert_eq!(own(), sys::sched::Policy::Fifo(1), "{at_once}");
-            workers.unfollow();
+            drop(follows);
         });
     });
+}
+
+#[test]
+fn a_thread_whose_work_panicked_is_followed_no_more() {
+    let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
+    std::thread::spawn(move || {
+        let own = || sys::sched::policy(0).unwrap();
+        let before = own();
+        let work = std::panic::AssertUnwindSafe(|| {
+            let _follows = workers.follow();
+            panic!("as a test");
+        });
+        assert!(std::panic::catch_unwind(work).is_err());
+        match workers.set_priority(None, Priority::High) {
+            Ok(()) => assert_eq!(own(), before),
+            Err(error) => println!("skipped: {error}"),
+        }
+    })
+    .join()
+    .unwrap();
 }
 
 #[test]
@@ -145,7 +165,7 @@ fn a_lowered_follower_gets_what_the_workers_have_by_then() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let own = || sys::sched::policy(crate::priority::own_tid()).unwrap();
-            workers.follow();
+            let follows = workers.follow();
             let ordinary = own();
             crate::lower();
             if let Err(error) = workers.set_priority(None, Priority::High) {
@@ -159,7 +179,7 @@ fn a_lowered_follower_gets_what_the_workers_have_by_then() {
             workers.set_priority(None, Priority::Normal).unwrap();
             crate::raise();
             assert_eq!(own(), ordinary);
-            workers.unfollow();
+            drop(follows);
         });
     });
 }
