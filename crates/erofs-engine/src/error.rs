@@ -108,6 +108,16 @@ pub enum Error {
         /// Bytes wanted.
         bytes: usize,
     },
+    /// A thread that helped with a request ended before its part was done (a fault here).
+    #[error("{image}: nid {nid}: {bytes} bytes were not read: the thread that read them panicked")]
+    Unfinished {
+        /// The image file.
+        image: Arc<str>,
+        /// The inode.
+        nid: Nid,
+        /// Bytes that are missing.
+        bytes: usize,
+    },
     /// The page pool or the worker threads could not be allocated.
     #[error("cannot start: {0}")]
     Start(Arc<io::Error>),
@@ -196,6 +206,7 @@ impl Error {
             } => errno::EBUSY,
             Error::Fetch { .. }
             | Error::Decode { .. }
+            | Error::Unfinished { .. }
             | Error::Start(_)
             | Error::Verity { .. }
             | Error::Budget { .. } => errno::EIO,

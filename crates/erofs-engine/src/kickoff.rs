@@ -107,11 +107,25 @@ impl Work<'_, '_, '_> {
         })
     }
 
+    /// Success only if every segment was filled: a thread that panicked leaves no error, and the
+    /// reader's buffer may have bytes of an older reply.
     fn outcome(self) -> Result<(), Error> {
-        self.error
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .map_or(Ok(()), Err)
+        let error = self.error.into_inner();
+        if let Some(error) = error.unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        let runs = self.runs.into_iter();
+        let segments =
+            runs.flat_map(|run| run.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let missing = segments.filter(|segment| !segment.filled);
+        match missing.map(|segment| segment.out.len()).sum() {
+            0 => Ok(()),
+            bytes => Err(Error::Unfinished {
+                image: self.reader.path.name.clone(),
+                nid: self.reader.inode.nid,
+                bytes,
+            }),
+        }
     }
 }
 
@@ -233,10 +247,41 @@ fn call(workers: &Workers, cpu: Option<usize>, lent: Lent) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::{Engine, EngineOptions, PageCacheWriter, Remainder, errno};
 
     const WAITED_FOR: ReadContext = ReadContext::Reader { readahead: false };
     const AHEAD: ReadContext = ReadContext::Reader { readahead: true };
+
+    /// Panics on the thread that decodes.
+    #[derive(Debug)]
+    struct Broken;
+
+    impl PageCacheWriter for Broken {
+        fn has_room(&self, _: usize) -> bool {
+            panic!("as a test")
+        }
+
+        fn store(&self, _: Remainder) {}
+    }
+
+    #[test]
+    fn a_read_whose_helper_panicked_is_no_success() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        let options = EngineOptions {
+            sync_decompress: SyncDecompress::Off,
+            ..EngineOptions::default()
+        };
+        let engine = Engine::open(&fixtures.join("lz4-64k.erofs"), &options).unwrap();
+        let file = engine.resolve(b"/data/mixed-200000", true).unwrap();
+        engine.set_page_cache(Box::new(Broken));
+        let mut out = [b'!'; 4096];
+        let read = engine.read_at(&file, 8192, &mut out, WAITED_FOR);
+        assert_eq!(out, [b'!'; 4096], "the helper read nothing");
+        assert_eq!(read.map_err(|error| error.errno()), Err(errno::EIO));
+    }
 
     #[test]
     fn a_worker_never_hands_on() {

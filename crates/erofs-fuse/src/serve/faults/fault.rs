@@ -52,6 +52,7 @@ impl Fault {
             | Error::Loop { image, nid, .. }
             | Error::Budget { image, nid, .. }
             | Error::Memory { image, nid, .. }
+            | Error::Unfinished { image, nid, .. }
             | Error::Kind { image, nid, .. } => known(image, Some(*nid), None, None),
             Error::Image { image, .. } | Error::Verity { image, .. } => {
                 known(image, None, None, None)
