@@ -71,9 +71,15 @@ pub enum Exceeded {
 }
 
 impl Exceeded {
-    /// Whether the same request would end like this again.
+    /// Whether it is one of the limits, rather than another request or the end.
+    pub(crate) fn is_limit(self) -> bool {
+        self.lasts() || self == Exceeded::Time
+    }
+
+    /// Whether the same request would end like this again: the image decides on steps and bytes.
+    /// Time may have gone to others, as on a machine that was paused.
     pub(crate) fn lasts(self) -> bool {
-        matches!(self, Exceeded::Steps | Exceeded::Bytes | Exceeded::Time)
+        matches!(self, Exceeded::Steps | Exceeded::Bytes)
     }
 }
 

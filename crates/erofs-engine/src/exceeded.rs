@@ -68,7 +68,7 @@ impl ExceededRequests {
         }
     }
 
-    /// Remembers a request, unless another time it would not end like this.
+    /// Remembers a request that would end like this every time.
     pub(crate) fn remember(&self, request: Request, exceeded: Exceeded) {
         if exceeded.lasts() {
             self.any.store(true, Ordering::Relaxed);

@@ -22,7 +22,7 @@ pub(crate) fn seek(
         let extent = match image.map(inode, at) {
             Ok(extent) => extent,
             // As many extents as a request may examine.
-            Err(_) if budget::exceeded().is_some_and(|exceeded| exceeded.lasts()) => break,
+            Err(_) if budget::exceeded().is_some_and(|exceeded| exceeded.is_limit()) => break,
             Err(error) => return Err(error),
         };
         if matches!(extent.kind, ExtentKind::Hole) == hole {

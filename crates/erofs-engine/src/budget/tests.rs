@@ -40,6 +40,13 @@ fn the_next_request_begins_anew() {
     }
 }
 
+/// A machine that was paused, or a hypervisor that gave the CPU to others, makes any request slow.
+#[test]
+fn only_what_the_image_causes_is_remembered() {
+    assert!(Exceeded::Steps.lasts() && Exceeded::Bytes.lasts());
+    assert!(!Exceeded::Time.lasts());
+}
+
 #[test]
 fn closing_ends_a_request_and_all_later_ones() {
     let control = control();

@@ -94,7 +94,7 @@ impl Engine {
                 Item::Broken { .. } => ControlFlow::Continue(()),
             });
             match read {
-                Err(_) if any && budget::exceeded().is_some_and(Exceeded::lasts) => Ok(()),
+                Err(_) if any && budget::exceeded().is_some_and(Exceeded::is_limit) => Ok(()),
                 other => other.map_err(|error| self.error(directory.nid, error)),
             }
         })
