@@ -5,12 +5,13 @@
 //! thread (arc-swap), not in a counter of the entry. Threads that change the table take turns.
 //!
 //! Old entries go by a second chance: a hit marks its entry, unless it is marked already, and the
-//! hand that looks for room takes the first entry without a mark, and all marks on its way. So the
-//! entries that every thread reads are never written.
+//! hand that looks for room takes the first entry without a mark, and the marks on its way, or the
+//! last of so many entries. So the entries that every thread reads are hardly ever written, and
+//! who changes the table keeps others waiting for some microseconds at most.
 
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -22,6 +23,13 @@ use crate::sync::{PiMutex, lock};
 const WAYS: usize = 8;
 /// Most slots of a table, 16 bytes each.
 const MOST_SLOTS: u64 = 1 << 16;
+
+/// Marked entries that are passed by, at most, before one of them leaves. Of a large table whose
+/// entries are all read, the search for one without a mark would take milliseconds.
+const MOST_PASSED: usize = 64;
+/// Entries that leave before other threads get their turn: one large value takes the place of
+/// thousands of small ones.
+const MOST_IN_A_ROW: usize = 32;
 
 /// Values up to a total weight.
 #[derive(Debug)]
@@ -38,6 +46,8 @@ pub(crate) struct ReadCache<K, V> {
 struct Slot<K, V> {
     /// A. Part of the hash of the key, never 0 with an entry: most misses load no entry.
     tag: AtomicU32,
+    /// A. Where it is among the full ones, if it is; for the holder of `room`.
+    place: AtomicU32,
     entry: ArcSwapOption<Entry<K, V>>,
 }
 
@@ -45,7 +55,9 @@ struct Slot<K, V> {
 struct Room {
     /// Weight of all entries.
     weight: u64,
-    /// Slot where the search for room goes on.
+    /// Slots with an entry, in no order. The hand need not look at others.
+    full: Vec<u32>,
+    /// Where in `full` the search for room goes on.
     hand: usize,
 }
 
@@ -113,19 +125,26 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         let slots = (budget / usual.max(1)).clamp(2 * WAYS as u64, MOST_SLOTS);
         let slot = |_| Slot {
             tag: AtomicU32::new(0),
+            place: AtomicU32::new(0),
             entry: ArcSwapOption::empty(),
         };
+        let slots: Box<_> = (0..slots.next_power_of_two()).map(slot).collect();
+        let room = Room {
+            weight: 0,
+            full: Vec::with_capacity(slots.len()),
+            hand: 0,
+        };
         Self {
-            slots: (0..slots.next_power_of_two()).map(slot).collect(),
+            slots,
             budget,
-            room: PiMutex::new(Room { weight: 0, hand: 0 }),
+            room: PiMutex::new(room),
         }
     }
 
     /// The value of `key`.
     pub(crate) fn get(&self, key: &K) -> Option<Hit<K, V>> {
-        let (set, tag) = self.place(key);
-        let slots = set.iter();
+        let (set, tag) = self.set_of(key);
+        let slots = self.slots[set].iter();
         let mut slots = slots.filter(|slot| slot.tag.load(Ordering::Relaxed) == tag);
         slots.find_map(|slot| Hit::of(slot.entry.load(), key))
     }
@@ -137,7 +156,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         if weight > self.budget {
             return gone;
         }
-        let (set, tag) = self.place(&key);
+        let (set, tag) = self.set_of(&key);
         let entry = Arc::new(Entry {
             key,
             value,
@@ -145,32 +164,33 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
             marked: AtomicBool::new(false),
         });
         let mut room = lock(&self.room);
-        let slot = slot_for(set, tag, &entry.key);
-        gone.extend(slot.swap(&mut room, tag, Some(entry)));
+        let slot = set.start + slot_for(&self.slots[set], tag, &entry.key);
+        gone.extend(self.swap(&mut room, slot, tag, Some(entry)));
         while room.weight > self.budget {
-            gone.extend(self.turn_hand(&mut room, Some(slot)));
+            for _ in 0..MOST_IN_A_ROW {
+                if room.weight > self.budget {
+                    gone.extend(self.evict(&mut room, Some(slot)));
+                }
+            }
+            drop(room);
+            room = lock(&self.room);
         }
         gone
     }
 
     /// Removes and returns the value of `key`.
     pub(crate) fn take(&self, key: &K) -> Option<Arc<Entry<K, V>>> {
-        let (set, tag) = self.place(key);
+        let (set, tag) = self.set_of(key);
         let mut room = lock(&self.room);
-        let slot = set.iter().find(|slot| slot.holds(tag, key))?;
-        slot.swap(&mut room, 0, None)
+        let slot = set
+            .into_iter()
+            .find(|&slot| self.slots[slot].holds(tag, key))?;
+        self.swap(&mut room, slot, 0, None)
     }
 
     /// Removes and returns the value that is due to leave.
     pub(crate) fn pop(&self) -> Option<Arc<Entry<K, V>>> {
-        let mut room = lock(&self.room);
-        while room.weight > 0 {
-            let gone = self.turn_hand(&mut room, None);
-            if gone.is_some() {
-                return gone;
-            }
-        }
-        None
+        self.evict(&mut lock(&self.room), None)
     }
 
     /// Total weight of all values.
@@ -178,38 +198,73 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         lock(&self.room).weight
     }
 
-    /// The set of a key, and its tag.
-    fn place(&self, key: &K) -> (&[Slot<K, V>], u32) {
+    /// The slots of a key's set, and its tag.
+    fn set_of(&self, key: &K) -> (Range<usize>, u32) {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         let hash = hasher.finish();
         let first = hash as usize & (self.slots.len() - 1) & !(WAYS - 1);
-        (&self.slots[first..first + WAYS], (hash >> 32) as u32 | 1)
+        (first..first + WAYS, (hash >> 32) as u32 | 1)
     }
 
-    /// Looks at one slot, unless it is `kept`: takes its entry's mark, or the entry.
-    fn turn_hand(&self, room: &mut Room, kept: Option<&Slot<K, V>>) -> Option<Arc<Entry<K, V>>> {
-        let slot = &self.slots[room.hand];
-        room.hand = (room.hand + 1) % self.slots.len();
-        let is_kept = kept.is_some_and(|kept| std::ptr::eq(kept, slot));
-        match !is_kept && slot.spare() {
-            true => slot.swap(room, 0, None),
-            false => None,
+    /// Removes and returns the next entry without a mark, or the last one that may be looked at;
+    /// never that of the slot `kept`.
+    fn evict(&self, room: &mut Room, kept: Option<usize>) -> Option<Arc<Entry<K, V>>> {
+        for passed in 0..=MOST_PASSED {
+            if room.hand >= room.full.len() {
+                room.hand = 0;
+            }
+            let slot = *room.full.get(room.hand)? as usize;
+            room.hand += 1;
+            if kept != Some(slot) && (self.slots[slot].spare() || passed == MOST_PASSED) {
+                return self.swap(room, slot, 0, None);
+            }
+        }
+        None
+    }
+
+    fn swap(
+        &self,
+        room: &mut Room,
+        number: usize,
+        tag: u32,
+        entry: Option<Arc<Entry<K, V>>>,
+    ) -> Option<Arc<Entry<K, V>>> {
+        let (slot, is_full) = (&self.slots[number], entry.is_some());
+        room.weight += entry.as_ref().map_or(0, |entry| entry.weight);
+        let gone = slot.entry.swap(entry);
+        slot.tag.store(tag, Ordering::Relaxed);
+        room.weight -= gone.as_ref().map_or(0, |entry| entry.weight);
+        match (gone.is_some(), is_full) {
+            (false, true) => {
+                slot.place.store(room.full.len() as u32, Ordering::Relaxed);
+                room.full.push(number as u32);
+            }
+            (true, false) => self.is_empty_now(room, slot.place.load(Ordering::Relaxed)),
+            _ => {}
+        }
+        gone
+    }
+
+    /// The last of the full slots takes the place of one that is not full any more.
+    fn is_empty_now(&self, room: &mut Room, place: u32) {
+        room.full.swap_remove(place as usize);
+        if let Some(&moved) = room.full.get(place as usize) {
+            self.slots[moved as usize]
+                .place
+                .store(place, Ordering::Relaxed);
         }
     }
 }
 
 /// Where a new entry goes: in the place of an old one of its key, to a free slot, or to one without
 /// a mark; the others of the set lose theirs.
-fn slot_for<'s, K: Eq, V>(set: &'s [Slot<K, V>], tag: u32, key: &K) -> &'s Slot<K, V> {
-    let same = set.iter().find(|slot| slot.holds(tag, key));
-    let free = || {
-        set.iter()
-            .find(|slot| slot.tag.load(Ordering::Relaxed) == 0)
-    };
-    same.or_else(free)
-        .or_else(|| set.iter().find(|slot| slot.spare()))
-        .unwrap_or(&set[tag as usize / 2 % WAYS])
+fn slot_for<K: Eq, V>(set: &[Slot<K, V>], tag: u32, key: &K) -> usize {
+    let same = set.iter().position(|slot| slot.holds(tag, key));
+    let is_free = |slot: &Slot<K, V>| slot.tag.load(Ordering::Relaxed) == 0;
+    same.or_else(|| set.iter().position(is_free))
+        .or_else(|| set.iter().position(Slot::spare))
+        .unwrap_or(tag as usize / 2 % WAYS)
 }
 
 impl<K, V> Slot<K, V> {
@@ -226,19 +281,6 @@ impl<K, V> Slot<K, V> {
         let entry = self.entry.load();
         let marked = |entry: &Arc<Entry<K, V>>| entry.marked.swap(false, Ordering::Relaxed);
         entry.as_ref().is_some_and(|entry| !marked(entry))
-    }
-
-    fn swap(
-        &self,
-        room: &mut Room,
-        tag: u32,
-        entry: Option<Arc<Entry<K, V>>>,
-    ) -> Option<Arc<Entry<K, V>>> {
-        room.weight += entry.as_ref().map_or(0, |entry| entry.weight);
-        let gone = self.entry.swap(entry);
-        self.tag.store(tag, Ordering::Relaxed);
-        room.weight -= gone.as_ref().map_or(0, |entry| entry.weight);
-        gone
     }
 }
 
@@ -323,6 +365,32 @@ mod tests {
         let hits: Vec<_> = (0..2).filter_map(|key| cache.get(&key)).collect();
         hits[1].unmark();
         assert_eq!(cache.pop().map(|entry| **entry), Some(1));
+    }
+
+    /// Who waits for the table waits for that long.
+    #[test]
+    fn room_is_found_among_entries_that_are_all_read_without_a_look_at_all() {
+        let cache = ReadCache::new(10_000, 1);
+        (0..10_000).for_each(|key| drop(cache.put(key, key, 1)));
+        let read = keys(&cache, 10_000).len();
+        let gone = cache.put(10_000, 0, 10_004 - cache.weight());
+        let entries = cache.slots.iter().filter_map(|slot| slot.entry.load_full());
+        let marked = entries.filter(|entry| entry.marked.load(Ordering::Relaxed));
+        let (unmarked, looks) = (read - gone.len() - marked.count(), 4 * MOST_PASSED + WAYS);
+        assert!(unmarked <= looks, "{unmarked}");
+        assert!(cache.get(&10_000).is_some() && cache.weight() <= 10_000);
+    }
+
+    #[test]
+    fn one_large_value_takes_the_place_of_many() {
+        let cache = ReadCache::new(1000, 1);
+        (0..2000).for_each(|key| drop(cache.put(key, key, 1)));
+        keys(&cache, 2000);
+        let gone = cache.put(2000, 0, 900);
+        assert!(gone.len() > 600, "{}", gone.len());
+        assert!(cache.weight() <= 1000 && cache.get(&2000).is_some());
+        let kept = keys(&cache, 2000).len() as u64;
+        assert_eq!(cache.weight(), 900 + kept);
     }
 
     #[test]
