@@ -11,10 +11,12 @@ use sys::clock::now_ns;
 use sys::eventfd::EventFd;
 use zerocopy::IntoBytes;
 
+use crate::back_off::BackOff;
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
+use crate::fail_points;
 use crate::in_flight::Taken;
 use crate::interrupts;
 use crate::reader_cpu::ReaderCpu;
@@ -41,6 +43,7 @@ pub(crate) struct DeviceChannel {
     request: Buffer,
     reply: Buffer,
     counters: Arc<Counters>,
+    back_off: BackOff,
     /// The waiter is registered only now and then.
     stands_by: bool,
     /// Where the request in flight is noted; only of a mount whose server can be replaced.
@@ -82,6 +85,7 @@ impl DeviceChannel {
             request,
             reply: memory(connection.protocol().max_request)?,
             counters: connection.new_counters(false),
+            back_off: BackOff::new(),
             stands_by,
             slot: connection.in_flight().map(|shared| shared.slot()),
             connection: Arc::clone(connection),
@@ -122,13 +126,17 @@ impl DeviceChannel {
 
     /// Takes one request, unless another thread took it first, and answers it.
     pub(crate) fn serve(&mut self) -> State {
-        let length = match rustix::io::read(&self.waiter.device, self.request.bytes_mut()) {
+        let read = fail_points::check_now("read")
+            .and_then(|()| rustix::io::read(&self.waiter.device, self.request.bytes_mut()));
+        let length = match read {
             Ok(length) => length,
             // NOENT: the request was interrupted before it was read.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return State::Nothing,
-            // NODEV, CONNABORTED: the mount is gone. Other errors are not recoverable.
+            Err(errno) if self.back_off.passes(errno) => return State::Nothing,
+            // NODEV, CONNABORTED: the mount is gone.
             Err(_) => return self.end(),
         };
+        self.back_off.end();
         let timing = Timing::start();
         let (connection, bytes) = (&self.connection, &self.request.bytes()[..length]);
         let mut reply = Reply::new(self.reply.bytes_mut());

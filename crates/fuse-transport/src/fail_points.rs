@@ -2,16 +2,21 @@
 //! of its own, so the step is named in its environment. Without the feature `fail-points` nothing
 //! fails.
 
+use rustix::io::Errno;
 use std::io;
 
-/// Names the step that fails: `setup`, `memory`, `offer`, `register`, `cpu` or `clone`.
+/// Names the step that fails: `setup`, `memory`, `offer`, `register`, `cpu` or `clone`; or the one
+/// that fails for a while, again and again: `read` or `enter`.
 #[cfg(feature = "fail-points")]
 const STEP: &str = "FUSE_TRANSPORT_FAILS";
 
 /// Whether this step is to fail.
 #[cfg(feature = "fail-points")]
 pub(crate) fn fails(step: &str) -> bool {
-    std::env::var_os(STEP).is_some_and(|wanted| wanted == step)
+    // Looked up once: threads that serve share nothing that is written.
+    static WANTED: std::sync::OnceLock<Option<std::ffi::OsString>> = std::sync::OnceLock::new();
+    let wanted = WANTED.get_or_init(|| std::env::var_os(STEP));
+    wanted.as_ref().is_some_and(|wanted| wanted == step)
 }
 
 #[cfg(not(feature = "fail-points"))]
@@ -22,7 +27,20 @@ pub(crate) fn fails(_: &str) -> bool {
 /// ENOMEM where this step is to fail.
 pub(crate) fn check(step: &str) -> io::Result<()> {
     match fails(step) {
-        true => Err(rustix::io::Errno::NOMEM.into()),
+        true => Err(Errno::NOMEM.into()),
         false => Ok(()),
+    }
+}
+
+/// ENOMEM for every other call of a thread, where this step is to fail.
+pub(crate) fn check_now(step: &str) -> Result<(), Errno> {
+    thread_local!(static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+    if !fails(step) {
+        return Ok(());
+    }
+    CALLS.set(CALLS.get() + 1);
+    match CALLS.get() % 2 {
+        0 => Ok(()),
+        _ => Err(Errno::NOMEM),
     }
 }

@@ -99,6 +99,7 @@
 //! it no longer asks; what would write, by EROFS; what is malformed, by EINVAL.
 #![forbid(unsafe_code)]
 
+mod back_off;
 mod buffer;
 mod channel;
 mod connection;

@@ -18,6 +18,7 @@ use sys::eventfd::EventFd;
 use sys::fuse_ring::{DisabledRing, Event, FuseRing, Message, PreparedRing};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::back_off::BackOff;
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
@@ -46,6 +47,7 @@ pub(crate) struct RingChannel {
     /// Names and values of the request, copied because the reply overwrites their buffer.
     rest: Vec<u8>,
     counters: Arc<Counters>,
+    back_off: BackOff,
     /// A burst of requests is served by idle CPUs too: the overflow channel, which takes those of
     /// all CPUs.
     spreads: bool,
@@ -95,6 +97,7 @@ impl PreparedChannel {
         let ring = self.ring.start()?;
         Ok(RingChannel {
             counters: self.connection.new_counters(true),
+            back_off: BackOff::new(),
             connection: self.connection,
             ring,
             waker: self.waker,
@@ -112,14 +115,18 @@ impl RingChannel {
 
     /// Submits the last reply, which [`wait`](Self::wait) would do otherwise.
     pub(crate) fn flush(&mut self) {
-        // A failure comes again in `wait`, which ends the channel.
+        // A failure comes again in `wait`.
         let _ = self.ring.flush();
     }
 
     /// Submits the last reply and sleeps for the next request, with one system call.
     pub(crate) fn wait(&mut self) -> Ready {
-        if self.ring.wait().is_err() {
-            return self.end();
+        let entered = fail_points::check_now("enter").map_err(io::Error::from);
+        match entered.and_then(|()| self.ring.wait()) {
+            Ok(()) => self.back_off.end(),
+            // What it did not submit it submits the next time.
+            Err(error) if self.passes(&error) => return Ready::Woken,
+            Err(_) => return self.end(),
         }
         loop {
             match self.ring.next_event() {
@@ -176,6 +183,12 @@ impl RingChannel {
         self.counters.add(record);
     }
 
+    /// Sleeps after an error that passes.
+    fn passes(&mut self, error: &io::Error) -> bool {
+        let errno = Errno::from_io_error(error);
+        errno.is_some_and(|errno| self.back_off.passes(errno))
+    }
+
     fn end(&self) -> Ready {
         self.connection.end();
         Ready::Closed
@@ -185,8 +198,10 @@ impl RingChannel {
     /// nothing new comes to this queue then, but a request may be under way.
     fn finish(&mut self) {
         for _ in 0..LAST_ROUNDS {
-            if self.ring.poll().is_err() {
-                return;
+            match self.ring.poll() {
+                Err(error) if self.passes(&error) => continue,
+                Err(_) => return,
+                Ok(()) => {}
             }
             let mut served = false;
             while let Some(event) = self.ring.next_event() {

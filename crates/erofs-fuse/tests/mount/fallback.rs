@@ -14,6 +14,8 @@ pub const TESTS: &[Test] = tests![
     io_uring_auto_serves,
     without_restart_io_uring_auto_enables_io_uring_for_its_own_mount,
     servers_whose_descriptor_cannot_be_cloned_serve,
+    a_mount_outlives_calls_that_fail_for_want_of_memory,
+    the_root_is_read_over_either_transport,
     many_readers_are_served_by_one_server,
 ];
 
@@ -56,6 +58,23 @@ fn servers_whose_descriptor_cannot_be_cloned_serve() {
         "a_server_that_dies_is_replaced_and_no_reader_notices",
     ] {
         with_a_failure(test, "clone");
+    }
+}
+
+/// Every other time that a thread takes requests from the device, or enters its ring.
+fn a_mount_outlives_calls_that_fail_for_want_of_memory() {
+    for step in ["read", "enter"] {
+        with_a_failure("the_root_is_read_over_either_transport", step);
+    }
+}
+
+fn the_root_is_read_over_either_transport() {
+    for io_uring in ["off", "auto"] {
+        let enabled = Enabled::new();
+        let place = mounted("kitchen-sink", &format!("restart=off,io_uring={io_uring}"));
+        drop(enabled);
+        assert!(fs::read_dir(&place.path).unwrap().count() > 1);
+        umount(&place.path, false).unwrap();
     }
 }
 
