@@ -58,8 +58,13 @@ pub fn share_priority<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     let number = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the thread was not joined, since its handle is there, so that the C library knows it;
     // the parameter is only read.
-    let result =
-        unsafe { libc::pthread_setschedparam(thread.as_pthread_t() as libc::pthread_t, number, &raw const parameter) };
+    let result = unsafe {
+        libc::pthread_setschedparam(
+            thread.as_pthread_t() as libc::pthread_t,
+            number,
+            &raw const parameter,
+        )
+    };
     match result {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
