@@ -43,7 +43,7 @@ pub use trace::{By, TraceCommand, TraceLatencyArgs, TraceRecordArgs};
 
 /// What `--version` prints.
 const LONG_VERSION: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
+    env!("EROFAST_VERSION"),
     "\ncodecs: LZ4, MicroLZMA, DEFLATE, Zstandard"
 );
 
@@ -51,7 +51,7 @@ const LONG_VERSION: &str = concat!(
 #[derive(Debug, Parser)]
 #[command(
     name = "erofast",
-    version,
+    version = env!("EROFAST_VERSION"),
     long_version = LONG_VERSION,
     max_term_width = 100,
     arg_required_else_help = true

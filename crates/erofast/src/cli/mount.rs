@@ -117,7 +117,7 @@ pub struct StatArgs {
 /// What mount(8) passes to a mount helper: `mount.erofast SPEC DIR [-sfnvN] [-o OPTIONS] [-t
 /// TYPE]`.
 #[derive(Debug, Parser)]
-#[command(name = "mount.erofast", version)]
+#[command(name = "mount.erofast", version = env!("EROFAST_VERSION"))]
 pub struct HelperArgs {
     /// Image file or block device
     pub image: PathBuf,

@@ -1,0 +1,89 @@
+//! What `--version` says: the version, and the commit that the program was built from.
+//!
+//! In a clone git says it, in a source tarball the file `packaging/commit`; elsewhere nobody does, and
+//! nothing is shown. Programs for debugging show nothing either: they would be compiled again after
+//! each commit.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What the program is made of, in the workspace.
+const SOURCES: [&str; 4] = [
+    ":(glob)crates/*/src/**",
+    "crates/*/Cargo.toml",
+    "Cargo.toml",
+    "Cargo.lock",
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let version = variable("CARGO_PKG_VERSION");
+    let version = match commit() {
+        Some(commit) => format!("{version} ({commit})"),
+        None => version,
+    };
+    println!("cargo::rustc-env=EROFAST_VERSION={version}");
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).expect("cargo sets it")
+}
+
+fn commit() -> Option<String> {
+    (variable("PROFILE") == "release").then_some(())?;
+    let root = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../..");
+    of_clone(&root).or_else(|| of_tarball(&root))
+}
+
+/// What git says, with a mark of changes that are not committed. It is asked again after each commit
+/// and each change of a source.
+fn of_clone(root: &Path) -> Option<String> {
+    // Another repository around an unpacked tarball knows nothing of it.
+    root.join(".git").exists().then_some(())?;
+    let commit = git(root, &["rev-parse", "HEAD"])?;
+    watch(root)?;
+    let mut status = vec!["--no-optional-locks", "status", "--porcelain", "--"];
+    status.extend(SOURCES);
+    let changed = !git(root, &status)?.is_empty();
+    let mark = if changed { ", with local changes" } else { "" };
+    Some(format!("{}{mark}", commit.get(..12)?))
+}
+
+fn watch(root: &Path) -> Option<()> {
+    // The log of HEAD grows with each commit, and no other file is always written then.
+    let log = git(root, &["rev-parse", "--git-path", "logs/HEAD"])?;
+    let crates = root.join("crates").read_dir().ok()?.flatten();
+    let sources =
+        crates.flat_map(|entry| ["src", "Cargo.toml"].map(|name| entry.path().join(name)));
+    let others = [
+        root.join(log),
+        root.join("Cargo.toml"),
+        root.join("Cargo.lock"),
+    ];
+    // Cargo takes a path that is not there for one that has changed.
+    for path in sources.chain(others).filter(|path| path.exists()) {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    Some(())
+}
+
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// What `git archive` wrote.
+fn of_tarball(root: &Path) -> Option<String> {
+    let file = root.join("packaging/commit");
+    println!("cargo::rerun-if-changed={}", file.display());
+    let commit = std::fs::read_to_string(file).ok()?;
+    commit
+        .starts_with(|first: char| first.is_ascii_hexdigit())
+        .then_some(())?;
+    Some(commit.get(..12)?.to_owned())
+}
