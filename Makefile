@@ -4,7 +4,7 @@
 
 CARGO ?= cargo
 
-.PHONY: demo test check ci build setup lint doc models rest bench fuzz fuzz-changed deb static initramfs install uninstall
+.PHONY: demo test check ci build setup lint doc models rest bench fuzz fuzz-changed dist deb static initramfs install uninstall
 
 demo: setup
 	scripts/demo
@@ -46,31 +46,15 @@ lint:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
-# Packages and programs for others; see docs/install.md. They land in target/dist.
-deb:
-	mkdir -p target/dist
-	scripts/package-deb "$$(scripts/build-release)" target/dist
+# Packages and programs for others; see docs/install.md. They land in target/dist. `make dist` makes all
+# of them and starts each, and is what a release is made of. Parts: deb, static (of the CPUs in STATIC),
+# initramfs (a program that only mounts, of the CPU in INITRAMFS; recipes are in contrib/initramfs).
+dist:
+	scripts/setup-dist
+	scripts/dist
 
-static:
-	mkdir -p target/dist
-	rm -f target/dist/SHA256SUMS
-	for cpu in $(STATIC); do \
-	    program=$$(scripts/build-release $$cpu-unknown-linux-musl) && \
-	    install -s --strip-program=$$cpu-linux-gnu-strip "$$program" target/dist/erofast-$$cpu || exit 1; \
-	done
-	for cpu in $(STATIC); do \
-	    scripts/package-tarball target/dist/erofast-$$cpu $$cpu target/dist || exit 1; \
-	done
-	cd target/dist && sha256sum $(foreach cpu,$(STATIC),erofast-$(cpu) erofast-*-$(cpu)-linux.*) >SHA256SUMS
-
-# A static program that only mounts, for an initramfs; recipes are in contrib/initramfs.
-initramfs:
-	mkdir -p target/dist
-	install "$$(scripts/build-release --small $(INITRAMFS)-unknown-linux-musl)" target/dist/erofast-initramfs
-
-INITRAMFS ?= x86_64
-
-STATIC ?= x86_64 aarch64
+deb static initramfs:
+	scripts/dist $@
 
 # Without a package: program, C library, mount helpers, man pages, completions, pages and units below
 # $(PREFIX); DESTDIR goes in front. `make uninstall` removes the same files.

@@ -22,6 +22,16 @@ fn text(output: &Output) -> String {
 
 /// A package of the binary under test; none where the tools for it are not there.
 fn package(place: &TempDir) -> Option<PathBuf> {
+    packages(place, None)
+}
+
+/// The same, with packages of the C library that was built for the tests beside it.
+fn package_with_library(place: &TempDir) -> Option<PathBuf> {
+    let tests = std::env::current_exe().expect("a path");
+    packages(place, tests.parent())
+}
+
+fn packages(place: &TempDir, library: Option<&Path>) -> Option<PathBuf> {
     for tool in ["dpkg-deb", "readelf", "strip", "gzip"] {
         if Command::new(tool).arg("--version").output().is_err() {
             println!("skipped: no {tool} to make a Debian package with");
@@ -33,8 +43,11 @@ fn package(place: &TempDir) -> Option<PathBuf> {
     command.env("SOURCE_DATE_EPOCH", "1700000000");
     // A package that is inspected once need not be small.
     command.env("COMPRESSION", "none");
+    if let Some(library) = library {
+        command.env("LIBRARY", library);
+    }
     let made = text(&run(&mut command));
-    Some(PathBuf::from(made.trim()))
+    made.lines().next().map(PathBuf::from)
 }
 
 #[test]
@@ -69,9 +82,14 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     ] {
         has(&format!(" ./usr/share/man/{page}.gz\n"));
     }
-    has(" ./usr/share/bash-completion/completions/erofast\n");
+    has(" ./usr/share/man/man8/mount.fuse.erofast.8.gz -> mount.erofast.8.gz\n");
+    for name in ["erofast\n", "mount.erofast -> erofast\n"] {
+        has(&format!(" ./usr/share/bash-completion/completions/{name}"));
+    }
     has(" ./usr/share/zsh/vendor-completions/_erofast\n");
-    has(" ./usr/share/fish/vendor_completions.d/erofast.fish\n");
+    for name in ["erofast.fish\n", "mount.erofast.fish -> erofast.fish\n"] {
+        has(&format!(" ./usr/share/fish/vendor_completions.d/{name}"));
+    }
     has(" ./usr/lib/systemd/system/erofast@.service\n");
     for file in [
         "copyright",
@@ -102,6 +120,8 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     };
     assert_eq!(field("Package").trim(), "erofast");
     assert_eq!(field("Version").trim(), env!("CARGO_PKG_VERSION"));
+    let maintainer = field("Maintainer");
+    assert!(!maintainer.contains("localhost"), "{maintainer}");
     let depends = field("Depends");
     let linked = text(&run(Command::new("readelf")
         .arg("-d")
@@ -295,8 +315,12 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 fn install(arguments: &[&Path]) {
+    install_below(arguments, "/usr/local");
+}
+
+fn install_below(arguments: &[&Path], prefix: &str) {
     let mut command = Command::new(root().join("scripts/install-files"));
-    run(command.args(arguments).arg("/usr/local"));
+    run(command.args(arguments).arg(prefix));
 }
 
 #[test]
@@ -309,10 +333,13 @@ fn what_is_installed_without_a_package_is_complete_and_can_be_removed() {
     let installed = files(place.path());
     for file in [
         "./usr/local/bin/erofast",
-        "./sbin/mount.erofast",
+        "./usr/sbin/mount.erofast",
         "./usr/local/share/man/man1/erofast-mount.1.gz",
         "./usr/local/share/man/man8/mount.erofast.8.gz",
+        "./usr/local/share/man/man8/mount.fuse.erofast.8.gz",
         "./usr/local/share/bash-completion/completions/erofast",
+        "./usr/local/share/bash-completion/completions/mount.erofast",
+        "./usr/local/share/fish/vendor_completions.d/mount.erofast.fish",
         "./usr/local/share/zsh/site-functions/_erofast",
         "./usr/local/lib/systemd/system/erofast@.service",
     ] {
@@ -321,12 +348,9 @@ fn what_is_installed_without_a_package_is_complete_and_can_be_removed() {
             "no {file} in {installed:?}"
         );
     }
-    let size = |path: &Path| std::fs::metadata(path).expect("a program").len();
     let program = place.path().join("usr/local/bin/erofast");
-    assert!(
-        size(&program) < size(Path::new(env!("CARGO_BIN_EXE_erofast"))),
-        "not stripped"
-    );
+    let sections = text(&run(Command::new("readelf").arg("-SW").arg(program)));
+    assert!(!sections.contains(".symtab"), "not stripped: {sections}");
     install(&[Path::new("--remove"), place.path()]);
     assert_eq!(files(place.path()), ["./usr/local/share/man/man1/other.1"]);
 }
@@ -352,4 +376,192 @@ fn links_of_the_installed_pages_lead_somewhere() {
         }
     }
     assert!(followed > 10, "{followed} links");
+}
+
+#[test]
+fn below_usr_nothing_is_installed_outside() {
+    let place = tempfile::tempdir().expect("a directory");
+    install_below(
+        &[Path::new(env!("CARGO_BIN_EXE_erofast")), place.path()],
+        "/usr",
+    );
+    let installed = files(place.path());
+    // Where /sbin is a link to usr/sbin a package must not bring a directory /sbin.
+    let outside: Vec<_> = installed
+        .iter()
+        .filter(|name| !name.starts_with("./usr/"))
+        .collect();
+    assert!(outside.is_empty(), "{outside:?}");
+    install_below(&[Path::new("--remove"), place.path()], "/usr");
+    assert_eq!(files(place.path()), [""; 0]);
+}
+
+#[test]
+fn the_copyright_of_the_package_is_read_by_programs() {
+    let place = tempfile::tempdir().expect("a directory");
+    install(&[Path::new(env!("CARGO_BIN_EXE_erofast")), place.path()]);
+    let pages = place.path().join("usr/local/share/doc/erofast");
+    let copyright = std::fs::read_to_string(pages.join("copyright")).expect("a file");
+    let stanzas: Vec<&str> = copyright.trim_end().split("\n\n").collect();
+    assert!(stanzas[0].starts_with("Format: https://www.debian.org/doc/packaging-manuals/"));
+    for line in copyright.lines().filter(|line| !line.is_empty()) {
+        let field = line
+            .split_once(": ")
+            .is_some_and(|(name, _)| !name.contains(' '));
+        assert!(line.starts_with(' ') || field, "{line}");
+    }
+    let licences = stanzas[1].rsplit("License: ").next().expect("a field");
+    for licence in licences.split(" or ") {
+        let text = format!("License: {licence}\n ");
+        assert!(
+            stanzas.iter().any(|one| one.starts_with(&text)),
+            "{licence}"
+        );
+    }
+    for file in copyright
+        .split_whitespace()
+        .filter(|word| word.ends_with(".gz"))
+    {
+        assert!(pages.join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn the_c_library_has_packages_of_its_own() {
+    let place = tempfile::tempdir().expect("a directory");
+    let Some(package) = package_with_library(&place) else {
+        return;
+    };
+    let listed = |name: &str| {
+        let file = package.with_file_name(format!("{name}_{}", rest_of_name(&package)));
+        text(&run(Command::new("dpkg-deb").arg("--contents").arg(file)))
+    };
+    let (program, library, headers) = (
+        listed("erofast"),
+        listed("liberofast0"),
+        listed("liberofast-dev"),
+    );
+    assert!(!program.contains("liberofast"), "{program}");
+    assert!(library.contains("/liberofast.so.0\n"), "{library}");
+    assert!(!library.contains("./usr/include"), "{library}");
+    for file in [
+        "./usr/include/erofast.h\n",
+        "/liberofast.a\n",
+        "/liberofast.so -> liberofast.so.0\n",
+        "/pkgconfig/erofast.pc\n",
+    ] {
+        assert!(headers.contains(file), "no {file} in {headers}");
+    }
+}
+
+/// What follows the name of a package in its file's name.
+fn rest_of_name(package: &Path) -> &str {
+    let name = package.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.split_once('_'))
+        .expect("a name")
+        .1
+}
+
+/// What `build.rs` says of a workspace, as a release build asks it.
+fn version_of(workspace: &Path, build: &Path) -> String {
+    let said = text(&run(Command::new(build)
+        .env("PROFILE", "release")
+        .env("CARGO_PKG_VERSION", "1.2.3")
+        .env("CARGO_MANIFEST_DIR", workspace.join("crates/one"))));
+    let mut lines = said.lines();
+    let version = lines.find_map(|line| line.strip_prefix("cargo::rustc-env=EROFAST_VERSION="));
+    version.expect("a version").to_owned()
+}
+
+#[test]
+fn the_version_names_the_commit_and_changes_since() {
+    let place = tempfile::tempdir().expect("a directory");
+    let build = place.path().join("build");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.rs");
+    run(Command::new("rustc")
+        .args(["--edition", "2024", "-o"])
+        .args([&build, &source]));
+    let workspace = place.path().join("workspace");
+    let (code, archived) = (
+        workspace.join("crates/one/src/lib.rs"),
+        workspace.join("packaging/commit"),
+    );
+    for (file, content) in [(&code, "// one"), (&archived, "$Format:%H$\n")] {
+        std::fs::create_dir_all(file.parent().expect("a directory")).expect("room");
+        std::fs::write(file, content).expect("room");
+    }
+    std::fs::write(
+        workspace.join(".gitattributes"),
+        "packaging/commit export-subst",
+    )
+    .expect("room");
+    assert_eq!(version_of(&workspace, &build), "1.2.3");
+
+    let git = |arguments: &[&str]| {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+        let mut command = Command::new("git");
+        command
+            .args(identity)
+            .args(arguments)
+            .current_dir(&workspace);
+        text(&run(&mut command)).trim().to_owned()
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "-m", "one"]);
+    let commit = git(&["rev-parse", "HEAD"])[..12].to_owned();
+    assert_eq!(version_of(&workspace, &build), format!("1.2.3 ({commit})"));
+    std::fs::write(workspace.join("README.md"), "not a source").expect("room");
+    assert_eq!(version_of(&workspace, &build), format!("1.2.3 ({commit})"));
+
+    // The tarball of that commit knows it, also inside another repository.
+    let tarball = place.path().join("source.tar");
+    let output = format!("--output={}", tarball.display());
+    git(&["archive", "--prefix=inside/", &output, "HEAD"]);
+    run(Command::new("tar")
+        .arg("-xf")
+        .arg(tarball)
+        .arg("-C")
+        .arg(&workspace));
+    let inside = version_of(&workspace.join("inside"), &build);
+    assert_eq!(inside, format!("1.2.3 ({commit})"));
+
+    std::fs::write(code, "// two").expect("room");
+    let changed = format!("1.2.3 ({commit}, with local changes)");
+    assert_eq!(version_of(&workspace, &build), changed);
+}
+
+#[test]
+fn setup_names_packages_that_are_there() {
+    let place = tempfile::tempdir().expect("a directory");
+    // As apt-cache answers: nothing for a name that is only mentioned.
+    let offers = |versions: &[(&str, &str)]| {
+        let cases: String = versions
+            .iter()
+            .map(|(name, version)| format!("*' {name}') echo 'Version: {version}' ;;\n"))
+            .collect();
+        let script = format!("#!/bin/sh\ncase \" $*\" in\n{cases}esac\n");
+        let program = place.path().join("apt-cache");
+        run(Command::new("sh")
+            .args(["-c", "printf %s \"$0\" >\"$1\" && chmod 755 \"$1\""])
+            .arg(script)
+            .arg(program));
+        let path = format!(
+            "{}:{}",
+            place.path().display(),
+            std::env::var("PATH").expect("a path")
+        );
+        let script = root().join("scripts/rust-packages");
+        text(&run(Command::new(script).env("PATH", path)))
+            .trim()
+            .to_owned()
+    };
+    let (plain, second) = (
+        "cargo rustc rustfmt rust-clippy",
+        "cargo-web rustc-web rustfmt-web rust-web-clippy",
+    );
+    assert_eq!(offers(&[("rustc", "1.97.1+dfsg1-1")]), plain);
+    let stable = ("rustc", "1.85.1+dfsg1-1");
+    assert_eq!(offers(&[stable, ("rustc-web", "1.96.0+dfsg1-1")]), second);
+    assert_eq!(offers(&[stable]), "");
 }
