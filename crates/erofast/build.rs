@@ -1,8 +1,8 @@
 //! What `--version` says: the version, and the commit that the program was built from.
 //!
-//! In a clone git says it, in a source tarball the file `packaging/commit`; elsewhere nobody does, and
-//! nothing is shown. Programs for debugging show nothing either: they would be compiled again after
-//! each commit.
+//! In a clone git knows it, in a source tarball the file `packaging/commit`; elsewhere nothing is
+//! shown. Programs for debugging show nothing either: they would be compiled again after each
+//! commit.
 
 use std::path::Path;
 use std::process::Command;
@@ -35,7 +35,7 @@ fn commit() -> Option<String> {
     of_clone(&root).or_else(|| of_tarball(&root))
 }
 
-/// What git says, with a mark of changes that are not committed. It is asked again after each commit
+/// The commit, with a mark of changes that are not committed. Git is asked again after each commit
 /// and each change of a source.
 fn of_clone(root: &Path) -> Option<String> {
     // Another repository around an unpacked tarball knows nothing of it.

@@ -394,7 +394,7 @@ impl Workers {
 }
 
 /// A thread that has the priority of the workers; see [`Workers::follow`]. A thread that panics
-/// drops it too: the system may give its number to any other thread.
+/// drops it too: the system may use its number for any other thread.
 #[must_use = "the thread no longer follows once this is dropped"]
 #[derive(Debug)]
 pub struct Following {

@@ -7,7 +7,7 @@
 //! Old entries go by a second chance: a hit marks its entry, unless it is marked already, and the
 //! hand that looks for room takes the first entry without a mark, and the marks on its way, or the
 //! last of so many entries. So the entries that every thread reads are hardly ever written, and
-//! who changes the table keeps others waiting for some microseconds at most.
+//! a thread that changes the table keeps others waiting for some microseconds at most.
 
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -55,7 +55,7 @@ struct Slot<K, V> {
 struct Room {
     /// Weight of all entries.
     weight: u64,
-    /// Slots with an entry, in no order. The hand need not look at others.
+    /// Slots with an entry, in no order. The hand visits no others.
     full: Vec<u32>,
     /// Where in `full` the search for room goes on.
     hand: usize,

@@ -40,7 +40,7 @@ fn the_next_request_begins_anew() {
     }
 }
 
-/// A machine that was paused, or a hypervisor that gave the CPU to others, makes any request slow.
+/// A machine that was paused, or a hypervisor that ran others instead, makes any request slow.
 #[test]
 fn only_what_the_image_causes_is_remembered() {
     assert!(Exceeded::Steps.lasts() && Exceeded::Bytes.lasts());

@@ -148,7 +148,7 @@ fn everything_the_parser_takes_is_in_the_table() {
     let engine = include_str!("../../../erofs-engine/src/options.rs");
     let engine = matched(engine, "fn switch(", "fn assign_verity(");
     let verity = include_str!("../../../erofs-engine/src/verity_options.rs");
-    let verity = matched(verity, "pub(crate) fn set(", "fecdevice").map(|n| format!("verity.{n}"));
+    let verity = matched(verity, "pub fn set(", "fecdevice").map(|n| format!("verity.{n}"));
     let names = ours.chain(engine).map(str::to_owned).chain(verity);
     let in_table = |name: &String| {
         let mut table = KNOWN.iter().map(|known| known.usage.split('=').next());
