@@ -16,8 +16,8 @@
 //!   and no balancing: the caller chooses the CPU.
 //! * Every CPU that is online and in the process's cpuset has a worker `NAME/N`. If it cannot be
 //!   created its slot stays empty, and the unbound pool (`NAME/uN`) takes its jobs.
-//! * [`Priority::High`] is SCHED_FIFO 1, if refused nice -20, if refused normal;
-//!   [`Workers::notices`] reports what was refused and why.
+//! * [`Priority::High`] is SCHED_FIFO 1; if refused, the lowest nice value that is allowed and a
+//!   slice of 100 us; [`Workers::notices`] reports what was refused and why.
 //! * Workers follow CPU hotplug and changes of the cpuset, and no queued job is lost.
 //! * A worker can sleep on an [`EventSource`] besides its queue: a request that arrives there is
 //!   served with one wake-up.
@@ -56,6 +56,7 @@ pub use sys::lend::{Lent, lend};
 
 pub use sys::eventfd::EventFd;
 /// For data that real-time workers share with other threads.
+pub use sys::pi_condvar::PiCondvar;
 pub use sys::pi_mutex::{PiMutex, PiMutexGuard};
 pub use topology::cpus::{Cpus, SystemCpus};
 pub use worker::context::WorkerContext;

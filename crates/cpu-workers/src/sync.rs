@@ -1,15 +1,37 @@
-//! The primitives that the queue, the parking and the slots are built on; with the
-//! feature `loom` those that the models in `models.rs` can replay.
+//! The primitives that the queue, the parking and the slots are built on, with priority inheritance;
+//! with the feature `loom` those that the models in `models.rs` can replay.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic::AtomicBool};
 #[cfg(not(feature = "loom"))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic::AtomicBool};
+pub(crate) use std::sync::{RwLock, atomic::AtomicBool};
+#[cfg(not(feature = "loom"))]
+pub(crate) use sys::pi_condvar::PiCondvar as Condvar;
+#[cfg(not(feature = "loom"))]
+pub(crate) use sys::pi_mutex::{PiMutex as Mutex, PiMutexGuard as MutexGuard};
+
+#[cfg(not(feature = "loom"))]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
+}
+
+#[cfg(not(feature = "loom"))]
+pub(crate) fn wait<'m, T>(changed: &Condvar, guard: MutexGuard<'m, T>) -> MutexGuard<'m, T> {
+    changed.wait(guard)
+}
 
 /// Jobs run outside of all locks and their panics are caught, so a poisoned lock would mean a
 /// panic between two statements that cannot panic. Its data is whole.
+#[cfg(feature = "loom")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(feature = "loom")]
+pub(crate) fn wait<'m, T>(changed: &Condvar, guard: MutexGuard<'m, T>) -> MutexGuard<'m, T> {
+    changed
+        .wait(guard)
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -32,8 +32,8 @@ impl HashBlockCache {
             let upper = self.upper.read().unwrap_or_else(PoisonError::into_inner);
             return upper.get(&(level, block)).cloned();
         }
-        let slot = self.slot(block).lock();
-        let slot = slot.unwrap_or_else(PoisonError::into_inner);
+        // An urgent thread rather verifies once more than wait for one that has no CPU.
+        let slot = self.slot(block).try_lock().ok()?;
         slot.as_ref()
             .filter(|(held, _)| *held == block)
             .map(|(_, bytes)| bytes.clone())
@@ -46,8 +46,9 @@ impl HashBlockCache {
             upper.insert((level, block), bytes);
             return;
         }
-        let slot = self.slot(block).lock();
-        *slot.unwrap_or_else(PoisonError::into_inner) = Some((block, bytes));
+        if let Ok(mut slot) = self.slot(block).try_lock() {
+            *slot = Some((block, bytes));
+        }
     }
 
     fn slot(&self, block: u64) -> &Mutex<Option<(u64, HashBlock)>> {

@@ -1,8 +1,9 @@
 //! Inodes whose requests cost more than those of any sound image: one request at a time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use cpu_workers::PiMutex;
 use erofs_format::Nid;
 
 use crate::cache::Cache;
@@ -16,7 +17,7 @@ pub(crate) struct HeavyInodes {
     /// A. There is one: others need not take the lock.
     any: AtomicBool,
     /// L: leaf lock. Whether a request of the inode is being served.
-    served: Mutex<Cache<Nid, Arc<AtomicBool>>>,
+    served: PiMutex<Cache<Nid, Arc<AtomicBool>>>,
 }
 
 /// The right to serve a request of a heavy inode, until dropped.
@@ -27,7 +28,7 @@ impl HeavyInodes {
     pub(crate) fn new() -> Self {
         Self {
             any: AtomicBool::new(false),
-            served: Mutex::new(Cache::new(REMEMBERED)),
+            served: PiMutex::new(Cache::new(REMEMBERED)),
         }
     }
 
@@ -36,7 +37,7 @@ impl HeavyInodes {
         if !self.any.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match self.lock().get(&nid) {
+        match self.served.lock().get(&nid) {
             Some(served) => take(served).map(Some),
             None => Ok(None),
         }
@@ -45,17 +46,13 @@ impl HeavyInodes {
     /// The request that is served turns out to be heavy; `Err` while another one is served.
     pub(crate) fn mark(&self, nid: Nid) -> Result<Turn, ()> {
         self.any.store(true, Ordering::Relaxed);
-        let mut inodes = self.lock();
+        let mut inodes = self.served.lock();
         if let Some(served) = inodes.get(&nid) {
             return take(served);
         }
         let served = Arc::new(AtomicBool::new(true));
         inodes.put(nid, Arc::clone(&served), 1);
         Ok(Turn(served))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Cache<Nid, Arc<AtomicBool>>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,17 +1,17 @@
 //! A pcluster that one thread decodes and others wait for.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::Error;
 use crate::decoded::Decoded;
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{PiCondvar, PiMutex, PiMutexGuard, lock, wait};
 
 /// A pcluster that is being decoded.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     /// L: leaf lock, never taken with another lock held.
-    state: Mutex<State>,
-    completed: Condvar,
+    state: PiMutex<State>,
+    completed: PiCondvar,
 }
 
 #[derive(Debug, Default)]
@@ -53,12 +53,7 @@ impl InFlight {
             match &state.outcome {
                 Some(Ok(Some(decoded))) if decoded.bytes().len() < length => return Ok(None),
                 Some(outcome) => return outcome.clone(),
-                None => {
-                    state = self
-                        .completed
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
+                None => state = wait(&self.completed, state),
             }
         }
     }
@@ -71,7 +66,7 @@ impl InFlight {
         self.completed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> PiMutexGuard<'_, State> {
+        lock(&self.state)
     }
 }

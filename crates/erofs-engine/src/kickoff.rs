@@ -4,9 +4,9 @@
 //! [`ReadContext`], never inferred from the thread.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 
-use cpu_workers::{Lent, Mode, Workers, lend};
+use cpu_workers::{Lent, Mode, PiMutex, Workers, lend};
 
 use crate::Error;
 use crate::budget::{self, Share};
@@ -67,13 +67,13 @@ pub(crate) fn reader_decompresses(
 struct Work<'s, 'p, 'a> {
     reader: FileReader<'s>,
     /// I. `next` assigns them; each mutex is locked by the thread that got its index.
-    runs: Vec<Mutex<&'p mut [Segment<'a>]>>,
+    runs: Vec<PiMutex<&'p mut [Segment<'a>]>>,
     /// A. Index of the next run.
     next: AtomicUsize,
     /// A. A run failed: the others are not started.
     failed: AtomicBool,
     /// L. The first error.
-    error: Mutex<Option<Error>>,
+    error: PiMutex<Option<Error>>,
 }
 
 impl Work<'_, '_, '_> {
@@ -91,18 +91,15 @@ impl Work<'_, '_, '_> {
     }
 
     /// False if part of the run is decoded by another reader.
-    fn fill(&self, run: &Mutex<&mut [Segment<'_>]>, wait: bool) -> bool {
+    fn fill(&self, run: &PiMutex<&mut [Segment<'_>]>, wait: bool) -> bool {
         if self.failed.load(Ordering::Relaxed) {
             return true;
         }
-        let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut run = run.lock();
         let filled = self.reader.fill_run(&mut run, wait);
         filled.unwrap_or_else(|error| {
             self.failed.store(true, Ordering::Relaxed);
-            self.error
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get_or_insert(error);
+            self.error.lock().get_or_insert(error);
             true
         })
     }
@@ -110,13 +107,11 @@ impl Work<'_, '_, '_> {
     /// Success only if every segment was filled: a thread that panicked leaves no error, and the
     /// reader's buffer may have bytes of an older reply.
     fn outcome(self) -> Result<(), Error> {
-        let error = self.error.into_inner();
-        if let Some(error) = error.unwrap_or_else(PoisonError::into_inner) {
+        if let Some(error) = self.error.into_inner() {
             return Err(error);
         }
         let runs = self.runs.into_iter();
-        let segments =
-            runs.flat_map(|run| run.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let segments = runs.flat_map(PiMutex::into_inner);
         let missing = segments.filter(|segment| !segment.filled);
         match missing.map(|segment| segment.out.len()).sum() {
             0 => Ok(()),
@@ -201,10 +196,10 @@ pub(crate) fn fill_by_worker(
 fn plan<'s, 'p, 'a>(reader: FileReader<'s>, segments: &'p mut [Segment<'a>]) -> Work<'s, 'p, 'a> {
     Work {
         reader,
-        runs: runs(segments).into_iter().map(Mutex::new).collect(),
+        runs: runs(segments).into_iter().map(PiMutex::new).collect(),
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
-        error: Mutex::new(None),
+        error: PiMutex::new(None),
     }
 }
 

@@ -1,16 +1,10 @@
-//! The primitives that pclusters in flight are built on; with the feature `loom` those
-//! that the models can replay.
+//! The primitives that pclusters in flight are built on, which real-time workers share with other
+//! threads; with the feature `loom` those that the models can replay.
 
-#[cfg(feature = "loom")]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(feature = "loom"))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
-
-/// For the table of pclusters, which real-time workers share with other threads.
-#[cfg(not(feature = "loom"))]
-pub(crate) use cpu_workers::{PiMutex, PiMutexGuard};
+pub(crate) use cpu_workers::{PiCondvar, PiMutex, PiMutexGuard};
 #[cfg(feature = "loom")]
-pub(crate) use loom::sync::{Mutex as PiMutex, MutexGuard as PiMutexGuard};
+pub(crate) use loom::sync::{Condvar as PiCondvar, Mutex as PiMutex, MutexGuard as PiMutexGuard};
 
 #[cfg(not(feature = "loom"))]
 pub(crate) fn lock<T>(mutex: &PiMutex<T>) -> PiMutexGuard<'_, T> {
@@ -21,5 +15,17 @@ pub(crate) fn lock<T>(mutex: &PiMutex<T>) -> PiMutexGuard<'_, T> {
 pub(crate) fn lock<T>(mutex: &PiMutex<T>) -> PiMutexGuard<'_, T> {
     mutex
         .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(not(feature = "loom"))]
+pub(crate) fn wait<'m, T>(changed: &PiCondvar, guard: PiMutexGuard<'m, T>) -> PiMutexGuard<'m, T> {
+    changed.wait(guard)
+}
+
+#[cfg(feature = "loom")]
+pub(crate) fn wait<'m, T>(changed: &PiCondvar, guard: PiMutexGuard<'m, T>) -> PiMutexGuard<'m, T> {
+    changed
+        .wait(guard)
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
 use sys::eventfd::EventFd;
-use sys::pi_mutex::PiMutex;
+use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use crate::counters::{Counters, Statistics};
 use crate::fail_points;
@@ -56,7 +56,7 @@ pub(crate) struct Connection {
     /// I: what a successor of this process needs.
     in_flight: OnceLock<Arc<InFlight>>,
     /// L: descriptors of the device that a successor takes over; channels open no others then.
-    clones: Mutex<Vec<OwnedFd>>,
+    clones: PiMutex<Vec<OwnedFd>>,
 }
 
 impl Connection {
@@ -77,7 +77,7 @@ impl Connection {
             interrupts: Arc::new(Interrupts::new()),
             standby: Standby::default(),
             in_flight: OnceLock::new(),
-            clones: Mutex::default(),
+            clones: PiMutex::default(),
         })
     }
 
@@ -155,8 +155,8 @@ impl Connection {
         all
     }
 
-    fn clones(&self) -> MutexGuard<'_, Vec<OwnedFd>> {
-        self.clones.lock().unwrap_or_else(PoisonError::into_inner)
+    fn clones(&self) -> PiMutexGuard<'_, Vec<OwnedFd>> {
+        self.clones.lock()
     }
 
     /// The threads which wait for the device.

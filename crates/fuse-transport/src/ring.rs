@@ -11,11 +11,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use sys::eventfd::EventFd;
 use sys::fuse_ring::{DisabledRing, Event, FuseRing, Message, PreparedRing};
+use sys::pi_mutex::PiMutex;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::back_off::BackOff;
@@ -277,27 +278,21 @@ fn answer_message(connection: &Connection, message: Message<'_>, rest: &mut Vec<
 
 /// Answers several requests at once: this thread and those of idle CPUs take one after the other.
 fn answer_all(connection: &Connection, messages: Vec<Message<'_>>) -> Vec<Answered> {
-    let lock = PoisonError::into_inner;
     // One of them is this thread's.
     let helpers = messages.len().saturating_sub(1);
-    let (left, answered) = (Mutex::new(messages), Mutex::new(Vec::new()));
-    let take = || left.lock().unwrap_or_else(lock).pop();
+    let (left, answered) = (PiMutex::new(messages), PiMutex::new(Vec::new()));
+    let take = || left.lock().pop();
     let work = || {
         let mut rest = Vec::new();
         while let Some(message) = take() {
             let outcome = answer_message(connection, message, &mut rest);
-            answered
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(outcome);
+            answered.lock().push(outcome);
         }
     };
     connection.filesystem().spread(helpers, &work);
     // Whatever the filesystem did with it.
     work();
-    answered
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
+    answered.into_inner()
 }
 
 impl Drop for RingChannel {

@@ -3,15 +3,16 @@
 //! Always there, they would be woken instead of the thread of the reader's CPU, or beside it.
 
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use sys::eventfd::EventFd;
+use sys::pi_mutex::PiMutex;
 
 use crate::wait_order::{WaitOrder, Waiter};
 
 /// The threads that stand by for one mount. L: all of it.
 #[derive(Debug, Default)]
-pub(crate) struct Standby(Mutex<State>);
+pub(crate) struct Standby(PiMutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -29,7 +30,7 @@ struct Thread {
 impl Standby {
     /// A thread that stands by from now on, or begins at once.
     pub(crate) fn add(&self, waiter: &Arc<Waiter>, waker: &Arc<EventFd>, order: &WaitOrder) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.long > 0 {
             // Out of memory: there is no help then.
             let _ = order.add(waiter);
@@ -42,7 +43,7 @@ impl Standby {
 
     /// Those of the device, of all threads.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        let state = self.lock();
+        let state = self.0.lock();
         let devices = state
             .threads
             .iter()
@@ -52,7 +53,7 @@ impl Standby {
 
     /// A request takes long: the threads take others meanwhile.
     pub(crate) fn begin_long(&self, order: &WaitOrder) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.long += 1;
         if state.long == 1 {
             for thread in &state.threads {
@@ -64,7 +65,7 @@ impl Standby {
 
     /// It has ended.
     pub(crate) fn end_long(&self, order: &WaitOrder) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.long = state.long.saturating_sub(1);
         if state.long == 0 {
             for thread in &state.threads {
@@ -77,13 +78,10 @@ impl Standby {
 
     /// The mount has ended.
     pub(crate) fn end(&self) {
-        self.lock()
+        self.0
+            .lock()
             .threads
             .iter()
             .for_each(|thread| thread.waker.wake());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,6 +21,7 @@ pub mod mapped;
 pub mod memory;
 pub mod microlzma;
 pub mod own_files;
+pub mod pi_condvar;
 pub mod pi_mutex;
 pub mod sched;
 pub mod shared_words;

@@ -68,6 +68,14 @@ impl<T> PiMutex<T> {
         }
     }
 
+    /// The value if the lock is free now.
+    pub fn try_lock(&self) -> Option<PiMutexGuard<'_, T>> {
+        self.take(own_number()).then_some(PiMutexGuard {
+            mutex: self,
+            _here: std::marker::PhantomData,
+        })
+    }
+
     /// The value of a mutex that nothing else uses any more.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
@@ -128,6 +136,12 @@ impl<T> PiMutex<T> {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
         }
+    }
+}
+
+impl<'m, T> PiMutexGuard<'m, T> {
+    pub(crate) fn mutex(&self) -> &'m PiMutex<T> {
+        self.mutex
     }
 }
 

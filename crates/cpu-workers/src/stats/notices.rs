@@ -1,27 +1,24 @@
 //! Lines for the user: what was refused, what broke. Each once.
 
-use std::sync::{Mutex, PoisonError};
+use sys::pi_mutex::PiMutex;
 
 /// A worker that fails again and again must not fill the memory.
 const LIMIT: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    lines: Mutex<Vec<String>>,
+    lines: PiMutex<Vec<String>>,
 }
 
 impl Notices {
     pub(crate) fn add(&self, line: String) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if lines.len() < LIMIT && !lines.contains(&line) {
             lines.push(line);
         }
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.lines.lock().clone()
     }
 }

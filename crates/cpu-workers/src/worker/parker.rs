@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::Waker;
-use crate::sync::{AtomicBool, Condvar, Mutex, lock};
+use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 
 /// Field tags: A = atomic; P = under its own lock, for a few instructions. In lines of its own: the
 /// owner writes it with each request.
@@ -39,10 +39,7 @@ impl Parker {
     pub(crate) fn park(&self) {
         let mut token = lock(&self.token);
         while !*token {
-            token = self
-                .condvar
-                .wait(token)
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            token = wait(&self.condvar, token);
         }
         *token = false;
     }

@@ -12,11 +12,12 @@
 use std::cell::RefCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use sys::clock::now_ns;
+use sys::pi_mutex::PiMutex;
 
 use crate::priority::ThreadPriority;
 use crate::stats::counters::{Counters, count};
@@ -56,7 +57,7 @@ pub(crate) struct Worker {
     /// See its own tag.
     pub(crate) priority: ThreadPriority,
     /// P: sources to open; `None` when the worker has ended.
-    mailbox: Mutex<Option<Vec<Attach>>>,
+    mailbox: PiMutex<Option<Vec<Attach>>>,
     /// A: the mailbox is not empty. Written under its lock.
     has_letters: AtomicBool,
 }
@@ -99,7 +100,7 @@ impl Worker {
         counters: Arc<Counters>,
         notices: Arc<Notices>,
     ) -> Self {
-        let (parker, mailbox) = (Parker::new(), Mutex::new(Some(Vec::new())));
+        let (parker, mailbox) = (Parker::new(), PiMutex::new(Some(Vec::new())));
         Worker {
             name,
             cpu,
@@ -136,7 +137,7 @@ impl Worker {
 
     /// Asks the worker to open a source; false where it has ended.
     pub(crate) fn post(&self, attach: Attach) -> bool {
-        let mut mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mailbox = self.mailbox.lock();
         let Some(letters) = mailbox.as_mut() else {
             return false;
         };
@@ -178,7 +179,7 @@ impl Worker {
             }
         }
         // A thread which waits for a reply sees its sender dropped.
-        *self.mailbox.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.mailbox.lock() = None;
         self.parker.set_waker(None);
         drop(source);
         CURRENT.set(None);
@@ -230,12 +231,7 @@ impl Worker {
 
     /// Opens the posted sources. A new source replaces an older one.
     fn open_sources(&self, source: &mut Option<AttachedSource>) {
-        let letters = match self
-            .mailbox
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_mut()
-        {
+        let letters = match self.mailbox.lock().as_mut() {
             Some(letters) if !letters.is_empty() => {
                 self.has_letters.store(false, Ordering::Relaxed);
                 std::mem::take(letters)

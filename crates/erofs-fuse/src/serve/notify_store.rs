@@ -9,10 +9,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
 use fuse_transport::{PageStore, Session};
+use sys::pi_condvar::PiCondvar;
+use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use super::nodes::Nodes;
 use super::priority::with_that_of_workers;
@@ -35,8 +37,8 @@ pub(super) struct NotifyStoreWriter(Arc<Queue>);
 
 struct Queue {
     /// L: held for a push or a pop only.
-    state: Mutex<State>,
-    changed: Condvar,
+    state: PiMutex<State>,
+    changed: PiCondvar,
     /// Nothing is stored, so that every page that a program needs causes a request.
     paused: Arc<AtomicBool>,
 }
@@ -60,8 +62,8 @@ impl NotifyStoreWriter {
         (session, helper): (&Arc<Session>, &MountHelper),
     ) -> Result<Self, Error> {
         let queue = Arc::new(Queue {
-            state: Mutex::default(),
-            changed: Condvar::new(),
+            state: PiMutex::default(),
+            changed: PiCondvar::new(),
             paused,
         });
         let ours = Arc::clone(&queue);
@@ -116,8 +118,8 @@ impl PageCacheWriter for NotifyStoreWriter {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> PiMutexGuard<'_, State> {
+        self.state.lock()
     }
 
     /// Waits for the next remainder, and meanwhile does what it is called for; `None` when closed.
@@ -136,10 +138,7 @@ impl Queue {
             if let Some(remainder) = state.waiting.pop_front() {
                 return Some(remainder);
             }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 

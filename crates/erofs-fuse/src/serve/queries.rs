@@ -12,11 +12,11 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sys::fuse_query::{QUERY_BYTES, query, query_command};
+use sys::pi_mutex::PiMutex;
 
 const HEADER_BYTES: usize = 16;
 
@@ -27,7 +27,7 @@ const ATTEMPTS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Queries {
     /// L: the last copy and its number.
-    copy: Mutex<(u64, Vec<u8>)>,
+    copy: PiMutex<(u64, Vec<u8>)>,
 }
 
 impl Queries {
@@ -57,7 +57,7 @@ impl Queries {
         } else {
             None
         };
-        let mut copy = self.copy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copy = self.copy.lock();
         if let Some(fresh) = fresh {
             *copy = (copy.0 + 1, fresh);
         } else if wanted != copy.0 {

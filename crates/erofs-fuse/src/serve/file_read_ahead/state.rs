@@ -1,11 +1,13 @@
 //! What the threads that serve requests report, and what the thread that stores takes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::Nid;
 use serde_json::{Value, json};
+use sys::pi_condvar::PiCondvar;
+use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use super::super::on_demand::Demand;
 use super::sequence::Sequence;
@@ -22,8 +24,8 @@ const REQUEST: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(in super::super) struct FileReadAhead {
     /// L: held for lookups only.
-    state: Mutex<State>,
-    changed: Condvar,
+    state: PiMutex<State>,
+    changed: PiCondvar,
     /// The thread that stores.
     pub(super) demand: Demand,
     /// Nothing is stored, so that each page that a program needs is asked for.
@@ -68,8 +70,8 @@ impl FileReadAhead {
             ..State::default()
         };
         Self {
-            state: Mutex::new(state),
-            changed: Condvar::new(),
+            state: PiMutex::new(state),
+            changed: PiCondvar::new(),
             demand,
             paused,
             files: AtomicU64::new(0),
@@ -122,9 +124,14 @@ impl FileReadAhead {
     pub(super) fn wait_for_request(&self, seen: u64) -> bool {
         let mut state = self.lock();
         state.awaits = state.requests == seen;
-        let none = |state: &mut State| state.requests == seen && !state.closed;
-        let waited = self.changed.wait_timeout_while(state, REQUEST, none);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let end = Instant::now() + REQUEST;
+        while state.requests == seen && !state.closed {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left);
+        }
         state.awaits = false;
         state.requests != seen
     }
@@ -150,7 +157,7 @@ impl FileReadAhead {
     }
 
     /// Wakes the thread if it has something to do and does not know that.
-    fn wake(&self, mut state: MutexGuard<'_, State>) {
+    fn wake(&self, mut state: PiMutexGuard<'_, State>) {
         let wake = state.idle && !self.paused.load(Ordering::Relaxed) && state.has_work();
         if wake {
             state.idle = false;
@@ -171,10 +178,7 @@ impl FileReadAhead {
                 return Some(job);
             }
             state.idle = true;
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 
@@ -196,8 +200,8 @@ impl FileReadAhead {
         state.streams.stored(job.due, bytes);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> PiMutexGuard<'_, State> {
+        self.state.lock()
     }
 }
 

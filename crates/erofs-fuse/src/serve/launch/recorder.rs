@@ -1,8 +1,10 @@
 //! Records requests until the launch is over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use sys::pi_condvar::PiCondvar;
+use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use super::recording::Recording;
 
@@ -16,8 +18,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 pub(super) struct Recorder {
     on: AtomicBool,
     /// L: held for one note.
-    log: Mutex<Log>,
-    changed: Condvar,
+    log: PiMutex<Log>,
+    changed: PiCondvar,
 }
 
 #[derive(Debug, Default)]
@@ -34,8 +36,8 @@ impl Recorder {
     pub(super) fn new() -> Self {
         Self {
             on: AtomicBool::new(true),
-            log: Mutex::default(),
-            changed: Condvar::new(),
+            log: PiMutex::default(),
+            changed: PiCondvar::new(),
         }
     }
 
@@ -78,13 +80,12 @@ impl Recorder {
                 self.on.store(false, Ordering::Relaxed);
                 return std::mem::take(&mut log.recording);
             };
-            let waited = self.changed.wait_timeout(log, wait);
-            log = waited.unwrap_or_else(PoisonError::into_inner).0;
+            log = self.changed.wait_timeout(log, wait);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> PiMutexGuard<'_, Log> {
+        self.log.lock()
     }
 }
 

@@ -1,10 +1,8 @@
 //! The filesystem's side of a launch profile: reports of requests, and its state.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-
 use erofs_engine::erofs_format::Nid;
 use serde_json::{Value, json};
+use sys::pi_mutex::PiMutex;
 
 use super::recorder::Recorder;
 use super::replay::Replay;
@@ -14,7 +12,7 @@ use super::replay::Replay;
 pub(in super::super) struct Launch {
     mode: Mode,
     /// L: what went wrong beside it.
-    trouble: Mutex<Option<String>>,
+    trouble: PiMutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -25,7 +23,7 @@ pub(super) enum Mode {
 
 impl Launch {
     pub(super) fn new(mode: Mode, trouble: Option<String>) -> Self {
-        let trouble = Mutex::new(trouble);
+        let trouble = PiMutex::new(trouble);
         Self { mode, trouble }
     }
 
@@ -73,7 +71,7 @@ impl Launch {
     }
 
     pub(super) fn fail(&self, line: String) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+        *self.trouble.lock() = Some(line);
     }
 
     /// For the counters.
@@ -84,7 +82,7 @@ impl Launch {
             }),
             Mode::Replay(replay) => replay.report(),
         };
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let trouble = self.trouble.lock();
         if let Some(line) = &*trouble {
             report["error"] = json!(line);
         }

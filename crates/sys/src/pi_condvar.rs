@@ -1,0 +1,152 @@
+//! Waiting for a change of what a [`PiMutex`](crate::pi_mutex::PiMutex) holds.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::pi_mutex::PiMutexGuard;
+
+/// A condition variable. A wait may end without a reason.
+#[derive(Debug, Default)]
+pub struct PiCondvar {
+    /// Counts what was notified: a thread sleeps only if nothing was since it released the mutex.
+    changes: AtomicU32,
+    /// Threads that sleep, or are about to: without one a notification is no system call.
+    sleepers: AtomicU32,
+}
+
+impl PiCondvar {
+    /// Without waiters.
+    pub const fn new() -> Self {
+        Self {
+            changes: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+        }
+    }
+
+    /// Releases the mutex, waits to be notified, and locks it again.
+    pub fn wait<'m, T>(&self, guard: PiMutexGuard<'m, T>) -> PiMutexGuard<'m, T> {
+        self.wait_for(guard, None)
+    }
+
+    /// The same, for no longer than `limit`.
+    pub fn wait_timeout<'m, T>(
+        &self,
+        guard: PiMutexGuard<'m, T>,
+        limit: Duration,
+    ) -> PiMutexGuard<'m, T> {
+        self.wait_for(guard, Some(limit))
+    }
+
+    fn wait_for<'m, T>(
+        &self,
+        guard: PiMutexGuard<'m, T>,
+        limit: Option<Duration>,
+    ) -> PiMutexGuard<'m, T> {
+        let mutex = guard.mutex();
+        // Under the lock: who changes the value afterwards sees the sleeper.
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let seen = self.changes.load(Ordering::SeqCst);
+        drop(guard);
+        self.sleep(seen, limit);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        mutex.lock()
+    }
+
+    fn sleep(&self, seen: u32, limit: Option<Duration>) {
+        let limit = limit.map(|limit| libc::timespec {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_nsec: limit.subsec_nanos() as _,
+        });
+        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the kernel reads the word, which is an atomic and outlives the call, and the time,
+        // which does too. Whatever ends the sleep, the caller looks at the value again.
+        unsafe {
+            let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+            let word = self.changes.as_ptr();
+            libc::syscall(libc::SYS_futex, word, operation, seen, limit);
+        }
+    }
+
+    /// Ends the wait of one thread.
+    pub fn notify_one(&self) {
+        self.notify(1);
+    }
+
+    /// Ends the waits of all threads.
+    pub fn notify_all(&self) {
+        self.notify(i32::MAX);
+    }
+
+    fn notify(&self, most: i32) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        // SAFETY: the kernel takes the word's address as the name of its sleepers.
+        unsafe {
+            let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+            libc::syscall(libc::SYS_futex, self.changes.as_ptr(), operation, most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::pi_mutex::PiMutex;
+
+    #[test]
+    fn no_notification_is_lost() {
+        const ROUNDS: u32 = 20_000;
+        let (turn, changed) = (PiMutex::new(0_u32), PiCondvar::new());
+        let play = |parity| {
+            for _ in 0..ROUNDS {
+                let mut turn = turn.lock();
+                while *turn % 2 != parity {
+                    turn = changed.wait(turn);
+                }
+                *turn += 1;
+                drop(turn);
+                changed.notify_one();
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| play(1));
+            play(0);
+        });
+        assert_eq!(turn.into_inner(), 2 * ROUNDS);
+    }
+
+    #[test]
+    fn all_are_woken() {
+        let (open, changed) = (PiMutex::new(false), PiCondvar::new());
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let mut open = open.lock();
+                    while !*open {
+                        open = changed.wait(open);
+                    }
+                });
+            }
+            *open.lock() = true;
+            changed.notify_all();
+        });
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time() {
+        let (mutex, changed) = (PiMutex::new(()), PiCondvar::new());
+        let (begin, limit) = (Instant::now(), Duration::from_millis(20));
+        let mut guard = mutex.lock();
+        while begin.elapsed() < limit {
+            guard = changed.wait_timeout(guard, limit);
+        }
+        assert!(mutex.try_lock().is_none(), "it is locked again");
+        drop(guard);
+        assert!(mutex.try_lock().is_some());
+    }
+}
