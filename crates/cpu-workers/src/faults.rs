@@ -12,6 +12,7 @@ pub(crate) enum FailPoint {
     Pin(usize),
     RealTime,
     Nice,
+    Slice,
     Watcher,
 }
 

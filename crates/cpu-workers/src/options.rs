@@ -20,8 +20,12 @@ pub enum Mode {
 pub enum Priority {
     /// The policy and nice value that the creating thread has.
     Normal,
-    /// `SCHED_FIFO` priority 1; where that is refused nice -20; where that is refused too, normal.
+    /// `SCHED_FIFO` priority 1; where that is refused, the lowest nice value that is allowed and a
+    /// slice of 100 us (Linux 6.12 or later).
     High,
+    /// As `High` for pinned workers, and a refusal is no notice: what is granted will do. The
+    /// threads of the unbound pool are left as they are made.
+    Best,
 }
 
 /// Options of [`Workers::start`](crate::Workers::start).

@@ -13,6 +13,7 @@
 //! 4. The unbound pool's queue is closed; its threads run what is queued and are joined. What
 //!    their jobs queue meanwhile, and all that comes later, runs on the thread that queues it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
@@ -37,8 +38,8 @@ use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Attach, Job, Queued, Worker, current};
 use crate::worker::unbound::UnboundPool;
 use crate::{
-    Cpus, Error, EventSourceFactory, Mode, Priority, SystemCpus, WorkerContext, WorkerOptions,
-    WorkerStats,
+    Cpus, Error, EventSourceFactory, Mode, Policy, Priority, SystemCpus, WorkerContext,
+    WorkerOptions, WorkerStats,
 };
 
 /// All workers of one pool. Dropping the last `Arc` shuts them down.
@@ -47,6 +48,8 @@ use crate::{
 pub struct Workers {
     /// I.
     mode: Mode,
+    /// I: as it was started with.
+    priority: Priority,
     /// I: what normal priority means here.
     base_nice: i32,
     /// I.
@@ -126,6 +129,7 @@ impl Workers {
         // From here on the parts end themselves where a later rung fails: see Drop.
         let mut workers = Workers {
             mode: options.mode,
+            priority: options.priority,
             base_nice,
             unbound: UnboundPool::new(&options.name, most, unbound, spawner(), &notices),
             faults: faults.clone(),
@@ -319,7 +323,7 @@ impl Workers {
     /// the thread then has the next best priority that is allowed.
     pub fn set_priority(&self, cpu: Option<usize>, priority: Priority) -> Result<(), Error> {
         let wanted = match priority {
-            Priority::High => Wanted::RealTime,
+            Priority::High | Priority::Best => Wanted::RealTime,
             Priority::Normal => Wanted::Normal {
                 nice: self.base_nice,
             },
@@ -345,6 +349,50 @@ impl Workers {
             }
         }
         result
+    }
+
+    /// Makes the pinned workers of `raised` real-time, and their followers if there is one; the
+    /// others have normal priority and a slice of 100 us where the kernel grants it. Threads that
+    /// have what they shall have cost no system call.
+    pub fn raise_on(&self, raised: &BTreeSet<usize>) {
+        let wanted = |raised| match raised {
+            true => Wanted::RealTime,
+            false => Wanted::Prompt {
+                nice: self.base_nice,
+            },
+        };
+        let _flip = self.flip.lock();
+        let all = wanted(!raised.is_empty());
+        self.topology.want_each(
+            all,
+            &|cpu| wanted(raised.contains(&cpu)),
+            |running, wanted| {
+                let (priority, tid) = (&running.worker.priority, running.tid);
+                priority.change(tid, wanted, &self.faults);
+            },
+        );
+        for (tid, priority) in &*self.followers.lock() {
+            priority.change(*tid, all, &self.faults);
+        }
+    }
+
+    /// Whether a pinned worker is real-time, or would be but for what it does now.
+    pub fn is_real_time(&self) -> bool {
+        let policies = self.topology.workers();
+        let mut policies = policies
+            .iter()
+            .map(|running| priority::current(running.tid));
+        policies.any(|policy| matches!(policy, Some(Policy::Fifo(_))))
+    }
+
+    /// Gives the calling thread, which is no worker, the best priority that it may have: before
+    /// the workers are raised it must not wait for a CPU itself. Nothing where they are never
+    /// raised.
+    pub fn lead(&self) {
+        if self.priority != Priority::Normal {
+            // A refusal is already reported for the workers.
+            let _ = ThreadPriority::new().set(priority::own_tid(), Wanted::Best, &self.faults);
+        }
     }
 
     /// The calling thread, which is no worker, has the priority of all pinned workers until it
@@ -433,6 +481,7 @@ impl fmt::Debug for Workers {
 fn wanted(mode: Mode, priority: Priority) -> (Wanted, Wanted) {
     match (mode, priority) {
         (_, Priority::Normal) => (Wanted::Untouched, Wanted::Untouched),
+        (_, Priority::Best) => (Wanted::Best, Wanted::Untouched),
         (Mode::PerCpu, Priority::High) => (Wanted::RealTime, Wanted::First),
         (Mode::Unbound, Priority::High) => (Wanted::RealTime, Wanted::RealTime),
     }

@@ -21,6 +21,7 @@ mod images;
 mod layers;
 mod licences;
 mod listing;
+mod locks;
 mod machines;
 mod manners;
 mod mounts;

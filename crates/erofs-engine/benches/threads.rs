@@ -96,7 +96,7 @@ fn compressed_pages(engine: &Engine) -> Result<Vec<(Nid, u64)>> {
 
 fn read(engine: &Engine, nid: Nid, offset: u64, client: u32) -> Result<()> {
     let mut buffer = [0; READ];
-    engine.asked_by(client);
+    let _busy = engine.asked_by(client);
     let inode = engine.borrow_inode(nid)?;
     let read = engine.read_at(&inode, offset, black_box(&mut buffer), ReadContext::Worker)?;
     assert_eq!(read, READ);

@@ -1,45 +1,39 @@
-//! Whether the CPUs of a mount have idle time, where it may use some of the machine's only: from
-//! `/proc/stat` (proc_stat(5)).
+//! Which CPUs of a mount have no idle time, from `/proc/stat` (proc_stat(5)).
 //!
 //! The number of runnable threads, which [`load_monitor`](crate::load_monitor) reads, is that of
-//! the whole machine. What runs on the CPUs of others is no load here.
+//! the whole machine: it does not say which CPUs are busy, nor whether those are CPUs of the mount.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
 const STAT: &str = "/proc/stat";
 
 /// Time between two samples: idle time is counted in ticks of 10 ms.
-const PERIOD: Duration = Duration::from_millis(100);
+const PERIOD: Duration = Duration::from_millis(50);
 /// After this time without a sample the next one begins anew.
 const STALE: Duration = Duration::from_secs(1);
 
 /// Nanoseconds in a tick (USER_HZ is 100 on every architecture that Rust's std has).
 const TICK_NS: u64 = 10_000_000;
 
-/// The CPUs of a mount that may not use all.
+/// A program that reads from a mount takes about as much CPU time as its server.
+const WITH_READERS: f64 = 2.0;
+/// A CPU with less time than this, of one, is busy; one with twice as much is no longer.
+const LITTLE: f64 = 0.25;
+
+/// Idle ticks of each CPU.
+type Ticks = BTreeMap<usize, u64>;
+
+/// The CPUs of a mount.
 #[derive(Debug)]
 pub(crate) struct CpuIdle {
     stat: File,
     cpus: BTreeSet<usize>,
-    last: Option<Sample>,
-    /// CPUs that were idle, or worked for the mount and its readers, on average since the sample
-    /// before.
-    free: Option<f64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    at_ns: u64,
-    /// Of all CPUs of the mount.
-    idle_ns: u64,
-    /// CPU time of this process.
-    own_ns: u64,
+    last: Option<(u64, Ticks)>,
+    busy: BTreeSet<usize>,
 }
 
 impl CpuIdle {
@@ -52,65 +46,70 @@ impl CpuIdle {
             stat: File::open(STAT)?,
             cpus,
             last: None,
-            free: None,
+            busy: BTreeSet::new(),
         })
     }
 
-    /// How many CPUs of the mount other programs leave free, if that is known.
-    pub(crate) fn free(&mut self, now_ns: u64) -> Option<f64> {
-        let since = self.last.map(|last| now_ns.saturating_sub(last.at_ns));
-        if since.is_some_and(|since| since < PERIOD.as_nanos() as u64) {
-            return self.free;
+    /// The CPUs that other programs leave next to nothing of. `own`: CPUs that this process keeps
+    /// busy.
+    pub(crate) fn busy(&mut self, now_ns: u64, own: f64) -> &BTreeSet<usize> {
+        let since = self.last.as_ref().map(|(at, _)| now_ns.saturating_sub(*at));
+        if since.is_none_or(|since| since >= PERIOD.as_nanos() as u64)
+            && let Some(ticks) = self.read()
+        {
+            let share = WITH_READERS * own / self.cpus.len().max(1) as f64;
+            let before = self.last.replace((now_ns, ticks));
+            let recent = before.filter(|(at, _)| now_ns - at <= STALE.as_nanos() as u64);
+            self.busy = match (&recent, &self.last) {
+                (Some(before), Some(now)) => without_time(before, now, share, &self.busy),
+                _ => BTreeSet::new(),
+            };
         }
-        let sample = self.sample(now_ns)?;
-        let before = self.last.replace(sample);
-        let recent = before.filter(|before| now_ns - before.at_ns <= STALE.as_nanos() as u64);
-        self.free = recent.map(|before| free_between(before, sample));
-        self.free
-    }
-
-    fn sample(&self, at_ns: u64) -> Option<Sample> {
-        let cpu_time = clock_gettime(ClockId::ProcessCPUTime);
-        Some(Sample {
-            at_ns,
-            idle_ns: idle_ticks(&self.read()?, &self.cpus)? * TICK_NS,
-            own_ns: cpu_time.tv_sec as u64 * 1_000_000_000 + cpu_time.tv_nsec as u64,
-        })
+        &self.busy
     }
 
     /// As much as has the lines of CPUs, which come first.
-    fn read(&self) -> Option<String> {
+    fn read(&self) -> Option<Ticks> {
         let last = self.cpus.last()?;
         // A line has ten numbers of at most twenty digits; most have a third of that.
         let mut text = vec![0; (last + 2) * 256];
         let length = self.stat.read_at(&mut text, 0).ok()?;
-        text.truncate(length);
-        String::from_utf8(text).ok()
+        let text = std::str::from_utf8(&text[..length]).ok()?;
+        Some(idle_ticks(text, &self.cpus))
     }
 }
 
-/// A program that reads from a mount takes about as much CPU time as its server.
-const WITH_READERS: u64 = 2;
-
-fn free_between(before: Sample, now: Sample) -> f64 {
-    let elapsed = now.at_ns.saturating_sub(before.at_ns).max(1);
-    let idle = now.idle_ns.saturating_sub(before.idle_ns);
-    let own = now.own_ns.saturating_sub(before.own_ns);
-    (idle + own * WITH_READERS) as f64 / elapsed as f64
+/// `share`: what the mount and its readers take of each CPU.
+fn without_time(
+    (then_ns, before): &(u64, Ticks),
+    (now_ns, now): &(u64, Ticks),
+    share: f64,
+    were: &BTreeSet<usize>,
+) -> BTreeSet<usize> {
+    let elapsed = now_ns.saturating_sub(*then_ns).max(1) as f64;
+    let busy = now.iter().filter_map(|(&cpu, &ticks)| {
+        let idle = ticks.saturating_sub(*before.get(&cpu)?) * TICK_NS;
+        let bound = if were.contains(&cpu) {
+            2.0 * LITTLE
+        } else {
+            LITTLE
+        };
+        (idle as f64 / elapsed + share < bound).then_some(cpu)
+    });
+    busy.collect()
 }
 
-/// The sum of idle and iowait of these CPUs; `None` if one has no line.
-fn idle_ticks(stat: &str, cpus: &BTreeSet<usize>) -> Option<u64> {
+/// Idle and iowait of these CPUs, of those that have a line.
+fn idle_ticks(stat: &str, cpus: &BTreeSet<usize>) -> Ticks {
     let lines = stat.lines().filter_map(|line| {
         let mut fields = line.strip_prefix("cpu")?.split(' ');
         let cpu: usize = fields.next()?.parse().ok()?;
         // user, nice and system come before.
         let mut times = fields.skip(3).map(str::parse::<u64>);
         let idle = times.next()?.ok()? + times.next()?.ok()?;
-        cpus.contains(&cpu).then_some(idle)
+        cpus.contains(&cpu).then_some((cpu, idle))
     });
-    let (count, sum) = lines.fold((0, 0), |(count, sum), idle| (count + 1, sum + idle));
-    (count == cpus.len()).then_some(sum)
+    lines.collect()
 }
 
 #[cfg(test)]
@@ -121,36 +120,37 @@ mod tests {
                         cpu1 1 2 3 200 20 0 0 0 0 0\ncpu12 1 2 3 400 40 0 0 0 0 0\nintr 5 0\n";
 
     #[test]
-    fn the_idle_time_of_the_mounts_own_cpus_is_summed_up() {
+    fn the_idle_time_of_the_mounts_own_cpus_is_read() {
         let of = |cpus: &[usize]| idle_ticks(STAT, &cpus.iter().copied().collect());
-        assert_eq!(of(&[0]), Some(110));
-        assert_eq!(of(&[1, 12]), Some(660));
-        assert_eq!(of(&[1, 2]), None, "it went offline");
+        assert_eq!(of(&[0]), Ticks::from([(0, 110)]));
+        assert_eq!(of(&[1, 12]), Ticks::from([(1, 220), (12, 440)]));
+        assert_eq!(of(&[1, 2]), Ticks::from([(1, 220)]), "one went offline");
     }
 
     #[test]
-    fn what_is_idle_or_works_for_the_mount_is_free() {
-        let sample = |at_ns, idle_ns, own_ns| Sample {
-            at_ns,
-            idle_ns,
-            own_ns,
+    fn a_cpu_is_busy_that_has_neither_idle_time_nor_works_for_the_mount() {
+        let before = (0, Ticks::from([(0, 0), (1, 0), (2, 0)]));
+        let now = (10 * TICK_NS, Ticks::from([(0, 1), (1, 4), (2, 9)]));
+        let busy = |share, were: &[usize]| {
+            let were = were.iter().copied().collect();
+            Vec::from_iter(without_time(&before, &now, share, &were))
         };
-        let free = free_between(sample(0, 0, 0), sample(100, 120, 15));
-        assert!((free - 1.5).abs() < 1e-9, "{free}");
+        assert_eq!(busy(0.0, &[]), [0]);
+        assert_eq!(
+            busy(0.0, &[0, 1, 2]),
+            [0, 1],
+            "it takes more to be free again"
+        );
+        assert_eq!(busy(0.5, &[0]), [0_usize; 0]);
     }
 
     #[test]
     fn this_machine_tells_its_idle_time() {
         let cpus = cpu_workers::online_cpus().unwrap();
-        let online = cpus.len() as f64;
-        let mut idle = CpuIdle::open(cpus).unwrap();
-        assert_eq!(idle.free(1), None, "the first sample");
-        let times = [
-            1 + PERIOD.as_nanos() as u64 / 2,
-            1 + STALE.as_nanos() as u64,
-        ];
-        assert_eq!(idle.free(times[0]), None, "too early");
-        // The clock of the test runs ahead of the machine's.
-        assert!(idle.free(times[1]).is_some_and(|free| free <= online + 1.0));
+        let mut idle = CpuIdle::open(cpus.clone()).unwrap();
+        assert!(idle.busy(1, 0.0).is_empty(), "the first sample");
+        let later = 1 + PERIOD.as_nanos() as u64;
+        assert!(idle.busy(later, 0.0).is_subset(&cpus));
+        assert_eq!(idle.last.unwrap().1.len(), cpus.len());
     }
 }

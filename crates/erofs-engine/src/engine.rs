@@ -4,8 +4,10 @@
 //! Each rung owns what it made, so that shut-down is its mirror by the order of the fields.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use cpu_workers::{Mode, Priority, SystemCpus, WorkerOptions, Workers};
 use dm_verity::RootHash;
@@ -24,6 +26,7 @@ use crate::directory::DirectoryCache;
 use crate::exceeded::Request;
 use crate::inodes::{BorrowedInode, Inodes};
 use crate::kickoff::{self, Help, ReadContext};
+use crate::load_thread::LoadThread;
 use crate::metadata_cache::MetadataCache;
 use crate::opened::Opened;
 use crate::options::{EngineOptions, Hipri, SyncDecompress};
@@ -46,10 +49,12 @@ const NO_INODE: Nid = Nid::MAX;
 /// An opened image.
 #[derive(Debug)]
 pub struct Engine {
+    /// Judges the load where the caller does not.
+    _load_thread: Option<LoadThread>,
     /// I. The rest of the engine is torn down after the workers, which may still read through it.
     workers: Option<Arc<Workers>>,
     /// Whether other programs keep the CPUs busy, and the resulting priority.
-    contention: CpuContention,
+    contention: Arc<CpuContention>,
     view: View,
     path: Arc<DataPath>,
     pool: Arc<PagePool>,
@@ -87,7 +92,7 @@ impl Engine {
             hash_area,
             pool,
             cache_memory,
-            load_monitor,
+            load_files,
             cpus,
         } = opened;
         crate::opened::locate_image(&name, &options, &mut devices)?;
@@ -122,11 +127,19 @@ impl Engine {
         let mut notices = pool.notices();
         notices.extend(cut_short);
         let contention =
-            CpuContention::new(workers.as_ref(), options.hipri, load_monitor, &mut notices);
-        // Where the CPUs are busy already, the first request must not wait for the one that finds
-        // that out.
-        drop(contention.enter());
+            CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
+        let contention = Arc::new(contention.map_err(Error::start)?);
+        // Workers begin real-time: where the CPUs are busy already, no request waits for the one
+        // that finds that out.
+        contention.check();
+        let load_thread = match &workers {
+            Some(workers) if options.hotplug_thread => {
+                Some(LoadThread::start(&contention, workers).map_err(Error::start)?)
+            }
+            _ => None,
+        };
         Ok(Arc::new(Engine {
+            _load_thread: load_thread,
             workers,
             contention,
             view,
@@ -255,8 +268,20 @@ impl Engine {
         self.contention.contended()
     }
 
-    /// Sets what is called by a serving thread when [`is_contended`](Self::is_contended) may have
-    /// changed. Later calls have no effect.
+    /// Judges the load of the CPUs and sets the priority of the workers, for an engine that was
+    /// opened without a [`hotplug_thread`](EngineOptions::hotplug_thread). Returns when to call it
+    /// again; `None` for when [`load_event`](Self::load_event) is readable.
+    pub fn check_load(&self) -> Option<Duration> {
+        self.contention.check()
+    }
+
+    /// Readable when requests come again after a pause.
+    pub fn load_event(&self) -> BorrowedFd<'_> {
+        self.contention.as_fd()
+    }
+
+    /// Sets what is called by the thread that judges the load when
+    /// [`is_contended`](Self::is_contended) may have changed. Later calls have no effect.
     pub fn on_contention(&self, changed: OnContention) {
         self.contention.on_change(changed);
     }
@@ -300,10 +325,10 @@ impl Engine {
         self.contention.enter()
     }
 
-    /// Records the client thread of a request by its id. A thread that waits for replies is no load
-    /// that would require a higher priority of the workers. Lookups and reads count alike.
-    pub fn asked_by(&self, thread: u32) {
-        self.contention.asked_by(thread);
+    /// The same for a request of the client thread with this id: what it does because it was
+    /// answered is no load that would require a higher priority of the workers.
+    pub fn asked_by(&self, thread: u32) -> Busy<'_> {
+        self.contention.asked_by(thread)
     }
 
     /// Sets the page cache that takes the remainders of small reads. Later calls have no effect.
@@ -399,8 +424,9 @@ fn start_workers(
     };
     let priority = match options.hipri {
         Hipri::On => Priority::High,
-        // Auto begins as normal, and is raised while the CPUs are contended.
-        Hipri::Off | Hipri::Auto => Priority::Normal,
+        // Lowered while the CPUs are not contended.
+        Hipri::Auto => Priority::Best,
+        Hipri::Off => Priority::Normal,
     };
     let options = WorkerOptions {
         mode,

@@ -97,6 +97,7 @@ mod in_flight;
 mod inodes;
 mod kickoff;
 mod load_monitor;
+mod load_thread;
 mod locate;
 mod metadata_cache;
 #[cfg(all(test, feature = "loom"))]

@@ -10,8 +10,8 @@ use erofs_format::ReadAt;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
+use crate::cpu_contention::LoadFiles;
 use crate::device::{Device, OpenFile, open_file};
-use crate::load_monitor::LoadMonitor;
 use crate::options::{EngineOptions, Offset};
 use crate::verified::HashArea;
 
@@ -31,13 +31,13 @@ pub struct Opened {
     /// Memory of the size of the cache, taken as it is needed; `None` without a cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
     /// `None` where there are no workers.
-    pub(crate) load_monitor: Option<std::io::Result<LoadMonitor>>,
+    pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
     /// Where CPUs that come and go are announced; `None` where there are no workers.
     pub(crate) cpus: Option<SystemCpus>,
 }
 
 impl Opened {
-    /// Opens the image and its extra devices, reserves the page pool, opens the monitor of
+    /// Opens the image and its extra devices, reserves the page pool, opens what tells
     /// contended CPUs, and listens for CPUs that come and go.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Opened {
                     .map_err(|error| no_memory("cache", options.cache_bytes, &error))?,
                 ),
             },
-            load_monitor: cpus.as_ref().map(LoadMonitor::new),
+            load_files: cpus.as_ref().map(LoadFiles::open),
             cpus,
             options: options.clone(),
         })

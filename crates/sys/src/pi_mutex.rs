@@ -194,9 +194,9 @@ fn ask_number() -> u32 {
     extern "C" fn forget() {
         THREAD.set(FREE);
     }
-    // SAFETY: the function touches a value of its own thread that has no destructor. Without
-    // memory to note it a child would go on with the number it had.
     CHILDREN_FORGET.call_once(|| {
+        // SAFETY: the function touches a value of its own thread that has no destructor. Without
+        // memory to note it a child would go on with the number it had.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
     });
     // Not gettid(3): the standard library refers to it weakly, and a static program that is linked

@@ -1,8 +1,9 @@
-//! Sets the priority of a thread: real-time, else nice -20, else unchanged.
+//! Sets the priority of a thread: real-time, else a negative nice value and a short slice, as far
+//! as they are allowed.
 
 use std::io;
 
-use rustix::process::{Pid, getpriority_process, setpriority_process};
+use rustix::process::{Pid, Resource, getpriority_process, getrlimit, setpriority_process};
 use sys::sched;
 
 use super::refusal;
@@ -36,10 +37,15 @@ pub(crate) enum Wanted {
     Untouched,
     /// The ordinary policy and this nice value.
     Normal { nice: i32 },
+    /// The same with a short slice, where the kernel has slices.
+    Prompt { nice: i32 },
     /// Nice -20.
     First,
-    /// SCHED_FIFO 1, else nice -20.
+    /// SCHED_FIFO 1, else what is the best below it: a negative nice value and a short slice, or
+    /// one of them.
     RealTime,
+    /// The same, whatever it is that is granted.
+    Best,
 }
 
 /// Sets it, as near as allowed. An error is one line: what was refused, the priority granted
@@ -47,11 +53,12 @@ pub(crate) enum Wanted {
 pub(crate) fn apply(tid: i32, wanted: Wanted, faults: &Faults) -> Result<(), String> {
     match wanted {
         Wanted::Untouched => Ok(()),
-        Wanted::Normal { nice } => {
-            let ordinary = sched::set_policy(tid, sched::Policy::Other);
-            let result = ordinary.and_then(|()| set_nice(tid, nice, faults));
-            result.map_err(|error| format!("normal priority refused: {error}"))
-        }
+        Wanted::Normal { nice } => set_normal(tid, nice, faults)
+            .map_err(|error| format!("normal priority refused: {error}")),
+        Wanted::Prompt { nice } => match set_slice(tid, nice, faults) {
+            Ok(()) => Ok(()),
+            Err(_) => apply(tid, Wanted::Normal { nice }, faults),
+        },
         Wanted::First => match set_first(tid, faults) {
             Ok(()) => Ok(()),
             Err(error) => Err(format!(
@@ -60,6 +67,19 @@ pub(crate) fn apply(tid: i32, wanted: Wanted, faults: &Faults) -> Result<(), Str
             )),
         },
         Wanted::RealTime => real_time(tid, faults),
+        Wanted::Best => {
+            let _ = real_time(tid, faults);
+            Ok(())
+        }
+    }
+}
+
+fn set_normal(tid: i32, nice: i32, faults: &Faults) -> io::Result<()> {
+    sched::set_policy(tid, sched::Policy::Other)?;
+    set_nice(tid, nice, faults)?;
+    match sched::has_short_slice(tid)? {
+        true => sched::end_short_slice(tid, nice),
+        false => Ok(()),
     }
 }
 
@@ -69,14 +89,38 @@ fn real_time(tid: i32, faults: &Faults) -> Result<(), String> {
     else {
         return Ok(());
     };
-    let reason = refusal::explain(&error);
-    let instead = match set_first(tid, faults) {
-        Ok(()) => "at nice -20".to_owned(),
-        Err(_) => format!("at normal priority ({NEITHER})"),
-    };
+    let (reason, instead) = (refusal::explain(&error), next_best(tid, faults));
     Err(format!(
         "real-time priority refused: {reason}; running {instead}"
     ))
+}
+
+/// The rungs below real-time. Returns what was granted.
+fn next_best(tid: i32, faults: &Faults) -> String {
+    let had = nice_of(tid).unwrap_or(0);
+    let mut lower = [NICE_HIGH, allowed_nice()].into_iter();
+    lower.find(|&nice| nice < had && set_nice(tid, nice, faults).is_ok());
+    let nice = nice_of(tid).unwrap_or(0);
+    let slice = match set_slice(tid, nice, faults) {
+        Ok(()) => format!("with a slice of {} us", sched::SHORT_SLICE.as_micros()),
+        Err(_) => "without a slice of its own".to_owned(),
+    };
+    match nice {
+        NICE_HIGH => format!("at nice {nice}, {slice}"),
+        _ if nice < had => format!("at nice {nice}, {slice} ({NEITHER})"),
+        _ => format!("at normal priority, {slice} ({NEITHER})"),
+    }
+}
+
+/// The lowest nice value that RLIMIT_NICE allows.
+fn allowed_nice() -> i32 {
+    let limit = getrlimit(Resource::Nice).current.unwrap_or(40);
+    20 - limit.min(40) as i32
+}
+
+fn set_slice(tid: i32, nice: i32, faults: &Faults) -> io::Result<()> {
+    faults.check(FailPoint::Slice)?;
+    sched::set_short_slice(tid, nice)
 }
 
 fn set_first(tid: i32, faults: &Faults) -> io::Result<()> {
@@ -97,9 +141,13 @@ fn set_nice(tid: i32, nice: i32, faults: &Faults) -> io::Result<()> {
 pub(crate) fn current(tid: i32) -> Option<Policy> {
     match sched::policy(tid).ok()? {
         sched::Policy::Fifo(priority) => Some(Policy::Fifo(priority)),
-        _ => Some(Policy::Other {
-            nice: nice_of(tid)? as i8,
-        }),
+        _ => {
+            let nice = nice_of(tid)? as i8;
+            match sched::has_short_slice(tid) {
+                Ok(true) => Some(Policy::Slice { nice }),
+                _ => Some(Policy::Other { nice }),
+            }
+        }
     }
 }
 

@@ -1,14 +1,13 @@
 //! The priority of one thread: what it shall have, and whether it is lowered for a while.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use sys::pi_mutex::PiMutex;
 use sys::sched;
 
 use super::set::{Wanted, apply, own_tid};
 use crate::faults::Faults;
 
 /// P: held while a priority is set, so that two changes cannot overtake each other.
-pub(crate) struct ThreadPriority(Mutex<State>);
+pub(crate) struct ThreadPriority(PiMutex<State>);
 
 struct State {
     wanted: Wanted,
@@ -17,7 +16,7 @@ struct State {
 
 impl ThreadPriority {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(State {
+        Self(PiMutex::new(State {
             wanted: Wanted::Untouched,
             lowered: false,
         }))
@@ -25,7 +24,7 @@ impl ThreadPriority {
 
     /// Sets the priority of the thread `tid`: now, or when it is raised again.
     pub(crate) fn set(&self, tid: i32, wanted: Wanted, faults: &Faults) -> Result<(), String> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.wanted = wanted;
         match state.lowered {
             true => Ok(()),
@@ -33,22 +32,26 @@ impl ThreadPriority {
         }
     }
 
+    /// The same for a thread that may have it already.
+    pub(crate) fn change(&self, tid: i32, wanted: Wanted, faults: &Faults) {
+        if self.0.lock().wanted != wanted {
+            // A refusal was reported when the thread was made.
+            let _ = self.set(tid, wanted, faults);
+        }
+    }
+
     /// Takes real-time priority from the calling thread, whose priority this is.
     pub(crate) fn lower(&self) {
-        self.lock().lowered = true;
+        self.0.lock().lowered = true;
         let _ = lower_this();
     }
 
     /// Sets the calling thread to what it shall have by now.
     pub(crate) fn raise(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.lowered = false;
         // A refusal was reported when the thread was made, or when its priority was set.
         let _ = apply(own_tid(), state.wanted, &Faults::default());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,6 +7,12 @@ use std::fmt;
 pub enum Policy {
     /// `SCHED_FIFO` with this priority.
     Fifo(u8),
+    /// The ordinary policy with a slice of 100 us, and this nice value: it is served soon after it
+    /// wakes.
+    Slice {
+        /// -20 (first) to 19 (last).
+        nice: i8,
+    },
     /// An ordinary policy with this nice value.
     Other {
         /// -20 (first) to 19 (last).
@@ -14,11 +20,22 @@ pub enum Policy {
     },
 }
 
+impl Policy {
+    /// The nice value of a thread that is not real-time.
+    pub fn nice(self) -> Option<i8> {
+        match self {
+            Policy::Fifo(_) => None,
+            Policy::Slice { nice } | Policy::Other { nice } => Some(nice),
+        }
+    }
+}
+
 impl fmt::Display for Policy {
-    /// `fifo` or `other`, the words of `erofast stat --json`.
+    /// `fifo`, `slice` or `other`, the words of `erofast stat --json`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Policy::Fifo(_) => "fifo",
+            Policy::Slice { .. } => "slice",
             Policy::Other { .. } => "other",
         })
     }

@@ -139,3 +139,32 @@ fn a_refused_real_time_priority_is_one_line_and_not_an_error() {
         .unwrap();
     assert!(line.contains("running at normal priority"), "{line}");
 }
+
+#[test]
+fn below_real_time_a_slice_is_the_best_that_needs_no_right() {
+    let outcome = |points: &[FailPoint], priority| {
+        let faults = Faults::at(points.iter().copied());
+        let options = WorkerOptions {
+            priority,
+            ..options(Mode::PerCpu)
+        };
+        let workers = Workers::build(options, FakeCpus::new(2, 0..2), faults).unwrap();
+        let policy = workers.stats()[0].policy.unwrap().to_string();
+        (policy, workers.notices().len())
+    };
+    let refused = [FailPoint::RealTime, FailPoint::Nice];
+    let nothing = [&refused[..], &[FailPoint::Slice]].concat();
+    assert_eq!(outcome(&nothing, Priority::High), ("other".into(), 1));
+    assert_eq!(outcome(&nothing, Priority::Best), ("other".into(), 0));
+    if std::thread::spawn(|| sys::sched::set_short_slice(0, 0))
+        .join()
+        .unwrap()
+        .is_err()
+    {
+        println!("skipped: this kernel has no slices");
+        return;
+    }
+    assert_eq!(outcome(&refused, Priority::High), ("slice".into(), 1));
+    assert_eq!(outcome(&refused, Priority::Best), ("slice".into(), 0));
+    assert_eq!(outcome(&refused, Priority::Normal), ("other".into(), 0));
+}

@@ -208,6 +208,59 @@ fn a_refusal_names_the_privilege_and_what_runs_instead() {
 }
 
 #[test]
+fn the_lowest_nice_value_that_the_limit_allows_is_taken() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let before = getrlimit(Resource::Nice);
+    // 20 less the nice value.
+    let limit = Rlimit {
+        current: Some(25),
+        maximum: before.maximum.map(|most| most.max(25)),
+    };
+    if let Err(error) = setrlimit(Resource::Nice, limit) {
+        println!("skipped: {error}");
+        return;
+    }
+    without_privilege(|| {
+        let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(1, [0])).unwrap();
+        let policy = policies(&workers, true)[0];
+        // RLIMIT_RTPRIO may allow more here.
+        assert!(
+            matches!(policy, Policy::Fifo(_)) || policy.nice() == Some(-5),
+            "{policy:?}"
+        );
+    });
+    setrlimit(Resource::Nice, before).unwrap();
+}
+
+/// As the thread does that judges the load of each CPU.
+#[test]
+fn each_worker_and_those_that_come_have_the_priority_of_their_cpu() {
+    let cpus = FakeCpus::new(3, 0..2);
+    let best = WorkerOptions {
+        priority: Priority::Best,
+        ..options(Mode::PerCpu)
+    };
+    let workers = Workers::start_on(best, cpus.clone()).unwrap();
+    if !workers.is_real_time() {
+        println!("skipped: SCHED_FIFO is refused here");
+        return;
+    }
+    let raised = |cpus: &[usize]| {
+        workers.raise_on(&cpus.iter().copied().collect());
+        let policies = policies(&workers, true).into_iter();
+        let real_time = policies.map(|policy| matches!(policy, Policy::Fifo(_)));
+        Vec::from_iter(real_time)
+    };
+    assert_eq!(raised(&[1]), [false, true]);
+    assert_eq!(raised(&[0, 1, 2]), [true, true]);
+    assert_eq!(raised(&[2]), [false, false]);
+    cpus.set(0..3);
+    super::fake::until("a third", || workers.cpus().len() == 3);
+    assert_eq!(raised(&[2]), [false, false, true]);
+    assert_eq!(raised(&[]), [false; 3]);
+}
+
+#[test]
 fn priority_changes_while_it_runs_for_one_and_for_all() {
     let cpus = FakeCpus::new(3, 0..2);
     let workers = start(Mode::PerCpu, &cpus);

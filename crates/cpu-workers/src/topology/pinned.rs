@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use super::helpers;
 use super::slot::Slot;
@@ -16,7 +18,7 @@ use crate::worker::thread::{Attach, Worker};
 use crate::{Error, EventSourceFactory};
 
 /// Field tags: I = set when made; S = the slot's own lock; T = under `plan`, which is never held
-/// while a thread is joined or a job runs.
+/// while a thread starts or is joined, or a job runs.
 pub(crate) struct Topology {
     /// I.
     name: String,
@@ -29,14 +31,16 @@ pub(crate) struct Topology {
     /// A: workers there are; written under `plan`.
     count: AtomicUsize,
     /// T.
-    plan: Mutex<Plan>,
+    plan: PiMutex<Plan>,
+    /// Held while workers are made to follow the CPUs, which no request waits for.
+    following: PiMutex<()>,
 }
 
 struct CpuSlot {
     worker: Slot<Running>,
     /// The worker of a CPU that went, until it returns. It serves its source meanwhile: what other
     /// threads, or the kernel, still send there is answered. Changed under `plan`.
-    resting: Mutex<Option<Arc<Running>>>,
+    resting: PiMutex<Option<Arc<Running>>>,
     /// Created with the CPU's first worker and kept: the counters go on when it returns.
     counters: OnceLock<Arc<Counters>>,
     /// All other CPUs, in the order in which they help; read from sysfs at the first use.
@@ -50,6 +54,12 @@ struct Plan {
     wanted: Wanted,
     /// Priorities set for one CPU.
     wanted_for: BTreeMap<usize, Wanted>,
+}
+
+impl Plan {
+    fn wanted_of(&self, cpu: usize) -> Wanted {
+        self.wanted_for.get(&cpu).copied().unwrap_or(self.wanted)
+    }
 }
 
 impl Topology {
@@ -69,7 +79,7 @@ impl Topology {
         }
         slots.resize_with(possible, CpuSlot::empty);
         let wanted_for = BTreeMap::new();
-        let plan = Mutex::new(Plan {
+        let plan = PiMutex::new(Plan {
             ended: false,
             source: None,
             wanted,
@@ -82,6 +92,7 @@ impl Topology {
             notices,
             count: AtomicUsize::new(0),
             plan,
+            following: PiMutex::default(),
         })
     }
 
@@ -97,60 +108,83 @@ impl Topology {
     }
 
     fn follow(&self, usable: &BTreeSet<usize>) {
-        let plan = self.plan();
-        if plan.ended {
-            return;
-        }
+        let _one = self.following.lock();
         for (cpu, slot) in self.slots.iter().enumerate() {
-            let worker = slot.worker.get();
-            match (worker, usable.contains(&cpu)) {
-                (None, true) => match slot.resting().take() {
-                    Some(worker) => self.wake(cpu, worker),
-                    None => self.create(cpu, &plan),
-                },
+            if self.plan().ended {
+                return;
+            }
+            match (slot.worker.get(), usable.contains(&cpu)) {
+                (None, true) => self.fill(cpu),
                 (Some(worker), true) => self.keep_pinned(cpu, &worker),
-                (Some(_), false) => *slot.resting() = slot.worker.unpublish(),
+                (Some(_), false) => self.rest(slot),
                 (None, false) => {}
             }
         }
         self.count.store(self.workers().len(), Ordering::Relaxed);
     }
 
-    /// Its CPU is back.
-    fn wake(&self, cpu: usize, worker: Arc<Running>) {
-        self.keep_pinned(cpu, &worker);
-        if let Err(extra) = self.slots[cpu].worker.publish(worker) {
-            *self.slots[cpu].resting() = Some(extra);
+    fn rest(&self, slot: &CpuSlot) {
+        let _plan = self.plan();
+        *slot.resting() = slot.worker.unpublish();
+    }
+
+    /// Its CPU is there, or back.
+    fn fill(&self, cpu: usize) {
+        let resting = self.slots[cpu].resting().clone();
+        match resting {
+            Some(worker) => {
+                self.keep_pinned(cpu, &worker);
+                let _plan = self.plan();
+                let mut resting = self.slots[cpu].resting();
+                // Ended meanwhile: it has been taken.
+                if resting.take().is_some()
+                    && let Err(extra) = self.slots[cpu].worker.publish(worker)
+                {
+                    *resting = Some(extra);
+                }
+            }
+            None => self.create(cpu),
         }
     }
 
     /// Makes a worker, then publishes it. Where that fails the slot stays empty, the unbound pool
     /// serves the CPU, and the next check of the CPUs tries again.
-    fn create(&self, cpu: usize, plan: &Plan) {
+    fn create(&self, cpu: usize) {
         let slot = &self.slots[cpu];
         let counters = slot.counters.get_or_init(|| Arc::new(Counters::new()));
         let name = format!("{}/{cpu}", self.name);
         let (queue, counters) = (Arc::new(JobQueue::new()), Arc::clone(counters));
         let worker = Worker::new(name, Some(cpu), queue, counters, Arc::clone(&self.notices));
-        let wanted = plan.wanted_for.get(&cpu).copied().unwrap_or(plan.wanted);
+        // Not under the lock: a request that changes priorities would wait for the new thread.
+        let wanted = self.plan().wanted_of(cpu);
         match self.spawner.spawn(worker, wanted) {
-            Ok(running) => {
-                if let Some(make) = &plan.source {
-                    running.worker.post(Attach {
-                        make: Arc::clone(make),
-                        reply: None,
-                    });
-                }
-                // The plan's lock makes us the only publisher; should that ever change, the
-                // second worker ends again.
-                if let Err(second) = slot.worker.publish(Arc::new(running)) {
-                    second.end();
-                }
-            }
+            Ok(running) => self.publish(cpu, Arc::new(running)),
             Err(error) => self.notices.add(format!(
                 "{}/{cpu}: no worker for CPU {cpu} ({error}); the unbound pool serves it",
                 self.name
             )),
+        }
+    }
+
+    /// The new worker gets what was planned while it started.
+    fn publish(&self, cpu: usize, running: Arc<Running>) {
+        let plan = self.plan();
+        let wanted = plan.wanted_of(cpu);
+        let priority = &running.worker.priority;
+        priority.change(running.tid, wanted, &self.spawner.faults);
+        if let Some(make) = &plan.source {
+            running.worker.post(Attach {
+                make: Arc::clone(make),
+                reply: None,
+            });
+        }
+        let refused = match plan.ended {
+            true => Some(running),
+            false => self.slots[cpu].worker.publish(running).err(),
+        };
+        drop(plan);
+        if let Some(extra) = refused {
+            extra.end();
         }
     }
 
@@ -262,25 +296,45 @@ impl Topology {
         }
     }
 
+    /// Remembers priorities for workers to come, `all` for CPUs that have none yet, and calls `each`
+    /// with every worker there is and its own, outside of the lock.
+    pub(crate) fn want_each(
+        &self,
+        all: Wanted,
+        of: &dyn Fn(usize) -> Wanted,
+        each: impl Fn(&Running, Wanted),
+    ) {
+        let workers: Vec<_> = {
+            let mut plan = self.plan();
+            plan.wanted = all;
+            let slots = self.slots.iter().enumerate();
+            plan.wanted_for = slots.map(|(cpu, _)| (cpu, of(cpu))).collect();
+            self.workers().into_iter().chain(self.resting()).collect()
+        };
+        for running in workers {
+            each(&running, running.worker.cpu.map_or(all, of));
+        }
+    }
+
     /// The priority of workers to come, except for CPUs that have their own.
     pub(crate) fn wanted(&self) -> Wanted {
         self.plan().wanted
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    fn plan(&self) -> PiMutexGuard<'_, Plan> {
+        self.plan.lock()
     }
 }
 
 impl CpuSlot {
-    fn resting(&self) -> MutexGuard<'_, Option<Arc<Running>>> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn resting(&self) -> PiMutexGuard<'_, Option<Arc<Running>>> {
+        self.resting.lock()
     }
 
     fn empty() -> Self {
         CpuSlot {
             worker: Slot::empty(),
-            resting: Mutex::default(),
+            resting: PiMutex::default(),
             counters: OnceLock::new(),
             helpers: OnceLock::new(),
         }

@@ -21,12 +21,13 @@ pub const KNOWN: &[KnownOption] = &[
     ),
     option(
         "hipri",
-        "workers run SCHED_FIFO 1 where the system lets them",
+        "workers run SCHED_FIFO 1 where the system lets them, else with a lower nice value, a slice \
+         of 100 us, or both",
     ),
     option("nohipri", "workers run at normal priority"),
     option(
         "hipri=auto|on|off",
-        "auto: real-time only while the CPU is contended (auto)",
+        "auto: real-time only while the CPU is contended, a slice of 100 us otherwise (auto)",
     ),
     option(
         "reserved_pages=N",

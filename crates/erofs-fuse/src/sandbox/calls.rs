@@ -126,6 +126,7 @@ const CONDITIONAL: &[Call] = calls![
     SYS_mprotect,
     SYS_fcntl,
     SYS_tgkill,
+    SYS_sched_setattr,
     SYS_io_uring_enter,
     SYS_io_uring_register,
     #[cfg(target_arch = "x86_64")]
@@ -207,6 +208,8 @@ fn conditional() -> Outcome<Rules> {
         (libc::SYS_clone, vec![set(0, libc::CLONE_THREAD as u64)?]),
         // A descriptor table for the thread that stores pages.
         (libc::SYS_unshare, vec![equal(0, libc::CLONE_FILES as u64)?]),
+        // The slice of a thread.
+        (libc::SYS_sched_setattr, vec![equal(2, 0)?]),
         (libc::SYS_mmap, vec![no_exec()?]),
         (libc::SYS_mprotect, vec![no_exec()?]),
         (libc::SYS_fcntl, descriptor_commands()?),

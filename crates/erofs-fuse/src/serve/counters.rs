@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use erofs_engine::Engine;
-use erofs_engine::cpu_workers::{Summary, WorkerStats};
+use erofs_engine::cpu_workers::{Policy, Summary, WorkerStats};
 
 use fuse_transport::Session;
 use serde_json::{Value, json};
@@ -121,6 +121,7 @@ fn worker(stats: &WorkerStats) -> Value {
         "name": stats.name,
         "tid": stats.tid,
         "policy": stats.policy.map(|policy| policy.to_string()),
+        "nice": stats.policy.and_then(Policy::nice),
         "done": stats.done + stats.served,
         "jobs": stats.done,
         "served": stats.served,

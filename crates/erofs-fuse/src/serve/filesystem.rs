@@ -255,7 +255,7 @@ impl Filesystem for Image {
     }
 
     fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
-        self.engine.asked_by(caller.pid);
+        let _busy = self.engine.asked_by(caller.pid);
         self.admit(caller)?;
         // No image contains one, but ENOENT would be the wrong answer.
         if name.len() > LONGEST_NAME {
@@ -285,7 +285,7 @@ impl Filesystem for Image {
     }
 
     fn attributes(&self, caller: Caller, node: u64) -> Result<Attr, Errno> {
-        self.engine.asked_by(caller.pid);
+        let _busy = self.engine.asked_by(caller.pid);
         self.admit(caller)?;
         Ok(self.attr(&*self.inode(node)?))
     }
@@ -308,7 +308,7 @@ impl Filesystem for Image {
         offset: u64,
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno> {
-        self.engine.asked_by(caller.pid);
+        let _busy = self.engine.asked_by(caller.pid);
         let inode = self.inode(node)?;
         if let Some(launch) = self.launch.get() {
             let left = inode.size.saturating_sub(offset);
@@ -342,7 +342,7 @@ impl Filesystem for Image {
         position: u64,
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Errno> {
-        self.engine.asked_by(caller.pid);
+        let _busy = self.engine.asked_by(caller.pid);
         let directory = self.inode(node)?;
         if let Some(launch) = self.launch.get().filter(|_| position == 0) {
             launch.listed(directory.nid);

@@ -25,7 +25,6 @@ use super::launch;
 use super::long_requests::Server;
 use super::notify_store::NotifyStoreWriter;
 use super::on_demand::OnDemand;
-use super::priority::with_that_of_workers;
 use super::read_ahead_window::ReadAheadWindow;
 use super::readiness::Readiness;
 use super::request_size::request_bytes;
@@ -214,18 +213,21 @@ impl Serving<'_> {
             unmount.unmounts = true;
         }
         ready(unmount.helper)?;
-        // On busy CPUs a thread that a request needs must not wait for the one that starts it.
-        let ended = with_that_of_workers(&Arc::downgrade(engine), || {
-            let watched = Watched {
-                session: &session,
-                signals: self.signals,
-                helper: unmount.helper,
-                on_demand: &mut self.on_demand,
-                workers: engine.pinned_workers().map(|workers| &**workers),
-                forgets,
-            };
-            watched.wait_for_end(options.timeout)
-        });
+        // On busy CPUs a thread that a request needs must not wait for the one that starts it, nor
+        // a worker for the one that raises it.
+        if let Some(workers) = engine.pinned_workers() {
+            workers.lead();
+        }
+        let watched = Watched {
+            session: &session,
+            signals: self.signals,
+            helper: unmount.helper,
+            on_demand: &mut self.on_demand,
+            workers: engine.pinned_workers().map(|workers| &**workers),
+            engine,
+            forgets,
+        };
+        let ended = watched.wait_for_end(options.timeout);
         drop(read_ahead);
         if let Some(launch) = launch {
             close_soon(engine);

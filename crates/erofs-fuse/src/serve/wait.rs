@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{RESCAN_INTERVAL, Workers};
 use fuse_transport::{Channel, Ready, Session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,6 +29,8 @@ pub(super) struct Watched<'w> {
     pub on_demand: &'w mut OnDemand,
     /// Those whose CPUs may come and go: pinned ones.
     pub workers: Option<&'w Workers>,
+    /// Its load is judged meanwhile.
+    pub engine: &'w Engine,
     /// The channel of FORGET and INTERRUPT, unless those that serve get them.
     pub forgets: Option<Channel>,
 }
@@ -41,14 +44,17 @@ impl Watched<'_> {
     pub(super) fn wait_for_end(mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
         let mut cpus = self.workers.map(CpuChecks::new);
+        let mut load = LoadChecks::new(self.engine);
         let mut helper_lives = true;
         loop {
             let intervals = [
                 idle.as_ref().map(Idle::interval),
                 cpus.as_ref().map(CpuChecks::interval),
+                load.interval(),
             ];
             let limit = intervals.into_iter().flatten().min();
             let woken = sleep(&self.sources(helper_lives), limit)?;
+            load.check(woken == Woken::Load);
             let ends = match woken {
                 Woken::Signal => true,
                 Woken::Order => match self.helper.order() {
@@ -66,7 +72,7 @@ impl Watched<'_> {
                     serve_ready(self.forgets.as_mut());
                     false
                 }
-                Woken::Gone | Woken::Cpus | Woken::Time => false,
+                Woken::Gone | Woken::Cpus | Woken::Load | Woken::Time => false,
             };
             if ends {
                 let detached = self.helper.detach();
@@ -94,6 +100,7 @@ impl Watched<'_> {
             (Woken::Asked, Some(self.on_demand.as_fd())),
             (Woken::Order, helper_lives.then(|| self.helper.as_fd())),
             (Woken::Cpus, cpus),
+            (Woken::Load, Some(self.engine.load_event())),
             (Woken::Forget, self.forgets.as_ref().map(Channel::as_fd)),
         ];
         let present = always.into_iter();
@@ -121,6 +128,8 @@ enum Woken {
     Order,
     /// One came or went.
     Cpus,
+    /// Requests come again.
+    Load,
     /// Or INTERRUPT.
     Forget,
     Time,
@@ -166,6 +175,32 @@ impl<'w> CpuChecks<'w> {
         if event || self.interval().is_zero() {
             self.workers.check_cpus();
             self.due = Instant::now() + RESCAN_INTERVAL;
+        }
+    }
+}
+
+/// Judges the load of the CPUs while there are requests.
+struct LoadChecks<'w> {
+    engine: &'w Engine,
+    due: Option<Instant>,
+}
+
+impl<'w> LoadChecks<'w> {
+    /// The first check is due at once.
+    fn new(engine: &'w Engine) -> Self {
+        let due = Some(Instant::now());
+        Self { engine, due }
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        let due = self.due?;
+        Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    fn check(&mut self, event: bool) {
+        if event || self.interval().is_some_and(|left| left.is_zero()) {
+            let next = self.engine.check_load();
+            self.due = next.map(|next| Instant::now() + next);
         }
     }
 }

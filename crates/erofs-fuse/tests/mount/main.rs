@@ -37,6 +37,7 @@ mod life;
 mod manifest;
 mod metadata;
 mod place;
+mod priority;
 mod profile;
 mod random;
 mod read_ahead;
@@ -48,6 +49,7 @@ mod soak;
 
 const TESTS: &[&[Test]] = &[
     life::TESTS,
+    priority::TESTS,
     metadata::TESTS,
     remainder::TESTS,
     read_ahead::TESTS,

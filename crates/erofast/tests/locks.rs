@@ -1,0 +1,118 @@
+//! The locks that a request can take: with priority inheritance, but for those that are listed here
+//! with a reason.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates whose code serves requests, from the top of the sources on.
+const SERVING: [&str; 8] = [
+    "cpu-workers/src",
+    "dm-verity/src",
+    "erofs-codecs/src",
+    "erofs-engine/src",
+    "erofs-format/src",
+    "erofs-fuse/src/serve",
+    "fuse-transport/src",
+    "page-pool/src",
+];
+
+/// Files that name a lock of the standard library.
+const LISTED: [(&str, &str); 10] = [
+    (
+        "cpu-workers/src/faults.rs",
+        "tests alone make start-up fail",
+    ),
+    (
+        "cpu-workers/src/sync.rs",
+        "slots of workers: written when a CPU comes or goes",
+    ),
+    ("cpu-workers/src/topology/slot.rs", "the same"),
+    (
+        "cpu-workers/src/topology/watcher.rs",
+        "joined by the thread that ends the workers",
+    ),
+    ("cpu-workers/src/worker/spawn.rs", "the same"),
+    (
+        "cpu-workers/src/worker/unbound.rs",
+        "behind pinned workers for CPUs without one only",
+    ),
+    (
+        "cpu-workers/src/workers.rs",
+        "the table of pools, and the end of one",
+    ),
+    (
+        "dm-verity/src/cache.rs",
+        "tried, not waited for; and the few upper blocks, each put once",
+    ),
+    (
+        "erofs-engine/src/trace_spans.rs",
+        "only while spans are recorded",
+    ),
+    (
+        "erofs-format/src/zmap.rs",
+        "tried, not waited for; and one write for 1024 extents",
+    ),
+];
+
+/// Files that end with the mount, with a reason.
+const AT_THE_END: [(&str, &str); 1] = [(
+    "erofs-fuse/src/serve/faults/recorder.rs",
+    "joined by the thread that ends the mount",
+)];
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        match path.is_dir() {
+            true if name == "tests" || name == "experiments" => {}
+            true => sources(&path, found),
+            false if name.contains("tests") || name == "models.rs" => {}
+            false if name.ends_with(".rs") => found.push(path),
+            false => {}
+        }
+    }
+}
+
+/// Whether the code before the tests of a file names a lock that inherits no priority.
+fn names_a_plain_lock(source: &str) -> bool {
+    let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let words = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':'));
+    let paths = words.flat_map(|word| word.rsplit("::").next());
+    let mut plain = paths.filter(|name| matches!(*name, "Mutex" | "RwLock" | "Condvar"));
+    plain.next().is_some() && code.contains("std::sync::")
+}
+
+#[test]
+fn a_request_waits_for_no_lock_whose_holder_inherits_nothing() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for directory in SERVING {
+        sources(&crates.join(directory), &mut files);
+    }
+    let mut listed: BTreeMap<_, _> = LISTED.into_iter().chain(AT_THE_END).collect();
+    let unlisted = files.iter().filter(|file| {
+        let name = file.strip_prefix(&crates).unwrap().to_str().unwrap();
+        let plain = names_a_plain_lock(&fs::read_to_string(file).unwrap());
+        plain && listed.remove(name).is_none()
+    });
+    let unlisted: Vec<_> = unlisted.collect();
+    assert!(unlisted.is_empty(), "PiMutex, or a reason: {unlisted:?}");
+    assert!(listed.is_empty(), "no longer: {listed:?}");
+    assert!(files.len() > 100);
+}
+
+#[test]
+fn a_lock_is_recognised_by_its_type() {
+    assert!(names_a_plain_lock(
+        "use std::sync::{Arc, Mutex};\nstruct A(Mutex<u8>);"
+    ));
+    assert!(names_a_plain_lock("fn f() -> std::sync::RwLock<u8> {}"));
+    assert!(!names_a_plain_lock(
+        "use std::sync::Arc;\nuse sys::PiMutex;\n// Mutex"
+    ));
+}
