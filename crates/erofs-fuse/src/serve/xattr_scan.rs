@@ -1,7 +1,7 @@
 //! Finds out whether an image has extended attributes at all.
 //!
-//! `ls -l` asks twice for every file, and the kernel stops only after ENOSYS, which means that no
-//! file has any. No field of the image has this fact: all inodes below the root have to be read.
+//! `ls -l` asks for several of every file, and the kernel stops only after ENOSYS, which means that
+//! no file has any. No field of the image has this fact: all inodes below the root have to be read.
 //! That is done in the background, and only for a mount with many such requests.
 
 use std::collections::HashSet;
@@ -83,23 +83,20 @@ fn is_without(engine: &Weak<Engine>, root: Nid) -> Option<bool> {
             return Some(false);
         }
         let mut all_without = Some(true);
-        let mut each = |name: &[u8], nid: Nid, kind: u8, _| {
+        let mut each = |name: &[u8], nid: Nid, _, _| {
             entries += 1;
             if matches!(name, b"." | b"..") {
                 return ControlFlow::Continue(());
             }
-            if kind == FileType::Directory as u8 {
-                if seen.insert(nid) {
-                    waiting.push(nid);
-                }
-                return match entries < MAX_ENTRIES && seen.len() < MAX_DIRECTORIES {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                };
-            }
+            // The type is that of the inode: the one in the entry may be wrong.
             let found = engine.image().inode(nid);
-            all_without = found.ok().map(|inode| inode.xattr_icount == 0);
-            match all_without == Some(true) && entries < MAX_ENTRIES {
+            all_without = found.as_ref().ok().map(|inode| inode.xattr_icount == 0);
+            if found.is_ok_and(|inode| inode.file_type() == FileType::Directory) && seen.insert(nid)
+            {
+                waiting.push(nid);
+            }
+            let few = entries < MAX_ENTRIES && seen.len() < MAX_DIRECTORIES;
+            match all_without == Some(true) && few {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
@@ -111,4 +108,63 @@ fn is_without(engine: &Weak<Engine>, root: Nid) -> Option<bool> {
         }
     }
     Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use erofs_engine::EngineOptions;
+
+    use super::*;
+
+    /// An image whose only attribute is that of `d/f`, and whose root says that `d` is a file.
+    fn mistyped() -> Option<Arc<Engine>> {
+        let place = std::env::temp_dir().join(format!("erofast-xattrs-{}", std::process::id()));
+        let (tree, image) = (place.join("tree"), place.join("image"));
+        fs::create_dir_all(tree.join("d")).unwrap();
+        fs::write(tree.join("d/f"), "x").unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        let set = rustix::fs::setxattr(tree.join("d/f"), "user.a", b"b", flags);
+        let made = Command::new("mkfs.erofs")
+            .args(["--quiet", "-Enosbcrc"])
+            .args([&image, &tree])
+            .output();
+        let made = set.is_ok() && made.is_ok_and(|made| made.status.success());
+        let engine = made.then(|| {
+            let open = || Engine::open(&image, &EngineOptions::default()).unwrap();
+            let nid = open().resolve(b"d", false).unwrap().nid.to_le_bytes();
+            let mut bytes = fs::read(&image).unwrap();
+            let is_entry = |at: &[u8]| at[..8] == nid && at[10] == FileType::Directory as u8;
+            // The first one is that of the root.
+            let at = bytes.windows(12).position(is_entry).unwrap();
+            bytes[at + 10] = FileType::Regular as u8;
+            fs::write(&image, bytes).unwrap();
+            open()
+        });
+        fs::remove_dir_all(&place).unwrap();
+        engine
+    }
+
+    #[test]
+    fn the_type_in_an_entry_hides_no_attributes() {
+        let Some(engine) = mistyped() else {
+            println!("skipped: no mkfs.erofs, or no attributes here");
+            return;
+        };
+        let (mut kinds, root) = (Vec::new(), engine.inode(engine.root()).unwrap());
+        let each = &mut |name: &[u8], _, kind, _| {
+            if name == b"d" {
+                kinds.push(kind);
+            }
+            ControlFlow::Continue(())
+        };
+        engine.read_dir(&root, 0, each).unwrap();
+        assert_eq!(kinds, [FileType::Regular as u8]);
+        assert_eq!(
+            is_without(&Arc::downgrade(&engine), engine.root()),
+            Some(false)
+        );
+    }
 }
