@@ -3,6 +3,8 @@
 //! globset takes patterns as text and matches whole paths: it cannot hold a byte that is no UTF-8,
 //! and would read every directory of the image.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use anyhow::bail;
@@ -77,10 +79,16 @@ pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<V
     }
     let components: Vec<&[u8]> = components(pattern).collect();
     let root = engine.inode(engine.root())?;
-    let mut found = Vec::new();
-    descend(engine, Vec::new(), &root, &components, &mut found);
+    let mut search = Search {
+        engine,
+        found: Vec::new(),
+        walked: HashSet::new(),
+        hasher: RandomState::new(),
+    };
+    search.descend(Vec::new(), &root, &components);
+    let mut found = search.found;
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    found.dedup_by(|a, b| a.path == b.path);
+    found.dedup_by(|a, b| a.path == b.path && a.inode.is_ok() == b.inode.is_ok());
     if found.is_empty() {
         let pattern = text::name(pattern);
         bail!("{}: {pattern}: nothing has a name like that", engine.name());
@@ -116,92 +124,100 @@ fn normal(path: &[u8]) -> Vec<u8> {
     components(path).collect::<Vec<_>>().join(&b'/')
 }
 
-/// Adds what a pattern stands for, as long as there is room.
-fn add(found: &mut Vec<Found>, one: Found) {
-    match found.len() {
-        0..MATCHES => found.push(one),
-        MATCHES => {
-            let error = anyhow::anyhow!("more than {MATCHES} names fit the pattern");
-            found.push(Found::of(one.path, Err(error)));
-        }
-        _ => {}
-    }
+/// A search for what a pattern stands for.
+struct Search<'a> {
+    engine: &'a Engine,
+    found: Vec<Found>,
+    /// Hashes of directories that were walked for a `**`, and of how much of the pattern follows.
+    /// One below another is not walked again: with several `**` that would be done for all the
+    /// ways to share the directories of a path among them.
+    walked: HashSet<u64>,
+    hasher: RandomState,
 }
 
-fn descend(
-    engine: &Engine,
-    path: Vec<u8>,
-    inode: &Arc<Inode>,
-    pattern: &[&[u8]],
-    found: &mut Vec<Found>,
-) {
-    let Some((&first, rest)) = pattern.split_first() else {
-        return add(found, Found::of(path, Ok(inode.clone())));
-    };
-    // A symlink on the way leads to a directory of the image.
-    let directory = match inode.file_type() {
-        FileType::Symlink => engine.resolve(&path, true),
-        _ => Ok(inode.clone()),
-    };
-    let Ok(directory) = directory else {
-        return;
-    };
-    if directory.file_type() != FileType::Directory {
-        return;
-    }
-    if first == b"**" {
-        return anywhere(engine, &path, &directory, rest, found);
-    }
-    let mut listing = Listing::new(directory);
-    while let Some(item) = listing.next(engine) {
-        // Entries that are broken have no name that could fit.
-        let Ok(name) = item else { continue };
-        if !matches(first, &name.name) {
-            continue;
-        }
-        let path = join(&path, &name.name);
-        match engine.inode(name.nid) {
-            Ok(inode) => descend(engine, path, &inode, rest, found),
-            Err(error) => add(found, Found::of(path, Err(error.into()))),
+impl Search<'_> {
+    /// Adds what a pattern stands for, as long as there is room.
+    fn add(&mut self, path: Vec<u8>, inode: anyhow::Result<Arc<Inode>>) {
+        match self.found.len() {
+            0..MATCHES => self.found.push(Found::of(path, inode)),
+            MATCHES => {
+                let error = anyhow::anyhow!("more than {MATCHES} names fit the pattern");
+                self.found.push(Found::of(path, Err(error)));
+            }
+            _ => {}
         }
     }
-    if let Some(error) = listing.broke_off() {
-        add(
-            found,
-            Found::of(path, Err(anyhow::anyhow!(error.to_owned()))),
-        );
-    }
-}
 
-/// What `rest` stands for in a directory and all below it.
-fn anywhere(
-    engine: &Engine,
-    path: &[u8],
-    directory: &Arc<Inode>,
-    rest: &[&[u8]],
-    found: &mut Vec<Found>,
-) {
-    let below = |path_below: &[u8]| match path_below {
-        b"" => path.to_vec(),
-        more => join(path, more),
-    };
-    let walked = tree::walk(engine, directory, &mut |visit| {
-        match visit {
-            Visit::Fault { path, error, .. } => {
-                add(found, Found::of(below(&path), Err(anyhow::anyhow!(error))));
-            }
-            Visit::Entry(entry) if rest.is_empty() => {
-                add(found, Found::of(below(&entry.path), Ok(entry.inode)));
-            }
-            Visit::Entry(entry) if entry.inode.file_type() == FileType::Directory => {
-                descend(engine, below(&entry.path), &entry.inode, rest, found);
-            }
-            Visit::Entry(_) => {}
+    fn descend(&mut self, path: Vec<u8>, inode: &Arc<Inode>, pattern: &[&[u8]]) {
+        let Some((&first, rest)) = pattern.split_first() else {
+            return self.add(path, Ok(inode.clone()));
+        };
+        // A symlink on the way leads to a directory of the image.
+        let directory = match inode.file_type() {
+            FileType::Symlink => self.engine.resolve(&path, true),
+            _ => Ok(inode.clone()),
+        };
+        match directory {
+            Ok(directory) if directory.file_type() != FileType::Directory => {}
+            Ok(directory) if first == b"**" => self.anywhere(&path, &directory, rest),
+            Ok(directory) => self.entries(&path, directory, first, rest),
+            Err(_) => {}
         }
-        Ok(())
-    });
-    if let Err(error) = walked {
-        found.push(Found::of(path.to_vec(), Err(error)));
+    }
+
+    fn entries(&mut self, path: &[u8], directory: Arc<Inode>, first: &[u8], rest: &[&[u8]]) {
+        let mut listing = Listing::new(directory);
+        while let Some(item) = listing.next(self.engine) {
+            match item {
+                Ok(name) if matches(first, &name.name) => {
+                    let path = join(path, &name.name);
+                    match self.engine.inode(name.nid) {
+                        Ok(inode) => self.descend(path, &inode, rest),
+                        Err(error) => self.add(path, Err(error.into())),
+                    }
+                }
+                Ok(_) => {}
+                // Its name might fit.
+                Err(error) => self.add(path.to_vec(), Err(anyhow::anyhow!(error))),
+            }
+        }
+    }
+
+    /// What `rest` stands for in a directory and all below it.
+    fn anywhere(&mut self, path: &[u8], directory: &Arc<Inode>, rest: &[&[u8]]) {
+        let below = |path_below: &[u8]| match (path, path_below) {
+            (path, b"") => path.to_vec(),
+            (path, more) => join(path, more),
+        };
+        if !self.is_first_walk(path, rest) {
+            return;
+        }
+        let engine = self.engine;
+        let walked = tree::walk(engine, directory, &mut |visit| {
+            match visit {
+                Visit::Fault { path, error, .. } => {
+                    self.add(below(&path), Err(anyhow::anyhow!(error)));
+                }
+                Visit::Entry(entry) if rest.is_empty() => {
+                    self.add(below(&entry.path), Ok(entry.inode));
+                }
+                Visit::Entry(entry) if entry.inode.file_type() == FileType::Directory => {
+                    let (is_start, path) = (entry.path.is_empty(), below(&entry.path));
+                    if is_start || self.is_first_walk(&path, rest) {
+                        self.descend(path, &entry.inode, rest);
+                    }
+                }
+                Visit::Entry(_) => {}
+            }
+            Ok(())
+        });
+        if let Err(error) = walked {
+            self.found.push(Found::of(path.to_vec(), Err(error)));
+        }
+    }
+
+    fn is_first_walk(&mut self, path: &[u8], rest: &[&[u8]]) -> bool {
+        self.walked.insert(self.hasher.hash_one((path, rest.len())))
     }
 }
 

@@ -66,7 +66,6 @@ pub struct Listing {
     /// How far its entries were taken.
     taken: Progress,
     ended: bool,
-    broke_off: Option<String>,
     /// Hashes of the names until now, in a directory out of order.
     names: Option<HashSet<u64>>,
     hasher: RandomState,
@@ -81,7 +80,6 @@ impl Listing {
             read: Progress::default(),
             taken: Progress::default(),
             ended: false,
-            broke_off: None,
             names: None,
             hasher: RandomState::new(),
         }
@@ -130,11 +128,6 @@ impl Listing {
             ControlFlow::Continue(())
         });
         names
-    }
-
-    /// Why the listing ended before the directory did; also the last item.
-    pub fn broke_off(&self) -> Option<&str> {
-        self.broke_off.as_deref()
     }
 
     /// Forgets what was read ahead, to read it again when it is needed.
@@ -186,7 +179,8 @@ impl Listing {
     }
 
     fn end(&mut self, outcome: Result<(), Error>) {
-        self.broke_off = match outcome {
+        // Why the listing ends before the directory does: the last item.
+        let broke_off = match outcome {
             Err(error) => Some(error.to_string()),
             Ok(()) if self.read.out_of_order > OUT_OF_ORDER => Some(format!(
                 "nid {}: {} names out of order: the listing ends here",
@@ -194,7 +188,7 @@ impl Listing {
             )),
             Ok(()) => None,
         };
-        self.ended = self.broke_off.is_some() || self.batch.len() < BATCH;
-        self.batch.extend(self.broke_off.clone().map(Err));
+        self.ended = broke_off.is_some() || self.batch.len() < BATCH;
+        self.batch.extend(broke_off.map(Err));
     }
 }

@@ -104,3 +104,66 @@ fn the_spread_counts_every_file_once() {
         .sum();
     assert_eq!(Some(bytes), report["content_bytes"].as_u64());
 }
+
+/// `erofast COMMAND` on an image whose directory `dir/sub` has an entry `../.././x`.
+fn run_broken(command: &str, rest: &[&str]) -> Output {
+    let image = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/bad/dirent-name-slash.erofs"
+    );
+    let mut erofast = common::erofast();
+    erofast.arg(command).arg(image).args(rest);
+    erofast.output().expect("it starts")
+}
+
+#[test]
+fn what_is_left_out_of_a_listing_is_named_and_makes_it_fail() {
+    for path in ["dir/sub", "dir/sub/*", "dir/**"] {
+        let output = run_broken("ls", &[path]);
+        let (out, err) = (&output.stdout, &output.stderr);
+        let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
+        assert_eq!(output.status.code(), Some(1), "{path}: {out}");
+        assert!(
+            out.contains("entry-04") && out.contains("entry-06"),
+            "{path}: {out}"
+        );
+        assert_eq!(err.matches("is no name").count(), 1, "{path}: {err}");
+    }
+}
+
+#[test]
+fn a_name_that_may_be_a_broken_one_is_no_missing_file() {
+    for command in ["ls", "cat"] {
+        let output = run_broken(command, &["dir/sub/entry-05"]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert!(
+            error.contains("is no name") && error.lines().count() == 1,
+            "{error}"
+        );
+    }
+}
+
+/// 57 directories can be shared among eight `**` in 1.6 billion ways.
+#[test]
+fn several_double_stars_take_each_directory_once() {
+    let place = std::env::temp_dir().join(format!("erofast-deep-{}", std::process::id()));
+    let deep = place.join("tree").join("a/".repeat(57));
+    std::fs::create_dir_all(&deep).expect("a directory");
+    std::fs::write(deep.join("f"), "x").expect("a file");
+    let image = place.join("image");
+    let made = std::process::Command::new("mkfs.erofs")
+        .arg("--quiet")
+        .args([&image, &place.join("tree")])
+        .status();
+    if !made.is_ok_and(|made| made.success()) {
+        println!("skipped: mkfs.erofs is missing");
+        return;
+    }
+    let mut erofast = common::erofast();
+    let pattern = "**/a/".repeat(8) + "**/f";
+    let output = erofast.arg("ls").arg(&image).arg(pattern).output();
+    std::fs::remove_dir_all(&place).expect("it is there");
+    let path = "a/".repeat(57) + "f\n";
+    assert_eq!(text(&output.expect("it starts")), path);
+}

@@ -41,7 +41,7 @@ use crate::verified::StoredDevice;
 
 mod names;
 
-pub use names::EachEntry;
+pub use names::{EachEntry, EachItem};
 
 /// The inode of a request that is about none: the start.
 const NO_INODE: Nid = Nid::MAX;

@@ -134,7 +134,7 @@ pub use cpu_workers;
 pub use decode::codec;
 pub use device::{OpenFile, open_file};
 pub use dm_verity::RootHash;
-pub use engine::{EachEntry, Engine, decoder_settings};
+pub use engine::{EachEntry, EachItem, Engine, decoder_settings};
 pub use erofs_format;
 pub use error::{Error, errno};
 pub use inodes::BorrowedInode;

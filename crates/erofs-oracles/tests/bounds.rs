@@ -110,8 +110,9 @@ fn a_part_of_a_listing_has_one_budget_and_the_next_part_goes_on_behind_it() {
     for _ in 0..3 {
         let (before, mut count) = (position, 0);
         let part = || {
-            engine.read_dir_part(&directory, before, &mut |_, _, _, next| {
-                (position, count) = (next, count + 1);
+            engine.read_dir_part(&directory, before, &mut |entry| {
+                position = entry.map_or(position, |entry| entry.next);
+                count += 1;
                 ControlFlow::Continue(())
             })
         };

@@ -118,6 +118,11 @@ impl<'r, 'b> DirectoryReply<'r, 'b> {
         self.plus.is_some()
     }
 
+    /// Whether it has no entry, which says that the listing is complete.
+    pub fn is_empty(&self) -> bool {
+        self.reply.length() == 0
+    }
+
     /// Adds an entry; false if it does not fit, which ends the reply. `found` is used if
     /// [`wants_attributes`](Self::wants_attributes); pass `None` for "." and "..", and if the
     /// attributes are unavailable: the kernel then looks that name up by itself.

@@ -19,6 +19,18 @@ const SYMLINK_MAX: u64 = 4096;
 /// Callback for each entry of a directory: name, nid, type, and the position behind it.
 pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<()>;
 
+/// Callback for each entry of a directory, or the error in its place.
+pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>;
+
+/// What a listing may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Allowed {
+    /// One budget for each entry: any number of entries.
+    OfEntries,
+    /// One for all of them.
+    OfListing,
+}
+
 impl Engine {
     /// Looks `name` up in a directory.
     pub fn lookup(&self, directory: &Inode, name: &[u8]) -> Result<Option<Nid>, Error> {
@@ -37,67 +49,88 @@ impl Engine {
     /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
     /// order of the image, until it breaks.
     ///
-    /// Broken entries are skipped, so that the others stay accessible; see
-    /// [`Engine::read_dir_strict`] to get them too.
+    /// # Errors
+    /// At the end of a listing that left broken entries out: that of the first one.
     pub fn read_dir(
         &self,
         directory: &Inode,
         position: u64,
         each: EachEntry<'_>,
     ) -> Result<(), Error> {
-        self.read_dir_strict(directory, position, &mut |entry| match entry {
+        let mut broken = None;
+        let mut sound = |entry: Result<dir::Dirent<'_>, Error>| match entry {
             Ok(entry) => each(entry.name, entry.nid, entry.file_type, entry.next),
-            Err(_) => ControlFlow::Continue(()),
-        })
+            Err(error) => {
+                broken.get_or_insert(error);
+                ControlFlow::Continue(())
+            }
+        };
+        let flow = self.list(directory, position, Allowed::OfEntries, &mut sound)?;
+        match broken.filter(|_| flow.is_continue()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
-    /// As [`Engine::read_dir`], but `each` gets broken entries too.
+    /// As [`Engine::read_dir`], but `each` gets broken entries too, and they are no error at the
+    /// end.
     pub fn read_dir_strict(
         &self,
         directory: &Inode,
         position: u64,
-        each: &mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>,
+        each: EachItem<'_>,
     ) -> Result<(), Error> {
-        let content = self.directory(directory)?;
-        let block_size = self.image().superblock().block_size;
-        let request = Request::List(directory.nid, position);
-        self.requests.run(request, |scope| {
-            dir::read(&content, block_size, position, &mut |item| match item {
-                Item::Entry(entry) => {
-                    scope.renew();
-                    each(Ok(entry))
-                }
-                Item::Broken { error, .. } => each(Err(self.error(directory.nid, error))),
-            })
-            .map_err(|error| self.error(directory.nid, error))
-        })
+        let listed = self.list(directory, position, Allowed::OfEntries, each);
+        listed.map(drop)
     }
 
-    /// As [`Engine::read_dir`], for as many entries as one budget allows: the part that `each` got
-    /// is followed by another one from its last position on.
+    /// As [`Engine::read_dir_strict`], for as many entries as one budget allows: the part that
+    /// `each` got is followed by another one from its last position on.
     pub fn read_dir_part(
         &self,
         directory: &Inode,
         position: u64,
-        each: EachEntry<'_>,
+        each: EachItem<'_>,
     ) -> Result<(), Error> {
+        let listed = self.list(directory, position, Allowed::OfListing, each);
+        listed.map(drop)
+    }
+
+    /// Whether `each` broke.
+    fn list(
+        &self,
+        directory: &Inode,
+        position: u64,
+        allowed: Allowed,
+        each: EachItem<'_>,
+    ) -> Result<ControlFlow<()>, Error> {
         let content = self.directory(directory)?;
         let block_size = self.image().superblock().block_size;
         let request = Request::List(directory.nid, position);
-        let mut any = false;
-        self.requests.run(request, |_| {
-            let read = dir::read(&content, block_size, position, &mut |item| match item {
-                Item::Entry(entry) => {
-                    any = true;
-                    each(entry.name, entry.nid, entry.file_type, entry.next)
-                }
-                Item::Broken { .. } => ControlFlow::Continue(()),
+        let (mut flow, mut any) = (ControlFlow::Continue(()), false);
+        let in_parts = allowed == Allowed::OfListing;
+        self.requests.run(request, |scope| {
+            let read = dir::read(&content, block_size, position, &mut |item| {
+                flow = match item {
+                    Item::Entry(entry) => {
+                        any = true;
+                        if !in_parts {
+                            scope.renew();
+                        }
+                        each(Ok(entry))
+                    }
+                    Item::Broken { error, .. } => each(Err(self.error(directory.nid, error))),
+                };
+                flow
             });
             match read {
-                Err(_) if any && budget::exceeded().is_some_and(Exceeded::is_limit) => Ok(()),
+                Err(_) if in_parts && any && budget::exceeded().is_some_and(Exceeded::is_limit) => {
+                    Ok(())
+                }
                 other => other.map_err(|error| self.error(directory.nid, error)),
             }
-        })
+        })?;
+        Ok(flow)
     }
 
     /// The target of a symlink.

@@ -121,7 +121,7 @@ impl Directory<'_> {
         &self.buf[..length as usize]
     }
 
-    /// Compares every entry that has a name.
+    /// Compares every entry that has a name. A name that may be that of a broken entry is an error.
     fn scan(&mut self, name: &[u8]) -> Result<Option<(Nid, u8)>> {
         let blocks = self.size.div_ceil(self.block_size);
         if blocks > MAX_SCAN {
@@ -129,20 +129,61 @@ impl Directory<'_> {
                 "directory of {blocks} blocks out of order, {MAX_SCAN} are searched"
             )));
         }
-        let mut broken = 0;
+        let (mut broken, mut gap) = (0, Gap::default());
         for number in 0..blocks {
-            match self.load(number)?.map(|block| scan_block(&block, name)) {
-                Ok(Scanned::Found(nid, file_type)) => return Ok(Some((nid, file_type))),
-                Ok(Scanned::Absent) => broken = 0,
-                Ok(Scanned::NoneSound) | Err(_) => broken += 1,
-            }
+            let sound = match self.load(number)? {
+                Ok(block) => match scan_block(&block, name, &mut gap) {
+                    Scanned::Found(nid, file_type) => return Ok(Some((nid, file_type))),
+                    Scanned::Absent => true,
+                    Scanned::NoneSound => false,
+                },
+                Err(error) => {
+                    gap.add_broken(error);
+                    false
+                }
+            };
+            broken = if sound { 0 } else { broken + 1 };
             if broken > MAX_BROKEN {
                 return Err(Error::corrupted(format!(
                     "directory: no sound entry in {MAX_BROKEN} blocks before block {number}"
                 )));
             }
         }
-        Ok(None)
+        gap.end(name).map_or(Ok(None), Err)
+    }
+}
+
+/// What a comparison of all entries has met so far: whether a name that is not among the sound ones
+/// may be that of a broken one. Where the sound ones ascend, it would stand between its neighbours.
+#[derive(Default)]
+struct Gap {
+    /// The last sound name.
+    before: Vec<u8>,
+    /// What is broken: the first of all.
+    first: Option<Error>,
+    /// Something behind `before` is.
+    broken: bool,
+    /// The name would stand where something is.
+    fits: bool,
+    disorder: bool,
+}
+
+impl Gap {
+    fn add_sound(&mut self, name: &[u8], wanted: &[u8]) {
+        self.disorder |= *self.before >= *name;
+        self.fits |= self.broken && *self.before < *wanted && wanted < name;
+        self.broken = false;
+        name.clone_into(&mut self.before);
+    }
+
+    fn add_broken(&mut self, error: Error) {
+        self.first.get_or_insert(error);
+        self.broken = true;
+    }
+
+    fn end(self, wanted: &[u8]) -> Option<Error> {
+        let behind = self.broken && *self.before < *wanted;
+        self.first.filter(|_| self.fits || behind || self.disorder)
     }
 }
 
@@ -153,13 +194,17 @@ enum Scanned {
     NoneSound,
 }
 
-fn scan_block(block: &Block<'_>, name: &[u8]) -> Scanned {
+fn scan_block(block: &Block<'_>, name: &[u8], gap: &mut Gap) -> Scanned {
     let mut scanned = Scanned::NoneSound;
-    for entry in (0..block.count).filter_map(|index| block.entry(index).ok()) {
-        if entry.name == name {
-            return Scanned::Found(entry.nid, entry.file_type);
+    for index in 0..block.count {
+        match block.entry(index) {
+            Ok(entry) if entry.name == name => return Scanned::Found(entry.nid, entry.file_type),
+            Ok(entry) => {
+                gap.add_sound(entry.name, name);
+                scanned = Scanned::Absent;
+            }
+            Err(error) => gap.add_broken(error),
         }
-        scanned = Scanned::Absent;
     }
     scanned
 }
@@ -247,9 +292,31 @@ mod tests {
         let mut content = directory(&names);
         content[5 * 128 + 8] = 13;
         for (index, name) in names.iter().enumerate() {
-            let expected = (index / 4 != 5).then_some(index as u64);
-            assert_eq!(nid(&content, name), expected, "{name}");
+            match index / 4 {
+                5 => assert!(lookup(&content, 128, name.as_bytes()).is_err(), "{name}"),
+                _ => assert_eq!(nid(&content, name), Some(index as u64), "{name}"),
+            }
         }
+        assert_eq!(nid(&content, "n0018x"), None, "its neighbours are sound");
+    }
+
+    #[test]
+    fn a_name_that_may_be_the_broken_one_is_not_absent() {
+        let names: Vec<String> = (0..12).map(|i| format!("n{i:04}")).collect();
+        let is_error =
+            |content: &Vec<u8>, name: &str| lookup(content, 128, name.as_bytes()).is_err();
+        let mut content = directory(&names);
+        // The third entry of the second block.
+        content[128 + 48 + 2 * 5] = b'/';
+        assert!(is_error(&content, "n0006") && is_error(&content, "n0006x"));
+        assert_eq!(nid(&content, "n0004x"), None);
+        assert_eq!(nid(&content, "n0009x"), None);
+        // Out of order any name may be the broken one.
+        let mut names = names;
+        names.swap(0, 1);
+        let mut content = directory(&names);
+        content[128 + 48 + 2 * 5] = b'/';
+        assert!(is_error(&content, "n0000x"));
     }
 
     #[test]
@@ -259,8 +326,11 @@ mod tests {
             let mut content = directory(&names);
             content[48 + broken * 5] = b'/';
             for (index, name) in names.iter().enumerate() {
-                let expected = (index != broken).then_some(index as u64);
-                assert_eq!(nid(&content, name), expected, "{broken} {name}");
+                let found = lookup(&content, 128, name.as_bytes());
+                match index == broken {
+                    true => assert!(found.is_err(), "{broken} {name}: {found:?}"),
+                    false => assert_eq!(found.unwrap().map(|(nid, _)| nid), Some(index as u64)),
+                }
             }
         }
     }

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
+use erofs_engine::erofs_format::dir::Dirent;
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
-use erofs_engine::{BorrowedInode, Engine, ReadContext};
+use erofs_engine::{BorrowedInode, Engine, Error, ReadContext, errno};
 use fuse_transport::{
     Attr, Caller, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Seen, Served,
     Statfs,
@@ -31,6 +32,10 @@ use crate::note::note;
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
 /// which stay far below.
 const AFTER_DOT: u64 = 1 << 62;
+
+/// Mark in a position: an entry before it is broken, so the listing must not end as if it were
+/// complete. The server remembers nothing of a listing.
+const BEHIND_BROKEN: u64 = 1 << 61;
 
 /// Bytes of the longest name in a directory (EROFS_NAME_LEN).
 const LONGEST_NAME: usize = 255;
@@ -170,7 +175,7 @@ impl Image {
         let node = self
             .nodes
             .node(nid)
-            .ok_or(Errno::from_raw_os_error(erofs_engine::errno::EUCLEAN))?;
+            .ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
         let inode = self.inode_of(nid)?;
         Ok(Found {
             node,
@@ -202,12 +207,9 @@ impl Image {
 
     /// The errno of an error. A fault of the image is recorded in full: the reading program gets
     /// only the number.
-    fn report(&self, error: &erofs_engine::Error) -> Errno {
+    fn report(&self, error: &Error) -> Errno {
         let errno = error.errno();
-        if matches!(
-            errno,
-            erofs_engine::errno::EIO | erofs_engine::errno::EUCLEAN
-        ) {
+        if matches!(errno, errno::EIO | errno::EUCLEAN) {
             self.faults.record(error);
         }
         Errno::from_raw_os_error(errno)
@@ -347,7 +349,9 @@ impl Filesystem for Image {
         if let Some(launch) = self.launch.get().filter(|_| position == 0) {
             launch.listed(directory.nid);
         }
-        let (begins, mut position, mut known) = (position == 0, position, Known::default());
+        let (begins, mut known) = (position == 0, Known::default());
+        let mut broken = position & BEHIND_BROKEN;
+        let mut position = position & !BEHIND_BROKEN;
         if directory.dot_omitted && position == 0 {
             let kind = FileType::Directory as u8;
             if !self.list(reply, b".", directory.nid, kind, AFTER_DOT, &mut known) {
@@ -357,11 +361,19 @@ impl Filesystem for Image {
         if position == AFTER_DOT {
             position = 0;
         }
-        let mut each = |name: &[u8], nid, kind, next| match self
-            .list(reply, name, nid, kind, next, &mut known)
-        {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        let mut each = |entry: Result<Dirent<'_>, Error>| match entry {
+            Ok(entry) => {
+                let (nid, kind, next) = (entry.nid, entry.file_type, entry.next | broken);
+                match self.list(reply, entry.name, nid, kind, next, &mut known) {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            }
+            Err(error) => {
+                self.report(&error);
+                broken = BEHIND_BROKEN;
+                ControlFlow::Continue(())
+            }
         };
         let listed = self.engine.read_dir_part(&directory, position, &mut each);
         if let Some(read_ahead) = self.read_ahead.get() {
@@ -370,7 +382,12 @@ impl Filesystem for Image {
         if let Some(read_ahead) = self.directory_read_ahead.get() {
             read_ahead.listed(&self.engine, directory.nid, !begins, &known.directories);
         }
-        listed.map_err(|error| self.report(&error))
+        // What was listed is delivered first; the next request meets the error.
+        match listed.map_err(|error| self.report(&error)) {
+            _ if !reply.is_empty() => Ok(()),
+            Ok(()) if broken != 0 => Err(Errno::from_raw_os_error(errno::EUCLEAN)),
+            other => other,
+        }
     }
 
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
@@ -411,8 +428,9 @@ impl Filesystem for Image {
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
         self.admit(caller)?;
+        // Not ENOSYS, by which programs would be told that the filesystem cannot have any.
         if self.xattr_scan.found_none() {
-            return Err(Errno::NOSYS);
+            return Ok(Vec::new());
         }
         let inode = self.inode(node)?;
         if inode.xattr_icount == 0 {

@@ -13,6 +13,8 @@ use crate::{Test, mounted_or_skipped, read_tree, request, soon};
 
 pub const TESTS: &[Test] = tests![
     a_fault_is_logged_once_with_its_place_and_counted,
+    a_listing_that_leaves_entries_out_fails_at_its_end,
+    a_name_that_may_be_a_broken_one_is_never_absent,
     a_log_that_is_gone_drops_no_request,
     a_log_that_cannot_be_opened_is_an_error_of_the_mount,
 ];
@@ -38,6 +40,52 @@ impl Drop for Log {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
+}
+
+/// `entry-05` of this directory is `../.././x`.
+const BROKEN_ENTRY: &str = "bad/dirent-name-slash";
+const DIRECTORY: &str = "dir/sub";
+const EUCLEAN: Option<i32> = Some(117);
+
+fn a_listing_that_leaves_entries_out_fails_at_its_end() {
+    for options in ["io_uring=off", "io_uring=on,restart=off"] {
+        let Some(place) = mounted_or_skipped(BROKEN_ENTRY, options) else {
+            continue;
+        };
+        // Again and again: the kernel must not take it for complete.
+        for _ in 0..3 {
+            let (mut names, mut errors) = (Vec::new(), Vec::new());
+            for entry in fs::read_dir(place.path.join(DIRECTORY)).unwrap() {
+                match entry {
+                    Ok(entry) => names.push(entry.file_name()),
+                    Err(error) => errors.push(error.raw_os_error()),
+                }
+            }
+            assert_eq!(errors, [EUCLEAN], "{options}");
+            let has = |name: &str| names.iter().any(|found| found == name);
+            assert!(
+                has("entry-04") && has("entry-06") && has("entry-30"),
+                "{names:?}"
+            );
+        }
+        umount(&place.path, false).unwrap();
+    }
+}
+
+fn a_name_that_may_be_a_broken_one_is_never_absent() {
+    let place = mounted_or_skipped(BROKEN_ENTRY, "io_uring=off").unwrap();
+    let errno = |name: &str| {
+        let path = place.path.join(DIRECTORY).join(name);
+        fs::metadata(path)
+            .err()
+            .and_then(|error| error.raw_os_error())
+    };
+    for _ in 0..2 {
+        assert_eq!(errno("entry-05"), EUCLEAN);
+        assert_eq!(errno("entry-06"), None);
+        assert_eq!(errno("entry-20x"), Some(2), "its neighbours are sound");
+    }
+    umount(&place.path, false).unwrap();
 }
 
 /// The kernel keeps no page of a read that failed, so each of these asks again.

@@ -41,8 +41,10 @@ pub(super) fn find_path(
         let (nid, path) = search.waiting.pop_front()?;
         // A directory that cannot be read hides what is in it.
         if let Ok(directory) = engine.inode(nid) {
-            let mut each = |name: &[u8], nid, kind, _| search.entry(&path, name, nid, kind);
-            let _ = engine.read_dir_part(&directory, 0, &mut each);
+            let _ = engine.read_dir_part(&directory, 0, &mut |entry| match entry {
+                Ok(entry) => search.entry(&path, entry.name, entry.nid, entry.file_type),
+                Err(_) => ControlFlow::Continue(()),
+            });
         }
         if search.found.is_some() {
             return search.found;

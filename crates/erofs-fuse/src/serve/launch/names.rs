@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use erofs_engine::Engine;
+use erofs_engine::erofs_format::dir::Dirent;
 use erofs_engine::erofs_format::{Inode, Nid};
+use erofs_engine::{Engine, Error};
 use launch_profile::{Directory, ImageIdentity, Name, Profile, RecordedFile, Trim, Window, limits};
 
 use super::recording::Recording;
@@ -99,9 +100,11 @@ impl Names<'_> {
         let read: std::collections::HashSet<Nid> =
             recording.windows.iter().map(|w| w.nid).collect();
         let (mut found, mut entries) = (Vec::new(), 0);
-        let mut each = |name: &[u8], nid: Nid, _, _| {
+        let mut each = |entry: Result<Dirent<'_>, Error>| {
             entries += 1;
-            if read.contains(&nid) || recording.links.contains(&nid) {
+            if let Ok(Dirent { name, nid, .. }) = entry
+                && (read.contains(&nid) || recording.links.contains(&nid))
+            {
                 found.push((nid, name.to_vec()));
             }
             match entries < MOST_ENTRIES {
@@ -178,8 +181,11 @@ impl Names<'_> {
     fn name_in(&self, directory: Nid, wanted: Nid) -> Option<Vec<u8>> {
         let inode = self.inode(directory)?;
         let mut found = None;
-        let mut each = |name: &[u8], nid: Nid, _, _| {
-            if nid == wanted && !matches!(name, b"." | b"..") {
+        let mut each = |entry: Result<Dirent<'_>, Error>| {
+            if let Ok(Dirent { name, nid, .. }) = entry
+                && nid == wanted
+                && !matches!(name, b"." | b"..")
+            {
                 found = Some(name.to_vec());
                 return ControlFlow::Break(());
             }
