@@ -118,7 +118,7 @@ fn run_broken(command: &str, rest: &[&str]) -> Output {
 
 #[test]
 fn what_is_left_out_of_a_listing_is_named_and_makes_it_fail() {
-    for path in ["dir/sub", "dir/sub/*", "dir/**"] {
+    for path in ["dir/sub", "dir/sub/*"] {
         let output = run_broken("ls", &[path]);
         let (out, err) = (&output.stdout, &output.stderr);
         let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));

@@ -1,6 +1,8 @@
 //! Manifests of sums, as sha256sum writes them and reads them again.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -11,14 +13,26 @@ pub type Sum = [u8; 32];
 /// What the files of an image should be: sums by path, without a slash or `./` in front.
 pub type Manifest = BTreeMap<Vec<u8>, Sum>;
 
-/// Reads a manifest.
+/// Bytes of the longest line: a path four times as long as a system call takes, all of it escaped,
+/// and the sum. What is longer, such as `/dev/zero`, is no line of a manifest.
+const LONGEST_LINE: u64 = 64 << 10;
+
+/// Reads a manifest, line by line.
 ///
 /// # Errors
 /// One line with the place of the first line that is none, or names a file a second time otherwise.
 pub fn read(path: &Path) -> anyhow::Result<Manifest> {
-    let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let named = || path.display().to_string();
+    let mut text = BufReader::new(File::open(path).with_context(named)?);
     let mut manifest = Manifest::new();
-    for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
+    let mut line = Vec::new();
+    for number in 0.. {
+        line.clear();
+        let mut limited = (&mut text).take(LONGEST_LINE);
+        if limited.read_until(b'\n', &mut line).with_context(named)? == 0 {
+            break;
+        }
+        let line = line.strip_suffix(b"\n").unwrap_or(&line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() || line.starts_with(b"#") {
             continue;
@@ -136,6 +150,12 @@ mod tests {
         let names: Vec<&[u8]> = manifest.keys().map(Vec::as_slice).collect();
         assert_eq!(names, [&b"a/b"[..], b"c d", b"e\nf\\", b"g"]);
         assert!(manifest.values().all(|sum| hex(sum) == DIGITS));
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_no_line() {
+        let error = read(Path::new("/dev/zero")).expect_err("no manifest");
+        assert!(error.to_string().contains(":1: is not a line"), "{error}");
     }
 
     #[test]
