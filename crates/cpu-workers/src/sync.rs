@@ -2,9 +2,15 @@
 //! with the feature `loom` those that the models in `models.rs` can replay.
 
 #[cfg(feature = "loom")]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic::AtomicBool};
+pub(crate) use loom::sync::{
+    Condvar, Mutex, MutexGuard, RwLock,
+    atomic::{AtomicBool, AtomicUsize},
+};
 #[cfg(not(feature = "loom"))]
-pub(crate) use std::sync::{RwLock, atomic::AtomicBool};
+pub(crate) use std::sync::{
+    RwLock,
+    atomic::{AtomicBool, AtomicUsize},
+};
 #[cfg(not(feature = "loom"))]
 pub(crate) use sys::pi_condvar::PiCondvar as Condvar;
 #[cfg(not(feature = "loom"))]

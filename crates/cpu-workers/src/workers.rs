@@ -203,8 +203,7 @@ impl Workers {
     /// True while the worker of that CPU has nothing to do: it sleeps, or is about to. Only a hint:
     /// it may be over when the caller reads it.
     pub fn is_idle(&self, cpu: usize) -> bool {
-        self.topology
-            .read(cpu, |worker| worker.is_some_and(|w| w.worker.is_free()))
+        self.topology.is_idle(cpu)
     }
 
     /// At most `most` CPUs with an idle worker, `cpu` itself left out: the largest first, and of

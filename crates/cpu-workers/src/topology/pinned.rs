@@ -1,7 +1,7 @@
 //! The pinned workers, following the CPUs as they come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
@@ -41,6 +41,10 @@ struct CpuSlot {
     /// The worker of a CPU that went, until it returns. It serves its source meanwhile: what other
     /// threads, or the kernel, still send there is answered. Changed under `plan`.
     resting: PiMutex<Option<Arc<Running>>>,
+    /// The worker, and whether it is published: for threads that look for an idle one, which take
+    /// no lock. It is made once; a worker that ended never counts as idle.
+    made: OnceLock<Arc<Worker>>,
+    is_published: AtomicBool,
     /// Created with the CPU's first worker and kept: the counters go on when it returns.
     counters: OnceLock<Arc<Counters>>,
     /// All other CPUs, in the order in which they help; read from sysfs at the first use.
@@ -125,6 +129,7 @@ impl Topology {
 
     fn rest(&self, slot: &CpuSlot) {
         let _plan = self.plan();
+        slot.is_published.store(false, Ordering::Release);
         *slot.resting() = slot.worker.unpublish();
     }
 
@@ -137,10 +142,11 @@ impl Topology {
                 let _plan = self.plan();
                 let mut resting = self.slots[cpu].resting();
                 // Ended meanwhile: it has been taken.
-                if resting.take().is_some()
-                    && let Err(extra) = self.slots[cpu].worker.publish(worker)
-                {
-                    *resting = Some(extra);
+                if resting.take().is_some() {
+                    match self.slots[cpu].worker.publish(worker) {
+                        Ok(()) => self.slots[cpu].is_published.store(true, Ordering::Release),
+                        Err(extra) => *resting = Some(extra),
+                    }
                 }
             }
             None => self.create(cpu),
@@ -180,12 +186,20 @@ impl Topology {
         }
         let refused = match plan.ended {
             true => Some(running),
-            false => self.slots[cpu].worker.publish(running).err(),
+            false => Self::show(&self.slots[cpu], running).err(),
         };
         drop(plan);
         if let Some(extra) = refused {
             extra.end();
         }
+    }
+
+    fn show(slot: &CpuSlot, running: Arc<Running>) -> Result<(), Arc<Running>> {
+        let made = Arc::clone(&running.worker);
+        slot.worker.publish(running)?;
+        let is_first = slot.made.set(made).is_ok();
+        slot.is_published.store(is_first, Ordering::Release);
+        Ok(())
     }
 
     /// A CPU that went and returned between two checks, and a change of the cpuset, remove
@@ -207,6 +221,9 @@ impl Topology {
     pub(crate) fn end(&self) {
         self.plan().ended = true;
         let slots = self.slots.iter();
+        slots
+            .clone()
+            .for_each(|slot| slot.is_published.store(false, Ordering::Release));
         let workers: Vec<_> = slots
             .flat_map(|slot| [slot.worker.unpublish(), slot.resting().take()])
             .flatten()
@@ -224,6 +241,11 @@ impl Topology {
             Some(slot) => slot.worker.read(f),
             None => f(None),
         }
+    }
+
+    /// Whether the worker of a CPU has nothing to do. Only a hint, which takes no lock.
+    pub(crate) fn is_idle(&self, cpu: usize) -> bool {
+        self.slots.get(cpu).is_some_and(CpuSlot::is_idle)
     }
 
     /// How many workers there are now.
@@ -331,10 +353,17 @@ impl CpuSlot {
         self.resting.lock()
     }
 
+    fn is_idle(&self) -> bool {
+        let is_free = || self.made.get().is_some_and(|worker| worker.is_free());
+        self.is_published.load(Ordering::Acquire) && is_free()
+    }
+
     fn empty() -> Self {
         CpuSlot {
             worker: Slot::empty(),
             resting: PiMutex::default(),
+            made: OnceLock::new(),
+            is_published: AtomicBool::new(false),
             counters: OnceLock::new(),
             helpers: OnceLock::new(),
         }

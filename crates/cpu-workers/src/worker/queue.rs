@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicUsize, Mutex, lock};
 use crate::worker::parker::Parker;
 
 /// A mutex is enough: the worker and the queueing threads hold it for a few instructions.
@@ -13,6 +14,9 @@ use crate::worker::parker::Parker;
 #[derive(Debug)]
 pub(crate) struct JobQueue<T> {
     state: Mutex<State<T>>,
+    /// A: how many items there are, for threads that look for an idle worker. Written under the
+    /// lock.
+    length: AtomicUsize,
 }
 
 /// All of it L: under the lock above.
@@ -45,6 +49,7 @@ impl<T> JobQueue<T> {
                 idle,
                 closed: false,
             }),
+            length: AtomicUsize::new(0),
         }
     }
 
@@ -57,6 +62,7 @@ impl<T> JobQueue<T> {
                 return Err(item);
             }
             state.items.push_back(item);
+            self.length.store(state.items.len(), Ordering::Release);
             let sleeper = state.idle.pop();
             if let Some(parker) = &sleeper {
                 parker.set_idle(false);
@@ -75,8 +81,9 @@ impl<T> JobQueue<T> {
     pub(crate) fn take(&self, me: &Arc<Parker>) -> Taken<T> {
         let mut state = lock(&self.state);
         if let Some(item) = state.items.pop_front() {
-            // Under the lock: no thread sees an empty queue and a worker without a job.
+            // Before the queue counts as empty: no thread sees that and a worker without a job.
             me.set_serving(true);
+            self.length.store(state.items.len(), Ordering::Release);
             return Taken::Item(item);
         }
         if state.closed {
@@ -108,8 +115,9 @@ impl<T> JobQueue<T> {
         sleepers.iter().for_each(|parker| parker.unpark());
     }
 
+    /// Takes no lock.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.state).items.len()
+        self.length.load(Ordering::Acquire)
     }
 }
 

@@ -129,7 +129,7 @@ impl Worker {
         self.queue.push(queued).map(drop)
     }
 
-    /// Whether it has nothing to do.
+    /// Whether it has nothing to do. Only a hint, which takes no lock.
     pub(crate) fn is_free(&self) -> bool {
         // In this order: a job taken from the queue counts as served.
         self.queue.len() == 0 && !self.parker.is_serving()
