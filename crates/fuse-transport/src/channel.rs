@@ -8,6 +8,7 @@ use sys::eventfd::EventFd;
 use crate::device::DeviceChannel;
 use crate::ring::RingChannel;
 use crate::state::{Ready, State};
+use crate::turn_channel::TurnChannel;
 
 /// Takes requests and answers them, on one thread.
 pub struct Channel(Kind);
@@ -15,6 +16,7 @@ pub struct Channel(Kind);
 enum Kind {
     Device(DeviceChannel),
     Ring(Box<RingChannel>),
+    Turns(TurnChannel),
 }
 
 impl Channel {
@@ -23,6 +25,7 @@ impl Channel {
         match &mut self.0 {
             Kind::Device(channel) => channel.wait(),
             Kind::Ring(channel) => channel.wait(),
+            Kind::Turns(channel) => channel.wait(),
         }
     }
 
@@ -31,6 +34,7 @@ impl Channel {
         match &mut self.0 {
             Kind::Device(channel) => channel.serve(),
             Kind::Ring(channel) => channel.serve(),
+            Kind::Turns(channel) => channel.serve(),
         }
     }
 
@@ -47,6 +51,7 @@ impl Channel {
         match &self.0 {
             Kind::Device(channel) => Arc::clone(channel.waker()),
             Kind::Ring(channel) => Arc::clone(channel.waker()),
+            Kind::Turns(channel) => Arc::clone(channel.waker()),
         }
     }
 
@@ -74,12 +79,19 @@ impl From<RingChannel> for Channel {
     }
 }
 
+impl From<TurnChannel> for Channel {
+    fn from(channel: TurnChannel) -> Self {
+        Self(Kind::Turns(channel))
+    }
+}
+
 impl AsFd for Channel {
     /// Readable when [`Channel::wait`] may not sleep.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.0 {
             Kind::Device(channel) => channel.as_fd(),
             Kind::Ring(channel) => channel.as_fd(),
+            Kind::Turns(channel) => channel.as_fd(),
         }
     }
 }

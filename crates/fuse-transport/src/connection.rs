@@ -2,22 +2,26 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::IoSlice;
 use sys::eventfd::EventFd;
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
+use zerocopy::IntoBytes;
 
 use crate::counters::{Counters, Statistics};
+use crate::entry_order::EntryOrder;
 use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::Protocol;
 use crate::in_flight::InFlight;
 use crate::interrupts::Interrupts;
+use crate::rings::Entries;
 use crate::standby::Standby;
 use crate::wait_order::WaitOrder;
-use crate::wire::MIN_READ_BUFFER;
+use crate::wire::{MIN_READ_BUFFER, OutHeader, RetrieveOut};
 
 /// What a mount needs whose server may be replaced by another process.
 #[derive(Debug)]
@@ -49,8 +53,12 @@ pub(crate) struct Connection {
     end: EventFd,
     /// See its own tags.
     wait_order: WaitOrder,
+    /// See its own tags; of a mount over io_uring.
+    entry_order: EntryOrder,
     /// See its own tags.
     interrupts: Arc<Interrupts>,
+    /// A: requests of its own that the mount sent.
+    sent_to_self: AtomicU64,
     /// See its own tag.
     standby: Standby,
     /// I: what a successor of this process needs.
@@ -64,6 +72,7 @@ impl Connection {
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
         max_request: usize,
+        entries: &[Entries],
     ) -> io::Result<Self> {
         Ok(Self {
             device,
@@ -74,7 +83,9 @@ impl Connection {
             ended: AtomicBool::new(false),
             end: EventFd::new()?,
             wait_order: WaitOrder::new(),
+            entry_order: EntryOrder::new(entries)?,
             interrupts: Arc::new(Interrupts::new()),
+            sent_to_self: AtomicU64::new(0),
             standby: Standby::default(),
             in_flight: OnceLock::new(),
             clones: PiMutex::default(),
@@ -162,6 +173,35 @@ impl Connection {
     /// The threads which wait for the device.
     pub(crate) fn wait_order(&self) -> &WaitOrder {
         &self.wait_order
+    }
+
+    /// The entries of the rings.
+    pub(crate) fn entry_order(&self) -> &EntryOrder {
+        &self.entry_order
+    }
+
+    /// Sends a request without content, for which no program waits, into the queue of this CPU.
+    /// `file` is a regular file that the kernel knows.
+    pub(crate) fn send_to_self(&self, file: u64) -> io::Result<()> {
+        // Beyond the numbers of the kernel's own requests, and each another one: an entry is found
+        // by it. The kernel's lowest bit marks interrupts.
+        let number = self.sent_to_self.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff;
+        let retrieve = RetrieveOut {
+            unique: 1 << 62 | number << 1,
+            nodeid: file,
+            ..RetrieveOut::default()
+        };
+        let header = OutHeader {
+            len: (size_of::<OutHeader>() + size_of::<RetrieveOut>()) as u32,
+            error: RetrieveOut::CODE,
+            unique: 0,
+        };
+        let slices = [
+            IoSlice::new(header.as_bytes()),
+            IoSlice::new(retrieve.as_bytes()),
+        ];
+        rustix::io::writev(&self.device, &slices)?;
+        Ok(())
     }
 
     /// Requests without a reader.

@@ -56,8 +56,8 @@ pub(crate) struct Record {
     pub(crate) opcode: Option<Opcode>,
     pub(crate) failed: bool,
     pub(crate) reply_bytes: usize,
-    /// The CPU whose queue it came from, where there is one for each.
-    pub(crate) queue: Option<u16>,
+    /// The CPU that asked, where that is known.
+    pub(crate) reader_cpu: Option<usize>,
     /// The CPU it was served on.
     pub(crate) cpu: usize,
     pub(crate) run_ns: u64,
@@ -101,9 +101,9 @@ impl Counters {
             1,
         );
         add(&self.errors, u64::from(record.failed));
-        let place = match record.queue {
+        let place = match record.reader_cpu {
             None => &self.cpu_unknown,
-            Some(queue) if usize::from(queue) == record.cpu => &self.same_cpu,
+            Some(cpu) if cpu == record.cpu => &self.same_cpu,
             Some(_) => &self.other_cpu,
         };
         add(place, 1);
@@ -176,7 +176,7 @@ pub struct Statistics {
     pub same_cpu: u64,
     /// Served on another one.
     pub other_cpu: u64,
-    /// The device does not report which CPU asked.
+    /// The device does not report which CPU asked; a sample of the reader does, now and then.
     pub cpu_unknown: u64,
     /// By the way they came.
     pub by_transport: ByTransport,
@@ -264,12 +264,12 @@ fn cpus<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    fn record(opcode: Opcode, queue: Option<u16>) -> Record {
+    fn record(opcode: Opcode, reader_cpu: Option<usize>) -> Record {
         Record {
             opcode: Some(opcode),
             failed: false,
             reply_bytes: 4096,
-            queue,
+            reader_cpu,
             cpu: 1,
             run_ns: 5000,
         }

@@ -158,7 +158,7 @@ impl DeviceChannel {
         let reply_bytes = reply.length();
         let sent = self.send(&header, answer, reply_bytes);
         drop(taken);
-        follow(
+        let reader_cpu = follow(
             &mut self.readers,
             &self.waiter,
             &self.connection,
@@ -171,7 +171,7 @@ impl DeviceChannel {
             opcode,
             failed: answer.is_failure(),
             reply_bytes,
-            queue: None,
+            reader_cpu,
             cpu,
             run_ns,
         });
@@ -266,23 +266,27 @@ fn pinned_to() -> Option<usize> {
     cpus.next().is_none().then_some(first)
 }
 
-/// Lets the waiter of the reader's CPU be woken first.
+/// Lets the waiter of the reader's CPU be woken first. Returns that CPU, as far as it is known: at
+/// the last sample, if that was a moment ago.
 ///
 /// Only after the reply: reading `/proc` can wait for a lock that the reader holds while it waits.
 /// For the same reason one thread does it at a time, so that the others answer what the reader asks
 /// next.
-fn follow(readers: &mut ReaderCpu, waiter: &Waiter, connection: &Connection, reader: u32) {
-    let (Some(here), order) = (waiter.cpu, connection.wait_order()) else {
-        return;
-    };
+fn follow(
+    readers: &mut ReaderCpu,
+    waiter: &Waiter,
+    connection: &Connection,
+    reader: u32,
+) -> Option<usize> {
+    let (here, order) = (waiter.cpu?, connection.wait_order());
     let began = now_ns();
-    if !readers.is_due(reader, began) || !order.begin_following(began) {
-        return;
+    if readers.is_due(reader, began) && order.begin_following(began) {
+        if let Some(cpu) = readers.sample(reader, here, began) {
+            order.put_first(cpu);
+        }
+        order.end_following(began, now_ns());
     }
-    if let Some(cpu) = readers.sample(reader, here, began) {
-        order.put_first(cpu);
-    }
-    order.end_following(began, now_ns());
+    readers.known(reader, began)
 }
 
 impl Drop for DeviceChannel {

@@ -18,6 +18,8 @@ const MOVING: Duration = Duration::from_micros(50);
 pub(crate) struct ReaderCpu {
     /// The thread sampled last, and its open file.
     reader: Option<(u32, File)>,
+    /// Where that thread was.
+    cpu: Option<usize>,
     /// Time of the next sample, ns.
     next_ns: u64,
 }
@@ -31,6 +33,7 @@ impl ReaderCpu {
             return None;
         }
         let cpu = self.read(tid);
+        self.cpu = cpu;
         let pause = if cpu.is_none_or(|cpu| cpu == here) {
             SETTLED
         } else {
@@ -43,6 +46,12 @@ impl ReaderCpu {
     /// Whether it is time for a sample of the thread `tid`.
     pub(crate) fn is_due(&self, tid: u32, now_ns: u64) -> bool {
         tid != 0 && now_ns >= self.next_ns
+    }
+
+    /// The CPU of the thread `tid`, if it is the one that was sampled last, not long ago.
+    pub(crate) fn known(&self, tid: u32, now_ns: u64) -> Option<usize> {
+        let is_this = self.reader.as_ref().is_some_and(|(known, _)| *known == tid);
+        self.cpu.filter(|_| is_this && now_ns < self.next_ns)
     }
 
     fn read(&mut self, tid: u32) -> Option<usize> {
@@ -87,6 +96,18 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_sample_holds_for_its_thread_until_the_next_one() {
+        let tid = gettid().as_raw_nonzero().get() as u32;
+        let mut readers = ReaderCpu::default();
+        assert_eq!(readers.known(tid, 0), None);
+        let cpu = readers.sample(tid, 0, 1000);
+        assert!(cpu.is_some());
+        assert_eq!(readers.known(tid, 1000), cpu);
+        assert_eq!(readers.known(tid + 1, 1000), None);
+        assert_eq!(readers.known(tid, readers.next_ns), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The kernel puts a request into the queue of the CPU that asks. Two kinds of channels serve:
 //!
 //! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was
-//!   returned last, so these are used as long as one is free;
+//!   returned last; `entry_order.rs` sees to it that this is the one of this channel;
 //! * the overflow channel, with an entry or two in the queue of **every possible** CPU. It makes
 //!   the rings complete, without which the kernel would let every request wait; it takes what a
 //!   busy CPU's entries cannot, where several wait with the help of idle CPUs; and it stands in for
@@ -15,22 +15,16 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use sys::eventfd::EventFd;
-use sys::fuse_ring::{DisabledRing, Event, FuseRing, Message, PreparedRing};
-use sys::pi_mutex::PiMutex;
-use zerocopy::{FromBytes, IntoBytes};
+use sys::fuse_ring::{DisabledRing, Event, FuseRing, PreparedRing};
 
 use crate::back_off::BackOff;
 use crate::connection::Connection;
-use crate::counters::{Counters, Record};
-use crate::dispatch::{Answer, answer};
+use crate::counters::Counters;
+use crate::entry_order::{Queue, Turns};
 use crate::fail_points;
-use crate::interrupts;
-use crate::reply::Reply;
-use crate::request::Request;
-use crate::rings::{ENTRIES, overflow_entries, possible_cpus};
+use crate::ring_message::{Answered, answer_all, answer_message, is_sent_to_self};
+use crate::rings::{ENTRIES, Entries, Rings};
 use crate::state::{Ready, State};
-use crate::timing::Timing;
-use crate::wire::{InHeader, MIN_READ_BUFFER, OutHeader, RingHeader};
 
 /// Most idle CPUs that help with a burst.
 const MOST_HELPERS: usize = 16;
@@ -49,9 +43,16 @@ pub(crate) struct RingChannel {
     rest: Vec<u8>,
     counters: Arc<Counters>,
     back_off: BackOff,
-    /// A burst of requests is served by idle CPUs too: the overflow channel, which takes those of
-    /// all CPUs.
-    spreads: bool,
+    part: Part,
+}
+
+/// What a channel serves.
+#[derive(Debug)]
+enum Part {
+    /// The queue of a CPU.
+    Cpu(u16),
+    /// All of them. A burst of requests is served by idle CPUs too.
+    Overflow(Turns),
 }
 
 /// A channel whose ring is ready but for its registration.
@@ -59,33 +60,42 @@ pub(crate) struct PreparedChannel {
     connection: Arc<Connection>,
     ring: PreparedRing,
     waker: Arc<EventFd>,
-    spreads: bool,
+    cpu: Option<u16>,
 }
 
 impl PreparedChannel {
-    /// Serves all queues, or the one of a CPU.
-    pub(crate) fn new(
+    /// Serves all queues.
+    pub(crate) fn overflow(connection: &Arc<Connection>, rings: &Rings) -> io::Result<Self> {
+        let (ring, entries) = rings.take_overflow()?;
+        Self::new(connection, ring, None, &entries)
+    }
+
+    /// Serves the queue of a CPU.
+    pub(crate) fn of_cpu(
+        connection: &Arc<Connection>,
+        rings: &Rings,
+        cpu: usize,
+    ) -> io::Result<Self> {
+        let number = u16::try_from(cpu).map_err(|_| Errno::RANGE)?;
+        let ring = rings.take_cpu(cpu)?;
+        Self::new(connection, ring, Some(number), &[(number, ENTRIES)])
+    }
+
+    fn new(
         connection: &Arc<Connection>,
         ring: DisabledRing,
-        cpu: Option<usize>,
+        cpu: Option<u16>,
+        entries: &[Entries],
     ) -> io::Result<Self> {
-        let queues = match cpu {
-            Some(cpu) => vec![(u16::try_from(cpu).map_err(|_| Errno::RANGE)?, ENTRIES)],
-            None => {
-                let possible = possible_cpus()?;
-                let entries = overflow_entries(possible.into());
-                (0..possible).map(|queue| (queue, entries)).collect()
-            }
-        };
         let waker = Arc::new(EventFd::new()?);
         fail_points::check("memory")?;
         let (device, payload) = (connection.device(), connection.ring_payload());
-        let ring = PreparedRing::new(ring, device, waker.as_fd(), &queues, payload)?;
+        let ring = PreparedRing::new(ring, device, waker.as_fd(), entries, payload)?;
         Ok(Self {
             connection: Arc::clone(connection),
             ring,
             waker,
-            spreads: cpu.is_none(),
+            cpu,
         })
     }
 
@@ -96,6 +106,12 @@ impl PreparedChannel {
     /// Registers with the kernel, for the calling thread.
     pub(crate) fn start(self) -> io::Result<RingChannel> {
         let ring = self.ring.start()?;
+        let part = self.cpu.map_or(Part::Overflow(Turns::default()), Part::Cpu);
+        if let Part::Cpu(cpu) = part
+            && let Some(queue) = self.connection.entry_order().queue(cpu)
+        {
+            queue.set_served(true);
+        }
         Ok(RingChannel {
             counters: self.connection.new_counters(true),
             back_off: BackOff::new(),
@@ -104,7 +120,7 @@ impl PreparedChannel {
             waker: self.waker,
             next: None,
             rest: Vec::new(),
-            spreads: self.spreads,
+            part,
         })
     }
 }
@@ -114,14 +130,17 @@ impl RingChannel {
         &self.waker
     }
 
-    /// Submits the last reply, which [`wait`](Self::wait) would do otherwise.
+    /// Submits the last reply, which [`wait`](Self::wait) would do otherwise: the thread does
+    /// something else until then.
     pub(crate) fn flush(&mut self) {
+        self.own_queue().inspect(|queue| queue.begin());
         // A failure comes again in `wait`.
         let _ = self.ring.flush();
     }
 
     /// Submits the last reply and sleeps for the next request, with one system call.
     pub(crate) fn wait(&mut self) -> Ready {
+        self.own_queue().inspect(|queue| queue.end());
         let entered = fail_points::check_now("enter").map_err(io::Error::from);
         match entered.and_then(|()| self.ring.wait()) {
             Ok(()) => self.back_off.end(),
@@ -153,7 +172,36 @@ impl RingChannel {
         let Some(first) = self.next.take() else {
             return State::Nothing;
         };
-        let helpers = match self.spreads && self.ring.has_request() {
+        match self.part {
+            Part::Cpu(_) => self.serve_own(first),
+            Part::Overflow(_) => self.serve_any(first),
+        }
+        State::Served
+    }
+
+    /// A request of this thread's CPU, or the one that takes its entry out of the queue.
+    fn serve_own(&mut self, first: usize) {
+        let is_turn = is_sent_to_self(&self.ring.message(first));
+        if let Some(queue) = self.own_queue() {
+            match is_turn {
+                true => queue.taken(),
+                false => queue.begin(),
+            }
+        }
+        self.serve_entry(first);
+    }
+
+    /// The queue of this thread's CPU.
+    fn own_queue(&self) -> Option<&Queue> {
+        match self.part {
+            Part::Cpu(cpu) => self.connection.entry_order().queue(cpu),
+            Part::Overflow(_) => None,
+        }
+    }
+
+    /// A request of any CPU.
+    fn serve_any(&mut self, first: usize) {
+        let helpers = match self.ring.has_request() {
             true => self.connection.filesystem().idle_helpers(MOST_HELPERS),
             false => 0,
         };
@@ -161,13 +209,45 @@ impl RingChannel {
             0 => self.serve_entry(first),
             helpers => self.serve_burst(first, helpers),
         }
-        State::Served
     }
 
     fn serve_entry(&mut self, number: usize) {
+        if let Part::Overflow(turns) = &mut self.part {
+            turns.take((self.connection.entry_order(), self.ring.queue(number)));
+        }
         let message = self.ring.message(number);
         let answered = answer_message(&self.connection, message, &mut self.rest);
-        self.commit(&answered);
+        match self.part {
+            Part::Cpu(_) => self.commit(&answered),
+            Part::Overflow(_) => self.return_in_turn(&answered),
+        }
+        if let (Some(file), Some(queue)) = (answered.file, self.queue_of(&answered)) {
+            queue.remember(file);
+        }
+    }
+
+    fn queue_of(&self, answered: &Answered) -> Option<&Queue> {
+        let queue = self.ring.queue(answered.number);
+        self.connection.entry_order().queue(queue)
+    }
+
+    /// Returns an entry of the overflow channel: behind the worker's, if that one should have had
+    /// the request.
+    fn return_in_turn(&mut self, answered: &Answered) {
+        let order = self.connection.entry_order();
+        let queue = (order, self.ring.queue(answered.number));
+        let turn = match &mut self.part {
+            Part::Overflow(turns) if !answered.is_sent_to_self() => {
+                turns.begin(queue, answered.record.cpu)
+            }
+            _ => None,
+        };
+        commit(&mut self.ring, &self.counters, answered);
+        if let (Some(turn), Part::Overflow(turns)) = (turn, &mut self.part) {
+            // A failure comes again in `wait`, which ends the channel.
+            let _ = self.ring.flush();
+            turns.end(&turn);
+        }
     }
 
     /// Answers this request and as many of those behind it as there are helpers.
@@ -178,10 +258,8 @@ impl RingChannel {
         answered.iter().for_each(|answered| self.commit(answered));
     }
 
-    /// Has a reply submitted, by the next [`wait`](Self::wait) or [`flush`](Self::flush).
-    fn commit(&mut self, (number, commit_id, record): &Answered) {
-        self.ring.commit(*number, *commit_id);
-        self.counters.add(record);
+    fn commit(&mut self, answered: &Answered) {
+        commit(&mut self.ring, &self.counters, answered);
     }
 
     /// Sleeps after an error that passes.
@@ -218,81 +296,13 @@ impl RingChannel {
     }
 }
 
-/// Entry, commit id and record of a request that was answered.
-type Answered = (usize, u64, Record);
-
-/// Answers one request into its entry. On any thread.
-fn answer_message(connection: &Connection, message: Message<'_>, rest: &mut Vec<u8>) -> Answered {
-    let timing = Timing::start();
-    let Message {
-        number,
-        queue,
-        header,
-        payload,
-    } = message;
-    let Ok(header) = RingHeader::mut_from_bytes(header) else {
-        unreachable!("the header has its size and begins on a page")
-    };
-    let to =
-        InHeader::read_from_prefix(&header.in_out).map_or_else(|_| InHeader::default(), |(h, _)| h);
-    let length = (header.entry.payload_size as usize).min(payload.len());
-    rest.clear();
-    // Writes are refused unread; no name is longer than this.
-    rest.extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
-    let mut reply = Reply::new(payload);
-    interrupts::begin(connection.interrupts(), &to);
-    let (opcode, answer) = match Request::from_ring(to, &header.fixed, rest) {
-        Ok(request) => (
-            request.opcode,
-            answer(connection.filesystem(), &request, &mut reply),
-        ),
-        Err(_) => (None, Answer::Error(Errno::INVAL)),
-    };
-    interrupts::end();
-    let answered = Timing::now(connection.filesystem());
-    let (error, sent) = match answer {
-        Answer::Error(errno) => (-errno.raw_os_error(), 0),
-        // Requests without an answer arrive on the device; a ring entry always needs one.
-        Answer::Silent => (0, 0),
-        Answer::Reply => (0, reply.length()),
-    };
-    let out = OutHeader {
-        len: (size_of::<OutHeader>() + sent) as u32,
-        error,
-        unique: to.unique,
-    };
-    header.in_out[..size_of::<OutHeader>()].copy_from_slice(out.as_bytes());
-    header.entry.payload_size = sent as u32;
-    let from = (opcode, to.unique);
-    timing.report(connection.filesystem(), from, answered, sent);
-    let record = Record {
-        opcode,
-        failed: answer.is_failure(),
-        reply_bytes: sent,
-        queue: Some(queue),
-        cpu: timing.cpu(),
-        run_ns: timing.run_ns(),
-    };
-    (number, header.entry.commit_id, record)
-}
-
-/// Answers several requests at once: this thread and those of idle CPUs take one after the other.
-fn answer_all(connection: &Connection, messages: Vec<Message<'_>>) -> Vec<Answered> {
-    // One of them is this thread's.
-    let helpers = messages.len().saturating_sub(1);
-    let (left, answered) = (PiMutex::new(messages), PiMutex::new(Vec::new()));
-    let take = || left.lock().pop();
-    let work = || {
-        let mut rest = Vec::new();
-        while let Some(message) = take() {
-            let outcome = answer_message(connection, message, &mut rest);
-            answered.lock().push(outcome);
-        }
-    };
-    connection.filesystem().spread(helpers, &work);
-    // Whatever the filesystem did with it.
-    work();
-    answered.into_inner()
+/// Has a reply submitted, by the ring's next wait or flush.
+fn commit(ring: &mut FuseRing, counters: &Counters, answered: &Answered) {
+    ring.commit(answered.number, answered.commit_id);
+    // Of the mount's own no program knows.
+    if !answered.is_sent_to_self() {
+        counters.add(&answered.record);
+    }
 }
 
 impl Drop for RingChannel {
@@ -300,6 +310,7 @@ impl Drop for RingChannel {
         if let Some(number) = self.next.take() {
             self.serve_entry(number);
         }
+        self.own_queue().inspect(|queue| queue.set_served(false));
         if !self.connection.ended() {
             self.finish();
         }

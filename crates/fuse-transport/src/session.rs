@@ -24,6 +24,7 @@ use crate::page_store::PageStore;
 use crate::request::Request;
 use crate::ring::PreparedChannel;
 use crate::rings::Rings;
+use crate::turn_channel::TurnChannel;
 use crate::wire::{
     InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader, RESEND_CODE,
 };
@@ -116,7 +117,8 @@ impl Session {
         restartable: Option<impl FnOnce() -> Result<Restartable, E>>,
     ) -> Result<Arc<Self>, E> {
         let page = rustix::param::page_size();
-        let connection = Connection::new(device, filesystem, config.max_request(page));
+        let entries = rings.as_ref().map_or(&[][..], Rings::entries);
+        let connection = Connection::new(device, filesystem, config.max_request(page), entries);
         let connection = Arc::new(connection.map_err(Error::eventfd)?);
         let (overflow, why) = prepare_overflow(&connection, rings.as_ref());
         let device = connection.device();
@@ -139,7 +141,7 @@ impl Session {
         protocol: Protocol,
         restartable: Restartable,
     ) -> Result<Arc<Self>, Error> {
-        let connection = Connection::new(device, filesystem, protocol.max_request);
+        let connection = Connection::new(device, filesystem, protocol.max_request, &[]);
         let connection = Arc::new(connection.map_err(Error::eventfd)?);
         connection.agreed(protocol);
         connection.make_restartable(restartable);
@@ -234,8 +236,7 @@ impl Session {
     /// The kernel's refusal, or EOPNOTSUPP when io_uring was not agreed on.
     pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
         fail_points::check("cpu")?;
-        let ring = self.rings()?.take_cpu(cpu)?;
-        let prepared = PreparedChannel::new(&self.connection, ring, Some(cpu))?;
+        let prepared = PreparedChannel::of_cpu(&self.connection, self.rings()?, cpu)?;
         prepared.start().map(Channel::from)
     }
 
@@ -251,14 +252,18 @@ impl Session {
         let prepared = self.overflow.lock().take();
         let prepared = match prepared {
             Some(prepared) => prepared,
-            None => {
-                let ring = self.rings()?.take_overflow()?;
-                PreparedChannel::new(&self.connection, ring, None)?
-            }
+            None => PreparedChannel::overflow(&self.connection, self.rings()?)?,
         };
         let channel = prepared.start().inspect_err(|error| self.refuse(error))?;
         self.ring.store(true, Ordering::Release);
         Ok(Channel::from(channel))
+    }
+
+    /// A channel that takes no requests, for the calling thread, which it pins to one CPU after
+    /// another: it keeps single requests with the channel of their CPU. To be served besides those
+    /// over io_uring.
+    pub fn turn_channel(self: &Arc<Self>) -> io::Result<Channel> {
+        Ok(Channel::from(TurnChannel::open(&self.connection)))
     }
 
     /// A handle that writes to the page cache. It has a descriptor of its own.
@@ -334,10 +339,7 @@ fn prepare_overflow(
     let Some(rings) = rings else {
         return (None, None);
     };
-    let prepared = rings
-        .take_overflow()
-        .and_then(|ring| PreparedChannel::new(connection, ring, None));
-    match prepared {
+    match PreparedChannel::overflow(connection, rings) {
         Ok(prepared) => (Some(prepared), None),
         Err(error) => (None, Some(error)),
     }

@@ -8,6 +8,11 @@ pub fn online() -> Option<BTreeSet<usize>> {
     read("/sys/devices/system/cpu/online")
 }
 
+/// The CPUs that are plugged in, online or not; `None` without sysfs.
+pub fn present() -> Option<BTreeSet<usize>> {
+    read("/sys/devices/system/cpu/present")
+}
+
 /// The CPUs that can ever be online; `None` without sysfs.
 pub fn possible() -> Option<BTreeSet<usize>> {
     read("/sys/devices/system/cpu/possible")

@@ -84,7 +84,7 @@ impl MountHelper {
         let in_flight = InFlight::map(self.descriptor(Request::InFlight)?.as_fd());
         Ok(Restartable {
             in_flight: Arc::new(in_flight.map_err(Error::std_io("requests in flight"))?),
-            clones: self.clones(possible_cpus())?,
+            clones: self.clones(cpus())?,
         })
     }
 
@@ -95,7 +95,7 @@ impl MountHelper {
             // One for what the rings do not carry, and one where the kernel refuses them after all.
             true => 2,
             // One that stands by.
-            false => possible_cpus() + 1,
+            false => cpus() + 1,
         };
         self.clones(count).unwrap_or_default()
     }
@@ -184,8 +184,10 @@ impl MountHelper {
     }
 }
 
-fn possible_cpus() -> usize {
-    sys::cpu_list::possible().map_or(1, |cpus| cpus.len())
+/// Those that are there, online or not. A worker of one that is plugged in later shares a
+/// descriptor.
+fn cpus() -> usize {
+    sys::cpu_list::present().map_or(1, |cpus| cpus.len())
 }
 
 fn start_process(request: &MountRequest) -> Result<OwnedFd, Error> {

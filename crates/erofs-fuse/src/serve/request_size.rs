@@ -12,9 +12,8 @@ const REQUEST_KIB: RangeInclusive<u32> = 256..=1024;
 ///
 /// Half of the read-ahead window, so that two threads serve it and a reader waits for half of it
 /// only; or all of it, where idle workers help with one request:
-/// * over io_uring, where the second of two simultaneous requests goes to the overflow queue, whose
-///   entry is then the one the kernel takes next, so that further requests may be served on
-///   another CPU;
+/// * over io_uring, where the second of two simultaneous requests goes to the overflow queue, which
+///   serves it on another CPU;
 /// * with slow codecs, where each request would wait for the pcluster at its border that the other
 ///   one decodes.
 pub(super) fn request_bytes(read_ahead_kb: Option<u32>, whole: bool) -> usize {

@@ -66,11 +66,19 @@ pub(super) fn start(
 /// Starts what every mount over io_uring has besides its workers. Until it runs, all requests wait.
 ///
 /// The overflow queue takes what a busy worker cannot, with the priority of the workers: on an idle
-/// machine a real-time thread would keep a worker from its part of the request before.
+/// machine a real-time thread would keep a worker from its part of the request before. The thread
+/// beside it keeps it from single requests.
 fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
-    let engine = Arc::downgrade(engine);
-    let run = move |channel: Channel| with_that_of_workers(&engine, || channel.run());
-    spawn_with("erofs_overflow", session, Session::overflow_channel, run)
+    let run = |engine: Weak<Engine>| {
+        move |channel: Channel| with_that_of_workers(&engine, || channel.run())
+    };
+    let with_run = |name, open: fn(&Arc<Session>) -> io::Result<Channel>| {
+        spawn_with(name, session, open, run(Arc::downgrade(engine)))
+    };
+    with_run("erofs_overflow", Session::overflow_channel)?;
+    // Without it requests are served all the same, more often by the overflow queue.
+    let _ = with_run("erofs_turn", Session::turn_channel);
+    Ok(())
 }
 
 /// The channel of a thread: its CPU's queue, or all queues for a thread without a CPU.

@@ -91,8 +91,7 @@ fn refused(error: &dyn std::fmt::Display) -> Error {
     Error::IoUring(format!("io_uring cannot be used: {error}"))
 }
 
-/// One ring for each possible CPU, or one for each thread that serves all of them; and the overflow
-/// queue's.
+/// One ring for each CPU, or one for each thread that serves all of them; and the overflow queue's.
 fn rings(options: &MountOptions) -> io::Result<Rings> {
     let per_cpu = options.engine.workers == WorkersMode::PerCpu;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

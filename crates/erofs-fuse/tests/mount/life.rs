@@ -21,8 +21,10 @@ pub const TESTS: &[Test] = tests![
     a_signal_to_the_mount_helper_unmounts_and_ends,
     auto_unmount_outlives_the_daemon,
     io_uring_serves_on_the_cpu_that_asks,
+    after_bursts_io_uring_serves_on_the_cpu_that_asks,
+    over_the_device_same_cpu_is_counted_too,
     the_overflow_queue_has_the_priority_of_the_workers,
-    a_mount_has_as_many_threads_as_cpus_and_four_at_most,
+    a_mount_has_as_many_threads_as_cpus_and_a_few_others,
     subdir_and_owner_change_what_is_seen,
     an_idle_mount_goes_away,
     an_idle_mount_does_not_go_away_before_its_timeout,
@@ -198,8 +200,78 @@ fn io_uring_serves_on_the_cpu_that_asks() {
     umount(&place.path, false).unwrap();
 }
 
-fn a_mount_has_as_many_threads_as_cpus_and_four_at_most() {
-    for options in ["io_uring=off", "io_uring=on"] {
+fn pin_to_first_cpu() {
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(0);
+    rustix::thread::sched_setaffinity(None, &only).unwrap();
+}
+
+/// Has the calling thread look up names that are not there, each once, on the first CPU: as many
+/// requests, one after the other.
+fn ask_on_first_cpu(place: &Place, names: &str, count: u32) {
+    pin_to_first_cpu();
+    for number in 0..count {
+        assert!(fs::metadata(place.path.join(format!("{names}-{number}"))).is_err());
+    }
+}
+
+/// `(same_cpu, other_cpu)` while `work` runs on a thread of its own.
+fn served(place: &Place, work: impl Fn() + Sync) -> (u64, u64) {
+    let count = || {
+        let fuse = &stat(&place.path).unwrap()["fuse"];
+        ["same_cpu", "other_cpu"].map(|field| fuse[field].as_u64().unwrap())
+    };
+    let before = count();
+    thread::scope(|scope| drop(scope.spawn(&work)));
+    let after = count();
+    (after[0] - before[0], after[1] - before[1])
+}
+
+/// Of requests that come together the overflow queue takes some; which entry is returned last must
+/// not decide who serves those that come alone later.
+fn after_bursts_io_uring_serves_on_the_cpu_that_asks() {
+    let Some(place) = crate::mounted_or_skipped("lz4-4k", "io_uring=on,workers=percpu") else {
+        return;
+    };
+    let has_cpus = thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+    served(&place, || {
+        pin_to_first_cpu();
+        read_tree(&place.path).unwrap();
+    });
+    let (mut same, mut other) = (0, 0);
+    for round in 0..10 {
+        thread::scope(|scope| {
+            for reader in 0..4 {
+                let place = &place;
+                scope.spawn(move || ask_on_first_cpu(place, &format!("{round}-{reader}"), 20));
+            }
+        });
+        let alone = served(&place, || {
+            ask_on_first_cpu(&place, &format!("{round}"), 100)
+        });
+        (same, other) = (same + alone.0, other + alone.1);
+    }
+    assert!(same + other >= 1000, "{same}, {other}");
+    assert!(!has_cpus || same >= other * 9, "{same} of {}", same + other);
+    umount(&place.path, false).unwrap();
+}
+
+/// From samples of where the reader is.
+fn over_the_device_same_cpu_is_counted_too() {
+    let place = mounted("lz4-4k", "io_uring=off,workers=percpu");
+    let (same, other) = served(&place, || ask_on_first_cpu(&place, "none", 300));
+    let several = stat(&place.path).unwrap()["workers"]
+        .as_array()
+        .unwrap()
+        .len()
+        > 1;
+    assert!(!several || same + other > 0, "{same}, {other}");
+    assert!(same + other <= 300, "{same}, {other}");
+    umount(&place.path, false).unwrap();
+}
+
+fn a_mount_has_as_many_threads_as_cpus_and_a_few_others() {
+    for (options, others) in [("io_uring=off", 4), ("io_uring=on", 5)] {
         let Some(place) = crate::mounted_or_skipped("lz4-4k", options) else {
             continue;
         };
@@ -212,7 +284,7 @@ fn a_mount_has_as_many_threads_as_cpus_and_four_at_most() {
             .collect();
         let helper = 1;
         assert!(
-            names.len() + helper <= cpus + 4,
+            names.len() + helper <= cpus + others,
             "{options}: {cpus} workers, {names:?}"
         );
         umount(&place.path, false).unwrap();

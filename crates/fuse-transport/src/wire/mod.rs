@@ -12,7 +12,8 @@ mod ring;
 pub use init::{InitFlags, InitIn, InitOut};
 pub use opcode::{Opcode, Treatment};
 pub use reply::{
-    Attr, AttrOut, Dirent, EntryOut, IoctlOut, LseekOut, OutHeader, SizeOut, StatfsOut, StoreOut,
+    Attr, AttrOut, Dirent, EntryOut, IoctlOut, LseekOut, OutHeader, RetrieveOut, SizeOut,
+    StatfsOut, StoreOut,
 };
 pub use request::{
     BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, InterruptIn, IoctlIn, LseekIn, ReadIn,

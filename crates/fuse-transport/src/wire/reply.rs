@@ -36,6 +36,31 @@ impl StoreOut {
 
 const _: () = assert!(size_of::<StoreOut>() == 24);
 
+/// Has the kernel send what the page cache holds of a file (`fuse_notify_retrieve_out`): as a
+/// request of the kind NOTIFY_REPLY, for which no program waits. The [`OutHeader`] before it has
+/// [`RetrieveOut::CODE`] in place of an error and 0 in place of a request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct RetrieveOut {
+    /// Number of the request.
+    pub unique: u64,
+    /// The file.
+    pub nodeid: u64,
+    /// First byte in it.
+    pub offset: u64,
+    /// Bytes wanted.
+    pub size: u32,
+    /// Nothing.
+    pub padding: u32,
+}
+
+impl RetrieveOut {
+    /// Number of the message.
+    pub const CODE: i32 = 5;
+}
+
+const _: () = assert!(size_of::<RetrieveOut>() == 32);
+
 /// Attributes of a node.
 #[repr(C)]
 #[derive(

@@ -326,6 +326,47 @@ fn bursts_are_served_by_idle_cpus_too() {
     });
 }
 
+/// Reads from the file, 4 KiB in each of `turns` pages that no one has read, on the first CPU.
+fn read_on_first_cpu(path: &Path, turns: std::ops::Range<u64>) {
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(0);
+    rustix::thread::sched_setaffinity(None, &only).unwrap();
+    let file = File::open(path).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    let mut bytes = vec![0; 4096];
+    for offset in turns.map(|turn| turn * 8192) {
+        file.read_exact_at(&mut bytes, offset).unwrap();
+        assert_big(&bytes, offset);
+    }
+}
+
+/// Of two requests that come together, the one that the overflow queue took ends last: its entry is
+/// the one that was returned last.
+#[test]
+fn after_a_burst_requests_are_served_on_the_cpu_that_asks() {
+    const SINGLE: u64 = 300;
+    let Some(mount) = with_ring("singles", memory::WHOLE) else {
+        return;
+    };
+    thread::scope(|scope| {
+        for (reader, start) in [(0, 0), (1, 1)] {
+            let path = mount.path("leisurely");
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(start));
+                let from = 1000 + reader * 10;
+                read_on_first_cpu(&path, from..from + 3);
+            });
+        }
+    });
+    let path = mount.path("big");
+    let reader = thread::spawn(move || read_on_first_cpu(&path, 0..SINGLE));
+    reader.join().unwrap();
+    let counters = mount.end();
+    let same = counters["same_cpu"].as_u64().unwrap();
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    assert!(cpus == 1 || same * 10 >= SINGLE * 9, "{same}: {counters}");
+}
+
 /// Starts readers that wait for bytes that never come; the receiver gets each one's outcome.
 fn stuck_readers(mount: &Mount, count: usize) -> mpsc::Receiver<std::io::Result<usize>> {
     readers(mount, "stuck", count)

@@ -299,6 +299,7 @@ fn start_others(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     }
     vec![
         start(session, Session::overflow_channel),
+        start(session, Session::turn_channel),
         start(session, Session::device_channel),
     ]
 }

@@ -1,0 +1,367 @@
+//! Which of a queue's entries the kernel takes first.
+//!
+//! It takes the one that was returned last. A second request that comes while the worker of its CPU
+//! is busy is taken by the entry of the overflow channel. Where the worker returns its entry first
+//! and the overflow channel later, all single requests would go to the overflow channel from then
+//! on, whose thread runs on another CPU.
+//!
+//! So the overflow channel has the order turned when it serves what an idle worker should have: before it returns its entry, the worker's is taken out of the queue, and the worker returns
+//! it afterwards. An entry leaves the queue by a request only. That is one for which no program
+//! waits: a thread that is pinned to the worker's CPU (`turn_channel.rs`) has the kernel send
+//! nothing of what is cached of a file (FUSE_NOTIFY_RETRIEVE), which it puts into the queue of the
+//! CPU that it is asked on.
+//!
+//! The threads wait for each other with a bound, so whatever one of them does, the others go on;
+//! what is lost then is the order.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sys::clock::now_ns;
+use sys::eventfd::EventFd;
+
+use crate::rings::Entries;
+
+/// Waking a thread that sleeps takes some 10 us, on a virtual machine 50; here it is two.
+const PATIENCE: Duration = Duration::from_micros(200);
+/// Turning the order is paused for this many times as long as it took.
+const PAUSE: u64 = 10;
+
+/// States of a turn: none is under way;
+const NONE: u8 = 0;
+/// the overflow channel has asked for one;
+const ASKED: u8 = 1;
+/// the worker's entry is being taken out of the queue;
+const TAKING: u8 = 2;
+/// the worker has it;
+const TAKEN: u8 = 3;
+/// the overflow channel has returned its own.
+const RETURNED: u8 = 4;
+
+/// The queues of one mount.
+#[derive(Debug)]
+pub(crate) struct EntryOrder {
+    queues: Box<[Queue]>,
+    /// Wakes the thread that takes entries out.
+    asked: Arc<EventFd>,
+}
+
+/// What the worker of a CPU and the overflow channel tell each other. In cache lines of its own:
+/// the worker writes it with each request.
+///
+/// Field tags: I = set when made; A = atomic.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Queue {
+    /// I: entries of the overflow channel.
+    overflow: usize,
+    /// A: the worker has an entry. Written by it.
+    is_served: AtomicBool,
+    /// A: requests that the worker began and ended. Written by it.
+    begun: AtomicU32,
+    ended: AtomicU32,
+    /// A: see above.
+    turn: AtomicU8,
+    /// A: a regular file that the kernel knows; 0: none yet.
+    file: AtomicU64,
+    /// A: how many requests take the worker's entry out.
+    requests: AtomicUsize,
+}
+
+/// A worker's entry that is to be taken out.
+pub(crate) struct Asked {
+    pub(crate) cpu: usize,
+    /// By requests about this file,
+    pub(crate) file: u64,
+    /// and as many.
+    pub(crate) requests: usize,
+}
+
+impl EntryOrder {
+    /// `overflow`: how many entries the overflow channel has in each queue.
+    pub(crate) fn new(overflow: &[Entries]) -> io::Result<Self> {
+        let queue = |&(_, overflow): &Entries| Queue {
+            overflow,
+            ..Queue::default()
+        };
+        Ok(Self {
+            queues: overflow.iter().map(queue).collect(),
+            asked: Arc::new(EventFd::new()?),
+        })
+    }
+
+    pub(crate) fn queue(&self, number: u16) -> Option<&Queue> {
+        self.queues.get(usize::from(number))
+    }
+
+    /// Wakes the thread that takes entries out.
+    pub(crate) fn asked(&self) -> &Arc<EventFd> {
+        &self.asked
+    }
+
+    /// For that thread: what it is to take out, or has to [give up](Self::give_up).
+    pub(crate) fn take(&self) -> Option<Asked> {
+        let mut queues = self.queues.iter().enumerate();
+        let (cpu, queue) = queues.find(|(_, queue)| queue.change(ASKED, TAKING))?;
+        Some(Asked {
+            cpu,
+            file: queue.file.load(Ordering::Relaxed),
+            requests: queue.requests.load(Ordering::Relaxed),
+        })
+    }
+
+    /// The entry is not taken out: the kernel does not know the file any more.
+    pub(crate) fn give_up(&self, cpu: usize) {
+        self.queues[cpu].remember(0);
+        self.queues[cpu].end_turn();
+    }
+
+    /// A regular file that the kernel knows: one of this queue, or of another one.
+    fn file(&self, queue: &Queue) -> Option<u64> {
+        let all = std::iter::once(queue).chain(&self.queues);
+        all.map(|queue| queue.file.load(Ordering::Relaxed))
+            .find(|&file| file != 0)
+    }
+}
+
+impl Queue {
+    /// Whether the worker has an entry.
+    pub(crate) fn set_served(&self, is_served: bool) {
+        self.is_served.store(is_served, Ordering::Relaxed);
+    }
+
+    /// The worker begins to serve a request, or something else.
+    pub(crate) fn begin(&self) {
+        let begun = self.begun.load(Ordering::Relaxed);
+        self.begun.store(begun.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// It waits for the next one.
+    pub(crate) fn end(&self) {
+        let begun = self.begun.load(Ordering::Relaxed);
+        self.ended.store(begun, Ordering::Relaxed);
+    }
+
+    /// How often the worker has begun something; `None` while it is busy, or where there is none.
+    pub(crate) fn idle_since(&self) -> Option<u32> {
+        let ended = self.ended.load(Ordering::Relaxed);
+        let is_idle = self.begun.load(Ordering::Relaxed) == ended;
+        (is_idle && self.is_served.load(Ordering::Relaxed)).then_some(ended)
+    }
+
+    /// A reply, which the kernel has, told it of this regular file. 0: the last one is forgotten.
+    pub(crate) fn remember(&self, file: u64) {
+        self.file.store(file, Ordering::Relaxed);
+    }
+
+    /// Has the worker's entry taken out by so many requests, and waits until the worker has it.
+    /// False if that takes long.
+    fn ask(&self, asked: &EventFd, requests: usize) -> bool {
+        self.requests.store(requests, Ordering::Relaxed);
+        if !self.change(NONE, ASKED) {
+            return false;
+        }
+        asked.wake();
+        self.wait_while(|turn| turn == ASKED || turn == TAKING);
+        !self.change(ASKED, NONE) && self.turn.load(Ordering::Relaxed) == TAKEN
+    }
+
+    /// The overflow channel has returned its entry.
+    fn returned(&self) {
+        if !self.change(TAKEN, RETURNED) {
+            self.change(TAKING, NONE);
+        }
+    }
+
+    /// The worker has its entry, and waits until the overflow channel has returned its own.
+    pub(crate) fn taken(&self) {
+        if self.change(TAKING, TAKEN) {
+            self.wait_while(|turn| turn == TAKEN);
+            self.end_turn();
+        }
+    }
+
+    fn end_turn(&self) {
+        self.turn.store(NONE, Ordering::Release);
+    }
+
+    fn change(&self, from: u8, to: u8) -> bool {
+        let changed = self
+            .turn
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+        changed.is_ok()
+    }
+
+    fn wait_while(&self, goes_on: impl Fn(u8) -> bool) {
+        let end = now_ns() + PATIENCE.as_nanos() as u64;
+        while goes_on(self.turn.load(Ordering::Acquire)) && now_ns() < end {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// The overflow channel's part, for one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// Where the worker was idle when the thread took the request that it serves: how often it had
+    /// begun something.
+    idle: Option<u32>,
+    /// Time from which on the next turn may be, ns.
+    next_ns: u64,
+    /// The last turn had no effect.
+    failed: bool,
+}
+
+/// A turn that is under way.
+#[derive(Debug)]
+pub(crate) struct Turn<'o> {
+    queue: &'o Queue,
+    began_ns: u64,
+}
+
+impl Turns {
+    /// The thread took a request of that queue.
+    pub(crate) fn take(&mut self, (order, number): (&EntryOrder, u16)) {
+        self.idle = order.queue(number).and_then(Queue::idle_since);
+    }
+
+    /// Call before an entry of that queue is returned by a thread that runs on the CPU `here`:
+    /// begins a turn, if it serves what the worker should. Call [`end`](Self::end) when the kernel
+    /// has the entry.
+    pub(crate) fn begin<'o>(
+        &mut self,
+        (order, number): (&'o EntryOrder, u16),
+        here: usize,
+    ) -> Option<Turn<'o>> {
+        let queue = order.queue(number)?;
+        if !self.is_out_of_turn(queue, number.into(), here) {
+            return None;
+        }
+        queue.remember(order.file(queue)?);
+        let began_ns = now_ns();
+        // Other entries of this channel may come before the worker's. All of them are taken out
+        // only where that may be: they are returned after the worker's, and come before it again.
+        let requests = if self.failed { queue.overflow } else { 1 };
+        self.failed = !queue.ask(&order.asked, requests);
+        Some(Turn { queue, began_ns })
+    }
+
+    pub(crate) fn end(&mut self, turn: &Turn<'_>) {
+        turn.queue.returned();
+        let now = now_ns();
+        self.next_ns = now + PAUSE * (now - turn.began_ns);
+    }
+
+    /// Whether the worker has been idle all the time: its entry is in the queue, and would be behind
+    /// the one that is returned.
+    fn is_out_of_turn(&self, queue: &Queue, number: usize, here: usize) -> bool {
+        let is_idle = self.idle.is_some() && self.idle == queue.idle_since();
+        is_idle && here != number && now_ns() >= self.next_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// One queue, whose worker has an entry.
+    fn order() -> EntryOrder {
+        let order = EntryOrder::new(&[(0, 1)]).unwrap();
+        let queue = order.queue(0).unwrap();
+        queue.set_served(true);
+        queue.remember(7);
+        order
+    }
+
+    /// On which CPU the overflow channel's thread runs: not on that of the queue.
+    const ELSEWHERE: usize = 1;
+
+    #[test]
+    fn a_worker_is_idle_between_requests_and_while_it_has_an_entry() {
+        let order = EntryOrder::new(&[(0, 1)]).unwrap();
+        let queue = order.queue(0).unwrap();
+        assert_eq!(queue.idle_since(), None, "there is no worker");
+        queue.set_served(true);
+        assert_eq!(queue.idle_since(), Some(0));
+        queue.begin();
+        assert_eq!(queue.idle_since(), None);
+        queue.end();
+        assert_eq!(queue.idle_since(), Some(1));
+        queue.end();
+        assert_eq!(queue.idle_since(), Some(1));
+        assert!(order.queue(1).is_none());
+    }
+
+    #[test]
+    fn the_overflow_channel_returns_its_entry_between_the_two_steps_of_the_worker() {
+        let (order, mut turns) = (order(), Turns::default());
+        let queue = order.queue(0).unwrap();
+        // Both threads wait with a bound: where one of them does not run in time, they try again.
+        let met = (0..1000).any(|_| {
+            let returned = AtomicU8::new(0);
+            thread::scope(|scope| {
+                let worker = scope.spawn(|| {
+                    let end = now_ns() + 10 * PATIENCE.as_nanos() as u64;
+                    while order.take().is_none_or(|asked| asked.file != 7) {
+                        if now_ns() > end {
+                            return false;
+                        }
+                    }
+                    let before = returned.load(Ordering::Acquire);
+                    queue.taken();
+                    let after = returned.load(Ordering::Acquire);
+                    before == 0 && after == 1
+                });
+                turns.next_ns = 0;
+                turns.take((&order, 0));
+                let turn = turns.begin((&order, 0), ELSEWHERE).unwrap();
+                returned.store(1, Ordering::Release);
+                turns.end(&turn);
+                worker.join().unwrap()
+            })
+        });
+        assert!(met);
+    }
+
+    #[test]
+    fn a_worker_that_does_not_come_costs_a_moment_and_is_too_late_then() {
+        let (order, mut turns) = (order(), Turns::default());
+        turns.take((&order, 0));
+        let turn = turns.begin((&order, 0), ELSEWHERE).unwrap();
+        turns.end(&turn);
+        assert!(order.take().is_none());
+        let begins = |turns: &mut Turns, here| turns.begin((&order, 0), here).is_some();
+        assert!(!begins(&mut turns, ELSEWHERE), "there is a pause");
+        turns.next_ns = 0;
+        assert!(
+            !begins(&mut turns, 0),
+            "it was served on the CPU that asked"
+        );
+        assert!(begins(&mut turns, ELSEWHERE));
+        order.queue(0).unwrap().remember(0);
+        turns.next_ns = 0;
+        assert!(!begins(&mut turns, ELSEWHERE), "no file is known");
+    }
+
+    #[test]
+    fn what_a_busy_worker_leaves_to_the_overflow_channel_is_no_reason_for_a_turn() {
+        let (order, mut turns) = (order(), Turns::default());
+        let queue = order.queue(0).unwrap();
+        queue.begin();
+        turns.take((&order, 0));
+        queue.end();
+        assert!(turns.begin((&order, 0), ELSEWHERE).is_none(), "it was busy");
+        turns.take((&order, 0));
+        queue.begin();
+        assert!(turns.begin((&order, 0), ELSEWHERE).is_none(), "it is busy");
+        queue.end();
+        assert!(
+            turns.begin((&order, 0), ELSEWHERE).is_none(),
+            "it has served one"
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Answering the message in a ring's entry, on any thread.
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use sys::fuse_ring::Message;
+use sys::pi_mutex::PiMutex;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::connection::Connection;
+use crate::counters::Record;
+use crate::dispatch::{Answer, answer};
+use crate::interrupts;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::timing::Timing;
+use crate::wire::{EntryOut, InHeader, MIN_READ_BUFFER, Opcode, OutHeader, RingHeader};
+
+/// A request that was answered.
+pub(crate) struct Answered {
+    /// Its entry.
+    pub(crate) number: usize,
+    pub(crate) commit_id: u64,
+    pub(crate) record: Record,
+    /// The regular file that the reply tells the kernel of, or that the request was about.
+    pub(crate) file: Option<u64>,
+}
+
+impl Answered {
+    /// Whether the request was one of [`Connection::send_to_self`].
+    pub(crate) fn is_sent_to_self(&self) -> bool {
+        self.record.opcode == Some(Opcode::NotifyReply)
+    }
+}
+
+/// Whether the request is one of [`Connection::send_to_self`].
+pub(crate) fn is_sent_to_self(message: &Message<'_>) -> bool {
+    let header = InHeader::read_from_prefix(&message.header[..]);
+    let opcode = header
+        .ok()
+        .and_then(|(header, _)| Opcode::from_number(header.opcode));
+    opcode == Some(Opcode::NotifyReply)
+}
+
+/// Answers one request into its entry.
+pub(crate) fn answer_message(
+    connection: &Connection,
+    message: Message<'_>,
+    rest: &mut Vec<u8>,
+) -> Answered {
+    let timing = Timing::start();
+    let Message {
+        number,
+        queue,
+        header,
+        payload,
+    } = message;
+    let Ok(header) = RingHeader::mut_from_bytes(header) else {
+        unreachable!("the header has its size and begins on a page")
+    };
+    let to =
+        InHeader::read_from_prefix(&header.in_out).map_or_else(|_| InHeader::default(), |(h, _)| h);
+    let length = (header.entry.payload_size as usize).min(payload.len());
+    rest.clear();
+    // Writes are refused unread; no name is longer than this.
+    rest.extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
+    let mut reply = Reply::new(payload);
+    interrupts::begin(connection.interrupts(), &to);
+    let (opcode, answer) = match Request::from_ring(to, &header.fixed, rest) {
+        Ok(request) => (
+            request.opcode,
+            answer(connection.filesystem(), &request, &mut reply),
+        ),
+        Err(_) => (None, Answer::Error(Errno::INVAL)),
+    };
+    interrupts::end();
+    let answered = Timing::now(connection.filesystem());
+    let (error, sent) = match answer {
+        Answer::Error(errno) => (-errno.raw_os_error(), 0),
+        // Requests without an answer arrive on the device; a ring entry always needs one.
+        Answer::Silent => (0, 0),
+        Answer::Reply => (0, reply.length()),
+    };
+    let file = match opcode {
+        Some(Opcode::Read) if answer == Answer::Reply => Some(to.nodeid),
+        Some(Opcode::Lookup) if answer == Answer::Reply => regular_file(&payload[..sent]),
+        _ => None,
+    };
+    let out = OutHeader {
+        len: (size_of::<OutHeader>() + sent) as u32,
+        error,
+        unique: to.unique,
+    };
+    header.in_out[..size_of::<OutHeader>()].copy_from_slice(out.as_bytes());
+    header.entry.payload_size = sent as u32;
+    let from = (opcode, to.unique);
+    timing.report(connection.filesystem(), from, answered, sent);
+    let record = Record {
+        opcode,
+        failed: answer.is_failure(),
+        reply_bytes: sent,
+        reader_cpu: Some(queue.into()),
+        cpu: timing.cpu(),
+        run_ns: timing.run_ns(),
+    };
+    Answered {
+        number,
+        commit_id: header.entry.commit_id,
+        record,
+        file,
+    }
+}
+
+/// The node in the reply to a LOOKUP, if it is a regular file.
+fn regular_file(reply: &[u8]) -> Option<u64> {
+    let (entry, _) = EntryOut::read_from_prefix(reply).ok()?;
+    let is_regular = FileType::from_raw_mode(entry.attr.mode).is_file();
+    (is_regular && entry.nodeid != 0).then_some(entry.nodeid)
+}
+
+/// Answers several requests at once: this thread and those of idle CPUs take one after the other.
+pub(crate) fn answer_all(connection: &Connection, messages: Vec<Message<'_>>) -> Vec<Answered> {
+    // One of them is this thread's.
+    let helpers = messages.len().saturating_sub(1);
+    let (left, answered) = (PiMutex::new(messages), PiMutex::new(Vec::new()));
+    let take = || left.lock().pop();
+    let work = || {
+        let mut rest = Vec::new();
+        while let Some(message) = take() {
+            let outcome = answer_message(connection, message, &mut rest);
+            answered.lock().push(outcome);
+        }
+    };
+    connection.filesystem().spread(helpers, &work);
+    // Whatever the filesystem did with it.
+    work();
+    answered.into_inner()
+}
