@@ -81,6 +81,57 @@ pub const ATTEMPTS: &[Attempt] = &[
         libc::SYS_pidfd_open,
         [ABSENT, 0, 0, 0, 0, 0],
     ),
+    call(
+        "signal an open process",
+        libc::SYS_pidfd_send_signal,
+        [NONE, 0, 0, 0, 0, 0],
+    ),
+    call(
+        "take a descriptor of a process",
+        libc::SYS_pidfd_getfd,
+        [NONE, 0, 0, 0, 0, 0],
+    ),
+    call(
+        "queue a signal",
+        libc::SYS_rt_sigqueueinfo,
+        [ABSENT, 0, 0, 0, 0, 0],
+    ),
+    call(
+        "queue a signal of a thread",
+        libc::SYS_rt_tgsigqueueinfo,
+        [ABSENT, ABSENT, 0, 0, 0, 0],
+    ),
+    call(
+        "signal any thread",
+        libc::SYS_tkill,
+        [ABSENT, 0, 0, 0, 0, 0],
+    ),
+    call(
+        "limit a process",
+        libc::SYS_prlimit64,
+        [ABSENT, libc::RLIMIT_NOFILE as i64, 0, 0, 0, 0],
+    ),
+    call(
+        "change the priority of a group",
+        libc::SYS_setpriority,
+        [libc::PRIO_PGRP as i64, ABSENT, 0, 0, 0, 0],
+    ),
+    call(
+        "change the priority of a user",
+        libc::SYS_setpriority,
+        [libc::PRIO_USER as i64, ABSENT, 0, 0, 0, 0],
+    ),
+    call("change the priority of reads", libc::SYS_ioprio_set, [0; 6]),
+    call(
+        "advise on memory of a process",
+        libc::SYS_process_madvise,
+        [NONE, 0, 0, 0, 0, 0],
+    ),
+    call(
+        "compare processes",
+        libc::SYS_kcmp,
+        [ABSENT, ABSENT, 0, 0, 0, 0],
+    ),
     call("mount", libc::SYS_mount, [0; 6]),
     call(
         "move a mount",

@@ -82,8 +82,6 @@ const ALWAYS: &[Call] = calls![
     SYS_sched_setscheduler,
     SYS_sched_getparam,
     SYS_sched_getattr,
-    SYS_getpriority,
-    SYS_setpriority,
     SYS_exit,
     SYS_exit_group,
     SYS_rt_sigaction,
@@ -117,6 +115,8 @@ const OLDER: &[Call] = &[];
 const CONDITIONAL: &[Call] = calls![
     SYS_openat,
     SYS_prlimit64,
+    SYS_getpriority,
+    SYS_setpriority,
     SYS_prctl,
     SYS_ioctl,
     SYS_clone,
@@ -194,8 +194,17 @@ fn conditional() -> Outcome<Rules> {
     let rules = [
         // For reading, and /dev/fuse for both.
         (libc::SYS_openat, vec![open(2)?]),
-        // Limits are read, not set.
-        (libc::SYS_prlimit64, vec![no_pointer(2)?]),
+        // Limits of this process are read, not set.
+        (libc::SYS_prlimit64, vec![own_limit_read()?]),
+        // Of a thread, not of all processes of a group or a user.
+        (
+            libc::SYS_getpriority,
+            vec![equal(0, libc::PRIO_PROCESS.into())?],
+        ),
+        (
+            libc::SYS_setpriority,
+            vec![equal(0, libc::PRIO_PROCESS.into())?],
+        ),
         (
             libc::SYS_prctl,
             vec![
@@ -271,8 +280,10 @@ fn is(argument: u8, value: u64) -> Outcome<SeccompCondition> {
     Ok(SeccompCondition::new(argument, length, equal, value)?)
 }
 
-fn no_pointer(argument: u8) -> Outcome<SeccompRule> {
-    rule(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)
+fn own_limit_read() -> Outcome<SeccompRule> {
+    let (length, equal) = (SeccompCmpArgLen::Qword, SeccompCmpOp::Eq);
+    let no_new_one = SeccompCondition::new(2, length, equal, 0)?;
+    Ok(SeccompRule::new(vec![is(0, 0)?, no_new_one])?)
 }
 
 fn rule(

@@ -4,8 +4,8 @@
 //! Entered by one thread before it reads the first byte of the image and before it makes any other;
 //! all later ones inherit everything. From the outside in:
 //!
-//! 1. [Capabilities](capabilities) are dropped, except CAP_SYS_NICE for real-time workers, and
-//!    root becomes [`nobody`](user).
+//! 1. [Limits](limits) allow real-time workers, [capabilities](capabilities) are dropped, all but
+//!    CAP_SYS_NICE where the limits cannot be set, and root becomes [`nobody`](user).
 //! 2. No new privileges: no program that is run could have more than this one.
 //! 3. [Landlock](files): only the few files that workers need can be opened; no program can be run,
 //!    no mount changed, no network used, no other process signalled.
@@ -22,6 +22,7 @@
 mod calls;
 mod capabilities;
 mod files;
+mod limits;
 mod user;
 /// The filters are made for few architectures.
 #[cfg(not(any(
@@ -48,6 +49,8 @@ pub(crate) struct Sandbox {
     /// For real-time workers.
     wanted: CapabilitySet,
     capabilities: Vec<&'static str>,
+    /// What lets workers be real-time.
+    real_time: Option<&'static str>,
     no_new_privs: bool,
     /// Version of the kernel's interface.
     landlock: Option<i32>,
@@ -62,6 +65,7 @@ impl Sandbox {
             on: false,
             wanted: CapabilitySet::empty(),
             capabilities: Vec::new(),
+            real_time: None,
             no_new_privs: false,
             landlock: None,
             seccomp: false,
@@ -74,8 +78,10 @@ impl Sandbox {
     pub(crate) fn begin(hipri: Hipri) -> Self {
         let mut this = Self::off();
         this.on = true;
-        if hipri != Hipri::Off {
-            this.wanted = capabilities::SYS_NICE;
+        match limits::set(hipri) {
+            Ok(()) if hipri != Hipri::Off => this.real_time = Some("limit"),
+            Err(_) if hipri != Hipri::Off => this.wanted = capabilities::SYS_NICE,
+            _ => {}
         }
         if let Err(error) = capabilities::keep(this.wanted | capabilities::CHANGE_USER) {
             this.misses("capabilities are kept", &error);
@@ -96,7 +102,10 @@ impl Sandbox {
             self.misses("a user of its own", &error);
         }
         match capabilities::keep(self.wanted) {
-            Ok(kept) if !kept.is_empty() => self.capabilities = vec!["sys_nice"],
+            Ok(kept) if !kept.is_empty() => {
+                self.capabilities = vec!["sys_nice"];
+                self.real_time = Some("capability");
+            }
             Ok(_) => {}
             Err(error) => self.misses("capabilities are kept", &error),
         }
@@ -142,6 +151,7 @@ impl Sandbox {
         json!({
             "on": self.on,
             "capabilities": self.capabilities,
+            "real_time": self.real_time,
             "no_new_privs": self.no_new_privs,
             "landlock": self.landlock,
             "seccomp": self.seccomp,

@@ -121,17 +121,72 @@ fn the_kernel_says_so() {
     });
 }
 
+/// Where the limits may be set, the capability, which holds for all processes, is not kept.
 #[test]
-fn the_right_to_be_real_time_is_kept_where_it_is_asked_for() {
-    let had = status("CapEff");
-    inside(Hipri::Auto, false, move |_| {
-        // CAP_SYS_NICE is number 23.
-        let bit = u64::from_str_radix(&had, 16).unwrap() & (1 << 23);
-        assert_eq!(status("CapEff"), format!("{bit:016x}"));
-        if bit != 0 && sys::sched::set_policy(0, sys::sched::Policy::Fifo(1)).is_err() {
-            println!("skipped: SCHED_FIFO is refused here in spite of CAP_SYS_NICE");
+fn the_right_to_be_real_time_is_a_limit_where_limits_may_be_set() {
+    let had = u64::from_str_radix(&status("CapEff"), 16).unwrap();
+    inside(Hipri::Auto, false, move |sandbox| {
+        let has = |number: u32| had & (1 << number) != 0;
+        // CAP_SYS_NICE and CAP_SYS_RESOURCE.
+        let (nice, resource) = (has(23), has(24));
+        let report = sandbox.report();
+        if resource {
+            assert_eq!(status("CapEff"), "0000000000000000");
+            assert_eq!(report["real_time"], "limit");
+            assert_eq!(report["capabilities"], serde_json::json!([]));
+        } else if report["real_time"] != "limit" {
+            let bit = u64::from(nice) << 23;
+            assert_eq!(status("CapEff"), format!("{bit:016x}"));
         }
+        let fifo = |priority| sys::sched::set_policy(0, sys::sched::Policy::Fifo(priority));
+        if (resource || nice) && fifo(1).is_err() {
+            return println!("skipped: SCHED_FIFO is refused here in spite of the right");
+        }
+        assert!(!resource || fifo(2).is_err());
     });
+}
+
+#[test]
+fn without_real_time_workers_the_limits_allow_none() {
+    inside(Hipri::Off, false, |sandbox| {
+        assert_eq!(sandbox.report()["real_time"], serde_json::Value::Null);
+        let fifo = sys::sched::set_policy(0, sys::sched::Policy::Fifo(1));
+        assert!(fifo.is_err());
+    });
+}
+
+/// Of another user: root's helper, for a server of root.
+#[test]
+fn the_priority_and_the_cpus_of_other_processes_cannot_be_changed() {
+    let parent = rustix::process::getppid().unwrap();
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let root = rustix::process::getuid().is_root();
+    let pid = rustix::process::Pid::from_child(&child);
+    // With real-time workers it may be one that has a capability for it.
+    inside(Hipri::Off, false, move |_| {
+        let number = pid.as_raw_nonzero().get();
+        let all = rustix::thread::sched_getaffinity(None).unwrap();
+        if root {
+            assert!(sys::sched::set_policy(number, sys::sched::Policy::Other).is_err());
+            assert!(rustix::process::setpriority_process(Some(pid), 1).is_err());
+            assert!(rustix::thread::sched_setaffinity(Some(pid), &all).is_err());
+        }
+        // A group, and all processes of a user.
+        assert!(rustix::process::setpriority_pgrp(Some(parent), 1).is_err());
+        let user = rustix::process::getuid();
+        assert_eq!(rustix::process::setpriority_user(user, 1), Err(Errno::PERM));
+        let limits = rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, none());
+        assert_eq!(limits.unwrap_err(), Errno::PERM);
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn none() -> rustix::process::Rlimit {
+    rustix::process::Rlimit {
+        current: None,
+        maximum: None,
+    }
 }
 
 #[test]

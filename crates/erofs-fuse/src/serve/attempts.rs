@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
+use rustix::process::{getppid, getpriority_process, setpriority_process};
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use serde_json::{Value, json};
 use sys::attempts::ATTEMPTS;
 
@@ -39,7 +41,36 @@ pub(super) fn make(image: &Path) -> Value {
         };
         (name, failed)
     });
-    let all = opens.chain(calls);
+    let all = opens.chain(calls).chain(against_the_helper());
     let value = all.map(|(name, failed)| (name.to_owned(), json!(failed.map(|e| e.to_string()))));
     Value::Object(value.collect())
+}
+
+/// The mount helper of root is a process of another user; what is tried leaves it as it is.
+fn against_the_helper() -> Vec<(&'static str, Option<io::Error>)> {
+    let Some(helper) = getppid() else {
+        return Vec::new();
+    };
+    let number = helper.as_raw_nonzero().get();
+    let policy = sys::sched::set_policy(number, sys::sched::Policy::Other);
+    let nice = getpriority_process(Some(helper));
+    let nice = nice.and_then(|nice| setpriority_process(Some(helper), nice));
+    let cpus = sched_getaffinity(Some(helper));
+    let cpus = cpus.and_then(|cpus| sched_setaffinity(Some(helper), &cpus));
+    let tried = [
+        ("change the policy of the helper", policy),
+        (
+            "change the priority of the helper",
+            nice.map_err(io::Error::from),
+        ),
+        (
+            "change the CPUs of the helper",
+            cpus.map_err(io::Error::from),
+        ),
+    ];
+    let outcome = |outcome: io::Result<()>| match outcome {
+        Ok(()) => Some(io::Error::other("allowed")),
+        Err(error) => Some(error).filter(|error| error.kind() != io::ErrorKind::PermissionDenied),
+    };
+    tried.map(|(name, tried)| (name, outcome(tried))).into()
 }

@@ -112,8 +112,10 @@ impl Page<'_> {
             "transport",
             &format!("{transport}, protocol {major}.{minor}"),
         );
-        let sandbox = match self.now.pointer("/sandbox/on").and_then(Value::as_bool) {
-            Some(true) => "sandboxed",
+        let on = self.now.pointer("/sandbox/on").and_then(Value::as_bool);
+        let sandbox = match (on, string(self.now, "/sandbox/real_time")) {
+            (Some(true), "capability") => "sandboxed but for CAP_SYS_NICE",
+            (Some(true), _) => "sandboxed",
             _ => "not sandboxed",
         };
         let age = self.now["uptime_s"].as_f64().unwrap_or(0.0) as u64;
