@@ -24,6 +24,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
 use crate::helper::{self, MountHelper, READY};
+use crate::inherited;
 use crate::log::Log;
 use crate::note::note;
 use crate::request::MountRequest;
@@ -110,12 +111,14 @@ pub fn run_if_daemon() -> Option<ExitCode> {
     let role = Role::of_this_process()?;
     let outcome = role.and_then(|role| {
         let request = respawn::own_request(role)?;
+        inherited::close_inherited(&request);
         match role {
             Role::Daemon => helper::run_daemon(request, serve_as_fork),
             Role::MountHelper => helper::run(request),
             Role::Server => serve_first(&request),
             // Programs use the mount: one that is not logged is better than none.
             Role::Upgrade => {
+                respawn::name_process();
                 let log = Log::open(&request.options, true).unwrap_or(Log::None);
                 serve_next(&request, log)
             }

@@ -13,6 +13,7 @@
 mod daemon;
 mod error;
 mod helper;
+mod inherited;
 mod log;
 mod note;
 mod options;
@@ -27,6 +28,7 @@ mod upgrade;
 pub use daemon::{mount, run_if_daemon};
 pub use error::Error;
 pub use helper::umount;
+pub use inherited::close_inherited;
 pub use note::note;
 pub use options::{
     IoUring, KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode,

@@ -1,7 +1,7 @@
 //! Starting this program again, as a daemon or as a mount helper, and the command line that such a
 //! process gets.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -55,19 +55,65 @@ impl Role {
 /// A command that starts this program again in a role: by its own path, which names the process in
 /// `ps`, or by the kernel's link when that path is gone.
 pub(crate) fn command(role: Role) -> Command {
-    let path = std::env::current_exe().ok().map(|path| match role {
-        Role::Upgrade => installed_now(path),
-        _ => path,
-    });
+    let path = std::env::current_exe().ok();
+    command_of(&or_link(path), role)
+}
+
+/// The program that is installed now, in the place of this one.
+pub(crate) fn installed() -> PathBuf {
+    or_link(std::env::current_exe().ok().map(installed_now))
+}
+
+fn or_link(path: Option<PathBuf>) -> PathBuf {
     let path = path.filter(|path| path.exists());
-    let mut command = Command::new(path.unwrap_or_else(|| "/proc/self/exe".into()));
+    path.unwrap_or_else(|| "/proc/self/exe".into())
+}
+
+/// Names this process, which may have been started by a descriptor, after its program.
+pub(crate) fn name_process() {
+    let path = std::env::current_exe().ok().map(installed_now);
+    let name = path
+        .as_deref()
+        .and_then(Path::file_name)
+        .unwrap_or_default();
+    if let Ok(name) = CString::new(name.as_bytes()) {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+/// A command that starts a program in a role.
+pub(crate) fn command_of(program: &Path, role: Role) -> Command {
+    let mut command = Command::new(program);
     command.arg0(shown_name());
     if role != Role::Daemon {
         command.arg(role.mark());
     }
+    command.env_clear().envs(environment(role));
     command.env(MARK, role.mark());
     command
 }
+
+/// What a process needs of the caller's environment, in which there may be secrets: they would be
+/// there, for whoever may read them, as long as the mount is.
+fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
+    let by_role: &[&str] = match role {
+        // fusermount3, the folder of launch profiles, and for its server the service manager.
+        Role::Daemon => &["PATH", "HOME", "XDG_CACHE_HOME", "NOTIFY_SOCKET"],
+        Role::MountHelper => &["PATH", "HOME", "XDG_CACHE_HOME"],
+        Role::Server => &["NOTIFY_SOCKET"],
+        Role::Upgrade => &[],
+    };
+    let names = ALWAYS.iter().chain(by_role);
+    names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
+}
+
+/// Without it the program may not start; what a crash prints.
+const ALWAYS: &[&str] = &[
+    "LD_LIBRARY_PATH",
+    "RUST_BACKTRACE",
+    #[cfg(feature = "fail-points")]
+    fuse_transport::FAIL_STEP,
+];
 
 /// Is there in every initramfs, by systemd's convention.
 const INITRAMFS: &str = "/etc/initrd-release";

@@ -8,14 +8,14 @@ use std::io;
 /// Names the step that fails: `setup`, `memory`, `offer`, `register`, `cpu` or `clone`; or the one
 /// that fails for a while, again and again: `read` or `enter`.
 #[cfg(feature = "fail-points")]
-const STEP: &str = "FUSE_TRANSPORT_FAILS";
+pub const FAIL_STEP: &str = "FUSE_TRANSPORT_FAILS";
 
 /// Whether this step is to fail.
 #[cfg(feature = "fail-points")]
 pub(crate) fn fails(step: &str) -> bool {
     // Looked up once: threads that serve share nothing that is written.
     static WANTED: std::sync::OnceLock<Option<std::ffi::OsString>> = std::sync::OnceLock::new();
-    let wanted = WANTED.get_or_init(|| std::env::var_os(STEP));
+    let wanted = WANTED.get_or_init(|| std::env::var_os(FAIL_STEP));
     wanted.as_ref().is_some_and(|wanted| wanted == step)
 }
 

@@ -135,6 +135,8 @@ pub use sys::fuse_ring::probe as probe_io_uring;
 pub use channel::Channel;
 pub use connection::clone_of;
 pub use counters::{Histogram, Statistics};
+#[cfg(feature = "fail-points")]
+pub use fail_points::FAIL_STEP;
 pub use filesystem::Filesystem;
 pub use handshake::{Config, Protocol};
 pub use in_flight::{InFlight, TakenRequest};

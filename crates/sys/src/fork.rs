@@ -5,9 +5,11 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::inherited::close_all_but;
+
 /// Runs `child` in a new process, which exits with its result (101 if it panics), and returns the
 /// number of that process. The child has one thread, and of the descriptors `stdin` as its standard
-/// input, the other standard streams, and `keep`, with its number.
+/// input, the other standard streams, and `keep`, with their numbers.
 ///
 /// What other threads of this process have locked at that moment stays locked in the child: no lock
 /// of theirs may be needed there, other than the C library's for memory, which it makes anew.
@@ -16,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// As fork(2): EAGAIN at the limit of processes, ENOMEM.
 pub fn fork(
     stdin: OwnedFd,
-    keep: Option<BorrowedFd<'_>>,
+    keep: &[BorrowedFd<'_>],
     child: impl FnOnce() -> i32,
 ) -> io::Result<i32> {
     // SAFETY: the child touches its own copy of the memory only, in which every value of this
@@ -29,7 +31,9 @@ pub fn fork(
             if unsafe { libc::dup2(stdin.as_raw_fd(), 0) } < 0 {
                 exit_now(101)
             }
-            close_all_but(keep);
+            // Their owners are never dropped in this process.
+            let kept: Vec<RawFd> = keep.iter().map(AsRawFd::as_raw_fd).collect();
+            close_all_but(&kept);
             let code = catch_unwind(AssertUnwindSafe(child)).unwrap_or(101);
             exit_now(code)
         }
@@ -41,20 +45,6 @@ pub fn fork(
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: always sound; the process is gone.
     unsafe { libc::_exit(code) }
-}
-
-/// Closes all descriptors from 3 on but this one. Their owners are never dropped in this process.
-fn close_all_but(keep: Option<BorrowedFd<'_>>) {
-    let kept = keep.map_or(2, |keep| keep.as_raw_fd());
-    if kept > 3 {
-        close_range(3, kept - 1);
-    }
-    close_range(kept.max(2) + 1, RawFd::MAX);
-}
-
-fn close_range(first: RawFd, last: RawFd) {
-    // SAFETY: the descriptors belong to values that this process, a fork, will never use.
-    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
 #[cfg(test)]
@@ -77,7 +67,7 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let (stdin, mut input) = io::pipe().unwrap();
         let numbers = [stdin.as_raw_fd(), input.as_raw_fd(), reader.as_raw_fd()];
-        let pid = fork(stdin.into(), Some(writer.as_fd()), || {
+        let pid = fork(stdin.into(), &[writer.as_fd()], || {
             // SAFETY: asks for flags only.
             let is_open = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0;
             let mut text =
@@ -97,7 +87,7 @@ mod tests {
     #[test]
     fn a_child_that_panics_exits() {
         let (stdin, _end) = io::pipe().unwrap();
-        let pid = fork(stdin.into(), None, || panic!("in the child")).unwrap();
+        let pid = fork(stdin.into(), &[], || panic!("in the child")).unwrap();
         assert_eq!(status(pid), 101);
     }
 }

@@ -4,6 +4,9 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+/// The first that is not a standard stream.
+const FIRST: RawFd = 3;
+
 /// A duplicate of descriptor `number`, closed on exec.
 ///
 /// # Errors
@@ -18,9 +21,52 @@ pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
+/// Closes all descriptors but the standard streams and those in `kept`. To be called before
+/// anything in this process owns a descriptor, or where nothing that does will be used again.
+pub fn close_all_but(kept: &[RawFd]) {
+    let mut kept: Vec<RawFd> = kept.iter().copied().filter(|fd| *fd >= FIRST).collect();
+    kept.sort_unstable();
+    let mut from = FIRST;
+    for fd in kept {
+        if fd > from {
+            close_range(from, fd - 1);
+        }
+        from = from.max(fd + 1);
+    }
+    close_range(from, RawFd::MAX);
+}
+
+/// Closes one that was inherited, and that no value owns.
+pub fn close(number: RawFd) {
+    // SAFETY: no memory is touched; a number that is not open is an error, which is ignored.
+    unsafe { libc::close(number) };
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    // SAFETY: no memory is touched; by the caller's promise no value owns one of the descriptors.
+    let outcome = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if outcome != 0 {
+        close_one_by_one(first, last);
+    }
+}
+
+/// Before Linux 5.9, or where a filter does not know the call.
+fn close_one_by_one(first: RawFd, last: RawFd) {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    // All of them first: among them is that of the directory itself, which is closed by then.
+    let numbers = open
+        .flatten()
+        .filter_map(|fd| fd.file_name().to_str()?.parse().ok());
+    let numbers: Vec<RawFd> = numbers.collect();
+    let wanted = numbers.into_iter().filter(|fd| (first..=last).contains(fd));
+    wanted.for_each(close);
+}
+
 #[cfg(test)]
 mod tests {
-    use super::duplicate;
+    use super::*;
     use std::os::fd::AsRawFd;
 
     #[test]
@@ -36,5 +82,43 @@ mod tests {
             let error = duplicate(number).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EBADF));
         }
+    }
+
+    /// Runs `close` in a fork with `count` more descriptors; which of them are open afterwards.
+    fn left_after(count: usize, close: impl FnOnce(&[RawFd])) -> Vec<bool> {
+        let files: Vec<_> = (0..count)
+            .map(|_| std::fs::File::open("/dev/null").unwrap())
+            .collect();
+        let numbers: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
+        let stdin = std::fs::File::open("/dev/null").unwrap();
+        let pid = crate::fork::fork(stdin.into(), &[], || {
+            for &number in &numbers {
+                // SAFETY: the number is free, and belongs to nobody in this fork.
+                unsafe { libc::dup2(0, number) };
+            }
+            close(&numbers);
+            // SAFETY: asks for flags only.
+            let is_open = |fd: &RawFd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0;
+            let bits = numbers.iter().enumerate();
+            bits.fold(0, |bits, (at, fd)| bits | i32::from(is_open(fd)) << at)
+        });
+        let mut status = 0;
+        // SAFETY: the child is this process's own, and `status` is writable.
+        unsafe { libc::waitpid(pid.unwrap(), &raw mut status, 0) };
+        let bits = libc::WEXITSTATUS(status);
+        (0..count).map(|at| bits >> at & 1 != 0).collect()
+    }
+
+    #[test]
+    fn all_but_some_are_closed_in_both_ways() {
+        let kept = |numbers: &[RawFd]| [numbers[3], numbers[1], 1, numbers[3]];
+        let wanted = [false, true, false, true, false];
+        assert_eq!(left_after(5, |fds| close_all_but(&kept(fds))), wanted);
+        let one_by_one = |fds: &[RawFd]| {
+            close_one_by_one(fds[0], fds[0]);
+            close_one_by_one(fds[2], fds[2]);
+            close_one_by_one(fds[4], RawFd::MAX);
+        };
+        assert_eq!(left_after(5, one_by_one), wanted);
     }
 }

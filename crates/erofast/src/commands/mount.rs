@@ -18,7 +18,15 @@ pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
         options: MountOptions::parse(&lists(args))?,
         foreground: args.foreground,
     };
-    erofs_fuse::mount(&request)?;
+    mount(&request)
+}
+
+/// In the foreground this process is the server.
+fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
+    if request.foreground || request.options.debug {
+        erofs_fuse::close_inherited(request);
+    }
+    erofs_fuse::mount(request)?;
     Ok(Outcome::Fine)
 }
 
@@ -81,8 +89,7 @@ pub fn fuse_style() -> anyhow::Result<Outcome> {
         options: MountOptions::parse(&args.options)?,
         foreground: args.foreground,
     };
-    erofs_fuse::mount(&request)?;
-    Ok(Outcome::Fine)
+    mount(&request)
 }
 
 /// What erofsfuse prints for `-h`, `-V`, and without an image and a directory.

@@ -3,10 +3,13 @@
 //! Needs root and /dev/fuse; says what it skips.
 
 mod covered;
+mod inherited;
+mod killed;
 mod limits;
 mod points;
 mod prometheus;
 mod site;
+mod upgrades;
 mod users;
 
 use std::fs::{self, File};

@@ -20,10 +20,10 @@ impl From<Child> for ChildProcess {
 
 impl ChildProcess {
     /// Runs `child` in a new process, with this standard input, the other standard streams, and the
-    /// descriptor `keep`.
+    /// descriptors `keep`.
     pub(super) fn fork(
         stdin: OwnedFd,
-        keep: Option<BorrowedFd<'_>>,
+        keep: &[BorrowedFd<'_>],
         child: impl FnOnce() -> i32,
     ) -> io::Result<Self> {
         let pid = sys::fork::fork(stdin, keep, child)?;

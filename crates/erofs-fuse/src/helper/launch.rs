@@ -4,11 +4,13 @@
 //!
 //! A thread of the mount helper does it, over a socket of its own: a packet is a letter and its
 //! arguments, answered by a [`Response`]. The server passes the names; they
-//! reach nothing outside of its own mount, and no file but the profile is written.
+//! reach nothing outside of its own mount, and no file but the profile is written. It may have been
+//! taken over: what it can have done is bounded in number and size (docs/sandbox.md).
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -21,7 +23,7 @@ use crate::error::Error;
 use crate::options::MountOptions;
 
 const OPEN: u8 = b'o';
-const CREATE: u8 = b'c';
+const ADD: u8 = b'w';
 const COMMIT: u8 = b'm';
 pub(super) const LIST: u8 = b'd';
 const LOOK_UP: u8 = b'n';
@@ -44,15 +46,12 @@ impl LaunchHelper {
         Ok(self.call(OPEN, name.as_bytes())?.map(File::from))
     }
 
-    /// A new file that becomes the profile with [`commit`](Self::commit).
-    pub(crate) fn create(&self, name: &str) -> Result<File, Error> {
-        let file = self.call(CREATE, name.as_bytes())?;
-        file.map(File::from)
-            .ok_or_else(|| Error::Daemon("the mount helper sent no descriptor".into()))
-    }
-
-    /// Renames the created file to the profile.
-    pub(crate) fn commit(&self) -> Result<(), Error> {
+    /// Has the profile written that was [opened](Self::open), with these bytes; once.
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        // A letter comes before each part.
+        for part in bytes.chunks(PACKET_BYTES - 1) {
+            self.call(ADD, part)?;
+        }
         self.call(COMMIT, b"").map(drop)
     }
 
@@ -112,9 +111,17 @@ pub(super) struct HelperSide {
     socket: OwnedFd,
     mounted: Mounted,
     read_ahead_kb: Option<u32>,
-    /// With `profile=`.
-    file: Option<ProfileFile>,
+    /// With `profile=`: that of the mount, however many of these there are.
+    file: Option<SharedProfile>,
+    /// Counts those that are there.
+    _alive: Arc<()>,
 }
+
+/// P: the profile of one mount.
+pub(super) type SharedProfile = Arc<Mutex<ProfileFile>>;
+
+/// Sockets at a time: a server has two at most, and that which it replaces may be dying.
+const MOST: usize = 4;
 
 impl AsFd for HelperSide {
     /// Readable when there is a packet, or never will be.
@@ -124,8 +131,17 @@ impl AsFd for HelperSide {
 }
 
 impl HelperSide {
-    /// The descriptor is for a [`LaunchHelper`].
-    pub(super) fn new(options: &MountOptions, mounted: &Mounted) -> Result<(Self, OwnedFd), Error> {
+    /// The descriptor is for a [`LaunchHelper`]. `alive` is held by each of them.
+    pub(super) fn new(
+        options: &MountOptions,
+        mounted: &Mounted,
+        file: Option<SharedProfile>,
+        alive: &Arc<()>,
+    ) -> Result<(Self, OwnedFd), Error> {
+        if Arc::strong_count(alive) > MOST {
+            let why = format!("a mount has at most {MOST} launch helpers");
+            return Err(Error::Daemon(why));
+        }
         let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
         let (socket, theirs) =
             socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))?;
@@ -133,18 +149,19 @@ impl HelperSide {
             socket,
             mounted: mounted.clone(),
             read_ahead_kb: options.read_ahead_kb,
-            file: options.profile.clone().map(ProfileFile::new),
+            file,
+            _alive: Arc::clone(alive),
         };
         Ok((this, theirs))
     }
 
     /// Starts the thread. Without one, what it would do is refused.
-    pub(super) fn start(mut self) {
+    pub(super) fn start(self) {
         let thread = thread::Builder::new().name("erofs_launch".to_owned());
         let _ = thread.spawn(move || self.run());
     }
 
-    fn run(&mut self) {
+    fn run(&self) {
         while let Ok((packet, _)) = receive_bytes(&self.socket)
             && let Some((letter, body)) = packet.split_first()
         {
@@ -158,15 +175,16 @@ impl HelperSide {
         }
     }
 
-    fn file(&mut self) -> Result<&mut ProfileFile, Error> {
+    fn file(&self) -> Result<MutexGuard<'_, ProfileFile>, Error> {
         let none = || Error::Daemon("no profile was requested".into());
-        self.file.as_mut().ok_or_else(none)
+        let file = self.file.as_ref().ok_or_else(none)?;
+        Ok(file.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn handle(&mut self, letter: u8, body: &[u8]) -> Result<Option<OwnedFd>, Error> {
+    fn handle(&self, letter: u8, body: &[u8]) -> Result<Option<OwnedFd>, Error> {
         match letter {
             OPEN => self.file()?.open(body),
-            CREATE => self.file()?.create(body).map(Some),
+            ADD => self.file()?.add(body).map(|()| None),
             COMMIT => self.file()?.commit().map(|()| None),
             LIST => visit::list(&self.mounted, body).map(|()| None),
             LOOK_UP => visit::look_up(&self.mounted, body).map(|()| None),
@@ -177,5 +195,25 @@ impl HelperSide {
                 io::ErrorKind::InvalidInput.into(),
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::identity::MountId;
+    use super::*;
+
+    #[test]
+    fn a_server_has_few_sockets_at_a_time() {
+        let place = Path::new("/proc");
+        let mounted = Mounted::direct(place.to_owned(), MountId::at(place).unwrap());
+        let alive = Arc::new(());
+        let new = || HelperSide::new(&MountOptions::default(), &mounted, None, &alive);
+        let mut sides: Vec<_> = (0..MOST).map(|_| new().unwrap()).collect();
+        assert!(new().is_err());
+        sides.pop();
+        new().unwrap();
     }
 }

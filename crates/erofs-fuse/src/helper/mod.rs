@@ -46,6 +46,7 @@ mod server;
 mod state;
 mod table;
 mod umount;
+mod upgrades;
 mod users;
 mod visit;
 
@@ -62,3 +63,4 @@ pub(crate) use protocol::Order;
 pub(crate) use table::covered_notice;
 pub use umount::umount;
 pub(crate) use umount::{mounts_at, unmount_dead};
+pub(crate) use upgrades::UpgradableMount;

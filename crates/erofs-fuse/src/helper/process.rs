@@ -3,10 +3,12 @@
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use fuse_transport::TakenRequest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::Signal;
 
 use super::deaths::Deaths;
 use super::launch::HelperSide;
@@ -14,24 +16,19 @@ use super::protocol::{Request, Response};
 use super::server::{Server, Start, Successor};
 use super::state::MountState;
 use crate::error::Error;
+use crate::inherited;
 use crate::log::Log;
 use crate::request::MountRequest;
 
-/// Within this time a new server of an upgrade must ask for something.
-const UPGRADE: Timespec = Timespec {
-    tv_sec: 60,
-    tv_nsec: 0,
-};
+/// Within this time a new server of an upgrade must have opened its image and ask for the mount.
+const UPGRADE: Duration = Duration::from_secs(60);
 
 /// What the process that waits for the mount reads when programs can use it, once or twice.
 pub(crate) const READY: &[u8] = b"ready\n";
 
-/// Within this time the program that is installed must ask for something when it shall replace a
-/// server that died. It cannot where its files lie in the mount.
-const REPLACEMENT: Timespec = Timespec {
-    tv_sec: 5,
-    tv_nsec: 0,
-};
+/// Within this time a program must ask for the mount when it shall replace a server that died. It
+/// cannot where its files lie in the mount.
+const REPLACEMENT: Duration = Duration::from_secs(5);
 
 /// Interval between checks of processes that are dying.
 const REAP: Timespec = Timespec {
@@ -102,9 +99,9 @@ struct Helper {
     state: MountState,
     server: Server,
     /// How the next server is started: as a fork of this process or, after an upgrade, as the
-    /// installed program. `None`: there is none.
+    /// program that took over. `None`: there is none.
     next: Option<Start>,
-    /// Where the installed program does not start: a fork.
+    /// Where that program does not start again: a fork.
     fork: Option<Start>,
     deaths: Deaths,
     log: Log,
@@ -119,7 +116,7 @@ impl Helper {
             state: MountState::new(request.clone()),
             request,
             server,
-            next: fork,
+            next: fork.clone(),
             fork,
             deaths: Deaths::default(),
             log,
@@ -150,6 +147,7 @@ impl Helper {
                 Event::Request => {
                     let request = Request::receive(&self.server.socket);
                     if !request.is_some_and(|request| self.answer(request)) {
+                        self.end_of_server();
                         return;
                     }
                 }
@@ -163,6 +161,13 @@ impl Helper {
         }
     }
 
+    /// One that sent what is no request, or does not take the answers, is there still.
+    fn end_of_server(&mut self) {
+        if !self.server.has_ended() {
+            let _ = self.server.kill();
+        }
+    }
+
     /// Starts another server in the place of one that died; false if the mount shall end.
     fn replace(&mut self) -> bool {
         if !self.state.is_replaceable() {
@@ -173,8 +178,8 @@ impl Helper {
         };
         let (taken, last) = (in_flight.requests(), in_flight.last());
         in_flight.count_restart();
-        let server = match self.start_replacement() {
-            Ok(server) => server,
+        let (server, asks) = match self.start_replacement() {
+            Ok(started) => started,
             Err(error) => return self.give_up(&error.to_string()),
         };
         let dead = std::mem::replace(&mut self.server, server);
@@ -186,32 +191,41 @@ impl Helper {
         }
         // Before the new server has the mount, since it must ask this thread for it.
         self.state.begin_again(self.deaths.may_be_crash());
+        if asks {
+            // If it is dead by now, it is replaced.
+            self.answer(Request::Resume);
+        }
         true
     }
 
-    /// While nobody serves the mount.
-    fn start_replacement(&mut self) -> Result<Server, Error> {
-        let server = self.start_next(self.next)?;
-        let is_fork = matches!(self.next, Some(Start::Fork(_)));
-        if is_fork || server.is_heard_within(&REPLACEMENT) {
-            return Ok(server);
+    /// While nobody serves the mount. Whether the server has asked for the mount already.
+    fn start_replacement(&mut self) -> Result<(Server, bool), Error> {
+        if let Some(Start::Program(program)) = self.next.clone() {
+            match self.start_until_it_asks(&Start::Program(program), REPLACEMENT, false) {
+                Ok(server) => return Ok((server, true)),
+                Err(error) => {
+                    self.report(&format!("{error}; the program that mounted serves on"));
+                    self.next = self.fork.clone();
+                }
+            }
         }
-        self.report("the installed program did not start; the old one serves on");
-        self.discard(server)?;
-        self.start_next(self.fork)
+        Ok((self.start_next(self.fork.as_ref())?, false))
     }
 
-    fn start_next(&self, how: Option<Start>) -> Result<Server, Error> {
+    fn start_next(&self, how: Option<&Start>) -> Result<Server, Error> {
         let none = || Error::Daemon("servers of this mount are not replaced".into());
         let how = how.ok_or_else(none)?;
         Server::start_next(how, &self.request, &self.started_at, &self.log)
     }
 
-    /// Ends a server that is not needed.
-    fn discard(&mut self, mut server: Server) -> Result<(), Error> {
-        server.kill()?;
-        self.deaths.expect(server.into_child());
-        Ok(())
+    /// Ends a server that has not had the mount. It is not waited for: what it has started may have
+    /// its socket. One that this process may not kill ends with the socket.
+    fn discard(&mut self, server: Server) {
+        let child = server.into_child();
+        if let Some(child) = &child {
+            let _ = child.signal(Signal::KILL);
+        }
+        self.deaths.expect(child);
     }
 
     fn give_up(&self, why: &str) -> bool {
@@ -245,39 +259,52 @@ impl Helper {
     /// Has the program that is installed now serve the mount. If it does not get so far, the server
     /// that is there goes on.
     fn upgrade(&mut self) {
+        self.state.upgrade_begins();
         let handed_over = self
-            .start_upgrade()
+            .start_until_it_asks(&Start::Installed, UPGRADE, true)
             .and_then(|server| self.hand_over(server));
-        if let Err(error) = handed_over {
+        if let Err(error) = &handed_over {
             self.report(&format!("the upgrade failed: {error}"));
         }
+        self.state.upgrade_ends(&handed_over);
     }
 
-    /// A server that asks for the mount.
-    fn start_upgrade(&mut self) -> Result<Server, Error> {
-        let server = self.start_next(Some(Start::Installed))?;
+    /// A server that asks for the mount within this time. A program that cannot do so ends, crashes
+    /// or says nothing. `serving`: the server that is there must go on meanwhile.
+    fn start_until_it_asks(
+        &mut self,
+        how: &Start,
+        limit: Duration,
+        serving: bool,
+    ) -> Result<Server, Error> {
+        let server = self.start_next(Some(how))?;
+        let deadline = Instant::now() + limit;
+        let other = serving.then_some(&self.server);
         loop {
-            let heard = server.is_heard_before_end_of(&self.server, &UPGRADE);
+            let heard = server.is_heard_before(deadline, other);
             match heard.then(|| Request::receive(&server.socket)).flatten() {
                 Some(Request::Resume) => return Ok(server),
                 Some(request) if answer(&mut self.state, &server, request) => {}
                 _ => break,
             }
         }
-        self.discard(server)?;
-        Err(Error::Daemon("the new server did not start".into()))
+        let why = server.why_silent();
+        self.discard(server);
+        Err(Error::Daemon(format!(
+            "the new server did not start: {why}"
+        )))
     }
 
     /// What the old server had taken is sent to the new one again.
     fn hand_over(&mut self, server: Server) -> Result<(), Error> {
         if let Err(error) = self.server.kill() {
-            self.discard(server)?;
+            self.discard(server);
             return Err(error);
         }
         self.state.begin_again(false);
+        self.next = server.program().or_else(|| self.fork.clone());
         let old = std::mem::replace(&mut self.server, server);
         self.deaths.expect(old.into_child());
-        self.next = Some(Start::Installed);
         // If it is dead by now, it is replaced.
         self.answer(Request::Resume);
         Ok(())
@@ -292,6 +319,9 @@ fn answer(state: &mut MountState, server: &Server, request: Request) -> bool {
         // of the service manager comes past the mount point; all others wait too.
         let _ = rustix::process::setsid();
         outcome = report_ready().map(|()| None);
+    }
+    if request == Request::HandshakeDone {
+        inherited::close_named_but(state.profile());
     }
     if matches!(request, Request::Mount { .. }) {
         // The mount point was resolved to an absolute path; do not pin the working directory.

@@ -1,10 +1,12 @@
 //! The file of a launch profile: where it is, and how it is replaced.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use launch_profile::limits;
 use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -14,19 +16,26 @@ use crate::options::ProfileLocation;
 /// Cache folder of root.
 const SYSTEM_CACHE: &str = "/var/cache";
 
-/// The profile of one mount.
+/// Longest name of a file in the cache folder.
+const NAME_BYTES: usize = 128;
+
+/// The profile of one mount. The server, which an image may have taken over, chooses one name in the
+/// cache folder, once, and has bytes written there, once: no more than a profile may have.
 #[derive(Debug)]
 pub(super) struct ProfileFile {
     location: ProfileLocation,
-    /// Written now: the temporary file, and what it will become.
-    writing: Option<(PathBuf, PathBuf)>,
+    /// Its path, since it was opened for the first time.
+    path: Option<PathBuf>,
+    /// What it is about to hold; `None` when it was written.
+    bytes: Option<Vec<u8>>,
 }
 
 impl ProfileFile {
     pub(super) fn new(location: ProfileLocation) -> Self {
         Self {
             location,
-            writing: None,
+            path: None,
+            bytes: Some(Vec::new()),
         }
     }
 
@@ -52,9 +61,13 @@ impl ProfileFile {
             .map_err(Error::io(format!("{option}: {}", folder.display())))
     }
 
-    /// Opens it for reading; `None` when it is not there.
-    pub(super) fn open(&self, name: &[u8]) -> Result<Option<OwnedFd>, Error> {
-        let path = self.path(name)?;
+    /// Opens it for reading; `None` when it is not there. Later calls must name the same file.
+    pub(super) fn open(&mut self, name: &[u8]) -> Result<Option<OwnedFd>, Error> {
+        let path = self.path_of(name)?;
+        let first = self.path.get_or_insert_with(|| path.clone());
+        if *first != path {
+            return Err(refused("a mount has one profile"));
+        }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(file) => Ok(Some(file)),
@@ -63,9 +76,23 @@ impl ProfileFile {
         }
     }
 
-    /// A temporary file beside it. The folder is made where it is ours to choose.
-    pub(super) fn create(&mut self, name: &[u8]) -> Result<OwnedFd, Error> {
-        let path = self.path(name)?;
+    /// Adds to what it will hold.
+    pub(super) fn add(&mut self, more: &[u8]) -> Result<(), Error> {
+        let bytes = self.bytes.as_mut().ok_or_else(written)?;
+        if bytes.len() + more.len() > limits::FILE_BYTES {
+            return Err(refused("it is larger than a profile may be"));
+        }
+        bytes.extend(more);
+        Ok(())
+    }
+
+    /// Writes it, at once or not at all. The folder is made where it is ours to choose.
+    pub(super) fn commit(&mut self) -> Result<(), Error> {
+        let bytes = self.bytes.take().ok_or_else(written)?;
+        let path = self
+            .path
+            .as_ref()
+            .ok_or_else(|| refused("it has no name"))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         if self.location == ProfileLocation::Auto {
             let mut builder = std::fs::DirBuilder::new();
@@ -77,33 +104,24 @@ impl ProfileFile {
         temporary.push(format!(".{}", std::process::id()));
         let temporary = folder.join(temporary);
         let _ = std::fs::remove_file(&temporary);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o644);
-        let file = rustix::fs::open(&temporary, flags, mode)
-            .map_err(Error::io(temporary.display().to_string()))?;
-        self.writing = Some((temporary, path));
-        Ok(file)
-    }
-
-    /// Renames the temporary file to the profile.
-    pub(super) fn commit(&mut self) -> Result<(), Error> {
-        let Some((temporary, path)) = self.writing.take() else {
-            return Err(Error::Daemon("no profile is being written".into()));
-        };
-        let renamed = std::fs::rename(&temporary, &path);
-        renamed.map_err(|error| {
+        let outcome = write_new(&temporary, &bytes).and_then(|()| {
+            let renamed = std::fs::rename(&temporary, path);
+            renamed.map_err(Error::std_io(path.display().to_string()))
+        });
+        if outcome.is_err() {
             let _ = std::fs::remove_file(&temporary);
-            Error::std_io(path.display().to_string())(error)
-        })
+        }
+        outcome
     }
 
-    fn path(&self, name: &[u8]) -> Result<PathBuf, Error> {
+    fn path_of(&self, name: &[u8]) -> Result<PathBuf, Error> {
         match &self.location {
             ProfileLocation::File(path) => Ok(path.clone()),
             ProfileLocation::Auto => {
                 let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
-                if name.is_empty() || name.starts_with(b".") || !name.iter().all(plain) {
-                    return Err(Error::Daemon("the name of the profile is odd".into()));
+                let is_one = name.ends_with(b".profile") && !name.starts_with(b".");
+                if !is_one || name.len() > NAME_BYTES || !name.iter().all(plain) {
+                    return Err(refused("its name is odd"));
                 }
                 Ok(cache_folder()?.join(String::from_utf8_lossy(name).as_ref()))
             }
@@ -111,12 +129,21 @@ impl ProfileFile {
     }
 }
 
-impl Drop for ProfileFile {
-    fn drop(&mut self) {
-        if let Some((temporary, _)) = &self.writing {
-            let _ = std::fs::remove_file(temporary);
-        }
-    }
+fn refused(why: &str) -> Error {
+    Error::Daemon(format!("the launch profile is refused: {why}"))
+}
+
+fn written() -> Error {
+    refused("it was written before")
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let what = || path.display().to_string();
+    let file =
+        rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(Error::io(what()))?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(bytes).map_err(Error::std_io(what()))
 }
 
 /// The system's for root, else the user's.
@@ -138,36 +165,104 @@ fn cache_folder() -> Result<PathBuf, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
-    #[test]
-    fn a_profile_is_replaced_at_once_or_not_at_all() {
-        let name = format!("erofast-profile-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("launch.profile");
-        let new = || ProfileFile::new(ProfileLocation::File(path.clone()));
-        let write = |file: &mut ProfileFile, text: &[u8]| {
-            let mut created = std::fs::File::from(file.create(b"").unwrap());
-            created.write_all(text).unwrap();
-        };
-        assert!(new().open(b"").unwrap().is_none());
-        let mut file = new();
-        write(&mut file, b"one");
-        file.commit().unwrap();
-        assert!(new().open(b"").unwrap().is_some());
-        write(&mut file, b"two");
-        drop(file);
-        assert_eq!(std::fs::read(&path).unwrap(), b"one");
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
-        std::fs::remove_dir_all(&folder).unwrap();
+    /// A file in a folder of its own, which is removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let name = format!("erofast-profile-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+
+        fn path(&self) -> PathBuf {
+            self.0.join("launch.profile")
+        }
+
+        fn file(&self) -> ProfileFile {
+            ProfileFile::new(ProfileLocation::File(self.path()))
+        }
+
+        fn count(&self) -> usize {
+            std::fs::read_dir(&self.0).unwrap().count()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
     }
 
     #[test]
-    fn names_that_lead_out_of_the_cache_folder_are_refused() {
+    fn a_profile_is_replaced_at_once_or_not_at_all() {
+        let folder = Folder::new("once");
+        let mut file = folder.file();
+        assert!(file.open(b"").unwrap().is_none());
+        file.add(b"on").unwrap();
+        file.add(b"e").unwrap();
+        file.commit().unwrap();
+        let mut next = folder.file();
+        assert!(next.open(b"").unwrap().is_some());
+        next.add(b"two").unwrap();
+        drop(next);
+        assert_eq!(std::fs::read(folder.path()).unwrap(), b"one");
+        assert_eq!(folder.count(), 1);
+    }
+
+    #[test]
+    fn a_profile_is_written_once_and_no_larger_than_one_may_be() {
+        let folder = Folder::new("bounded");
+        let mut file = folder.file();
+        file.open(b"").unwrap();
+        let part = vec![0; limits::FILE_BYTES / 2];
+        file.add(&part).unwrap();
+        file.add(&part).unwrap();
+        assert!(file.add(b"x").is_err());
+        file.commit().unwrap();
+        let size = std::fs::metadata(folder.path()).unwrap().len();
+        assert_eq!(size, limits::FILE_BYTES as u64);
+        assert!(file.add(b"x").is_err());
+        assert!(file.commit().is_err());
+        assert_eq!(folder.count(), 1);
+    }
+
+    #[test]
+    fn nothing_is_written_without_a_name() {
+        let folder = Folder::new("nameless");
+        assert!(folder.file().commit().is_err());
+        assert_eq!(folder.count(), 0);
+    }
+
+    #[test]
+    fn a_mount_has_one_name_in_the_cache_folder() {
+        let mut file = ProfileFile::new(ProfileLocation::Auto);
+        if cache_folder().is_err() {
+            return println!("skipped: neither root nor a home");
+        }
+        // Named only: whether it is there does not matter.
+        let _ = file.open(b"0123.profile");
+        assert!(file.open(b"4567.profile").is_err());
+        let _ = file.open(b"0123.profile").unwrap();
+    }
+
+    #[test]
+    fn names_that_lead_out_of_the_cache_folder_or_name_no_profile_are_refused() {
         let file = ProfileFile::new(ProfileLocation::Auto);
-        for name in ["", "..", "../x", ".hidden", "a/b", "a\0b"] {
-            assert!(file.path(name.as_bytes()).is_err(), "{name:?}");
+        let long = format!("{}.profile", "0".repeat(NAME_BYTES));
+        for name in [
+            "",
+            "..",
+            "../x.profile",
+            ".hidden.profile",
+            "a/b.profile",
+            "a\0b.profile",
+            "passwd",
+            &long,
+        ] {
+            assert!(file.path_of(name.as_bytes()).is_err(), "{name:?}");
         }
     }
 }

@@ -155,11 +155,14 @@ impl Request {
 }
 
 impl Response {
+    /// Does not wait: one that asks without taking the answers is left without them.
     pub(super) fn send(self, socket: impl AsFd) -> io::Result<()> {
-        match self {
-            Self::Done(device) => send(socket, OK.as_bytes(), device),
-            Self::Failed(line) => send(socket, line.as_bytes(), None),
-        }
+        let (text, device) = match &self {
+            Self::Done(device) => (OK, device.as_ref()),
+            Self::Failed(line) => (&**line, None),
+        };
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        send_message(socket, text.as_bytes(), device, flags)
     }
 
     pub(super) fn receive(socket: impl AsFd) -> io::Result<Self> {
@@ -179,11 +182,24 @@ pub(super) fn send(socket: impl AsFd, text: &[u8], device: Option<OwnedFd>) -> i
         rustix::io::retry_on_intr(|| rustix::io::write(&socket, text))?;
         return Ok(());
     };
+    send_message(socket, text, Some(&device), SendFlags::NOSIGNAL)
+}
+
+fn send_message(
+    socket: impl AsFd,
+    text: &[u8],
+    device: Option<&OwnedFd>,
+    flags: SendFlags,
+) -> io::Result<()> {
+    let text = &text[..text.len().min(PACKET_BYTES)];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let devices = [device.as_fd()];
-    control.push(SendAncillaryMessage::ScmRights(&devices));
-    let flags = SendFlags::NOSIGNAL;
+    let devices = device.map(AsFd::as_fd);
+    if let Some(device) = &devices {
+        control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(
+            device,
+        )));
+    }
     rustix::io::retry_on_intr(|| {
         sendmsg(&socket, &[IoSlice::new(text)], &mut control, flags).map(drop)
     })?;
@@ -257,6 +273,14 @@ mod tests {
         ));
         Response::Failed("no".into()).send(&a).unwrap();
         assert!(matches!(Response::receive(&b).unwrap(), Response::Failed(line) if line == "no"));
+    }
+
+    #[test]
+    fn a_server_that_takes_no_answers_is_not_waited_for() {
+        let (a, _b) = socket_pair().unwrap();
+        let answers = (0..1 << 20).map(|_| Response::Done(None).send(&a));
+        let refused = answers.filter_map(Result::err).next().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use crate::error::Error;
 use crate::request::MountRequest;
 
-/// More than any machine has CPUs.
-const MOST_CLONES: usize = 8192;
+/// Clones beside those of the CPUs: one that stands by.
+const OTHER_CLONES: usize = 1;
 
 /// Files, cloned descriptors of the device, and the memory for requests in flight.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Replaceable {
 
     /// A cloned descriptor, the same one for each server.
     pub(super) fn clone(&mut self, device: &OwnedFd, number: usize) -> Result<OwnedFd, Error> {
-        if number > self.clones.len() || number >= MOST_CLONES {
+        if number > self.clones.len() || number >= possible_cpus() + OTHER_CLONES {
             return Err(Error::Daemon(format!("there is no clone {number}")));
         }
         if number == self.clones.len() {
@@ -64,11 +64,18 @@ impl Replaceable {
         fcntl_dupfd_cloexec(file, 0).map_err(Error::io("requests in flight"))
     }
 
-    /// The requests in flight of a mount that is served.
+    /// The requests in flight of a mount that is served by a server that can be replaced: only such
+    /// a one has stored the outcome of the handshake.
     pub(super) fn in_flight(&self) -> Option<&InFlight> {
         let shared = self.in_flight.as_ref().filter(|_| self.served);
-        shared.map(|(_, in_flight)| in_flight)
+        let shared = shared.map(|(_, in_flight)| in_flight);
+        shared.filter(|in_flight| in_flight.protocol().is_some())
     }
+}
+
+fn possible_cpus() -> usize {
+    // Two for a ring.
+    sys::cpu_list::possible().map_or(1, |cpus| cpus.len().max(1))
 }
 
 /// A descriptor with a list of its own; where `/dev/fuse` cannot be opened (fusermount3 opened it),

@@ -1,19 +1,23 @@
 //! The state of one mount in its helper: requested, mounted, served, unmounted.
 
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
 
 use fuse_transport::{InFlight, TakenRequest};
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::connection::Connection;
 use super::enable_uring::EnableUringGuard;
-use super::launch::HelperSide;
+use super::launch::{HelperSide, SharedProfile};
 use super::mount;
 use super::mounted::Mounted;
+use super::profile_file::ProfileFile;
 use super::protocol::Request;
 use super::replaceable::Replaceable;
+use super::upgrades::UpgradeRecord;
 use super::{passed, read_ahead};
 use crate::error::Error;
+use crate::options::ProfileLocation;
 use crate::request::MountRequest;
 
 /// One mount, and what to undo.
@@ -27,14 +31,23 @@ pub(super) struct MountState {
     replaceable: Replaceable,
     /// What may never be needed: threads to be started with their first packet.
     asleep: Vec<HelperSide>,
+    /// Shared by all of them, asleep or not.
+    launches: Arc<()>,
+    /// With `profile=`.
+    profile_file: Option<SharedProfile>,
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,
     handshake_done: bool,
+    /// While the mount can be upgraded.
+    upgrades: Option<UpgradeRecord>,
 }
 
 impl MountState {
     pub(super) fn new(request: MountRequest) -> Self {
+        let profile = request.options.profile.clone().map(ProfileFile::new);
         Self {
+            profile_file: profile.map(|file| Arc::new(Mutex::new(file))),
+            launches: Arc::new(()),
             request,
             mounted: None,
             detached: false,
@@ -43,6 +56,7 @@ impl MountState {
             asleep: Vec::new(),
             uring_guard: None,
             handshake_done: false,
+            upgrades: None,
         }
     }
 
@@ -63,6 +77,7 @@ impl MountState {
             }
             (Request::Served, Some(_)) if self.handshake_done => {
                 replaceable.served = true;
+                self.record_upgrades();
                 Ok(None)
             }
             _ if self.detached => Err(out_of_order(request)),
@@ -74,7 +89,8 @@ impl MountState {
                 Ok(None)
             }
             (Request::Launch, Some((mounted, _))) => {
-                let (side, theirs) = HelperSide::new(&self.request.options, mounted)?;
+                let (options, profile) = (&self.request.options, self.profile_file.clone());
+                let (side, theirs) = HelperSide::new(options, mounted, profile, &self.launches)?;
                 self.asleep.push(side);
                 Ok(Some(theirs))
             }
@@ -88,6 +104,15 @@ impl MountState {
             (Request::Mark, Some((mounted, _))) => mounted.mark().map(|()| None),
             (Request::Expire, Some((mounted, _))) => mounted.expire().map(|()| None),
             _ => Err(out_of_order(request)),
+        }
+    }
+
+    /// Where the server can be replaced.
+    fn record_upgrades(&mut self) {
+        if let Some((mounted, _)) = self.mounted.as_ref().filter(|_| self.is_replaceable())
+            && self.upgrades.is_none()
+        {
+            self.upgrades = UpgradeRecord::new(&mounted.id.device).ok();
         }
     }
 
@@ -106,6 +131,20 @@ impl MountState {
     /// Starts one of them.
     pub(super) fn start(&mut self, index: usize) {
         self.asleep.swap_remove(index).start();
+    }
+
+    /// Without memory for the record, nobody learns of it.
+    pub(super) fn upgrade_begins(&mut self) {
+        let _ = self.upgrades.as_mut().map(UpgradeRecord::begin);
+    }
+
+    pub(super) fn upgrade_ends(&self, outcome: &Result<(), Error>) {
+        let _ = self.upgrades.as_ref().map(|record| record.end(outcome));
+    }
+
+    /// The launch profile that was requested.
+    pub(super) fn profile(&self) -> Option<&ProfileLocation> {
+        self.request.options.profile.as_ref()
     }
 
     /// Whether another server can take the place of this one.

@@ -110,7 +110,7 @@ fn busy(path: &Path, entry: &Entry) -> Error {
 
 /// The absolute path of a mount point, whose last component cannot be resolved when its daemon is
 /// dead.
-fn absolute(path: &Path) -> Result<PathBuf, Error> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, Error> {
     if let Ok(real) = std::fs::canonicalize(path) {
         return Ok(real);
     }

@@ -36,6 +36,7 @@ use super::uring_mode::Uring;
 use super::wait::Watched;
 use crate::error::Error;
 use crate::helper::{MountHelper, covered_notice};
+use crate::inherited;
 use crate::log::Log;
 use crate::options::{MountOptions, SandboxMode};
 use crate::origin;
@@ -113,6 +114,7 @@ pub(crate) fn serve(
         Start::Successor => None,
         _ => Some(Readiness::new(options.ready_fd)?),
     };
+    inherited::close_named();
     sandbox.close(uring.is_wanted());
     if options.sandbox == SandboxMode::Strict {
         sandbox.check_complete()?;

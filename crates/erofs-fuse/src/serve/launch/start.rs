@@ -1,7 +1,7 @@
 //! Starts a recording or a replay, by the option `profile=`.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -79,7 +79,7 @@ pub(in super::super) fn start(
         Some(Err(error)) => Some(error.to_string()),
         None => None,
     };
-    record(name, stale, helper, mount)
+    record(stale, helper, mount)
 }
 
 /// The profile in a file; that of another image counts as none.
@@ -96,7 +96,6 @@ fn read(file: File, engine: &Engine) -> Result<Profile, launch_profile::Error> {
 }
 
 fn record(
-    name: String,
     stale: Option<String>,
     helper: LaunchHelper,
     mount: &Mount<'_>,
@@ -120,7 +119,7 @@ fn record(
         let profile =
             (engine.upgrade()).map(|engine| names::profile(&engine, root, &recording, exact));
         let worth = profile.filter(|profile| !profile.windows.is_empty());
-        if let Some(Err(error)) = worth.map(|profile| write(&profile, &name, &helper)) {
+        if let Some(Err(error)) = worth.map(|profile| helper.write(&profile.to_bytes())) {
             ours.fail(error.to_string());
         }
     };
@@ -130,13 +129,6 @@ fn record(
         launch,
         recording: Some(thread),
     })
-}
-
-fn write(profile: &Profile, name: &str, helper: &LaunchHelper) -> Result<(), Error> {
-    let mut file = helper.create(name)?;
-    file.write_all(&profile.to_bytes())
-        .map_err(Error::std_io("writing the launch profile"))?;
-    helper.commit()
 }
 
 fn replay(

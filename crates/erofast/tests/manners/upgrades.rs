@@ -1,0 +1,236 @@
+//! Upgrades by a program that works, and by programs that do not.
+//!
+//! `EROFAST_UPGRADE_ROUNDS` is how often a mount goes through an upgrade, a broken program and a
+//! death (4: more deaths in a row end a mount, so that more rounds wait in between).
+
+use std::collections::VecDeque;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, fadvise};
+
+use super::site::{LONG, Site, fine, signal, soon};
+
+/// Programs that cannot serve, as scripts: that end, crash, or speak another protocol.
+const BROKEN: [&str; 4] = [
+    "#!/bin/sh\nexit 1\n",
+    "#!/bin/sh\nkill -SEGV $$\n",
+    "#!/no/such/interpreter\n",
+    "no program at all\n",
+];
+
+/// A mount by a program that can be replaced. None, with a line, where servers are not replaced.
+fn mounted() -> Option<Site> {
+    let site = Site::new()?;
+    fs::copy(env!("CARGO_BIN_EXE_erofast"), site.path("good")).unwrap();
+    install_good(&site);
+    let mut mount = Command::new(site.path("program"));
+    mount.args(["mount", "-o", "log=log", "image.erofs", "mnt"]);
+    fine(&mount.current_dir(site.directory.path()).output().unwrap());
+    let restart = &super::inherited::counters(&site)["restart"];
+    if restart["on"] != true {
+        println!("skipped: {}", restart["reason"]);
+        return None;
+    }
+    Some(site)
+}
+
+fn install_good(site: &Site) {
+    // To rename a file over itself does nothing.
+    let _ = fs::remove_file(site.path("program"));
+    fs::hard_link(site.path("good"), site.path("program")).unwrap();
+}
+
+/// In one step, as packages do.
+fn install(site: &Site, script: &str) {
+    fs::write(site.path("new"), script).unwrap();
+    fs::set_permissions(site.path("new"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(site.path("new"), site.path("program")).unwrap();
+}
+
+/// It must end by itself; `during` is done meanwhile.
+fn upgrade(site: &Site, during: impl FnOnce()) -> Output {
+    let mut upgrade = site.command(&["upgrade", "mnt"]);
+    let mut upgrade = upgrade.stderr(Stdio::piped()).spawn().unwrap();
+    during();
+    let begin = Instant::now();
+    while upgrade.try_wait().unwrap().is_none() {
+        if begin.elapsed() > LONG {
+            upgrade.kill().unwrap();
+            panic!("the upgrade does not end");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    upgrade.wait_with_output().unwrap()
+}
+
+#[track_caller]
+fn fails(output: &Output, part: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(part), "{stderr}");
+}
+
+fn command_line(pid: u64) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+    String::from_utf8_lossy(&line).replace('\0', " ")
+}
+
+fn die(site: &Site) -> u64 {
+    let old = site.pid();
+    signal("-KILL", old);
+    let next = site.pid();
+    assert_ne!(old, next);
+    next
+}
+
+#[test]
+fn a_broken_program_is_said_at_once_and_the_old_one_serves_on() {
+    let Some(site) = mounted() else { return };
+    let server = site.pid();
+    for script in BROKEN {
+        install(&site, script);
+        fails(&upgrade(&site, || {}), "the new server did not start");
+        assert_eq!(site.pid(), server, "{script}");
+    }
+    assert!(
+        fs::read_to_string(site.path("log"))
+            .unwrap()
+            .contains("exit status: 1")
+    );
+    die(&site);
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn after_an_upgrade_a_death_starts_the_program_that_served_whatever_is_installed() {
+    let Some(site) = mounted() else { return };
+    fine(&upgrade(&site, || {}));
+    for (script, gone) in [(BROKEN[0], false), (BROKEN[1], true)] {
+        install(&site, script);
+        if gone {
+            fs::remove_file(site.path("program")).unwrap();
+        }
+        let next = die(&site);
+        let line = command_line(next);
+        assert!(line.contains(" mount-upgrade-"), "{line}");
+        let name = fs::read_to_string(format!("/proc/{next}/comm")).unwrap();
+        assert_eq!(name.trim_end(), "program");
+    }
+    install_good(&site);
+    fine(&upgrade(&site, || {}));
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn an_upgrade_that_failed_is_no_success_because_a_server_was_replaced() {
+    let Some(site) = mounted() else { return };
+    let server = site.pid();
+    install(&site, "#!/bin/sh\ntouch begun\nsleep 20\n");
+    let failed = upgrade(&site, || {
+        soon("the start", || site.path("begun").exists());
+        signal("-KILL", server);
+    });
+    fails(&failed, "the new server did not start");
+    assert_ne!(site.pid(), server);
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn a_server_that_has_stopped_is_upgraded() {
+    let Some(site) = mounted() else { return };
+    let server = site.pid();
+    signal("-STOP", server);
+    fine(&upgrade(&site, || {}));
+    assert_ne!(site.pid(), server);
+    install(&site, BROKEN[0]);
+    let server = site.pid();
+    signal("-STOP", server);
+    let output = upgrade(&site, || {});
+    signal("-CONT", server);
+    fails(&output, "the new server did not start");
+    assert_eq!(site.pid(), server);
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn what_cannot_be_upgraded_says_why() {
+    let Some(site) = Site::new() else { return };
+    fails(
+        &upgrade(&site, || {}),
+        "is not the mount point of an erofast mount",
+    );
+    fine(&site.run(&["mount", "-o", "restart=off", "image.erofs", "mnt"]));
+    fails(&upgrade(&site, || {}), "cannot be upgraded: restart=off");
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn rounds_of_upgrade_broken_program_and_death_are_noticed_by_no_reader() {
+    let Some(site) = mounted() else { return };
+    let rounds = std::env::var("EROFAST_UPGRADE_ROUNDS").ok();
+    let rounds: usize = rounds.map_or(4, |rounds| rounds.parse().unwrap());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for reader in 0..4 {
+            let (site, over) = (&site, &over);
+            scope.spawn(move || read_until(over, &super::site::some_file(&site.point()), reader));
+        }
+        let _over = AtEnd(&over);
+        let mut deaths = VecDeque::new();
+        for round in 0..rounds {
+            install_good(&site);
+            fine(&upgrade(&site, || {}));
+            install(&site, BROKEN[round % BROKEN.len()]);
+            if round % 2 == 0 {
+                fails(&upgrade(&site, || {}), "the new server did not start");
+            }
+            wait_for_a_death_that_ends_nothing(&mut deaths);
+            die(&site);
+        }
+    });
+    let counters = super::inherited::counters(&site);
+    assert_eq!(counters["restart"]["restarts"], rounds);
+    fine(&site.run(&["umount", "mnt"]));
+    println!("{rounds} rounds of upgrade, broken program and death");
+}
+
+/// Five in ten seconds end a mount.
+fn wait_for_a_death_that_ends_nothing(deaths: &mut VecDeque<Instant>) {
+    if deaths.len() == 4 {
+        let first = deaths.pop_front().unwrap();
+        thread::sleep(Duration::from_secs(11).saturating_sub(first.elapsed()));
+    }
+    deaths.push_back(Instant::now());
+}
+
+struct AtEnd<'o>(&'o AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Reads a file again and again, without what the kernel keeps of it, and looks up a name.
+fn read_until(over: &AtomicBool, path: &Path, reader: usize) {
+    let whole = fs::read(path).unwrap();
+    let mut number = 0;
+    while !over.load(Ordering::Relaxed) {
+        let file = fs::File::open(path).unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let mut bytes = vec![0; whole.len()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, whole, "{}", path.display());
+        number += 1;
+        let absent = path.with_file_name(format!("absent {reader} {number}"));
+        let error = fs::symlink_metadata(absent).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    }
+}

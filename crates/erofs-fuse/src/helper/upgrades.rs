@@ -1,0 +1,246 @@
+//! What becomes of upgrades: the mount helper writes it into a file in memory, and `erofast upgrade`
+//! reads that through `/proc/PID/fd`, which is open to those who may signal the helper. The server
+//! is not asked: one that has stopped answers nobody, and is the one to be replaced.
+//!
+//! Lines of text: `device MAJOR:MINOR` of the mount, then for the last upgrade `N begun`, followed
+//! by `N done` or `N failed WHY`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{table, umount};
+use crate::error::Error;
+use crate::request::FSTYPE;
+
+const NAME: &str = "erofast-upgrades";
+
+/// Longest text that is read: an error is one line.
+const MOST_BYTES: u64 = 64 << 10;
+
+/// The helper's side.
+#[derive(Debug)]
+pub(super) struct UpgradeRecord {
+    file: File,
+    device: String,
+    last: u64,
+}
+
+impl UpgradeRecord {
+    /// `device`: that of the mount.
+    pub(super) fn new(device: &str) -> io::Result<Self> {
+        let file = memfd_create(NAME, MemfdFlags::CLOEXEC)?;
+        let this = Self {
+            file: file.into(),
+            device: device.to_owned(),
+            last: 0,
+        };
+        this.write("")?;
+        Ok(this)
+    }
+
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        self.last += 1;
+        self.write(&format!("{} begun\n", self.last))
+    }
+
+    pub(super) fn end(&self, outcome: &Result<(), Error>) -> io::Result<()> {
+        let last = self.last;
+        let outcome = match outcome {
+            Ok(()) => "done".to_owned(),
+            Err(error) => format!("failed {}", crate::text::line(&error.to_string())),
+        };
+        self.write(&format!("{last} begun\n{last} {outcome}\n"))
+    }
+
+    /// A reader finds it empty for a moment, and reads again.
+    fn write(&self, lines: &str) -> io::Result<()> {
+        self.file.set_len(0)?;
+        let text = format!("device {}\n{lines}", self.device);
+        self.file.write_all_at(text.as_bytes(), 0)
+    }
+}
+
+/// A mount whose server its mount helper can replace, seen from outside.
+#[derive(Debug)]
+pub(crate) struct UpgradableMount {
+    helper: Pid,
+    /// Of the record.
+    record: PathBuf,
+    device: String,
+}
+
+/// How the last upgrade that has ended did so.
+#[derive(PartialEq, Eq, Debug)]
+enum Ended {
+    Done,
+    Failed(String),
+}
+
+/// Numbers of the last upgrade that has begun, and of the last one that has ended.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct State {
+    begun: u64,
+    ended: Option<(u64, Ended)>,
+}
+
+impl UpgradableMount {
+    /// `None` where nothing is mounted, the mount cannot be upgraded, belongs to another user, or
+    /// has a mount helper of an older version. No server is asked.
+    pub(crate) fn find(mountpoint: &Path) -> Result<Option<Self>, Error> {
+        let Some(entry) = table::top(&umount::absolute(mountpoint)?)? else {
+            return Ok(None);
+        };
+        let device = entry.device;
+        let processes = std::fs::read_dir("/proc").map_err(Error::std_io("/proc"))?;
+        let pids = processes.flatten().filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            Pid::from_raw(number)
+        });
+        let helpers = pids
+            .filter(|_| entry.fstype == FSTYPE)
+            .filter(|pid| is_helper(*pid));
+        let mut records = helpers.filter_map(|helper| Some((helper, record_of(helper, &device)?)));
+        Ok(records.next().map(|(helper, record)| Self {
+            helper,
+            record,
+            device: device.clone(),
+        }))
+    }
+
+    /// Asks for an upgrade; the number of the last one before it.
+    pub(crate) fn begin(&self) -> Result<u64, Error> {
+        let before = self.state().ok_or_else(gone)?.begun;
+        kill_process(self.helper, Signal::USR1).map_err(Error::io("its mount helper"))?;
+        Ok(before)
+    }
+
+    /// The outcome of an upgrade that began after number `before`; `None` while there is none.
+    ///
+    /// # Errors
+    /// Of the outer one: the helper is gone.
+    pub(crate) fn outcome(&self, before: u64) -> Result<Option<Result<(), String>>, Error> {
+        let ended = self.state().ok_or_else(gone)?.ended;
+        let ended = ended.filter(|(number, _)| *number > before);
+        Ok(ended.map(|(_, ended)| match ended {
+            Ended::Done => Ok(()),
+            Ended::Failed(why) => Err(why),
+        }))
+    }
+
+    /// `None`: the helper has ended.
+    fn state(&self) -> Option<State> {
+        loop {
+            // Empty while it is written.
+            let text = read(&self.record)?;
+            if !text.is_empty() {
+                return parse(&text, &self.device);
+            }
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::Daemon("its mount helper is gone".into())
+}
+
+/// Whether it was started as [`crate::respawn`] starts one.
+fn is_helper(pid: Pid) -> bool {
+    let path = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
+    let line = std::fs::read(path).unwrap_or_default();
+    let mut arguments = line.split(|byte| *byte == 0).skip(1);
+    arguments.next() == Some(b"mount") && arguments.next() == Some(b"-f")
+}
+
+/// The record of that mount, if this process keeps it and shows it.
+fn record_of(pid: Pid, device: &str) -> Option<PathBuf> {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).ok()?;
+    let paths = open.flatten().map(|fd| fd.path());
+    let is_record = |path: &PathBuf| {
+        let link = std::fs::read_link(path).unwrap_or_default();
+        link.as_os_str().as_encoded_bytes() == format!("/memfd:{NAME} (deleted)").as_bytes()
+    };
+    let mut records = paths.filter(is_record);
+    records.find(|path| {
+        let text = (0..)
+            .map_while(|_| read(path))
+            .find(|text| !text.is_empty());
+        text.is_some_and(|text| parse(&text, device).is_some())
+    })
+}
+
+fn read(record: &Path) -> Option<String> {
+    let mut text = String::new();
+    let file = File::open(record).ok()?;
+    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// `None` for another mount.
+fn parse(text: &str, device: &str) -> Option<State> {
+    let mut lines = text
+        .split_inclusive('\n')
+        .map_while(|line| line.strip_suffix('\n'));
+    let own = lines.next()?.strip_prefix("device ") == Some(device);
+    let mut state = State::default();
+    for line in lines {
+        let (number, what) = line.split_once(' ')?;
+        let number = number.parse().ok()?;
+        match what.split_once(' ').unwrap_or((what, "")) {
+            ("begun", _) => state.begun = number,
+            ("done", _) => state.ended = Some((number, Ended::Done)),
+            (_, why) => state.ended = Some((number, Ended::Failed(why.to_owned()))),
+        }
+    }
+    own.then_some(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn an_upgrade_is_read_as_it_was_written() {
+        let mut record = UpgradeRecord::new("0:7").unwrap();
+        let pid = rustix::process::getpid();
+        let path = format!(
+            "/proc/{}/fd/{}",
+            pid.as_raw_nonzero(),
+            record.file.as_raw_fd()
+        );
+        let mount = UpgradableMount {
+            helper: pid,
+            record: path.into(),
+            device: "0:7".into(),
+        };
+        assert_eq!(mount.state(), Some(State::default()));
+        assert!(record_of(pid, "0:8").is_none());
+        record.begin().unwrap();
+        assert_eq!(mount.outcome(0).unwrap(), None);
+        record
+            .end(&Err(Error::Daemon("it is\nbroken".into())))
+            .unwrap();
+        let failed = mount.outcome(0).unwrap().unwrap().unwrap_err();
+        assert!(
+            failed.starts_with("it is") && failed.ends_with("broken"),
+            "{failed}"
+        );
+        assert_eq!(mount.outcome(1).unwrap(), None);
+        record.begin().unwrap();
+        record.end(&Ok(())).unwrap();
+        assert_eq!(mount.outcome(1).unwrap(), Some(Ok(())));
+        drop(record);
+        assert!(mount.outcome(1).is_err());
+    }
+
+    #[test]
+    fn half_a_line_counts_for_nothing() {
+        let state = parse("device 0:7\n3 begun\n3 do", "0:7").unwrap();
+        assert_eq!((state.begun, state.ended), (3, None));
+    }
+}

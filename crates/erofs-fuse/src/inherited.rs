@@ -1,0 +1,107 @@
+//! What this process has of the program that started it: nothing but what a mount was asked to use.
+//!
+//! A descriptor of the caller would stay open for the life of the mount: a lock would stay held,
+//! the other end of a pipe would wait, and a server that an image has taken over could write.
+
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::options::ProfileLocation;
+use crate::request::MountRequest;
+
+/// P: descriptors that the request names, until what they are for is open.
+static NAMED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+
+/// Closes all descriptors of this process but the standard streams and those that the request
+/// names, which follow before the image is read. To be called before the process opens any.
+pub fn close_inherited(request: &MountRequest) {
+    let named = named(request);
+    sys::inherited::close_all_but(&named);
+    *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = named;
+}
+
+/// Closes those that the request names: what they are for is open by now.
+pub(crate) fn close_named() {
+    close_named_but(None);
+}
+
+/// The same in the mount helper, which opens the launch profile later.
+pub(crate) fn close_named_but(profile: Option<&ProfileLocation>) {
+    let kept = profile.and_then(profile_number);
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    let closed = named.drain(..).filter(|number| Some(*number) != kept);
+    closed.for_each(sys::inherited::close);
+}
+
+fn named(request: &MountRequest) -> Vec<RawFd> {
+    let options = &request.options;
+    let verity = &options.engine.verity;
+    let others = [
+        &options.log,
+        &verity.root_hash_file,
+        &verity.root_hash_signature,
+    ];
+    let others = others.into_iter().flatten().map(|path| &**path);
+    let paths = request.files().into_iter().chain(others);
+    let ready = options.ready_fd.and_then(|number| number.try_into().ok());
+    let profile = options.profile.as_ref().and_then(profile_number);
+    let numbers = paths.filter_map(number).chain(ready).chain(profile);
+    let mut numbers: Vec<RawFd> = numbers.chain(request.passed_device()).collect();
+    // The standard streams are not closed.
+    numbers.retain(|number| *number > 2);
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+fn profile_number(profile: &ProfileLocation) -> Option<RawFd> {
+    match profile {
+        ProfileLocation::File(path) => number(path),
+        ProfileLocation::Auto => None,
+    }
+}
+
+/// The descriptor that a path leads to: `/dev/fd/N`, `/proc/self/fd/N` and the like.
+fn number(path: &Path) -> Option<RawFd> {
+    let number = path.file_name()?.to_str()?.parse().ok()?;
+    let folder = path.parent()?.canonicalize().ok()?;
+    let own = Path::new("/proc/self/fd").canonicalize().ok()?;
+    (folder == own).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::MountOptions;
+
+    #[test]
+    fn descriptors_are_found_by_all_of_their_names() {
+        let options = [
+            "device=/proc/self/fd/10,log=/dev/fd/9,ready_fd=8",
+            "verity.hashdevice=/dev/fd/7,verity.roothashfile=/dev/fd/6",
+            "verity.roothashsig=/dev/fd/5,profile=/dev/fd/4",
+        ];
+        let request = MountRequest {
+            image: "/proc/self/fd/11".into(),
+            mountpoint: "/dev/fd/12".into(),
+            options: MountOptions::parse(&options).unwrap(),
+            foreground: false,
+        };
+        assert_eq!(named(&request), [4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    }
+
+    #[test]
+    fn other_paths_name_none() {
+        for path in [
+            "/dev/stdin",
+            "/dev/fd",
+            "/proc/1/fd/3",
+            "/tmp/7",
+            "7",
+            "/dev/fd/x",
+        ] {
+            assert_eq!(number(Path::new(path)), None, "{path}");
+        }
+    }
+}
