@@ -199,11 +199,11 @@ fn conditional() -> Outcome<Rules> {
         // Of a thread, not of all processes of a group or a user.
         (
             libc::SYS_getpriority,
-            vec![equal(0, libc::PRIO_PROCESS.into())?],
+            vec![equal(0, libc::PRIO_PROCESS as u64)?],
         ),
         (
             libc::SYS_setpriority,
-            vec![equal(0, libc::PRIO_PROCESS.into())?],
+            vec![equal(0, libc::PRIO_PROCESS as u64)?],
         ),
         (
             libc::SYS_prctl,
