@@ -111,7 +111,7 @@ fn run_broken(command: &str, rest: &[&str]) -> Output {
         env!("CARGO_MANIFEST_DIR"),
         "/tests/fixtures/bad/dirent-name-slash.erofs"
     );
-    let mut erofast = common::erofast();
+    let mut erofast = crate::common::erofast();
     erofast.arg(command).arg(image).args(rest);
     erofast.output().expect("it starts")
 }
@@ -160,7 +160,7 @@ fn several_double_stars_take_each_directory_once() {
         println!("skipped: mkfs.erofs is missing");
         return;
     }
-    let mut erofast = common::erofast();
+    let mut erofast = crate::common::erofast();
     let pattern = "**/a/".repeat(8) + "**/f";
     let output = erofast.arg("ls").arg(&image).arg(pattern).output();
     std::fs::remove_dir_all(&place).expect("it is there");

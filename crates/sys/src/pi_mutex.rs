@@ -258,7 +258,7 @@ mod tests {
             let own = std::process::id();
             i32::from(mutex.word.load(Ordering::Relaxed) != own)
         };
-        let pid = crate::fork::fork(stdin.into(), None, child).unwrap();
+        let pid = crate::fork::fork(stdin.into(), &[], child).unwrap();
         let mut status = 0;
         // SAFETY: the child is this process's own, and `status` is writable.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
