@@ -1,5 +1,5 @@
-//! The primitives that the queue, the parking and the slots are built on, with priority inheritance;
-//! with the feature `loom` those that the models in `models.rs` can replay.
+//! The primitives that the queue, the parking and the slots are built on, with priority
+//! inheritance; with the feature `loom` those that the models in `models.rs` can replay.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::{

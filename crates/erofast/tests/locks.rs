@@ -77,14 +77,23 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 
 /// Whether the code before the tests of a file names a lock that inherits no priority.
 fn names_a_plain_lock(source: &str) -> bool {
+    let tests = "#[cfg(all(test, not(feature = \"loom\")))]\nmod tests";
     let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();
-    let words = code
+    let code = code.split(tests).next().unwrap();
+    let code: String = code
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"))
-        .flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':'));
-    let paths = words.flat_map(|word| word.rsplit("::").next());
-    let mut plain = paths.filter(|name| matches!(*name, "Mutex" | "RwLock" | "Condvar"));
-    plain.next().is_some() && code.contains("std::sync::")
+        .collect();
+    code.split("std::sync::").skip(1).any(|rest| {
+        let end = match rest.strip_prefix('{') {
+            Some(group) => group.find("};").map_or(rest.len(), |end| end + 1),
+            None => rest
+                .find(|c: char| !c.is_alphanumeric())
+                .unwrap_or(rest.len()),
+        };
+        let mut names = rest[..end].split(|c: char| !c.is_alphanumeric());
+        names.any(|name| matches!(name, "Mutex" | "RwLock" | "Condvar"))
+    })
 }
 
 #[test]

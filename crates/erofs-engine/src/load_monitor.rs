@@ -153,8 +153,8 @@ impl Others {
 mod tests {
     use super::*;
 
-    /// One sample every four milliseconds, the first at 1 s, of a process that keeps `own_cpus` CPUs
-    /// busy with `rate` replies a second to `clients` threads.
+    /// One sample every four milliseconds, the first at 1 s, of a process that keeps `own_cpus`
+    /// CPUs busy with `rate` replies a second to `clients` threads.
     struct Machine {
         others: Others,
         sample: Sample,
@@ -220,7 +220,7 @@ mod tests {
             let machine = Machine::new(2, 4, rate, own_cpus);
             assert!(!machine.see(&[7; 50]).are_many(), "{rate} {own_cpus}");
         }
-        // And beside them somebody else's.
+        // And beside them other programs'.
         assert!(Machine::new(2, 4, 8_000.0, 0.7).see(&[14; 50]).are_many());
     }
 

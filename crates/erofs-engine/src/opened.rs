@@ -37,7 +37,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens the image and its extra devices, reserves the page pool, opens what tells
+    /// Opens the image and its extra devices, reserves the page pool, opens what shows
     /// contended CPUs, and listens for CPUs that come and go.
     ///
     /// # Errors

@@ -207,7 +207,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         (first..first + WAYS, (hash >> 32) as u32 | 1)
     }
 
-    /// Removes and returns the next entry without a mark, or the last one that may be looked at;
+    /// Removes and returns the next entry without a mark, or the last one within the bound;
     /// never that of the slot `kept`.
     fn evict(&self, room: &mut Room, kept: Option<usize>) -> Option<Arc<Entry<K, V>>> {
         for passed in 0..=MOST_PASSED {
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(cache.pop().map(|entry| **entry), Some(1));
     }
 
-    /// Who waits for the table waits for that long.
+    /// A thread that waits for the table waits for that long.
     #[test]
     fn room_is_found_among_entries_that_are_all_read_without_a_look_at_all() {
         let cache = ReadCache::new(10_000, 1);

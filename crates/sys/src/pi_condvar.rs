@@ -43,7 +43,7 @@ impl PiCondvar {
         limit: Option<Duration>,
     ) -> PiMutexGuard<'m, T> {
         let mutex = guard.mutex();
-        // Under the lock: who changes the value afterwards sees the sleeper.
+        // Under the lock: a thread that changes the value afterwards sees the sleeper.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let seen = self.changes.load(Ordering::SeqCst);
         drop(guard);
@@ -58,8 +58,8 @@ impl PiCondvar {
             tv_nsec: limit.subsec_nanos() as _,
         });
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the kernel reads the word, which is an atomic and outlives the call, and the time,
-        // which does too. Whatever ends the sleep, the caller looks at the value again.
+        // SAFETY: the kernel reads the word, which is an atomic and outlives the call, and the
+        // time, which does too. Whatever ends the sleep, the caller reads the value again.
         unsafe {
             let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
             let word = self.changes.as_ptr();

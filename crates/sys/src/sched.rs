@@ -132,7 +132,7 @@ fn set_slice(tid: i32, nice: i32, slice: Duration) -> io::Result<()> {
 /// Whether thread `tid` has the ordinary policy and [`SHORT_SLICE`]; 0 means the calling thread.
 pub fn has_short_slice(tid: i32) -> io::Result<bool> {
     let mut found = Attributes::default();
-    // SAFETY: the kernel writes as many bytes as it is told at most.
+    // SAFETY: the kernel writes at most as many bytes as its argument says.
     let result = unsafe {
         let size = size_of::<Attributes>();
         libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, size, 0)

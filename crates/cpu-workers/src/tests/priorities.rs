@@ -217,7 +217,7 @@ fn the_lowest_nice_value_that_the_limit_allows_is_taken() {
         maximum: before.maximum.map(|most| most.max(25)),
     };
     if let Err(error) = setrlimit(Resource::Nice, limit) {
-        println!("skipped: {error}");
+        println!("skipped: limits may not be set here: {error}");
         return;
     }
     without_privilege(|| {

@@ -41,8 +41,8 @@ struct CpuSlot {
     /// The worker of a CPU that went, until it returns. It serves its source meanwhile: what other
     /// threads, or the kernel, still send there is answered. Changed under `plan`.
     resting: PiMutex<Option<Arc<Running>>>,
-    /// The worker, and whether it is published: for threads that look for an idle one, which take
-    /// no lock. It is made once; a worker that ended never counts as idle.
+    /// The worker, and whether it is published: for threads that search for an idle one and
+    /// take no lock. It is made once; a worker that ended never counts as idle.
     made: OnceLock<Arc<Worker>>,
     is_published: AtomicBool,
     /// Created with the CPU's first worker and kept: the counters go on when it returns.
@@ -318,8 +318,8 @@ impl Topology {
         }
     }
 
-    /// Remembers priorities for workers to come, `all` for CPUs that have none yet, and calls `each`
-    /// with every worker there is and its own, outside of the lock.
+    /// Remembers priorities for workers to come, `all` for CPUs that have none yet, and calls
+    /// `each` with every worker there is and its own, outside of the lock.
     pub(crate) fn want_each(
         &self,
         all: Wanted,

@@ -14,7 +14,7 @@ use crate::worker::parker::Parker;
 #[derive(Debug)]
 pub(crate) struct JobQueue<T> {
     state: Mutex<State<T>>,
-    /// A: how many items there are, for threads that look for an idle worker. Written under the
+    /// A: how many items there are, for threads that search for an idle worker. Written under the
     /// lock.
     length: AtomicUsize,
 }

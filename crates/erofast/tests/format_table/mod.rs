@@ -322,12 +322,12 @@ rows! {
         let image = patched("lz4-full-index-64k");
         let entry = image.dirent("t", 3);
         let name = image.name_at(entry - 36, entry);
-        image.set(name, b"/").tolerating("entry 3 of the directory block").refuses("t/s1", "no such file or directory");
+        image.set(name, b"/").tolerating("entry 3 of the directory block").refuses("t/s1", "entry 3 of the directory block");
     };
     entry_name_outside: RefusedPerFile, {
         let image = patched("lz4-full-index-64k");
         let entry = image.dirent("t", 8);
-        image.set(entry + 8, &[0xe8, 0xfd]).tolerating("of the directory block").refuses_all(&["t/s4097", "t/s50"], "no such file or directory");
+        image.set(entry + 8, &[0xe8, 0xfd]).tolerating("of the directory block").refuses_all(&["t/s4097", "t/s50"], "of the directory block");
     };
     directory_block_broken: RefusedPerFile, {
         let image = patched("lz4-full-index-64k");

@@ -132,8 +132,14 @@ fn matched(source: &'static str, from: &str, to: &str) -> impl Iterator<Item = &
     let length = source[begin..].find(to).expect(to);
     let lines = source[begin..begin + length].lines().map(str::trim_start);
     let arms = lines.filter(|line| line.starts_with('"')).map(|line| {
-        let end = line.find(" =>").or(line.find(" if ")).unwrap_or(line.len());
-        line[..end].split('"').skip(1).step_by(2)
+        let end = [" =>", " if "]
+            .iter()
+            .filter_map(|end| line.find(end))
+            .min();
+        line[..end.unwrap_or(line.len())]
+            .split('"')
+            .skip(1)
+            .step_by(2)
     });
     arms.flatten()
 }
@@ -148,7 +154,7 @@ fn everything_the_parser_takes_is_in_the_table() {
     let engine = include_str!("../../../erofs-engine/src/options.rs");
     let engine = matched(engine, "fn switch(", "fn assign_verity(");
     let verity = include_str!("../../../erofs-engine/src/verity_options.rs");
-    let verity = matched(verity, "pub fn set(", "fecdevice").map(|n| format!("verity.{n}"));
+    let verity = matched(verity, "pub fn set(", "\"fecdevice").map(|n| format!("verity.{n}"));
     let names = ours.chain(engine).map(str::to_owned).chain(verity);
     let in_table = |name: &String| {
         let mut table = KNOWN.iter().map(|known| known.usage.split('=').next());

@@ -266,7 +266,8 @@ fn over_the_device_same_cpu_is_counted_too() {
         .len()
         > 1;
     assert!(!several || same + other > 0, "{same}, {other}");
-    assert!(same + other <= 300, "{same}, {other}");
+    // Reading the counters is a request, too.
+    assert!(same + other <= 302, "{same}, {other}");
     umount(&place.path, false).unwrap();
 }
 
