@@ -18,7 +18,7 @@ const SERVING: [&str; 8] = [
 ];
 
 /// Files that name a lock of the standard library.
-const LISTED: [(&str, &str); 10] = [
+const LISTED: [(&str, &str); 9] = [
     (
         "cpu-workers/src/faults.rs",
         "tests alone make start-up fail",
@@ -27,7 +27,6 @@ const LISTED: [(&str, &str); 10] = [
         "cpu-workers/src/sync.rs",
         "slots of workers: written when a CPU comes or goes",
     ),
-    ("cpu-workers/src/topology/slot.rs", "the same"),
     (
         "cpu-workers/src/topology/watcher.rs",
         "joined by the thread that ends the workers",

@@ -464,11 +464,11 @@ fn rest_of_name(package: &Path) -> &str {
 
 /// What `build.rs` says of a workspace, as a release build asks it.
 fn version_of(workspace: &Path, build: &Path) -> String {
-    let said = text(&run(Command::new(build)
+    let output = text(&run(Command::new(build)
         .env("PROFILE", "release")
         .env("CARGO_PKG_VERSION", "1.2.3")
         .env("CARGO_MANIFEST_DIR", workspace.join("crates/one"))));
-    let mut lines = said.lines();
+    let mut lines = output.lines();
     let version = lines.find_map(|line| line.strip_prefix("cargo::rustc-env=EROFAST_VERSION="));
     version.expect("a version").to_owned()
 }

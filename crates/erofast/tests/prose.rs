@@ -166,7 +166,10 @@ fn retired_words_do_not_come_back() {
     let mut found = String::new();
     for (path, text) in texts() {
         for (number, line) in text.lines().enumerate() {
-            for word in RETIRED.iter().filter(|word| has_word(line, word)) {
+            // Debian's control files have a field of that name.
+            let is_field = |word: &str| word == "Source" && line.contains("Source: ");
+            let retired = RETIRED.iter().filter(|word| has_word(line, word));
+            for word in retired.filter(|word| !is_field(word)) {
                 found += &format!("{}:{}: {word}\n", path.display(), number + 1);
             }
         }

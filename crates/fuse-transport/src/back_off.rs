@@ -28,7 +28,7 @@ impl BackOff {
     pub(crate) fn passes(&mut self, error: Errno) -> bool {
         let passes = matches!(
             error,
-            // FAULT: a page of the buffer could not be had.
+            // FAULT: there was no memory for a page of the buffer.
             Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS | Errno::BUSY | Errno::FAULT
         );
         if passes {

@@ -5,11 +5,12 @@
 //! and the overflow channel later, all single requests would go to the overflow channel from then
 //! on, whose thread runs on another CPU.
 //!
-//! So the overflow channel has the order turned when it serves what an idle worker should have: before it returns its entry, the worker's is taken out of the queue, and the worker returns
-//! it afterwards. An entry leaves the queue by a request only. That is one for which no program
-//! waits: a thread that is pinned to the worker's CPU (`turn_channel.rs`) has the kernel send
-//! nothing of what is cached of a file (FUSE_NOTIFY_RETRIEVE), which it puts into the queue of the
-//! CPU that it is asked on.
+//! So the overflow channel has the order turned when it serves what an idle worker should have:
+//! before it returns its entry, the worker's is taken out of the queue, and the worker returns it
+//! afterwards. An entry leaves the queue by a request only. That is one for which no program waits:
+//! a thread that is pinned to the worker's CPU (`turn_channel.rs`) has the kernel send nothing of
+//! what is cached of a file (FUSE_NOTIFY_RETRIEVE), which it puts into the queue of the CPU that it
+//! is asked on.
 //!
 //! The threads wait for each other with a bound, so whatever one of them does, the others go on;
 //! what is lost then is the order.
@@ -48,7 +49,7 @@ pub(crate) struct EntryOrder {
     asked: Arc<EventFd>,
 }
 
-/// What the worker of a CPU and the overflow channel tell each other. In cache lines of its own:
+/// Shared by the worker of a CPU and the overflow channel. In cache lines of its own:
 /// the worker writes it with each request.
 ///
 /// Field tags: I = set when made; A = atomic.
@@ -101,7 +102,7 @@ impl EntryOrder {
         &self.asked
     }
 
-    /// For that thread: what it is to take out, or has to [give up](Self::give_up).
+    /// For that thread: what it is to take out, or has to [abandon](Self::give_up).
     pub(crate) fn take(&self) -> Option<Asked> {
         let mut queues = self.queues.iter().enumerate();
         let (cpu, queue) = queues.find(|(_, queue)| queue.change(ASKED, TAKING))?;
@@ -151,7 +152,7 @@ impl Queue {
         (is_idle && self.is_served.load(Ordering::Relaxed)).then_some(ended)
     }
 
-    /// A reply, which the kernel has, told it of this regular file. 0: the last one is forgotten.
+    /// A reply that the kernel has named this regular file. 0: the last one is forgotten.
     pub(crate) fn remember(&self, file: u64) {
         self.file.store(file, Ordering::Relaxed);
     }
@@ -254,7 +255,8 @@ impl Turns {
         self.next_ns = now + PAUSE * (now - turn.began_ns);
     }
 
-    /// Whether the worker has been idle all the time: its entry is in the queue, and would be behind
+    /// Whether the worker has been idle all the time: its entry is in the queue, and would be
+    /// behind
     /// the one that is returned.
     fn is_out_of_turn(&self, queue: &Queue, number: usize, here: usize) -> bool {
         let is_idle = self.idle.is_some() && self.idle == queue.idle_since();

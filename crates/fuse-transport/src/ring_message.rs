@@ -21,7 +21,7 @@ pub(crate) struct Answered {
     pub(crate) number: usize,
     pub(crate) commit_id: u64,
     pub(crate) record: Record,
-    /// The regular file that the reply tells the kernel of, or that the request was about.
+    /// The regular file that the reply names, or that the request was about.
     pub(crate) file: Option<u64>,
 }
 

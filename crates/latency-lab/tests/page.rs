@@ -1,6 +1,6 @@
 //! The page of a launch experiment in a real browser: nothing overflows on a telephone or a large
-//! screen, it follows the browser's choice of light or dark, and it fetches nothing. Needs chromium;
-//! prints a line if it is missing.
+//! screen, it follows the browser's choice of light or dark, and it fetches nothing. Needs
+//! chromium; prints a line if it is missing.
 //!
 //! With EROFAST_PAGE_SHOTS=DIR it leaves screenshots there.
 

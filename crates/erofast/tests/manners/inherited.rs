@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::site::{Site, fine, signal, soon};
 
-/// A lock that is held, a file that may be written, and a variable that nobody else shall know.
+/// A lock that is held, a file that may be written, and a secret in a variable.
 fn caller(site: &Site, then: &str) -> Output {
     let script = format!("exec 9<>file; flock 9; {then}");
     fs::write(site.path("file"), "untouched").unwrap();
@@ -86,7 +86,7 @@ fn the_callers_descriptors_and_secrets_are_in_no_process_of_a_mount() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// The process in the foreground is the caller's own, with the environment that he gave it.
+/// The process in the foreground is the caller's own, with the environment that it was started with.
 #[test]
 fn in_the_foreground_the_helper_has_nothing_and_the_server_no_descriptor_of_the_caller() {
     let Some(site) = Site::new() else { return };

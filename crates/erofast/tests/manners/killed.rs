@@ -15,7 +15,7 @@ fn processes(site: &Site) -> usize {
     named.count()
 }
 
-/// Whoever mounts has been killed, so nobody was told; what counts is that nothing is half there.
+/// The mounting process was killed before it could report; nothing may be half there.
 #[test]
 fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
     let Some(site) = Site::new() else { return };

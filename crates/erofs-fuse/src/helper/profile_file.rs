@@ -19,7 +19,8 @@ const SYSTEM_CACHE: &str = "/var/cache";
 /// Longest name of a file in the cache folder.
 const NAME_BYTES: usize = 128;
 
-/// The profile of one mount. The server, which an image may have taken over, chooses one name in the
+/// The profile of one mount. The server, which an image may have taken over, chooses one name in
+/// the
 /// cache folder, once, and has bytes written there, once: no more than a profile may have.
 #[derive(Debug)]
 pub(super) struct ProfileFile {

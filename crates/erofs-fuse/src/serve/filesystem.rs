@@ -428,7 +428,7 @@ impl Filesystem for Image {
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
         self.admit(caller)?;
-        // Not ENOSYS, by which programs would be told that the filesystem cannot have any.
+        // Not ENOSYS, which means to programs that the filesystem cannot have any.
         if self.xattr_scan.found_none() {
             return Ok(Vec::new());
         }

@@ -206,7 +206,7 @@ fn pin_to_first_cpu() {
     rustix::thread::sched_setaffinity(None, &only).unwrap();
 }
 
-/// Has the calling thread look up names that are not there, each once, on the first CPU: as many
+/// Requests names that are not there, each once, on the first CPU: as many
 /// requests, one after the other.
 fn ask_on_first_cpu(place: &Place, names: &str, count: u32) {
     pin_to_first_cpu();
@@ -228,7 +228,7 @@ fn served(place: &Place, work: impl Fn() + Sync) -> (u64, u64) {
 }
 
 /// Of requests that come together the overflow queue takes some; which entry is returned last must
-/// not decide who serves those that come alone later.
+/// not decide which thread serves those that come alone later.
 fn after_bursts_io_uring_serves_on_the_cpu_that_asks() {
     let Some(place) = crate::mounted_or_skipped("lz4-4k", "io_uring=on,workers=percpu") else {
         return;

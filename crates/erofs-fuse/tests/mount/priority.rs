@@ -78,7 +78,7 @@ fn clients_that_sleep_do_not_hide_a_load() {
     umount(&place.path, false).unwrap();
 }
 
-/// A daemon without the right to be real-time: here of root, which gave it up.
+/// A daemon without the right to be real-time: here of root, without that capability.
 fn a_user_without_rights_is_served_within_a_short_slice() {
     let supported = || sys::sched::set_short_slice(0, 0).is_ok();
     if !thread::spawn(supported).join().unwrap() {
@@ -104,9 +104,17 @@ fn a_user_without_rights_is_served_within_a_short_slice() {
         [&auto, &high, &none].map(policy),
         ["slice", "slice", "other"]
     );
-    let told = |place: &Place| stat(&place.path).unwrap()["notices"].to_string();
-    assert!(told(&high).contains("slice of 100 us"), "{}", told(&high));
-    assert!(!told(&auto).contains("refused"), "{}", told(&auto));
+    let notices_of = |place: &Place| stat(&place.path).unwrap()["notices"].to_string();
+    assert!(
+        notices_of(&high).contains("slice of 100 us"),
+        "{}",
+        notices_of(&high)
+    );
+    assert!(
+        !notices_of(&auto).contains("refused"),
+        "{}",
+        notices_of(&auto)
+    );
     for place in [auto, high, none] {
         umount(&place.path, false).unwrap();
     }
