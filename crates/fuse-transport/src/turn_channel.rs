@@ -1,6 +1,6 @@
 //! The channel of the thread that takes workers' entries out of their queues (`entry_order.rs`).
 //!
-//! Its request makes the kernel search for an inode. Where that is just being evicted, the kernel waits
+//! Its request makes the kernel find an inode. Where that is just being evicted, the kernel waits
 //! for reads of it that are in flight, and they may be in the ring of the very thread that asks. So
 //! this thread has no ring.
 

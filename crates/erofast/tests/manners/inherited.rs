@@ -86,7 +86,7 @@ fn the_callers_descriptors_and_secrets_are_in_no_process_of_a_mount() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// The process in the foreground is the caller's own, with the environment that it was started with.
+/// The process in the foreground is the caller's own, with its own environment.
 #[test]
 fn in_the_foreground_the_helper_has_nothing_and_the_server_no_descriptor_of_the_caller() {
     let Some(site) = Site::new() else { return };
