@@ -54,7 +54,7 @@ impl PiCondvar {
 
     fn sleep(&self, seen: u32, limit: Option<Duration>) {
         let limit = limit.map(|limit| libc::timespec {
-            tv_sec: limit.as_secs() as libc::time_t,
+            tv_sec: limit.as_secs() as _,
             tv_nsec: limit.subsec_nanos() as _,
         });
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
