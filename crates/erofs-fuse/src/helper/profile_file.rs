@@ -20,8 +20,7 @@ const SYSTEM_CACHE: &str = "/var/cache";
 const NAME_BYTES: usize = 128;
 
 /// The profile of one mount. The server, which an image may have taken over, chooses one name in
-/// the
-/// cache folder, once, and has bytes written there, once: no more than a profile may have.
+/// the cache folder, once, and has bytes written there, once: no more than a profile may have.
 #[derive(Debug)]
 pub(super) struct ProfileFile {
     location: ProfileLocation,

@@ -1,7 +1,7 @@
 //! What becomes of upgrades: the mount helper writes it into a file in memory, and
-//! `erofast upgrade` reads that through `/proc/PID/fd`,
-//! which is open to processes that may signal the helper. The server
-//! is not asked: one that has stopped answers nobody, and is the one to be replaced.
+//! `erofast upgrade` reads that through `/proc/PID/fd`, which is open to processes that may signal
+//! the helper. The server is not asked: one that has stopped answers nobody, and is the one to be
+//! replaced.
 //!
 //! Lines of text: `device MAJOR:MINOR` of the mount, then for the last upgrade `N begun`, followed
 //! by `N done` or `N failed WHY`.

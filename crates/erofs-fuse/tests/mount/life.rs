@@ -206,8 +206,7 @@ fn pin_to_first_cpu() {
     rustix::thread::sched_setaffinity(None, &only).unwrap();
 }
 
-/// Requests names that are not there, each once, on the first CPU: as many
-/// requests, one after the other.
+/// Requests names that are not there, each once, on the first CPU, one after the other.
 fn ask_on_first_cpu(place: &Place, names: &str, count: u32) {
     pin_to_first_cpu();
     for number in 0..count {
