@@ -46,6 +46,7 @@ mod remainder;
 mod restarted;
 mod sandboxed;
 mod soak;
+mod watchdog;
 
 const TESTS: &[&[Test]] = &[
     life::TESTS,
@@ -95,7 +96,9 @@ fn main() -> ExitCode {
         .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| is_wanted(name, w)))
         .filter(|(name, _)| !skipped.iter().any(|part| name.contains(part)));
     let (mut passed, mut failed) = (0, 0);
+    let watchdog = watchdog::start();
     for (name, test) in chosen {
+        watchdog.begin(name);
         let outcome = std::panic::catch_unwind(test);
         println!(
             "test {name} ... {}",
