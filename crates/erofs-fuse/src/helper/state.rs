@@ -138,8 +138,8 @@ impl MountState {
         let _ = self.upgrades.as_mut().map(UpgradeRecord::begin);
     }
 
-    pub(super) fn upgrade_ends(&self, outcome: &Result<(), Error>) {
-        let _ = self.upgrades.as_ref().map(|record| record.end(outcome));
+    pub(super) fn upgrade_ends(&mut self, outcome: &Result<(), Error>) {
+        let _ = self.upgrades.as_mut().map(|record| record.end(outcome));
     }
 
     /// The launch profile that was requested.

@@ -7,11 +7,12 @@
 //! by `N done` or `N failed WHY`.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{DupFlags, dup3};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{table, umount};
@@ -26,7 +27,8 @@ const MOST_BYTES: u64 = 64 << 10;
 /// The helper's side.
 #[derive(Debug)]
 pub(super) struct UpgradeRecord {
-    file: File,
+    /// Whole whenever it is opened: a new text is a new file under the same number.
+    file: OwnedFd,
     device: String,
     last: u64,
 }
@@ -34,14 +36,11 @@ pub(super) struct UpgradeRecord {
 impl UpgradeRecord {
     /// `device`: that of the mount.
     pub(super) fn new(device: &str) -> io::Result<Self> {
-        let file = memfd_create(NAME, MemfdFlags::CLOEXEC)?;
-        let this = Self {
-            file: file.into(),
+        Ok(Self {
+            file: written(device, "")?,
             device: device.to_owned(),
             last: 0,
-        };
-        this.write("")?;
-        Ok(this)
+        })
     }
 
     pub(super) fn begin(&mut self) -> io::Result<()> {
@@ -49,7 +48,7 @@ impl UpgradeRecord {
         self.write(&format!("{} begun\n", self.last))
     }
 
-    pub(super) fn end(&self, outcome: &Result<(), Error>) -> io::Result<()> {
+    pub(super) fn end(&mut self, outcome: &Result<(), Error>) -> io::Result<()> {
         let last = self.last;
         let outcome = match outcome {
             Ok(()) => "done".to_owned(),
@@ -58,12 +57,16 @@ impl UpgradeRecord {
         self.write(&format!("{last} begun\n{last} {outcome}\n"))
     }
 
-    /// A reader finds it empty for a moment, and reads again.
-    fn write(&self, lines: &str) -> io::Result<()> {
-        self.file.set_len(0)?;
-        let text = format!("device {}\n{lines}", self.device);
-        self.file.write_all_at(text.as_bytes(), 0)
+    fn write(&mut self, lines: &str) -> io::Result<()> {
+        let next = written(&self.device, lines)?;
+        Ok(dup3(next, &mut self.file, DupFlags::CLOEXEC)?)
     }
+}
+
+fn written(device: &str, lines: &str) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create(NAME, MemfdFlags::CLOEXEC)?);
+    write!(file, "device {device}\n{lines}")?;
+    Ok(file.into())
 }
 
 /// A mount whose server its mount helper can replace, seen from outside.
@@ -135,13 +138,7 @@ impl UpgradableMount {
 
     /// `None`: the helper has ended.
     fn state(&self) -> Option<State> {
-        loop {
-            // Empty while it is written.
-            let text = read(&self.record)?;
-            if !text.is_empty() {
-                return parse(&text, &self.device);
-            }
-        }
+        parse(&read(&self.record)?, &self.device)
     }
 }
 
@@ -166,12 +163,7 @@ fn record_of(pid: Pid, device: &str) -> Option<PathBuf> {
         link.as_os_str().as_encoded_bytes() == format!("/memfd:{NAME} (deleted)").as_bytes()
     };
     let mut records = paths.filter(is_record);
-    records.find(|path| {
-        let text = (0..)
-            .map_while(|_| read(path))
-            .find(|text| !text.is_empty());
-        text.is_some_and(|text| parse(&text, device).is_some())
-    })
+    records.find(|path| read(path).is_some_and(|text| parse(&text, device).is_some()))
 }
 
 fn read(record: &Path) -> Option<String> {
@@ -237,6 +229,33 @@ mod tests {
         assert_eq!(mount.outcome(1).unwrap(), Some(Ok(())));
         drop(record);
         assert!(mount.outcome(1).is_err());
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_of_a_record() {
+        let mut record = UpgradeRecord::new("0:7").unwrap();
+        let (pid, fd) = (std::process::id(), record.file.as_raw_fd());
+        let path = PathBuf::from(format!("/proc/{pid}/fd/{fd}"));
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    let text = read(&path).unwrap();
+                    let state = parse(&text, "0:7").unwrap_or_else(|| panic!("{text:?}"));
+                    let ended = state.ended.map(|(number, _)| number);
+                    assert!(ended.is_none_or(|number| number == state.begun), "{text:?}");
+                }
+            });
+            let why = "9 of those and ".repeat(4000);
+            for _ in 0..1000 {
+                record.begin().unwrap();
+                record.end(&Err(Error::Daemon(why.clone()))).unwrap();
+                record.begin().unwrap();
+                record.end(&Ok(())).unwrap();
+            }
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+            reader.join().unwrap();
+        });
     }
 
     #[test]
