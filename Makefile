@@ -24,7 +24,7 @@ ci: setup rest fuzz-changed models
 # Each target for four seconds where fuzz/ or its oracles differ from main. Clippy compiles the
 # targets and the tests replay what they found, always.
 fuzz-changed:
-	@if scripts/changed | grep -qE '^(fuzz|crates/erofs-oracles)/'; then fuzz/run 4; \
+	@changed=$$(scripts/changed) && if echo "$$changed" | grep -qE '^(fuzz|crates/erofs-oracles)/'; then fuzz/run 4; \
 	else echo "left out: fuzzing, since neither fuzz/ nor crates/erofs-oracles differs from main"; fi
 
 setup:

@@ -1,5 +1,7 @@
 //! Extraction as a tar stream, read by tar.
 
+use std::io::Read;
+
 use super::*;
 
 /// Runs `erofast extract IMAGE - | tar ARGS`.
@@ -77,6 +79,58 @@ fn a_broken_file_leaves_the_tar_stream_whole() {
     let names = String::from_utf8_lossy(&theirs.stdout).into_owned();
     assert!(!names.lines().any(|name| name == "./text"), "{names}");
     assert!(names.lines().any(|name| name == "./noise"), "{names}");
+}
+
+/// Its inode claims a TiB of plain blocks, of which the image has a few hundred.
+#[test]
+fn what_a_broken_file_claims_is_not_written_as_zeros() {
+    const NAME: &str = "mixed/16384";
+    const CLAIM: u64 = 1 << 40;
+    let mut bytes = fs::read(first_image("lz4-4k").path).expect("an image");
+    let list = run(erofast()
+        .args(["ls", "--json"])
+        .arg(first_image("lz4-4k").path)
+        .arg(NAME));
+    let entry: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
+    let number =
+        |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
+    // The superblock at 1024: feature_compat at 8, of which bit 0 is the sum, meta_blkaddr at 40.
+    let inode = number(1024 + 40) * 4096 + entry["nid"].as_u64().expect("a number") as usize * 32;
+    bytes[1024 + 8] &= !1;
+    bytes[inode + 8..inode + 16].copy_from_slice(&CLAIM.to_le_bytes());
+    let scratch = scratch();
+    let image = scratch.path().join("claims.erofs");
+    fs::write(&image, &bytes).expect("ours");
+    let mut child = erofast()
+        .arg("extract")
+        .arg(&image)
+        .arg("-")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("erofast starts");
+    let mut stream = Vec::new();
+    let most = bytes.len() as u64 * 64;
+    let pipe = child.stdout.take().expect("a pipe");
+    pipe.take(most).read_to_end(&mut stream).expect("a stream");
+    let ended = child.wait_with_output().expect("our child");
+    assert!((stream.len() as u64) < most, "{} bytes", stream.len());
+    assert_eq!(ended.status.code(), Some(1));
+    let errors = stderr(&ended);
+    assert!(
+        errors.contains("16384") && errors.contains("the rest of it is zeros"),
+        "{errors}"
+    );
+    let archive = scratch.path().join("stream.tar");
+    fs::write(&archive, &stream).expect("ours");
+    let Ok(listed) = Command::new("tar").arg("-tvf").arg(&archive).output() else {
+        return println!("skipped: there is no tar");
+    };
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let line = listed.lines().find(|line| line.ends_with(NAME));
+    let line = line.expect("in the stream");
+    assert!(line.contains(&CLAIM.to_string()), "{line}");
 }
 
 #[test]

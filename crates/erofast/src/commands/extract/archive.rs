@@ -146,7 +146,7 @@ impl<'a, W: Write> Archive<'a, W> {
         if !current.failed {
             let error = match current.header {
                 Some(_) => error.to_owned(),
-                None => format!("{error}; its last {} bytes are zeros now", current.left),
+                None => format!("{error}; the rest of it is zeros"),
             };
             self.journal.failure(&current.path, error);
             current.failed = true;

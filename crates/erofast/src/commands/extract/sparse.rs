@@ -80,21 +80,24 @@ pub struct Map {
 }
 
 impl Map {
-    /// From the parts of a file.
-    pub fn of(parts: Parts<'_>) -> Self {
+    /// From the parts of a file of this size. What follows a fault is a hole: a broken file may
+    /// claim more than any disk holds.
+    pub fn of(parts: Parts<'_>, size: u64) -> Self {
         let (mut map, mut holes) = (Self::default(), 0);
         for part in merged(parts) {
-            match part {
-                Part::Data(range) => map.add(range),
-                Part::Fault { .. } => {}
-                Part::Hole(range) => {
-                    let left_out = left_out(&range, &mut holes);
-                    map.has_holes |= !left_out.is_empty();
-                    map.add(range.start..left_out.start);
-                    map.end = left_out.end;
-                    map.add(left_out.end..range.end);
+            let hole = match part {
+                Part::Data(range) => {
+                    map.add(range);
+                    continue;
                 }
-            }
+                Part::Fault { offset, .. } => offset..size,
+                Part::Hole(range) => range,
+            };
+            let left_out = left_out(&hole, &mut holes);
+            map.has_holes |= !left_out.is_empty();
+            map.add(hole.start..left_out.start);
+            map.end = left_out.end;
+            map.add(left_out.end..hole.end);
         }
         map
     }

@@ -95,7 +95,7 @@ fn walk(
         }
         let map = match &step {
             Step::Leaf(_, inode) if inode.file_type() == FileType::Regular => {
-                Map::of(Parts::new(job.engine.image(), inode.clone()))
+                Map::of(Parts::new(job.engine.image(), inode.clone()), inode.size)
             }
             _ => Map::default(),
         };
