@@ -34,6 +34,9 @@ use std::process::ExitCode;
 use crate::cli::{Cli, Command, HelperArgs};
 use crate::outcome::{Outcome, USAGE_STATUS, Usage, is_broken_pipe, one_line};
 
+#[global_allocator]
+static ALLOCATOR: sys::allocator::Allocator = sys::allocator::Allocator;
+
 fn main() -> ExitCode {
     if let Some(status) = erofs_fuse::run_if_daemon() {
         return status;

@@ -408,3 +408,29 @@ fn times_that_the_target_cannot_hold_are_reported_as_not_kept() {
         "{printed}"
     );
 }
+
+/// From what the loader needs to what a tool needs, in small steps.
+#[test]
+fn a_tool_without_memory_says_so_in_one_line() {
+    let image = fixture("lz4-64k.erofs");
+    for kib in (20_000..36_000).step_by(250) {
+        for command in ["check \"$1\"", "extract \"$1\" - >/dev/null"] {
+            let script = format!("ulimit -v {kib} && \"$0\" {command}");
+            let output = Command::new("sh")
+                .args(["-c", &script, env!("CARGO_BIN_EXE_erofast")])
+                .arg(&image)
+                .output()
+                .expect("a shell");
+            let said = String::from_utf8_lossy(&output.stderr);
+            match output.status.code() {
+                // The loader could not start it.
+                Some(0 | 127) => {}
+                Some(1) => assert!(
+                    said.lines().any(|line| line.starts_with("erofast: ")),
+                    "{said}"
+                ),
+                _ => panic!("{kib} KiB, {command}: {}: {said}", output.status),
+            }
+        }
+    }
+}

@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "erofs-engine",
             "sched-trace",
             "launch-profile",
+            "sys",
         ],
     ),
     (

@@ -4,6 +4,7 @@
 //! unsafe block states why it is sound.
 #![allow(unsafe_code)]
 
+pub mod allocator;
 mod anonymous;
 pub mod attempts;
 pub mod clock;

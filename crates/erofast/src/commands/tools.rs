@@ -6,6 +6,7 @@ use crate::outcome::Outcome;
 
 /// Runs one of them.
 pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
+    sys::allocator::exit_without_memory();
     match command {
         ToolCommand::Info(args) => info::run(&args),
         ToolCommand::Ls(args) => ls::run(&args),

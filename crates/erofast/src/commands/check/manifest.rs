@@ -17,13 +17,16 @@ pub type Manifest = BTreeMap<Vec<u8>, Sum>;
 /// and the sum. What is longer, such as `/dev/zero`, is no line of a manifest.
 const LONGEST_LINE: u64 = 64 << 10;
 
+/// Bytes of the longest manifest: ten million files. A pipe may have no end.
+const LONGEST: u64 = 1 << 30;
+
 /// Reads a manifest, line by line.
 ///
 /// # Errors
 /// One line with the place of the first line that is none, or names a file a second time otherwise.
 pub fn read(path: &Path) -> anyhow::Result<Manifest> {
     let named = || path.display().to_string();
-    let mut text = BufReader::new(File::open(path).with_context(named)?);
+    let mut text = BufReader::new(File::open(path).with_context(named)?).take(LONGEST);
     let mut manifest = Manifest::new();
     let mut line = Vec::new();
     for number in 0.. {
@@ -55,6 +58,9 @@ pub fn read(path: &Path) -> anyhow::Result<Manifest> {
                 crate::text::name(&name)
             );
         }
+    }
+    if text.limit() == 0 {
+        bail!("{}: is longer than {LONGEST} bytes", path.display());
     }
     if manifest.is_empty() {
         bail!("{}: lists no file", path.display());

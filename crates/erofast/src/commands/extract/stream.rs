@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use anyhow::Context;
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, Error, ReadContext};
 
@@ -52,7 +53,10 @@ pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
     let queue = Mutex::new(queue);
     thread::scope(|scope| {
         threads(scope, job.threads, || read(&job.engine, &queue))?;
-        let walking = scope.spawn(move || walk(job, journal, &orders, &items));
+        let walker = move || walk(job, journal, &orders, &items);
+        let walking = thread::Builder::new()
+            .spawn_scoped(scope, walker)
+            .context("the thread that walks the tree cannot be started")?;
         let written = Archive::new(out, journal).write_all(line);
         let walked = walking.join();
         // When the writer fails, the walk fails for that reason.

@@ -1,0 +1,58 @@
+//! What becomes of a program that gets no more memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::fork::exit_now;
+
+static EXITS: AtomicBool = AtomicBool::new(false);
+/// A thread is at it.
+static EXITING: AtomicBool = AtomicBool::new(false);
+
+/// The system's allocator. Without memory the program is aborted, as always in Rust, or exits: see
+/// [`exit_without_memory`].
+#[derive(Debug)]
+pub struct Allocator;
+
+/// From now on this process prints one line and exits with status 1 when it gets no memory. For
+/// programs whose end is seen by a person: a server that dies is to be known by its signal.
+pub fn exit_without_memory() {
+    EXITS.store(true, Ordering::Relaxed);
+}
+
+fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
+    if memory.is_null() && EXITS.load(Ordering::Relaxed) {
+        while EXITING.swap(true, Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        // Neither takes memory.
+        let line = format_args!("erofast: out of memory: {bytes} more bytes were refused\n");
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), line);
+        exit_now(1);
+    }
+    memory
+}
+
+// SAFETY: every call is passed on to the system's allocator unchanged, and its result is returned.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those that this call needs.
+        checked(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        checked(unsafe { System.realloc(memory, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
