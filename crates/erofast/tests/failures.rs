@@ -421,15 +421,15 @@ fn a_tool_without_memory_says_so_in_one_line() {
                 .arg(&image)
                 .output()
                 .expect("a shell");
-            let said = String::from_utf8_lossy(&output.stderr);
+            let text = String::from_utf8_lossy(&output.stderr);
             match output.status.code() {
                 // The loader could not start it.
                 Some(0 | 127) => {}
                 Some(1) => assert!(
-                    said.lines().any(|line| line.starts_with("erofast: ")),
-                    "{said}"
+                    text.lines().any(|line| line.starts_with("erofast: ")),
+                    "{text}"
                 ),
-                _ => panic!("{kib} KiB, {command}: {}: {said}", output.status),
+                _ => panic!("{kib} KiB, {command}: {}: {text}", output.status),
             }
         }
     }

@@ -16,7 +16,7 @@ static EXITING: AtomicBool = AtomicBool::new(false);
 pub struct Allocator;
 
 /// From now on this process prints one line and exits with status 1 when it gets no memory. For
-/// programs whose end is seen by a person: a server that dies is to be known by its signal.
+/// tools: a server that dies is to be known by its signal.
 pub fn exit_without_memory() {
     EXITS.store(true, Ordering::Relaxed);
 }
