@@ -364,7 +364,8 @@ fn after_a_burst_requests_are_served_on_the_cpu_that_asks() {
     let counters = mount.end();
     let same = counters["same_cpu"].as_u64().unwrap();
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    assert!(cpus == 1 || same * 10 >= SINGLE * 9, "{same}: {counters}");
+    // On a shared machine others interrupt the worker; the fault that this holds gave 4 to 26 %.
+    assert!(cpus == 1 || same * 2 >= SINGLE, "{same}: {counters}");
 }
 
 /// Starts readers that wait for bytes that never come; the receiver gets each one's outcome.
