@@ -1,7 +1,12 @@
 //! The kernel's switch for FUSE over io_uring.
 
+use std::fs::File;
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use erofs_engine::WorkersMode;
-use rustix::fs::Access;
+use rustix::fs::{Access, FlockOperation, flock};
 
 use crate::error::Error;
 use crate::options::{IoUring, MountOptions};
@@ -9,19 +14,29 @@ use crate::options::{IoUring, MountOptions};
 /// Mounts made while this is Y are offered io_uring; a later change does not affect them.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
+/// A handshake takes milliseconds. A mount that hangs in its own holds up no other for longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Where the kernel has io_uring off and the mount is to have it: sets the parameter for the length
-/// of the handshake, and restores it when dropped.
+/// of the handshake, and restores it when dropped. The file is locked meanwhile: another mount
+/// would take the parameter for enabled, and be too late when this one restores it.
 #[derive(Debug)]
-pub(super) struct EnableUringGuard(());
+pub(super) struct EnableUringGuard(File);
 
 impl EnableUringGuard {
     /// `None` where the parameter need not be changed.
     pub(super) fn new(options: &MountOptions) -> Result<Option<Self>, Error> {
-        if !enables(options) || is_enabled() {
+        if !enables(options) {
             return Ok(None);
         }
-        match std::fs::write(PARAMETER, "Y") {
-            Ok(()) => Ok(Some(Self(()))),
+        let opened = File::options().write(true).open(PARAMETER);
+        opened.as_ref().ok().inspect(|file| lock(file));
+        if is_enabled() {
+            return Ok(None);
+        }
+        let set = |mut file: File| file.write_all(b"Y").map(|()| file);
+        match opened.and_then(set) {
+            Ok(file) => Ok(Some(Self(file))),
             Err(error) if options.io_uring == IoUring::On => {
                 Err(Error::IoUring(format!("{PARAMETER}: {error}")))
             }
@@ -32,7 +47,17 @@ impl EnableUringGuard {
 
 impl Drop for EnableUringGuard {
     fn drop(&mut self) {
-        let _ = std::fs::write(PARAMETER, "N");
+        let _ = self.0.write_all(b"N");
+        // The server has a copy of the descriptor.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Waits for the handshake of another mount.
+fn lock(file: &File) {
+    let end = Instant::now() + PATIENCE;
+    while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

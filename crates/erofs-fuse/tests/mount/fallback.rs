@@ -13,6 +13,7 @@ pub const TESTS: &[Test] = tests![
     io_uring_auto_serves_whatever_step_fails,
     io_uring_auto_serves,
     without_restart_io_uring_auto_enables_io_uring_for_its_own_mount,
+    mounts_at_the_same_time_enable_io_uring_for_each_other,
     servers_whose_descriptor_cannot_be_cloned_serve,
     a_mount_outlives_calls_that_fail_for_want_of_memory,
     the_root_is_read_over_either_transport,
@@ -135,6 +136,27 @@ fn without_restart_io_uring_auto_enables_io_uring_for_its_own_mount() {
         assert!(!is_on(), "{options}: the switch stays on");
         umount(&place.path, false).unwrap();
     }
+    drop(enabled);
+}
+
+/// One must not take the switch for on while another one is about to turn it off again.
+fn mounts_at_the_same_time_enable_io_uring_for_each_other() {
+    let Some(enabled) = Enabled::new() else {
+        println!("skipped: this kernel has no FUSE over io_uring");
+        return;
+    };
+    fs::write(ENABLE_URING, "N").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..40 {
+                    let place = mounted("kitchen-sink", "io_uring=on,restart=off");
+                    umount(&place.path, false).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_to_string(ENABLE_URING).unwrap().trim(), "N");
     drop(enabled);
 }
 
