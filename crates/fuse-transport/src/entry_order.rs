@@ -10,16 +10,20 @@
 //! afterwards. An entry leaves the queue by a request only. That is one for which no program waits:
 //! a thread that is pinned to the worker's CPU (`turn_channel.rs`) has the kernel send nothing of
 //! what is cached of a file (FUSE_NOTIFY_RETRIEVE), which it puts into the queue of the CPU that it
-//! is asked on.
+//! is asked on. The overflow channel pins that thread before it wakes it: woken on the CPU of the
+//! thread that waits for it, it would not run in time.
 //!
 //! The threads wait for each other with a bound, so whatever one of them does, the others go on;
 //! what is lost then is the order.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 use sys::clock::now_ns;
 use sys::eventfd::EventFd;
 
@@ -42,11 +46,16 @@ const TAKEN: u8 = 3;
 const RETURNED: u8 = 4;
 
 /// The queues of one mount.
+///
+/// Field tags: I = set when made; A = atomic.
 #[derive(Debug)]
 pub(crate) struct EntryOrder {
+    /// I.
     queues: Box<[Queue]>,
-    /// Wakes the thread that takes entries out.
+    /// I: wakes the thread that takes entries out.
     asked: Arc<EventFd>,
+    /// A: its id, 0 until it waits.
+    thread: AtomicI32,
 }
 
 /// Shared by the worker of a CPU and the overflow channel. In cache lines of its own:
@@ -90,6 +99,7 @@ impl EntryOrder {
         Ok(Self {
             queues: overflow.iter().map(queue).collect(),
             asked: Arc::new(EventFd::new()?),
+            thread: AtomicI32::new(0),
         })
     }
 
@@ -100,6 +110,22 @@ impl EntryOrder {
     /// Wakes the thread that takes entries out.
     pub(crate) fn asked(&self) -> &Arc<EventFd> {
         &self.asked
+    }
+
+    /// The calling thread is the one that takes entries out.
+    pub(crate) fn serve_from_here(&self) {
+        let thread = gettid().as_raw_nonzero().get();
+        self.thread.store(thread, Ordering::Relaxed);
+    }
+
+    /// Pins that thread to a CPU. Where that fails, its request goes to another queue.
+    fn pin(&self, cpu: usize) {
+        let thread = Pid::from_raw(self.thread.load(Ordering::Relaxed));
+        if thread.is_some() {
+            let mut only = CpuSet::new();
+            only.set(cpu);
+            let _ = sched_setaffinity(thread, &only);
+        }
     }
 
     /// For that thread: what it is to take out, or has to [abandon](Self::give_up).
@@ -245,6 +271,7 @@ impl Turns {
         // Other entries of this channel may come before the worker's. All of them are taken out
         // only where that may be: they are returned after the worker's, and come before it again.
         let requests = if self.failed { queue.overflow } else { 1 };
+        order.pin(number.into());
         self.failed = !queue.ask(&order.asked, requests);
         Some(Turn { queue, began_ns })
     }
@@ -256,8 +283,7 @@ impl Turns {
     }
 
     /// Whether the worker has been idle all the time: its entry is in the queue, and would be
-    /// behind
-    /// the one that is returned.
+    /// behind the one that is returned.
     fn is_out_of_turn(&self, queue: &Queue, number: usize, here: usize) -> bool {
         let is_idle = self.idle.is_some() && self.idle == queue.idle_since();
         is_idle && here != number && now_ns() >= self.next_ns

@@ -4,13 +4,11 @@
 //! for reads of it that are in flight, and they may be in the ring of the very thread that asks. So
 //! this thread has no ring.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::thread::{CpuSet, sched_setaffinity};
 use sys::eventfd::EventFd;
 
 use crate::connection::Connection;
@@ -19,15 +17,12 @@ use crate::state::{Ready, State};
 /// Waits for turns to be asked for.
 pub(crate) struct TurnChannel {
     connection: Arc<Connection>,
-    /// The CPU that the thread is pinned to.
-    pinned_to: Option<usize>,
 }
 
 impl TurnChannel {
     pub(crate) fn open(connection: &Arc<Connection>) -> Self {
         Self {
             connection: Arc::clone(connection),
-            pinned_to: None,
         }
     }
 
@@ -37,6 +32,7 @@ impl TurnChannel {
 
     pub(crate) fn wait(&mut self) -> Ready {
         let order = self.connection.entry_order();
+        order.serve_from_here();
         let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         let mut polled = [of(order.asked().as_fd()), of(self.connection.as_fd())];
         match poll(&mut polled, None) {
@@ -54,25 +50,13 @@ impl TurnChannel {
         let order = connection.entry_order();
         while let Some(asked) = order.take() {
             // The kernel puts a request into the queue of the CPU that it comes from.
-            let sent = self.pin(asked.cpu).and_then(|()| {
-                let mut all = 0..asked.requests;
-                all.try_for_each(|_| connection.send_to_self(asked.file))
-            });
+            let mut all = 0..asked.requests;
+            let sent = all.try_for_each(|_| connection.send_to_self(asked.file));
             if sent.is_err() {
                 order.give_up(asked.cpu);
             }
         }
         State::Served
-    }
-
-    fn pin(&mut self, cpu: usize) -> io::Result<()> {
-        if self.pinned_to != Some(cpu) {
-            let mut only = CpuSet::new();
-            only.set(cpu);
-            sched_setaffinity(None, &only)?;
-            self.pinned_to = Some(cpu);
-        }
-        Ok(())
     }
 }
 

@@ -334,7 +334,7 @@ fn read_on_first_cpu(path: &Path, turns: std::ops::Range<u64>) {
     let file = File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     let mut bytes = vec![0; 4096];
-    for offset in turns.map(|turn| turn * 8192) {
+    for offset in turns.map(|turn| turn * 4096) {
         file.read_exact_at(&mut bytes, offset).unwrap();
         assert_big(&bytes, offset);
     }
@@ -344,7 +344,7 @@ fn read_on_first_cpu(path: &Path, turns: std::ops::Range<u64>) {
 /// the one that was returned last.
 #[test]
 fn after_a_burst_requests_are_served_on_the_cpu_that_asks() {
-    const SINGLE: u64 = 300;
+    const SINGLE: u64 = 2000;
     let Some(mount) = with_ring("singles", memory::WHOLE) else {
         return;
     };
@@ -364,8 +364,7 @@ fn after_a_burst_requests_are_served_on_the_cpu_that_asks() {
     let counters = mount.end();
     let same = counters["same_cpu"].as_u64().unwrap();
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    // On a shared machine others interrupt the worker; the fault that this holds gave 4 to 26 %.
-    assert!(cpus == 1 || same * 2 >= SINGLE, "{same}: {counters}");
+    assert!(cpus == 1 || same * 10 >= SINGLE * 9, "{same}: {counters}");
 }
 
 /// Starts readers that wait for bytes that never come; the receiver gets each one's outcome.
