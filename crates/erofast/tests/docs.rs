@@ -275,8 +275,10 @@ fn links_between_the_pages_lead_somewhere() {
 fn links_of_the_contributors_pages_lead_somewhere() {
     let root = docs().join("..");
     let mut pages = vec![root.join("CONTRIBUTING.md"), root.join("SECURITY.md")];
-    let entries = std::fs::read_dir(docs().join("contributing")).expect("docs/contributing");
-    pages.extend(entries.map(|entry| entry.expect("an entry").path()));
+    for folder in ["contributing", "notebook"] {
+        let entries = std::fs::read_dir(docs().join(folder)).expect(folder);
+        pages.extend(entries.map(|entry| entry.expect("an entry").path()));
+    }
     assert!(pages.len() >= 6, "{pages:?}");
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("readable");

@@ -35,7 +35,7 @@ pub enum OptionError {
 /// KiB that the kernel reads ahead of a stream, and around a page fault.
 ///
 /// The kernel sets 128 for FUSE, regardless of INIT. Streams gain from more, the start of a program
-/// from less: 512 is a compromise. docs/tuning.md has the figures.
+/// from less: 512 is a compromise. docs/notebook/read-ahead.md has the figures.
 pub const READ_AHEAD_KB: u32 = 512;
 
 impl OptionError {

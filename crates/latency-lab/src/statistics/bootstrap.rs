@@ -211,7 +211,7 @@ mod tests {
     ];
 
     /// `EROFAST_TEST_RUNS=2000 cargo test -p latency-lab coverage -- --nocapture` prints the table
-    /// of docs/latency.md.
+    /// of docs/notebook/lab.md.
     #[test]
     fn coverage_of_the_99_per_cent_interval_holds_for_few_samples_and_long_tails() {
         let runs = std::env::var("EROFAST_TEST_RUNS").ok();
