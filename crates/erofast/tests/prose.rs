@@ -183,7 +183,7 @@ fn every_folder_is_read() {
     let root = root();
     for part in [
         "README.md",
-        "docs/latency.md",
+        "docs/tuning.md",
         "crates/sys/src/lib.rs",
         "fuzz/run",
         "fuzz/fuzz_targets/engine.rs",
