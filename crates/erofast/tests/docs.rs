@@ -296,6 +296,27 @@ fn links_of_the_contributors_pages_lead_somewhere() {
     }
 }
 
+#[test]
+fn the_four_ways_through_the_code_name_no_file_twice_and_none_that_is_gone() {
+    let page = &pages()["architecture.md"];
+    let (_, ways) = page.split_once("## Four ways").expect("the section");
+    let (ways, _) = ways.split_once("\n## ").expect("a section behind it");
+    let ways: Vec<&str> = ways.split("\n### ").skip(1).collect();
+    assert_eq!(ways.len(), 4);
+    for way in ways {
+        let marked = way.split('`').skip(1).step_by(2);
+        let files: Vec<&str> = marked.filter(|word| word.ends_with(".rs")).collect();
+        assert!(files.len() >= 8, "{way}");
+        for file in &files {
+            let (name, path) = file.split_once('/').expect("CRATE/FILE");
+            let path = docs().join(format!("../crates/{name}/src/{path}"));
+            assert!(path.is_file(), "{file} is gone");
+            let times = files.iter().filter(|other| *other == file).count();
+            assert_eq!(times, 1, "{file} is named {times} times: {way}");
+        }
+    }
+}
+
 /// What a heading is called in a link.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
