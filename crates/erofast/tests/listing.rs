@@ -144,6 +144,22 @@ fn a_name_that_may_be_a_broken_one_is_no_missing_file() {
     }
 }
 
+#[test]
+fn an_extraction_that_leaves_entries_out_keeps_the_others_and_fails() {
+    let place = tempfile::tempdir().expect("a directory");
+    let tree = place.path().join("tree");
+    let to_tree = run_broken("extract", &[tree.to_str().expect("UTF-8")]);
+    let to_stream = run_broken("extract", &["-"]);
+    for output in [&to_tree, &to_stream] {
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert_eq!(error.matches("is no name").count(), 1, "{error}");
+    }
+    assert!(tree.join("dir/sub/entry-06").exists());
+    let name = b"dir/sub/entry-06";
+    assert!(to_stream.stdout.windows(name.len()).any(|w| w == name));
+}
+
 /// 57 directories can be shared among eight `**` in 1.6 billion ways.
 #[test]
 fn several_double_stars_take_each_directory_once() {

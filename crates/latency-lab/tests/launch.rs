@@ -141,29 +141,6 @@ fn kernel_launches_are_counted_and_nothing_is_left() {
 }
 
 #[test]
-fn a_launch_that_reads_nothing_from_the_mount_is_not_valid() {
-    let _alone = alone();
-    if !can_run() {
-        return;
-    }
-    let nothing = LaunchOptions {
-        command: vec!["/bin/true".into()],
-        ..options(&["kernel"], "")
-    };
-    let report = match run(&nothing, &mut Silent) {
-        Err(error @ LabError::EngineMissing { .. }) => return skipped(error),
-        Err(error @ LabError::Mount { .. }) => return skipped(error),
-        other => other.unwrap(),
-    };
-    assert!(!report.valid);
-    assert!(
-        report.not_valid_because[0].contains("nothing was read from the mount"),
-        "{:?}",
-        report.not_valid_because
-    );
-}
-
-#[test]
 fn a_program_that_fails_is_quoted_and_nothing_is_left() {
     let _alone = alone();
     if !can_run() {

@@ -27,6 +27,11 @@ impl Comm {
         &self.0[..end]
     }
 
+    /// A worker of the kernel's work queues.
+    pub fn is_kworker(&self) -> bool {
+        self.as_bytes().starts_with(b"kworker/")
+    }
+
     /// True for a thread that the trace never names.
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0

@@ -128,6 +128,8 @@ impl TaskState {
     pub const SLEEPING: Self = Self(1);
     /// Uninterruptible sleep, mostly for a disk.
     pub const UNINTERRUPTIBLE: Self = Self(2);
+    /// Sleeping without work, which no load average counts: a kworker between its items.
+    pub const IDLE: Self = Self(0x80);
     /// Exited.
     pub const DEAD: Self = Self(0x10);
 

@@ -25,6 +25,8 @@ pub enum Notice {
         /// All functions.
         of: usize,
     },
+    /// The clock of the trace differs between its CPUs.
+    LocalClock,
     /// The trace has the starts of work items, but not their ends.
     NoEndOfWork,
 }
@@ -58,9 +60,13 @@ impl fmt::Display for Notice {
                 "work functions without a name: {unnamed} of {of}; the trace has no symbols for \
                  them (perf records none; otherwise see /proc/sys/kernel/kptr_restrict)"
             ),
+            Self::LocalClock => f.write_str(
+                "the clock \"local\" is not the same on all CPUs: waits that begin on one CPU and end on \
+                 another may be too short or too long (trace-cmd record -C mono)",
+            ),
             Self::NoEndOfWork => f.write_str(
-                "no workqueue_execute_end events: a work item is taken to end when its worker sleeps, \
-                 so waits inside an item that sleeps are not attributed to it",
+                "no workqueue_execute_end events: a work item is taken to end when its worker has \
+                 nothing to do, or starts the next one",
             ),
         }
     }

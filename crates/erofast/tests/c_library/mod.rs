@@ -99,6 +99,10 @@ fn complaints(found: Vec<printed::Tree>, cases: &[Case], mini: &Path) -> Vec<Str
             "reject" if !at_open => report.push(format!("{image}: opens")),
             "reject" => {}
             "error" if tree.errors.is_empty() => report.push(format!("{image}: no error")),
+            // A listing that leaves entries out fails.
+            _ if image == "dirent-name-slash.erofs" && tree.errors.is_empty() => {
+                report.push(format!("{image}: no error"));
+            }
             _ => {
                 let skip: Vec<&str> = paths.iter().map(String::as_str).collect();
                 let differ = tree.differences(&expected, &skip, &mut Vec::new());

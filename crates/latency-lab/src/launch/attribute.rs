@@ -18,7 +18,7 @@ use sched_trace::latency::{Report, Wait, WaitKind, WorkRun, analyse};
 use sched_trace::timeline::Timeline;
 use sched_trace::{Kind, Trace};
 
-use super::cpu_time::CpuTime;
+use super::cpu_time::{CpuTime, Judges, Ran, is_foreign};
 use super::owner::{Owner, Threads, owners};
 use super::picture::{blame, picture};
 use super::sample::{Sample, ThreadWaits};
@@ -26,7 +26,7 @@ use super::sample::{Sample, ThreadWaits};
 /// The work function of fs/erofs for work queues; that for kthreads has the same prefix.
 const DECOMPRESS: &str = "z_erofs_decompressqueue";
 /// The name of the kernel's per-CPU threads, before the number of the CPU.
-const KTHREAD: &str = "erofs_worker/";
+const KTHREAD: &[u8] = b"erofs_worker/";
 /// Bound on the lab's own wait for a CPU, by which its time stamp of the end may be late.
 const LATE_NS: u64 = 100_000_000;
 
@@ -36,6 +36,8 @@ pub(super) struct Launch<'a> {
     report: Report,
     owners: HashMap<i32, Owner>,
     in_kernel: bool,
+    /// The CPUs on which the program may run.
+    cpus_of_launch: BTreeSet<u32>,
     program: i32,
     start_ns: u64,
     end_ns: u64,
@@ -53,6 +55,7 @@ impl<'a> Launch<'a> {
             trace,
             report: analyse(trace),
             in_kernel: threads.in_kernel,
+            cpus_of_launch: threads.cpus.clone(),
             owners: owners(trace, &threads, program as i32),
             program: program as i32,
             start_ns,
@@ -63,12 +66,7 @@ impl<'a> Launch<'a> {
     pub(super) fn sample(&self) -> Sample {
         let (mut wakeups, mut wakeup_ns, mut preempted_ns) = (0, 0, 0);
         let mut threads: BTreeMap<i32, ThreadWaits> = BTreeMap::new();
-        let counted: Vec<&Wait> = self
-            .report
-            .waits
-            .iter()
-            .filter(|wait| self.counts(wait))
-            .collect();
+        let counted: Vec<&Wait> = self.counted().collect();
         let timeline = Timeline::new(self.trace);
         for wait in &counted {
             threads.entry(wait.pid).or_default().add(wait);
@@ -95,6 +93,12 @@ impl<'a> Launch<'a> {
             foreign_us: time.foreign.total_us,
             wakeups,
             threads: threads.len() as u64,
+            unfinished: self
+                .report
+                .unfinished
+                .iter()
+                .filter(|wait| self.counts(wait))
+                .count() as u64,
             by_thread: threads.into_values().collect(),
             works,
             behind: blame(&timeline, &counted),
@@ -112,8 +116,7 @@ impl<'a> Launch<'a> {
     /// The CPU time of the launch; missing switches count for the threads that the figures are
     /// based on.
     pub(super) fn cpu_time(&self) -> CpuTime {
-        let waits = self.report.waits.iter().filter(|wait| self.counts(wait));
-        let counted: BTreeSet<i32> = waits.map(|wait| wait.pid).collect();
+        let counted: BTreeSet<i32> = self.counted().map(|wait| wait.pid).collect();
         // A worker whose every entering is missing has no wait at all.
         let decompressed: BTreeSet<i32> = self.decompressions().map(|work| work.pid).collect();
         let judged = |pid: i32| {
@@ -123,7 +126,12 @@ impl<'a> Launch<'a> {
                 || self.owners.get(&pid) == Some(&Owner::Engine)
         };
         let window = (self.start_ns, self.end_ns);
-        CpuTime::of(self.trace, &self.owners, self.program, window, &judged)
+        let foreign = |ran: Ran| is_foreign(ran) && self.cpus_of_launch.contains(&ran.cpu);
+        let judges = Judges {
+            switches: &judged,
+            foreign: &foreign,
+        };
+        CpuTime::of(self.trace, &self.owners, self.program, window, &judges)
     }
 
     /// The CPUs of the trace.
@@ -140,13 +148,22 @@ impl<'a> Launch<'a> {
         }
     }
 
+    /// The waits of the narrow figure. A thread that still waits when the recording ends has waited
+    /// at least until then.
+    fn counted(&self) -> impl Iterator<Item = &Wait> {
+        let waits = self.report.waits.iter().chain(&self.report.unfinished);
+        waits.filter(|wait| self.counts(wait))
+    }
+
     fn counts(&self, wait: &Wait) -> bool {
         if wait.start_ns < self.start_ns || wait.start_ns >= self.end_ns {
             return false;
         }
         if self.in_kernel {
             let function = wait.function.map_or("", |name| self.report.names.get(name));
-            function.starts_with(DECOMPRESS) || wait.comm.to_string().starts_with(KTHREAD)
+            let kthread = self.owners.get(&wait.pid) == Some(&Owner::Kernel);
+            // Workers of daemons beside the kernel's mount have the same names.
+            function.starts_with(DECOMPRESS) || kthread && wait.comm.as_bytes().starts_with(KTHREAD)
         } else {
             self.owners.get(&wait.pid) == Some(&Owner::Engine)
         }
@@ -172,10 +189,16 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// When the program really ended: its first thread's last switch. The lab itself sees that only
-/// when it gets a CPU. A program whose first thread ends long before the others keeps the lab's
-/// time.
+/// When the program really ended: the last switch of its last thread. The lab itself sees that only
+/// when it gets a CPU.
 fn exit_time(trace: &Trace, program: i32, start_ns: u64, seen_ns: u64) -> u64 {
+    let of_program = |pid: i32| {
+        pid == program
+            || trace
+                .threads
+                .get(&pid)
+                .is_some_and(|thread| thread.tgid == program)
+    };
     let gone = trace
         .events
         .iter()
@@ -185,7 +208,7 @@ fn exit_time(trace: &Trace, program: i32, start_ns: u64, seen_ns: u64) -> u64 {
                 prev_pid,
                 prev_state,
                 ..
-            } if prev_pid == program && prev_state.is_dead() => Some(event.time_ns),
+            } if of_program(prev_pid) && prev_state.is_dead() => Some(event.time_ns),
             _ => None,
         });
     gone.filter(|&gone| gone > start_ns && gone <= seen_ns && seen_ns - gone < LATE_NS)

@@ -205,11 +205,6 @@ fn faults(
             ));
         }
     }
-    if !options.reads_mount() {
-        faults.push(
-            "the command has no {} and --root is not given: nothing was read from the mount".into(),
-        );
-    }
     for notice in finished.trace_notices.iter().filter(|notice| notice.spoils) {
         let engine = &finished.engines[notice.engine];
         faults.push(format!("{engine}: recorder: {}", notice.text));

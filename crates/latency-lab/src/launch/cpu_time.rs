@@ -31,6 +31,46 @@ pub(super) struct CpuTime {
     pub(super) not_entered: u64,
 }
 
+/// A thread that ran on a CPU.
+#[derive(Clone, Copy)]
+pub(super) struct Ran {
+    pub(super) owner: Owner,
+    pub(super) comm: Comm,
+    pub(super) cpu: u32,
+}
+
+/// Which runs are foreign, and for which threads missing switches are counted.
+pub(super) struct Judges<'a> {
+    pub(super) switches: &'a dyn Fn(i32) -> bool,
+    pub(super) foreign: &'a dyn Fn(Ran) -> bool,
+}
+
+/// Threads of the kernel that work for whoever is measured.
+const SERVING: [&str; 9] = [
+    "kworker/",
+    "ksoftirqd/",
+    "erofs_worker/",
+    "migration/",
+    "rcu",
+    "loop",
+    "irq/",
+    "cpuhp/",
+    "napi/",
+];
+
+/// Unrelated programs, and threads of the kernel that do work of their own: reclaim, compaction,
+/// file systems.
+pub(super) fn is_foreign(ran: Ran) -> bool {
+    let name = ran.comm.as_bytes();
+    match ran.owner {
+        Owner::Other => true,
+        Owner::Kernel => !SERVING
+            .iter()
+            .any(|serving| name.starts_with(serving.as_bytes())),
+        _ => false,
+    }
+}
+
 /// What runs on a CPU, and since when.
 #[derive(Clone, Copy)]
 struct Running {
@@ -40,23 +80,24 @@ struct Running {
 }
 
 impl CpuTime {
-    /// Of `start..end`. Missing switches are counted for the threads that `judged` accepts.
+    /// Of `start..end`.
     pub(super) fn of(
         trace: &Trace,
         owners: &HashMap<i32, Owner>,
         program: i32,
         (start, end): (u64, u64),
-        judged: &dyn Fn(i32) -> bool,
+        judges: &Judges<'_>,
     ) -> CpuTime {
         let mut time = CpuTime::default();
         let mut running: HashMap<u32, Running> = HashMap::new();
         let mut foreign: HashMap<Comm, f64> = HashMap::new();
-        let mut add = |ran: Running, until_ns: u64| {
+        let mut add = |cpu: u32, ran: Running, until_ns: u64| {
             let ns = until_ns.min(end).saturating_sub(ran.since_ns.max(start));
             let owner = owners.get(&ran.pid).copied().unwrap_or(Owner::Other);
             *time.by_owner_us.entry(owner).or_default() += us(ns);
-            if owner == Owner::Other && ns > 0 {
-                *foreign.entry(ran.comm).or_default() += us(ns);
+            let comm = ran.comm;
+            if ns > 0 && (judges.foreign)(Ran { owner, comm, cpu }) {
+                *foreign.entry(comm).or_default() += us(ns);
             }
         };
         let (mut left, mut not_entered) = (0, 0);
@@ -87,21 +128,21 @@ impl CpuTime {
             if let Some(before) = before.filter(|before| before.pid != prev_pid) {
                 let woken_ns = woken.get(&prev_pid).copied().unwrap_or_default();
                 since_ns = since_ns.max(woken_ns.min(event.time_ns));
-                add(before, since_ns);
+                add(event.cpu, before, since_ns);
             }
             let ran = Running {
                 pid: prev_pid,
                 comm: prev_comm,
                 since_ns,
             };
-            add(ran, event.time_ns);
-            if (start..end).contains(&event.time_ns) && judged(prev_pid) {
+            add(event.cpu, ran, event.time_ns);
+            if (start..end).contains(&event.time_ns) && (judges.switches)(prev_pid) {
                 left += 1;
                 not_entered += u64::from(before.is_some_and(|before| before.pid != prev_pid));
             }
         }
         // Runs that had not ended when the recording ended.
-        running.values().for_each(|ran| add(*ran, end));
+        running.iter().for_each(|(cpu, ran)| add(*cpu, *ran, end));
         time.foreign = Foreign {
             // The sum of nothing is -0.
             total_us: foreign.values().sum::<f64>() + 0.0,

@@ -16,12 +16,13 @@ use super::owner::Threads;
 use super::sample::Sample;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
 use crate::load::{Fio, LoadReport};
-use crate::process::{Child, End, kernel_threads, process_threads};
+use crate::process::{Child, End, allowed_cpus, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome};
 use crate::{Interrupt, LabError, Result};
 
-/// Less CPU time of unrelated programs than this spoils no launch, however short it is.
-const FOREIGN_FLOOR_US: f64 = 20_000.0;
+/// Less CPU time of unrelated programs than this spoils no launch: a timer, a daemon that looks
+/// around.
+const FOREIGN_FLOOR_US: f64 = 500.0;
 
 /// Launches programs. Load and recorder run for its lifetime.
 pub(super) struct Launcher<'a> {
@@ -208,6 +209,7 @@ impl<'a> Launcher<'a> {
             kernel: kernel_threads(),
             engine: mounted.threads(),
             in_kernel: mounted.daemon().is_none(),
+            cpus: allowed_cpus(),
         }
     }
 
@@ -262,17 +264,11 @@ impl<'a> Launcher<'a> {
     }
 
     fn judge(&self, sample: Sample, foreign: &Foreign) -> Outcome<Sample> {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        let share = foreign.total_us / (sample.launch_us * cpus).max(1.0);
-        if share > self.options.foreign_limit && foreign.total_us > FOREIGN_FLOOR_US {
-            let reason = format!(
-                "other programs took {:.0} % of the CPU time, most of it {}",
-                share * 100.0,
-                foreign.most
-            );
-            return Outcome::Spoilt(reason, Some(sample));
+        let cpu_us = sample.launch_us * allowed_cpus().len() as f64;
+        match disturbed(cpu_us, foreign, self.options.foreign_limit) {
+            Some(reason) => Outcome::Spoilt(reason, Some(sample)),
+            None => Outcome::Good(sample),
         }
-        Outcome::Good(sample)
     }
 }
 
@@ -322,6 +318,18 @@ impl Drop for Urgency {
     }
 }
 
+/// What other programs took of the `cpu_us` of a launch, where it is more than `limit`.
+fn disturbed(cpu_us: f64, foreign: &Foreign, limit: f64) -> Option<String> {
+    let share = foreign.total_us / cpu_us.max(1.0);
+    (share > limit && foreign.total_us > FOREIGN_FLOOR_US).then(|| {
+        format!(
+            "other programs took {:.0} % of the CPU time, most of it {}",
+            share * 100.0,
+            foreign.most
+        )
+    })
+}
+
 /// Unnamed work functions cannot be distinguished from that of EROFS. A daemon has none.
 fn spoils(notice: &Notice, in_kernel: bool) -> bool {
     notice.spoils_figures() || in_kernel && notice.spoils_names()
@@ -357,6 +365,21 @@ mod tests {
         assert_eq!(missing_switches(&time(0, 0)), None);
         let reason = missing_switches(&time(3, 200)).unwrap();
         assert!(reason.contains("3 of 200 switches"), "{reason}");
+    }
+
+    #[test]
+    fn a_short_launch_is_disturbed_by_a_short_run_of_others() {
+        let foreign = |total_us| Foreign {
+            total_us,
+            most: "apt".into(),
+        };
+        let reason = disturbed(10_000.0, &foreign(5_000.0), 0.1).unwrap();
+        assert!(
+            reason.contains("50 %") && reason.ends_with("apt"),
+            "{reason}"
+        );
+        assert_eq!(disturbed(10_000.0, &foreign(900.0), 0.1), None);
+        assert_eq!(disturbed(1_000.0, &foreign(400.0), 0.1), None, "a timer");
     }
 
     #[test]

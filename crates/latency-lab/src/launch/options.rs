@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Site};
 use crate::load::LoadChoice;
+use crate::process::foreign_pids;
 use crate::{LabError, Result};
 
 /// One launch experiment.
@@ -93,6 +94,11 @@ impl LaunchOptions {
         if self.command.is_empty() {
             return wrong("no command given; write it after --, with {} for the mount point");
         }
+        if !self.reads_mount() {
+            return wrong(
+                "the command has no {} and --root is not given: nothing would be read from the mount",
+            );
+        }
         if self.iterations == 0 || self.engines.is_empty() {
             return wrong("nothing to measure: at least one engine and one iteration are needed");
         }
@@ -100,6 +106,9 @@ impl LaunchOptions {
             return Err(LabError::Privilege(
                 "lab launch: needs root, to record the scheduler and to mount".into(),
             ));
+        }
+        if let Some(reason) = foreign_pids() {
+            return Err(LabError::Privilege(format!("lab launch: {reason}")));
         }
         Ok(())
     }
@@ -111,7 +120,7 @@ impl LaunchOptions {
     }
 
     /// Whether the command can read from the mount at all.
-    pub(super) fn reads_mount(&self) -> bool {
+    fn reads_mount(&self) -> bool {
         self.root
             || self
                 .command
@@ -208,9 +217,11 @@ mod tests {
     fn wrong_use_is_said_before_anything_starts() {
         let error = options(false, &[]).check().unwrap_err().to_string();
         assert!(error.starts_with("lab launch: no command given"), "{error}");
+        let error = options(false, &["x"]).check().unwrap_err().to_string();
+        assert!(error.contains("has no {}"), "{error}");
         let nothing = LaunchOptions {
             iterations: 0,
-            ..options(false, &["x"])
+            ..options(false, &["{}/x"])
         };
         assert!(
             nothing

@@ -1,6 +1,6 @@
 //! What each thread of a trace belongs to: the program, the engine, the load, the lab, the kernel.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use sched_trace::{Kind, Trace};
 use serde::Serialize;
@@ -34,6 +34,8 @@ pub(super) struct Threads {
     pub(super) engine: Vec<u32>,
     /// The kernel decompresses.
     pub(super) in_kernel: bool,
+    /// The CPUs on which the program may run.
+    pub(super) cpus: BTreeSet<u32>,
 }
 
 /// Known threads, and every thread that one of them created during the trace.

@@ -34,6 +34,8 @@ pub struct Sample {
     pub wakeups: u64,
     /// How many such threads waited at least once.
     pub threads: u64,
+    /// Waits among them that had not ended with the recording: they lasted longer than they count.
+    pub unfinished: u64,
     /// Their waits, thread by thread.
     pub by_thread: Vec<ThreadWaits>,
     /// The threads behind which those waits were spent, longest first.

@@ -29,6 +29,25 @@ pub(crate) fn cpu_ticks(pid: u32) -> Option<u64> {
     Some(field(&path, 14)? + field(&path, 15)?)
 }
 
+/// The CPUs on which this process and its children may run.
+pub(crate) fn allowed_cpus() -> BTreeSet<u32> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
+    cpus.map(|cpu| cpu as u32).collect()
+}
+
+/// Why figures of a trace would be wrong here: it has the process ids of the whole machine, /proc
+/// those of this namespace.
+pub(crate) fn foreign_pids() -> Option<&'static str> {
+    // PROC_PID_INIT_INO of linux/proc_ns.h, the same since Linux 3.8.
+    let first = "pid:[4026531836]";
+    let own = fs::read_link("/proc/self/ns/pid").ok()?;
+    (own.as_os_str() != first).then_some(
+        "needs the process ids of the whole machine, which scheduler traces have: run it outside \
+         of containers (docker: --pid=host)",
+    )
+}
+
 fn numbers(directory: &str) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();

@@ -28,12 +28,14 @@ fn json(report: &Report, filter: &Filter<'_>) -> Value {
         "wakeups_of_threads": missing.wakeups,
         "valid": report.is_valid_for(filter),
         "notices": notices,
+        "clock": report.clock,
         "preemption": report.scheduler.preemption,
         "autogroup": report.scheduler.autogroup,
         "events": report.events,
         "span_us": report.span.map(|(first, last)| (last - first) as f64 / 1e3),
         "dropped_at_edges": report.dropped_at_edges,
         "unexplained_runs": report.unexplained_runs,
+        "unfinished": unfinished(report, filter),
         "histogram": {
             "wakeup": histogram(report, filter, WaitKind::Wakeup),
             "preempted": histogram(report, filter, WaitKind::Preempted),
@@ -41,6 +43,24 @@ fn json(report: &Report, filter: &Filter<'_>) -> Value {
         "tasks": tasks(report, filter),
         "workqueues": workqueues(report, filter),
     })
+}
+
+/// The waits that lasted beyond the trace.
+fn unfinished(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
+    let waits = report
+        .unfinished
+        .iter()
+        .filter(|wait| filter.accepts(report, wait));
+    waits
+        .map(|wait| {
+            json!({
+                "comm": wait.comm.to_string(),
+                "pid": wait.pid,
+                "preempted": wait.kind == WaitKind::Preempted,
+                "at_least_us": wait.length_ns() as f64 / 1e3,
+            })
+        })
+        .collect()
 }
 
 /// Occupied buckets of the lengths of waits: lower bound in microseconds, and count.

@@ -4,12 +4,14 @@
 //! before or after the switch on another CPU with which it races. Rules for these races:
 //! * A wake-up of a running or runnable thread starts no wait.
 //! * A wake-up of a thread that is about to sleep takes effect once the thread has left its CPU;
-//!   `sched_wakeup` (or the thread running again) shows that it did.
+//!   `sched_wakeup` (or the thread running again) shows that it did. A second `sched_waking` shows
+//!   that the first one had kept the thread from sleeping: the wait begins with the second.
 
-use super::missing::MissingSwitches;
+use super::missing::PerThread;
 use super::report::{Report, Wait, WaitKind, WorkRun};
 use super::works::{Works, worker_name};
-use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, Trace, UNKNOWN_PID};
+use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, TaskState};
+use crate::{Trace, UNKNOWN_PID};
 use std::collections::{BTreeMap, HashMap};
 
 /// Analyses the whole trace.
@@ -99,10 +101,10 @@ struct Machine {
     works: Works,
     names: Names,
     dropped: u64,
-    unexplained: u64,
+    unexplained: PerThread,
     switches: u64,
     missing_switches: u64,
-    missing: MissingSwitches,
+    missing: PerThread,
     traced: TracedKinds,
 }
 
@@ -125,7 +127,9 @@ impl Machine {
                     && entered != prev
                 {
                     self.missing_switches += 1;
-                    self.missing.add(entered, prev);
+                    // The end of a wait of one, and the beginning of a sleep of the other.
+                    self.missing.add(entered);
+                    self.missing.add(prev);
                 }
                 self.name(prev, prev_comm, prev_prio);
                 self.leave(prev, event, prev_state, next_pid);
@@ -214,11 +218,11 @@ impl Machine {
     fn waking(&mut self, pid: i32, event: &Event, target_cpu: u32) {
         let task = self.tasks.entry(pid).or_default();
         match task.state {
-            State::Unknown | State::Sleeping => {
+            State::Unknown | State::Sleeping | State::SleepingWoken(_) => {
                 task.state = State::Runnable(Since::wakeup(event, target_cpu));
             }
             State::Running => task.waker = Some((event.pid, event.cpu)),
-            State::SleepingWoken(_) | State::Runnable(_) => {}
+            State::Runnable(_) => {}
         }
     }
 
@@ -244,7 +248,7 @@ impl Machine {
     }
 
     /// `pid` leaves its CPU.
-    fn leave(&mut self, pid: i32, event: &Event, state: crate::TaskState, next_pid: i32) {
+    fn leave(&mut self, pid: i32, event: &Event, state: TaskState, next_pid: i32) {
         if pid <= 0 {
             return;
         }
@@ -265,7 +269,10 @@ impl Machine {
             Some((by, by_cpu)) => State::SleepingWoken(since(WaitKind::Wakeup, by, by_cpu)),
             None => State::Sleeping,
         };
-        if !state.is_runnable() {
+        // A kworker sleeps inside an item, and while it starts another worker before its item; the
+        // wait for the CPU before that was for the item. Only the idle sleep lies between items.
+        let between_items = !task.comm.is_kworker() || state == TaskState::IDLE;
+        if !state.is_runnable() && between_items {
             task.open_waits.clear();
             self.works.sleep(pid);
         }
@@ -288,7 +295,7 @@ impl Machine {
         match std::mem::replace(&mut task.state, State::Running) {
             State::Runnable(since) | State::SleepingWoken(since) => self.wait(pid, since, event),
             State::Unknown => self.dropped += 1,
-            State::Sleeping => self.unexplained += 1,
+            State::Sleeping => self.unexplained.add(pid),
             // Its switch-out was lost with other events.
             State::Running => {}
         }
@@ -304,21 +311,24 @@ impl Machine {
             task.open_waits.push(self.waits.len());
         }
         self.waits.push(Wait {
-            start_ns: since.time_ns,
-            end_ns: event.time_ns,
-            pid,
-            life: task.life,
-            comm: task.comm,
-            prio: task.prio,
-            cpu: event.cpu,
-            queued_cpu: since.cpu,
-            last_cpu: task.last_cpu,
-            kind: since.kind,
-            caused_by: since.by,
-            caused_on: since.by_cpu,
             function: work.map(|(function, _)| function),
             workqueue: work.and_then(|(_, queue)| queue),
+            ..task.wait(pid, since, event.time_ns, event.cpu)
         });
+    }
+
+    /// The waits that last beyond the trace, longest first.
+    fn unfinished(&self, end_ns: u64) -> Vec<Wait> {
+        let open = self
+            .tasks
+            .iter()
+            .filter_map(|(&pid, task)| match task.state {
+                State::Runnable(since) => Some(task.wait(pid, since, end_ns, since.cpu)),
+                _ => None,
+            });
+        let mut open: Vec<Wait> = open.collect();
+        open.sort_by_key(|wait| (wait.start_ns, wait.pid));
+        open
     }
 
     /// The worker that writes the event starts an item, to which its open waits belong.
@@ -348,11 +358,11 @@ impl Machine {
     }
 
     fn finish(self, trace: &Trace) -> Report {
-        let unfinished = self
-            .tasks
-            .values()
-            .filter(|t| matches!(t.state, State::Runnable(_)));
+        let unfinished = self.unfinished(trace.span().map_or(0, |(_, end_ns)| end_ns));
         let mut notices = trace.notices.clone();
+        if trace.clock == "local" && self.current.len() > 1 {
+            notices.push(Notice::LocalClock);
+        }
         if self.traced.starts && !self.traced.ends {
             notices.push(Notice::NoEndOfWork);
         }
@@ -362,19 +372,21 @@ impl Machine {
         for (pid, thread) in &trace.threads {
             comms.entry(*pid).or_insert(thread.comm);
         }
-        let dropped_at_edges = self.dropped + unfinished.count() as u64;
         let (works, home) = self.works.finish();
         let mut waits = self.waits;
         for wait in waits.iter_mut().filter(|wait| wait.workqueue.is_none()) {
             wait.workqueue = wait.function.and_then(&home);
         }
         Report {
+            clock: trace.clock.clone(),
             scheduler: SchedulerSettings::of_version(&trace.kernel_version),
             waits,
             works,
             lost_events: trace.lost_events,
-            dropped_at_edges,
-            unexplained_runs: self.unexplained,
+            unfinished,
+            dropped_at_edges: self.dropped,
+            unexplained_runs: self.unexplained.of(|_| true),
+            unexplained: self.unexplained,
             switches: self.switches,
             missing_switches: self.missing_switches,
             missing: self.missing,
@@ -383,6 +395,28 @@ impl Machine {
             span: trace.span(),
             events: trace.events.len() as u64,
             names: self.names,
+        }
+    }
+}
+
+impl Task {
+    /// Its wait from `since` to `end_ns`.
+    fn wait(&self, pid: i32, since: Since, end_ns: u64, cpu: u32) -> Wait {
+        Wait {
+            start_ns: since.time_ns,
+            end_ns,
+            pid,
+            life: self.life,
+            comm: self.comm,
+            prio: self.prio,
+            cpu,
+            queued_cpu: since.cpu,
+            last_cpu: self.last_cpu,
+            kind: since.kind,
+            caused_by: since.by,
+            caused_on: since.by_cpu,
+            function: None,
+            workqueue: None,
         }
     }
 }

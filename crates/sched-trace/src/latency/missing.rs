@@ -1,16 +1,15 @@
-//! Switches that the kernel did not write, by the threads they concern.
+//! Events that the trace should have, by the threads they concern.
 
 use std::collections::BTreeMap;
 
-/// Missing switches by thread.
+/// A number of missing events for each thread.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MissingSwitches(BTreeMap<i32, u64>);
+pub(super) struct PerThread(BTreeMap<i32, u64>);
 
-impl MissingSwitches {
-    /// A switch is missing between the thread that entered a CPU last and the one that left it now:
-    /// the end of a wait of `left`, and the beginning of a sleep of `entered`.
-    pub fn add(&mut self, entered: i32, left: i32) {
-        for pid in [entered, left].into_iter().filter(|pid| *pid > 0) {
+impl PerThread {
+    /// One more of `pid`; the idle task has no waits to miss.
+    pub fn add(&mut self, pid: i32) {
+        if pid > 0 {
             *self.0.entry(pid).or_default() += 1;
         }
     }

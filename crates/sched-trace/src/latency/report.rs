@@ -1,6 +1,6 @@
 //! The result of the analysis: every wait and every executed work item.
 
-use super::missing::MissingSwitches;
+use super::missing::PerThread;
 use crate::{Comm, Name, Names, Notice, SchedulerSettings};
 use std::collections::BTreeMap;
 
@@ -13,7 +13,10 @@ pub struct Report {
     pub works: Vec<WorkRun>,
     /// Events the trace lost. Anything but 0 makes the figures invalid.
     pub lost_events: u64,
-    /// Waits that begin or end outside of the trace; not among `waits`.
+    /// Waits that had not ended when the trace ended, longest first; not among `waits`. Each ends
+    /// with the trace here and lasted longer.
+    pub unfinished: Vec<Wait>,
+    /// Waits that began before the trace; not among `waits`.
     pub dropped_at_edges: u64,
     /// Threads that ran without a wake-up in the trace after they had gone to sleep in it (wake-ups
     /// were not recorded, or were lost); not among `waits`.
@@ -25,11 +28,15 @@ pub struct Report {
     /// idling, after that CPU was taken offline and back.
     pub missing_switches: u64,
     /// Threads whose waits a missing switch hides.
-    pub(super) missing: MissingSwitches,
+    pub(super) missing: PerThread,
+    /// `unexplained_runs` by thread.
+    pub(super) unexplained: PerThread,
     /// First and last time stamp of the trace.
     pub span: Option<(u64, u64)>,
     /// How many events were read.
     pub events: u64,
+    /// The clock of the time stamps, as the kernel calls it; empty where the trace does not say.
+    pub clock: String,
     /// How the kernel schedules, as far as the trace says.
     pub scheduler: SchedulerSettings,
     /// The strings that waits and works refer to.

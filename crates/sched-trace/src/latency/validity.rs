@@ -1,17 +1,20 @@
-//! Validity: missing switches judged against the wake-ups of the threads they concern, and notices.
+//! Validity: missing switches and wake-ups judged against the wake-ups of the threads they concern,
+//! and notices.
 
 use super::filter::Filter;
 use super::report::{Report, WaitKind};
 use std::collections::BTreeSet;
 
-/// More than one missing switch in this many wake-ups makes the figures of a thread invalid.
+/// More than one missing event in this many wake-ups makes the figures of a thread invalid.
 const TOLERATED: u64 = 100;
 
-/// Missing switches of some threads, and what they are judged against.
+/// Missing events of some threads, and what they are judged against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Switches of these threads that are missing.
     pub switches: u64,
+    /// Times that they ran after a sleep without a wake-up in the trace.
+    pub unexplained: u64,
     /// Wake-ups of these threads that led to a wait.
     pub wakeups: u64,
 }
@@ -19,12 +22,12 @@ pub struct Missing {
 impl Missing {
     /// Whether too many are missing for the figures of these threads to be valid.
     pub fn spoils(self) -> bool {
-        self.switches * TOLERATED > self.wakeups
+        (self.switches + self.unexplained) * TOLERATED > self.wakeups
     }
 }
 
 impl Report {
-    /// Missing switches of the threads that `concerned` accepts.
+    /// Missing events of the threads that `concerned` accepts.
     pub fn missing(&self, concerned: impl Fn(i32) -> bool) -> Missing {
         let wakeups = self
             .waits
@@ -32,11 +35,12 @@ impl Report {
             .filter(|wait| wait.kind == WaitKind::Wakeup && concerned(wait.pid));
         Missing {
             switches: self.missing.of(&concerned),
+            unexplained: self.unexplained.of(&concerned),
             wakeups: wakeups.count() as u64,
         }
     }
 
-    /// Missing switches of the threads that have waits the filter accepts, or a name it accepts.
+    /// Missing events of the threads that have waits the filter accepts, or a name it accepts.
     pub fn missing_of(&self, filter: &Filter<'_>) -> Missing {
         if filter.accepts_all() {
             return self.missing(|_| true);
@@ -46,8 +50,8 @@ impl Report {
         self.missing(|pid| concerned.contains(&pid))
     }
 
-    /// False when events were lost or could not be read, or when too many switches are missing: the
-    /// figures may be printed, but not relied on.
+    /// False when events were lost or could not be read, or when too many switches or
+    /// wake-ups are missing: the figures may be printed, but not relied on.
     pub fn is_valid(&self) -> bool {
         self.is_valid_for(&Filter::default())
     }

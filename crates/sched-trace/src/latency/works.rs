@@ -29,7 +29,8 @@ pub(super) struct Works {
 
 impl Works {
     /// `ends` and `kthread_ends`: whether the trace has `execute_end` events of work queues, and of
-    /// kthread_workers. Without them an item ends when its worker sleeps or starts the next one.
+    /// kthread_workers. Without them an item ends when its worker sleeps without work or starts the
+    /// next one.
     pub fn new(ends: bool, kthread_ends: bool) -> Self {
         Self {
             ends,
@@ -77,7 +78,8 @@ impl Works {
         }
     }
 
-    /// The worker goes to sleep. Its item has ended, unless the trace has the ends of items.
+    /// The worker goes to sleep, and not inside an item. Its item has ended, unless the trace has
+    /// the ends of items.
     pub fn sleep(&mut self, pid: i32) {
         let traced_end = |run: &WorkRun| {
             if run.kthread {

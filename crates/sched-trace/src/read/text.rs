@@ -8,6 +8,7 @@
 use crate::error::Fault;
 use crate::ftrace::threads;
 use crate::input::Limits;
+use crate::read::COUNTED;
 use crate::{Comm, Event, Kind, TaskState, Trace};
 use std::io::{BufRead, Read};
 
@@ -20,6 +21,7 @@ const LINE: u64 = 1 << 16;
 pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Fault> {
     let mut trace = Trace::new("");
     let (mut line, mut offset, mut garbled, mut cut) = (Vec::new(), 0u64, 0u64, false);
+    let mut untimed = 0;
     loop {
         line.clear();
         let got = file.by_ref().take(LINE).read_until(b'\n', &mut line)? as u64;
@@ -37,7 +39,11 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
             None => match event(&mut trace, text) {
                 Some(event) => trace.events.push(event),
                 // Other events are skipped; a known event that cannot be read is an error.
-                None => garbled += u64::from(is_known(text)),
+                None if is_known(text) => {
+                    garbled += 1;
+                    untimed += u64::from(is_untimed(text));
+                }
+                None => {}
             },
         }
         offset += got;
@@ -53,9 +59,12 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
             "it ends in the middle of a line, without a line feed".into(),
         ));
     }
+    if untimed > 0 {
+        return Err(broken(format!("{untimed} lines have {COUNTED}")));
+    }
     if garbled > 0 {
         return Err(broken(format!(
-            "{garbled} lines of scheduler events cannot be read"
+            "{garbled} lines of scheduler events cannot be read (trace-cmd report needs -R)"
         )));
     }
     if trace.events.is_empty() {
@@ -124,7 +133,7 @@ fn event(trace: &mut Trace, line: &str) -> Option<Event> {
     let head = head(line)?;
     let kind = kind(trace, head.event, head.fields)?;
     Some(Event {
-        time_ns: head.time_ns,
+        time_ns: seconds(head.time)?,
         cpu: head.cpu,
         pid: head.pid,
         kind,
@@ -134,7 +143,7 @@ fn event(trace: &mut Trace, line: &str) -> Option<Event> {
 struct Head<'a> {
     pid: i32,
     cpu: u32,
-    time_ns: u64,
+    time: &'a str,
     event: &'a str,
     fields: &'a str,
 }
@@ -146,7 +155,10 @@ fn head(line: &str) -> Option<Head<'_>> {
         let (cpu, rest) = rest[1..].split_once(']')?;
         let cpu = cpu.parse().ok()?;
         let (before, rest) = rest.split_once(": ")?;
-        let time_ns = seconds(before.split_whitespace().next_back()?)?;
+        let time = before.split_whitespace().next_back()?;
+        time.bytes()
+            .all(|b| b.is_ascii_digit() || b == b'.')
+            .then_some(())?;
         let (event, fields) = rest
             .split_once(": ")
             .unwrap_or((rest.trim_end_matches(':'), ""));
@@ -156,7 +168,7 @@ fn head(line: &str) -> Option<Head<'_>> {
         Some(Head {
             pid: pid(task)?,
             cpu,
-            time_ns,
+            time,
             event,
             fields,
         })
@@ -180,11 +192,14 @@ fn pid(task: &str) -> Option<i32> {
     task.rsplit('-').next()?.parse().ok()
 }
 
-/// `1234.567891` in nanoseconds; a plain number is one of a clock that counts otherwise.
+/// Whether the time of a line is a plain number.
+fn is_untimed(line: &str) -> bool {
+    head(line).is_some_and(|head| !head.time.contains('.'))
+}
+
+/// `1234.567891` in nanoseconds.
 fn seconds(text: &str) -> Option<u64> {
-    let Some((whole, part)) = text.split_once('.') else {
-        return text.parse().ok();
-    };
+    let (whole, part) = text.split_once('.')?;
     if part.is_empty() || part.len() > 9 {
         return None;
     }
@@ -408,6 +423,28 @@ CPU:1 [LOST 4 EVENTS]
     }
 
     #[test]
+    fn time_stamps_that_are_no_time_are_refused_with_the_remedy() {
+        let line =
+            "a-1 [000] d..2. 345678901234: sched_waking: comm=b pid=9 prio=120 target_cpu=000\n";
+        let Err(Fault::Broken { reason, .. }) = parse(line) else {
+            panic!("read as nanoseconds");
+        };
+        assert!(
+            reason.starts_with("1 lines have") && reason.contains("-C mono"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn the_short_form_of_trace_cmd_is_refused_with_its_option() {
+        let line = "a-1 [000] 100.000001: sched_switch: a:1 [120] S ==> swapper/0:0 [120]\n";
+        let Err(Fault::Broken { reason, .. }) = parse(line) else {
+            panic!("read");
+        };
+        assert!(reason.contains("-R"), "{reason}");
+    }
+
+    #[test]
     fn text_without_events_or_with_cut_ones_is_an_error() {
         assert!(parse("# tracer: nop\n#\n").is_err());
         let cut = &SAMPLE[..SAMPLE.find("next_pid=9").unwrap()];
@@ -425,7 +462,7 @@ CPU:1 [LOST 4 EVENTS]
     fn times_of_any_precision_become_nanoseconds() {
         assert_eq!(seconds("1.5"), Some(1_500_000_000));
         assert_eq!(seconds("12.000000001"), Some(12_000_000_001));
-        assert_eq!(seconds("77"), Some(77));
+        assert_eq!(seconds("77"), None);
         assert_eq!(seconds("1.x"), None);
     }
 }

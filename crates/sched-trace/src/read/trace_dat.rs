@@ -7,6 +7,7 @@ use crate::ftrace::loss::lost_events;
 use crate::ftrace::tracing_data::{TracingData, opening};
 use crate::ftrace::{page, threads};
 use crate::input::{ByteReader, Limits, inflate};
+use crate::read::COUNTED;
 use crate::{Comm, Trace};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
@@ -352,11 +353,15 @@ fn events<R: Read + Seek>(
     } else {
         &options.clock
     };
+    let tsc = options.tsc.filter(|_| clock == "x86-tsc");
+    if clock == "counter" || clock == "x86-tsc" && tsc.is_none() {
+        return Err(reader.broken(format!("it has {COUNTED}")));
+    }
     let mut pages = Pages {
         trace: Trace::new(clock),
         decoder: Decoder::new(&description.formats),
         layout,
-        tsc: options.tsc.filter(|_| clock == "x86-tsc"),
+        tsc,
         flagged: 0,
         limits,
     };

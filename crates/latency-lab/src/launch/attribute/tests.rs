@@ -90,6 +90,7 @@ fn threads(in_kernel: bool) -> Threads {
             vec![WORKER as u32]
         },
         in_kernel,
+        cpus: BTreeSet::from([0]),
     }
 }
 
@@ -191,6 +192,67 @@ fn a_kworker_counts_for_decompression_only() {
     assert_eq!((sample.works, sample.queue_us), (1, Some(320.0)));
     let sample = with(other);
     assert_eq!((sample.sched_latency_us, sample.works), (0.0, 0));
+}
+
+#[test]
+fn a_daemon_beside_the_kernels_mount_is_not_the_kernel() {
+    let mut lines = waits();
+    for event in &mut lines.0.events {
+        match &mut event.kind {
+            Kind::Waking { pid, comm, .. } if *pid == WORKER => *comm = "erofs_worker/0".into(),
+            Kind::Switch {
+                next_pid,
+                next_comm,
+                ..
+            } if *next_pid == WORKER => {
+                *next_comm = "erofs_worker/0".into();
+            }
+            _ => {}
+        }
+    }
+    let waited = |threads| {
+        let sample = Launch::new(&lines.0, threads, PROGRAM as u32, 200_000, 2_000_000).sample();
+        sample.sched_latency_us
+    };
+    assert_eq!(waited(threads(true)), 500.0, "a thread of the kernel");
+    let mut beside = threads(true);
+    beside.kernel.clear();
+    assert_eq!(waited(beside), 0.0, "of a daemon");
+}
+
+#[test]
+fn a_worker_that_still_waits_at_the_end_has_waited_until_then() {
+    let lines = waits()
+        .waking(1800, WORKER)
+        .switch(1950, FIO, TaskState::PREEMPTED, STRANGER);
+    let sample = Launch::new(&lines.0, threads(false), PROGRAM as u32, 200_000, 2_000_000).sample();
+    assert_eq!((sample.wakeup_us, sample.unfinished), (450.0, 1));
+}
+
+#[test]
+fn reclaim_is_foreign_and_other_cpus_are_not_the_launchs() {
+    let preempted = TaskState::PREEMPTED;
+    let mut lines = Lines::new()
+        .switch(100, LAB, TaskState::SLEEPING, WORKER)
+        .switch(300, WORKER, preempted, PROGRAM);
+    for event in &mut lines.0.events {
+        if let Kind::Switch {
+            prev_comm,
+            next_comm,
+            ..
+        } = &mut event.kind
+        {
+            (*prev_comm, *next_comm) = ("kswapd0".into(), "kswapd0".into());
+        }
+    }
+    let foreign = |threads| {
+        let launch = Launch::new(&lines.0, threads, PROGRAM as u32, 0, 400_000);
+        launch.cpu_time().foreign.total_us
+    };
+    assert_eq!(foreign(threads(true)), 200.0);
+    let mut elsewhere = threads(true);
+    elsewhere.cpus = BTreeSet::from([1]);
+    assert_eq!(foreign(elsewhere), 0.0);
 }
 
 #[test]
@@ -305,6 +367,20 @@ fn the_end_is_the_programs_last_switch_when_the_lab_looked_late() {
         "a first thread that ends early is not the end of the program"
     );
     assert_eq!(exit_time(&Trace::new("mono"), PROGRAM, 0, 7000), 7000);
+}
+
+#[test]
+fn a_program_lasts_as_long_as_its_last_thread() {
+    let thread = 22;
+    let mut lines = Lines::new()
+        .switch(700, PROGRAM, TaskState::DEAD, thread)
+        .switch(8800, thread, TaskState::DEAD, FIO);
+    let of_program = sched_trace::Thread {
+        tgid: PROGRAM,
+        ..Default::default()
+    };
+    lines.0.threads.insert(thread, of_program);
+    assert_eq!(exit_time(&lines.0, PROGRAM, 0, 9_000_000), 8_800_000);
 }
 
 #[test]

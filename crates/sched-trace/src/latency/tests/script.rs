@@ -72,6 +72,26 @@ impl Script {
         )
     }
 
+    /// Gives a thread its name in every switch.
+    pub fn rename(&mut self, pid: i32, name: Comm) {
+        for event in &mut self.0.events {
+            if let Kind::Switch {
+                prev_pid,
+                prev_comm,
+                next_pid,
+                next_comm,
+                ..
+            } = &mut event.kind
+            {
+                for (at, comm) in [(prev_pid, prev_comm), (next_pid, next_comm)] {
+                    if *at == pid {
+                        *comm = name;
+                    }
+                }
+            }
+        }
+    }
+
     pub fn analyse(&mut self) -> Report {
         self.0.sort();
         analyse(&self.0)

@@ -89,12 +89,28 @@ fn half_waits_at_the_edges_are_dropped_and_counted() {
         .switch(0, 0, 0, TaskState::RUNNABLE, 5)
         .switch(10, 0, 5, SLEEPS, 0)
         .waking(20, 0, 0, 6);
+    script.switch(55, 0, 0, TaskState::RUNNABLE, 0);
     let report = script.analyse();
     assert_eq!(report.waits, []);
-    assert_eq!(
-        report.dropped_at_edges, 2,
-        "5 began before the trace, 6 ends after it"
-    );
+    assert_eq!(report.dropped_at_edges, 1, "5 began before the trace");
+    let unfinished = &report.to_json()["unfinished"];
+    assert_eq!(unfinished.as_array().unwrap().len(), 1);
+    assert_eq!(unfinished[0]["pid"], 6);
+    assert_eq!(unfinished[0]["at_least_us"], 35.0);
+    assert_eq!(unfinished[0]["preempted"], false);
+}
+
+#[test]
+fn a_wakeup_that_kept_a_thread_from_sleeping_explains_no_later_sleep() {
+    let mut script = Script::new();
+    script
+        .switch(0, 0, 0, TaskState::RUNNABLE, 7)
+        // Thread 7 was about to sleep and runs on.
+        .waking(10, 1, 1, 7)
+        .switch(5_000, 0, 7, SLEEPS, 0)
+        .waking(1_000_000, 1, 1, 7)
+        .switch(1_000_010, 0, 0, TaskState::RUNNABLE, 7);
+    assert_eq!(lengths(&script.analyse(), WaitKind::Wakeup), [(7, 10)]);
 }
 
 #[test]
@@ -105,6 +121,7 @@ fn running_without_a_wakeup_is_counted_but_is_no_wait() {
         .switch(10, 0, 0, TaskState::RUNNABLE, 5);
     let report = script.analyse();
     assert_eq!((report.waits.len(), report.unexplained_runs), (0, 1));
+    assert!(!report.is_valid(), "its wake-ups are not in the trace");
 }
 
 #[test]

@@ -45,10 +45,10 @@ fn kworker_without_ends() -> Script {
         .add(6, 0, 9, start(1, vmstat))
         .switch(20, 0, 9, idle, 2)
         .waking(1000, 0, 2, 9)
-        .switch(5000, 0, 2, SLEEPS, 9)
+        .switch(5000, 0, 2, PREEMPTED, 9)
         .add(5001, 0, 9, start(2, erofs))
         .switch(5010, 0, 9, PREEMPTED, 2)
-        .switch(5050, 0, 2, SLEEPS, 9)
+        .switch(5050, 0, 2, PREEMPTED, 9)
         .switch(5060, 0, 9, idle, 2);
     script
 }
@@ -77,7 +77,7 @@ fn a_worker_that_slept_without_work_explains_nothing() {
     script
         .waking(0, 0, 1, 9)
         .switch(5, 0, 1, SLEEPS, 9)
-        .switch(6, 0, 9, SLEEPS, 0)
+        .switch(6, 0, 9, TaskState::IDLE, 0)
         .waking(20, 0, 0, 9)
         .switch(22, 0, 0, TaskState::RUNNABLE, 9)
         .add(
@@ -92,6 +92,52 @@ fn a_worker_that_slept_without_work_explains_nothing() {
     let report = script.analyse();
     let attributed: Vec<_> = report.waits.iter().map(|w| w.function.is_some()).collect();
     assert_eq!(attributed, [false, true]);
+}
+
+/// pid 9 waits 20 ms, sleeps while it starts another worker, and then runs its item, in which it
+/// sleeps for a disk and waits 3 ms to run on. The trace has no ends of items.
+#[test]
+fn waits_around_the_sleeps_of_a_kworker_are_its_items() {
+    let mut script = Script::new();
+    let f = script.0.intern("z_erofs_decompressqueue_work");
+    let kworker = Comm::from("kworker/0:1");
+    let named = |us, by| {
+        (
+            us,
+            0,
+            by,
+            Kind::Waking {
+                pid: 9,
+                comm: kworker,
+                prio: 120,
+                target_cpu: 0,
+            },
+        )
+    };
+    for (us, cpu, by, kind) in [named(0, 1), named(20_100, 2), named(30_000, 2)] {
+        script.add(us, cpu, by, kind);
+    }
+    script
+        .switch(20_000, 0, 1, SLEEPS, 9)
+        .switch(20_050, 0, 9, TaskState::UNINTERRUPTIBLE, 2)
+        .switch(20_200, 0, 2, SLEEPS, 9)
+        .add(
+            20_201,
+            0,
+            9,
+            Kind::WorkStart {
+                work: 1,
+                function: f,
+            },
+        )
+        .switch(20_300, 0, 9, TaskState::UNINTERRUPTIBLE, 2)
+        .switch(33_000, 0, 2, SLEEPS, 9)
+        .switch(33_100, 0, 9, TaskState::IDLE, 2);
+    script.rename(9, kworker);
+    let report = script.analyse();
+    let groups = report.workqueues(&Filter::default());
+    assert_eq!(groups.len(), 1);
+    assert_eq!(groups[0].wakeup.total, 20_000.0 + 100.0 + 3_000.0);
 }
 
 #[test]
