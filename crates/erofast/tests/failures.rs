@@ -167,7 +167,7 @@ fn a_missing_fio_is_said_before_anything_is_mounted() {
             "1",
         ])
         .arg(image)
-        .args(["--", "/bin/true"])
+        .args(["--", "{}/bin/true"])
         .env("PATH", "/no/programs/here")
         .output()
         .expect("erofast starts");
@@ -199,7 +199,15 @@ fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
     let image = public.path().join("image.erofs");
     std::fs::copy(fixture("meta.erofs"), &image).expect("copied");
     let image = image.display().to_string();
-    let output = as_nobody(&["lab", "launch", &image, "--load", "none", "--", "/bin/true"]);
+    let output = as_nobody(&[
+        "lab",
+        "launch",
+        &image,
+        "--load",
+        "none",
+        "--",
+        "{}/bin/true",
+    ]);
     fails(&output, 1, "needs root");
     let output = as_nobody(&["trace", "record", "-o", "/dev/null", "--", "/bin/true"]);
     fails(&output, 1, "needs root");

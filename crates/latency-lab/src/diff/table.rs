@@ -10,13 +10,13 @@ const NAME: usize = 58;
 const FIGURE: usize = 12;
 
 impl DiffReport {
-    /// One row each: the medians, and the difference of the averages.
+    /// One row each: the medians, and the shift between the runs.
     pub fn table(&self) -> String {
         let mut out = validity::lines(&self.not_valid_because);
         let _ = writeln!(
             out,
             "{:<NAME$} {:>FIGURE$} {:>FIGURE$} {:>FIGURE$}",
-            "", "old", "new", "average"
+            "", "old", "new", "shift"
         );
         for row in &self.rows {
             let figure = |value: Option<f64>| {
@@ -43,8 +43,8 @@ impl DiffReport {
             let _ = writeln!(out, "note: {line}");
         }
         out.push_str(
-            "\nMedians, and the difference of the averages; in parentheses when not statistically significant\n\
-             (1 in 100 for all rows together). The runs were not interleaved: what else changed counts too.\n",
+            "\nMedians, and the shift between the runs (Hodges-Lehmann); in parentheses when it is no claim\n\
+             (at 1 in 100 for all rows together). The runs were not interleaved: what else changed counts too.\n",
         );
         out
     }

@@ -27,7 +27,7 @@ const PUBLISHED: [(f64, f64, f64); 5] = [
 struct Quantity {
     title: &'static str,
     summary: fn(&EngineReport) -> Option<Summary>,
-    comparison: fn(&EngineReport) -> Option<Comparison>,
+    comparison: fn(&EngineReport) -> Option<&Comparison>,
     value: fn(&Sample) -> f64,
     published: bool,
 }
@@ -36,21 +36,21 @@ const QUANTITIES: [Quantity; 3] = [
     Quantity {
         title: "Total scheduling latency per launch",
         summary: |engine| engine.sched_latency_us,
-        comparison: |engine| engine.against_first.as_ref()?.sched_latency,
+        comparison: |engine| engine.against_first.as_ref()?.sched_latency.as_ref(),
         value: |sample| sample.sched_latency_us,
         published: true,
     },
     Quantity {
         title: "Whole path per launch: the program's first thread off the CPU",
         summary: |engine| engine.program_off_cpu_us,
-        comparison: |engine| engine.against_first.as_ref()?.program_off_cpu,
+        comparison: |engine| engine.against_first.as_ref()?.program_off_cpu.as_ref(),
         value: Sample::program_off_cpu_us,
         published: false,
     },
     Quantity {
         title: "Launch time",
         summary: |engine| engine.launch_us,
-        comparison: |engine| engine.against_first.as_ref().map(|against| against.launch),
+        comparison: |engine| engine.against_first.as_ref().map(|against| &against.launch),
         value: |sample| sample.launch_us,
         published: false,
     },
@@ -196,9 +196,9 @@ fn engine_row(number: usize, engine: &EngineReport, quantity: &Quantity) -> Stri
     }
     let _ = write!(out, "<td>{}</td>", engine.samples.len());
     let comparison = (quantity.comparison)(engine);
-    let faint = comparison.is_none_or(|it| it.verdict == Verdict::NoDifference);
+    let faint = comparison.is_none_or(|it| !it.claims());
     let class = if faint { " class=\"faint\"" } else { "" };
-    let text = comparison.map_or(String::new(), |it| difference(&it));
+    let text = comparison.map_or(String::new(), difference);
     let _ = writeln!(out, "<td{class}>{text}</td></tr>");
     out
 }
@@ -231,14 +231,14 @@ fn verdicts(report: &LaunchReport, quantity: &Quantity) -> String {
         let class = match comparison.verdict {
             Verdict::Lower => "good",
             Verdict::Higher => "bad",
-            Verdict::NoDifference => "faint",
+            Verdict::NoDifference | Verdict::NotShown => "faint",
         };
         let _ = writeln!(
             out,
             "<p>{} against {}: <span class=\"{class}\">{}</span></p>",
             escape(&engine.engine),
             escape(&report.engines[0].engine),
-            escape(&verdict(&comparison))
+            escape(&verdict(comparison))
         );
     }
     out

@@ -205,6 +205,9 @@ fn faults(
             ));
         }
     }
+    if finished.engines.len() > 1 && gathered.rounds < 2 {
+        faults.push("a single launch of each engine shows nothing".into());
+    }
     for notice in finished.trace_notices.iter().filter(|notice| notice.spoils) {
         let engine = &finished.engines[notice.engine];
         faults.push(format!("{engine}: recorder: {}", notice.text));

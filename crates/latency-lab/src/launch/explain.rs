@@ -25,11 +25,10 @@ queue               delay from queueing a work item to its start. It contains wa
                     queue in the kernel; the whole path has that time.
 launch time         from starting the program to its end, as the user waits for it
 load, idle          share of the load, and of idle CPUs, within the launches of that engine
-last column         difference of the averages to the first engine; in parentheses when not
-                    statistically significant. A difference is claimed only if a rank test
-                    (Mann-Whitney) and an interval of the average (studentised bootstrap) both say so,
-                    in the same direction, at 1 in 100 for all comparisons of this report (Holm).
-                    Minimum, maximum and deviation are not tested and have no percentage.
+shift               from the first engine to this one within the rounds of the run (Hodges-Lehmann); in
+                    parentheses when it is no claim. A difference is claimed if its interval excludes
+                    zero, at 1 in 100 for all comparisons of this report; \"no difference\" if the
+                    interval lies within 10 %; otherwise nothing is shown.
 cold                a fresh mount each time, nothing decompressed; the image is in the page cache";
 
 /// Stolen time above this part makes figures of one run hard to compare with those of another.

@@ -36,6 +36,7 @@ use crate::environment::Environment;
 use crate::load::{Fio, LoadChoice};
 use crate::schedule::{Plan, gather};
 use crate::scratch::Scratch;
+use crate::statistics::fewest_rounds;
 use crate::{Interrupt, Progress, Result};
 use executor::Launcher;
 
@@ -47,6 +48,15 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     let points = Scratch::new(&std::env::temp_dir())?;
     let asked = (&options.engines[..], options.engines_by_default);
     let (engines, left_out) = present(asked, &site, points.path(), &interrupt, progress)?;
+    let comparisons = 3 * (engines.len() - 1);
+    let fewest = fewest_rounds(comparisons);
+    if comparisons > 0 && options.iterations < fewest {
+        progress.line(&format!(
+            "{} launches of each engine carry no claim about {} engines: {fewest} can",
+            options.iterations,
+            engines.len()
+        ));
+    }
     let environment = Environment::capture(&site.image, &site.erofast)?;
     let load = match options.load {
         LoadChoice::None => None,

@@ -9,7 +9,7 @@ use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
 use crate::load::LoadReport;
 use crate::schedule::Kept;
-use crate::statistics::{Comparison, Modes, Summary, compare, modes, outliers};
+use crate::statistics::{Comparison, Modes, Summary, compare_rounds, modes, outliers};
 
 /// An engine against the first one.
 #[derive(Debug, Clone, Serialize)]
@@ -147,9 +147,12 @@ pub(super) fn engine(
         .filter_map(|sample| sample.queue_us)
         .collect();
     let against = first.map(|first| Against {
-        sched_latency: first.compare_scheduling(|s| s.sched_latency_us, &latency),
-        launch: compare(&first.column(|s| s.launch_us), &launch),
-        program_off_cpu: first.compare_scheduling(Sample::program_off_cpu_us, &off_cpu),
+        sched_latency: compare_scheduling(first, |s| s.sched_latency_us, &samples),
+        launch: compare_rounds(
+            &in_rounds(&first.samples, |s| s.launch_us),
+            &in_rounds(&samples, |s| s.launch_us),
+        ),
+        program_off_cpu: compare_scheduling(first, Sample::program_off_cpu_us, &samples),
     });
     EngineReport {
         engine: name,
@@ -182,6 +185,26 @@ fn scheduling(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
         true => samples.iter().map(of).collect(),
         false => Vec::new(),
     }
+}
+
+/// A figure of every launch with its round.
+fn in_rounds(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
+    samples
+        .iter()
+        .map(|sample| (sample.iteration, of(sample)))
+        .collect()
+}
+
+/// An engine's figures of scheduling against those of the first, where all of both are known.
+fn compare_scheduling(
+    first: &EngineReport,
+    of: fn(&Sample) -> f64,
+    samples: &[Sample],
+) -> Option<Comparison> {
+    let mut all = first.samples.iter().chain(samples);
+    let known = !first.samples.is_empty() && !samples.is_empty();
+    (known && all.all(Sample::knows_scheduling))
+        .then(|| compare_rounds(&in_rounds(&first.samples, of), &in_rounds(samples, of)))
 }
 
 /// CPU time of all launches, of all CPUs' time.
@@ -260,11 +283,5 @@ impl EngineReport {
     pub fn column(&self, of: fn(&Sample) -> f64) -> Vec<f64> {
         let values = self.samples.iter().map(of);
         values.filter(|value| !value.is_nan()).collect()
-    }
-
-    /// Another engine's figures of scheduling against those of this one, where both are known.
-    fn compare_scheduling(&self, of: fn(&Sample) -> f64, other: &[f64]) -> Option<Comparison> {
-        let own = scheduling(&self.samples, of);
-        (!own.is_empty() && !other.is_empty()).then(|| compare(&own, other))
     }
 }

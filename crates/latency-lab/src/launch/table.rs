@@ -29,24 +29,24 @@ const DIFFERENCE: usize = 9;
 struct Block {
     title: &'static str,
     summary: fn(&EngineReport) -> Option<Summary>,
-    comparison: fn(&EngineReport) -> Option<Comparison>,
+    comparison: fn(&EngineReport) -> Option<&Comparison>,
 }
 
 const BLOCKS: [Block; 3] = [
     Block {
         title: "total scheduling latency per launch (us): threads that decompressed",
         summary: |engine| engine.sched_latency_us,
-        comparison: |engine| engine.against_first.as_ref()?.sched_latency,
+        comparison: |engine| engine.against_first.as_ref()?.sched_latency.as_ref(),
     },
     Block {
         title: "whole path per launch (us): the program's first thread off the CPU",
         summary: |engine| engine.program_off_cpu_us,
-        comparison: |engine| engine.against_first.as_ref()?.program_off_cpu,
+        comparison: |engine| engine.against_first.as_ref()?.program_off_cpu.as_ref(),
     },
     Block {
         title: "launch time (us)",
         summary: |engine| engine.launch_us,
-        comparison: |engine| Some(engine.against_first.as_ref()?.launch),
+        comparison: |engine| Some(&engine.against_first.as_ref()?.launch),
     },
 ];
 
@@ -119,14 +119,14 @@ fn figures(out: &mut String, report: &LaunchReport, block: &Block) {
     let _ = writeln!(out, "{}{spoilt}", block.title);
     let width = name_width(report);
     let heads = FIGURES.iter().map(|(name, _)| (*name).to_owned());
-    let more = ["samples", "average"].map(str::to_owned);
+    let more = ["samples", "shift"].map(str::to_owned);
     row(out, width, "", heads.chain(more));
     for engine in &report.engines {
         let summary = (block.summary)(engine);
         let cells = FIGURES
             .iter()
             .map(|(_, figure)| summary.map_or("n/a".into(), |s| carried(figure(&s), &s)));
-        let difference = (block.comparison)(engine).map_or(String::new(), |it| difference(&it));
+        let difference = (block.comparison)(engine).map_or(String::new(), difference);
         let more = [
             engine.samples.len().to_string(),
             format!("{difference:>DIFFERENCE$}"),
@@ -135,7 +135,7 @@ fn figures(out: &mut String, report: &LaunchReport, block: &Block) {
     }
     for engine in &report.engines {
         if let Some(comparison) = (block.comparison)(engine) {
-            let _ = writeln!(out, "  {}: {}", engine.engine, verdict(&comparison));
+            let _ = writeln!(out, "  {}: {}", engine.engine, verdict(comparison));
         }
     }
 }
@@ -148,16 +148,16 @@ pub(crate) fn carried(value: f64, summary: &Summary) -> String {
     format!("{:.0}", (value / step).round() * step + 0.0)
 }
 
-/// The difference of the averages, rounded by the width of its interval; in parentheses when not
-/// statistically significant.
+/// The shift, rounded by the width of its interval; in parentheses when it is no claim.
 pub(crate) fn difference(comparison: &Comparison) -> String {
-    let Some(percent) = comparison.difference_percent else {
-        return "-".into();
+    let text = match (comparison.difference_percent, comparison.difference) {
+        (Some(percent), _) => percentage(percent, comparison.interval_percent),
+        (None, Some(shift)) => format!("{shift:+.0}"),
+        (None, None) => return "-".into(),
     };
-    let text = percentage(percent, comparison.interval_percent);
-    match comparison.verdict {
-        Verdict::NoDifference => format!("({text})"),
-        _ => text,
+    match comparison.claims() {
+        true => text,
+        false => format!("({text})"),
     }
 }
 
@@ -174,14 +174,16 @@ fn percentage(percent: f64, interval: Option<Interval>) -> String {
     format!("{rounded:+.0$} %", digits as usize)
 }
 
-/// "lower: average -81 % (99 % interval -85 to -74 %), p < 0.0001 of 6 comparisons".
+/// "lower: -81 % (99 % interval -85 to -74 %), p < 0.0001 (corrected for 6 comparisons)".
 pub(crate) fn verdict(comparison: &Comparison) -> String {
     let word = match comparison.verdict {
         Verdict::Lower => "lower",
         Verdict::Higher => "higher",
         Verdict::NoDifference => "no difference",
+        Verdict::NotShown => "not shown",
     };
     let mut text = word.to_owned();
+    let sure = (1.0 - LEVEL) * 100.0;
     if let Some((difference, interval)) = comparison
         .difference_percent
         .zip(comparison.interval_percent)
@@ -189,11 +191,16 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
         let show = |percent| percentage(percent, Some(interval));
         let _ = write!(
             text,
-            ": average {} ({:.0} % interval {} to {})",
+            ": {} ({sure:.0} % interval {} to {})",
             show(difference),
-            (1.0 - LEVEL) * 100.0,
             show(interval.low).trim_end_matches(" %"),
             show(interval.high)
+        );
+    } else if let Some((shift, interval)) = comparison.difference.zip(comparison.interval) {
+        let (low, high) = (interval.low, interval.high);
+        let _ = write!(
+            text,
+            ": {shift:+.0} ({sure:.0} % interval {low:+.0} to {high:+.0})"
         );
     }
     let chance = match comparison.p_adjusted {
@@ -388,6 +395,7 @@ mod tests {
         assert_eq!(difference(&wide), "-36 %");
         let none = compare(&spread(100.0, 20.0), &spread(99.8, 20.0));
         assert_eq!(difference(&none), "(+0 %)");
+        assert_eq!(difference(&compare(&[0.0; 20], &[250.0; 20])), "+250");
         let narrow = compare(&spread(100.0, 0.01), &spread(90.0, 0.01));
         assert_eq!(difference(&narrow), "-10.00 %");
     }
@@ -403,7 +411,7 @@ mod tests {
         comparison.comparisons = 9;
         let text = verdict(&comparison);
         assert!(
-            text.starts_with("lower: average -36 % (99 % interval "),
+            text.starts_with("lower: -3") && text.contains(" % (99 % interval "),
             "{text}"
         );
         assert!(text.ends_with("(corrected for 9 comparisons)"), "{text}");

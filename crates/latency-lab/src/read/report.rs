@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::cell::{Cell, ImageState};
 use super::job::Measured;
 use crate::environment::Environment;
+use crate::launch::difference;
 use crate::schedule::{Gathered, Kept, Plan};
-use crate::statistics::{Comparison, Summary, Verdict, compare, correct, median};
+use crate::statistics::{Comparison, Summary, compare_rounds, correct, median};
 
 /// One test of one engine.
 #[derive(Debug, Clone, Serialize)]
@@ -39,6 +40,9 @@ pub struct ReadResult {
     pub p99_us: Option<f64>,
     /// Against the first engine; none for the first.
     pub against_first: Option<Comparison>,
+    /// The samples with the rounds they were measured in.
+    #[serde(skip)]
+    pub rounds: Vec<(usize, f64)>,
     /// Samples discarded and measured again.
     pub thrown_away: usize,
     /// Samples among these that were spoilt and could not be repeated any more.
@@ -110,6 +114,8 @@ fn result(
     first: Option<&ReadResult>,
 ) -> ReadResult {
     let samples: Vec<f64> = kept.iter().map(|kept| kept.sample.value).collect();
+    let in_round = |kept: &Kept<Measured>| (kept.iteration, kept.sample.value);
+    let rounds: Vec<(usize, f64)> = kept.iter().map(in_round).collect();
     let tails: Vec<f64> = kept.iter().filter_map(|kept| kept.sample.p99_us).collect();
     let summary = Summary::of(&samples);
     ReadResult {
@@ -124,7 +130,8 @@ fn result(
         minimum: summary.map(|summary| summary.minimum),
         maximum: summary.map(|summary| summary.maximum),
         p99_us: median(&tails),
-        against_first: first.map(|first| compare(&first.samples, &samples)),
+        against_first: first.map(|first| compare_rounds(&first.rounds, &rounds)),
+        rounds,
         thrown_away,
         spoilt: kept.iter().filter(|kept| kept.spoilt.is_some()).count(),
         spoilt_by: kept.iter().find_map(|kept| kept.spoilt.clone()),
@@ -185,8 +192,8 @@ impl ReadReport {
         for line in &self.left_out {
             let _ = writeln!(out, "left out: {line}");
         }
-        out + "\nMB/s and ops/s: more is better; s: less is better. A percentage in parentheses is not statistically\n\
-               significant (rank test and bootstrap interval agree, 1 in 100 for all comparisons together). p99: 99 of 100 single reads took less.\n"
+        out + "\nMB/s and ops/s: more is better; s: less is better. A percentage in parentheses is no claim (at 1 in\n\
+               100 for all comparisons together). p99: 99 of 100 single reads took less.\n"
     }
 }
 
@@ -209,20 +216,10 @@ fn rows(out: &mut String, results: &[&ReadResult]) {
         if let Some(p99) = result.p99_us {
             let _ = write!(line, "  p99 {p99:.0} us");
         }
-        if let Some(comparison) = result.against_first {
-            let _ = write!(line, "  {}", difference(&comparison));
+        if let Some(comparison) = &result.against_first {
+            let _ = write!(line, "  {}", difference(comparison));
         }
         let _ = writeln!(out, "{line}");
-    }
-}
-
-fn difference(comparison: &Comparison) -> String {
-    let Some(percent) = comparison.difference_percent else {
-        return "-".into();
-    };
-    match comparison.verdict {
-        Verdict::NoDifference => format!("({percent:+.1} %, no difference)"),
-        _ => format!("{percent:+.1} %"),
     }
 }
 
@@ -254,6 +251,7 @@ mod tests {
             maximum: median,
             p99_us: None,
             against_first: None,
+            rounds: Vec::new(),
             thrown_away: 0,
             spoilt: 0,
             spoilt_by: None,

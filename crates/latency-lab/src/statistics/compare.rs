@@ -1,15 +1,20 @@
-//! When a difference may be claimed: only if the rank test and the interval of the averages agree,
-//! in direction too.
+//! When a difference may be claimed: only if its interval excludes zero. When "no difference" may
+//! be said: only if the whole interval is small. Otherwise nothing was shown.
 
 use serde::Serialize;
 
-use super::bootstrap::{Interval, difference_interval};
-use super::rank::rank_test;
-use sched_trace::stats::mean;
+use super::median;
+use super::shift::{Interval, Shifts};
 
 /// How often a claim may be made where there is no difference: 1 in 100, for all comparisons of a
 /// report together.
 pub const LEVEL: f64 = 0.01;
+
+/// Sides that differ by less than this, in per cent, do not differ for a user.
+pub const SAME_PERCENT: f64 = 10.0;
+
+/// A second side that is more times the first than this has no percentage that says anything.
+const MOST_TIMES: f64 = 10.0;
 
 /// Verdict on the second side against the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -19,85 +24,178 @@ pub enum Verdict {
     Lower,
     /// The second side's values are larger.
     Higher,
-    /// Not statistically significant.
+    /// They are the same within [`SAME_PERCENT`].
     NoDifference,
+    /// The samples show neither a difference nor that there is none.
+    NotShown,
 }
 
 /// The second side against the first.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Difference of the averages in per cent of the first; none if the first average is zero.
+    /// The shift in per cent of the first side: the median of the shifts of all pairs (Hodges and
+    /// Lehmann). None where samples are zero, or the second side is ten times the first.
     pub difference_percent: Option<f64>,
-    /// Where that difference lies with a probability of 1 - [`LEVEL`].
+    /// Where it lies with a probability of 1 - [`LEVEL`], for all comparisons of the report
+    /// together.
     pub interval_percent: Option<Interval>,
-    /// The chance that a sample of the second side is lower than one of the first, ties counted
-    /// half; 0.5 without a difference.
+    /// Where there is no percentage: the shift in the unit of the samples.
+    pub difference: Option<f64>,
+    /// Likewise its interval.
+    pub interval: Option<Interval>,
+    /// The part of all pairs in which the second side is lower, ties counted half; 0.5 without a
+    /// difference.
     pub chance_lower: f64,
-    /// Chance of ranks this uneven without a difference (Mann and Whitney, two-sided).
+    /// Chance of so uneven pairs without a difference, two-sided.
     pub p_value: f64,
-    /// The same after the correction for all comparisons of the report (Holm 1979).
+    /// The same after the correction for all comparisons of the report (Bonferroni).
     pub p_adjusted: f64,
     /// The number of these comparisons.
     pub comparisons: usize,
-    /// What may be claimed, by `p_adjusted`.
+    /// What may be claimed.
     pub verdict: Verdict,
+    #[serde(skip)]
+    shifts: Shifts,
+    #[serde(skip)]
+    scale: Scale,
 }
 
-/// Compares samples of the same kind and unit, as the only comparison of its report.
+/// What shifts are of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Scale {
+    /// The logarithms of positive samples: a shift is a ratio.
+    Ratio,
+    /// The samples.
+    Plain,
+}
+
+impl Scale {
+    fn of(first: &[f64], second: &[f64]) -> Scale {
+        let positive = first.iter().chain(second).all(|&value| value > 0.0);
+        let near_zero = || match (median(first), median(second)) {
+            (Some(first), Some(second)) => second > first * MOST_TIMES,
+            _ => true,
+        };
+        match positive && !near_zero() {
+            true => Scale::Ratio,
+            false => Scale::Plain,
+        }
+    }
+
+    fn value(self, sample: f64) -> f64 {
+        match self {
+            Scale::Ratio => sample.ln(),
+            Scale::Plain => sample,
+        }
+    }
+}
+
+/// A shift of logarithms in per cent.
+fn percent(shift: f64) -> f64 {
+    (shift.exp() - 1.0) * 100.0
+}
+
+impl Interval {
+    fn percent(self) -> Interval {
+        Interval {
+            low: percent(self.low),
+            high: percent(self.high),
+        }
+    }
+}
+
+/// Compares the samples of two runs, as the only comparison of its report.
 pub fn compare(first: &[f64], second: &[f64]) -> Comparison {
-    let difference = (!first.is_empty() && !second.is_empty())
-        .then(|| (mean(second) / mean(first) - 1.0) * 100.0)
-        .filter(|difference| difference.is_finite());
-    let ranks = rank_test(first, second);
-    let mut comparison = Comparison {
-        difference_percent: difference,
-        interval_percent: difference_interval(first, second, LEVEL),
-        chance_lower: ranks.chance_lower,
-        p_value: ranks.p_value,
-        p_adjusted: ranks.p_value,
-        comparisons: 1,
-        verdict: Verdict::NoDifference,
-    };
-    comparison.judge();
-    comparison
+    let scale = Scale::of(first, second);
+    let values = |side: &[f64]| -> Vec<f64> { side.iter().map(|&v| scale.value(v)).collect() };
+    Comparison::new(Shifts::of_sides(&values(first), &values(second)), scale)
 }
 
-/// Corrects the comparisons of one report for their number (Holm 1979): the smallest of m p-values
-/// is multiplied by m, the next one by m - 1, and so on. The chance of any false claim stays at
-/// [`LEVEL`].
-pub fn correct(mut comparisons: Vec<&mut Comparison>) {
+/// Compares the samples of one run, each with the round it was measured in; those without a partner
+/// in their round do not count.
+pub fn compare_rounds(first: &[(usize, f64)], second: &[(usize, f64)]) -> Comparison {
+    let partner = |(round, value): &(usize, f64)| {
+        let found = first.iter().find(|(other, _)| other == round);
+        found.map(|(_, other)| (*other, *value))
+    };
+    let pairs: Vec<(f64, f64)> = second.iter().filter_map(partner).collect();
+    let (first, second): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+    let scale = Scale::of(&first, &second);
+    let values = pairs
+        .iter()
+        .map(|(a, b)| (scale.value(*a), scale.value(*b)));
+    Comparison::new(Shifts::of_rounds(&values.collect::<Vec<_>>()), scale)
+}
+
+/// The fewest rounds of a run with so many comparisons that can carry a claim: all on one side.
+pub fn fewest_rounds(comparisons: usize) -> usize {
+    let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
+    least.log2().ceil() as usize
+}
+
+/// Corrects the comparisons of one report for their number, so that the chance of any false claim
+/// stays at [`LEVEL`] (Bonferroni).
+pub fn correct(comparisons: Vec<&mut Comparison>) {
     let count = comparisons.len();
-    comparisons.sort_by(|a, b| a.p_value.total_cmp(&b.p_value));
-    let mut least: f64 = 0.0;
-    for (rank, comparison) in comparisons.into_iter().enumerate() {
-        least = least.max(comparison.p_value * (count - rank) as f64);
-        comparison.p_adjusted = least.min(1.0);
-        comparison.comparisons = count;
-        comparison.judge();
+    for comparison in comparisons {
+        comparison.judge(count);
     }
 }
 
 impl Comparison {
-    fn judge(&mut self) {
-        self.verdict = match self.p_adjusted < LEVEL {
-            true if self.chance_lower > 0.5 && self.average_allows(|end| end < 0.0) => {
-                Verdict::Lower
-            }
-            true if self.chance_lower < 0.5 && self.average_allows(|end| end > 0.0) => {
-                Verdict::Higher
-            }
-            _ => Verdict::NoDifference,
+    fn new(shifts: Shifts, scale: Scale) -> Comparison {
+        let shift = shifts.median();
+        let mut comparison = Comparison {
+            difference_percent: shift.filter(|_| scale == Scale::Ratio).map(percent),
+            interval_percent: None,
+            difference: shift.filter(|_| scale == Scale::Plain),
+            interval: None,
+            chance_lower: shifts.below_zero(),
+            p_value: shifts.p_value(),
+            p_adjusted: 1.0,
+            comparisons: 1,
+            verdict: Verdict::NotShown,
+            shifts,
+            scale,
+        };
+        comparison.judge(1);
+        comparison
+    }
+
+    /// As one of `comparisons`.
+    fn judge(&mut self, comparisons: usize) {
+        self.comparisons = comparisons;
+        self.p_adjusted = (self.p_value * comparisons as f64).min(1.0);
+        let interval = self.shifts.interval(LEVEL / comparisons as f64);
+        match self.scale {
+            Scale::Plain => self.interval = interval,
+            Scale::Ratio => self.interval_percent = interval.map(Interval::percent),
+        }
+        self.verdict = match interval {
+            Some(it) if it.high < 0.0 => Verdict::Lower,
+            Some(it) if it.low > 0.0 => Verdict::Higher,
+            _ if self.is_small() => Verdict::NoDifference,
+            _ => Verdict::NotShown,
         };
     }
 
-    /// Whether the whole interval of the averages lies on the side that the ranks say. Where no
-    /// percentage exists (the first side is all zeros), the ranks alone decide.
-    fn average_allows(&self, side: impl Fn(f64) -> bool) -> bool {
-        match (self.difference_percent, self.interval_percent) {
-            (None, _) => true,
-            (Some(_), Some(interval)) => side(interval.low) && side(interval.high),
-            (Some(_), None) => false,
-        }
+    /// Whether the interval, not widened for the number of comparisons, lies within the shifts that
+    /// do not matter: a difference of [`SAME_PERCENT`] is called none in 1 of 200 comparisons.
+    fn is_small(&self) -> bool {
+        self.shifts
+            .interval(LEVEL)
+            .is_some_and(|it| match self.scale {
+                Scale::Plain => it.low == 0.0 && it.high == 0.0,
+                Scale::Ratio => {
+                    let it = it.percent();
+                    it.low > -SAME_PERCENT && it.high < SAME_PERCENT
+                }
+            })
+    }
+
+    /// Whether a difference may be claimed.
+    pub fn claims(&self) -> bool {
+        matches!(self.verdict, Verdict::Lower | Verdict::Higher)
     }
 }
 
@@ -119,104 +217,87 @@ mod tests {
         tail.into_iter().map(|tail| floor + tail).collect()
     }
 
-    #[test]
-    fn ranks_and_average_that_disagree_are_no_difference() {
-        // 15 launches twice as fast and 5 that stall: the ranks are lower, the average is higher.
-        let steady: Vec<f64> = (0..20).map(|k| 100.0 + f64::from(k)).collect();
-        let mut stalling: Vec<f64> = (0..15).map(|k| 50.0 + f64::from(k)).collect();
-        stalling.extend([900.0, 950.0, 1000.0, 1050.0, 1100.0]);
-        let comparison = compare(&steady, &stalling);
-        assert!(comparison.difference_percent.unwrap() > 100.0);
-        assert!(comparison.chance_lower > 0.7);
-        assert_eq!(comparison.verdict, Verdict::NoDifference);
-        let back = compare(&stalling, &steady);
-        assert_eq!(back.verdict, Verdict::NoDifference);
+    fn rounds(values: Vec<f64>) -> Vec<(usize, f64)> {
+        values.into_iter().enumerate().collect()
     }
 
     #[test]
-    fn p_values_are_corrected_for_their_number() {
-        let mut family: Vec<Comparison> = [0.004, 0.0002, 0.9, 0.003]
-            .into_iter()
-            .map(|p_value| Comparison {
-                p_value,
-                chance_lower: 0.9,
-                difference_percent: Some(-50.0),
-                interval_percent: Some(Interval {
-                    low: -60.0,
-                    high: -40.0,
-                }),
-                ..compare(&[1.0], &[1.0])
-            })
-            .collect();
-        correct(family.iter_mut().collect());
-        let adjusted: Vec<f64> = family.iter().map(|one| one.p_adjusted).collect();
-        let wanted = [0.009, 0.0008, 0.9, 0.009];
-        let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12;
-        assert!(adjusted.iter().zip(&wanted).all(near), "{adjusted:?}");
-        assert!(family.iter().all(|one| one.comparisons == 4));
-        let claims = family.iter().filter(|one| one.verdict == Verdict::Lower);
-        assert_eq!(claims.count(), 3);
-        family.extend([family[0]; 3]);
-        correct(family.iter_mut().collect());
-        assert_eq!(family[0].verdict, Verdict::NoDifference, "0.004 of seven");
-    }
-
-    #[test]
-    fn an_a_a_series_of_200_comparisons_makes_no_claim() {
+    fn an_a_a_series_of_300_comparisons_makes_no_claim() {
         let mut random = Random::new(20);
-        let mut family: Vec<Comparison> = (0..200)
+        let mut family: Vec<Comparison> = (0..300)
             .map(|number| {
                 let mut side = || match number % 2 {
                     0 => exponential(&mut random, 10.2, 50),
                     _ => launches(&mut random, 300.0, 50),
                 };
                 let (first, second) = (side(), side());
-                compare(&first, &second)
+                match number % 3 {
+                    0 => compare(&first, &second),
+                    _ => compare_rounds(&rounds(first), &rounds(second)),
+                }
             })
             .collect();
         correct(family.iter_mut().collect());
-        let claims = family
-            .iter()
-            .filter(|one| one.verdict != Verdict::NoDifference);
-        assert_eq!(claims.count(), 0);
+        assert_eq!(family.iter().filter(|one| one.claims()).count(), 0);
     }
 
     #[test]
-    fn a_planted_difference_of_20_per_cent_is_found_in_20_of_20_among_200_comparisons() {
+    fn planted_differences_of_20_per_cent_are_found_and_planted_equalities_called_equal() {
         let mut random = Random::new(21);
         let mut family: Vec<Comparison> = (0..200)
             .map(|number| {
                 let planted = if number < 20 { 0.8 } else { 1.0 };
                 let first = launches(&mut random, 300.0, 50);
                 let second = launches(&mut random, 300.0 * planted, 50);
-                compare(&first, &second)
+                compare_rounds(&rounds(first), &rounds(second))
             })
             .collect();
         correct(family.iter_mut().collect());
-        let found = |part: &[Comparison]| {
-            let claims = part.iter().filter(|one| one.verdict == Verdict::Lower);
-            claims.count()
-        };
-        assert_eq!((found(&family[..20]), found(&family[20..])), (20, 0));
+        let count =
+            |part: &[Comparison], verdict| part.iter().filter(|one| one.verdict == verdict).count();
+        assert_eq!(count(&family[..20], Verdict::Lower), 20);
+        let equal = count(&family[20..], Verdict::NoDifference);
+        assert!(equal >= 120, "{equal} of 180");
+        assert_eq!(equal + count(&family[20..], Verdict::NotShown), 180);
     }
 
+    /// As single comparisons: 1 in 100 is the level.
     #[test]
-    fn over_many_a_a_runs_the_claims_of_single_comparisons_stay_near_the_level() {
+    fn claims_and_intervals_of_equal_sides_stay_near_the_level() {
         let mut random = Random::new(4);
-        let claims = (0..300)
-            .filter(|_| {
-                let (first, second) = (
-                    exponential(&mut random, 1.0, 20),
-                    exponential(&mut random, 1.0, 20),
-                );
-                compare(&first, &second).verdict != Verdict::NoDifference
+        let claims = (0..600)
+            .filter(|number| {
+                let count = 8 + number % 25;
+                let first = exponential(&mut random, 1.0, count);
+                let second = exponential(&mut random, 1.0, count);
+                match number % 2 {
+                    0 => compare(&first, &second),
+                    _ => compare_rounds(&rounds(first), &rounds(second)),
+                }
+                .claims()
             })
             .count();
-        assert!(claims <= 9, "{claims} of 300");
+        assert!(claims <= 15, "{claims} of 600");
     }
 
     #[test]
-    fn a_fifth_of_the_latency_is_claimed_in_the_right_direction() {
+    fn few_wide_samples_show_nothing_and_are_not_called_equal() {
+        let first = [3.0, 15.0, 4.0, 9.0, 12.0, 5.0, 7.0, 14.0];
+        let second = [1.0, 5.0, 2.0, 4.0, 3.0, 1.5, 2.5, 4.5];
+        let mut comparison = compare(&first, &second);
+        correct(vec![&mut comparison, &mut compare(&first, &first)]);
+        let wide = compare(&first, &[4.0, 14.0, 5.0, 8.0, 13.0, 5.0, 8.0, 12.0]);
+        assert_eq!(wide.verdict, Verdict::NotShown);
+        assert_eq!(compare(&[1.0], &[1.0]).verdict, Verdict::NotShown);
+        assert_eq!(compare(&[], &[]).verdict, Verdict::NotShown);
+        assert_eq!(
+            compare(&[100.0, 101.0, 102.0], &[1.0, 2.0, 3.0]).verdict,
+            Verdict::NotShown
+        );
+    }
+
+    #[test]
+    fn a_difference_is_claimed_in_the_right_direction() {
         let mut random = Random::new(5);
         let (slow, fast) = (
             exponential(&mut random, 10.0, 50),
@@ -228,32 +309,63 @@ mod tests {
     }
 
     #[test]
-    fn three_samples_a_side_never_carry_a_claim() {
-        assert_eq!(
-            compare(&[100.0, 101.0, 102.0], &[1.0, 2.0, 3.0]).verdict,
-            Verdict::NoDifference
-        );
-    }
-
-    #[test]
-    fn one_wild_sample_is_no_difference() {
+    fn one_wild_sample_is_no_claim() {
         let calm = [5.0, 5.1, 5.2, 4.9, 5.0, 5.3, 4.8, 5.1, 5.0, 4.9];
         let mut wild = calm;
         wild[3] = 90.0;
-        assert_eq!(compare(&calm, &wild).verdict, Verdict::NoDifference);
+        assert!(!compare(&calm, &wild).claims());
     }
 
     #[test]
-    fn a_first_side_of_zeros_gives_no_percentage_but_a_direction() {
-        let comparison = compare(&[0.0; 10], &[5.0; 10]);
-        assert_eq!(
-            (comparison.difference_percent, comparison.verdict),
-            (None, Verdict::Higher)
-        );
-        assert_eq!(
-            compare(&[0.0; 10], &[0.0; 10]).verdict,
-            Verdict::NoDifference
-        );
-        assert_eq!(compare(&[], &[]).verdict, Verdict::NoDifference);
+    fn a_first_side_near_zero_has_a_difference_in_its_unit_and_no_percentage() {
+        for first in [[0.0; 10], [0.3; 10]] {
+            let comparison = compare(&first, &[100.3; 10]);
+            assert_eq!(comparison.verdict, Verdict::Higher);
+            assert_eq!(comparison.difference_percent, None);
+            assert!(comparison.difference.unwrap() >= 100.0);
+            assert!(comparison.interval.unwrap().low >= 100.0);
+        }
+        let zeros = compare(&[0.0; 10], &[0.0; 10]);
+        assert_eq!(zeros.verdict, Verdict::NoDifference);
+    }
+
+    #[test]
+    fn intervals_and_chances_are_corrected_for_their_number() {
+        let mut random = Random::new(9);
+        let first = rounds(launches(&mut random, 100.0, 30));
+        let second = rounds(launches(&mut random, 95.0, 30));
+        let mut family = vec![compare_rounds(&first, &second); 40];
+        let alone = family[0].clone();
+        correct(family.iter_mut().collect());
+        let together = &family[0];
+        let width = |it: &Comparison| it.interval_percent.map(|it| it.high - it.low).unwrap();
+        assert!(width(together) > width(&alone));
+        assert_eq!(together.comparisons, 40);
+        assert!((together.p_adjusted - (alone.p_value * 40.0).min(1.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_fewest_rounds_can_carry_a_claim_and_one_less_cannot() {
+        for comparisons in [1, 3, 9, 18] {
+            let fewest = fewest_rounds(comparisons);
+            let claims = |count: usize| {
+                let side = |by: f64| (0..count).map(|k| (k, by + k as f64)).collect::<Vec<_>>();
+                let mut family = vec![compare_rounds(&side(100.0), &side(300.0)); comparisons];
+                correct(family.iter_mut().collect());
+                family[0].claims()
+            };
+            assert!(claims(fewest) && !claims(fewest - 1), "{comparisons}");
+        }
+    }
+
+    #[test]
+    fn samples_are_compared_with_those_of_their_round() {
+        let first: Vec<(usize, f64)> = (0..12).map(|k| (k, 10.0 + (k * k) as f64)).collect();
+        let mut second: Vec<(usize, f64)> = first.iter().map(|(k, v)| (*k, v * 1.05)).collect();
+        second.remove(3);
+        second.reverse();
+        let comparison = compare_rounds(&first, &second);
+        assert!((comparison.difference_percent.unwrap() - 5.0).abs() < 1e-9);
+        assert_eq!(comparison.verdict, Verdict::Higher);
     }
 }

@@ -97,7 +97,10 @@ impl SuiteReport {
             samples: engine.column(|sample| sample.launch_us),
             median: engine.launch_us.map(|summary| summary.median),
             time_ratio: None,
-            against_first: engine.against_first.as_ref().map(|against| against.launch),
+            against_first: engine
+                .against_first
+                .as_ref()
+                .map(|against| against.launch.clone()),
         });
         self.add_row(title.into(), "launch", "us", cells.collect());
     }
@@ -119,7 +122,7 @@ impl SuiteReport {
                 samples: cell.samples.clone(),
                 median: cell.median,
                 time_ratio: None,
-                against_first: cell.against_first,
+                against_first: cell.against_first.clone(),
             });
             let name = format!("{title}, {}", result.title);
             self.add_row(name, result.test, result.unit, cells.collect());

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::report::{SuiteCell, SuiteReport, SuiteRow};
-use crate::statistics::Verdict;
+use crate::statistics::Comparison;
 use crate::validity;
 
 /// Width of the names of rows, and of a figure.
@@ -61,7 +61,7 @@ impl SuiteReport {
         }
         out.push_str(
             "\n[1]: medians in their own unit. The others: the time they take, that of [1] being 1; less is better,\n\
-             also where the unit is a rate. In parentheses when not statistically significant.\n",
+             also where the unit is a rate. In parentheses when no difference is shown.\n",
         );
     }
 }
@@ -85,8 +85,8 @@ fn figure(row: &SuiteRow, number: usize, cell: &SuiteCell) -> String {
     let Some(ratio) = cell.time_ratio else {
         return "-".into();
     };
-    match cell.against_first.map(|comparison| comparison.verdict) {
-        Some(Verdict::NoDifference) | None => format!("({ratio:.2})"),
-        _ => format!("{ratio:.2}"),
+    match cell.against_first.as_ref().is_some_and(Comparison::claims) {
+        true => format!("{ratio:.2}"),
+        false => format!("({ratio:.2})"),
     }
 }

@@ -1,0 +1,295 @@
+//! The shift from one side to the other, by Hodges and Lehmann (1963): the median of the shifts of
+//! all pairs. Its interval and the chance of such a shift without a difference count the same
+//! pairs, so they never contradict each other. No distribution is assumed, which matters here:
+//! latencies have long tails.
+//!
+//! * Samples of the same rounds: the pairs are the averages of the shifts of any two rounds
+//!   (Walsh), and their number above zero has the distribution of Wilcoxon's signed ranks (1945).
+//!   What a round has in common, a slow moment of the machine, cancels out.
+//! * Samples of two runs: the pairs are all of one sample of each side (Mann and Whitney 1947).
+
+use serde::Serialize;
+
+/// Two sides with more samples together than this have the normal approximation.
+const EXACT_UP_TO: usize = 100;
+
+/// From `low` to `high`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// The shifts of all pairs in ascending order.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Shifts {
+    sorted: Vec<f64>,
+    samples: Samples,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Samples {
+    /// Of so many rounds.
+    Rounds(usize),
+    /// So many of the one side, and of the other.
+    Apart(usize, usize),
+}
+
+impl Shifts {
+    /// From samples of which each pair is of one round.
+    pub(super) fn of_rounds(pairs: &[(f64, f64)]) -> Shifts {
+        let shifts: Vec<f64> = pairs.iter().map(|(first, second)| second - first).collect();
+        let from = |(at, one)| shifts[at..].iter().map(move |other: &f64| (one, other));
+        let pairs = shifts.iter().enumerate().flat_map(from);
+        Shifts::sort(
+            pairs
+                .map(|(one, other): (&f64, _)| (one + other) / 2.0)
+                .collect(),
+            Samples::Rounds(shifts.len()),
+        )
+    }
+
+    /// From the samples of two runs.
+    pub(super) fn of_sides(first: &[f64], second: &[f64]) -> Shifts {
+        let pairs = first.iter().flat_map(|a| second.iter().map(move |b| b - a));
+        Shifts::sort(pairs.collect(), Samples::Apart(first.len(), second.len()))
+    }
+
+    fn sort(mut sorted: Vec<f64>, samples: Samples) -> Shifts {
+        sorted.sort_unstable_by(f64::total_cmp);
+        Shifts { sorted, samples }
+    }
+
+    /// None without samples.
+    pub(super) fn median(&self) -> Option<f64> {
+        let middle = self.sorted.len().checked_sub(1)?;
+        Some((self.sorted[middle / 2] + self.sorted[middle.div_ceil(2)]) / 2.0)
+    }
+
+    /// The part of all pairs that are below zero, zeros counted half.
+    pub(super) fn below_zero(&self) -> f64 {
+        match self.sorted.len() {
+            0 => 0.5,
+            all => self.half_below() as f64 / (2 * all) as f64,
+        }
+    }
+
+    /// Twice the number of pairs below zero, zeros counted half.
+    fn half_below(&self) -> usize {
+        let below = self.sorted.partition_point(|&shift| shift < 0.0);
+        below + self.sorted.partition_point(|&shift| shift <= 0.0)
+    }
+
+    /// The chance of so uneven a number of pairs, either way, without a difference. Ties make it
+    /// greater than it is.
+    pub(super) fn p_value(&self) -> f64 {
+        let half = self.half_below();
+        let fewer = half.min(2 * self.sorted.len() - half).div_ceil(2);
+        (2.0 * self.samples.up_to(fewer)).min(1.0)
+    }
+
+    /// Where the shift lies with a probability of `1 - level`. None with too few samples.
+    pub(super) fn interval(&self, level: f64) -> Option<Interval> {
+        let outside = self.samples.most_up_to(level / 2.0)?;
+        Some(Interval {
+            low: *self.sorted.get(outside)?,
+            high: *self
+                .sorted
+                .get(self.sorted.len().checked_sub(outside + 1)?)?,
+        })
+    }
+}
+
+impl Samples {
+    /// The chance of at most `count` pairs below zero without a difference.
+    fn up_to(self, count: usize) -> f64 {
+        match self.exact() {
+            Some(chances) => chances.iter().take(count + 1).sum(),
+            None => self.approximate(count as f64),
+        }
+    }
+
+    /// The greatest number of pairs whose `up_to` is at most `chance`.
+    fn most_up_to(self, chance: f64) -> Option<usize> {
+        let fits = |count: usize| self.approximate(count as f64) <= chance;
+        match self.exact() {
+            Some(chances) => {
+                let sums = chances.iter().scan(0.0, |sum, one| {
+                    *sum += one;
+                    Some(*sum)
+                });
+                sums.take_while(|sum| *sum <= chance).count().checked_sub(1)
+            }
+            None => (0..self.pairs()).take_while(|&count| fits(count)).last(),
+        }
+    }
+
+    fn pairs(self) -> usize {
+        match self {
+            Samples::Rounds(rounds) => rounds * (rounds + 1) / 2,
+            Samples::Apart(first, second) => first * second,
+        }
+    }
+
+    /// The chance of each number of pairs below zero, from 0 on; None where that is too much work.
+    fn exact(self) -> Option<Vec<f64>> {
+        let mut chances = vec![0.0; self.pairs() + 1];
+        match self {
+            // Each rank is on either side with a chance of a half.
+            Samples::Rounds(rounds) if rounds <= EXACT_UP_TO => {
+                chances[0] = 1.0;
+                for rank in 1..=rounds {
+                    for sum in (0..chances.len()).rev() {
+                        let with = sum.checked_sub(rank).map_or(0.0, |rest| chances[rest]);
+                        chances[sum] = (chances[sum] + with) / 2.0;
+                    }
+                }
+            }
+            // The greatest of all samples is of the first side with a chance of its share: then no
+            // pair of it is below zero, otherwise all pairs with the first side are above.
+            Samples::Apart(first, second) if first + second <= EXACT_UP_TO => {
+                let mut of = vec![vec![0.0; chances.len()]; second + 1];
+                for row in &mut of {
+                    row[0] = 1.0;
+                }
+                for a in 1..=first {
+                    for b in 1..=second {
+                        let share = a as f64 / (a + b) as f64;
+                        let (before, here) = of.split_at_mut(b);
+                        for count in (0..=a * b).rev() {
+                            let below = count.checked_sub(b).map_or(0.0, |rest| here[0][rest]);
+                            here[0][count] = share * below + (1.0 - share) * before[b - 1][count];
+                        }
+                    }
+                }
+                chances = of.swap_remove(second);
+            }
+            _ => return None,
+        }
+        Some(chances)
+    }
+
+    /// `up_to` by the normal distribution, with a correction for continuity.
+    fn approximate(self, count: f64) -> f64 {
+        let pairs = self.pairs() as f64;
+        let variance = match self {
+            Samples::Rounds(rounds) => pairs * (2 * rounds + 1) as f64 / 12.0,
+            Samples::Apart(first, second) => pairs * (first + second + 1) as f64 / 12.0,
+        };
+        upper_tail((pairs / 2.0 - count - 0.5) / variance.sqrt())
+    }
+}
+
+/// P(Z > z): a power series near the middle, a continued fraction in the tail.
+fn upper_tail(z: f64) -> f64 {
+    if z < 0.0 {
+        return 1.0 - upper_tail(-z);
+    }
+    let density = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    if z < 3.0 {
+        let (mut term, mut sum, mut odd) = (z, z, 1.0);
+        while term > sum * 1e-17 {
+            odd += 2.0;
+            term *= z * z / odd;
+            sum += term;
+        }
+        0.5 - density * sum
+    } else {
+        let fraction = (1..=60).rev().fold(z, |below, k| z + f64::from(k) / below);
+        density / fraction
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::Random;
+    use super::*;
+
+    fn apart(first: &[f64], second: &[f64]) -> f64 {
+        Shifts::of_sides(first, second).p_value()
+    }
+
+    /// Tables of Mann and Whitney, and of Wilcoxon; R's wilcox.test gives the same.
+    #[test]
+    fn exact_chances_are_those_of_the_tables() {
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        near(apart(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]), 0.1);
+        near(apart(&[1.0, 2.0, 4.0], &[3.0, 5.0, 6.0]), 0.2);
+        near(
+            apart(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]),
+            2.0 / 252.0,
+        );
+        let rounds: Vec<(f64, f64)> = (1..=8).map(|k| (0.0, f64::from(k))).collect();
+        near(Shifts::of_rounds(&rounds).p_value(), 2.0 / 256.0);
+        near(Samples::Rounds(10).up_to(8), 25.0 / 1024.0);
+    }
+
+    #[test]
+    fn the_approximation_continues_the_exact_chances() {
+        for samples in [Samples::Rounds(60), Samples::Apart(40, 50)] {
+            let middle = samples.pairs() / 2;
+            for count in [middle, middle * 3 / 4, middle / 2] {
+                let (exact, about) = (samples.up_to(count), samples.approximate(count as f64));
+                assert!(
+                    (exact - about).abs() < 0.002,
+                    "{samples:?} {count}: {exact} {about}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_interval_excludes_zero_exactly_where_the_chance_is_below_the_level() {
+        let mut random = Random::new(7);
+        for number in 0..400 {
+            let count = 6 + number % 20;
+            let shift = random.unit() * 2.0;
+            let mut side = |by: f64| (0..count).map(|_| by + random.unit()).collect::<Vec<f64>>();
+            let (first, second) = (side(0.0), side(shift));
+            let pairs: Vec<(f64, f64)> = first.iter().copied().zip(second.clone()).collect();
+            for shifts in [Shifts::of_sides(&first, &second), Shifts::of_rounds(&pairs)] {
+                let excludes = shifts
+                    .interval(0.05)
+                    .is_some_and(|interval| interval.low > 0.0 || interval.high < 0.0);
+                assert_eq!(excludes, shifts.p_value() <= 0.05, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_round_has_in_common_cancels_out() {
+        // The machine slows down from round to round, by far more than the sides differ.
+        let rounds: Vec<(f64, f64)> = (0..12)
+            .map(|k| (f64::from(k * k), f64::from(k * k) + 1.0))
+            .collect();
+        let shifts = Shifts::of_rounds(&rounds);
+        assert_eq!(shifts.median(), Some(1.0));
+        assert!(shifts.p_value() < 0.001);
+        let (first, second): (Vec<f64>, Vec<f64>) = rounds.into_iter().unzip();
+        assert!(apart(&first, &second) > 0.5);
+    }
+
+    #[test]
+    fn ties_and_no_samples_make_no_difference() {
+        assert_eq!(apart(&[5.0; 9], &[5.0; 9]), 1.0);
+        assert_eq!(Shifts::of_rounds(&[(5.0, 5.0); 9]).p_value(), 1.0);
+        let none = Shifts::of_rounds(&[]);
+        assert_eq!((none.median(), none.interval(0.5)), (None, None));
+        assert_eq!((none.p_value(), none.below_zero()), (1.0, 0.5));
+    }
+
+    #[test]
+    fn three_rounds_have_no_interval_of_99_per_cent_and_eight_have() {
+        let rounds = |count| Shifts::of_rounds(&vec![(1.0, 2.0); count]).interval(0.01);
+        assert_eq!(rounds(3), None);
+        assert_eq!(
+            rounds(8),
+            Some(Interval {
+                low: 1.0,
+                high: 1.0
+            })
+        );
+    }
+}
