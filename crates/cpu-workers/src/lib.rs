@@ -30,6 +30,7 @@
 //! of the machine offline for a moment, as root and only with `EROFAST_TEST_HOTPLUG=1`.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod error;
 mod faults;
 #[cfg(all(test, feature = "loom"))]
@@ -45,12 +46,11 @@ mod topology;
 mod worker;
 mod workers;
 
+pub use clock::now_ns;
 pub use error::Error;
 pub use options::{Mode, Priority, RESCAN_INTERVAL, WorkerOptions};
 pub use priority::remember_priority_rights;
 pub use stats::types::{Policy, Summary, WorkerStats};
-pub use sys::clock::now_ns;
-pub use sys::cpu_list::online as online_cpus;
 /// Lends a closure on the caller's stack to jobs for the duration of one call.
 pub use sys::lend::{Lent, lend};
 
@@ -58,6 +58,7 @@ pub use sys::eventfd::EventFd;
 /// For data that real-time workers share with other threads.
 pub use sys::pi_condvar::PiCondvar;
 pub use sys::pi_mutex::{PiMutex, PiMutexGuard};
+pub use topology::cpu_list::{online as online_cpus, plugged_in as plugged_in_cpus};
 pub use topology::cpus::{Cpus, SystemCpus};
 pub use worker::context::WorkerContext;
 pub use worker::event_source::{

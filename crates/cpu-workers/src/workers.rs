@@ -23,9 +23,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use sys::clock::now_ns;
 use sys::pi_mutex::PiMutex;
 
+use crate::clock::now_ns;
 use crate::faults::Faults;
 use crate::priority::{self, ThreadPriority, Wanted};
 use crate::report;

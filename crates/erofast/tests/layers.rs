@@ -42,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fuse-transport", &["sys"]),
     ("cpu-workers", &["sys"]),
     ("page-pool", &["sys"]),
-    ("sched-trace", &["sys"]),
+    ("sched-trace", &[]),
     // liblzma's MicroLZMA decoder has no safe binding; ours is in sys.
     ("erofs-codecs", &["sys"]),
     ("erofs-format", &[]),

@@ -245,7 +245,7 @@ pub fn clone_of(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fail_points::check("clone")?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fresh = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
-    sys::fuse_device::clone_into(device, fresh.as_fd())?;
+    sys::fuse_ioctl::clone_into(device, fresh.as_fd())?;
     Ok(fresh)
 }
 

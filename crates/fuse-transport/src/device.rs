@@ -7,12 +7,12 @@ use std::sync::Arc;
 use rustix::event::epoll;
 use rustix::io::{Errno, IoSlice};
 use rustix::thread::CpuSet;
-use sys::clock::now_ns;
 use sys::eventfd::EventFd;
 use zerocopy::IntoBytes;
 
 use crate::back_off::BackOff;
 use crate::buffer::Buffer;
+use crate::clock::now_ns;
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};

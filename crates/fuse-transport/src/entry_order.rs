@@ -24,9 +24,9 @@ use std::sync::atomic::{
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
-use sys::clock::now_ns;
 use sys::eventfd::EventFd;
 
+use crate::clock::now_ns;
 use crate::rings::Entries;
 
 /// Waking a thread that sleeps takes some 10 us, on a virtual machine 50; here it is two.

@@ -102,6 +102,7 @@
 mod back_off;
 mod buffer;
 mod channel;
+mod clock;
 mod connection;
 mod counters;
 mod device;

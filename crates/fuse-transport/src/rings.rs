@@ -31,25 +31,19 @@ pub struct Rings {
 impl Rings {
     /// `overflow` rings for threads that serve all queues, one at least; and with `per_cpu` one
     /// ring for each CPU that is there, online or not. One that is plugged in later is left to the
-    /// overflow rings.
+    /// overflow rings. `cpus` says of each possible CPU whether it is there.
     ///
     /// # Errors
     /// The kernel's refusal: io_uring is too old (EINVAL), switched off or forbidden (EPERM), not
     /// there (ENOSYS), or there is no memory or descriptor left.
-    pub fn new(per_cpu: bool, overflow: usize) -> io::Result<Self> {
+    pub fn new(cpus: &[bool], per_cpu: bool, overflow: usize) -> io::Result<Self> {
         fail_points::check("setup")?;
         sys::fuse_ring::probe()?;
-        let possible = possible_cpus()?;
-        let present = sys::cpu_list::present();
-        let is_present = |cpu: &u16| present.as_ref().is_none_or(|p| p.contains(&(*cpu).into()));
-        let entries = overflow_entries(possible, is_present);
+        let entries = overflow_entries(cpus);
         let count = entries.iter().map(|(_, count)| count).sum();
-        let ring = |cpu: u16| {
-            is_present(&cpu)
-                .then(|| DisabledRing::new(ENTRIES))
-                .transpose()
-        };
-        let cpus = (0..if per_cpu { possible } else { 0 }).map(|cpu| ring(cpu).map(PiMutex::new));
+        let ring = |there: &bool| there.then(|| DisabledRing::new(ENTRIES)).transpose();
+        let cpus = if per_cpu { cpus } else { &[] };
+        let cpus = cpus.iter().map(|there| ring(there).map(PiMutex::new));
         let overflow = (0..overflow.max(1)).map(|_| DisabledRing::new(count));
         Ok(Self {
             cpus: cpus.collect::<io::Result<_>>()?,
@@ -92,18 +86,10 @@ fn used_up() -> io::Error {
 ///
 /// The kernel does not use a ring before there is an entry in the queue of every possible CPU, of
 /// which a virtual machine may have hundreds that are never plugged in: those get one.
-fn overflow_entries(possible: u16, is_present: impl Fn(&u16) -> bool) -> Vec<Entries> {
-    let present = (0..possible).filter(&is_present).count();
-    let entries = |cpu: u16| match present >= 4 && is_present(&cpu) {
-        true => (cpu, 2),
-        false => (cpu, 1),
-    };
-    (0..possible).map(entries).collect()
-}
-
-fn possible_cpus() -> io::Result<u16> {
-    let count = sys::cpu_list::possible().and_then(|cpus| u16::try_from(cpus.len()).ok());
-    count.ok_or_else(|| io::Error::other("the number of possible CPUs is unknown"))
+fn overflow_entries(cpus: &[bool]) -> Vec<Entries> {
+    let several = cpus.iter().filter(|there| **there).count() >= 4;
+    let entries = |there: &bool| 1 + usize::from(several && *there);
+    (0..).zip(cpus.iter().map(entries)).collect()
 }
 
 #[cfg(test)]
@@ -112,27 +98,26 @@ mod tests {
 
     #[test]
     fn a_ring_is_taken_once_and_named_until_then() {
-        let Ok(rings) = Rings::new(true, 2) else {
+        let Ok(rings) = Rings::new(&[true, true, false], true, 2) else {
             println!("skipped: no io_uring here");
             return;
         };
-        let possible = usize::from(possible_cpus().unwrap());
-        let present = sys::cpu_list::present().map_or(possible, |cpus| cpus.len());
-        assert_eq!(rings.descriptors().len(), present + 2);
+        assert_eq!(rings.descriptors().len(), 2 + 2);
         let first = rings.take_cpu(0).unwrap();
-        assert!(rings.take_cpu(0).is_err() && rings.take_cpu(possible).is_err());
+        assert!([0, 2, 3].iter().all(|cpu| rings.take_cpu(*cpu).is_err()));
         rings.take_overflow().unwrap();
         rings.take_overflow().unwrap();
         assert!(rings.take_overflow().is_err());
         let left = rings.descriptors();
-        assert_eq!(left.len(), present - 1);
+        assert_eq!(left.len(), 1);
         assert!(!left.contains(&first.as_fd().as_raw_fd()));
     }
 
     #[test]
     fn every_possible_cpu_has_an_entry_and_only_those_that_are_there_have_more() {
-        let counts = |possible, present| -> Vec<usize> {
-            let entries = overflow_entries(possible, |&cpu| cpu < present);
+        let counts = |possible: u16, present| -> Vec<usize> {
+            let cpus: Vec<bool> = (0..possible).map(|cpu| cpu < present).collect();
+            let entries = overflow_entries(&cpus);
             assert!(entries.iter().map(|(cpu, _)| *cpu).eq(0..possible));
             entries.iter().map(|(_, count)| *count).collect()
         };

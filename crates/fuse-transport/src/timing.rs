@@ -1,7 +1,6 @@
 //! When and where one request was served.
 
-use sys::clock::now_ns;
-
+use crate::clock::now_ns;
 use crate::filesystem::Filesystem;
 use crate::request_info::Served;
 use crate::wire::Opcode;

@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::{EventfdFlags, eventfd};
 
 /// Readable from [`wake`](Self::wake) until [`clear`](Self::clear): a wake-up which finds no
 /// sleeper ends the next sleep.
@@ -15,13 +17,8 @@ impl EventFd {
     /// # Errors
     /// No descriptor is left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: the call takes two numbers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd == -1 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
-        Ok(Self(unsafe { File::from_raw_fd(fd) }))
+        let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(descriptor.into()))
     }
 
     /// Makes the descriptor readable. From any thread.

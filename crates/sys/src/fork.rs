@@ -27,8 +27,7 @@ pub fn fork(
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            // SAFETY: both are descriptors of this process; the old standard input has no owner.
-            if unsafe { libc::dup2(stdin.as_raw_fd(), 0) } < 0 {
+            if rustix::stdio::dup2_stdin(&stdin).is_err() {
                 exit_now(101)
             }
             // Their owners are never dropped in this process.
@@ -47,20 +46,21 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Waits for a child, which exits.
+#[cfg(test)]
+pub(crate) fn exit_status(pid: i32) -> i32 {
+    use rustix::process::{Pid, WaitOptions, waitpid};
+    let ended = waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap();
+    ended.unwrap().1.exit_status().unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
 
     use super::*;
-
-    fn status(pid: i32) -> i32 {
-        let mut status = 0;
-        // SAFETY: the child is this process's own, and `status` is writable.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        assert!(libc::WIFEXITED(status), "{status:x}");
-        libc::WEXITSTATUS(status)
-    }
+    use crate::inherited::is_open;
 
     #[test]
     fn a_child_has_the_descriptors_it_shall_keep_and_no_other() {
@@ -68,17 +68,15 @@ mod tests {
         let (stdin, mut input) = io::pipe().unwrap();
         let numbers = [stdin.as_raw_fd(), input.as_raw_fd(), reader.as_raw_fd()];
         let pid = fork(stdin.into(), &[writer.as_fd()], || {
-            // SAFETY: asks for flags only.
-            let is_open = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0;
-            let mut text =
-                [b'0' + numbers.iter().filter(|number| is_open(number)).count() as u8; 2];
+            let open = numbers.iter().filter(|number| is_open(**number)).count();
+            let mut text = [b'0' + open as u8; 2];
             let read = io::stdin().read_exact(&mut text[1..]);
             let written = read.and_then(|()| (&writer).write_all(&text));
             written.map_or(1, |()| 7)
         });
         drop(writer);
         input.write_all(b"x").unwrap();
-        assert_eq!(status(pid.unwrap()), 7);
+        assert_eq!(exit_status(pid.unwrap()), 7);
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "0x");
@@ -88,6 +86,6 @@ mod tests {
     fn a_child_that_panics_exits() {
         let (stdin, _end) = io::pipe().unwrap();
         let pid = fork(stdin.into(), &[], || panic!("in the child")).unwrap();
-        assert_eq!(status(pid), 101);
+        assert_eq!(exit_status(pid), 101);
     }
 }

@@ -13,7 +13,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
-use crate::anonymous::Memory;
+use crate::mapping::Mapping;
+use crate::memory::PAGE_SIZE;
 use crate::uring::{RegisteredFile, Submission, Uring};
 
 /// Bytes of a header: 128 for FUSE headers, 128 for a request's fixed part, 32 for sizes.
@@ -24,8 +25,6 @@ const COMMIT_AND_FETCH: u32 = 2;
 
 /// Marks completions of the waker's poll.
 const WAKER: u64 = u64::MAX;
-
-const PAGE: usize = 4096;
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +61,9 @@ enum Owner {
 struct Entry {
     queue: u16,
     owner: Owner,
-    /// What REGISTER points to. Only read while that is submitted; kept as long as the entry.
-    iovecs: Box<[libc::iovec; 2]>,
+    /// What REGISTER points to: `struct iovec`, address and length, of header and payload. Only read
+    /// while that is submitted; kept as long as the entry.
+    iovecs: Box<[[usize; 2]; 2]>,
 }
 
 /// Places of the registered files.
@@ -117,7 +117,7 @@ pub struct FuseRing {
     entries: Vec<Entry>,
     /// Taken from the ring and not returned to the caller yet.
     events: VecDeque<Event>,
-    memory: Memory,
+    memory: Mapping,
     payload_bytes: usize,
     /// There are submissions that the kernel does not know of.
     pending: bool,
@@ -157,8 +157,8 @@ impl PreparedRing {
         if count >= ring.slots() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let payload_bytes = payload_bytes.next_multiple_of(PAGE);
-        let memory = Memory::new(count * (PAGE + payload_bytes))?;
+        let payload_bytes = payload_bytes.next_multiple_of(PAGE_SIZE);
+        let memory = Mapping::anonymous(count * (PAGE_SIZE + payload_bytes))?;
         ring.register_files(&[device, waker])?;
         let ring = FuseRing {
             ring,
@@ -229,7 +229,7 @@ impl FuseRing {
 
     fn take_completions(&mut self) {
         while let Some(completion) = self.ring.next() {
-            let (number, result) = (completion.user_data, completion.result);
+            let (number, result) = (completion.user_data.u64_(), completion.res);
             if number == WAKER {
                 self.events.push_back(Event::Woken);
                 continue;
@@ -352,13 +352,9 @@ impl FuseRing {
     fn register(&mut self, queue: u16) {
         let number = self.entries.len();
         let (header, payload) = self.place(number);
-        let iovec = |base: NonNull<u8>, length| libc::iovec {
-            iov_base: base.as_ptr().cast(),
-            iov_len: length,
-        };
         let iovecs = Box::new([
-            iovec(header, HEADER_BYTES),
-            iovec(payload, self.payload_bytes),
+            [header.as_ptr() as usize, HEADER_BYTES],
+            [payload.as_ptr() as usize, self.payload_bytes],
         ]);
         self.entries.push(Entry {
             queue,
@@ -381,9 +377,8 @@ impl FuseRing {
 
     /// Where an entry's header and payload are.
     fn place(&self, number: usize) -> (NonNull<u8>, NonNull<u8>) {
-        let header = self.memory.at(number * (PAGE + self.payload_bytes));
-        let payload = self.memory.at(number * (PAGE + self.payload_bytes) + PAGE);
-        (header, payload)
+        let at = number * (PAGE_SIZE + self.payload_bytes);
+        (self.memory.at(at), self.memory.at(at + PAGE_SIZE))
     }
 
     fn command(&self, operation: u32, number: usize, commit_id: u64) -> Submission {
@@ -392,8 +387,8 @@ impl FuseRing {
         let mut command = [0; 80];
         command[8..16].copy_from_slice(&commit_id.to_ne_bytes());
         command[16..18].copy_from_slice(&entry.queue.to_ne_bytes());
-        let (address, length) = (entry.iovecs.as_ptr() as u64, entry.iovecs.len() as u32);
-        Submission::command(DEVICE, number as u64, operation, command).with_memory(address, length)
+        let iovecs = &*entry.iovecs;
+        Submission::command(DEVICE, number as u64, operation, command, iovecs)
     }
 
     fn push(&mut self, submission: &Submission) {
@@ -421,6 +416,3 @@ impl fmt::Debug for FuseRing {
             .finish_non_exhaustive()
     }
 }
-
-// SAFETY: the iovecs point into the `Memory` beside them, which moves between threads with them.
-unsafe impl Send for Entry {}

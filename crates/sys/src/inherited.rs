@@ -2,7 +2,10 @@
 //! passed by a caller.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+
+use rustix::io::Errno;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// The first that is not a standard stream.
 const FIRST: RawFd = 3;
@@ -12,13 +15,11 @@ const FIRST: RawFd = 3;
 /// # Errors
 /// EBADF if nothing is open under that number.
 pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is touched; a number that is not open is an error.
-    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
-    if copy < 0 {
-        return Err(io::Error::last_os_error());
+    if number < 0 {
+        return Err(Errno::BADF.into());
     }
-    // SAFETY: the kernel just made it, and nothing else knows its number.
-    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+    // SAFETY: borrowed for one call, which fails if nothing is open under that number.
+    unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
 }
 
 /// Closes all descriptors but the standard streams and those in `kept`. To be called before
@@ -64,6 +65,31 @@ fn close_one_by_one(first: RawFd, last: RawFd) {
     wanted.for_each(close);
 }
 
+/// Unshares the descriptor table: the calling thread gets a copy without these and the standard
+/// streams, since other processes or the kernel wait for their end. Descriptors that other threads
+/// open or close from now on are not opened or closed in it.
+///
+/// For a thread that may wait, unkillable, when the process is killed: the table that the other
+/// threads share is then closed without it. The thread must not use descriptors that other threads
+/// open later, and what it closes stays open for them.
+///
+/// # Errors
+/// No memory, or forbidden.
+pub fn unshare_without(left_out: impl IntoIterator<Item = RawFd>) -> io::Result<()> {
+    // SAFETY: no memory is touched. Every descriptor that is open stays open in both tables, with
+    // the same number for the same file; a number that one side opens later fails with EBADF, or
+    // names a file that the other side opened itself.
+    unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
+    // Only in this thread's table, in which no number was reused yet; the owners close theirs.
+    (0..FIRST).chain(left_out).for_each(close);
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) fn is_open(number: RawFd) -> bool {
+    std::fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,7 +106,7 @@ mod tests {
     fn a_number_that_is_not_open_is_an_error() {
         for number in [-1, 1 << 30] {
             let error = duplicate(number).unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+            assert_eq!(error.raw_os_error(), Some(Errno::BADF.raw_os_error()));
         }
     }
 
@@ -97,15 +123,10 @@ mod tests {
                 unsafe { libc::dup2(0, number) };
             }
             close(&numbers);
-            // SAFETY: asks for flags only.
-            let is_open = |fd: &RawFd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0;
             let bits = numbers.iter().enumerate();
-            bits.fold(0, |bits, (at, fd)| bits | i32::from(is_open(fd)) << at)
+            bits.fold(0, |bits, (at, fd)| bits | i32::from(is_open(*fd)) << at)
         });
-        let mut status = 0;
-        // SAFETY: the child is this process's own, and `status` is writable.
-        unsafe { libc::waitpid(pid.unwrap(), &raw mut status, 0) };
-        let bits = libc::WEXITSTATUS(status);
+        let bits = crate::fork::exit_status(pid.unwrap());
         (0..count).map(|at| bits >> at & 1 != 0).collect()
     }
 

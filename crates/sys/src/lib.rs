@@ -1,27 +1,22 @@
-//! The base of every crate: clock, CPUs, wake-ups, counts, and the calls which libraries lack.
+//! System calls and functions of C libraries that libraries lack; and what else needs unsafe code:
+//! memory runs, locks with priority inheritance, lent closures.
 //!
 //! The only crate of the workspace with unsafe code: each module offers a safe interface, and each
 //! unsafe block states why it is sound.
 #![allow(unsafe_code)]
 
 pub mod allocator;
-mod anonymous;
 pub mod attempts;
-pub mod clock;
-pub mod counts;
-pub mod cpu_list;
 pub mod eventfd;
 pub mod fork;
-pub mod fuse_device;
-pub mod fuse_query;
+pub mod fuse_ioctl;
 pub mod fuse_ring;
 pub mod fuse_signals;
 pub mod inherited;
 pub mod lend;
-pub mod mapped;
+pub mod mapping;
 pub mod memory;
 pub mod microlzma;
-pub mod own_files;
 pub mod pi_condvar;
 pub mod pi_mutex;
 pub mod sched;

@@ -7,8 +7,12 @@
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::ptr::{self, NonNull};
 use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MlockFlags, madvise, mlock_with};
+
+use crate::mapping::Mapping;
 
 /// Memory is split at multiples of this, and starts at one.
 pub const PAGE_SIZE: usize = 4096;
@@ -21,26 +25,6 @@ pub fn share_one_heap() {
     {
         // SAFETY: mallopt only sets a number of the allocator, which takes its own lock.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
-    }
-}
-
-/// One mmap.
-struct Mapping {
-    start: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: a Mapping is an address and a length; the bytes are reached through Run alone, in
-// which each byte has one owner.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; nothing is written through a shared Mapping.
-unsafe impl Sync for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this is exactly what mmap returned, and the last run that could reach it is gone.
-        let result = unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
-        debug_assert_eq!(result, 0, "munmap: {}", io::Error::last_os_error());
     }
 }
 
@@ -58,24 +42,8 @@ impl Run {
     pub fn map(pages: usize) -> io::Result<Run> {
         let length = pages.checked_mul(PAGE_SIZE).filter(|&length| length > 0);
         let length = length.ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches
-        // nothing that exists.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Run {
-            mapping: Arc::new(Mapping { start, length }),
+            mapping: Arc::new(Mapping::anonymous(length)?),
             offset: 0,
             length,
         })
@@ -128,48 +96,27 @@ impl Run {
 
     /// Takes the memory now instead of at the first touch.
     pub fn populate(&mut self) -> io::Result<()> {
-        match self.advise(libc::MADV_POPULATE_WRITE) {
+        let (start, advice) = (self.as_mut_ptr().cast(), Advice::LinuxPopulateWrite);
+        // SAFETY: the range is ours alone, and `&mut self` shows that no other thread reads its
+        // bytes.
+        match unsafe { madvise(start, self.length, advice) } {
             // Linux before 5.14 does not know the advice.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                self.chunks_mut(PAGE_SIZE).for_each(|page| page[0] = 0);
-                Ok(())
-            }
-            result => result,
+            Err(Errno::INVAL) => self.chunks_mut(PAGE_SIZE).for_each(|page| page[0] = 0),
+            outcome => outcome?,
         }
+        Ok(())
     }
 
     /// Locks the pages in memory, those to be touched later included, until the mapping ends.
     /// Touched and untouched pages stay what they are.
     pub fn lock_on_fault(&mut self) -> io::Result<()> {
+        let start = self.as_mut_ptr().cast();
         // SAFETY: the range is our own live mapping; locking changes no byte of it.
-        let result = unsafe {
-            libc::mlock2(
-                self.as_ptr().cast(),
-                self.length,
-                libc::MLOCK_ONFAULT as libc::c_uint,
-            )
-        };
-        if result == -1 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        Ok(unsafe { mlock_with(start, self.length, MlockFlags::ONFAULT) }?)
     }
 
-    fn advise(&mut self, advice: libc::c_int) -> io::Result<()> {
-        // SAFETY: the range is ours alone, and `&mut self` shows that no other thread reads its
-        // bytes.
-        let result = unsafe { libc::madvise(self.as_mut_ptr().cast(), self.length, advice) };
-        if result == -1 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
-    }
-
-    fn start(&self) -> NonNull<u8> {
-        // SAFETY: offset + length never exceeds the length of the mapping.
-        unsafe { self.mapping.start.add(self.offset) }
+    fn start(&self) -> *mut u8 {
+        self.mapping.at(self.offset).as_ptr()
     }
 }
 
@@ -178,14 +125,14 @@ impl Deref for Run {
     fn deref(&self) -> &[u8] {
         // SAFETY: the bytes are mapped readable, initialised (zero or written), owned by this run
         // alone, and live as long as it holds the mapping.
-        unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.start(), self.length) }
     }
 }
 
 impl DerefMut for Run {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for deref; `&mut self` makes the slice the only way to the bytes.
-        unsafe { std::slice::from_raw_parts_mut(self.start().as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.length) }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rustix::thread::futex::{self, Flags, Timespec};
+
 use crate::pi_mutex::PiMutexGuard;
 
 /// A condition variable. A wait may end without a reason.
@@ -53,18 +55,9 @@ impl PiCondvar {
     }
 
     fn sleep(&self, seen: u32, limit: Option<Duration>) {
-        let limit = limit.map(|limit| libc::timespec {
-            tv_sec: limit.as_secs() as _,
-            tv_nsec: limit.subsec_nanos() as _,
-        });
-        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the kernel reads the word, which is an atomic and outlives the call, and the
-        // time, which does too. Whatever ends the sleep, the caller reads the value again.
-        unsafe {
-            let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-            let word = self.changes.as_ptr();
-            libc::syscall(libc::SYS_futex, word, operation, seen, limit);
-        }
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        // Whatever ends the sleep, the caller reads the value again.
+        let _ = futex::wait(&self.changes, Flags::PRIVATE, seen, limit.as_ref());
     }
 
     /// Ends the wait of one thread.
@@ -74,18 +67,13 @@ impl PiCondvar {
 
     /// Ends the waits of all threads.
     pub fn notify_all(&self) {
-        self.notify(i32::MAX);
+        self.notify(i32::MAX as u32);
     }
 
-    fn notify(&self, most: i32) {
+    fn notify(&self, most: u32) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        // SAFETY: the kernel takes the word's address as the name of its sleepers.
-        unsafe {
-            let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-            libc::syscall(libc::SYS_futex, self.changes.as_ptr(), operation, most);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            let _ = futex::wake(&self.changes, Flags::PRIVATE, most);
         }
     }
 }

@@ -6,11 +6,13 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
-use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::futex::{Flags, lock_pi, unlock_pi};
 
 /// Not locked; otherwise the number of the holder's thread, and the kernel's mark of waiters.
 const FREE: u32 = 0;
@@ -96,12 +98,12 @@ impl<T> PiMutex<T> {
             std::hint::spin_loop();
         }
         loop {
-            match self.futex(libc::FUTEX_LOCK_PI) {
+            match lock_pi(&self.word, Flags::PRIVATE, None) {
                 // The kernel has put this thread's number into the word.
                 Ok(()) => break std::sync::atomic::fence(Ordering::Acquire),
                 // AGAIN: the holder's thread is about to end, without the lock.
-                Err(libc::EINTR | libc::EAGAIN) => {}
-                Err(libc::EDEADLK) => panic!("a thread locks what it holds already"),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::DEADLK) => panic!("a thread locks what it holds already"),
                 Err(_) if self.take(own) => break,
                 Err(_) => std::thread::sleep(PAUSE),
             }
@@ -116,25 +118,7 @@ impl<T> PiMutex<T> {
         if free.is_err() {
             std::sync::atomic::fence(Ordering::Release);
             // Cannot fail: the word holds this thread's number, and the mark of waiters.
-            let _ = self.futex(libc::FUTEX_UNLOCK_PI);
-        }
-    }
-
-    fn futex(&self, operation: i32) -> Result<(), i32> {
-        // SAFETY: the kernel reads and writes the word, which is an atomic and outlives the call.
-        // No time limit is passed.
-        let outcome = unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.word.as_ptr(),
-                operation | libc::FUTEX_PRIVATE_FLAG,
-                0,
-                std::ptr::null::<libc::timespec>(),
-            )
-        };
-        match outcome {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+            let _ = unlock_pi(&self.word, Flags::PRIVATE);
         }
     }
 }
@@ -199,10 +183,7 @@ fn ask_number() -> u32 {
         // memory to note it a child would go on with the number it had.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
     });
-    // Not gettid(3): the standard library refers to it weakly, and a static program that is linked
-    // to musl as a whole may be without it.
-    // SAFETY: the call takes nothing and cannot fail.
-    let number = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let number = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     THREAD.set(number);
     number
 }
@@ -252,17 +233,14 @@ mod tests {
     fn a_child_process_locks_with_its_own_number() {
         let mutex = PiMutex::new(());
         drop(mutex.lock());
-        let (stdin, _end) = io::pipe().unwrap();
+        let (stdin, _end) = std::io::pipe().unwrap();
         let child = || {
             let _guard = mutex.lock();
             let own = std::process::id();
             i32::from(mutex.word.load(Ordering::Relaxed) != own)
         };
         let pid = crate::fork::fork(stdin.into(), &[], child).unwrap();
-        let mut status = 0;
-        // SAFETY: the child is this process's own, and `status` is writable.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        assert_eq!(status, 0);
+        assert_eq!(crate::fork::exit_status(pid), 0);
     }
 
     /// Field 18 of `/proc/self/task/TID/stat`: -2 for SCHED_FIFO 1, 20 for an ordinary thread.

@@ -37,19 +37,10 @@ pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
     };
     // SAFETY: the kernel's sched_param is one int, which the call only reads; a wrong tid is an
     // error, not a hazard.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            tid,
-            number | libc::SCHED_RESET_ON_FORK,
-            &raw const priority,
-        )
-    };
-    if result == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    done(unsafe {
+        let (call, priority) = (libc::SYS_sched_setscheduler, &raw const priority);
+        libc::syscall(call, tid, number | libc::SCHED_RESET_ON_FORK, priority)
+    })
 }
 
 /// struct sched_attr, as long as it was first.
@@ -80,11 +71,8 @@ pub fn share_priority<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     // SAFETY: the thread was not joined, since its handle is there, so that the C library knows it;
     // the parameter is only read.
     let result = unsafe {
-        libc::pthread_setschedparam(
-            thread.as_pthread_t() as libc::pthread_t,
-            number,
-            &raw const parameter,
-        )
+        let thread = thread.as_pthread_t() as libc::pthread_t;
+        libc::pthread_setschedparam(thread, number, &raw const parameter)
     };
     match result {
         0 => Ok(()),
@@ -122,53 +110,41 @@ fn set_slice(tid: i32, nice: i32, slice: Duration) -> io::Result<()> {
         ..Attributes::default()
     };
     // SAFETY: the structure is as long as it says, and only read.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const wanted, 0) };
-    match result {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    done(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const wanted, 0) })
 }
 
 /// Whether thread `tid` has the ordinary policy and [`SHORT_SLICE`]; 0 means the calling thread.
 pub fn has_short_slice(tid: i32) -> io::Result<bool> {
-    let mut found = Attributes::default();
-    // SAFETY: the kernel writes at most as many bytes as its argument says.
-    let result = unsafe {
-        let size = size_of::<Attributes>();
-        libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, size, 0)
-    };
-    if result == -1 {
-        return Err(io::Error::last_os_error());
-    }
+    let found = attributes(tid)?;
     let ordinary = found.policy == libc::SCHED_OTHER as u32;
     Ok(ordinary && found.runtime == SHORT_SLICE.as_nanos() as u64)
 }
 
 /// The policy of thread `tid`; 0 means the calling thread.
 pub fn policy(tid: i32) -> io::Result<Policy> {
-    // SAFETY: takes and returns plain numbers.
-    let number = unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid) };
-    if number == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    // A small number by the kernel's interface.
-    let number = number as i32;
-    match number & !libc::SCHED_RESET_ON_FORK {
-        libc::SCHED_OTHER => Ok(Policy::Other),
-        libc::SCHED_FIFO => priority(tid).map(Policy::Fifo),
-        other => Ok(Policy::Unknown(other)),
-    }
+    let found = attributes(tid)?;
+    Ok(match found.policy as i32 {
+        libc::SCHED_OTHER => Policy::Other,
+        // 1 to 99 by the kernel's interface.
+        libc::SCHED_FIFO => Policy::Fifo(found.priority as u8),
+        other => Policy::Unknown(other),
+    })
 }
 
-fn priority(tid: i32) -> io::Result<u8> {
-    let mut priority: libc::c_int = 0;
-    // SAFETY: the kernel's sched_param is one int, which the call writes.
-    let result = unsafe { libc::syscall(libc::SYS_sched_getparam, tid, &raw mut priority) };
-    if result == -1 {
-        return Err(io::Error::last_os_error());
+fn attributes(tid: i32) -> io::Result<Attributes> {
+    let mut found = Attributes::default();
+    let size = size_of::<Attributes>();
+    // SAFETY: the kernel writes at most as many bytes as its argument says.
+    let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, size, 0) };
+    done(outcome).map(|()| found)
+}
+
+/// The outcome of a call that returns -1 for an error.
+fn done(outcome: libc::c_long) -> io::Result<()> {
+    match outcome {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
-    // 0 to 99 by the kernel's interface.
-    Ok(u8::try_from(priority).unwrap_or(u8::MAX))
 }
 
 #[cfg(test)]

@@ -3,116 +3,39 @@
 //! Its queues lie in memory of this process (IORING_SETUP_NO_MMAP). Queues that are mapped from the
 //! ring's descriptor, as is usual, keep the ring open as long as any thread of the process lives,
 //! and after a kill one may live on, unkillable. This way the ring ends with its last descriptor.
-//!
-//! Facts from `include/uapi/linux/io_uring.h`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::anonymous::Memory;
+use rustix::io_uring::{
+    IoringEnterFlags, IoringOp, IoringRegisterOp, IoringRestrictionOp, IoringSetupFlags,
+    IoringSqeFlags, io_uring_cqe, io_uring_enter, io_uring_params, io_uring_ptr, io_uring_register,
+    io_uring_restriction, io_uring_setup, register_or_sqe_op_or_sqe_flags_union as Restricted,
+};
 
-const R_DISABLED: u32 = 1 << 6;
-const SUBMIT_ALL: u32 = 1 << 7;
-const SQE128: u32 = 1 << 10;
-const SINGLE_ISSUER: u32 = 1 << 12;
-/// The kernel acts for a ring only while the thread that enabled it is inside of io_uring_enter on
-/// it, and not at all once the ring is closed.
-const DEFER_TASKRUN: u32 = 1 << 13;
-const NO_MMAP: u32 = 1 << 14;
-const NO_SQARRAY: u32 = 1 << 16;
+use crate::mapping::Mapping;
+use crate::memory::PAGE_SIZE;
 
-const GET_EVENTS: u32 = 1;
-
-const POLL_ADD: u8 = 6;
-const URING_CMD: u8 = 46;
-
-/// IOSQE_FIXED_FILE: the descriptor is the place of a registered file.
-const REGISTERED: u8 = 1;
-
-/// Operations of io_uring_register(2).
-const REGISTER_FILES: u32 = 2;
-const REGISTER_RESTRICTIONS: u32 = 11;
-const REGISTER_ENABLE_RINGS: u32 = 12;
-
-/// Kinds of restrictions.
-const ALLOW_SUBMISSION: u16 = 1;
-const REQUIRE_FLAGS: u16 = 3;
-
-const PAGE: usize = 4096;
+/// DEFER_TASKRUN: the kernel acts for a ring only while the thread that enabled it is inside of
+/// io_uring_enter on it, and not at all once the ring is closed.
+const SETUP: IoringSetupFlags = IoringSetupFlags::R_DISABLED
+    .union(IoringSetupFlags::SUBMIT_ALL)
+    .union(IoringSetupFlags::SQE128)
+    .union(IoringSetupFlags::SINGLE_ISSUER)
+    .union(IoringSetupFlags::DEFER_TASKRUN)
+    .union(IoringSetupFlags::NO_MMAP)
+    .union(IoringSetupFlags::NO_SQARRAY);
 
 /// More than the heads, tails and counters in front of the completions.
 const CONTROL_BYTES: usize = 1024;
-
-#[repr(C)]
-#[derive(Default)]
-struct Params {
-    sq_entries: u32,
-    cq_entries: u32,
-    flags: u32,
-    sq_thread: [u32; 2],
-    features: u32,
-    wq_fd: u32,
-    reserved: [u32; 3],
-    sq: SubmissionOffsets,
-    cq: CompletionOffsets,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct SubmissionOffsets {
-    head: u32,
-    tail: u32,
-    mask: u32,
-    entries: u32,
-    flags: u32,
-    dropped: u32,
-    array: u32,
-    reserved: u32,
-    /// Where the submissions are.
-    user_addr: u64,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct CompletionOffsets {
-    head: u32,
-    tail: u32,
-    mask: u32,
-    entries: u32,
-    overflow: u32,
-    entries_at: u32,
-    flags: u32,
-    reserved: u32,
-    /// Where everything else is.
-    user_addr: u64,
-}
-
-/// Something that an enabled ring may do, or has to.
-#[repr(C)]
-struct Restriction {
-    kind: u16,
-    value: u8,
-    reserved: [u8; 13],
-}
-
-const _: () = assert!(size_of::<Restriction>() == 16);
-
-impl Restriction {
-    fn new(kind: u16, value: u8) -> Self {
-        Self {
-            kind,
-            value,
-            reserved: [0; 13],
-        }
-    }
-}
 
 /// The place of a file that was registered with a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegisteredFile(pub(crate) i32);
 
-/// What the kernel shall do.
+/// `struct io_uring_sqe` of a ring with IORING_SETUP_SQE128.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Submission {
@@ -129,26 +52,14 @@ pub(crate) struct Submission {
     command: [u8; 80],
 }
 
-/// What the kernel did.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Completion {
-    /// Of the submission.
-    pub(crate) user_data: u64,
-    /// Negative: an error.
-    pub(crate) result: i32,
-    flags: u32,
-}
-
-const _: () = assert!(size_of::<Params>() == 120);
 const _: () = assert!(size_of::<Submission>() == 128);
-const _: () = assert!(size_of::<Completion>() == 16);
+const _: () = assert!(size_of::<io_uring_cqe>() == 16);
 
 impl Submission {
-    fn new(opcode: u8, RegisteredFile(fd): RegisteredFile, user_data: u64) -> Self {
+    fn new(opcode: IoringOp, RegisteredFile(fd): RegisteredFile, user_data: u64) -> Self {
         Self {
-            opcode,
-            flags: REGISTERED,
+            opcode: opcode as u8,
+            flags: IoringSqeFlags::FIXED_FILE.bits(),
             priority: 0,
             fd,
             operation: [0; 2],
@@ -168,30 +79,24 @@ impl Submission {
         let big = cfg!(target_endian = "big");
         Self {
             events: if big { events.rotate_left(16) } else { events },
-            ..Self::new(POLL_ADD, file, user_data)
+            ..Self::new(IoringOp::PollAdd, file, user_data)
         }
     }
 
-    /// A command of the file's own.
+    /// A command of the file's own, which leads to `iovecs`: addresses and lengths.
     pub(crate) fn command(
         file: RegisteredFile,
         user_data: u64,
         operation: u32,
         command: [u8; 80],
+        iovecs: &[[usize; 2]],
     ) -> Self {
         Self {
             operation: [operation, 0],
             command,
-            ..Self::new(URING_CMD, file, user_data)
-        }
-    }
-
-    /// With what `address` and `length` mean for it.
-    pub(crate) fn with_memory(self, address: u64, length: u32) -> Self {
-        Self {
-            address,
-            length,
-            ..self
+            address: iovecs.as_ptr() as u64,
+            length: iovecs.len() as u32,
+            ..Self::new(IoringOp::UringCmd, file, user_data)
         }
     }
 }
@@ -201,9 +106,15 @@ pub(crate) struct Uring {
     // Fields are dropped in this order: after its last descriptor, a ring touches no memory of the
     // process; pages of the queues that it still holds are no longer mapped then.
     fd: OwnedFd,
-    queues: Memory,
-    submissions: Memory,
-    params: Params,
+    queues: Mapping,
+    submissions: Mapping,
+    slots: u32,
+    /// Where in `queues` the kernel has put heads, tails and completions.
+    submissions_head: u32,
+    submissions_tail: u32,
+    completions_head: u32,
+    completions_tail: u32,
+    completions: u32,
     /// Submissions ever written.
     tail: u32,
 }
@@ -213,33 +124,20 @@ impl Uring {
     /// [enabled](Self::enable).
     pub(crate) fn disabled(slots: u32) -> io::Result<Self> {
         let count = slots as usize;
-        let completions = 2 * count * size_of::<Completion>();
-        let queues = Memory::new((CONTROL_BYTES + completions).next_multiple_of(PAGE))?;
-        let bytes = count * size_of::<Submission>();
-        let submissions = Memory::new(bytes.next_multiple_of(PAGE))?;
-        let mut params = Params {
-            flags: R_DISABLED
-                | SUBMIT_ALL
-                | SQE128
-                | SINGLE_ISSUER
-                | DEFER_TASKRUN
-                | NO_MMAP
-                | NO_SQARRAY,
-            ..Params::default()
-        };
-        params.sq.user_addr = submissions.at(0).as_ptr() as u64;
-        params.cq.user_addr = queues.at(0).as_ptr() as u64;
-        // SAFETY: `params` has the kernel's layout and outlives the call. The memory that it names
-        // is as large as queues of that many entries need (asserted below before it is used),
-        // belongs to the new ring alone, and is unmapped only after the ring's descriptor was
-        // closed.
-        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, slots, &raw mut params) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        let end = params.cq.entries_at as usize + completions;
+        let completions = 2 * count * size_of::<io_uring_cqe>();
+        let queues = (CONTROL_BYTES + completions).next_multiple_of(PAGE_SIZE);
+        let queues = Mapping::anonymous(queues)?;
+        let submissions = (count * size_of::<Submission>()).next_multiple_of(PAGE_SIZE);
+        let submissions = Mapping::anonymous(submissions)?;
+        let mut params = io_uring_params::default();
+        params.flags = SETUP;
+        params.sq_off.user_addr = io_uring_ptr::new(submissions.at(0).as_ptr().cast());
+        params.cq_off.user_addr = io_uring_ptr::new(queues.at(0).as_ptr().cast());
+        // SAFETY: the memory that `params` names is as large as queues of that many entries need
+        // (asserted below before it is used), belongs to the new ring alone, and is unmapped only
+        // after the ring's descriptor was closed.
+        let fd = unsafe { io_uring_setup(slots, &mut params) }?;
+        let end = params.cq_off.cqes as usize + completions;
         assert!(
             end <= queues.length() && params.sq_entries == slots && params.cq_entries == 2 * slots,
             "the kernel's queues are as large as was asked for"
@@ -248,53 +146,62 @@ impl Uring {
             fd,
             queues,
             submissions,
-            params,
+            slots,
+            submissions_head: params.sq_off.head,
+            submissions_tail: params.sq_off.tail,
+            completions_head: params.cq_off.head,
+            completions_tail: params.cq_off.tail,
+            completions: params.cq_off.cqes,
             tail: 0,
         })
     }
 
     /// Submissions that it has room for.
     pub(crate) fn slots(&self) -> usize {
-        self.params.sq_entries as usize
+        self.slots as usize
     }
 
     /// Once the ring is enabled it takes commands to registered files and polls of them, nothing
     /// else, and no further call of io_uring_register(2).
     pub(crate) fn restrict(&self) -> io::Result<()> {
+        let restriction = |kind, value| {
+            let mut restriction = io_uring_restriction::default();
+            restriction.opcode = kind;
+            restriction.register_or_sqe_op_or_sqe_flags = value;
+            restriction
+        };
+        let operation = |sqe_op| restriction(IoringRestrictionOp::SqeOp, Restricted { sqe_op });
+        let sqe_flags = IoringSqeFlags::FIXED_FILE;
         let restrictions = [
-            Restriction::new(ALLOW_SUBMISSION, URING_CMD),
-            Restriction::new(ALLOW_SUBMISSION, POLL_ADD),
-            Restriction::new(REQUIRE_FLAGS, REGISTERED),
+            operation(IoringOp::UringCmd),
+            operation(IoringOp::PollAdd),
+            restriction(
+                IoringRestrictionOp::SqeFlagsRequired,
+                Restricted { sqe_flags },
+            ),
         ];
-        let count = restrictions.len();
-        self.register(REGISTER_RESTRICTIONS, restrictions.as_ptr().cast(), count)
+        self.register(IoringRegisterOp::RegisterRestrictions, &restrictions)
     }
 
     /// Gives files the places 0, 1 and so on. The ring keeps them open.
     pub(crate) fn register_files(&self, files: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let numbers: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
-        self.register(REGISTER_FILES, numbers.as_ptr().cast(), numbers.len())
+        self.register(IoringRegisterOp::RegisterFiles, files)
     }
 
     /// From now on the calling thread, and no other, may use the ring.
     pub(crate) fn enable(&self) -> io::Result<()> {
-        self.register(REGISTER_ENABLE_RINGS, std::ptr::null(), 0)
+        self.register::<u8>(IoringRegisterOp::RegisterEnableRings, &[])
     }
 
-    /// `argument` leads to `count` values of the kind that the operation takes.
-    fn register(
-        &self,
-        operation: u32,
-        argument: *const libc::c_void,
-        count: usize,
-    ) -> io::Result<()> {
-        let fd = self.fd.as_raw_fd();
-        // SAFETY: the three callers above pass what the kernel reads during this call.
-        let outcome =
-            unsafe { libc::syscall(libc::SYS_io_uring_register, fd, operation, argument, count) };
-        if outcome < 0 {
-            return Err(io::Error::last_os_error());
-        }
+    fn register<T>(&self, operation: IoringRegisterOp, values: &[T]) -> io::Result<()> {
+        let first = if values.is_empty() {
+            null()
+        } else {
+            values.as_ptr().cast()
+        };
+        // SAFETY: the three callers above pass values of the kind that the operation takes, which
+        // the kernel reads during this call.
+        unsafe { io_uring_register(&self.fd, operation, first, values.len() as u32) }?;
         Ok(())
     }
 
@@ -304,18 +211,17 @@ impl Uring {
     /// The memory that it names lives until it is complete or the ring is
     /// closed.
     pub(crate) unsafe fn push(&mut self, submission: &Submission) -> bool {
-        let slots = self.params.sq_entries;
-        let head = self.counter(self.params.sq.head).load(Ordering::Acquire);
-        if self.tail.wrapping_sub(head) >= slots {
+        let head = self.counter(self.submissions_head).load(Ordering::Acquire);
+        if self.tail.wrapping_sub(head) >= self.slots {
             return false;
         }
-        let slot = (self.tail % slots) as usize;
+        let slot = (self.tail % self.slots) as usize;
         let place = self.submissions.at(slot * size_of::<Submission>());
         // SAFETY: inside of the memory, whose base is on a page; the kernel does not read this slot
         // before the tail says that it is filled, and was done with it when it moved the head.
         unsafe { place.cast::<Submission>().write(*submission) };
         self.tail = self.tail.wrapping_add(1);
-        self.counter(self.params.sq.tail)
+        self.counter(self.submissions_tail)
             .store(self.tail, Ordering::Release);
         true
     }
@@ -323,40 +229,33 @@ impl Uring {
     /// Submits what was written, then sleeps until there are `wanted` completions; with `events`
     /// the kernel also delivers those that are due.
     pub(crate) fn enter(&mut self, wanted: u32, events: bool) -> io::Result<()> {
-        let head = self.counter(self.params.sq.head).load(Ordering::Acquire);
+        let head = self.counter(self.submissions_head).load(Ordering::Acquire);
         let count = self.tail.wrapping_sub(head);
-        let flags = if events { GET_EVENTS } else { 0 };
-        let fd = self.fd.as_raw_fd();
-        // SAFETY: no signal mask is passed; what the submissions name lives long enough, as their
-        // writer promised.
-        let outcome = unsafe {
-            let none = std::ptr::null::<libc::c_void>();
-            libc::syscall(libc::SYS_io_uring_enter, fd, count, wanted, flags, none, 0)
-        };
-        if outcome < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let mut flags = IoringEnterFlags::empty();
+        flags.set(IoringEnterFlags::GETEVENTS, events);
+        // SAFETY: what the submissions name lives long enough, as their writer promised.
+        unsafe { io_uring_enter(&self.fd, count, wanted, flags) }?;
         Ok(())
     }
 
     /// Whether [`next`](Self::next) has something.
     pub(crate) fn has_completions(&self) -> bool {
-        let head = self.counter(self.params.cq.head).load(Ordering::Relaxed);
-        head != self.counter(self.params.cq.tail).load(Ordering::Acquire)
+        let head = self.counter(self.completions_head).load(Ordering::Relaxed);
+        head != self.counter(self.completions_tail).load(Ordering::Acquire)
     }
 
     /// Takes a completion.
-    pub(crate) fn next(&mut self) -> Option<Completion> {
+    pub(crate) fn next(&mut self) -> Option<io_uring_cqe> {
         if !self.has_completions() {
             return None;
         }
-        let head = self.counter(self.params.cq.head).load(Ordering::Relaxed);
-        let slot = (head % self.params.cq_entries) as usize;
-        let at = self.params.cq.entries_at as usize + slot * size_of::<Completion>();
-        // SAFETY: inside of the memory, as was asserted in `new`, and aligned by the kernel; it was
-        // filled before the tail moved and is not written again before the head moves.
-        let completion = unsafe { self.queues.at(at).cast::<Completion>().read() };
-        self.counter(self.params.cq.head)
+        let head = self.counter(self.completions_head).load(Ordering::Relaxed);
+        let slot = (head % (2 * self.slots)) as usize;
+        let at = self.completions as usize + slot * size_of::<io_uring_cqe>();
+        // SAFETY: inside of the memory, as was asserted in `disabled`, and aligned by the kernel; it
+        // was filled before the tail moved and is not written again before the head moves.
+        let completion = unsafe { self.queues.at(at).cast::<io_uring_cqe>().read() };
+        self.counter(self.completions_head)
             .store(head.wrapping_add(1), Ordering::Release);
         Some(completion)
     }
@@ -378,6 +277,8 @@ impl AsFd for Uring {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
     use crate::eventfd::EventFd;
 
@@ -417,7 +318,7 @@ mod tests {
             assert!(unsafe { ring.push(&submission) });
             ring.enter(1, true).unwrap();
             let refused = ring.next().unwrap();
-            assert_eq!(refused.result, -libc::EACCES, "{submission:?}");
+            assert_eq!(refused.res, -libc::EACCES, "{submission:?}");
         }
         let again = ring.register_files(&[event[0].as_fd()]);
         assert_eq!(again.unwrap_err().raw_os_error(), Some(libc::EACCES));
@@ -425,7 +326,7 @@ mod tests {
         // SAFETY: no memory is named.
         assert!(unsafe { ring.push(&poll) });
         ring.enter(1, true).unwrap();
-        assert_eq!(ring.next().unwrap().result, i32::from(libc::POLLIN));
+        assert_eq!(ring.next().unwrap().res, i32::from(libc::POLLIN));
     }
 
     #[test]
@@ -460,8 +361,8 @@ mod tests {
                 events[number].wake();
                 ring.enter(1, true).unwrap();
                 let completion = ring.next().unwrap();
-                assert_eq!(completion.user_data, round * 4 + number as u64);
-                assert_eq!(completion.result, i32::from(libc::POLLIN));
+                assert_eq!(completion.user_data.u64_(), round * 4 + number as u64);
+                assert_eq!(completion.res, i32::from(libc::POLLIN));
                 events[number].clear();
             }
             assert!(ring.next().is_none());

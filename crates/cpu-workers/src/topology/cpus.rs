@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
+use super::cpu_list;
 use super::uevent::CpuEvents;
-use sys::cpu_list;
 use sys::eventfd::EventFd;
 
 /// The CPUs that workers are made for. [`SystemCpus`] is the real one.

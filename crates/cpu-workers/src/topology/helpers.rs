@@ -5,6 +5,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fs;
 
+use super::cpu_list;
+
 /// The CPUs which share the last-level cache of `cpu`, from sysfs; `None` if it has no entry.
 fn cache_siblings(cpu: usize) -> Option<BTreeSet<usize>> {
     let caches = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
@@ -16,7 +18,7 @@ fn cache_siblings(cpu: usize) -> Option<BTreeSet<usize>> {
     let last = (0..8)
         .take_while(|index| level(index).is_some())
         .max_by_key(level)?;
-    sys::cpu_list::read(format!("{caches}/index{last}/shared_cpu_list"))
+    cpu_list::read(format!("{caches}/index{last}/shared_cpu_list"))
 }
 
 /// The work that `cpu` can do, 1024 for the largest CPU; the kernel says it where sizes differ.

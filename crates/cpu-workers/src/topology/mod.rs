@@ -1,5 +1,6 @@
 //! The pinned workers: one slot per possible CPU, filled and emptied as CPUs come and go.
 
+pub(crate) mod cpu_list;
 pub(crate) mod cpus;
 mod helpers;
 pub(crate) mod pinned;

@@ -34,7 +34,7 @@ impl CpuEvents {
             Some(KOBJECT_UEVENT),
         )?;
         // Without it the events of other devices wake it too.
-        let _ = socket_filter::attach(&socket, &cpu_filter());
+        let _ = socket_filter::attach(&socket, &mut cpu_filter());
         bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP))?;
         Ok(CpuEvents { socket })
     }
@@ -61,26 +61,38 @@ impl AsFd for CpuEvents {
     }
 }
 
+/// An instruction, of linux/bpf_common.h. One that loads behind the end of a message drops it.
+fn instruction(code: u16, jf: u8, k: u32) -> Instruction {
+    let jt = 0;
+    Instruction { code, jt, jf, k }
+}
+
 /// Accepts messages that begin with `ACTION@/devices/system/cpu/`: every mount and loop device is a
 /// device that comes and goes too.
 fn cpu_filter() -> Vec<Instruction> {
+    // Load the byte, or the four bytes of which the first is the most significant, at an offset.
+    let load_byte = |at| instruction(0x30, 0, at);
+    let load_word = |at| instruction(0x20, 0, at);
+    // Skip so many instructions unless what was loaded equals `value`.
+    let skip_unless = |value, instructions| instruction(0x15, instructions, value);
+    let end = |received| instruction(0x06, 0, received);
     let mut program = Vec::new();
     for length in ACTION_LENGTHS {
         let path = length + 1;
         // As far as the end of this path's instructions.
         program.extend([
-            Instruction::load_byte(length),
-            Instruction::skip_unless(u32::from(b'@'), 7),
-            Instruction::load_word(path + 8),
-            Instruction::skip_unless(u32::from_be_bytes(*b"/sys"), 5),
-            Instruction::load_word(path + 12),
-            Instruction::skip_unless(u32::from_be_bytes(*b"tem/"), 3),
-            Instruction::load_word(path + 16),
-            Instruction::skip_unless(u32::from_be_bytes(*b"cpu/"), 1),
-            Instruction::accept(),
+            load_byte(length),
+            skip_unless(u32::from(b'@'), 7),
+            load_word(path + 8),
+            skip_unless(u32::from_be_bytes(*b"/sys"), 5),
+            load_word(path + 12),
+            skip_unless(u32::from_be_bytes(*b"tem/"), 3),
+            load_word(path + 16),
+            skip_unless(u32::from_be_bytes(*b"cpu/"), 1),
+            end(u32::MAX),
         ]);
     }
-    program.push(Instruction::drop());
+    program.push(end(0));
     program
 }
 

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-use sys::clock::now_ns;
 use sys::pi_mutex::PiMutex;
 
+use crate::clock::now_ns;
 use crate::priority::ThreadPriority;
 use crate::stats::counters::{Counters, count};
 use crate::stats::notices::Notices;

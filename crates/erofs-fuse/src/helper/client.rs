@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
+use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::{InFlight, Restartable, Session};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -187,7 +188,7 @@ impl MountHelper {
 /// Those that are there, online or not. A worker of one that is plugged in later shares a
 /// descriptor.
 fn cpus() -> usize {
-    sys::cpu_list::present().map_or(1, |cpus| cpus.len())
+    plugged_in_cpus().map_or(1, |cpus| cpus.into_iter().filter(|there| *there).count())
 }
 
 fn start_process(request: &MountRequest) -> Result<OwnedFd, Error> {

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::InFlight;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
@@ -42,7 +43,8 @@ impl Replaceable {
 
     /// A cloned descriptor, the same one for each server.
     pub(super) fn clone(&mut self, device: &OwnedFd, number: usize) -> Result<OwnedFd, Error> {
-        if number > self.clones.len() || number >= possible_cpus() + OTHER_CLONES {
+        let possible = plugged_in_cpus().map_or(1, |cpus| cpus.len().max(1));
+        if number > self.clones.len() || number >= possible + OTHER_CLONES {
             return Err(Error::Daemon(format!("there is no clone {number}")));
         }
         if number == self.clones.len() {
@@ -71,11 +73,6 @@ impl Replaceable {
         let shared = shared.map(|(_, in_flight)| in_flight);
         shared.filter(|in_flight| in_flight.protocol().is_some())
     }
-}
-
-fn possible_cpus() -> usize {
-    // Two for a ring.
-    sys::cpu_list::possible().map_or(1, |cpus| cpus.len().max(1))
 }
 
 /// A descriptor with a list of its own; where `/dev/fuse` cannot be opened (fusermount3 opened it),

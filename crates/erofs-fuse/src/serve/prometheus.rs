@@ -8,408 +8,263 @@
 //! erofast_requests_total{mountpoint="/srv/app",kind="read"} 12
 //! ```
 
-use std::fmt::Write;
-
 use serde_json::Value;
 
-/// Metrics that are one number of the JSON: name, type, JSON pointer, help text.
-const NUMBERS: &[(&str, &str, &str, &str)] = &[
-    (
-        "request_errors_total",
-        "counter",
-        "/fuse/errors",
-        "Requests answered with an error, other than that something is not there or not supported.",
-    ),
-    (
-        "read_bytes_total",
-        "counter",
-        "/fuse/bytes_read",
-        "Bytes of file content sent to the kernel.",
-    ),
-    (
-        "engine_reads_total",
-        "counter",
-        "/engine/reads",
-        "Reads of the engine.",
-    ),
-    (
-        "engine_errors_total",
-        "counter",
-        "/engine/errors",
-        "Reads that failed.",
-    ),
-    (
-        "faults_total",
-        "counter",
-        "/faults/count",
-        "Requests that failed by a fault of the image.",
-    ),
-    (
-        "fault_kinds_total",
-        "counter",
-        "/faults/kinds",
-        "Different faults of the image.",
-    ),
-    (
-        "restarts_total",
-        "counter",
-        "/restart/restarts",
-        "Servers that died and were replaced.",
-    ),
-    (
-        "delivered_bytes_total",
-        "counter",
-        "/engine/delivered_bytes",
-        "Bytes returned to readers.",
-    ),
-    (
-        "fetched_bytes_total",
-        "counter",
-        "/engine/fetched_bytes",
-        "Bytes fetched from the image for decoding.",
-    ),
-    (
-        "decoded_bytes_total",
-        "counter",
-        "/engine/decoded_bytes",
-        "Bytes that decoders produced.",
-    ),
-    (
-        "decodes_total",
-        "counter",
-        "/engine/decodes",
-        "Decoder calls.",
-    ),
-    (
-        "prefix_decodes_total",
-        "counter",
-        "/engine/prefix_decodes",
-        "Decoder calls that stopped at the wanted bytes.",
-    ),
-    (
-        "merged_total",
-        "counter",
-        "/engine/merged",
-        "Segments served by another reader's decoding.",
-    ),
-    (
-        "shared_total",
-        "counter",
-        "/engine/shared",
-        "Reads shared with workers of idle CPUs.",
-    ),
-    (
-        "cache_hits_total",
-        "counter",
-        "/cache/hits",
-        "Segments found in the cache of decoded pclusters.",
-    ),
-    (
-        "cache_misses_total",
-        "counter",
-        "/cache/misses",
-        "Segments not found in the cache of decoded pclusters.",
-    ),
-    (
-        "cache_bytes",
-        "gauge",
-        "/cache/bytes",
-        "Decoded bytes in the cache.",
-    ),
-    (
-        "cache_budget_bytes",
-        "gauge",
-        "/cache/budget_bytes",
-        "Limit of decoded bytes in the cache.",
-    ),
-    (
-        "pool_hits_total",
-        "counter",
-        "/pool/hits",
-        "Buffers whose pages were all ready.",
-    ),
-    (
-        "pool_misses_total",
-        "counter",
-        "/pool/misses",
-        "Buffers that needed pages from the system.",
-    ),
-    (
-        "pool_reserved_pages",
-        "gauge",
-        "/pool/reserved_pages",
-        "Pages of 4 KiB kept ready.",
-    ),
-    (
-        "pool_in_use_pages",
-        "gauge",
-        "/pool/in_use_pages",
-        "Pages in use now.",
-    ),
+use Series::{Each, Fields, Histogram, IfAny, Info, Number, Times, Worker};
+
+struct Metric {
+    name: &'static str,
+    kind: &'static str,
+    series: Series,
+    help: &'static str,
+}
+
+type Places = &'static [(&'static str, &'static str)];
+
+/// The series of a metric. Places are JSON pointers.
+enum Series {
+    /// The number at a place.
+    Number(&'static str),
+    /// 1, labelled with the texts at places.
+    Info(Places),
+    /// One for each value of a label, whose number is read at a place.
+    Each(&'static str, Places, fn(&Value, &str) -> f64),
+    /// One for each field of the object at a place: its name is the value of a label.
+    Fields(&'static str, &'static str),
+    /// Buckets that are `[n, times]`: from 2^n up to below 2^(n+1); so many are a base unit.
+    Histogram(&'static str, f64),
+    /// Quantiles of nanoseconds.
+    Times(&'static str),
+    /// The metric is left out where there is nothing at its place.
+    IfAny(&'static Series),
+    /// The same of each worker.
+    Worker(&'static Series),
+}
+
+macro_rules! metrics {
+    ($($kind:ident $name:literal $series:expr; $help:literal;)*) => {
+        &[$(Metric { name: $name, kind: stringify!($kind), series: $series, help: $help }),*]
+    };
+}
+
+const METRICS: &[Metric] = metrics! {
+    gauge "info" Info(&[("image", "/image"), ("transport", "/transport")]);
+        "What is mounted, and how requests come.";
+    gauge "sandbox" Each("part", SANDBOX, holds);
+        "1 for each part of the sandbox that holds.";
+    counter "request_errors_total" Number("/fuse/errors");
+        "Requests answered with an error, other than that something is not there or not supported.";
+    counter "read_bytes_total" Number("/fuse/bytes_read");
+        "Bytes of file content sent to the kernel.";
+    counter "engine_reads_total" Number("/engine/reads");
+        "Reads of the engine.";
+    counter "engine_errors_total" Number("/engine/errors");
+        "Reads that failed.";
+    counter "faults_total" Number("/faults/count");
+        "Requests that failed by a fault of the image.";
+    counter "fault_kinds_total" Number("/faults/kinds");
+        "Different faults of the image.";
+    counter "restarts_total" Number("/restart/restarts");
+        "Servers that died and were replaced.";
+    counter "delivered_bytes_total" Number("/engine/delivered_bytes");
+        "Bytes returned to readers.";
+    counter "fetched_bytes_total" Number("/engine/fetched_bytes");
+        "Bytes fetched from the image for decoding.";
+    counter "decoded_bytes_total" Number("/engine/decoded_bytes");
+        "Bytes that decoders produced.";
+    counter "decodes_total" Number("/engine/decodes");
+        "Decoder calls.";
+    counter "prefix_decodes_total" Number("/engine/prefix_decodes");
+        "Decoder calls that stopped at the wanted bytes.";
+    counter "merged_total" Number("/engine/merged");
+        "Segments served by another reader's decoding.";
+    counter "shared_total" Number("/engine/shared");
+        "Reads shared with workers of idle CPUs.";
+    counter "cache_hits_total" Number("/cache/hits");
+        "Segments found in the cache of decoded pclusters.";
+    counter "cache_misses_total" Number("/cache/misses");
+        "Segments not found in the cache of decoded pclusters.";
+    gauge "cache_bytes" Number("/cache/bytes");
+        "Decoded bytes in the cache.";
+    gauge "cache_budget_bytes" Number("/cache/budget_bytes");
+        "Limit of decoded bytes in the cache.";
+    counter "pool_hits_total" Number("/pool/hits");
+        "Buffers whose pages were all ready.";
+    counter "pool_misses_total" Number("/pool/misses");
+        "Buffers that needed pages from the system.";
+    gauge "pool_reserved_pages" Number("/pool/reserved_pages");
+        "Pages of 4 KiB kept ready.";
+    gauge "pool_in_use_pages" Number("/pool/in_use_pages");
+        "Pages in use now.";
+    gauge "profile_info" IfAny(&Info(&[("state", "/profile/state")]));
+        "What the launch profile is used for.";
+    counter "profile_prefetched_bytes_total" IfAny(&Number("/profile/prefetched_bytes"));
+        "Bytes read ahead by the launch profile.";
+    counter "profile_late_bytes_total" IfAny(&Number("/profile/late_bytes"));
+        "Bytes of the launch profile that programs read first.";
+    gauge "profile_wasted_bytes" IfAny(&Number("/profile/wasted_bytes"));
+        "Bytes read ahead that no program read, estimated from probes.";
+    counter "requests_total" Fields("kind", "/fuse/by_kind");
+        "Requests served, by kind.";
+    counter "requests_by_transport_total" Fields("transport", "/fuse/by_transport");
+        "Requests served, by the way they came.";
+    counter "requests_by_place_total" Each("cpu", PLACES, number);
+        "Requests served on the CPU that asked, on another, or where the kernel does not report it.";
+    histogram "request_run_seconds" IfAny(&Histogram("/fuse/run_ns", 1e9));
+        "Time from taking a request to its reply.";
+    histogram "read_size_bytes" IfAny(&Histogram("/fuse/read_bytes", 1.0));
+        "Sizes of the replies to reads.";
+    gauge "worker_info" Worker(&Info(&[("policy", "/policy")]));
+        "The policy that a worker has now.";
+    counter "worker_done_total" Worker(&Number("/done"));
+        "Requests and jobs done by a worker.";
+    gauge "worker_queued" Worker(&Number("/queued"));
+        "Jobs in the queue of a worker.";
+    counter "worker_panics_total" Worker(&Number("/panics"));
+        "Jobs that panicked; each was answered with an error.";
+    summary "worker_queue_delay_seconds" Worker(&Times("/queue_delay"));
+        "Time that jobs waited for a worker.";
+    summary "worker_run_seconds" Worker(&Times("/run"));
+        "Time that requests and jobs took a worker.";
+};
+
+const SANDBOX: Places = &[
+    ("no_new_privs", "/sandbox/no_new_privs"),
+    ("landlock", "/sandbox/landlock"),
+    ("seccomp", "/sandbox/seccomp"),
 ];
 
-/// Metrics of a launch profile that is replayed.
-const OF_PROFILES: &[(&str, &str, &str, &str)] = &[
-    (
-        "profile_prefetched_bytes_total",
-        "counter",
-        "/profile/prefetched_bytes",
-        "Bytes read ahead by the launch profile.",
-    ),
-    (
-        "profile_late_bytes_total",
-        "counter",
-        "/profile/late_bytes",
-        "Bytes of the launch profile that programs read first.",
-    ),
-    (
-        "profile_wasted_bytes",
-        "gauge",
-        "/profile/wasted_bytes",
-        "Bytes read ahead that no program read, estimated from probes.",
-    ),
+const PLACES: Places = &[
+    ("same", "/fuse/same_cpu"),
+    ("other", "/fuse/other_cpu"),
+    ("unknown", "/fuse/cpu_unknown"),
 ];
 
-/// Metrics of each worker that are one number.
-const OF_WORKERS: &[(&str, &str, &str, &str)] = &[
-    (
-        "worker_done_total",
-        "counter",
-        "/done",
-        "Requests and jobs done by a worker.",
-    ),
-    (
-        "worker_queued",
-        "gauge",
-        "/queued",
-        "Jobs in the queue of a worker.",
-    ),
-    (
-        "worker_panics_total",
-        "counter",
-        "/panics",
-        "Jobs that panicked; each was answered with an error.",
-    ),
-];
-
-const QUANTILES: &[(&str, &str)] = &[
+const QUANTILES: Places = &[
     ("0.5", "/p50_ns"),
     ("0.9", "/p90_ns"),
     ("0.99", "/p99_ns"),
     ("0.999", "/p999_ns"),
 ];
 
+/// Suffix of the name, labels, value.
+type Sample = (&'static str, String, f64);
+
 /// The counters of one mount, as [`stat`](crate::stat) returns them.
 pub fn prometheus(counters: &Value) -> String {
-    let mut page = Page {
-        text: String::new(),
-        mountpoint: escape(string(counters, "/mountpoint")),
-    };
-    page.about(counters);
-    for &(name, kind, place, help) in NUMBERS {
-        page.head(name, kind, help);
-        page.line(name, "", number(counters, place));
-    }
-    page.profile(counters);
-    page.requests(counters);
-    page.histogram(
-        (
-            "request_run_seconds",
-            "Time from taking a request to its reply.",
-        ),
-        counters.pointer("/fuse/run_ns"),
-        1e9,
-    );
-    page.histogram(
-        ("read_size_bytes", "Sizes of the replies to reads."),
-        counters.pointer("/fuse/read_bytes"),
-        1.0,
-    );
-    page.workers(counters);
-    page.text
-}
-
-struct Page {
-    text: String,
-    mountpoint: String,
-}
-
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing into a String cannot fail.
-        let _ = writeln!(
-            self.text,
-            "# HELP erofast_{name} {help}\n# TYPE erofast_{name} {kind}"
-        );
-    }
-
-    fn line(&mut self, name: &str, labels: &str, value: f64) {
-        let (mountpoint, comma) = (&self.mountpoint, if labels.is_empty() { "" } else { "," });
-        let _ = writeln!(
-            self.text,
-            "erofast_{name}{{mountpoint=\"{mountpoint}\"{comma}{labels}}} {value}"
-        );
-    }
-
-    fn about(&mut self, counters: &Value) {
-        self.head("info", "gauge", "What is mounted, and how requests come.");
-        let labels = format!(
-            "image=\"{}\",transport=\"{}\"",
-            escape(string(counters, "/image")),
-            string(counters, "/transport")
-        );
-        self.line("info", &labels, 1.0);
-        self.head(
-            "sandbox",
-            "gauge",
-            "1 for each part of the sandbox that holds.",
-        );
-        for part in ["no_new_privs", "landlock", "seccomp"] {
-            let holds = match &counters["sandbox"][part] {
-                Value::Bool(holds) => *holds,
-                other => other.is_number(),
-            };
-            self.line(
-                "sandbox",
-                &format!("part=\"{part}\""),
-                f64::from(u8::from(holds)),
-            );
+    let mut page = String::new();
+    let mountpoint = escape(string(counters, "/mountpoint"));
+    let metrics = METRICS.iter().filter(|metric| metric.series.any(counters));
+    for Metric {
+        name,
+        kind,
+        series,
+        help,
+    } in metrics
+    {
+        page += &format!("# HELP erofast_{name} {help}\n# TYPE erofast_{name} {kind}\n");
+        for (suffix, labels, value) in series.samples(counters) {
+            let labels = format!("mountpoint=\"{mountpoint}\"{labels}");
+            page += &format!("erofast_{name}{suffix}{{{labels}}} {value}\n");
         }
     }
+    page
+}
 
-    /// The state, and what is known of a replay.
-    fn profile(&mut self, counters: &Value) {
-        let Some(state) = counters["profile"]["state"].as_str() else {
-            return;
+impl Series {
+    fn any(&self, counters: &Value) -> bool {
+        let place = match *self {
+            IfAny(&(Number(place) | Histogram(place, _) | Info(&[(_, place)]))) => place,
+            _ => return true,
         };
-        let labels = format!("state=\"{}\"", escape(state));
-        self.head(
-            "profile_info",
-            "gauge",
-            "What the launch profile is used for.",
-        );
-        self.line("profile_info", &labels, 1.0);
-        for &(name, kind, place, help) in OF_PROFILES {
-            if counters.pointer(place).is_some_and(Value::is_number) {
-                self.head(name, kind, help);
-                self.line(name, "", number(counters, place));
+        !at(counters, place).is_null()
+    }
+
+    fn samples(&self, value: &Value) -> Vec<Sample> {
+        let one = |labels, number| ("", labels, number);
+        match self {
+            Number(place) => vec![one(String::new(), number(value, place))],
+            Info(texts) => {
+                let label = |&(name, place): &(_, _)| label(name, string(value, place));
+                vec![one(texts.iter().map(label).collect(), 1.0)]
             }
-        }
-    }
-
-    fn requests(&mut self, counters: &Value) {
-        self.head("requests_total", "counter", "Requests served, by kind.");
-        self.each("requests_total", "kind", counters.pointer("/fuse/by_kind"));
-        let way = "requests_by_transport_total";
-        self.head(way, "counter", "Requests served, by the way they came.");
-        self.each(way, "transport", counters.pointer("/fuse/by_transport"));
-        let place = "requests_by_place_total";
-        self.head(
-            place,
-            "counter",
-            "Requests served on the CPU that asked, on another, or where the kernel does not report it.",
-        );
-        for (label, field) in [
-            ("same", "/fuse/same_cpu"),
-            ("other", "/fuse/other_cpu"),
-            ("unknown", "/fuse/cpu_unknown"),
-        ] {
-            self.line(place, &format!("cpu=\"{label}\""), number(counters, field));
-        }
-    }
-
-    /// One line for each field of an object.
-    fn each(&mut self, name: &str, label: &str, object: Option<&Value>) {
-        for (key, value) in object.and_then(Value::as_object).into_iter().flatten() {
-            let labels = format!("{label}=\"{}\"", escape(key));
-            self.line(name, &labels, value.as_f64().unwrap_or(0.0));
-        }
-    }
-
-    /// Buckets are `[n, times]`: from 2^n up to below 2^(n+1); `unit`
-    /// of them are one of the base unit.
-    fn histogram(&mut self, (name, help): (&str, &str), histogram: Option<&Value>, unit: f64) {
-        let Some(histogram) = histogram else { return };
-        self.head(name, "histogram", help);
-        let buckets = histogram["buckets"].as_array();
-        let mut below = 0.0;
-        for bucket in buckets.into_iter().flatten() {
-            let (n, times) = (number(bucket, "/0"), number(bucket, "/1"));
-            below += times;
-            let bound = (n + 1.0).exp2() / unit;
-            self.line(&format!("{name}_bucket"), &format!("le=\"{bound}\""), below);
-        }
-        let count = number(histogram, "/count");
-        self.line(&format!("{name}_bucket"), "le=\"+Inf\"", count);
-        self.line(&format!("{name}_sum"), "", number(histogram, "/sum") / unit);
-        self.line(&format!("{name}_count"), "", count);
-    }
-
-    fn workers(&mut self, counters: &Value) {
-        let workers: Vec<(String, &Value)> = counters["workers"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|worker| (label_of(worker), worker))
-            .collect();
-        self.head("worker_info", "gauge", "The policy that a worker has now.");
-        for (label, worker) in &workers {
-            let labels = format!("{label},policy=\"{}\"", string(worker, "/policy"));
-            self.line("worker_info", &labels, 1.0);
-        }
-        for &(name, kind, place, help) in OF_WORKERS {
-            self.head(name, kind, help);
-            for (label, worker) in &workers {
-                self.line(name, label, number(worker, place));
+            Each(name, places, read) => {
+                let each = |&(key, place): &(_, _)| one(label(name, key), read(value, place));
+                places.iter().map(each).collect()
             }
-        }
-        self.times(
-            &workers,
-            "queue_delay",
-            "Time that jobs waited for a worker.",
-        );
-        self.times(
-            &workers,
-            "run",
-            "Time that requests and jobs took a worker.",
-        );
-    }
-
-    fn times(&mut self, workers: &[(String, &Value)], what: &str, help: &str) {
-        let name = format!("worker_{what}_seconds");
-        self.head(&name, "summary", help);
-        for (label, worker) in workers {
-            let times = &worker[what];
-            for (quantile, place) in QUANTILES {
-                let labels = format!("{label},quantile=\"{quantile}\"");
-                self.line(&name, &labels, number(times, place) / 1e9);
+            Fields(name, place) => {
+                let fields = at(value, place).as_object().into_iter().flatten();
+                let each = |(key, field): (&String, _)| one(label(name, key), number(field, ""));
+                fields.map(each).collect()
             }
-            let sum = number(times, "/total_ns") / 1e9;
-            self.line(&format!("{name}_sum"), label, sum);
-            self.line(&format!("{name}_count"), label, number(times, "/count"));
+            Histogram(place, unit) => histogram(at(value, place), *unit),
+            Times(place) => times(at(value, place)),
+            IfAny(series) => series.samples(value),
+            Worker(series) => {
+                let workers = value["workers"].as_array().into_iter().flatten();
+                workers
+                    .flat_map(|worker| of_worker(worker, series))
+                    .collect()
+            }
         }
     }
 }
 
-fn label_of(worker: &Value) -> String {
-    let cpu = worker["cpu"]
-        .as_u64()
-        .map_or("none".into(), |cpu| cpu.to_string());
-    format!(
-        "worker=\"{}\",cpu=\"{cpu}\"",
-        escape(string(worker, "/name"))
-    )
+fn histogram(values: &Value, unit: f64) -> Vec<Sample> {
+    let bucket = |bound: &str, below| ("_bucket", label("le", bound), below);
+    let (mut samples, mut below) = (Vec::new(), 0.0);
+    for values in values["buckets"].as_array().into_iter().flatten() {
+        below += number(values, "/1");
+        let bound = (number(values, "/0") + 1.0).exp2() / unit;
+        samples.push(bucket(&bound.to_string(), below));
+    }
+    let count = number(values, "/count");
+    samples.push(bucket("+Inf", count));
+    samples.push(("_sum", String::new(), number(values, "/sum") / unit));
+    samples.push(("_count", String::new(), count));
+    samples
+}
+
+fn times(times: &Value) -> Vec<Sample> {
+    let quantile =
+        |&(part, place): &(_, _)| ("", label("quantile", part), number(times, place) / 1e9);
+    let mut samples: Vec<_> = QUANTILES.iter().map(quantile).collect();
+    samples.push(("_sum", String::new(), number(times, "/total_ns") / 1e9));
+    samples.push(("_count", String::new(), number(times, "/count")));
+    samples
+}
+
+fn of_worker(worker: &Value, series: &Series) -> Vec<Sample> {
+    let cpu = worker["cpu"].as_u64();
+    let cpu = cpu.map_or("none".into(), |cpu| cpu.to_string());
+    let own = label("worker", string(worker, "/name")) + &label("cpu", &cpu);
+    let mut samples = series.samples(worker);
+    for (_, labels, _) in &mut samples {
+        labels.insert_str(0, &own);
+    }
+    samples
+}
+
+fn label(name: &str, value: &str) -> String {
+    format!(",{name}=\"{}\"", escape(value))
+}
+
+/// 1 where a part of the sandbox holds: true, or the number of its version.
+fn holds(value: &Value, place: &str) -> f64 {
+    let part = at(value, place);
+    f64::from(u8::from(part.as_bool().unwrap_or(part.is_number())))
+}
+
+fn at<'v>(value: &'v Value, place: &str) -> &'v Value {
+    value.pointer(place).unwrap_or(&Value::Null)
 }
 
 fn number(value: &Value, place: &str) -> f64 {
-    value.pointer(place).and_then(Value::as_f64).unwrap_or(0.0)
+    at(value, place).as_f64().unwrap_or(0.0)
 }
 
 fn string<'v>(value: &'v Value, place: &str) -> &'v str {
-    value
-        .pointer(place)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    at(value, place).as_str().unwrap_or_default()
 }
 
 /// As the format wants it inside of quotes.
@@ -459,11 +314,21 @@ mod tests {
     #[test]
     fn each_metric_has_one_head_before_its_series() {
         let text = prometheus(&example());
-        let mut names = std::collections::BTreeSet::new();
-        for line in text.lines().filter(|line| line.starts_with("# TYPE ")) {
-            let name = line.split(' ').nth(2).unwrap();
-            assert!(names.insert(name), "{name} twice");
-            assert!(text.contains(&format!("\n# HELP {name} ")) || text.starts_with("# HELP"));
+        for Metric {
+            name,
+            kind,
+            series,
+            help,
+        } in METRICS
+        {
+            let head = format!("# HELP erofast_{name} {help}\n# TYPE erofast_{name} {kind}\n");
+            let mut parts = text.split(&head);
+            let is_there = !parts.next().unwrap().contains(&format!("erofast_{name}{{"));
+            let heads = parts.count();
+            assert!(
+                is_there && heads == usize::from(series.any(&example())),
+                "{name}"
+            );
         }
     }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use sys::fuse_query::{QUERY_BYTES, query, query_command};
+use sys::fuse_ioctl::{QUERY_BYTES, query, query_command};
 use sys::pi_mutex::PiMutex;
 
 const HEADER_BYTES: usize = 16;

@@ -104,6 +104,6 @@ fn start(
 fn own_store(session: &Session, socket: RawFd) -> io::Result<PageStore> {
     // A ring, and a descriptor of the device, end their requests when they are closed for good.
     let channels = session.channel_descriptors();
-    sys::own_files::unshare_without(channels.into_iter().chain([socket]))?;
+    sys::inherited::unshare_without(channels.into_iter().chain([socket]))?;
     session.page_store()
 }

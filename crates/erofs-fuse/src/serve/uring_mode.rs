@@ -3,6 +3,7 @@
 use std::io;
 
 use erofs_engine::WorkersMode;
+use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::{Rings, Session};
 
 use crate::error::Error;
@@ -96,7 +97,10 @@ fn rings(options: &MountOptions) -> io::Result<Rings> {
     let per_cpu = options.engine.workers == WorkersMode::PerCpu;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     // Without pinned workers, which may be refused, an unbound thread takes their place.
-    Rings::new(per_cpu, 1 + if per_cpu { 1 } else { threads })
+    let overflow = 1 + if per_cpu { 1 } else { threads };
+    let cpus = plugged_in_cpus();
+    let cpus = cpus.ok_or_else(|| io::Error::other("the number of possible CPUs is unknown"))?;
+    Rings::new(&cpus, per_cpu, overflow)
 }
 
 /// Whether `io_uring=auto` has the kernel's switch set for this mount.

@@ -41,6 +41,7 @@ use instance::Instance;
 pub use machine::scheduler_settings;
 pub use options::{Drain, RecordOptions};
 use pipes::{Drainer, Pages, Pipes};
+use rustix::time::{ClockId, clock_gettime};
 use std::io::BufReader;
 use std::process::{Command, ExitStatus};
 use std::sync::{Arc, Mutex};
@@ -177,15 +178,20 @@ pub fn command(command: &mut Command, options: &RecordOptions) -> Result<(ExitSt
     Ok((status, recorder.stop()?))
 }
 
-/// The time stamps of a trace with the clock "mono".
-pub use sys::clock::now_ns;
+/// The time stamps of a trace with the clock "mono": CLOCK_MONOTONIC in nanoseconds.
+pub fn now_ns() -> u64 {
+    time_ns(ClockId::Monotonic)
+}
+
+fn time_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
 
 /// How far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC: the time spent suspended.
 fn boot_offset_ns() -> u64 {
-    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let boot = boot.tv_sec as u64 * 1_000_000_000 + boot.tv_nsec as u64;
     // Two readings are never simultaneous; without a suspend the clocks are the same.
-    let ahead = boot.saturating_sub(now_ns());
+    let ahead = time_ns(ClockId::Boottime).saturating_sub(now_ns());
     if ahead < 1_000_000 { 0 } else { ahead }
 }
 

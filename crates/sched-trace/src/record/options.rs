@@ -5,8 +5,8 @@
 pub struct RecordOptions {
     /// Ring buffer of each CPU, in KiB. A busy CPU writes about 3 MiB a second.
     pub buffer_kib_per_cpu: usize,
-    /// The kernel's clock for the time stamps; "mono" is CLOCK_MONOTONIC, as `sys::clock::now_ns`
-    /// reads it.
+    /// The kernel's clock for the time stamps; "mono" is CLOCK_MONOTONIC, as
+    /// [`now_ns`](super::now_ns) reads it.
     pub clock: String,
     /// When the buffers are emptied.
     pub drain: Drain,

@@ -256,7 +256,8 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     .unwrap();
     let big = Arc::new((0..BIG).map(big_byte).collect());
     let config = Config::default();
-    let rings = ring.map(|_| Rings::new(true, 1).unwrap());
+    let cpus = cpu_workers::plugged_in_cpus().unwrap();
+    let rings = ring.map(|_| Rings::new(&cpus, true, 1).unwrap());
     let bursts = Arc::new(AtomicUsize::new(0));
     let memory = Memory {
         big,

@@ -8,23 +8,25 @@ pub fn online() -> Option<BTreeSet<usize>> {
     read("/sys/devices/system/cpu/online")
 }
 
-/// The CPUs that are plugged in, online or not; `None` without sysfs.
-pub fn present() -> Option<BTreeSet<usize>> {
-    read("/sys/devices/system/cpu/present")
-}
-
 /// The CPUs that can ever be online; `None` without sysfs.
-pub fn possible() -> Option<BTreeSet<usize>> {
+pub(crate) fn possible() -> Option<BTreeSet<usize>> {
     read("/sys/devices/system/cpu/possible")
 }
 
+/// For each CPU that can ever be online, whether it is plugged in; `None` without sysfs.
+pub fn plugged_in() -> Option<Vec<bool>> {
+    let present = read("/sys/devices/system/cpu/present");
+    let is_present = |cpu| present.as_ref().is_none_or(|list| list.contains(&cpu));
+    Some((0..possible()?.len()).map(is_present).collect())
+}
+
 /// The list in the file at `path`; `None` where there is none.
-pub fn read(path: impl AsRef<std::path::Path>) -> Option<BTreeSet<usize>> {
+pub(crate) fn read(path: impl AsRef<std::path::Path>) -> Option<BTreeSet<usize>> {
     parse(&std::fs::read_to_string(path).ok()?)
 }
 
 /// `None` where the text is no such list. An empty text is an empty list.
-pub fn parse(text: &str) -> Option<BTreeSet<usize>> {
+fn parse(text: &str) -> Option<BTreeSet<usize>> {
     let parts = text.trim().split(',').filter(|part| !part.is_empty());
     parts
         .map(range)

@@ -1,0 +1,113 @@
+//! Memory mappings. All of them are made and ended here.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+/// A mapping with one owner, unmapped when dropped. The owner decides what may refer to it, and
+/// ends all such use before.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: an address and a length, not tied to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; a shared Mapping gives nothing but addresses.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Memory of no file, zero. It takes memory when it is first touched.
+    pub(crate) fn anonymous(length: usize) -> io::Result<Self> {
+        let (access, flags) = (read_write(), MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a fresh mapping anywhere; nothing that exists is touched.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), length, access, flags) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length })
+    }
+
+    /// The first bytes of a file, for reading and writing, shared with all that map it.
+    pub(crate) fn shared(file: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
+        Self::of_file(file, 0, length, read_write(), MapFlags::SHARED)
+    }
+
+    fn of_file(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+        access: ProtFlags,
+        flags: MapFlags,
+    ) -> io::Result<Self> {
+        // SAFETY: as above.
+        let start = unsafe { mmap(ptr::null_mut(), length, access, flags, file, offset) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length })
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The address of a byte.
+    ///
+    /// # Panics
+    /// When it is outside.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        let length = self.length;
+        assert!(
+            offset < length,
+            "offset {offset} is outside of {length} bytes"
+        );
+        // SAFETY: inside of the mapping, as was just asserted.
+        unsafe { self.start.add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: made with this start and length; its owner has ended all use of it.
+        let outcome = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+        debug_assert_eq!(outcome, Ok(()));
+    }
+}
+
+fn read_write() -> ProtFlags {
+    ProtFlags::READ | ProtFlags::WRITE
+}
+
+/// Copies bytes of a file out of a private mapping of it, one page fault after another, as programs
+/// do that map files. `offset` is a multiple of the page size. The caller knows that the file is
+/// long enough and stays so: a page that is beyond its end or cannot be read ends the process
+/// (SIGBUS), as for every program that maps files.
+pub fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    let length = buffer.len();
+    if length == 0 {
+        return Ok(());
+    }
+    let (access, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
+    let mapping = Mapping::of_file(file.as_fd(), offset, length, access, flags)?;
+    // SAFETY: `length` bytes are mapped for reading, which `buffer` cannot overlap. No reference to
+    // the mapping is made: another process may write to the file meanwhile.
+    unsafe { ptr::copy_nonoverlapping(mapping.at(0).as_ptr(), buffer.as_mut_ptr(), length) };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mapped_is_what_is_read() {
+        let path = std::env::current_exe().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let file = File::open(&path).unwrap();
+        let mut buffer = vec![0; 10_000];
+        read(&file, 4096, &mut buffer).unwrap();
+        assert_eq!(buffer, whole[4096..14_096]);
+        assert!(read(&file, 1, &mut buffer).is_err(), "not on a page");
+    }
+}
