@@ -26,13 +26,6 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    /// Removes and returns the value of `key`.
-    pub(crate) fn take(&mut self, key: &K) -> Option<V> {
-        let (value, weight) = self.entries.pop(key)?;
-        self.weight -= weight;
-        Some(value)
-    }
-
     /// Caches `value` if its weight fits the budget at all. Older entries are evicted for it
     /// and returned. An older value of the same key is replaced and not among them.
     pub(crate) fn put(&mut self, key: K, value: V, weight: u64) -> Vec<V> {
@@ -73,14 +66,6 @@ mod tests {
         assert_eq!(cache.get(&1), None);
         assert_eq!(cache.get(&0), Some(&0));
         assert_eq!(cache.weight, 30);
-    }
-
-    #[test]
-    fn what_was_taken_out_is_gone() {
-        let mut cache = Cache::new(30);
-        cache.put(0, 7, 10);
-        assert_eq!(cache.take(&0), Some(7));
-        assert_eq!((cache.take(&0), cache.weight), (None, 0));
     }
 
     #[test]

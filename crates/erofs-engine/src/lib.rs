@@ -73,7 +73,7 @@
 //! decompresses the rest (`segment`). A `FileReader` (`data_path`) fetches the stored bytes
 //! (`fetch`), decodes them (`decode`) and places the result (`place`). `pcluster` ensures that
 //! no pcluster is decoded twice at the same time (`in_flight`), and caches pclusters read in part
-//! (`cache`) as long as that pays (`reuse`).
+//! (`read_cache`).
 #![forbid(unsafe_code)]
 
 pub mod budget;
@@ -114,7 +114,6 @@ mod place;
 mod read;
 mod read_cache;
 mod requests;
-mod reuse;
 mod root_hash_signature;
 mod seek;
 mod segment;
