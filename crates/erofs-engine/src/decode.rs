@@ -6,13 +6,9 @@ use erofs_format::Algorithm;
 use crate::Error;
 use crate::budget;
 use crate::data_path::FileReader;
-use crate::reuse::Reuse;
 use crate::segment::{Segment, cost};
 use crate::stats::add;
 use crate::trace_spans;
-
-/// Zstandard decodes whole blocks of up to this many bytes (RFC 8878, 3.1.1.2.4).
-const ZSTD_BLOCK: u64 = 128 << 10;
 
 impl FileReader<'_> {
     /// Decodes the beginning of the pcluster of `segment`, as much as `output` holds, or straight
@@ -50,22 +46,6 @@ impl FileReader<'_> {
         trace_spans::end(start, "decompress", pcluster.location.physical, length);
         add(&counters.decoded, length);
         Ok(())
-    }
-}
-
-/// Bytes to decode for a segment: up to its last one, or the whole pcluster.
-pub(crate) fn decode_length(segment: &Segment<'_>, algorithm: Algorithm, reuse: Reuse) -> usize {
-    let (to, whole) = (segment.to() as u64, segment.pcluster.decoded_length);
-    let needed = match algorithm {
-        Algorithm::Lz4 | Algorithm::Lzma => to,
-        Algorithm::Zstd => to.next_multiple_of(ZSTD_BLOCK),
-        // The decoder that can stop takes a quarter longer than the one that cannot.
-        Algorithm::Deflate => to + to / 4,
-    };
-    if needed < whole && !reuse.pays_whole(needed, whole) {
-        segment.to()
-    } else {
-        whole as usize
     }
 }
 

@@ -157,8 +157,6 @@ pub mod errno {
     pub const EIO: i32 = 5;
     /// Out of memory.
     pub const ENOMEM: i32 = 12;
-    /// Device or resource busy.
-    pub const EBUSY: i32 = 16;
     /// Not a directory.
     pub const ENOTDIR: i32 = 20;
     /// Is a directory.
@@ -197,13 +195,9 @@ impl Error {
                 ErrorClass::Io => errno::EIO,
             },
             Error::Budget {
-                source: Exceeded::Closed | Exceeded::Interrupted,
+                source: Exceeded::Closed,
                 ..
             } => errno::EINTR,
-            Error::Budget {
-                source: Exceeded::Busy,
-                ..
-            } => errno::EBUSY,
             Error::Fetch { .. }
             | Error::Decode { .. }
             | Error::Unfinished { .. }

@@ -16,34 +16,25 @@ pub(crate) struct InFlight {
 
 #[derive(Debug, Default)]
 struct State {
-    /// L. The readers that joined.
-    waiting: Waiting,
+    /// L. Most decoded bytes that a reader which joined needs; 0 if none joined.
+    wanted: usize,
     /// L. Set once.
     outcome: Option<Outcome>,
-}
-
-/// The readers that wait for a pcluster.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Waiting {
-    pub readers: usize,
-    /// Most decoded bytes that one of them needs; 0 if none waits.
-    pub bytes: usize,
 }
 
 /// `Ok(None)`: decoded, but there is no copy for other readers (none had joined in time).
 pub(crate) type Outcome = Result<Option<Arc<Decoded>>, Error>;
 
 impl InFlight {
-    /// The readers that have joined so far.
-    pub(crate) fn waiting(&self) -> Waiting {
-        self.lock().waiting
+    /// Most decoded bytes that a reader which has joined so far needs; 0 if none has.
+    pub(crate) fn wanted(&self) -> usize {
+        self.lock().wanted
     }
 
     /// Announces a reader that will [`wait`](Self::wait) for the first `length` decoded bytes.
     pub(crate) fn join(&self, length: usize) {
-        let Waiting { readers, bytes } = &mut self.lock().waiting;
-        *readers += 1;
-        *bytes = length.max(*bytes);
+        let mut state = self.lock();
+        state.wanted = state.wanted.max(length);
     }
 
     /// Waits for the decoding to end. `Ok(None)` means: claim the pcluster again.

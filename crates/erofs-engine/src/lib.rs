@@ -73,12 +73,11 @@
 //! decompresses the rest (`segment`). A `FileReader` (`data_path`) fetches the stored bytes
 //! (`fetch`), decodes them (`decode`) and places the result (`place`). `pcluster` ensures that
 //! no pcluster is decoded twice at the same time (`in_flight`), and caches pclusters read in part
-//! (`cache`) as long as that pays (`reuse`).
+//! (`read_cache`).
 #![forbid(unsafe_code)]
 
 pub mod budget;
 mod buffers;
-mod cache;
 mod control;
 mod cpu_contention;
 mod cpu_idle;
@@ -90,9 +89,7 @@ mod device;
 mod directory;
 mod engine;
 mod error;
-mod exceeded;
 mod fetch;
-mod heavy;
 mod in_flight;
 mod inodes;
 mod kickoff;
@@ -114,7 +111,6 @@ mod place;
 mod read;
 mod read_cache;
 mod requests;
-mod reuse;
 mod root_hash_signature;
 mod seek;
 mod segment;
@@ -128,7 +124,6 @@ mod verified;
 mod verity_options;
 mod windows;
 
-pub use control::LongRequests;
 pub use cpu_contention::{Busy, OnContention};
 pub use cpu_workers;
 pub use decode::codec;

@@ -56,7 +56,7 @@ impl Model {
     /// A read of the first `length` bytes, as `place` does it.
     fn read(&self, length: usize, ending: Ending) -> Result<Vec<u8>, Error> {
         loop {
-            match self.table.claim(Key::example(), 0..length) {
+            match self.table.claim(Key::example(), length) {
                 Claim::Cached(decoded) => return Ok(decoded.bytes()[..length].to_vec()),
                 Claim::InFlight(in_flight) => {
                     in_flight.join(length);
@@ -126,7 +126,7 @@ fn loom_a_reader_that_wants_more_than_is_being_decoded_asks_again_and_gets_it() 
 fn loom_a_failure_reaches_all_waiting_readers_and_no_later_one() {
     loom::model(|| {
         let model = Model::new(1 << 20);
-        let Claim::Leader(lease) = model.table.claim(Key::example(), 0..4) else {
+        let Claim::Leader(lease) = model.table.claim(Key::example(), 4) else {
             panic!("no other reader exists yet");
         };
         let other = model.clone();
@@ -145,7 +145,7 @@ fn loom_a_failure_reaches_all_waiting_readers_and_no_later_one() {
 fn loom_a_reader_that_leaves_without_an_outcome_leaves_no_reader_waiting() {
     loom::model(|| {
         let model = Model::new(0);
-        let Claim::Leader(lease) = model.table.claim(Key::example(), 0..4) else {
+        let Claim::Leader(lease) = model.table.claim(Key::example(), 4) else {
             panic!("no other reader exists yet");
         };
         let other = model.clone();

@@ -9,7 +9,6 @@ use page_pool::PageBuf;
 use crate::Error;
 use crate::budget;
 use crate::data_path::FileReader;
-use crate::decode::decode_length;
 use crate::decode_context::{DecodeContext, LentContext};
 use crate::decoded::Decoded;
 use crate::fetch::Stored;
@@ -22,12 +21,10 @@ use crate::stats::add;
 enum Placement {
     /// In a buffer for the cache.
     Cached(Arc<Decoded>),
-    /// In a buffer whose remainder goes to the page cache.
-    Remainder(Arc<Decoded>, Remainder),
+    /// In a buffer that is not cached; a remainder goes to the page cache.
+    Uncached(Arc<Decoded>, Option<Remainder>),
     /// Nowhere else: they were decoded straight into the reader's buffer, from the first byte on.
     Direct,
-    /// In a buffer that is released at once.
-    Scratch(PageBuf),
 }
 
 impl FileReader<'_> {
@@ -68,13 +65,10 @@ impl FileReader<'_> {
                 copy_out(decoded.bytes(), &mut run[0]);
                 return Ok(true);
             }
-            match table.claim(key, run[0].from..run[0].to()) {
+            match table.claim(key, run[0].to()) {
                 Claim::Cached(cached) => {
                     add(&self.path.counters.own().cache_hits, 1);
                     copy_out(cached.bytes(), &mut run[0]);
-                    if run[0].to() as u64 >= run[0].pcluster.decoded_length {
-                        table.finished(key, cached);
-                    }
                     return Ok(true);
                 }
                 Claim::InFlight(in_flight) => {
@@ -101,20 +95,17 @@ impl FileReader<'_> {
     ) -> Result<(), Error> {
         let result = self
             .fetch(&mut context.input, stored, run)
-            .and_then(|range| self.decode_segment(context, range, &mut run[0], algorithm, &lease));
+            .and_then(|range| self.decode_segment(context, range, &mut run[0], algorithm));
         match result {
             Ok(Placement::Cached(decoded)) => lease.cache(decoded),
-            Ok(Placement::Remainder(decoded, remainder)) => {
+            Ok(Placement::Uncached(decoded, remainder)) => {
                 lease.publish(decoded);
-                if let Some(page_cache) = self.page_cache {
+                if let Some((page_cache, remainder)) = self.page_cache.zip(remainder) {
                     page_cache.store(remainder);
                 }
             }
             Ok(Placement::Direct) => {
                 lease.delivered(|wanted| self.copy_prefix(run[0].out, wanted));
-            }
-            Ok(Placement::Scratch(bytes)) => {
-                lease.delivered(|wanted| self.copy_prefix(&bytes, wanted));
             }
             Err(error) => {
                 // A request over its budget is a matter of its own; the others decode by
@@ -129,15 +120,15 @@ impl FileReader<'_> {
         Ok(())
     }
 
-    /// Decodes a segment: straight into the reader's buffer if the segment takes all of the
-    /// pcluster, else into a buffer, which is cached if it is likely to be read again.
+    /// Decodes a segment: straight into the reader's buffer if the segment takes all that is
+    /// decoded, else into a buffer. A pcluster that fits into the cache is decoded whole and
+    /// cached, a larger one up to the last byte that is wanted.
     fn decode_segment(
         &self,
         context: &mut DecodeContext,
         range: std::ops::Range<usize>,
         segment: &mut Segment<'_>,
         algorithm: Algorithm,
-        lease: &DecodeLease<'_>,
     ) -> Result<Placement, Error> {
         let DecodeContext { decoder, input } = context;
         let input = &input.bytes()[range];
@@ -148,22 +139,20 @@ impl FileReader<'_> {
         if self.page_cache.is_some_and(stores) {
             return self.decode_for_storing(decoder, algorithm, input, segment);
         }
-        let length = decode_length(segment, algorithm, lease.reuse());
+        let fits = whole as u64 <= self.path.table.budget();
+        let length = if fits { whole } else { segment.to() };
         if segment.from == 0 && segment.out.len() == length {
-            if length < whole {
-                lease.record_uncached();
-            }
             self.decode(decoder, algorithm, input, segment, None)?;
             return Ok(Placement::Direct);
         }
         let mut buffer = self.buffer(length)?;
         self.decode(decoder, algorithm, input, segment, Some(&mut buffer))?;
         copy_out(&buffer, segment);
-        if lease.reuse().pays_caching() {
-            return Ok(Placement::Cached(Arc::new(Decoded::new(buffer))));
-        }
-        lease.record_uncached();
-        Ok(Placement::Scratch(buffer))
+        let decoded = Arc::new(Decoded::new(buffer));
+        Ok(match fits {
+            true => Placement::Cached(decoded),
+            false => Placement::Uncached(decoded, None),
+        })
     }
 
     /// Decodes all of the pcluster, and what its last page has of the next one.
@@ -193,7 +182,7 @@ impl FileReader<'_> {
         let beyond = decoded.bytes().len() - served.len();
         add(&self.path.counters.own().remainder, beyond as u64);
         let remainder = Remainder::new(self.inode, segment.logical, served, decoded.clone());
-        Placement::Remainder(decoded, remainder)
+        Placement::Uncached(decoded, Some(remainder))
     }
 
     /// A copy of the first `wanted` bytes, for readers that joined while the pcluster was decoded.
@@ -234,4 +223,41 @@ impl FileReader<'_> {
 fn copy_out(decoded: &[u8], segment: &mut Segment<'_>) {
     let range = segment.from..segment.to();
     segment.out.copy_from_slice(&decoded[range]);
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::path::Path;
+
+    use crate::{Engine, EngineOptions, ReadContext, WorkersMode};
+
+    /// Decoder calls, and the bytes that they decoded, for two pages of one pcluster.
+    fn decoded_with(cache_bytes: u64) -> (u64, u64) {
+        let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        let options = EngineOptions {
+            workers: WorkersMode::Inline,
+            cache_bytes,
+            ..EngineOptions::default()
+        };
+        let image = images.join("lz4-full-index-64k.erofs");
+        let engine = Engine::open(&image, &options).unwrap();
+        let file = engine.resolve(b"/mixed-90000", true).unwrap();
+        for offset in [0, 4096] {
+            let read = engine.read_at(&file, offset, &mut [0; 4096], ReadContext::Worker);
+            assert_eq!(read.unwrap(), 4096);
+        }
+        let stats = engine.stats();
+        (stats.decodes, stats.decoded_bytes)
+    }
+
+    #[test]
+    fn a_pcluster_that_fits_into_the_cache_is_decoded_whole_and_once() {
+        let (decodes, bytes) = decoded_with(1 << 20);
+        assert!(decodes == 1 && bytes > 8192, "{decodes} {bytes}");
+    }
+
+    #[test]
+    fn a_pcluster_that_does_not_is_decoded_up_to_the_last_byte_that_is_read() {
+        assert_eq!(decoded_with(0), (2, 4096 + 8192));
+    }
 }

@@ -96,13 +96,6 @@ impl<K, V> Hit<K, V> {
         }
         Some(Hit(entry))
     }
-
-    /// Lets the entry go before others, unless it is read again.
-    pub(crate) fn unmark(&self) {
-        if let Some(entry) = &*self.0 {
-            entry.marked.store(false, Ordering::Relaxed);
-        }
-    }
 }
 
 impl<K, V> Deref for Hit<K, V> {
@@ -176,16 +169,6 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
             room = lock(&self.room);
         }
         gone
-    }
-
-    /// Removes and returns the value of `key`.
-    pub(crate) fn take(&self, key: &K) -> Option<Arc<Entry<K, V>>> {
-        let (set, tag) = self.set_of(key);
-        let mut room = lock(&self.room);
-        let slot = set
-            .into_iter()
-            .find(|&slot| self.slots[slot].holds(tag, key))?;
-        self.swap(&mut room, slot, 0, None)
     }
 
     /// Removes and returns the value that is due to leave.
@@ -293,13 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_is_found_until_it_is_taken() {
+    fn what_was_put_is_found_until_it_leaves() {
         let cache = ReadCache::new(30, 1);
         assert!(cache.put(1, 10, 10).is_empty());
         assert_eq!(cache.get(&1).map(|hit| *hit), Some(10));
         assert!(cache.get(&2).is_none());
-        assert_eq!(cache.take(&1).map(|entry| **entry), Some(10));
-        assert!(cache.get(&1).is_none() && cache.take(&1).is_none());
+        assert_eq!(cache.pop().map(|entry| **entry), Some(10));
+        assert!(cache.get(&1).is_none() && cache.pop().is_none());
         assert_eq!(cache.weight(), 0);
     }
 
@@ -356,15 +339,6 @@ mod tests {
         drop(cache.put(2, String::from("two"), 1));
         assert!(cache.get(&1).is_none());
         assert_eq!(*hit, "one");
-    }
-
-    #[test]
-    fn an_unmarked_entry_leaves_before_one_that_was_read() {
-        let cache = ReadCache::new(20, 1);
-        (0..2).for_each(|key| drop(cache.put(key, key, 10)));
-        let hits: Vec<_> = (0..2).filter_map(|key| cache.get(&key)).collect();
-        hits[1].unmark();
-        assert_eq!(cache.pop().map(|entry| **entry), Some(1));
     }
 
     /// A thread that waits for the table waits for that long.

@@ -2,11 +2,47 @@
 
 use std::sync::Arc;
 
+use erofs_format::Nid;
+
 use crate::Error;
-use crate::budget::{self, Scope};
+use crate::budget::{self, Exceeded, Scope};
 use crate::control::{Control, ThreadControl, for_thread};
-use crate::exceeded::{ExceededRequests, Request};
 use crate::per_thread::PerThread;
+use crate::read_cache::ReadCache;
+
+/// Requests beyond their budget that are remembered.
+const REMEMBERED: u64 = 1024;
+
+/// Identity of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    /// An inode itself.
+    Inode(Nid),
+    /// Names of a directory.
+    Lookup(Nid),
+    /// The entries of a directory from a position on.
+    List(Nid, u64),
+    /// Content from a byte on.
+    Read(Nid, u64),
+    /// Extended attributes.
+    Xattrs(Nid),
+    /// The extent of a byte.
+    Extent(Nid, u64),
+}
+
+impl Request {
+    /// The inode it is about.
+    fn nid(self) -> Nid {
+        match self {
+            Request::Inode(nid)
+            | Request::Lookup(nid)
+            | Request::List(nid, _)
+            | Request::Read(nid, _)
+            | Request::Extent(nid, _)
+            | Request::Xattrs(nid) => nid,
+        }
+    }
+}
 
 /// Runs the requests of an engine.
 #[derive(Debug)]
@@ -15,7 +51,8 @@ pub(crate) struct Requests {
     image: Arc<str>,
     pub(crate) control: Arc<Control>,
     of_threads: PerThread<ThreadControl>,
-    exceeded: ExceededRequests,
+    /// The limits that requests exceeded: repeated, they would again.
+    exceeded: ReadCache<Request, Exceeded>,
 }
 
 impl Requests {
@@ -24,7 +61,7 @@ impl Requests {
             image,
             control,
             of_threads: PerThread::new(),
-            exceeded: ExceededRequests::new(),
+            exceeded: ReadCache::new(REMEMBERED, 1),
         }
     }
 
@@ -50,14 +87,16 @@ impl Requests {
             nid: request.nid(),
             source,
         };
-        if let Some(exceeded) = self.exceeded.find(request) {
-            return Err(over_budget(exceeded));
+        if let Some(exceeded) = self.exceeded.get(&request) {
+            return Err(over_budget(*exceeded));
         }
         let control = self.of_threads.own_or(|| for_thread(&self.control));
-        let scope = Scope::for_content(control, request.nid(), length);
+        let scope = Scope::begin(control, length);
         work(&scope).map_err(|error| match budget::exceeded() {
             Some(exceeded) => {
-                self.exceeded.remember(request, exceeded);
+                if exceeded.is_limit() {
+                    self.exceeded.put(request, exceeded, 1);
+                }
                 over_budget(exceeded)
             }
             None => error,
