@@ -1,4 +1,5 @@
-//! docs/licences.md lists what is linked into the programs, and deny.toml allows those licences and no others.
+//! docs/licences.md lists what is linked into the programs, and deny.toml allows those licences and
+//! no others.
 //!
 //! `EROFAST_WRITE=1 cargo test --test integration licences` writes the table of the page anew.
 

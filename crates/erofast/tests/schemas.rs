@@ -1,7 +1,7 @@
 //! Every `--json` has a schema in docs/schemas, which docs/json.md lists, and what is printed fits
 //! it.
-//! Reports of `erofast lab` are held to theirs by the tests of latency-lab, those of `erofast trace`
-//! by the tests of erofast-lab.
+//! Reports of `erofast lab` are held to theirs by the tests of latency-lab, those of `erofast
+//! trace` by the tests of erofast-lab.
 
 use std::collections::BTreeSet;
 use std::fs;
