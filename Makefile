@@ -37,7 +37,7 @@ rest:
 	scripts/check-rest
 
 build:
-	$(CARGO) build --locked --release -p erofast -p liberofast
+	$(CARGO) build --locked --release -p erofast -p erofast-lab -p liberofast
 
 lint:
 	$(CARGO) fmt --all --check
@@ -56,12 +56,12 @@ dist:
 deb static initramfs:
 	scripts/dist $@
 
-# Without a package: program, C library, mount helpers, man pages, completions, pages and units below
+# Without a package: programs, C library, mount helpers, man pages, completions, pages and units below
 # $(PREFIX); DESTDIR goes in front. `make uninstall` removes the same files.
 PREFIX ?= /usr/local
 DESTDIR ?=
 install: build
-	LIBRARY=target/release scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
+	LAB=target/release/erofast-lab LIBRARY=target/release scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
 
 uninstall:
 	scripts/install-files --remove "$(DESTDIR)" "$(PREFIX)"

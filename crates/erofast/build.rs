@@ -1,4 +1,4 @@
-//! What `--version` says: the version, and the commit that the program was built from.
+//! What `--version` of both programs says: the version, and the commit they were built from.
 //!
 //! In a clone git knows it, in a source tarball the file `packaging/commit`; elsewhere nothing is
 //! shown. Programs for debugging show nothing either: they would be compiled again after each
@@ -16,7 +16,7 @@ const SOURCES: [&str; 4] = [
 ];
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=Cargo.toml");
     let version = variable("CARGO_PKG_VERSION");
     let version = match commit() {
         Some(commit) => format!("{version} ({commit})"),

@@ -3,36 +3,34 @@
 // They panic when the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
-#[cfg(feature = "tools")]
-mod bar;
+#[macro_use(outln)]
+extern crate erofast_cli;
+
 #[cfg(feature = "tools")]
 mod batch;
 mod cli;
 mod commands;
+#[cfg(feature = "tools")]
+mod gauge;
 #[cfg(feature = "tools")]
 mod glob;
 #[cfg(feature = "tools")]
 mod listing;
 #[cfg(feature = "tools")]
 mod name;
-#[cfg_attr(
-    not(feature = "tools"),
-    allow(dead_code, reason = "the tools find faults")
-)]
-mod outcome;
 #[cfg(feature = "tools")]
 mod parts;
 #[cfg(feature = "tools")]
 mod text;
 #[cfg(feature = "tools")]
 mod tree;
-mod units;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use erofast_cli::{Outcome, Usage, end, parse};
+
 use crate::cli::{Cli, Command, HelperArgs};
-use crate::outcome::{Outcome, USAGE_STATUS, Usage, is_broken_pipe, one_line};
 
 #[global_allocator]
 static ALLOCATOR: sys::allocator::Allocator = sys::allocator::Allocator;
@@ -42,26 +40,13 @@ fn main() -> ExitCode {
         return status;
     }
     let result = if is_mount_helper() {
-        cli::parse::<HelperArgs>().and_then(|args| commands::mount::helper(&args))
+        parse::<HelperArgs>().and_then(|args| commands::mount::helper(&args))
     } else if is_fuse_style() {
         commands::mount::fuse_style()
     } else {
-        cli::parse::<Cli>().and_then(|cli| run(cli.command))
+        parse::<Cli>().and_then(|cli| run(cli.command))
     };
-    match result {
-        Ok(Outcome::Fine) => ExitCode::SUCCESS,
-        Ok(Outcome::Faulty) => ExitCode::FAILURE,
-        // The reader of the output closed it: nothing is wrong.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            erofs_fuse::note(one_line(&error));
-            if is_usage_error(&error) {
-                ExitCode::from(USAGE_STATUS)
-            } else {
-                ExitCode::FAILURE
-            }
-        }
-    }
+    end(result, is_usage_error)
 }
 
 fn is_usage_error(error: &anyhow::Error) -> bool {
@@ -69,19 +54,7 @@ fn is_usage_error(error: &anyhow::Error) -> bool {
     // libfuse's programs end with 1 whatever is wrong.
     !is_mount_helper()
         && !is_fuse_style()
-        && (error.is::<Usage>()
-            || error.is::<erofs_fuse::OptionError>()
-            || is_tool_usage_error(error))
-}
-
-#[cfg(feature = "tools")]
-fn is_tool_usage_error(error: &anyhow::Error) -> bool {
-    commands::tools::is_usage_error(error)
-}
-
-#[cfg(not(feature = "tools"))]
-fn is_tool_usage_error(_: &anyhow::Error) -> bool {
-    false
+        && (error.is::<Usage>() || error.is::<erofs_fuse::OptionError>())
 }
 
 /// Whether mount(8) calls, which knows a filesystem's helper by its name.

@@ -81,6 +81,7 @@ fn obstacle(kind: &str) -> Option<&'static str> {
             .open("/dev/fuse")
             .is_ok()
     };
+    let lab = Path::new(env!("CARGO_BIN_EXE_erofast")).with_file_name("erofast-lab");
     let tracing = || Path::new("/sys/kernel/tracing").exists();
     match kind {
         "sh run" => None,
@@ -93,6 +94,7 @@ fn obstacle(kind: &str) -> Option<&'static str> {
         "sh run userns" if !user_namespaces() => Some("no user namespaces here"),
         "sh run userns" => None,
         "sh run trace" if !root || !tracing() => Some("recording needs root and tracefs"),
+        "sh run trace" if !lab.exists() => Some("no erofast-lab beside erofast"),
         "sh run trace" => None,
         other => panic!("```{other}: there are run, run fuse, run userns and run trace"),
     }

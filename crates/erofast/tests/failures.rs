@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::common::failure::fails;
+
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
@@ -16,31 +18,12 @@ fn erofast(arguments: &[&str]) -> Output {
         .expect("erofast starts")
 }
 
-/// One line on the standard error that has `part` in it, and this exit status.
-#[track_caller]
-fn fails(output: &Output, status: i32, part: &str) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(stderr.contains(part), "{stderr}");
-    assert!(
-        output.stdout.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
-}
-
 /// Whether anything of these tests is still mounted.
 fn is_mounted(point: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("/proc is there");
     mounts
         .lines()
         .any(|line| line.split(' ').nth(1) == point.to_str())
-}
-
-fn is_root() -> bool {
-    let me = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
-    me.lines().any(|line| line.starts_with("Uid:\t0\t"))
 }
 
 #[test]
@@ -123,94 +106,6 @@ fn unmounting_what_is_not_mounted_is_an_error() {
     fails(&output, 1, "not");
     let output = erofast(&["stat", &point.path().display().to_string()]);
     fails(&output, 1, "not the mount point of an erofast mount");
-}
-
-#[test]
-fn engines_loads_and_tests_that_do_not_exist_are_usage_errors() {
-    let image = fixture("meta.erofs").display().to_string();
-    let lab =
-        |more: &[&str]| erofast(&[&["lab", "launch", &image], more, &["--", "/bin/true"]].concat());
-    fails(&lab(&["--engine", "ext4"]), 2, "engine ext4: unknown");
-    fails(&lab(&["--load", "heavy"]), 2, "heavy");
-    let output = erofast(&["lab", "read", &image, "--test", "write"]);
-    fails(
-        &output,
-        2,
-        "--test write: must be seq, rand, tree, meta or list",
-    );
-}
-
-#[test]
-fn a_broken_pattern_is_a_usage_error() {
-    let output = erofast(&["trace", "latency", "/nonexistent", "--match", "("]);
-    fails(
-        &output,
-        2,
-        "--match (: not a regular expression: unclosed group",
-    );
-}
-
-#[test]
-fn a_missing_fio_is_said_before_anything_is_mounted() {
-    if !is_root() {
-        println!("skipped: not root");
-        return;
-    }
-    let image = fixture("meta.erofs");
-    let output = Command::new(env!("CARGO_BIN_EXE_erofast"))
-        .args([
-            "lab",
-            "launch",
-            "--engine",
-            "erofast:percpu",
-            "--iterations",
-            "1",
-        ])
-        .arg(image)
-        .args(["--", "{}/bin/true"])
-        .env("PATH", "/no/programs/here")
-        .output()
-        .expect("erofast starts");
-    fails(&output, 1, "fio is not installed (Debian package: fio)");
-}
-
-#[test]
-fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
-    let binary = Path::new(env!("CARGO_BIN_EXE_erofast"));
-    // Another user must be able to reach the binary: build directories are often private.
-    let public = tempfile::tempdir().expect("a directory");
-    let copy = public.path().join("erofast");
-    let as_nobody = |arguments: &[&str]| {
-        Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .arg(&copy)
-            .args(arguments)
-            .current_dir("/")
-            .output()
-            .expect("setpriv is part of util-linux")
-    };
-    if !is_root() {
-        println!("skipped: only root can become another user");
-        return;
-    }
-    std::fs::copy(binary, &copy).expect("copied");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(public.path(), mode).expect("ours");
-    let image = public.path().join("image.erofs");
-    std::fs::copy(fixture("meta.erofs"), &image).expect("copied");
-    let image = image.display().to_string();
-    let output = as_nobody(&[
-        "lab",
-        "launch",
-        &image,
-        "--load",
-        "none",
-        "--",
-        "{}/bin/true",
-    ]);
-    fails(&output, 1, "needs root");
-    let output = as_nobody(&["trace", "record", "-o", "/dev/null", "--", "/bin/true"]);
-    fails(&output, 1, "needs root");
 }
 
 #[test]

@@ -9,14 +9,24 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "erofast",
         &[
+            "erofast-cli",
             "erofs-fuse",
-            "latency-lab",
             "erofs-engine",
-            "sched-trace",
             "launch-profile",
             "sys",
         ],
     ),
+    (
+        "erofast-lab",
+        &[
+            "erofast-cli",
+            "erofs-fuse",
+            "latency-lab",
+            "sched-trace",
+            "sys",
+        ],
+    ),
+    ("erofast-cli", &["erofs-fuse"]),
     (
         "erofs-fuse",
         &[

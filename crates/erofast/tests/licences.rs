@@ -1,4 +1,5 @@
-//! docs/licences.md lists what is linked, and deny.toml allows those licences and no others.
+//! docs/licences.md lists what is linked into the programs, and deny.toml allows those licences and
+//! no others.
 //!
 //! `EROFAST_WRITE=1 cargo test --test integration licences` writes the table of the page anew.
 
@@ -13,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Libraries that end up in the program, by name, as cargo resolves Cargo.lock.
+/// Libraries that end up in the programs, by name, as cargo resolves Cargo.lock.
 fn linked() -> BTreeMap<String, String> {
     libraries("normal,no-proc-macro")
 }
@@ -27,6 +28,8 @@ fn libraries(edges: &str) -> BTreeMap<String, String> {
             "--offline",
             "-p",
             "erofast",
+            "-p",
+            "erofast-lab",
             "--prefix",
             "none",
         ])

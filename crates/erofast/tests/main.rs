@@ -24,6 +24,8 @@ mod listing;
 mod locks;
 mod machines;
 mod manners;
+#[cfg(feature = "tools")]
+mod measure;
 mod mounts;
 mod mutants;
 mod names;
@@ -39,8 +41,6 @@ mod schema;
 #[cfg(feature = "tools")]
 mod schemas;
 mod streams;
-mod trace_latency;
-mod trace_requests;
 mod verity;
 #[path = "../../dm-verity/tests/common/writer.rs"]
 mod writer;

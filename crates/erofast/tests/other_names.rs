@@ -24,7 +24,7 @@ impl Place {
             println!("skipped: no /dev/fuse");
             return None;
         }
-        if crate::common::other_program().is_some() {
+        if crate::common::other::other_program().is_some() {
             println!("skipped: EROFAST_PROGRAM is tested under its own name");
             return None;
         }

@@ -5,6 +5,9 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+/// In the place of erofast-lab, which is not built with these tests.
+const LAB: &str = env!("CARGO_BIN_EXE_erofast");
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -43,6 +46,7 @@ fn packages(place: &TempDir, library: Option<&Path>) -> Option<PathBuf> {
     command.env("SOURCE_DATE_EPOCH", "1700000000");
     // A package that is inspected once need not be small.
     command.env("COMPRESSION", "none");
+    command.env("LAB", LAB);
     if let Some(library) = library {
         command.env("LIBRARY", library);
     }
@@ -203,7 +207,9 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
         let mut command = Command::new(root().join("scripts/package-tarball"));
         command.arg(env!("CARGO_BIN_EXE_erofast"));
         command.args([std::env::consts::ARCH]).arg(&out);
-        command.env("SOURCE_DATE_EPOCH", "1700000000");
+        command
+            .env("SOURCE_DATE_EPOCH", "1700000000")
+            .env("LAB", LAB);
         PathBuf::from(text(&run(&mut command)).trim())
     };
     let (first, second) = (make("one"), make("two"));
@@ -217,7 +223,11 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
     let name = first.file_name().expect("a name").to_string_lossy();
     let name = name.strip_suffix(".tar.gz").expect("a tarball");
     let unpacked = place.path().join(name);
-    for file in ["sbin/mount.erofast", "share/man/man1/erofast.1.gz"] {
+    for file in [
+        "bin/erofast-lab",
+        "sbin/mount.erofast",
+        "share/man/man1/erofast.1.gz",
+    ] {
         assert!(unpacked.join(file).exists(), "{file}");
     }
     run(Command::new(unpacked.join("bin/erofast")).arg("--version"));
@@ -251,6 +261,8 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
         "liblzma-sys",
         "zstd-sys",
         "erofs-engine",
+        "erofast-lab",
+        "sched-trace",
     ] {
         assert!(
             components.iter().any(|one| one["name"] == name),
@@ -320,6 +332,7 @@ fn install(arguments: &[&Path]) {
 
 fn install_below(arguments: &[&Path], prefix: &str) {
     let mut command = Command::new(root().join("scripts/install-files"));
+    command.env("LAB", LAB);
     run(command.args(arguments).arg(prefix));
 }
 
@@ -333,6 +346,7 @@ fn what_is_installed_without_a_package_is_complete_and_can_be_removed() {
     let installed = files(place.path());
     for file in [
         "./usr/local/bin/erofast",
+        "./usr/local/bin/erofast-lab",
         "./usr/sbin/mount.erofast",
         "./usr/local/share/man/man1/erofast-mount.1.gz",
         "./usr/local/share/man/man8/mount.erofast.8.gz",
@@ -452,6 +466,35 @@ fn the_c_library_has_packages_of_its_own() {
     ] {
         assert!(headers.contains(file), "no {file} in {headers}");
     }
+}
+
+#[test]
+fn the_lab_has_a_package_of_its_own() {
+    let place = tempfile::tempdir().expect("a directory");
+    let Some(package) = package(&place) else {
+        return;
+    };
+    let lab = package.with_file_name(format!("erofast-lab_{}", rest_of_name(&package)));
+    let listed = |package: &Path| {
+        text(&run(Command::new("dpkg-deb")
+            .arg("--contents")
+            .arg(package)))
+    };
+    let program = listed(&package);
+    assert!(!program.contains("bin/erofast-lab\n"), "{program}");
+    let files = listed(&lab);
+    for file in [
+        "./usr/bin/erofast-lab\n",
+        "./usr/share/doc/erofast-lab -> erofast\n",
+    ] {
+        assert!(files.contains(file), "no {file} in {files}");
+    }
+    let depends = text(&run(Command::new("dpkg-deb")
+        .arg("--field")
+        .arg(&lab)
+        .arg("Depends")));
+    let same = format!("erofast (= {})", env!("CARGO_PKG_VERSION"));
+    assert!(depends.contains(&same), "{depends}");
 }
 
 /// What follows the name of a package in its file's name.

@@ -1,6 +1,7 @@
 //! Every `--json` has a schema in docs/schemas, which docs/json.md lists, and what is printed fits
 //! it.
-//! Reports of `erofast lab` are held to theirs by the tests of latency-lab.
+//! Reports of `erofast lab` are held to theirs by the tests of latency-lab, those of `erofast
+//! trace` by the tests of erofast-lab.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -162,36 +163,6 @@ fn what_is_printed_about_a_profile_fits() {
     let path = file.path().to_str().expect("a path");
     let output = erofast(&["profile", "show", "--json", path]);
     crate::schema::check("profile-show", &json(&output));
-}
-
-/// Two threads on one CPU, one woken by the other.
-const TRACE: &str = "\
-    a-1     [000] d..2.   1.000000: sched_switch: prev_comm=c prev_pid=3 prev_prio=120 \
-prev_state=S ==> next_comm=a next_pid=1 next_prio=120
-    a-1     [000] d..2.   1.000005: workqueue_queue_work: work struct=0000000000000001 \
-function=work_function workqueue=events req_cpu=8192 cpu=0
-    a-1     [000] d..2.   1.000010: sched_waking: comm=b pid=2 prio=120 target_cpu=000
-    a-1     [000] d..2.   1.000013: sched_switch: prev_comm=a prev_pid=1 prev_prio=120 \
-prev_state=R ==> next_comm=b next_pid=2 next_prio=120
-    b-2     [000] d..2.   1.000014: workqueue_execute_start: work struct 0000000000000001: \
-function work_function
-    b-2     [000] d..2.   1.000113: sched_switch: prev_comm=b prev_pid=2 prev_prio=120 \
-prev_state=S ==> next_comm=a next_pid=1 next_prio=120
-";
-
-#[test]
-fn what_is_printed_about_a_trace_fits() {
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(TRACE.as_bytes()).expect("written");
-    let path = file.path().to_str().expect("a path");
-    let report = json(&erofast(&["trace", "latency", "--json", path]));
-    crate::schema::check("trace-latency", &report);
-    assert_eq!(report["workqueues"][0]["function"], "work_function");
-    let why = json(&erofast(&[
-        "trace", "latency", "--json", "--why", "b", path,
-    ]));
-    crate::schema::check("trace-latency", &why);
-    assert_eq!(why["why"]["of"], 1);
 }
 
 /// Unmounts, also when a test fails.

@@ -9,6 +9,7 @@ use latency_lab::load::LoadChoice;
 
 fn options() -> KernelOptions {
     KernelOptions {
+        erofast: "/bin/sh".into(),
         iterations: 2,
         load: LoadChoice::None,
         reserved_pages: vec![0],

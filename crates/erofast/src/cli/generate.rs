@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-
-use super::examples::examples_help;
+use erofast_cli::examples_help;
 
 /// Arguments of `completions`.
 #[derive(Args, Debug)]

@@ -5,9 +5,9 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use erofast_cli::examples_help;
 use erofs_engine::{EngineOptions, Offset, WorkersMode};
 
-use super::examples::examples_help;
 use super::verity::VerityArgs;
 
 /// Where an image is.

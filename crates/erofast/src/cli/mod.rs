@@ -1,45 +1,30 @@
-//! The flag table: parser, help, man pages and completions all come from here.
+//! The flag table: parser, help, man pages and completions all come from here, and for the commands
+//! of the lab from `erofast_cli`.
 
-mod examples;
 mod fuse_style;
 #[cfg(feature = "tools")]
 mod generate;
 #[cfg(feature = "tools")]
 mod images;
-#[cfg(feature = "tools")]
-mod lab;
 mod mount;
-mod parse;
 #[cfg(feature = "tools")]
 mod profile;
 #[cfg(feature = "tools")]
 mod tools;
-#[cfg(feature = "tools")]
-mod trace;
 mod verity;
 
 use clap::{Parser, Subcommand};
 
-#[cfg(feature = "tools")]
-pub use examples::examples;
 pub use fuse_style::{FuseStyle, is_fuse_style, parse as parse_fuse_style};
 #[cfg(feature = "tools")]
 pub use generate::{CompletionsArgs, ManArgs};
 #[cfg(feature = "tools")]
 pub use images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
-#[cfg(feature = "tools")]
-pub use lab::{
-    LabCommand, LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs,
-    LabReadArgs, LabSuiteArgs,
-};
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
-pub use parse::parse;
 #[cfg(feature = "tools")]
 pub use profile::{ProfileCommand, ProfileShowArgs, ProfileTrimArgs};
 #[cfg(feature = "tools")]
 pub use tools::ToolCommand;
-#[cfg(feature = "tools")]
-pub use trace::{By, TraceCommand, TraceLatencyArgs, TraceRecordArgs};
 
 /// What `--version` prints.
 const LONG_VERSION: &str = concat!(
@@ -79,4 +64,56 @@ pub enum Command {
     #[cfg(feature = "tools")]
     #[command(flatten)]
     Tool(ToolCommand),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+
+    fn message(arguments: &[&str]) -> String {
+        let arguments = std::iter::once(&"erofast").chain(arguments);
+        let parsed = erofast_cli::parse_from::<Cli>(arguments.map(Into::into));
+        parsed.expect_err("wrong").to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_number_is_said_in_plain_words() {
+        let wrong = |value| message(&["stat", &format!("--watch={value}"), "/mnt"]);
+        let begin = |value| format!("invalid value '{value}' for '--watch[=<SECONDS>]': ");
+        assert_eq!(wrong("x"), begin("x") + "must be a whole number");
+        assert_eq!(wrong("0"), begin("0") + "must be from 1 to 3600");
+        let large = "99999999999999999999";
+        assert_eq!(wrong(large), begin(large) + "is too large");
+    }
+
+    #[test]
+    fn errors_are_one_line_that_names_the_argument_and_the_help() {
+        assert_eq!(
+            message(&["umount", "--lzay", "/mnt"]),
+            "unexpected argument '--lzay' found; a similar argument exists: '--lazy'; \
+             see erofast umount --help"
+        );
+        assert_eq!(
+            message(&["mount", "image"]),
+            "the following required arguments were not provided: <MOUNTPOINT>; \
+             see erofast mount --help"
+        );
+        assert_eq!(
+            message(&["extract", "image", "/etc", "target"]),
+            "unexpected argument 'target' found; paths of the image are given with --path; \
+             see erofast extract --help"
+        );
+        for wrong in [
+            &["nonsense"][..],
+            &["stat", "--watch=x", "/mnt"],
+            &["umount", "a", "b"],
+            &["umount", "-x", "b"],
+        ] {
+            let message = message(wrong);
+            assert!(
+                !message.contains('\n') && !message.contains("as a value"),
+                "{message}"
+            );
+        }
+    }
 }

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueHint};
+use erofast_cli::examples_help;
 
-use super::examples::examples_help;
 use super::verity::VerityArgs;
 
 /// Arguments of `mount`.

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-use super::examples::examples_help;
+use erofast_cli::examples_help;
 
 /// The subcommands of `profile`.
 #[derive(Debug, Subcommand)]

@@ -1,12 +1,11 @@
 //! The subcommands of a program with all tools.
 
 use clap::Subcommand;
+use erofast_cli::MeasureCommand;
 
 use super::generate::{CompletionsArgs, ManArgs};
 use super::images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
-use super::lab::LabCommand;
 use super::profile::ProfileCommand;
-use super::trace::TraceCommand;
 
 /// What reads images, measures and documents.
 #[derive(Debug, Subcommand)]
@@ -24,12 +23,8 @@ pub enum ToolCommand {
     /// Show and trim launch profiles
     #[command(subcommand)]
     Profile(ProfileCommand),
-    /// Record and read scheduler traces
-    #[command(subcommand)]
-    Trace(TraceCommand),
-    /// Measure scheduling latency with experiments
-    #[command(subcommand)]
-    Lab(LabCommand),
+    #[command(flatten)]
+    Measure(MeasureCommand),
     /// Print a shell's completions for this command
     Completions(CompletionsArgs),
     /// Write the man pages into a directory

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::bail;
+use erofast_cli::{Outcome, is_broken_pipe, one_line};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
 use erofs_fuse::note;
 
 use crate::cli::CatArgs;
 use crate::glob::{self, Found};
-use crate::outcome::{Outcome, is_broken_pipe, one_line};
 use crate::text;
 
 /// Bytes read and written at once.

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use erofast_cli::{Outcome, one_line};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, WorkersMode};
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use crate::cli::LsArgs;
 use erofs_fuse::note;
 
 use crate::listing::Listing;
-use crate::outcome::{Outcome, one_line};
 use crate::{glob, name, text, tree};
 
 /// Runs the subcommand. Entries that cannot be shown are named on the standard error.

@@ -4,11 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use erofast_cli::Outcome;
 use erofs_engine::{Engine, EngineOptions, WorkersMode};
 use erofs_fuse::{MountOptions, MountRequest};
 
 use crate::cli::{self, FuseStyle, HelperArgs, MountArgs, UmountArgs, UpgradeArgs};
-use crate::outcome::Outcome;
 
 /// `erofast mount`
 pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {

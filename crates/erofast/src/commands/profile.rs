@@ -5,14 +5,12 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use erofast_cli::{Outcome, print_json, units::size};
 use launch_profile::{PAGE, Profile, RecordedFile, Trim, limits};
 use serde_json::{Value, json};
 
-use super::print_json;
 use crate::cli::{ProfileShowArgs, ProfileTrimArgs};
-use crate::outcome::Outcome;
 use crate::text::name;
-use crate::units::size;
 
 /// Runs `profile show`.
 pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {

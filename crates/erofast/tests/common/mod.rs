@@ -1,5 +1,7 @@
 //! Test images, their manifests, and comparing one with the other through the engine.
+pub mod failure;
 pub mod manifest;
+pub mod other;
 pub mod verify;
 pub mod watch;
 
@@ -11,16 +13,7 @@ use erofs_engine::{EngineOptions, Offset};
 /// The program under test: the one that was built with the tests, or the one that EROFAST_PROGRAM
 /// names, possibly with an emulator before it (scripts/test-program).
 pub fn erofast() -> Command {
-    other_program().unwrap_or_else(|| Command::new(env!("CARGO_BIN_EXE_erofast")))
-}
-
-/// What EROFAST_PROGRAM names, which is tested in the place of the built program.
-pub fn other_program() -> Option<Command> {
-    let line = std::env::var("EROFAST_PROGRAM").ok()?;
-    let mut words = line.split_whitespace();
-    let mut command = Command::new(words.next()?);
-    command.args(words);
-    Some(command)
+    other::other_program().unwrap_or_else(|| Command::new(env!("CARGO_BIN_EXE_erofast")))
 }
 
 /// Where the images are: the shared set beside the checkout, and the small one in it.

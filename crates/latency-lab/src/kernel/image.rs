@@ -2,7 +2,7 @@
 //! libraries and a small program to check.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::libraries;
 use super::options::KernelOptions;
@@ -12,9 +12,9 @@ use super::work::Work;
 use crate::compile;
 use crate::{Interrupt, LabError, Result};
 
-/// The image, and the words of its program below it as root.
+/// The image, which is in the work directory, and the words of its program below it as root.
 pub(super) struct Image {
-    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
     /// None: the user's own.
     pub(super) command: Option<Vec<String>>,
 }
@@ -28,9 +28,10 @@ pub(super) fn take_or_make(
 ) -> Result<Image> {
     let path = work.inside("image.erofs");
     if let Some(image) = &options.image {
-        fs::copy(image, &path).map_err(|source| LabError::io("copying", image, source))?;
+        let copied = fs::copy(image, path);
+        let bytes = copied.map_err(|source| LabError::io("copying", image, source))?;
         return Ok(Image {
-            path,
+            bytes,
             command: None,
         });
     }
@@ -42,9 +43,10 @@ pub(super) fn take_or_make(
         make(&compiler, sandbox, work, interrupt)?;
         work.done("image", &mark)?;
     }
-    fs::copy(&made, &path).map_err(|source| LabError::io("copying", &made, source))?;
+    let copied = fs::copy(&made, path);
+    let bytes = copied.map_err(|source| LabError::io("copying", &made, source))?;
     Ok(Image {
-        path,
+        bytes,
         command: Some(command),
     })
 }

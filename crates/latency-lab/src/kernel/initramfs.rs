@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::cpio::Cpio;
-use super::job::{EROFAST, GUEST, IMAGE, JOB, Job, MODULES};
+use super::job::{EROFAST, GUEST, IMAGE, JOB, Job, LAB, MODULES};
 use super::libraries;
 use super::module::Modules;
 use super::packages::Packages;
@@ -18,8 +18,8 @@ use crate::{Interrupt, LabError, Result};
 const MODULES_NEEDED: [&str; 5] = ["virtio_pci", "virtio_blk", "loop", "fuse", "erofs"];
 /// Programs of the packages that the experiment runs.
 const PROGRAMS: [&str; 2] = ["/usr/bin/fio", "/usr/sbin/losetup"];
-/// Root directory of the packages' programs. This program has the libraries of the host, where it
-/// expects them, since it starts itself again; theirs are others of the same names.
+/// Root directory of the packages' programs. Our own have the libraries of the host, where they
+/// expect them, since they start themselves again; theirs are others of the same names.
 const PACKAGES: &str = "/packages";
 
 /// Files of the boot, as the sandbox sees them.
@@ -34,14 +34,13 @@ pub(super) struct Boot {
 /// Makes the archive.
 pub(super) fn make(
     mut job: Job,
-    image: &Path,
+    erofast: &Path,
     modules: &Modules,
     packages: &Packages,
     sandbox: &Sandbox,
     work: &Work,
     interrupt: &Interrupt,
 ) -> Result<Boot> {
-    job.image_bytes = size(image)?;
     let needed = needed_modules(packages, sandbox, work, interrupt)?;
     let archive = work.inside("initramfs");
     let mut files = Files::new(work.root());
@@ -65,16 +64,13 @@ pub(super) fn make(
         what: "looking for this program".into(),
         source,
     })?;
-    files.host(&own, EROFAST);
-    for library in libraries::of_this_process() {
-        files.host(&library, &library.to_string_lossy());
-        if library
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("ld-"))
-        {
-            files.host(&library, libraries::LOADER);
+    for (program, place) in [(own.as_path(), LAB), (erofast, EROFAST)] {
+        files.host(program, place);
+        for library in libraries::of(program)? {
+            files.host(&library, &library.to_string_lossy());
         }
     }
+    let image_bytes = job.image_bytes;
     let job = serde_json::to_vec(&job).unwrap_or_default();
     let write = || {
         let mut out = Cpio::new(BufWriter::new(File::create(&archive)?));
@@ -101,13 +97,8 @@ pub(super) fn make(
         initramfs: "/build/initramfs",
         // The archive lies in memory twice while it is unpacked, the image once; 2 x 48 MiB of
         // trace.
-        memory_mib: 1024 + (2 * bytes + size(image)?) / (1 << 20),
+        memory_mib: 1024 + (2 * bytes + image_bytes) / (1 << 20),
     })
-}
-
-fn size(file: &Path) -> Result<u64> {
-    let metadata = fs::metadata(file).map_err(|source| LabError::io("opening", file, source))?;
-    Ok(metadata.len())
 }
 
 /// Enters the packages' root for one of their programs. The process stays the same.
@@ -144,7 +135,7 @@ done
 /bin/busybox mount -t tmpfs image {image}
 /bin/busybox mount --bind {image} {PACKAGES}{image}
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-exec {EROFAST} {}
+exec {LAB} {}
 ",
         GUEST.join(" ")
     )
@@ -294,7 +285,7 @@ mod tests {
     fn this_program_starts_by_itself_and_those_of_the_packages_in_their_own_root() {
         let init = init();
         assert!(
-            init.ends_with("exec /usr/bin/erofast lab guest\n"),
+            init.ends_with("exec /usr/bin/erofast-lab lab guest\n"),
             "{init}"
         );
         assert!(

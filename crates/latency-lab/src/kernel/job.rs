@@ -15,11 +15,11 @@ use crate::launch::LaunchOptions;
 /// Where things are in the machine.
 pub(super) const JOB: &str = "/job.json";
 pub(super) const MODULES: &str = "/modules";
-/// Arguments that this program gets there.
+/// Arguments that this program, `erofast-lab`, gets there.
 pub(super) const GUEST: [&str; 2] = ["lab", "guest"];
 /// On a filesystem of its own, which the packages' programs see too.
 pub(super) const IMAGE: &str = "/image/image.erofs";
-/// This program.
+pub(super) const LAB: &str = "/usr/bin/erofast-lab";
 pub(super) const EROFAST: &str = "/usr/bin/erofast";
 /// The disk that the random reader of the load reads: the first of QEMU's command line.
 pub(super) const READER_DISK: &str = "/dev/vda";
@@ -59,7 +59,7 @@ struct Column {
 }
 
 impl Job {
-    pub(super) fn new(options: &KernelOptions, packages: &Packages) -> Job {
+    pub(super) fn new(options: &KernelOptions, packages: &Packages, image_bytes: u64) -> Job {
         let words = options
             .command
             .iter()
@@ -74,7 +74,7 @@ impl Job {
             load: options.load.to_string(),
             seconds: options.time.as_secs(),
             seed: options.seed,
-            image_bytes: 0,
+            image_bytes,
             repeat: options.command_line(),
             notices: vec![format!(
                 "Linux {} (package version {}), fs/erofs built from its source package, loaded anew for each launch",

@@ -48,13 +48,13 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Kerne
     progress.begin("making the machine", 2);
     let image = image::take_or_make(options, &packages, &sandbox, &work, &interrupt)?;
     progress.step(1, "files");
-    let mut job = job::Job::new(options, &packages);
+    let mut job = job::Job::new(options, &packages, image.bytes);
     if let Some(command) = image.command {
         job.launch(command);
     }
     let boot = initramfs::make(
         job,
-        &image.path,
+        &options.erofast,
         &modules,
         &packages,
         &sandbox,

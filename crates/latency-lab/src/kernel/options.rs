@@ -14,6 +14,8 @@ const CPUS: usize = 16;
 /// One experiment with the kernel's variants.
 #[derive(Debug, Clone)]
 pub struct KernelOptions {
+    /// The `erofast` binary, which runs in the machine beside this program.
+    pub erofast: PathBuf,
     /// The image to launch from; by default one that is made of the fetched compiler.
     pub image: Option<PathBuf>,
     /// The program and its arguments; `{}` stands for the mount point. By default the compiler.
@@ -49,6 +51,7 @@ pub struct KernelOptions {
 impl Default for KernelOptions {
     fn default() -> Self {
         KernelOptions {
+            erofast: PathBuf::new(),
             image: None,
             command: Vec::new(),
             root: false,
@@ -89,6 +92,10 @@ impl KernelOptions {
         }
         if self.time.is_zero() || self.iterations == 0 || self.reserved_pages.is_empty() {
             return wrong("nothing to measure".into());
+        }
+        if !self.erofast.is_file() {
+            let path = self.erofast.display();
+            return Err(LabError::Kernel(format!("{path} is not there")));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::report::{FAULTS, Fault};
-use crate::bar::Gauge;
+use crate::gauge::Gauge;
 
 /// Results of all threads.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use std::num::NonZero;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
+use erofast_cli::{Outcome, print_json};
 use erofs_engine::{Engine, WorkersMode};
 
 use self::found::Found;
@@ -22,11 +23,9 @@ use self::manifest::Manifest;
 use self::report::{Fault, Report, print};
 use self::walk::Walk;
 use self::work::work;
-use super::print_json;
-use crate::bar::Gauge;
 use crate::batch::{batches, threads};
 use crate::cli::CheckArgs;
-use crate::outcome::Outcome;
+use crate::gauge::Gauge;
 use crate::tree;
 
 /// Runs the subcommand.

@@ -1,10 +1,10 @@
 //! What `check` finds, and how it is printed.
 
+use erofast_cli::units;
 use erofs_engine::erofs_format::Nid;
 use serde::Serialize;
 
 use crate::name::EntryPath;
-use crate::units;
 
 /// Faults that are kept in memory and listed, and as many oddities.
 pub const FAULTS: usize = 10_000;

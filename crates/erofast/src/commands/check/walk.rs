@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
+use erofast_cli::units;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
 
@@ -18,7 +19,6 @@ use crate::batch::BatchSender;
 use crate::listing::{Listing, Name};
 use crate::parts::{self, Parts};
 use crate::tree::{self, Visit};
-use crate::units;
 
 /// Inodes whose names are counted.
 const LINKS: usize = 1 << 18;

@@ -7,6 +7,7 @@
 //!    writing, and their times stay.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use erofs_engine::Engine;
@@ -50,7 +51,7 @@ pub fn run(job: &Job, target: &Target, journal: &Journal) -> anyhow::Result<()> 
                 .join()
                 .map_err(|_| anyhow::anyhow!("a writer panicked"))?;
         }
-        anyhow::ensure!(!job.interrupt.asked(), INTERRUPTED);
+        anyhow::ensure!(!job.interrupted.load(Ordering::Relaxed), INTERRUPTED);
         walked
     })?;
     for (path, first) in rest.links {
@@ -97,7 +98,7 @@ fn walk(
     let mut rest = Rest::default();
     let mut paths = Paths::default();
     entries::walk(job, journal, &mut paths, &mut |_, step| {
-        anyhow::ensure!(!job.interrupt.asked(), INTERRUPTED);
+        anyhow::ensure!(!job.interrupted.load(Ordering::Relaxed), INTERRUPTED);
         match step {
             Step::Directory(path, inode, id) => {
                 if let Err(error) = target.make_directory(&path) {

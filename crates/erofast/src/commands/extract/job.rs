@@ -1,10 +1,10 @@
 //! Parameters of one extraction.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Inode;
-use latency_lab::Interrupt;
 
 /// What is extracted, and by how many threads.
 #[derive(Debug)]
@@ -16,5 +16,5 @@ pub struct Job {
     pub name: Vec<u8>,
     pub threads: usize,
     /// Set by Ctrl-C.
-    pub interrupt: Interrupt,
+    pub interrupted: Arc<AtomicBool>,
 }

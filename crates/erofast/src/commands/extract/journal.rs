@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use erofast_cli::units;
 use erofs_engine::erofs_format::FileType;
 use erofs_fuse::note;
 use serde::Serialize;
 
-use crate::bar::Gauge;
+use crate::gauge::Gauge;
 use crate::name::EntryPath;
-use crate::{text, units};
+use crate::text;
 
 /// Written to by all threads.
 #[derive(Debug)]

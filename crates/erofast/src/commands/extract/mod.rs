@@ -17,20 +17,21 @@ mod target;
 
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context;
+use erofast_cli::{Outcome, Usage, print_json, print_line};
 use erofs_engine::erofs_format::FileType;
 use erofs_engine::{Engine, WorkersMode};
 use erofs_fuse::note;
-use latency_lab::Interrupt;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::job::Job;
 use self::journal::Journal;
 use self::target::{Replace, Target};
-use super::{print_json, print_line};
 use crate::cli::ExtractArgs;
-use crate::outcome::{Outcome, Usage};
 use crate::{glob, tree};
 
 /// Runs the subcommand.
@@ -51,16 +52,19 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
         FileType::Directory => Vec::new(),
         _ => last_component(&path).to_vec(),
     };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    // A stream that is cut off is the business of its reader.
+    if !stream {
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, interrupted.clone())?;
+        }
+    }
     let job = Job {
         engine,
         start,
         name,
         threads: args.threads.map_or(cpus, NonZero::get),
-        // A stream that is cut off is the business of its reader.
-        interrupt: match stream {
-            true => Interrupt::never(),
-            false => Interrupt::watch()?,
-        },
+        interrupted,
     };
     let journal = Journal::new(|| tree::total_bytes(&job.engine, &job.start))?;
     if stream {

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
 use erofs_engine::{Engine, ReadContext};
-use latency_lab::Interrupt;
 
 use super::job::Job;
 use super::journal::Journal;
@@ -84,7 +83,7 @@ impl<'a> OutFile<'a> {
 #[derive(Debug)]
 pub struct Writer<'a> {
     engine: &'a Engine,
-    interrupt: &'a Interrupt,
+    interrupted: &'a AtomicBool,
     target: &'a Target,
     journal: &'a Journal,
     buffer: Vec<u8>,
@@ -94,7 +93,7 @@ impl<'a> Writer<'a> {
     pub fn new(job: &'a Job, target: &'a Target, journal: &'a Journal) -> Self {
         Self {
             engine: &job.engine,
-            interrupt: &job.interrupt,
+            interrupted: &job.interrupted,
             target,
             journal,
             buffer: Vec::new(),
@@ -104,7 +103,7 @@ impl<'a> Writer<'a> {
     /// Writes parts of a file until all are taken. Several threads may do so.
     pub fn write(&mut self, file: &OutFile<'_>) {
         while let Some(part) = file.next_part() {
-            if self.interrupt.asked() {
+            if self.interrupted.load(Ordering::Relaxed) {
                 return file.abandon();
             }
             self.part(file, part);

@@ -20,9 +20,9 @@ mod zsh;
 use std::io::{self, Write};
 
 use anyhow::Context;
+use erofast_cli::Outcome;
 
 use crate::cli::{CompletionsArgs, ManArgs};
-use crate::outcome::Outcome;
 
 /// `erofast completions SHELL`
 pub fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {

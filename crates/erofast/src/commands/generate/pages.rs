@@ -4,7 +4,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::markdown;
 use super::roff::{Page, bold, italic, plain};
-use crate::cli::{self, Cli, HelperArgs};
+use crate::cli::{Cli, HelperArgs};
 
 /// The source of erofast(7).
 const TUNING: &str = include_str!("../../../../../docs/tuning.md");
@@ -241,7 +241,7 @@ fn mount_options(page: &mut Page) {
 }
 
 fn examples(page: &mut Page, command: &str) {
-    let examples = cli::examples(command);
+    let examples = erofast_cli::examples(command);
     if examples.is_empty() {
         return;
     }

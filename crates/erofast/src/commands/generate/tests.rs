@@ -9,7 +9,7 @@ use erofs_fuse::KNOWN;
 
 use super::roff::plain;
 use super::{complete, pages};
-use crate::cli::{self, Cli, HelperArgs};
+use crate::cli::{Cli, HelperArgs};
 
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
@@ -296,7 +296,7 @@ fn every_example_is_understood() {
     let mut names: Vec<String> = commands().iter().map(|(path, _)| path.join(" ")).collect();
     names.push("mount.erofast".to_owned());
     for name in &names {
-        let examples = cli::examples(name);
+        let examples = erofast_cli::examples(name);
         assert!(
             name == "erofast" || !examples.is_empty(),
             "{name} has no example"

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use erofast_cli::print_json;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{Coding, Error, Extent, ExtentKind, FileType, Inode, Nid};
 use serde::Serialize;
 
-use crate::commands::print_json;
 use crate::name::EntryPath;
 use crate::tree::{self, Visit};
 use crate::{glob, text};

@@ -6,16 +6,15 @@ mod spread;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
+use erofast_cli::{Outcome, print_json, units};
 use erofs_engine::erofs_format::{DataLayout, ExtentKind, FileType, Inode, Superblock};
 use erofs_engine::{Engine, WorkersMode};
 use serde::Serialize;
 
 use self::spread::Spread;
-use super::print_json;
 use crate::cli::InfoArgs;
-use crate::outcome::Outcome;
+use crate::text;
 use crate::tree::{self, Visit};
-use crate::{text, units};
 
 /// What `info --json` prints.
 #[derive(Debug, Serialize)]

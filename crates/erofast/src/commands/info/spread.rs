@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use erofast_cli::units;
 use serde::Serialize;
 
-use crate::{text, units};
+use crate::text;
 
 /// Ends of the ranges of sizes; what is larger has a range of its own.
 const SIZES: [u64; 8] = [

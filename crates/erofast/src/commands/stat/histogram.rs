@@ -1,8 +1,7 @@
 //! Histograms whose buckets are powers of two, as `stat --json` has them.
 
+use erofast_cli::units;
 use serde_json::Value;
-
-use crate::units;
 
 /// Columns of the longest bar.
 const BAR: u64 = 40;

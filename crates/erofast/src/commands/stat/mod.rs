@@ -6,11 +6,10 @@ mod page;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use erofast_cli::{Outcome, print_json};
 use serde_json::Value;
 
-use super::print_json;
 use crate::cli::StatArgs;
-use crate::outcome::Outcome;
 
 /// Clears a terminal and goes to its first line.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";

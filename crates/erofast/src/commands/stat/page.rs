@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use erofast_cli::units;
 use erofs_fuse::text;
 use serde_json::Value;
 
 use super::histogram::Histogram;
-use crate::units;
 
 /// A page from the answer of `stat`; with the answer `before`, rates and times are those between
 /// the two, otherwise those since the mount began.

@@ -2,10 +2,9 @@
 //!
 //! Columns of numbers have fixed widths, so `format!` replaces a crate for tables.
 
+use erofast_cli::{By, TraceLatencyArgs};
 use sched_trace::latency::{Filter, Group, GroupBy, Report, WorkGroup};
 use sched_trace::stats::Summary;
-
-use crate::cli::{By, TraceLatencyArgs};
 
 /// Width of the names. A longer name has a line of its own.
 const NAME: usize = 24;

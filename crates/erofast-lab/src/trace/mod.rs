@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::bail;
+use erofast_cli::{Outcome, TraceLatencyArgs, TraceRecordArgs, Usage, print_json, units};
 use erofs_fuse::note;
 use latency_lab::Interrupt;
 use regex::Regex;
@@ -15,11 +16,7 @@ use sched_trace::latency::{self, Filter, Report};
 use sched_trace::record::{self, RecordOptions, Recorder};
 use sched_trace::{ReadOptions, Trace, perfetto};
 
-use super::print_json;
-use super::requests::MountWatch;
-use crate::cli::{TraceLatencyArgs, TraceRecordArgs};
-use crate::outcome::{Outcome, Usage};
-use crate::units;
+use crate::requests::MountWatch;
 
 /// Interval at which a recording without a command checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);

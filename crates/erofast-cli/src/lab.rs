@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::examples::examples_help;
+use crate::examples::examples_help;
 
 /// The experiments.
 #[derive(Debug, Subcommand)]

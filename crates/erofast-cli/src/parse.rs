@@ -1,6 +1,7 @@
 //! Parsing the command line; what is wrong with it becomes one line.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseIntError};
 
 use clap::Parser;
@@ -13,7 +14,12 @@ use crate::outcome::Usage;
 /// # Errors
 /// [`Usage`]: one line.
 pub fn parse<P: Parser>() -> anyhow::Result<P> {
-    P::try_parse().map_err(|error| match error.kind() {
+    parse_from(std::env::args_os())
+}
+
+/// The same for this command line; the name of the program is first.
+pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<P> {
+    P::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => match error.print() {
@@ -81,56 +87,4 @@ fn help(rest: &str) -> Option<String> {
     let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
     let command: Vec<&str> = usage.split(' ').take_while(is_name).collect();
     Some(format!("see {} --help", command.join(" ")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::Cli;
-
-    fn message(arguments: &[&str]) -> String {
-        let arguments = std::iter::once(&"erofast").chain(arguments);
-        super::message(&Cli::try_parse_from(arguments).expect_err("wrong"))
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_number_is_said_in_plain_words() {
-        let wrong = |value| message(&["stat", &format!("--watch={value}"), "/mnt"]);
-        let begin = |value| format!("invalid value '{value}' for '--watch[=<SECONDS>]': ");
-        assert_eq!(wrong("x"), begin("x") + "must be a whole number");
-        assert_eq!(wrong("0"), begin("0") + "must be from 1 to 3600");
-        let large = "99999999999999999999";
-        assert_eq!(wrong(large), begin(large) + "is too large");
-    }
-
-    #[test]
-    fn errors_are_one_line_that_names_the_argument_and_the_help() {
-        assert_eq!(
-            message(&["umount", "--lzay", "/mnt"]),
-            "unexpected argument '--lzay' found; a similar argument exists: '--lazy'; \
-             see erofast umount --help"
-        );
-        assert_eq!(
-            message(&["mount", "image"]),
-            "the following required arguments were not provided: <MOUNTPOINT>; \
-             see erofast mount --help"
-        );
-        assert_eq!(
-            message(&["extract", "image", "/etc", "target"]),
-            "unexpected argument 'target' found; paths of the image are given with --path; \
-             see erofast extract --help"
-        );
-        for wrong in [
-            &["nonsense"][..],
-            &["stat", "--watch=x", "/mnt"],
-            &["umount", "a", "b"],
-            &["umount", "-x", "b"],
-        ] {
-            let message = message(wrong);
-            assert!(
-                !message.contains('\n') && !message.contains("as a value"),
-                "{message}"
-            );
-        }
-    }
 }

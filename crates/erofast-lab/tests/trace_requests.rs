@@ -13,16 +13,20 @@ impl Drop for Mount {
     }
 }
 
+/// It starts the program of these tests, which lies beside it.
 fn erofast() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_erofast"))
+    Command::new(Path::new(env!("CARGO_BIN_EXE_erofast-lab")).with_file_name("erofast"))
 }
 
 fn image() -> Option<PathBuf> {
-    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/lz4-64k.erofs");
+    let image =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures/lz4-64k.erofs");
     let missing = if !Path::new("/dev/fuse").exists() {
         "no /dev/fuse"
     } else if std::fs::read_dir("/sys/kernel/tracing/instances").is_err() {
         "no tracefs, or no right to it"
+    } else if erofast().arg("--version").output().is_err() {
+        "no erofast beside erofast-lab: cargo build -p erofast"
     } else {
         return Some(image);
     };

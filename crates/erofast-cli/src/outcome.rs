@@ -1,6 +1,9 @@
 //! How a command ends.
 
 use std::io;
+use std::process::ExitCode;
+
+use erofs_fuse::note;
 
 /// Result of a command that was not stopped by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +30,24 @@ impl Outcome {
 }
 
 /// Exit status of a usage error; the parser of the command line ends with it too.
-pub const USAGE_STATUS: u8 = 2;
+const USAGE_STATUS: u8 = 2;
+
+/// Prints the error, if there is one, and returns the exit status.
+pub fn end(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> bool) -> ExitCode {
+    match result {
+        Ok(Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(Outcome::Faulty) => ExitCode::FAILURE,
+        // The reader of the output closed it: nothing is wrong.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            note(one_line(&error));
+            match is_usage(&error) {
+                true => ExitCode::from(USAGE_STATUS),
+                false => ExitCode::FAILURE,
+            }
+        }
+    }
+}
 
 /// A usage error: an invalid argument.
 #[derive(Debug, thiserror::Error)]

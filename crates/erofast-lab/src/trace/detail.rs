@@ -1,5 +1,6 @@
 //! Below the table: the lengths of waits, the worst ones, and what they were spent behind.
 
+use erofast_cli::By;
 use sched_trace::Trace;
 use sched_trace::blame::{self, Why};
 use sched_trace::latency::{Filter, Report, Wait, WaitKind};
@@ -7,7 +8,6 @@ use sched_trace::stats::Histogram;
 use sched_trace::timeline::Timeline;
 
 use super::table::microseconds;
-use crate::cli::By;
 
 /// Number of blocking threads that are listed.
 const BLOCKERS: usize = 5;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::examples::examples_help;
+use crate::examples::examples_help;
 
 /// The subcommands of `trace`.
 #[derive(Debug, Subcommand)]

@@ -17,7 +17,7 @@ const TRACE: &str = "\
 fn run(trace: &str, arguments: &[&str]) -> Output {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(trace.as_bytes()).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_erofast"))
+    Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
         .args(["trace", "latency"])
         .arg(file.path())
         .args(arguments)
@@ -167,4 +167,32 @@ fn why_draws_the_chain_from_the_sleep_to_running_again() {
     let output = run(REQUEST, &["--why", "20", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["why"]["longest"][0]["origin"], "uninterruptible_sleep");
+}
+
+/// Two threads on one CPU, one woken by the other.
+const WORK_TRACE: &str = "\
+    a-1     [000] d..2.   1.000000: sched_switch: prev_comm=c prev_pid=3 prev_prio=120 \
+prev_state=S ==> next_comm=a next_pid=1 next_prio=120
+    a-1     [000] d..2.   1.000005: workqueue_queue_work: work struct=0000000000000001 \
+function=work_function workqueue=events req_cpu=8192 cpu=0
+    a-1     [000] d..2.   1.000010: sched_waking: comm=b pid=2 prio=120 target_cpu=000
+    a-1     [000] d..2.   1.000013: sched_switch: prev_comm=a prev_pid=1 prev_prio=120 \
+prev_state=R ==> next_comm=b next_pid=2 next_prio=120
+    b-2     [000] d..2.   1.000014: workqueue_execute_start: work struct 0000000000000001: \
+function work_function
+    b-2     [000] d..2.   1.000113: sched_switch: prev_comm=b prev_pid=2 prev_prio=120 \
+prev_state=S ==> next_comm=a next_pid=1 next_prio=120
+";
+
+#[test]
+fn what_is_printed_about_a_trace_fits() {
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&run(WORK_TRACE, arguments).stdout).unwrap()
+    };
+    let report = json(&["--json"]);
+    crate::schema::check("trace-latency", &report);
+    assert_eq!(report["workqueues"][0]["function"], "work_function");
+    let why = json(&["--json", "--why", "b"]);
+    crate::schema::check("trace-latency", &why);
+    assert_eq!(why["why"]["of"], 1);
 }

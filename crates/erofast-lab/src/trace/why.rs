@@ -1,12 +1,12 @@
 //! `erofast trace latency --why TASK`: the longest chains that a thread waited for, drawn as text.
 
 use anyhow::bail;
+use erofast_cli::Outcome;
 use sched_trace::Trace;
 use sched_trace::latency::Report;
 use sched_trace::why::{self, Action, Chain, Origin, Step};
 
 use super::table::microseconds;
-use crate::outcome::Outcome;
 
 /// Number of chains that are drawn.
 const CHAINS: usize = 3;

@@ -1,9 +1,15 @@
 //! `erofast lab`: the experiments.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use erofast_cli::bar::Bar;
+use erofast_cli::{
+    LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
+    LabSuiteArgs, Outcome, Usage, program,
+};
+use latency_lab::Progress;
 use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
@@ -13,19 +19,33 @@ use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
 use latency_lab::suite::{self, SuiteOptions};
 
-use crate::bar::Bar;
-use crate::cli::{
-    LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
-    LabSuiteArgs,
-};
-use crate::outcome::{Outcome, Usage};
+/// The progress of an experiment on the terminal.
+struct Shown(Bar);
+
+impl Progress for Shown {
+    fn begin(&mut self, phase: &str, total: u64) {
+        self.0.begin(phase, total);
+    }
+
+    fn step(&mut self, done: u64, note: &str) {
+        self.0.step(done, note);
+    }
+
+    fn line(&mut self, text: &str) {
+        self.0.line(text);
+    }
+}
+
+fn shown() -> Shown {
+    Shown(Bar::on_stderr())
+}
 
 /// `erofast lab launch`
 pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
     let engines = engines(&args.engines)?;
     let mut options = LaunchOptions {
         image: args.image.clone(),
-        erofast: own_binary()?,
+        erofast: program("erofast"),
         command: args.command.clone(),
         root: args.root,
         iterations: args.iterations,
@@ -40,7 +60,7 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         options.engines = engines;
         options.engines_by_default = false;
     }
-    let report = launch::run(&options, &mut Bar::new())?;
+    let report = launch::run(&options, &mut shown())?;
     write(args.html.as_deref(), || report.to_html())?;
     write(args.svg.as_deref(), || report.to_svg())?;
     print(args.json, || report.to_json(), || report.table())?;
@@ -52,7 +72,7 @@ pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
     let engines = engines(&args.engines)?;
     let mut options = ReadOptions {
         image: args.image.clone(),
-        erofast: own_binary()?,
+        erofast: program("erofast"),
         iterations: args.iterations,
         seed: args.seed,
         ..ReadOptions::default()
@@ -78,7 +98,7 @@ pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
             "--image-state {other}: must be warm or cold"
         ))),
     }
-    let report = read::run(&options, &mut Bar::new())?;
+    let report = read::run(&options, &mut shown())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
@@ -91,7 +111,7 @@ fn is_test(name: &str) -> bool {
 pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
     let engines = engines(&args.engines)?;
     let mut options = SuiteOptions {
-        erofast: own_binary()?,
+        erofast: program("erofast"),
         iterations: args.iterations,
         load: args.load.parse()?,
         only: args.only.clone(),
@@ -104,7 +124,7 @@ pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
         options.engines = engines;
         options.engines_by_default = false;
     }
-    let report = suite::run(&options, &mut Bar::new())?;
+    let report = suite::run(&options, &mut shown())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
@@ -120,7 +140,7 @@ pub fn diff(args: &LabDiffArgs) -> anyhow::Result<Outcome> {
 pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
     let options = PressureOptions {
         image: args.image.clone(),
-        erofast: own_binary()?,
+        erofast: program("erofast"),
         mount_options: args.options.clone(),
         pools: args.pools.clone(),
         programs: args.programs,
@@ -131,7 +151,7 @@ pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
         seed: args.seed,
         ..PressureOptions::default()
     };
-    let report = pressure::run(&options, &mut Bar::new())?;
+    let report = pressure::run(&options, &mut shown())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
@@ -140,7 +160,7 @@ pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
 pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
     let options = HotplugOptions {
         image: args.image.clone(),
-        erofast: own_binary()?,
+        erofast: program("erofast"),
         engine: args.engine.parse()?,
         cycles: args.cycles,
         cpu: args.cpu,
@@ -149,7 +169,7 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
         command: args.command.clone(),
         ..HotplugOptions::default()
     };
-    let report = hotplug::run(&options, &mut Bar::new())?;
+    let report = hotplug::run(&options, &mut shown())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
@@ -158,6 +178,7 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
 pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
     let defaults = KernelOptions::default();
     let options = KernelOptions {
+        erofast: program("erofast"),
         image: args.image.clone(),
         command: args.command.clone(),
         root: args.root,
@@ -177,13 +198,13 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         ..defaults
     };
     if let Some(directory) = &args.module_for_this_kernel {
-        let modules = kernel::module_for_running_kernel(&options, directory, &mut Bar::new())?;
+        let modules = kernel::module_for_running_kernel(&options, directory, &mut shown())?;
         for module in modules {
             outln!("{}", module.display());
         }
         return Ok(Outcome::Fine);
     }
-    let report = kernel::run(&options, &mut Bar::new())?;
+    let report = kernel::run(&options, &mut shown())?;
     write(args.html.as_deref(), || report.to_html())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
@@ -197,10 +218,6 @@ pub fn guest() -> anyhow::Result<Outcome> {
 
 fn engines(names: &[String]) -> anyhow::Result<Vec<Engine>> {
     names.iter().map(|name| Ok(name.parse()?)).collect()
-}
-
-fn own_binary() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("cannot find the erofast binary itself")
 }
 
 fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()> {

@@ -1,0 +1,46 @@
+//! What the programs `erofast` and `erofast-lab` share.
+//!
+//! The commands of the lab are defined here: `erofast` has them in its help, man pages and
+//! completions, and starts `erofast-lab` for them.
+#![forbid(unsafe_code)]
+// They panic when the stream cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
+#[cfg(feature = "bar")]
+pub mod bar;
+mod examples;
+mod lab;
+mod outcome;
+mod output;
+mod parse;
+mod programs;
+mod trace;
+pub mod units;
+
+use clap::Subcommand;
+
+pub use examples::{examples, examples_help};
+pub use lab::{
+    LabCommand, LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs,
+    LabReadArgs, LabSuiteArgs,
+};
+pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line};
+pub use output::{print_json, print_line};
+pub use parse::{parse, parse_from};
+pub use programs::program;
+pub use trace::{By, TraceCommand, TraceLatencyArgs, TraceRecordArgs};
+
+/// The commands of `erofast-lab`.
+#[derive(Debug, Subcommand)]
+pub enum MeasureCommand {
+    /// Record and read scheduler traces
+    ///
+    /// The program erofast-lab does it, which has a package of its own.
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Measure scheduling latency with experiments
+    ///
+    /// The program erofast-lab does it, which has a package of its own.
+    #[command(subcommand)]
+    Lab(LabCommand),
+}

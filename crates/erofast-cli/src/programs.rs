@@ -1,0 +1,15 @@
+//! Where the other program is: `erofast-lab` for `erofast`, and the other way round.
+
+use std::path::{Path, PathBuf};
+
+/// The program of that name beside this one, or else in `PATH`; the bare name if it is in neither.
+pub fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().ok();
+    let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = beside.into_iter().chain(std::env::split_paths(&path));
+    let mut programs = folders.map(|folder| folder.join(name));
+    programs
+        .find(|program| program.is_file())
+        .unwrap_or_else(|| name.into())
+}

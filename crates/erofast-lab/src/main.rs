@@ -1,0 +1,55 @@
+//! The `erofast-lab` command, which `erofast lab` and `erofast trace` start.
+#![forbid(unsafe_code)]
+// They panic when the stream cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
+#[macro_use(outln)]
+extern crate erofast_cli;
+
+mod lab;
+mod requests;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use erofast_cli::{LabCommand, MeasureCommand, Outcome, TraceCommand, Usage, end, parse};
+use latency_lab::LabError;
+
+#[global_allocator]
+static ALLOCATOR: sys::allocator::Allocator = sys::allocator::Allocator;
+
+/// Measures scheduling latency: experiments with erofast, and scheduler traces.
+#[derive(Debug, Parser)]
+#[command(
+    version = env!("EROFAST_VERSION"),
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "Exit status: 0 success, 1 operation failed, 2 usage error."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: MeasureCommand,
+}
+
+fn main() -> ExitCode {
+    sys::allocator::exit_without_memory();
+    end(parse::<Cli>().and_then(|cli| run(cli.command)), |error| {
+        error.is::<Usage>() || matches!(error.downcast_ref(), Some(LabError::Usage(_)))
+    })
+}
+
+fn run(command: MeasureCommand) -> anyhow::Result<Outcome> {
+    match command {
+        MeasureCommand::Trace(TraceCommand::Record(args)) => trace::record(&args),
+        MeasureCommand::Trace(TraceCommand::Latency(args)) => trace::latency(&args),
+        MeasureCommand::Lab(LabCommand::Launch(args)) => lab::launch(&args),
+        MeasureCommand::Lab(LabCommand::Read(args)) => lab::read(&args),
+        MeasureCommand::Lab(LabCommand::Suite(args)) => lab::suite(&args),
+        MeasureCommand::Lab(LabCommand::Diff(args)) => lab::diff(&args),
+        MeasureCommand::Lab(LabCommand::Pressure(args)) => lab::pressure(&args),
+        MeasureCommand::Lab(LabCommand::Hotplug(args)) => lab::hotplug(&args),
+        MeasureCommand::Lab(LabCommand::Kernel(args)) => lab::kernel(&args),
+        MeasureCommand::Lab(LabCommand::Guest) => lab::guest(),
+    }
+}

@@ -1,0 +1,112 @@
+//! Errors are one line with the remedy and the right exit status.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::failure::fails;
+
+fn image() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures/meta.erofs")
+}
+
+/// Whether the tests run as root.
+fn is_root() -> bool {
+    let me = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
+    me.lines().any(|line| line.starts_with("Uid:\t0\t"))
+}
+
+fn erofast_lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
+        .args(arguments)
+        .output()
+        .expect("erofast-lab starts")
+}
+
+#[test]
+fn engines_loads_and_tests_that_do_not_exist_are_usage_errors() {
+    let image = image().display().to_string();
+    let lab = |more: &[&str]| {
+        erofast_lab(&[&["lab", "launch", &image], more, &["--", "/bin/true"]].concat())
+    };
+    fails(&lab(&["--engine", "ext4"]), 2, "engine ext4: unknown");
+    fails(&lab(&["--load", "heavy"]), 2, "heavy");
+    let output = erofast_lab(&["lab", "read", &image, "--test", "write"]);
+    fails(
+        &output,
+        2,
+        "--test write: must be seq, rand, tree, meta or list",
+    );
+}
+
+#[test]
+fn a_broken_pattern_is_a_usage_error() {
+    let output = erofast_lab(&["trace", "latency", "/nonexistent", "--match", "("]);
+    fails(
+        &output,
+        2,
+        "--match (: not a regular expression: unclosed group",
+    );
+}
+
+#[test]
+fn a_missing_fio_is_said_before_anything_is_mounted() {
+    if !is_root() {
+        println!("skipped: not root");
+        return;
+    }
+    let image = image();
+    let output = Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
+        .args([
+            "lab",
+            "launch",
+            "--engine",
+            "erofast:percpu",
+            "--iterations",
+            "1",
+        ])
+        .arg(image)
+        .args(["--", "{}/bin/true"])
+        .env("PATH", "/no/programs/here")
+        .output()
+        .expect("erofast-lab starts");
+    fails(&output, 1, "fio is not installed (Debian package: fio)");
+}
+
+#[test]
+fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_erofast-lab"));
+    // Another user must be able to reach the binary: build directories are often private.
+    let public = tempfile::tempdir().expect("a directory");
+    let copy = public.path().join("erofast-lab");
+    let as_nobody = |arguments: &[&str]| {
+        Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&copy)
+            .args(arguments)
+            .current_dir("/")
+            .output()
+            .expect("setpriv is part of util-linux")
+    };
+    if !is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    std::fs::copy(binary, &copy).expect("copied");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(public.path(), mode).expect("ours");
+    let copied = public.path().join("image.erofs");
+    std::fs::copy(image(), &copied).expect("copied");
+    let image = copied.display().to_string();
+    let output = as_nobody(&[
+        "lab",
+        "launch",
+        &image,
+        "--load",
+        "none",
+        "--",
+        "{}/bin/true",
+    ]);
+    fails(&output, 1, "needs root");
+    let output = as_nobody(&["trace", "record", "-o", "/dev/null", "--", "/bin/true"]);
+    fails(&output, 1, "needs root");
+}

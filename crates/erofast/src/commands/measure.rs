@@ -1,0 +1,18 @@
+//! `erofast trace` and `erofast lab`: the program erofast-lab has them.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use erofast_cli::{Outcome, program};
+
+/// Becomes that program: its signals and its exit status are its own.
+pub fn run() -> anyhow::Result<Outcome> {
+    let mut command = Command::new(program("erofast-lab"));
+    let error = command.args(std::env::args_os().skip(1)).exec();
+    if error.kind() == io::ErrorKind::NotFound {
+        bail!("erofast-lab is not installed (Debian package: erofast-lab)");
+    }
+    Err(error).context("cannot start erofast-lab")
+}

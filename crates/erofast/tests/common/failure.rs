@@ -1,0 +1,17 @@
+//! How a command fails, for the tests of both programs.
+
+use std::process::Output;
+
+/// One line on the standard error that has `part` in it, and this exit status.
+#[track_caller]
+pub fn fails(output: &Output, status: i32, part: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(part), "{stderr}");
+    assert!(
+        output.stdout.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
