@@ -76,8 +76,17 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Mount(args) => commands::mount::run(&args),
         Command::Umount(args) => commands::mount::umount(&args),
         Command::Upgrade(args) => commands::mount::upgrade(&args),
-        Command::Stat(args) => commands::stat::run(&args),
+        Command::Stat(args) => check_stdout().and_then(|()| commands::stat::run(&args)),
         #[cfg(feature = "tools")]
-        Command::Tool(tool) => commands::tools::run(tool),
+        Command::Tool(tool) => check_stdout().and_then(|()| commands::tools::run(tool)),
     }
+}
+
+/// Refuses to print where nothing would come out.
+fn check_stdout() -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !sys::inherited::stdout_was_closed(),
+        "the standard output is closed"
+    );
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! A standard error that cannot be written changes nothing; a closed standard output ends a command
-//! quietly, with the status of what it did.
+//! A standard error that cannot be written changes nothing; a standard output whose reader went away
+//! ends a command quietly, with the status of what it did; one that is closed is an error.
 
 use std::fs::{self, File};
 use std::io;
@@ -138,4 +138,26 @@ fn a_closed_standard_output_hides_no_failure() {
         Stdio::piped(),
     );
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// Not a pipe whose reader went away, but no descriptor at all.
+#[test]
+fn a_standard_output_that_is_no_descriptor_is_an_error_before_anything_is_done() {
+    let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/meta.erofs");
+    for command in [
+        "ls -R \"$1\"",
+        "check \"$1\"",
+        "cat \"$1\" /",
+        "info \"$1\"",
+    ] {
+        let output = Command::new("sh")
+            .args(["-c", &format!("exec \"$0\" {command} >&-")])
+            .arg(env!("CARGO_BIN_EXE_erofast"))
+            .arg(&good)
+            .output()
+            .expect("a shell");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {stderr}");
+        assert_eq!(stderr, "erofast: the standard output is closed\n");
+    }
 }

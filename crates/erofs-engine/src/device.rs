@@ -1,7 +1,7 @@
 //! The files an image is made of.
 
 use std::fs::File;
-use std::io::{self, IoSliceMut, Seek, SeekFrom};
+use std::io::{self, IoSliceMut, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +35,18 @@ pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Reads at most `limit` bytes of a regular file. Anything else could have the process wait.
+pub(crate) fn read_small_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open_file(path)?;
+    if !file.metadata()?.is_file() {
+        let what = "is not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Device {

@@ -1,11 +1,10 @@
 //! The signature of a root hash, read before the sandbox stands and checked behind it.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dm_verity::{Certificates, MAX_SIGNATURE, RootHash, verify_signature};
 
+use crate::device::read_small_file;
 use crate::verity_options::VerityOptions;
 
 /// A signature that nothing has parsed yet, and the certificates that may have made it.
@@ -25,7 +24,9 @@ impl RootHashSignature {
                 None => Ok(None),
             };
         };
-        let bytes = read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        // One byte more than a signature may have: a longer one is refused.
+        let bytes = read_small_file(path, MAX_SIGNATURE as u64 + 1);
+        let bytes = bytes.map_err(|error| format!("{}: {error}", path.display()))?;
         let trusted = match &options.certificates {
             Some(folder) => Certificates::from_folder(folder),
             None => Certificates::standard(),
@@ -42,12 +43,4 @@ impl RootHashSignature {
         verify_signature(&self.bytes, root, &self.trusted)
             .map_err(|error| format!("{}: {error}", self.path.display()))
     }
-}
-
-/// Reads one byte more than a signature may have: a longer one is refused.
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let limit = MAX_SIGNATURE as u64 + 1;
-    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

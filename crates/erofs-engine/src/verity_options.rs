@@ -1,11 +1,11 @@
 //! Options of dm-verity, by libmount's names without their `verity.`.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 
 use dm_verity::RootHash;
+
+use crate::device::read_small_file;
 
 /// Longest file with a root hash that is read: 64 bytes in hexadecimal digits, and room for blanks.
 const ROOT_HASH_FILE: u64 = 4096;
@@ -71,15 +71,14 @@ impl VerityOptions {
                 Err("verity.roothash= and verity.roothashfile= exclude each other".into())
             }
             (Some(root), None) => Ok(Some(root.clone())),
-            (None, Some(path)) => {
-                let mut text = String::new();
-                File::open(path)
-                    .and_then(|file| file.take(ROOT_HASH_FILE).read_to_string(&mut text))
-                    .map_err(|error| error.to_string())
-                    .and_then(|_| text.trim().parse().map_err(|error| format!("{error}")))
-                    .map(Some)
-                    .map_err(|error| format!("{}: {error}", path.display()))
-            }
+            (None, Some(path)) => read_small_file(path, ROOT_HASH_FILE)
+                .map_err(|error| error.to_string())
+                .and_then(|bytes| {
+                    let text = String::from_utf8_lossy(&bytes);
+                    text.trim().parse().map_err(|error| format!("{error}"))
+                })
+                .map(Some)
+                .map_err(|error| format!("{}: {error}", path.display())),
             (None, None) if *self == Self::default() => Ok(None),
             (None, None) => Err("verity.roothash= or verity.roothashfile= is missing".into()),
         }

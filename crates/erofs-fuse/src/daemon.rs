@@ -23,7 +23,7 @@ use std::process::{ExitCode, Stdio};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
-use crate::helper::{self, MountHelper, READY};
+use crate::helper::{self, EnableUringRestorer, MountHelper, READY};
 use crate::inherited;
 use crate::log::Log;
 use crate::note::note;
@@ -66,6 +66,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
         request.image = format!("/proc/self/fd/{}", image.as_raw_fd()).into();
     }
     let before = helper::mounts_at(&request.mountpoint);
+    let uring = EnableUringRestorer::new(&request.options);
     let mut daemon = respawn::command(Role::Daemon)
         .args(respawn::arguments(&request))
         .stdin(Stdio::null())
@@ -86,6 +87,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
         .wait()
         .map_err(Error::std_io("cannot wait for the daemon"))?;
     // It did so itself, unless it was killed.
+    uring.restore();
     helper::unmount_dead(&request.mountpoint, &before);
     let line = String::from_utf8_lossy(&outcome).trim().to_owned();
     Err(Error::Daemon(if line.is_empty() {

@@ -3,12 +3,34 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// The first that is not a standard stream.
 const FIRST: RawFd = 3;
+
+/// Set before `main`: the standard output was closed.
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was started with its standard output closed. Before `main` the standard
+/// library opens /dev/null in its place, where output would be lost without an error.
+pub fn stdout_was_closed() -> bool {
+    STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
+}
+
+extern "C" fn look_at_stdout() {
+    // SAFETY: F_GETFD takes no pointer, and fails if nothing is open under that number.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    STDOUT_WAS_CLOSED.store(flags < 0, Ordering::Relaxed);
+}
+
+#[used]
+// SAFETY: the C library calls the functions of this section once each, before `main` and after its
+// own start; this one needs nothing of the standard library.
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = look_at_stdout;
 
 /// A duplicate of descriptor `number`, closed on exec.
 ///

@@ -9,6 +9,7 @@ mod limits;
 mod points;
 mod prometheus;
 mod site;
+mod stopped;
 mod upgrades;
 mod users;
 

@@ -111,8 +111,9 @@ fn a_broken_program_is_said_at_once_and_the_old_one_serves_on() {
 #[test]
 fn after_an_upgrade_a_death_starts_the_program_that_served_whatever_is_installed() {
     let Some(site) = mounted() else { return };
-    fine(&upgrade(&site, || {}));
     for (script, gone) in [(BROKEN[0], false), (BROKEN[1], true)] {
+        install_good(&site);
+        fine(&upgrade(&site, || {}));
         install(&site, script);
         if gone {
             fs::remove_file(site.path("program")).unwrap();
@@ -125,6 +126,27 @@ fn after_an_upgrade_a_death_starts_the_program_that_served_whatever_is_installed
     }
     install_good(&site);
     fine(&upgrade(&site, || {}));
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+/// A program that asks for the mount and crashes a moment later, each time.
+#[test]
+fn after_two_deaths_of_the_program_of_an_upgrade_the_one_that_mounted_serves() {
+    let Some(site) = mounted() else { return };
+    for _ in 0..2 {
+        fine(&upgrade(&site, || {}));
+        for is_new in [true, false] {
+            let server = site.pid();
+            assert!(command_line(server).contains(" mount-upgrade-"));
+            signal("-SEGV", server);
+            let line = command_line(site.pid());
+            assert_eq!(line.contains(" mount-upgrade-"), is_new, "{line}");
+        }
+        let log = fs::read_to_string(site.path("log")).unwrap();
+        assert!(log.contains("died twice"), "{log}");
+        // Five deaths in ten seconds end the mount.
+        thread::sleep(Duration::from_secs(11));
+    }
     fine(&site.run(&["umount", "mnt"]));
 }
 

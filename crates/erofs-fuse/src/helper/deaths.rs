@@ -127,6 +127,12 @@ impl Deaths {
         self.is_outcome_missing() || self.last.is_some_and(is_crash)
     }
 
+    /// Whether one of the deaths of late came after that moment.
+    pub(super) fn came_since(&self, moment: Instant) -> bool {
+        let is_recent = |death: &Instant| *death >= moment && death.elapsed() < WITHIN;
+        self.recent.iter().any(is_recent)
+    }
+
     /// Whether there were so many lately that another server would die too.
     pub(super) fn are_too_many(&self) -> bool {
         self.recent.len() >= MOST

@@ -30,7 +30,7 @@ impl EnableUringGuard {
             return Ok(None);
         }
         let opened = File::options().write(true).open(PARAMETER);
-        opened.as_ref().ok().inspect(|file| lock(file));
+        let _ = opened.as_ref().is_ok_and(lock);
         if is_enabled() {
             return Ok(None);
         }
@@ -53,12 +53,41 @@ impl Drop for EnableUringGuard {
     }
 }
 
-/// Waits for the handshake of another mount.
-fn lock(file: &File) {
+/// For the process that waits for a mount: restores the parameter where the mount helper was
+/// killed within the handshake.
+#[derive(Debug)]
+pub(crate) struct EnableUringRestorer(Option<File>);
+
+impl EnableUringRestorer {
+    pub(crate) fn new(options: &MountOptions) -> Self {
+        let open = || File::options().write(true).open(PARAMETER).ok();
+        let was_off = |file: &File| {
+            lock(file);
+            let is_off = !is_enabled();
+            let _ = flock(file, FlockOperation::Unlock);
+            is_off
+        };
+        Self(enables(options).then(open).flatten().filter(was_off))
+    }
+
+    /// To be called when the mount helper has ended, and nothing is mounted.
+    pub(crate) fn restore(self) {
+        if let Some(file) = self.0.filter(lock).filter(|_| is_enabled()) {
+            drop(EnableUringGuard(file));
+        }
+    }
+}
+
+/// Waits for the handshake of another mount; false if that takes too long.
+fn lock(file: &File) -> bool {
     let end = Instant::now() + PATIENCE;
-    while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() && Instant::now() < end {
+    while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= end {
+            return false;
+        }
         thread::sleep(Duration::from_millis(1));
     }
+    true
 }
 
 /// Whether new mounts are offered io_uring.

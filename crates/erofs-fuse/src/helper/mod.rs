@@ -43,6 +43,7 @@ mod protocol;
 mod read_ahead;
 mod replaceable;
 mod server;
+mod server_of;
 mod state;
 mod table;
 mod umount;
@@ -53,14 +54,15 @@ mod visit;
 pub(crate) use client::MountHelper;
 pub(crate) use directory_lister::DirectoryLister;
 pub(crate) use enable_uring::{
-    can_be_enabled as io_uring_can_be_enabled, enables as enables_io_uring,
+    EnableUringRestorer, can_be_enabled as io_uring_can_be_enabled, enables as enables_io_uring,
     is_enabled as io_uring_is_enabled,
 };
 pub(crate) use launch::LaunchHelper;
 pub(crate) use passed::check as check_passed;
 pub(crate) use process::{READY, close_stdout, report_ready, run, run_daemon};
 pub(crate) use protocol::Order;
-pub(crate) use table::covered_notice;
+pub(crate) use server_of::pid_of_server;
+pub(crate) use table::{answer_within, covered_notice};
 pub use umount::umount;
 pub(crate) use umount::{mounts_at, unmount_dead};
 pub(crate) use upgrades::UpgradableMount;

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fuse_transport::TakenRequest;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 
 use super::deaths::Deaths;
 use super::launch::HelperSide;
 use super::protocol::{Request, Response};
-use super::server::{Server, Start, Successor};
+use super::server::{Server, Start, Successor, timespec};
 use super::state::MountState;
 use crate::error::Error;
 use crate::inherited;
@@ -31,10 +31,11 @@ pub(crate) const READY: &[u8] = b"ready\n";
 const REPLACEMENT: Duration = Duration::from_secs(5);
 
 /// Interval between checks of processes that are dying.
-const REAP: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+const REAP: Duration = Duration::from_millis(100);
+
+/// Within this time a server must end whose mount is gone. Programs that use the mount have two
+/// seconds of it.
+const END: Duration = Duration::from_secs(5);
 
 /// Runs the mount helper of a server in the foreground, until that is gone.
 pub(crate) fn run(request: MountRequest) -> Result<(), Error> {
@@ -101,12 +102,16 @@ struct Helper {
     /// How the next server is started: as a fork of this process or, after an upgrade, as the
     /// program that took over. `None`: there is none.
     next: Option<Start>,
-    /// Where that program does not start again: a fork.
+    /// Where that program does not start again, or dies twice: a fork.
     fork: Option<Start>,
+    /// When the last upgrade was complete.
+    upgraded: Instant,
     deaths: Deaths,
     log: Log,
     /// An upgrade was asked for; the server may not have the mount yet.
     upgrade_wanted: bool,
+    /// When the server is killed: it was asked to end, or its mount is gone.
+    kill_at: Option<Instant>,
 }
 
 impl Helper {
@@ -118,9 +123,11 @@ impl Helper {
             server,
             next: fork.clone(),
             fork,
+            upgraded: Instant::now(),
             deaths: Deaths::default(),
             log,
             upgrade_wanted: false,
+            kill_at: None,
         }
     }
 
@@ -138,11 +145,11 @@ impl Helper {
     /// Handles requests until the server is gone.
     fn serve(&mut self, signals: &Signals) {
         loop {
-            let limit = self.deaths.are_pending().then_some(&REAP);
-            match wait(&self.server.socket, signals, self.state.asleep(), limit) {
+            match self.wait(signals) {
                 Event::Time => {}
                 Event::Packet(index) => self.state.start(index),
-                Event::End => self.server.end(),
+                Event::End => self.end(),
+                Event::Gone => self.kill_at = Some(Instant::now() + END),
                 Event::Upgrade => self.upgrade_wanted = true,
                 Event::Request => {
                     let request = Request::receive(&self.server.socket);
@@ -154,11 +161,48 @@ impl Helper {
             }
             let twice = self.deaths.judge();
             self.refuse(&twice);
+            if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+                self.kill_late_server();
+                return;
+            }
             if self.upgrade_wanted && self.state.is_replaceable() {
                 self.upgrade_wanted = false;
                 self.upgrade();
             }
         }
+    }
+
+    fn wait(&self, signals: &Signals) -> Event {
+        let reap = self.deaths.are_pending().then_some(REAP);
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        let limit = reap.into_iter().chain(self.kill_at.map(left)).min();
+        // Once known to be gone it would be so at every call.
+        let device = self.state.device().filter(|_| self.kill_at.is_none());
+        wait(
+            &self.server.socket,
+            signals,
+            device,
+            self.state.asleep(),
+            limit,
+        )
+    }
+
+    /// Unmounts, and has the server end. A server that has stopped can do neither.
+    fn end(&mut self) {
+        if let Err(error) = self.state.detach() {
+            self.report(&error.to_string());
+        }
+        self.server.end();
+        self.kill_at.get_or_insert(Instant::now() + END);
+    }
+
+    fn kill_late_server(&mut self) {
+        let outcome = self.server.kill();
+        let seconds = END.as_secs();
+        self.report(&match outcome {
+            Ok(()) => format!("the server did not end within {seconds} s and was killed"),
+            Err(error) => error.to_string(),
+        });
     }
 
     /// One that sent what is no request, or does not take the answers, is there still.
@@ -200,6 +244,11 @@ impl Helper {
 
     /// While nobody serves the mount. Whether the server has asked for the mount already.
     fn start_replacement(&mut self) -> Result<(Server, bool), Error> {
+        if matches!(self.next, Some(Start::Program(_))) && self.deaths.came_since(self.upgraded) {
+            let died = "the program of the upgrade died twice";
+            self.report(&format!("{died}; the program that mounted serves on"));
+            self.next = self.fork.clone();
+        }
         if let Some(Start::Program(program)) = self.next.clone() {
             match self.start_until_it_asks(&Start::Program(program), REPLACEMENT, false) {
                 Ok(server) => return Ok((server, true)),
@@ -303,6 +352,7 @@ impl Helper {
         }
         self.state.begin_again(false);
         self.next = server.program().or_else(|| self.fork.clone());
+        self.upgraded = Instant::now();
         let old = std::mem::replace(&mut self.server, server);
         self.deaths.expect(old.into_child());
         // If it is dead by now, it is replaced.
@@ -339,6 +389,8 @@ enum Event {
     Request,
     /// A signal asks for the end of the mount; it is taken.
     End,
+    /// The mount is, or its connection was aborted.
+    Gone,
     /// The signal that asks for an upgrade; it is taken.
     Upgrade,
     /// For one of those that are asleep.
@@ -349,8 +401,9 @@ enum Event {
 fn wait(
     socket: &OwnedFd,
     signals: &Signals,
+    device: Option<&OwnedFd>,
     asleep: &[HelperSide],
-    limit: Option<&Timespec>,
+    limit: Option<Duration>,
 ) -> Event {
     let mut watched = vec![
         PollFd::new(socket, PollFlags::IN),
@@ -358,16 +411,20 @@ fn wait(
         PollFd::new(&signals.upgrade, PollFlags::IN),
     ];
     watched.extend(asleep.iter().map(|side| PollFd::new(side, PollFlags::IN)));
-    let outcome = rustix::io::retry_on_intr(|| poll(&mut watched, limit));
+    // Last, and without events: only its end is of interest.
+    watched.extend(device.map(|device| PollFd::new(device, PollFlags::empty())));
+    let limit = limit.map(timespec);
+    let outcome = rustix::io::retry_on_intr(|| poll(&mut watched, limit.as_ref()));
     let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
     match outcome {
         Ok(0) => Event::Time,
         Ok(_) if is_ready(&watched[1]) => taken(&signals.ending, Event::End),
         Ok(_) if is_ready(&watched[2]) => taken(&signals.upgrade, Event::Upgrade),
-        Ok(_) if !is_ready(&watched[0]) => {
-            let packet = watched[3..].iter().position(is_ready);
-            packet.map_or(Event::Time, Event::Packet)
-        }
+        Ok(_) if !is_ready(&watched[0]) => match watched[3..].iter().position(is_ready) {
+            Some(index) if index < asleep.len() => Event::Packet(index),
+            Some(_) => Event::Gone,
+            None => Event::Time,
+        },
         // Without poll the end of the server is seen by waiting for a request.
         _ => Event::Request,
     }

@@ -254,7 +254,7 @@ fn become_program(mut command: Command, request: &MountRequest, at: &Path, log: 
     1
 }
 
-fn timespec(time: Duration) -> Timespec {
+pub(super) fn timespec(time: Duration) -> Timespec {
     Timespec {
         tv_sec: time.as_secs().cast_signed(),
         tv_nsec: time.subsec_nanos().into(),

@@ -80,6 +80,8 @@ impl MountState {
                 self.record_upgrades();
                 Ok(None)
             }
+            // It stays detached; the server asks for it when it is asked to end.
+            (Request::Detach, _) if self.detached => Ok(None),
             _ if self.detached => Err(out_of_order(request)),
             (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
             (Request::HandshakeDone, Some((mounted, _))) => {
@@ -95,12 +97,7 @@ impl MountState {
                 Ok(Some(theirs))
             }
             (Request::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
-            (Request::Detach, Some((mounted, _))) => {
-                self.ending = true;
-                mounted.detach()?;
-                self.detached = true;
-                Ok(None)
-            }
+            (Request::Detach, Some(_)) => self.detach().map(|()| None),
             (Request::Mark, Some((mounted, _))) => mounted.mark().map(|()| None),
             (Request::Expire, Some((mounted, _))) => mounted.expire().map(|()| None),
             _ => Err(out_of_order(request)),
@@ -121,6 +118,22 @@ impl MountState {
         let (mounted, device) = mount::mount(&self.request, max_read)?;
         self.mounted = Some((mounted, Connection::new(&device)?));
         Ok(device)
+    }
+
+    /// Takes the mount out of the tree, whatever the server does: its end is no death.
+    pub(super) fn detach(&mut self) -> Result<(), Error> {
+        self.ending = true;
+        if let Some((mounted, _)) = self.mounted.as_ref().filter(|_| !self.detached) {
+            mounted.detach()?;
+            self.detached = true;
+        }
+        Ok(())
+    }
+
+    /// Reports an error when the connection has ended.
+    pub(super) fn device(&self) -> Option<&OwnedFd> {
+        let mounted = self.mounted.as_ref();
+        mounted.map(|(_, connection)| connection.device())
     }
 
     /// Threads that start when their descriptor is readable.

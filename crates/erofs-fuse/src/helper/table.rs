@@ -96,12 +96,20 @@ pub(crate) fn covered_notice(path: &Path) -> Option<String> {
 /// the kernel's caches; statfs(2) always asks the daemon. One that does not answer is not dead.
 pub(super) fn is_dead(path: &Path) -> bool {
     let path = path.to_owned();
-    let (sender, receiver) = mpsc::channel();
     let status = move || handle(&path).and_then(rustix::fs::fstatfs).err();
-    let answer = move || sender.send(status());
-    // Where no thread can be made it counts as alive.
-    let _ = thread::Builder::new().spawn(answer);
-    receiver.recv_timeout(ANSWER) == Ok(Some(Errno::NOTCONN))
+    answer_within(ANSWER, status) == Some(Some(Errno::NOTCONN))
+}
+
+/// What a server is asked that may not answer; `None` if it does not within this time, or if no
+/// thread can be made.
+pub(crate) fn answer_within<T: Send + 'static>(
+    limit: Duration,
+    ask: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    let answer = move || sender.send(ask());
+    thread::Builder::new().spawn(answer).ok()?;
+    receiver.recv_timeout(limit).ok()
 }
 
 /// A handle on what is at `path`. Unlike statfs(2) or statx(2) of the path it does not start an

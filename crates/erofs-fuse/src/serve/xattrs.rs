@@ -3,11 +3,13 @@
 //! asking for attributes, the same values are read by a [query](super::queries).
 
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::queries;
 use crate::error::Error;
+use crate::helper::{answer_within, pid_of_server};
 use crate::origin;
 
 /// The live counters; never listed.
@@ -20,29 +22,45 @@ pub const TRACE_XATTR: &str = "user.erofast.spans";
 pub(super) const STAT_QUERY: u8 = 1;
 pub(super) const TRACE_QUERY: u8 = 2;
 
+/// How long a server may take to answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// The kernel's limit for a value, in bytes.
 pub(super) const VALUE_BYTES: usize = 64 << 10;
 
 /// Reads one of them.
 ///
 /// # Errors
-/// One line: it is no erofast mount, may not be read, or its daemon is dead.
-pub(super) fn get(mountpoint: &Path, name: &str) -> Result<Vec<u8>, Error> {
+/// One line: it is no erofast mount, may not be read, or its server is dead or does not answer.
+pub(super) fn get(mountpoint: &Path, name: &'static str) -> Result<Vec<u8>, Error> {
+    let place = mountpoint.to_owned();
+    let read = answer_within(ANSWER, move || read(&place, name));
+    let why = match read {
+        Some(Ok(value)) => return Ok(value),
+        Some(Err(errno)) => reason(errno),
+        None => match pid_of_server(mountpoint) {
+            Some(pid) => format!("its server (process {pid}) does not answer"),
+            None => "its server does not answer".to_owned(),
+        },
+    };
+    Err(Error::mountpoint(mountpoint, why))
+}
+
+fn read(mountpoint: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     let mut value = vec![0; VALUE_BYTES];
     let number = if name == STAT_XATTR {
         STAT_QUERY
     } else {
         TRACE_QUERY
     };
-    let read = match rustix::fs::getxattr(mountpoint, name, &mut value[..]) {
+    match rustix::fs::getxattr(mountpoint, name, &mut value[..]) {
         Ok(length) => {
             value.truncate(length);
             Ok(value)
         }
         Err(Errno::OPNOTSUPP) => queries::get(mountpoint, number),
         Err(errno) => Err(errno),
-    };
-    read.map_err(|errno| Error::mountpoint(mountpoint, reason(errno)))
+    }
 }
 
 fn reason(errno: Errno) -> String {

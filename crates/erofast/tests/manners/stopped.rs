@@ -1,0 +1,153 @@
+//! A server or a mount helper that was stopped, as by SIGSTOP, or hangs.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Instant;
+
+use super::site::{LONG, Site, fine, signal, soon};
+
+/// A mount in the background whose server has stopped; the server and the mount helper.
+fn stopped(site: &Site, options: &str) -> (u64, u64) {
+    fine(&site.run(&["mount", "-o", options, "image.erofs", "mnt"]));
+    let server = site.pid();
+    let helper = parent(server);
+    signal("-STOP", server);
+    (server, helper)
+}
+
+fn parent(pid: u64) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// False of a process that was not waited for yet.
+fn runs(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+#[test]
+fn sigterm_to_the_helper_unmounts_and_ends_a_server_that_has_stopped() {
+    let Some(site) = Site::new() else { return };
+    for options in ["io_uring=off", "io_uring=auto,restart=off"] {
+        let (server, helper) = stopped(&site, options);
+        signal("-TERM", helper);
+        soon("the unmounting", || !site.is_mounted());
+        soon("the end", || !runs(server) && !runs(helper));
+    }
+}
+
+#[test]
+fn a_busy_mount_of_a_server_that_has_stopped_is_taken_away() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    let _user = fs::File::open(site.point()).unwrap();
+    let server = site.pid();
+    let helper = parent(server);
+    signal("-STOP", server);
+    signal("-TERM", helper);
+    soon("the unmounting", || !site.is_mounted());
+    soon("the end", || !runs(server) && !runs(helper));
+}
+
+#[test]
+fn a_server_that_has_stopped_ends_when_its_mount_is_gone() {
+    let Some(site) = Site::new() else { return };
+    for arguments in [&["umount", "mnt"][..], &["umount", "--lazy", "mnt"]] {
+        let (server, helper) = stopped(&site, "io_uring=off");
+        fine(&site.run(arguments));
+        soon("the end", || !runs(server) && !runs(helper));
+    }
+}
+
+#[test]
+fn stat_of_a_server_that_has_stopped_says_so_and_ends() {
+    let Some(site) = Site::new() else { return };
+    let mut foreground = site.start(&["-f"]);
+    stat_fails(&site, site.pid());
+    fine(&site.run(&["umount", "mnt"]));
+    foreground.wait().unwrap();
+    let (server, _) = stopped(&site, "io_uring=off");
+    stat_fails(&site, server);
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+/// Stops the server.
+#[track_caller]
+fn stat_fails(site: &Site, server: u64) {
+    signal("-STOP", server);
+    let begin = Instant::now();
+    let output = site.run(&["stat", "mnt"]);
+    assert!(begin.elapsed() < LONG);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("erofast: mnt: its server (process {server}) does not answer\n");
+    assert_eq!((&*stderr, output.status.code()), (&*expected, Some(1)));
+    signal("-CONT", server);
+}
+
+/// `/sys/module/fuse/parameters/enable_uring`
+fn uring_parameter() -> String {
+    fs::read_to_string("/sys/module/fuse/parameters/enable_uring").unwrap_or_default()
+}
+
+#[test]
+fn the_switch_of_io_uring_is_restored_when_the_helper_is_killed_within_the_handshake() {
+    let Some(site) = Site::new() else { return };
+    if uring_parameter() != "N\n" {
+        return println!("skipped: FUSE over io_uring is switched on, or unknown");
+    }
+    let mut killed = 0;
+    for _ in 0..40 {
+        let mut mount = site.command(&["mount", "-o", "io_uring=on", "image.erofs", "mnt"]);
+        let mut mount = mount.stderr(Stdio::null()).spawn().unwrap();
+        let is_set = || uring_parameter() == "Y\n";
+        while !is_set() && mount.try_wait().unwrap().is_none() {}
+        if let Some(helper) = child_of(mount.id()) {
+            signal("-KILL", helper);
+            killed += u32::from(!mount.wait().unwrap().success());
+        }
+        let _ = mount.wait();
+        // Other tests mount at the same time.
+        soon("the switch is off", || !is_set());
+        if site.is_mounted() {
+            fine(&site.run(&["umount", "--lazy", "mnt"]));
+        }
+    }
+    println!("{killed} mounts failed, since their helper was killed");
+}
+
+/// Of a process of one thread that has one.
+fn child_of(pid: u32) -> Option<u64> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[test]
+fn files_of_verity_that_are_pipes_are_refused_at_once() {
+    let Some(site) = Site::new() else { return };
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        site.path("pipe"),
+        rustix::fs::Mode::from_raw_mode(0o600),
+    )
+    .unwrap();
+    let hash = format!("verity.roothash={},verity.roothashsig=pipe", "0".repeat(64));
+    for options in ["verity.roothashfile=pipe", &hash] {
+        for foreground in [&[][..], &["-f"]] {
+            let arguments = [
+                &["mount", "-o", options],
+                foreground,
+                &["image.erofs", "mnt"],
+            ];
+            let output = site.run(&arguments.concat());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let line = "pipe: is not a regular file\n";
+            assert!(
+                stderr.ends_with(line) && stderr.lines().count() == 1,
+                "{stderr}"
+            );
+            assert_eq!(output.status.code(), Some(1));
+        }
+    }
+}
