@@ -5,47 +5,28 @@
 //! tables in the metabox, which is decoded in turn. A thread that decodes for another one's request
 //! has a budget of its own, of the same size (`Share`).
 //!
-//! On its way a request passes these marks:
-//! 1. It is *long*: its thread has normal priority, and the server has others take its place.
-//! 2. It can be interrupted: by a signal for its reader, or because the reader is gone.
-//! 3. It is *heavy*, beyond what a sound image causes: one request of that inode at a time.
-//! 4. It ends.
+//! No clock is read. On its way a request passes these marks:
+//! 1. It is *long*: its thread has normal priority from then on.
+//! 2. It is *heavy*, beyond what a sound image causes: one at a time, so that other requests find a
+//!    thread.
+//! 3. It ends.
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
-
-use erofs_format::Nid;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::control::ThreadControl;
-use crate::heavy::Turn;
 use crate::peaks::Taken;
 
 /// Reads of metadata and blocks of directories.
 pub const MAX_STEPS: u64 = 1 << 18;
 /// Bytes fetched and decoded: a read of 1 MiB has two partial pclusters at most, 26 MiB in all.
 pub const MAX_BYTES: u64 = 64 << 20;
-/// CPU time: far beyond the time for these steps and bytes on a slow machine.
-pub const MAX_CPU: Duration = Duration::from_secs(4);
 
-/// Time on a CPU, the decoding ahead included, from which on a request is long.
-pub const LONG_CPU: Duration = Duration::from_millis(8);
-/// The same in bytes fetched and decoded: twice what a read of 1 MiB with pclusters of 1 MiB takes.
-pub const LONG_BYTES: u64 = 4 << 20;
-/// Time on a CPU from which on a request can be interrupted. Not from its beginning: programs that
-/// get signals all the time do not expect that reads of files end with EINTR.
-pub const INTERRUPTIBLE_CPU: Duration = Duration::from_millis(50);
-
-/// Steps between two reads of the clock, which is a system call.
-const CLOCK_STEPS: u64 = 16;
-/// The same in bytes fetched or decoded, those of slow codecs counted as what an LZ4 stream has in
-/// the same time: 0.3 ms.
-const CLOCK_BYTES: u64 = 1 << 20;
-/// Bytes from which on the CPU time of a request is measured to its end.
-const MEASURED_BYTES: u64 = 1 << 20;
-/// Nanoseconds that decoding takes for 1024 bytes of an LZ4 stream, the unit of a segment's cost.
-const NS_PER_KIB: u64 = 270;
+/// Cost from which on a request is long, in bytes of LZ4 output: 9 ms. A read of 1 MiB with LZ4
+/// costs less, whatever its pclusters.
+pub const LONG_COST: u64 = 32 << 20;
+/// Cost of a step: a read of metadata takes 3.3 us, an LZ4 decoder 0.27 ns a byte.
+const STEP_COST: u64 = 12 << 10;
 
 /// Why a request is aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,29 +37,17 @@ pub enum Exceeded {
     /// Too many bytes.
     #[error("the request takes more than {MAX_BYTES} fetched and decoded bytes")]
     Bytes,
-    /// Too much time.
-    #[error("the request takes more than {} s of CPU time", MAX_CPU.as_secs())]
-    Time,
-    /// Another request of the same inode takes more than half of its budget.
-    #[error("another request of this inode takes too much work already")]
+    /// Another request takes more than half of its budget.
+    #[error("another request takes too much work already")]
     Busy,
-    /// Its reader is gone, or got a signal.
-    #[error("interrupted: its reader is gone, or got a signal")]
-    Interrupted,
     /// The engine is shutting down.
     #[error("interrupted: the image is being closed")]
     Closed,
 }
 
 impl Exceeded {
-    /// Whether it is one of the limits, rather than another request or the end.
+    /// Whether it is a limit, which the same request would exceed again.
     pub(crate) fn is_limit(self) -> bool {
-        self.lasts() || self == Exceeded::Time
-    }
-
-    /// Whether the same request would end like this again: the image decides on steps and bytes.
-    /// Time may have gone to others, as on a machine that was paused.
-    pub(crate) fn lasts(self) -> bool {
         matches!(self, Exceeded::Steps | Exceeded::Bytes)
     }
 }
@@ -88,21 +57,15 @@ impl Exceeded {
 struct Limits {
     steps: u64,
     bytes: u64,
-    cpu: Duration,
-    /// Bytes that make it long.
-    long: u64,
 }
 
 impl Limits {
     /// For a request that asks for `length` bytes of content. Requests of a mount ask for 1 MiB at
     /// most.
     fn new(length: u64) -> Self {
-        let four_times = length.saturating_mul(4);
         Self {
             steps: MAX_STEPS + length / 64,
-            bytes: MAX_BYTES.saturating_add(four_times),
-            cpu: MAX_CPU.saturating_add(Duration::from_secs(length >> 20)),
-            long: LONG_BYTES.saturating_add(four_times),
+            bytes: MAX_BYTES.saturating_add(length.saturating_mul(4)),
         }
     }
 }
@@ -110,53 +73,36 @@ impl Limits {
 #[derive(Debug)]
 struct Spent {
     limits: Limits,
-    nid: Nid,
     steps: u64,
     bytes: u64,
-    /// Work since the clock was read, or since the beginning: up to [`CLOCK_BYTES`], of which a
-    /// step is a part.
-    unclocked: u64,
-    /// CPU time of the thread when the request began; taken when the clock is first read.
-    began: Option<Duration>,
-    /// CPU time since then, when the clock was last read, and when it was found to be long.
-    used: Duration,
-    raised: Duration,
+    cost: u64,
     exceeded: Option<Exceeded>,
-    /// The server knows that it takes long.
-    long: bool,
-    /// Of an inode that is heavy.
-    turn: Option<Turn>,
-    /// Works for another thread's request, which has the turn.
-    helps: bool,
+    turn: Turn,
     control: ThreadControl,
 }
 
+/// Whether a request may be heavy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Not yet.
+    Open,
+    /// It is the one that may.
+    Taken,
+    /// It works for another thread's request.
+    Helps,
+}
+
 impl Spent {
-    fn new(limits: Limits, nid: Nid, control: &ThreadControl) -> Self {
+    fn new(limits: Limits, turn: Turn, control: &ThreadControl) -> Self {
         Self {
             limits,
-            nid,
             steps: 0,
             bytes: 0,
-            unclocked: 0,
-            began: None,
-            used: Duration::ZERO,
-            raised: Duration::ZERO,
+            cost: 0,
             exceeded: control.is_closing().then_some(Exceeded::Closed),
-            long: false,
-            turn: None,
-            helps: false,
+            turn,
             control: Arc::clone(control),
         }
-    }
-
-    /// With its turn, if the inode is one of those that are served once at a time.
-    fn with_turn(mut self) -> Self {
-        match self.control.heavy.enter(self.nid) {
-            Ok(turn) => self.turn = turn,
-            Err(()) => self.exceeded = self.exceeded.or(Some(Exceeded::Busy)),
-        }
-        self
     }
 
     fn step(&mut self) -> Result<(), Exceeded> {
@@ -164,100 +110,68 @@ impl Spent {
             return Err(Exceeded::Steps);
         }
         self.steps += 1;
-        self.unclocked += CLOCK_BYTES / CLOCK_STEPS;
-        if self.unclocked < CLOCK_BYTES {
-            return Ok(());
-        }
-        self.check(0)
+        self.take(STEP_COST)
     }
 
-    /// `cost`: what the decoding ahead will take, in bytes of an LZ4 stream.
     fn charge(&mut self, bytes: u64, cost: u64) -> Result<(), Exceeded> {
         let total = self.bytes.saturating_add(bytes);
         if total > self.limits.bytes {
             return Err(Exceeded::Bytes);
         }
         self.bytes = total;
-        self.unclocked = self.unclocked.saturating_add(bytes.max(cost));
-        if self.unclocked < CLOCK_BYTES && total <= self.limits.long {
-            return self.check_closing();
-        }
-        self.check(cost)
+        self.take(cost)
     }
 
-    fn check_closing(&self) -> Result<(), Exceeded> {
-        match self.control.is_closing() {
-            true => Err(Exceeded::Closed),
+    /// Adds what comes next to the cost.
+    fn take(&mut self, cost: u64) -> Result<(), Exceeded> {
+        if self.control.is_closing() {
+            return Err(Exceeded::Closed);
+        }
+        let was_long = self.is_long();
+        self.cost = self.cost.saturating_add(cost);
+        if self.is_long() && !was_long {
+            cpu_workers::lower();
+        }
+        match self.is_heavy() {
+            true => self.take_turn(),
             false => Ok(()),
         }
     }
 
-    /// Reads the clock, and passes the marks that the request has come to.
-    fn check(&mut self, cost: u64) -> Result<(), Exceeded> {
-        self.check_closing()?;
-        let used = self.read_clock();
-        if used > self.limits.cpu {
-            return Err(Exceeded::Time);
-        }
-        let ahead = Duration::from_nanos((cost >> 10).saturating_mul(NS_PER_KIB));
-        if !self.long && (used + ahead > LONG_CPU || self.bytes > self.limits.long) {
-            self.long = true;
-            self.raised = used;
-            self.control.begin_long();
-        }
-        if used > INTERRUPTIBLE_CPU && self.control.is_interrupted() {
-            return Err(Exceeded::Interrupted);
-        }
-        if self.turn.is_none() && !self.helps && self.is_heavy(used) {
-            let turn = self.control.heavy.mark(self.nid);
-            self.turn = Some(turn.map_err(|()| Exceeded::Busy)?);
+    fn take_turn(&mut self) -> Result<(), Exceeded> {
+        if self.turn == Turn::Open {
+            if !self.control.take_turn() {
+                return Err(Exceeded::Busy);
+            }
+            self.turn = Turn::Taken;
         }
         Ok(())
     }
 
-    /// CPU time of the request.
-    fn read_clock(&mut self) -> Duration {
-        let now = cpu_time();
-        self.unclocked = 0;
-        self.used = now.saturating_sub(*self.began.get_or_insert(now));
-        self.used
-    }
-
-    fn taken(&self) -> Taken {
-        Taken {
-            steps: self.steps,
-            bytes: self.bytes,
-            cpu: self.used,
-            raised: if self.long { self.raised } else { self.used },
-            long: self.long,
-        }
-    }
-
     /// Beyond half of its budget.
-    fn is_heavy(&self, used: Duration) -> bool {
-        let Limits {
-            steps, bytes, cpu, ..
-        } = self.limits;
-        self.steps > steps / 2 || self.bytes > bytes / 2 || used > cpu / 2
+    fn is_heavy(&self) -> bool {
+        self.steps > self.limits.steps / 2 || self.bytes > self.limits.bytes / 2
+    }
+
+    fn is_long(&self) -> bool {
+        self.cost > LONG_COST
     }
 }
 
 impl Drop for Spent {
     fn drop(&mut self) {
-        if self.bytes >= MEASURED_BYTES {
-            // The last decoding came after the last check.
-            self.read_clock();
+        self.control.peaks.record(Taken {
+            steps: self.steps,
+            bytes: self.bytes,
+            long: self.is_long(),
+        });
+        if self.is_long() {
+            cpu_workers::raise();
         }
-        self.control.peaks.record(self.taken());
-        if self.long {
-            self.control.end_long();
+        if self.turn == Turn::Taken {
+            self.control.end_turn();
         }
     }
-}
-
-fn cpu_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 thread_local!(static CURRENT: RefCell<Option<Spent>> = const { RefCell::new(None) });
@@ -269,14 +183,17 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// A request for metadata of an inode.
-    pub(crate) fn begin(control: &ThreadControl, nid: Nid) -> Self {
-        Self::for_content(control, nid, 0)
+    /// A request for `length` bytes of content; 0: for metadata.
+    pub(crate) fn begin(control: &ThreadControl, length: u64) -> Self {
+        Self::open(|| Spent::new(Limits::new(length), Turn::Open, control))
     }
 
-    /// A request for `length` bytes of an inode's content.
-    pub(crate) fn for_content(control: &ThreadControl, nid: Nid, length: u64) -> Self {
-        Self::open(|| Spent::new(Limits::new(length), nid, control).with_turn())
+    /// The same for an inode that had a heavy request.
+    pub(crate) fn begin_heavy(control: &ThreadControl, length: u64) -> Self {
+        let scope = Self::begin(control, length);
+        // A refusal is kept, and ends the request at its first step.
+        let _ = with(Spent::take_turn);
+        scope
     }
 
     fn open(spent: impl FnOnce() -> Spent) -> Self {
@@ -292,7 +209,7 @@ impl Scope {
     /// Restarts the budget for the next part of a request.
     pub(crate) fn renew(&self) {
         with(|spent| {
-            (spent.steps, spent.bytes, spent.began) = (0, 0, None);
+            (spent.steps, spent.bytes) = (0, 0);
             Ok(())
         })
         .unwrap_or(());
@@ -302,8 +219,7 @@ impl Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         if self.outermost {
-            // Dropped when the place is free again: a server is called at the end of a long one.
-            drop(CURRENT.take());
+            CURRENT.take();
         }
     }
 }
@@ -312,7 +228,6 @@ impl Drop for Scope {
 #[derive(Debug)]
 pub(crate) struct Share {
     limits: Limits,
-    nid: Nid,
     control: ThreadControl,
 }
 
@@ -321,7 +236,6 @@ pub(crate) fn share() -> Option<Share> {
     CURRENT.with_borrow(|current| {
         current.as_ref().map(|spent| Share {
             limits: spent.limits,
-            nid: spent.nid,
             control: Arc::clone(&spent.control),
         })
     })
@@ -330,11 +244,7 @@ pub(crate) fn share() -> Option<Share> {
 impl Share {
     /// On the thread that works for the request.
     pub(crate) fn enter(&self) -> Scope {
-        Scope::open(|| {
-            let mut spent = Spent::new(self.limits, self.nid, &self.control);
-            spent.helps = true;
-            spent
-        })
+        Scope::open(|| Spent::new(self.limits, Turn::Helps, &self.control))
     }
 }
 
@@ -343,14 +253,19 @@ pub(crate) fn exceeded() -> Option<Exceeded> {
     CURRENT.with_borrow(|current| current.as_ref().and_then(|spent| spent.exceeded))
 }
 
+/// Whether the request of this thread is heavy.
+pub(crate) fn is_heavy() -> bool {
+    CURRENT.with_borrow(|current| current.as_ref().is_some_and(Spent::is_heavy))
+}
+
 /// Charges a read of metadata to the request of this thread, if there is one.
 pub(crate) fn step() -> Result<(), Exceeded> {
     with(Spent::step)
 }
 
-/// Charges bytes that are fetched.
+/// Charges bytes that are fetched: copying them takes as long as decoding as many.
 pub(crate) fn charge(bytes: u64) -> Result<(), Exceeded> {
-    charge_decoding(bytes, 0)
+    charge_decoding(bytes, bytes)
 }
 
 /// Charges bytes that are about to be decoded; `cost` is what it takes, in bytes of an LZ4 stream.

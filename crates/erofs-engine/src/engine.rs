@@ -18,12 +18,11 @@ use page_pool::{PagePool, PoolStats};
 use crate::Error;
 use crate::budget::Scope;
 use crate::buffers::Buffers;
-use crate::control::{Control, LongRequests, for_thread};
+use crate::control::{Control, for_thread};
 use crate::cpu_contention::{Busy, CpuContention, OnContention};
 use crate::data_path::DataPath;
 use crate::decode_context::ContextPool;
 use crate::directory::DirectoryCache;
-use crate::exceeded::Request;
 use crate::inodes::{BorrowedInode, Inodes};
 use crate::kickoff::{self, Help, ReadContext};
 use crate::load_thread::LoadThread;
@@ -33,7 +32,7 @@ use crate::options::{EngineOptions, Hipri, SyncDecompress};
 use crate::page_cache::PageCacheWriter;
 use crate::pcluster::PclusterTable;
 use crate::read::{self, Caller, View};
-use crate::requests::Requests;
+use crate::requests::{Request, Requests};
 use crate::seek::seek;
 use crate::special_inodes::special_inodes;
 use crate::stats::{AllCounters, EngineStats, add};
@@ -42,9 +41,6 @@ use crate::verified::StoredDevice;
 mod names;
 
 pub use names::{EachEntry, EachItem};
-
-/// The inode of a request that is about none: the start.
-const NO_INODE: Nid = Nid::MAX;
 
 /// An opened image.
 #[derive(Debug)]
@@ -97,8 +93,8 @@ impl Engine {
         } = opened;
         crate::opened::locate_image(&name, &options, &mut devices)?;
         let devices = StoredDevice::all(&name, devices, hash_area)?;
-        let control = Arc::new(Control::new());
-        let scope = Scope::begin(&for_thread(&control), NO_INODE);
+        let control = Arc::new(Control::default());
+        let scope = Scope::begin(&for_thread(&control), 0);
         let requests = Requests::new(name.clone(), control);
         let whole = |source| Error::Image {
             image: name.clone(),
@@ -307,12 +303,6 @@ impl Engine {
         self.requests.run(Request::Read(inode.nid, offset), |_| {
             seek(self.image(), inode, offset, hole).map_err(|error| self.error(inode.nid, error))
         })
-    }
-
-    /// Names the server of this engine's requests, which hears of those that take long. The first
-    /// one stays.
-    pub fn set_server(&self, server: Box<dyn LongRequests>) {
-        self.requests.control.set_server(server);
     }
 
     /// Threads that work for readers now.

@@ -197,7 +197,7 @@ impl Error {
                 ErrorClass::Io => errno::EIO,
             },
             Error::Budget {
-                source: Exceeded::Closed | Exceeded::Interrupted,
+                source: Exceeded::Closed,
                 ..
             } => errno::EINTR,
             Error::Budget {

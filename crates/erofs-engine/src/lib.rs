@@ -78,7 +78,6 @@
 
 pub mod budget;
 mod buffers;
-mod cache;
 mod control;
 mod cpu_contention;
 mod cpu_idle;
@@ -90,9 +89,7 @@ mod device;
 mod directory;
 mod engine;
 mod error;
-mod exceeded;
 mod fetch;
-mod heavy;
 mod in_flight;
 mod inodes;
 mod kickoff;
@@ -127,7 +124,6 @@ mod verified;
 mod verity_options;
 mod windows;
 
-pub use control::LongRequests;
 pub use cpu_contention::{Busy, OnContention};
 pub use cpu_workers;
 pub use decode::codec;

@@ -1,7 +1,6 @@
 //! The most that one request took so far.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -10,19 +9,14 @@ use serde::Serialize;
 pub(crate) struct Peaks {
     steps: AtomicU64,
     bytes: AtomicU64,
-    cpu_ns: AtomicU64,
-    raised_ns: AtomicU64,
     long: AtomicU64,
 }
 
 /// What one request took.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub steps: u64,
     pub bytes: u64,
-    pub cpu: Duration,
-    /// CPU time before it was long.
-    pub raised: Duration,
     pub long: bool,
 }
 
@@ -33,21 +27,14 @@ pub struct RequestPeaks {
     pub steps: u64,
     /// Bytes fetched and decoded.
     pub bytes: u64,
-    /// CPU time; that of requests without a check of the clock is not counted.
-    pub cpu_us: u64,
-    /// CPU time at the priority of workers: until the request was long.
-    pub raised_us: u64,
     /// Requests that were long.
     pub long: u64,
 }
 
 impl Peaks {
     pub(crate) fn record(&self, taken: Taken) {
-        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         raise(&self.steps, taken.steps);
         raise(&self.bytes, taken.bytes);
-        raise(&self.cpu_ns, nanoseconds(taken.cpu));
-        raise(&self.raised_ns, nanoseconds(taken.raised));
         if taken.long {
             self.long.fetch_add(1, Ordering::Relaxed);
         }
@@ -58,8 +45,6 @@ impl Peaks {
         RequestPeaks {
             steps: get(&self.steps),
             bytes: get(&self.bytes),
-            cpu_us: get(&self.cpu_ns) / 1000,
-            raised_us: get(&self.raised_ns) / 1000,
             long: get(&self.long),
         }
     }

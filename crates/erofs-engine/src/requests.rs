@@ -2,11 +2,47 @@
 
 use std::sync::Arc;
 
+use erofs_format::Nid;
+
 use crate::Error;
-use crate::budget::{self, Scope};
+use crate::budget::{self, Exceeded, Scope};
 use crate::control::{Control, ThreadControl, for_thread};
-use crate::exceeded::{ExceededRequests, Request};
 use crate::per_thread::PerThread;
+use crate::read_cache::ReadCache;
+
+/// Requests beyond their budget that are remembered, and inodes that had heavy ones.
+const REMEMBERED: u64 = 1024;
+
+/// Identity of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    /// An inode itself.
+    Inode(Nid),
+    /// Names of a directory.
+    Lookup(Nid),
+    /// The entries of a directory from a position on.
+    List(Nid, u64),
+    /// Content from a byte on.
+    Read(Nid, u64),
+    /// Extended attributes.
+    Xattrs(Nid),
+    /// The extent of a byte.
+    Extent(Nid, u64),
+}
+
+impl Request {
+    /// The inode it is about.
+    fn nid(self) -> Nid {
+        match self {
+            Request::Inode(nid)
+            | Request::Lookup(nid)
+            | Request::List(nid, _)
+            | Request::Read(nid, _)
+            | Request::Extent(nid, _)
+            | Request::Xattrs(nid) => nid,
+        }
+    }
+}
 
 /// Runs the requests of an engine.
 #[derive(Debug)]
@@ -15,7 +51,10 @@ pub(crate) struct Requests {
     image: Arc<str>,
     pub(crate) control: Arc<Control>,
     of_threads: PerThread<ThreadControl>,
-    exceeded: ExceededRequests,
+    /// The limits that requests exceeded: repeated, they would again.
+    exceeded: ReadCache<Request, Exceeded>,
+    /// Inodes that had a heavy request.
+    heavy: ReadCache<Nid, ()>,
 }
 
 impl Requests {
@@ -24,7 +63,8 @@ impl Requests {
             image,
             control,
             of_threads: PerThread::new(),
-            exceeded: ExceededRequests::new(),
+            exceeded: ReadCache::new(REMEMBERED, 1),
+            heavy: ReadCache::new(REMEMBERED, 1),
         }
     }
 
@@ -38,26 +78,36 @@ impl Requests {
     }
 
     /// Runs a request for `length` bytes of content. One that exceeds its budget fails at once when
-    /// it is repeated.
+    /// it is repeated; of an inode that had a heavy one, as long as another heavy one is served.
     pub(crate) fn run_for<R>(
         &self,
         request: Request,
         length: u64,
         work: impl FnOnce(&Scope) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        let nid = request.nid();
         let over_budget = |source| Error::Budget {
             image: self.image.clone(),
-            nid: request.nid(),
+            nid,
             source,
         };
-        if let Some(exceeded) = self.exceeded.find(request) {
-            return Err(over_budget(exceeded));
+        if let Some(exceeded) = self.exceeded.get(&request) {
+            return Err(over_budget(*exceeded));
         }
         let control = self.of_threads.own_or(|| for_thread(&self.control));
-        let scope = Scope::for_content(control, request.nid(), length);
-        work(&scope).map_err(|error| match budget::exceeded() {
+        let scope = match self.heavy.get(&nid) {
+            Some(_) => Scope::begin_heavy(control, length),
+            None => Scope::begin(control, length),
+        };
+        let result = work(&scope);
+        if budget::is_heavy() {
+            self.heavy.put(nid, (), 1);
+        }
+        result.map_err(|error| match budget::exceeded() {
             Some(exceeded) => {
-                self.exceeded.remember(request, exceeded);
+                if exceeded.is_limit() {
+                    self.exceeded.put(request, exceeded, 1);
+                }
                 over_budget(exceeded)
             }
             None => error,

@@ -2,7 +2,7 @@
 
 use erofs_format::{Extent, Inode, Xattr};
 
-use crate::exceeded::Request;
+use crate::requests::Request;
 use crate::{Engine, Error};
 
 impl Engine {

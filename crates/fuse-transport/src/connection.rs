@@ -17,9 +17,7 @@ use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::Protocol;
 use crate::in_flight::InFlight;
-use crate::interrupts::Interrupts;
 use crate::rings::Entries;
-use crate::standby::Standby;
 use crate::wait_order::WaitOrder;
 use crate::wire::{MIN_READ_BUFFER, OutHeader, RetrieveOut};
 
@@ -55,12 +53,8 @@ pub(crate) struct Connection {
     wait_order: WaitOrder,
     /// See its own tags; of a mount over io_uring.
     entry_order: EntryOrder,
-    /// See its own tags.
-    interrupts: Arc<Interrupts>,
     /// A: requests of its own that the mount sent.
     sent_to_self: AtomicU64,
-    /// See its own tag.
-    standby: Standby,
     /// I: what a successor of this process needs.
     in_flight: OnceLock<Arc<InFlight>>,
     /// L: descriptors of the device that a successor takes over; channels open no others then.
@@ -84,9 +78,7 @@ impl Connection {
             end: EventFd::new()?,
             wait_order: WaitOrder::new(),
             entry_order: EntryOrder::new(entries)?,
-            interrupts: Arc::new(Interrupts::new()),
             sent_to_self: AtomicU64::new(0),
-            standby: Standby::default(),
             in_flight: OnceLock::new(),
             clones: PiMutex::default(),
         })
@@ -161,7 +153,6 @@ impl Connection {
     /// Descriptors that channels use, or will.
     pub(crate) fn channel_descriptors(&self) -> Vec<RawFd> {
         let mut all = self.wait_order.descriptors();
-        all.extend(self.standby.descriptors());
         all.extend(self.clones().iter().map(AsRawFd::as_raw_fd));
         all
     }
@@ -204,16 +195,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Requests without a reader.
-    pub(crate) fn interrupts(&self) -> &Arc<Interrupts> {
-        &self.interrupts
-    }
-
-    /// The threads that stand by.
-    pub(crate) fn standby(&self) -> &Standby {
-        &self.standby
-    }
-
     /// Counters of a new channel; `ring` is its transport.
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
         let set = Arc::new(Counters::new(ring));
@@ -230,7 +211,6 @@ impl Connection {
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.end.wake();
-        self.standby.end();
     }
 
     pub(crate) fn ended(&self) -> bool {

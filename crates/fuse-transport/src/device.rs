@@ -18,14 +18,13 @@ use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
 use crate::fail_points;
 use crate::in_flight::Taken;
-use crate::interrupts;
 use crate::reader_cpu::ReaderCpu;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::state::{Ready, State};
 use crate::timing::Timing;
 use crate::wait_order::{DEVICE, Waiter};
-use crate::wire::{InHeader, InterruptIn, Opcode, OutHeader};
+use crate::wire::{InHeader, OutHeader};
 
 /// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target).
 /// Only batches of forgets are longer, and the kernel splits those to fit the buffer.
@@ -44,28 +43,12 @@ pub(crate) struct DeviceChannel {
     reply: Buffer,
     counters: Arc<Counters>,
     back_off: BackOff,
-    /// The waiter is registered only now and then.
-    stands_by: bool,
     /// Where the request in flight is noted; only of a mount whose server can be replaced.
     slot: Option<usize>,
 }
 
 impl DeviceChannel {
     pub(crate) fn open(connection: &Arc<Connection>) -> io::Result<Self> {
-        let this = Self::with_waiter(connection, false)?;
-        connection.wait_order().add(&this.waiter)?;
-        Ok(this)
-    }
-
-    /// For a thread that stands by.
-    pub(crate) fn open_standby(connection: &Arc<Connection>) -> io::Result<Self> {
-        let this = Self::with_waiter(connection, true)?;
-        let order = connection.wait_order();
-        connection.standby().add(&this.waiter, &this.waker, order);
-        Ok(this)
-    }
-
-    fn with_waiter(connection: &Arc<Connection>, stands_by: bool) -> io::Result<Self> {
         let device = connection.take_clone()?;
         let waker = Arc::new(EventFd::new()?);
         let waiter = Arc::new(Waiter {
@@ -78,7 +61,7 @@ impl DeviceChannel {
         // All of it is there: the kernel answers a request with EIO that it cannot copy to a
         // process which is just being killed, for want of a page.
         request.bytes_mut().fill(1);
-        Ok(Self {
+        let this = Self {
             waiter,
             readers: ReaderCpu::default(),
             waker,
@@ -86,10 +69,11 @@ impl DeviceChannel {
             reply: memory(connection.protocol().max_request)?,
             counters: connection.new_counters(false),
             back_off: BackOff::new(),
-            stands_by,
             slot: connection.in_flight().map(|shared| shared.slot()),
             connection: Arc::clone(connection),
-        })
+        };
+        connection.wait_order().add(&this.waiter)?;
+        Ok(this)
     }
 
     pub(crate) fn waker(&self) -> &Arc<EventFd> {
@@ -113,11 +97,7 @@ impl DeviceChannel {
         if is(WAKER) {
             self.waker.clear();
         }
-        if self.stands_by && self.connection.ended() {
-            return Ready::Closed;
-        }
-        // One that stands by is woken when it is taken from the device: see `Standby`.
-        if is(DEVICE) || self.stands_by {
+        if is(DEVICE) {
             Ready::Request
         } else {
             Ready::Woken
@@ -147,7 +127,7 @@ impl DeviceChannel {
                 taken = in_flight.map(|(shared, slot)| shared.begin(slot, &r.header));
                 let answer = match taken.as_ref().is_some_and(Taken::is_refused) {
                     true => Answer::Error(Errno::IO),
-                    false => served(connection, &r, &mut reply),
+                    false => answer(connection.filesystem(), &r, &mut reply),
                 };
                 (r.header, r.opcode, answer)
             }
@@ -234,20 +214,6 @@ impl AsFd for DeviceChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waiter.epoll.as_fd()
     }
-}
-
-fn served(connection: &Connection, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
-    if request.opcode == Some(Opcode::Interrupt) {
-        // One without a number is none.
-        if let Ok(interrupt) = request.fixed::<InterruptIn>() {
-            connection.interrupts().add(interrupt.unique);
-        }
-        return Answer::Silent;
-    }
-    interrupts::begin(connection.interrupts(), &request.header);
-    let answer = answer(connection.filesystem(), request, reply);
-    interrupts::end();
-    answer
 }
 
 /// The epoll set of one thread, with its waker.

@@ -9,7 +9,6 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::connection::Connection;
 use crate::counters::Record;
 use crate::dispatch::{Answer, answer};
-use crate::interrupts;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::timing::Timing;
@@ -64,7 +63,6 @@ pub(crate) fn answer_message(
     // Writes are refused unread; no name is longer than this.
     rest.extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
     let mut reply = Reply::new(payload);
-    interrupts::begin(connection.interrupts(), &to);
     let (opcode, answer) = match Request::from_ring(to, &header.fixed, rest) {
         Ok(request) => (
             request.opcode,
@@ -72,7 +70,6 @@ pub(crate) fn answer_message(
         ),
         Err(_) => (None, Answer::Error(Errno::INVAL)),
     };
-    interrupts::end();
     let answered = Timing::now(connection.filesystem());
     let (error, sent) = match answer {
         Answer::Error(errno) => (-errno.raw_os_error(), 0),

@@ -207,28 +207,6 @@ impl Session {
         DeviceChannel::open(&self.connection).map(Channel::from)
     }
 
-    /// A channel that takes requests from the device only between [`begin_long`](Self::begin_long)
-    /// and [`end_long`](Self::end_long), for the calling thread. Not over io_uring, where the
-    /// overflow queue takes what the others cannot.
-    pub fn standby_channel(self: &Arc<Self>) -> io::Result<Channel> {
-        DeviceChannel::open_standby(&self.connection).map(Channel::from)
-    }
-
-    /// A thread of this session is busy for long: those that stand by take other requests, and
-    /// learn of interrupts.
-    pub fn begin_long(&self) {
-        self.connection
-            .standby()
-            .begin_long(self.connection.wait_order());
-    }
-
-    /// It is free again. Once for each [`begin_long`](Self::begin_long).
-    pub fn end_long(&self) {
-        self.connection
-            .standby()
-            .end_long(self.connection.wait_order());
-    }
-
     /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only
     /// the thread that opened it can use it. Open the overflow channel before.
     ///

@@ -112,13 +112,6 @@ impl WaitOrder {
         self.following.store(false, Ordering::Release);
     }
 
-    /// Takes a waiter out that goes on living.
-    pub(crate) fn leave(&self, waiter: &Arc<Waiter>) {
-        self.remove(waiter);
-        // It was not registered where that failed.
-        let _ = epoll::delete(&waiter.epoll, &waiter.device);
-    }
-
     /// Forgets a waiter whose thread ends.
     pub(crate) fn remove(&self, waiter: &Arc<Waiter>) {
         let mut waiters = self.waiters();

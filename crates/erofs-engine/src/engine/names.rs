@@ -10,8 +10,8 @@ use crate::Error;
 use crate::budget::{self, Exceeded};
 use crate::directory::Directory;
 use crate::error::errno;
-use crate::exceeded::Request;
 use crate::read::{Caller, Content};
+use crate::requests::Request;
 
 /// Longest symlink the kernel accepts.
 const SYMLINK_MAX: u64 = 4096;

@@ -94,8 +94,7 @@ impl MountHelper {
         let count = match session.protocol().io_uring {
             // One for what the rings do not carry, and one where the kernel refuses them after all.
             true => 2,
-            // One that stands by.
-            false => cpus() + 1,
+            false => cpus(),
         };
         self.clones(count).unwrap_or_default()
     }

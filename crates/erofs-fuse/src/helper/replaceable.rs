@@ -8,7 +8,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use crate::error::Error;
 use crate::request::MountRequest;
 
-/// Clones beside those of the CPUs: one that stands by.
+/// Clones beside those of the CPUs: a mount over io_uring with one CPU takes two.
 const OTHER_CLONES: usize = 1;
 
 /// Files, cloned descriptors of the device, and the memory for requests in flight.

@@ -22,7 +22,6 @@ use super::faults::FaultRecorder;
 use super::file_read_ahead::{self, FileReadAhead};
 use super::filesystem::Image;
 use super::launch;
-use super::long_requests::Server;
 use super::notify_store::NotifyStoreWriter;
 use super::on_demand::OnDemand;
 use super::read_ahead_window::ReadAheadWindow;
@@ -205,10 +204,7 @@ impl Serving<'_> {
             true => None,
             false => self.launch(unmount.helper, &image, &session, exact_reads)?,
         };
-        let standby = self.on_demand.demand();
-        engine.set_server(Box::new(Server::new(&session, standby.clone())));
-        let standby = (&standby, &mut self.on_demand);
-        let forgets = threads::start(engine, &session, options, mode, standby)?;
+        let forgets = threads::start(engine, &session, options, mode)?;
         if resumes {
             let resent = session.resend();
             resent.map_err(Error::std_io("FUSE_NOTIFY_RESEND"))?;

@@ -11,7 +11,6 @@ mod filesystem;
 mod inode_number;
 mod launch;
 mod lifecycle;
-mod long_requests;
 mod nodes;
 mod notify_store;
 mod on_demand;

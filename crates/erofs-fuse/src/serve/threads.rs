@@ -9,7 +9,6 @@ use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{self, EventSource, EventSourceState, OpenEventSource, Workers};
 use fuse_transport::{Channel, Ready, Session, State};
 
-use super::on_demand::{Demand, OnDemand};
 use super::priority::with_that_of_workers;
 use super::uring_mode::UringMode;
 use crate::error::Error;
@@ -18,15 +17,13 @@ use crate::options::MountOptions;
 /// Opens the channel of one serving thread, which is pinned to that CPU.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
-/// Starts all threads that serve `session`, but for the one that stands by, which is started on
-/// demand. Returns the channel of FORGET and INTERRUPT where requests come over io_uring, which
-/// does not carry them: the caller serves it.
+/// Starts all threads that serve `session`. Returns the channel of FORGET and INTERRUPT where
+/// requests come over io_uring, which does not carry them: the caller serves it.
 pub(super) fn start(
     engine: &Arc<Engine>,
     session: &Arc<Session>,
     options: &MountOptions,
     mode: UringMode,
-    (standby, on_demand): (&Demand, &mut OnDemand),
 ) -> Result<Option<Channel>, Error> {
     let mut open: OpenChannel = |session, _| session.device_channel();
     let mut forgets = None;
@@ -41,16 +38,6 @@ pub(super) fn start(
             Err(_) if mode == UringMode::Preferred => {}
             Err(error) => return Err(error),
         }
-    }
-    if !session.uses_ring() {
-        let session = Arc::clone(session);
-        let open_standby = |session: &Arc<Session>| {
-            // Normal, whatever the thread that starts it has: it runs while others take long.
-            cpu_workers::lower();
-            session.standby_channel()
-        };
-        let start = move || spawn("erofs_standby", &session, open_standby);
-        on_demand.starts(standby, start);
     }
     let started = match engine.workers() {
         Some(workers) if options.served_by_workers() => match attach(workers, session, open) {

@@ -151,8 +151,7 @@ fn ask_once(huge: &Path) {
     }
 }
 
-/// What the requests of a mount took at most. Steps, bytes and memory have limits; times are
-/// printed.
+/// What the requests of a mount took at most. Steps, bytes and memory have limits.
 fn requests_within_bounds(place: &Place) -> String {
     // What the largest request of a mount may take: a read of 1 MiB.
     const READ: u64 = 1 << 20;
@@ -172,8 +171,7 @@ fn requests_within_bounds(place: &Place) -> String {
         .parse()
         .unwrap();
     assert!(peak <= MEMORY_KIB, "{peak} KiB");
-    let [cpu, raised] = ["cpu_us", "raised_us"].map(|name| of(name) as f64 / 1000.0);
-    format!("{requests}: {cpu} ms, of which {raised} ms at the workers' priority; {peak} KiB")
+    format!("{requests}; {peak} KiB")
 }
 
 fn other_files_are_served_whatever_is_read_of_a_hostile_one() {

@@ -253,6 +253,10 @@ fn what_would_write_is_refused_and_what_is_not_needed_is_switched_off() {
         Errno::NOSYS
     );
     assert_eq!(
+        error_of(ask_of_small(Opcode::Interrupt, 0, &[0; 8], b"")),
+        Errno::NOSYS
+    );
+    assert_eq!(
         error_of(ask_of_small(Opcode::Lseek, 2, &[0; 24], b"")),
         Errno::INVAL
     );
@@ -267,14 +271,6 @@ fn what_would_write_is_refused_and_what_is_not_needed_is_switched_off() {
     assert_eq!(
         ask_of_small(Opcode::Destroy, 0, b"", b""),
         (Answer::Reply, vec![])
-    );
-}
-
-#[test]
-fn an_interrupt_gets_no_answer() {
-    assert_eq!(
-        ask_of_small(Opcode::Interrupt, 0, &[0; 8], b"").0,
-        Answer::Silent
     );
 }
 

@@ -16,8 +16,7 @@ pub use reply::{
     StatfsOut, StoreOut,
 };
 pub use request::{
-    BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, InterruptIn, IoctlIn, LseekIn, ReadIn,
-    XattrIn,
+    BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, IoctlIn, LseekIn, ReadIn, XattrIn,
 };
 pub use ring::{RingEntry, RingHeader};
 

@@ -92,8 +92,9 @@ opcodes! {
     /// ENOSYS: allowed. With `default_permissions` the kernel checks and does not ask.
     Access = 34, "access", 8, Unsupported;
     Create = 35, "create", 16, ReadOnly;
-    /// Seen by the filesystem through `is_interrupted`; the kernel wants no answer.
-    Interrupt = 36, "interrupt", 8, Silent;
+    /// A signal came for a program that waits. Each request ends within bounds, so that none is
+    /// interrupted; ENOSYS asks the kernel not to send these.
+    Interrupt = 36, "interrupt", 8, Unsupported;
     Bmap = 37, "bmap", 16, Unsupported;
     Destroy = 38, "destroy", 0, Agreed;
     Ioctl = 39, "ioctl", 32, Ioctl;

@@ -97,14 +97,6 @@ pub struct ForgetIn {
     pub nlookup: u64,
 }
 
-/// INTERRUPT: a signal came for the program that waits for this request.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[allow(missing_docs)]
-pub struct InterruptIn {
-    pub unique: u64,
-}
-
 /// BATCH_FORGET; `count` times [`ForgetOne`] follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -130,7 +122,6 @@ const _: () = assert!(size_of::<XattrIn>() == 8);
 const _: () = assert!(size_of::<LseekIn>() == 24);
 const _: () = assert!(size_of::<IoctlIn>() == 32);
 const _: () = assert!(size_of::<ForgetIn>() == 8);
-const _: () = assert!(size_of::<InterruptIn>() == 8);
 const _: () = assert!(size_of::<BatchForgetIn>() == 8);
 const _: () = assert!(size_of::<ForgetOne>() == 16);
 
@@ -150,7 +141,6 @@ mod tests {
         assert_eq!(Opcode::Lseek.fixed_size(), size_of::<LseekIn>());
         assert_eq!(Opcode::Ioctl.fixed_size(), size_of::<IoctlIn>());
         assert_eq!(Opcode::Forget.fixed_size(), size_of::<ForgetIn>());
-        assert_eq!(Opcode::Interrupt.fixed_size(), size_of::<InterruptIn>());
         assert_eq!(Opcode::BatchForget.fixed_size(), size_of::<BatchForgetIn>());
     }
 }

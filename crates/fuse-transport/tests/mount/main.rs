@@ -3,7 +3,6 @@
 //! The daemon is a process of its own, so that it can be killed: this test program again, with the
 //! mount point in its environment.
 
-mod long_requests;
 mod memory;
 
 use std::fs::{self, File};

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -30,19 +30,16 @@ const BIG_NODE: u64 = 3;
 const LINK: u64 = 4;
 const DIRECTORY: u64 = 5;
 const STUCK: u64 = 7;
-/// What is asked of it takes until it is interrupted.
-const SLOW: u64 = 8;
 /// Reads of it take some milliseconds.
 const LEISURELY: u64 = 9;
 const FIRST_OF_MANY: u64 = 100;
 
-const ROOT: [(&str, u64); 7] = [
+const ROOT: [(&str, u64); 6] = [
     ("hello", HELLO),
     ("big", BIG_NODE),
     ("link", LINK),
     ("directory", DIRECTORY),
     ("stuck", STUCK),
-    ("slow", SLOW),
     ("leisurely", LEISURELY),
 ];
 
@@ -57,7 +54,7 @@ impl Memory {
         let (mode, size) = match node {
             1 | DIRECTORY => (0o040_755, 0),
             HELLO => (0o100_644, 12),
-            BIG_NODE | STUCK | SLOW | LEISURELY => (0o100_644, BIG),
+            BIG_NODE | STUCK | LEISURELY => (0o100_644, BIG),
             LINK => (0o120_777, 5),
             FIRST_OF_MANY.. if node < FIRST_OF_MANY + MANY => (0o100_600, 0),
             _ => return Err(Errno::NOENT),
@@ -121,9 +118,6 @@ impl Filesystem for Memory {
         if node == STUCK {
             thread::sleep(Duration::from_secs(3600));
         }
-        if node == SLOW {
-            return Err(until_interrupted());
-        }
         if node == LEISURELY {
             thread::sleep(Duration::from_millis(3));
         }
@@ -178,9 +172,6 @@ impl Filesystem for Memory {
     }
 
     fn xattr(&self, _: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-        if node == SLOW {
-            return Err(until_interrupted());
-        }
         Ok((node == HELLO && name == b"user.color").then(|| b"green".to_vec()))
     }
 
@@ -211,22 +202,6 @@ impl Filesystem for Memory {
             offset
         })
     }
-}
-
-/// The mount that is served.
-static SESSION: OnceLock<Weak<Session>> = OnceLock::new();
-
-/// Work that ends when no program waits for it.
-fn until_interrupted() -> Errno {
-    let session = SESSION.get().and_then(Weak::upgrade).unwrap();
-    session.begin_long();
-    println!("slow");
-    while !fuse_transport::is_interrupted() {
-        thread::sleep(Duration::from_millis(1));
-    }
-    println!("interrupted");
-    session.end_long();
-    Errno::INTR
 }
 
 /// Rings that a daemon may make: as they should be,
@@ -263,7 +238,6 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
         bursts: Arc::clone(&bursts),
     };
     let session = Session::start(device, Arc::new(memory), &config, rings).unwrap();
-    SESSION.set(Arc::downgrade(&session)).unwrap();
     let say = |word| {
         println!("{word}");
         std::io::stdout().flush().unwrap();
@@ -291,11 +265,10 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
 
 type Opened = mpsc::Receiver<()>;
 
-/// With io_uring: the threads for all CPUs together and for what the device still brings. Without:
-/// the one that stands by.
+/// With io_uring: the threads for all CPUs together and for what the device still brings.
 fn start_others(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     if !session.protocol().io_uring {
-        return vec![start(session, Session::standby_channel)];
+        return Vec::new();
     }
     vec![
         start(session, Session::overflow_channel),
