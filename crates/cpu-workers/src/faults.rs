@@ -1,6 +1,13 @@
-//! Places where start-up can fail, so that the tests can make each of them fail.
+//! Places where start-up can fail, so that the tests can make each of them fail. A test names them
+//! for its thread; the threads that this one makes inherit them.
 
+#[cfg(test)]
+use std::cell::RefCell;
+#[cfg(test)]
+use std::collections::HashSet;
 use std::io;
+#[cfg(test)]
+use std::sync::{Arc, Mutex};
 
 /// One rung of the ladder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,36 +23,41 @@ pub(crate) enum FailPoint {
     Watcher,
 }
 
+#[cfg(test)]
+thread_local!(static POINTS: RefCell<Arc<Mutex<HashSet<FailPoint>>>> = RefCell::default());
+
 /// Without tests this never fails.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Faults {
-    #[cfg(test)]
-    points: std::sync::Arc<std::sync::Mutex<std::collections::HashSet<FailPoint>>>,
+#[cfg(not(test))]
+pub(crate) fn check(_point: FailPoint) -> io::Result<()> {
+    Ok(())
 }
 
-impl Faults {
-    #[cfg(not(test))]
-    pub(crate) fn check(&self, _point: FailPoint) -> io::Result<()> {
-        Ok(())
+#[cfg(test)]
+pub(crate) fn check(point: FailPoint) -> io::Result<()> {
+    match POINTS.with_borrow(|points| points.lock().unwrap().contains(&point)) {
+        true => Err(io::Error::other(format!("injected: {point:?}"))),
+        false => Ok(()),
     }
+}
 
-    #[cfg(test)]
-    pub(crate) fn check(&self, point: FailPoint) -> io::Result<()> {
-        match self.points.lock().unwrap().contains(&point) {
-            true => Err(io::Error::other(format!("injected: {point:?}"))),
-            false => Ok(()),
-        }
-    }
+/// What a new thread runs.
+#[cfg(not(test))]
+pub(crate) fn inherited(body: impl FnOnce() + Send) -> impl FnOnce() + Send {
+    body
+}
 
-    #[cfg(all(test, not(feature = "loom")))]
-    pub(crate) fn at(points: impl IntoIterator<Item = FailPoint>) -> Self {
-        let faults = Faults::default();
-        faults.points.lock().unwrap().extend(points);
-        faults
+#[cfg(test)]
+pub(crate) fn inherited(body: impl FnOnce() + Send) -> impl FnOnce() + Send {
+    let points = POINTS.with_borrow(Arc::clone);
+    move || {
+        POINTS.set(points);
+        body();
     }
+}
 
-    #[cfg(all(test, not(feature = "loom")))]
-    pub(crate) fn clear(&self) {
-        self.points.lock().unwrap().clear();
-    }
+/// What fails from here on.
+#[cfg(all(test, not(feature = "loom")))]
+pub(crate) fn fail_at(points: &[FailPoint]) {
+    let points = points.iter().copied().collect();
+    POINTS.with_borrow(|own| *own.lock().unwrap() = points);
 }

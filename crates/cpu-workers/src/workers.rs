@@ -26,7 +26,6 @@ use std::time::Duration;
 use sys::clock::now_ns;
 use sys::pi_mutex::PiMutex;
 
-use crate::faults::Faults;
 use crate::priority::{self, ThreadPriority, Wanted};
 use crate::report;
 use crate::stats::notices::Notices;
@@ -53,7 +52,6 @@ pub struct Workers {
     /// I: what normal priority means here.
     base_nice: i32,
     /// I.
-    faults: Faults,
     cpus: Arc<dyn Cpus>,
     topology: Arc<Topology>,
     unbound: UnboundPool,
@@ -88,36 +86,11 @@ impl Workers {
 
     /// The same on other CPUs than the machine's, for tests.
     pub fn start_on(options: WorkerOptions, cpus: Arc<dyn Cpus>) -> Result<Arc<Workers>, Error> {
-        Workers::build(options, cpus, Faults::default())
-    }
-
-    /// The one pool of this process for this mode, priority and name: made by the first caller,
-    /// while others wait; it ends with its last `Arc`. A failure leaves nothing behind, and the
-    /// next caller tries again.
-    pub fn shared(options: WorkerOptions) -> Result<Arc<Workers>, Error> {
-        let mut pools = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.retain(|(_, pool)| pool.strong_count() > 0);
-        let key = (options.mode, options.priority, options.name.clone());
-        let found = pools.iter().find(|(other, _)| *other == key);
-        if let Some(workers) = found.and_then(|(_, pool)| pool.upgrade()) {
-            return Ok(workers);
-        }
-        let workers = Workers::start(options)?;
-        pools.push((key, Arc::downgrade(&workers)));
-        Ok(workers)
-    }
-
-    pub(crate) fn build(
-        options: WorkerOptions,
-        cpus: Arc<dyn Cpus>,
-        faults: Faults,
-    ) -> Result<Arc<Workers>, Error> {
         let notices = Arc::new(Notices::default());
         let base_nice = priority::nice_of(priority::own_tid()).unwrap_or(0);
         let (pinned, unbound) = wanted(options.mode, options.priority);
         let spawner = || Spawner {
             cpus: Arc::clone(&cpus),
-            faults: faults.clone(),
             base_nice,
         };
         let possible = cpus.possible().map_err(Error::Cpus)?;
@@ -132,7 +105,6 @@ impl Workers {
             priority: options.priority,
             base_nice,
             unbound: UnboundPool::new(&options.name, most, unbound, spawner(), &notices),
-            faults: faults.clone(),
             cpus: Arc::clone(&cpus),
             topology: Arc::clone(&topology),
             watcher: None,
@@ -150,11 +122,27 @@ impl Workers {
                 .into_iter()
                 .for_each(|line| workers.notices.add(line));
             if options.hotplug_thread {
-                let watcher = Watcher::start(topology, cpus, options.rescan_interval, &faults);
+                let watcher = Watcher::start(topology, cpus, options.rescan_interval);
                 workers.watcher = Some(watcher.map_err(Error::Hotplug)?);
             }
         }
         Ok(Arc::new(workers))
+    }
+
+    /// The one pool of this process for this mode, priority and name: made by the first caller,
+    /// while others wait; it ends with its last `Arc`. A failure leaves nothing behind, and the
+    /// next caller tries again.
+    pub fn shared(options: WorkerOptions) -> Result<Arc<Workers>, Error> {
+        let mut pools = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|(_, pool)| pool.strong_count() > 0);
+        let key = (options.mode, options.priority, options.name.clone());
+        let found = pools.iter().find(|(other, _)| *other == key);
+        if let Some(workers) = found.and_then(|(_, pool)| pool.upgrade()) {
+            return Ok(workers);
+        }
+        let workers = Workers::start(options)?;
+        pools.push((key, Arc::downgrade(&workers)));
+        Ok(workers)
     }
 
     /// Queues a job at the worker of `cpu`, or at the unbound pool (`None`, or an empty slot).
@@ -344,7 +332,7 @@ impl Workers {
         if cpu.is_none() {
             for (tid, priority) in &*self.followers.lock() {
                 // A refusal is already reported for the workers.
-                let _ = priority.set(*tid, wanted, &self.faults);
+                let _ = priority.set(*tid, wanted);
             }
         }
         result
@@ -367,11 +355,11 @@ impl Workers {
             &|cpu| wanted(raised.contains(&cpu)),
             |running, wanted| {
                 let (priority, tid) = (&running.worker.priority, running.tid);
-                priority.change(tid, wanted, &self.faults);
+                priority.change(tid, wanted);
             },
         );
         for (tid, priority) in &*self.followers.lock() {
-            priority.change(*tid, all, &self.faults);
+            priority.change(*tid, all);
         }
     }
 
@@ -390,7 +378,7 @@ impl Workers {
     pub fn lead(&self) {
         if self.priority != Priority::Normal {
             // A refusal is already reported for the workers.
-            let _ = ThreadPriority::new().set(priority::own_tid(), Wanted::Best, &self.faults);
+            let _ = ThreadPriority::new().set(priority::own_tid(), Wanted::Best);
         }
     }
 
@@ -401,7 +389,7 @@ impl Workers {
         lowered::set_followers_own(Some(Arc::clone(&priority)));
         let _flip = self.flip.lock();
         // A refusal is already reported for the workers.
-        let _ = priority.set(tid, self.topology.wanted(), &self.faults);
+        let _ = priority.set(tid, self.topology.wanted());
         self.followers.lock().push((tid, priority));
         Following {
             workers: Arc::downgrade(self),
@@ -417,7 +405,7 @@ impl Workers {
 
     fn apply(&self, running: &Running, wanted: Wanted) -> Result<(), Error> {
         let (name, tid) = (running.worker.name.clone(), running.tid);
-        let applied = running.worker.priority.set(tid, wanted, &self.faults);
+        let applied = running.worker.priority.set(tid, wanted);
         applied.map_err(|reason| Error::Priority { name, tid, reason })
     }
 

@@ -8,7 +8,7 @@ use sys::sched;
 
 use super::refusal;
 use crate::Policy;
-use crate::faults::{FailPoint, Faults};
+use crate::faults::{self, FailPoint};
 
 /// The lowest real-time priority, as the kernel's own workers have (sched_set_fifo_low): before
 /// every ordinary thread, behind every other real-time one.
@@ -50,58 +50,59 @@ pub(crate) enum Wanted {
 
 /// Sets it, as near as allowed. An error is one line: what was refused, the priority granted
 /// instead, and the remedy.
-pub(crate) fn apply(tid: i32, wanted: Wanted, faults: &Faults) -> Result<(), String> {
+pub(crate) fn apply(tid: i32, wanted: Wanted) -> Result<(), String> {
     match wanted {
         Wanted::Untouched => Ok(()),
-        Wanted::Normal { nice } => set_normal(tid, nice, faults)
-            .map_err(|error| format!("normal priority refused: {error}")),
-        Wanted::Prompt { nice } => match set_slice(tid, nice, faults) {
+        Wanted::Normal { nice } => {
+            set_normal(tid, nice).map_err(|error| format!("normal priority refused: {error}"))
+        }
+        Wanted::Prompt { nice } => match set_slice(tid, nice) {
             Ok(()) => Ok(()),
-            Err(_) => apply(tid, Wanted::Normal { nice }, faults),
+            Err(_) => apply(tid, Wanted::Normal { nice }),
         },
-        Wanted::First => match set_first(tid, faults) {
+        Wanted::First => match set_first(tid) {
             Ok(()) => Ok(()),
             Err(error) => Err(format!(
                 "{NOT_FIRST} ({error}): needs root, CAP_SYS_NICE or RLIMIT_NICE 40; running at \
                  normal priority"
             )),
         },
-        Wanted::RealTime => real_time(tid, faults),
+        Wanted::RealTime => real_time(tid),
         Wanted::Best => {
-            let _ = real_time(tid, faults);
+            let _ = real_time(tid);
             Ok(())
         }
     }
 }
 
-fn set_normal(tid: i32, nice: i32, faults: &Faults) -> io::Result<()> {
+fn set_normal(tid: i32, nice: i32) -> io::Result<()> {
     sched::set_policy(tid, sched::Policy::Other)?;
-    set_nice(tid, nice, faults)?;
+    set_nice(tid, nice)?;
     match sched::has_short_slice(tid)? {
         true => sched::end_short_slice(tid, nice),
         false => Ok(()),
     }
 }
 
-fn real_time(tid: i32, faults: &Faults) -> Result<(), String> {
-    let fifo = faults.check(FailPoint::RealTime);
+fn real_time(tid: i32) -> Result<(), String> {
+    let fifo = faults::check(FailPoint::RealTime);
     let Err(error) = fifo.and_then(|()| sched::set_policy(tid, sched::Policy::Fifo(FIFO_LOW)))
     else {
         return Ok(());
     };
-    let (reason, instead) = (refusal::explain(&error), next_best(tid, faults));
+    let (reason, instead) = (refusal::explain(&error), next_best(tid));
     Err(format!(
         "real-time priority refused: {reason}; running {instead}"
     ))
 }
 
 /// The rungs below real-time. Returns what was granted.
-fn next_best(tid: i32, faults: &Faults) -> String {
+fn next_best(tid: i32) -> String {
     let had = nice_of(tid).unwrap_or(0);
     let mut lower = [NICE_HIGH, allowed_nice()].into_iter();
-    lower.find(|&nice| nice < had && set_nice(tid, nice, faults).is_ok());
+    lower.find(|&nice| nice < had && set_nice(tid, nice).is_ok());
     let nice = nice_of(tid).unwrap_or(0);
-    let slice = match set_slice(tid, nice, faults) {
+    let slice = match set_slice(tid, nice) {
         Ok(()) => format!("with a slice of {} us", sched::SHORT_SLICE.as_micros()),
         Err(_) => "without a slice of its own".to_owned(),
     };
@@ -118,21 +119,21 @@ fn allowed_nice() -> i32 {
     20 - limit.min(40) as i32
 }
 
-fn set_slice(tid: i32, nice: i32, faults: &Faults) -> io::Result<()> {
-    faults.check(FailPoint::Slice)?;
+fn set_slice(tid: i32, nice: i32) -> io::Result<()> {
+    faults::check(FailPoint::Slice)?;
     sched::set_short_slice(tid, nice)
 }
 
-fn set_first(tid: i32, faults: &Faults) -> io::Result<()> {
+fn set_first(tid: i32) -> io::Result<()> {
     // A real-time thread must not stay real-time when nice -20 is requested.
     if matches!(sched::policy(tid)?, sched::Policy::Fifo(_)) {
         sched::set_policy(tid, sched::Policy::Other)?;
     }
-    set_nice(tid, NICE_HIGH, faults)
+    set_nice(tid, NICE_HIGH)
 }
 
-fn set_nice(tid: i32, nice: i32, faults: &Faults) -> io::Result<()> {
-    faults.check(FailPoint::Nice)?;
+fn set_nice(tid: i32, nice: i32) -> io::Result<()> {
+    faults::check(FailPoint::Nice)?;
     // Linux takes a thread's id here and means this thread alone.
     Ok(setpriority_process(Pid::from_raw(tid), nice)?)
 }

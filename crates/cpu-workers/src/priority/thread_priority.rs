@@ -4,7 +4,6 @@ use sys::pi_mutex::PiMutex;
 use sys::sched;
 
 use super::set::{Wanted, apply, own_tid};
-use crate::faults::Faults;
 
 /// P: held while a priority is set, so that two changes cannot overtake each other.
 pub(crate) struct ThreadPriority(PiMutex<State>);
@@ -23,20 +22,20 @@ impl ThreadPriority {
     }
 
     /// Sets the priority of the thread `tid`: now, or when it is raised again.
-    pub(crate) fn set(&self, tid: i32, wanted: Wanted, faults: &Faults) -> Result<(), String> {
+    pub(crate) fn set(&self, tid: i32, wanted: Wanted) -> Result<(), String> {
         let mut state = self.0.lock();
         state.wanted = wanted;
         match state.lowered {
             true => Ok(()),
-            false => apply(tid, wanted, faults),
+            false => apply(tid, wanted),
         }
     }
 
     /// The same for a thread that may have it already.
-    pub(crate) fn change(&self, tid: i32, wanted: Wanted, faults: &Faults) {
+    pub(crate) fn change(&self, tid: i32, wanted: Wanted) {
         if self.0.lock().wanted != wanted {
             // A refusal was reported when the thread was made.
-            let _ = self.set(tid, wanted, faults);
+            let _ = self.set(tid, wanted);
         }
     }
 
@@ -51,7 +50,7 @@ impl ThreadPriority {
         let mut state = self.0.lock();
         state.lowered = false;
         // A refusal was reported when the thread was made, or when its priority was set.
-        let _ = apply(own_tid(), state.wanted, &Faults::default());
+        let _ = apply(own_tid(), state.wanted);
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::faults::Faults;
 use crate::{Cpus, Mode, WorkerOptions, Workers};
 
 /// Longer than any test needs; only a hang waits for it.
@@ -109,7 +108,7 @@ pub(super) fn options(mode: Mode) -> WorkerOptions {
 }
 
 pub(super) fn start(mode: Mode, cpus: &Arc<FakeCpus>) -> Arc<Workers> {
-    Workers::build(options(mode), cpus.clone(), Faults::default()).unwrap()
+    Workers::start_on(options(mode), cpus.clone()).unwrap()
 }
 
 /// Queues a job and returns where it ran, once it has.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Barrier};
 
 use super::fake::{FakeCpus, options, start, until, wait, where_it_runs};
 use crate::Mode;
-use crate::faults::Faults;
 
 #[test]
 fn a_cpu_that_comes_gets_a_pinned_worker() {
@@ -71,7 +70,7 @@ fn a_caller_that_checks_the_cpus_itself_saves_a_thread() {
         hotplug_thread: false,
         ..options(Mode::PerCpu)
     };
-    let workers = crate::Workers::build(options, cpus.clone(), Faults::default()).unwrap();
+    let workers = crate::Workers::start_on(options, cpus.clone()).unwrap();
     cpus.set([0, 1]);
     assert_eq!(workers.cpus(), [0], "nobody watches");
     workers.check_cpus();

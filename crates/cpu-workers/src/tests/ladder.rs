@@ -3,21 +3,17 @@
 use std::sync::Arc;
 
 use super::fake::{FakeCpus, options, until, where_it_runs};
-use crate::faults::{FailPoint, Faults};
+use crate::faults::{FailPoint, fail_at};
 use crate::{Error, Mode, Priority, WorkerOptions, Workers};
 
-fn start_with(points: &[FailPoint]) -> (Result<Arc<Workers>, Error>, Arc<FakeCpus>, Faults) {
-    let faults = Faults::at(points.iter().copied());
+fn start_with(points: &[FailPoint]) -> (Result<Arc<Workers>, Error>, Arc<FakeCpus>) {
+    fail_at(points);
     let cpus = FakeCpus::new(2, 0..2);
     let options = WorkerOptions {
         priority: Priority::High,
         ..options(Mode::PerCpu)
     };
-    (
-        Workers::build(options, cpus.clone(), faults.clone()),
-        cpus,
-        faults,
-    )
+    (Workers::start_on(options, cpus.clone()), cpus)
 }
 
 /// Threads of this process by name, to see what a failed start left behind.
@@ -39,14 +35,14 @@ const NO_UNBOUND_THREAD: [FailPoint; 2] =
 
 #[test]
 fn an_unbound_pool_without_a_single_thread_is_nothing() {
-    let faults = Faults::at(NO_UNBOUND_THREAD);
-    let result = Workers::build(options(Mode::Unbound), FakeCpus::new(2, 0..2), faults);
+    fail_at(&NO_UNBOUND_THREAD);
+    let result = Workers::start_on(options(Mode::Unbound), FakeCpus::new(2, 0..2));
     assert!(matches!(result, Err(Error::UnboundPool { threads: 2, .. })));
 }
 
 #[test]
 fn behind_pinned_workers_a_job_without_a_thread_runs_where_it_is_queued() {
-    let (result, _, faults) = start_with(&NO_UNBOUND_THREAD);
+    let (result, _) = start_with(&NO_UNBOUND_THREAD);
     let workers = result.unwrap();
     assert_eq!(where_it_runs(&workers, Some(0)), Some(0));
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -57,7 +53,7 @@ fn behind_pinned_workers_a_job_without_a_thread_runs_where_it_is_queued() {
         receiver.recv().unwrap()
     };
     assert_eq!(unbound(), std::thread::current().id());
-    faults.clear();
+    fail_at(&[]);
     assert_ne!(
         unbound(),
         std::thread::current().id(),
@@ -81,7 +77,7 @@ fn one_unbound_thread_is_enough_and_the_refusal_is_a_notice() {
 #[test]
 fn a_worker_that_cannot_be_made_or_pinned_leaves_an_empty_slot_until_it_can() {
     for point in [FailPoint::WorkerThread(1), FailPoint::Pin(1)] {
-        let (result, cpus, faults) = start_with(&[point]);
+        let (result, cpus) = start_with(&[point]);
         let workers = result.unwrap();
         assert_eq!(workers.cpus(), [0]);
         assert_eq!(where_it_runs(&workers, Some(1)), None);
@@ -91,7 +87,7 @@ fn a_worker_that_cannot_be_made_or_pinned_leaves_an_empty_slot_until_it_can() {
                 .iter()
                 .any(|line| line.contains("no worker for CPU 1"))
         );
-        faults.clear();
+        fail_at(&[]);
         cpus.set(0..2);
         until("the next check makes it", || workers.cpus() == [0, 1]);
     }
@@ -108,20 +104,20 @@ fn without_any_pinned_worker_the_unbound_pool_serves_all() {
 #[test]
 fn a_failed_late_rung_takes_down_what_stood_and_the_next_try_works() {
     for point in [FailPoint::Cpus, FailPoint::Watcher] {
-        let faults = Faults::at([point]);
+        fail_at(&[point]);
         let mut options = options(Mode::PerCpu);
         options.name = format!("rung{}", point == FailPoint::Cpus);
         let name = options.name.clone();
         let cpus = FakeCpus::new(2, 0..2);
-        let result = Workers::build(options.clone(), cpus.clone(), faults.clone());
+        let result = Workers::start_on(options.clone(), cpus.clone());
         match point {
             FailPoint::Cpus => assert!(matches!(result, Err(Error::Cpus(_)))),
             _ => assert!(matches!(result, Err(Error::Hotplug(_)))),
         }
         // A joined thread may stay in /proc for a moment.
         until("no thread is left", || threads_called(&name) == 0);
-        faults.clear();
-        let workers = Workers::build(options, cpus, faults).unwrap();
+        fail_at(&[]);
+        let workers = Workers::start_on(options, cpus).unwrap();
         assert_eq!(workers.cpus(), [0, 1]);
         assert_eq!(threads_called(&name), 2, "no unbound one before a job");
     }
@@ -143,12 +139,12 @@ fn a_refused_real_time_priority_is_one_line_and_not_an_error() {
 #[test]
 fn below_real_time_a_slice_is_the_best_that_needs_no_right() {
     let outcome = |points: &[FailPoint], priority| {
-        let faults = Faults::at(points.iter().copied());
+        fail_at(points);
         let options = WorkerOptions {
             priority,
             ..options(Mode::PerCpu)
         };
-        let workers = Workers::build(options, FakeCpus::new(2, 0..2), faults).unwrap();
+        let workers = Workers::start_on(options, FakeCpus::new(2, 0..2)).unwrap();
         let policy = workers.stats()[0].policy.unwrap().to_string();
         (policy, workers.notices().len())
     };

@@ -8,7 +8,7 @@ use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use super::helpers;
 use super::slot::Slot;
-use crate::faults::FailPoint;
+use crate::faults::{self, FailPoint};
 use crate::priority::Wanted;
 use crate::stats::counters::Counters;
 use crate::stats::notices::Notices;
@@ -76,7 +76,7 @@ impl Topology {
         notices: Arc<Notices>,
     ) -> Result<Self, Error> {
         let mut slots = Vec::new();
-        let room = spawner.faults.check(FailPoint::SlotTable).is_ok()
+        let room = faults::check(FailPoint::SlotTable).is_ok()
             && slots.try_reserve_exact(possible).is_ok();
         if !room {
             return Err(Error::SlotTable { cpus: possible });
@@ -102,10 +102,7 @@ impl Topology {
 
     /// Makes, rests and re-pins workers until they are those of the usable CPUs.
     pub(crate) fn reconcile(&self) -> Result<(), Error> {
-        self.spawner
-            .faults
-            .check(FailPoint::Cpus)
-            .map_err(Error::Cpus)?;
+        faults::check(FailPoint::Cpus).map_err(Error::Cpus)?;
         let usable = self.spawner.cpus.usable().map_err(Error::Cpus)?;
         self.follow(&usable);
         Ok(())
@@ -177,7 +174,7 @@ impl Topology {
         let plan = self.plan();
         let wanted = plan.wanted_of(cpu);
         let priority = &running.worker.priority;
-        priority.change(running.tid, wanted, &self.spawner.faults);
+        priority.change(running.tid, wanted);
         if let Some(make) = &plan.source {
             running.worker.post(Attach {
                 make: Arc::clone(make),

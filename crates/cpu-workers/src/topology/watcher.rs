@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::Cpus;
-use crate::faults::{FailPoint, Faults};
+use crate::faults::{self, FailPoint};
 use crate::topology::pinned::Topology;
 
 /// Not called as the workers are: traces match those by name.
@@ -28,9 +28,8 @@ impl Watcher {
         topology: Arc<Topology>,
         cpus: Arc<dyn Cpus>,
         interval: Duration,
-        faults: &Faults,
     ) -> io::Result<Self> {
-        faults.check(FailPoint::Watcher)?;
+        faults::check(FailPoint::Watcher)?;
         let stop = Arc::new(AtomicBool::new(false));
         let body = {
             let (cpus, stop) = (Arc::clone(&cpus), Arc::clone(&stop));
@@ -42,7 +41,9 @@ impl Watcher {
                 }
             }
         };
-        let thread = thread::Builder::new().name(NAME.into()).spawn(body)?;
+        let thread = thread::Builder::new()
+            .name(NAME.into())
+            .spawn(faults::inherited(body))?;
         Ok(Watcher {
             cpus,
             stop,

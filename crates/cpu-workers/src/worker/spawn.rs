@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::Cpus;
-use crate::faults::{FailPoint, Faults};
+use crate::faults::{self, FailPoint};
 use crate::priority::{self, Wanted};
 use crate::worker::thread::{Worker, current};
 
@@ -22,7 +22,6 @@ pub(crate) struct Running {
 /// Parameters of every thread.
 pub(crate) struct Spawner {
     pub(crate) cpus: Arc<dyn Cpus>,
-    pub(crate) faults: Faults,
     /// Of the thread that started the workers.
     pub(crate) base_nice: i32,
 }
@@ -31,7 +30,7 @@ impl Spawner {
     /// Returns once the thread is named, pinned, has its priority and is about to read its
     /// queue; or once it has ended because one of them failed. A refused priority is no failure.
     pub(crate) fn spawn(&self, worker: Worker, wanted: Wanted) -> io::Result<Running> {
-        self.faults.check(match worker.cpu {
+        faults::check(match worker.cpu {
             Some(cpu) => FailPoint::WorkerThread(cpu),
             None => FailPoint::UnboundThread(number(&worker.name)),
         })?;
@@ -47,20 +46,19 @@ impl Spawner {
         };
         let body = {
             let (worker, cpus) = (Arc::clone(&worker), Arc::clone(&self.cpus));
-            let faults = self.faults.clone();
             move || {
                 if inherits {
                     // A pool with fewer CPUs than it may use serves all the same.
                     let _ = cpus.unpin(priority::own_tid());
                 }
-                if settle(&worker, &*cpus, wanted, &faults, ready) {
+                if settle(&worker, &*cpus, wanted, ready) {
                     worker.run();
                 }
             }
         };
         let thread = thread::Builder::new()
             .name(worker.name.clone())
-            .spawn(body)?;
+            .spawn(faults::inherited(body))?;
         let tid = match outcome.recv() {
             Ok(Ok(tid)) => tid,
             Ok(Err(error)) => return Err(joined(thread, error)),
@@ -90,20 +88,17 @@ fn settle(
     worker: &Worker,
     cpus: &dyn Cpus,
     wanted: Wanted,
-    faults: &Faults,
     ready: Sender<io::Result<i32>>,
 ) -> bool {
     let tid = priority::own_tid();
     if let Some(cpu) = worker.cpu {
-        let pinned = faults
-            .check(FailPoint::Pin(cpu))
-            .and_then(|()| cpus.pin(tid, cpu));
+        let pinned = faults::check(FailPoint::Pin(cpu)).and_then(|()| cpus.pin(tid, cpu));
         if let Err(error) = pinned {
             let _ = ready.send(Err(error));
             return false;
         }
     }
-    if let Err(line) = worker.priority.set(tid, wanted, faults) {
+    if let Err(line) = worker.priority.set(tid, wanted) {
         worker.notices.add(line);
     }
     ready.send(Ok(tid)).is_ok()
