@@ -12,10 +12,10 @@ use crate::inherited::close_all_but;
 /// input, the other standard streams, and `keep`, with their numbers.
 ///
 /// What other threads of this process have locked at that moment stays locked in the child: no lock
-/// of theirs may be needed there, other than the C library's for memory, which it makes anew. A panic
-/// in the child prints its message under a lock of std: if another thread was printing a panic at the
-/// moment of the fork, the child hangs. The mount helper has a few other threads (the one that reads
-/// and writes launch profiles, those that ask whether a mount is alive), none of which should panic.
+/// of theirs may be needed there, other than the C library's for memory, which it makes anew. A
+/// panic in the child prints its message under a lock of std: if another thread was printing a
+/// panic at the moment of the fork, the child hangs. The mount helper has a few other threads (one
+/// reads and writes launch profiles, others ask whether a mount is alive); none should panic.
 ///
 /// # Errors
 /// As fork(2): EAGAIN at the limit of processes, ENOMEM.
@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(text, "0x");
     }
 
-    /// In a process of its own: a test that fails beside it may hold the lock of std's panic message
-    /// at the moment of the fork, and the child would wait for it for ever.
+    /// In a process of its own: a test that fails beside it may hold the lock of std's panic
+    /// message at the moment of the fork, and the child would wait for it for ever.
     #[test]
     fn a_child_that_panics_exits() {
         const ALONE: &str = "EROFAST_TEST_FORKS_ALONE";
