@@ -61,7 +61,9 @@ deb static initramfs:
 # same variables removes the same files.
 PREFIX ?= /usr/local
 DESTDIR ?=
-install: build
+install:
+	@command -v $(CARGO) >/dev/null || { echo "install: no $(CARGO) in PATH (sudo leaves ~/.cargo/bin out): run make build as yourself, then sudo env PATH=\"\$$PATH\" HOME=\"\$$HOME\" make install" >&2; exit 1; }
+	$(MAKE) build
 	LAB=target/release/erofast-lab LIBRARY=target/release scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
 
 uninstall:
