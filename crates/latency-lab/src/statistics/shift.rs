@@ -10,8 +10,9 @@
 
 use serde::Serialize;
 
-/// Two sides with more samples together than this have the normal approximation.
-const EXACT_UP_TO: usize = 100;
+/// More rounds than this have the normal approximation, and more samples of two sides together.
+const EXACT_ROUNDS: usize = 100;
+const EXACT_SIDES: usize = 40;
 
 /// From `low` to `high`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -138,7 +139,7 @@ impl Samples {
         let mut chances = vec![0.0; self.pairs() + 1];
         match self {
             // Each rank is on either side with a chance of a half.
-            Samples::Rounds(rounds) if rounds <= EXACT_UP_TO => {
+            Samples::Rounds(rounds) if rounds <= EXACT_ROUNDS => {
                 chances[0] = 1.0;
                 for rank in 1..=rounds {
                     for sum in (0..chances.len()).rev() {
@@ -149,7 +150,7 @@ impl Samples {
             }
             // The greatest of all samples is of the first side with a chance of its share: then no
             // pair of it is below zero, otherwise all pairs with the first side are above.
-            Samples::Sides(first, second) if first + second <= EXACT_UP_TO => {
+            Samples::Sides(first, second) if first + second <= EXACT_SIDES => {
                 let mut of = vec![vec![0.0; chances.len()]; second + 1];
                 for row in &mut of {
                     row[0] = 1.0;
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_approximation_continues_the_exact_chances() {
-        for samples in [Samples::Rounds(60), Samples::Sides(40, 50)] {
+        for samples in [Samples::Rounds(60), Samples::Sides(18, 22)] {
             let middle = samples.pairs() / 2;
             for count in [middle, middle * 3 / 4, middle / 2] {
                 let (exact, about) = (samples.up_to(count), samples.approximate(count as f64));
