@@ -57,10 +57,13 @@ deb static initramfs:
 	scripts/dist $@
 
 # Without a package: programs, C library, mount helpers, man pages, completions, pages and units below
-# $(PREFIX); DESTDIR goes in front. `make uninstall` removes the same files.
+# $(PREFIX); DESTDIR goes in front. `make uninstall` with the
+# same variables removes the same files.
 PREFIX ?= /usr/local
 DESTDIR ?=
-install: build
+install:
+	@command -v $(CARGO) >/dev/null || { echo "install: no $(CARGO) in PATH (sudo leaves ~/.cargo/bin out): run make build as yourself, then sudo env PATH=\"\$$PATH\" HOME=\"\$$HOME\" make install" >&2; exit 1; }
+	$(MAKE) build
 	LAB=target/release/erofast-lab LIBRARY=target/release scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
 
 uninstall:

@@ -41,7 +41,8 @@ fn libraries(edges: &str) -> BTreeMap<String, String> {
     assert!(output.status.success(), "{stderr}");
     let listed = String::from_utf8(output.stdout).expect("text");
     let mut linked = BTreeMap::new();
-    for line in listed.lines() {
+    // A blank line stands between the trees of two packages.
+    for line in listed.lines().filter(|line| !line.is_empty()) {
         let (package, licence) = line.split_once('\t').expect("two columns");
         let own = package.contains(" (/") && !package.contains("(registry");
         let name = package.split(' ').next().expect("a name");

@@ -5,8 +5,11 @@
 //! tables in the metabox, which is decoded in turn. A thread that decodes for another one's request
 //! has a budget of its own, of the same size (`Share`).
 //!
-//! Nothing is measured: a request that costs more than any sound image causes is *long*, and its
-//! thread has normal priority from then on. A request ends at its limits.
+//! No clock is read. On its way a request passes these marks:
+//! 1. It is *long*: its thread has normal priority from then on.
+//! 2. It is *heavy*, beyond what a sound image causes: one at a time, so that other requests find a
+//!    thread.
+//! 3. It ends.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -34,6 +37,9 @@ pub enum Exceeded {
     /// Too many bytes.
     #[error("the request takes more than {MAX_BYTES} fetched and decoded bytes")]
     Bytes,
+    /// Another request takes more than half of its budget.
+    #[error("another request takes too much work already")]
+    Busy,
     /// The engine is shutting down.
     #[error("interrupted: the image is being closed")]
     Closed,
@@ -42,7 +48,7 @@ pub enum Exceeded {
 impl Exceeded {
     /// Whether it is a limit, which the same request would exceed again.
     pub(crate) fn is_limit(self) -> bool {
-        self != Exceeded::Closed
+        matches!(self, Exceeded::Steps | Exceeded::Bytes)
     }
 }
 
@@ -71,17 +77,30 @@ struct Spent {
     bytes: u64,
     cost: u64,
     exceeded: Option<Exceeded>,
+    turn: Turn,
     control: ThreadControl,
 }
 
+/// Whether a request may be heavy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Not yet.
+    Open,
+    /// It is the one that may.
+    Taken,
+    /// It works for another thread's request.
+    Helps,
+}
+
 impl Spent {
-    fn new(limits: Limits, control: &ThreadControl) -> Self {
+    fn new(limits: Limits, turn: Turn, control: &ThreadControl) -> Self {
         Self {
             limits,
             steps: 0,
             bytes: 0,
             cost: 0,
             exceeded: control.is_closing().then_some(Exceeded::Closed),
+            turn,
             control: Arc::clone(control),
         }
     }
@@ -113,7 +132,25 @@ impl Spent {
         if self.is_long() && !was_long {
             cpu_workers::lower();
         }
+        match self.is_heavy() {
+            true => self.take_turn(),
+            false => Ok(()),
+        }
+    }
+
+    fn take_turn(&mut self) -> Result<(), Exceeded> {
+        if self.turn == Turn::Open {
+            if !self.control.take_turn() {
+                return Err(Exceeded::Busy);
+            }
+            self.turn = Turn::Taken;
+        }
         Ok(())
+    }
+
+    /// Beyond half of its budget.
+    fn is_heavy(&self) -> bool {
+        self.steps > self.limits.steps / 2 || self.bytes > self.limits.bytes / 2
     }
 
     fn is_long(&self) -> bool {
@@ -131,6 +168,9 @@ impl Drop for Spent {
         if self.is_long() {
             cpu_workers::raise();
         }
+        if self.turn == Turn::Taken {
+            self.control.end_turn();
+        }
     }
 }
 
@@ -145,7 +185,15 @@ pub(crate) struct Scope {
 impl Scope {
     /// A request for `length` bytes of content; 0: for metadata.
     pub(crate) fn begin(control: &ThreadControl, length: u64) -> Self {
-        Self::open(|| Spent::new(Limits::new(length), control))
+        Self::open(|| Spent::new(Limits::new(length), Turn::Open, control))
+    }
+
+    /// The same for an inode that had a heavy request.
+    pub(crate) fn begin_heavy(control: &ThreadControl, length: u64) -> Self {
+        let scope = Self::begin(control, length);
+        // A refusal is kept, and ends the request at its first step.
+        let _ = with(Spent::take_turn);
+        scope
     }
 
     fn open(spent: impl FnOnce() -> Spent) -> Self {
@@ -196,13 +244,18 @@ pub(crate) fn share() -> Option<Share> {
 impl Share {
     /// On the thread that works for the request.
     pub(crate) fn enter(&self) -> Scope {
-        Scope::open(|| Spent::new(self.limits, &self.control))
+        Scope::open(|| Spent::new(self.limits, Turn::Helps, &self.control))
     }
 }
 
 /// The limit that the request of this thread exceeded, if it did.
 pub(crate) fn exceeded() -> Option<Exceeded> {
     CURRENT.with_borrow(|current| current.as_ref().and_then(|spent| spent.exceeded))
+}
+
+/// Whether the request of this thread is heavy.
+pub(crate) fn is_heavy() -> bool {
+    CURRENT.with_borrow(|current| current.as_ref().is_some_and(Spent::is_heavy))
 }
 
 /// Charges a read of metadata to the request of this thread, if there is one.

@@ -11,6 +11,8 @@ use crate::per_thread::OwnLines;
 pub(crate) struct Control {
     /// A. The engine shuts down: requests end with EINTR.
     closing: AtomicBool,
+    /// A. A heavy request is served.
+    heavy: AtomicBool,
     pub(crate) peaks: Peaks,
 }
 
@@ -21,6 +23,15 @@ impl Control {
 
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
+    }
+
+    /// The calling thread's request may be heavy; false if another one is.
+    pub(crate) fn take_turn(&self) -> bool {
+        !self.heavy.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn end_turn(&self) {
+        self.heavy.store(false, Ordering::Relaxed);
     }
 }
 

@@ -177,6 +177,11 @@ impl CpuContention {
     /// the [descriptor](AsFd) is readable.
     pub(crate) fn check(&self) -> Option<Duration> {
         let mut watch = self.watch.as_ref()?.lock();
+        if watch.samples.is_multiple_of(CLIENT_SAMPLES)
+            && let Some(workers) = &self.followers
+        {
+            watch.follow(workers.cpus().into_iter().collect());
+        }
         self.event.clear();
         let requests = self
             .own
@@ -235,6 +240,15 @@ impl Watch {
             clients: [0; 2],
             samples: 0,
             quiet: 0,
+        }
+    }
+
+    /// The CPUs of the workers, which follow hotplug and the cpuset of the process.
+    fn follow(&mut self, cpus: BTreeSet<usize>) {
+        if !cpus.is_empty() && cpus != self.files.cpus {
+            self.others.set_cpus(cpus.len());
+            self.files.all = self.files.idle.follow(cpus.clone());
+            self.files.cpus = cpus;
         }
     }
 

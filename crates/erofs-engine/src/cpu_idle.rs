@@ -21,8 +21,10 @@ const TICK_NS: u64 = 10_000_000;
 
 /// A program that reads from a mount takes about as much CPU time as its server.
 const WITH_READERS: f64 = 2.0;
-/// A CPU with less time than this, of one, is busy; one with twice as much is no longer.
+/// A CPU is busy with less idle time than this, of one, of which other programs have more than
+/// `MUCH`; with twice as much idle time, or half of that for others, it is no longer.
 const LITTLE: f64 = 0.25;
+const MUCH: f64 = 0.4;
 
 /// Idle ticks of each CPU.
 type Ticks = BTreeMap<usize, u64>;
@@ -50,6 +52,13 @@ impl CpuIdle {
         })
     }
 
+    /// From now on these are the CPUs of the mount. Returns whether they are all.
+    pub(crate) fn follow(&mut self, cpus: BTreeSet<usize>) -> bool {
+        self.cpus = cpus;
+        (self.last, self.busy) = (None, BTreeSet::new());
+        self.read().is_some_and(|ticks| ticks.keys().eq(&self.cpus))
+    }
+
     /// The CPUs that other programs leave next to nothing of. `own`: CPUs that this process keeps
     /// busy.
     pub(crate) fn busy(&mut self, now_ns: u64, own: f64) -> &BTreeSet<usize> {
@@ -64,18 +73,22 @@ impl CpuIdle {
                 (Some(before), Some(now)) => without_time(before, now, share, &self.busy),
                 _ => BTreeSet::new(),
             };
+            self.busy.retain(|cpu| self.cpus.contains(cpu));
         }
         &self.busy
     }
 
-    /// As much as has the lines of CPUs, which come first.
+    /// The ticks of all online CPUs, whose lines come first.
     fn read(&self) -> Option<Ticks> {
-        let last = self.cpus.last()?;
-        // A line has ten numbers of at most twenty digits; most have a third of that.
-        let mut text = vec![0; (last + 2) * 256];
-        let length = self.stat.read_at(&mut text, 0).ok()?;
-        let text = std::str::from_utf8(&text[..length]).ok()?;
-        Some(idle_ticks(text, &self.cpus))
+        let mut text = vec![0; 1 << 13];
+        loop {
+            let length = self.stat.read_at(&mut text, 0).ok()?;
+            let read = std::str::from_utf8(&text[..length]).ok()?;
+            if length < text.len() || read.contains("\nintr") {
+                return Some(idle_ticks(read));
+            }
+            text.resize(2 * text.len(), 0);
+        }
     }
 }
 
@@ -89,25 +102,25 @@ fn without_time(
     let elapsed = now_ns.saturating_sub(*then_ns).max(1) as f64;
     let busy = now.iter().filter_map(|(&cpu, &ticks)| {
         let idle = ticks.saturating_sub(*before.get(&cpu)?) * TICK_NS;
-        let bound = if were.contains(&cpu) {
-            2.0 * LITTLE
-        } else {
-            LITTLE
+        let idle = idle as f64 / elapsed;
+        let (little, much) = match were.contains(&cpu) {
+            true => (2.0 * LITTLE, MUCH / 2.0),
+            false => (LITTLE, MUCH),
         };
-        (idle as f64 / elapsed + share < bound).then_some(cpu)
+        (idle < little && 1.0 - idle - share > much).then_some(cpu)
     });
     busy.collect()
 }
 
-/// Idle and iowait of these CPUs, of those that have a line.
-fn idle_ticks(stat: &str, cpus: &BTreeSet<usize>) -> Ticks {
+/// Idle and iowait of the CPUs that have a line.
+fn idle_ticks(stat: &str) -> Ticks {
     let lines = stat.lines().filter_map(|line| {
         let mut fields = line.strip_prefix("cpu")?.split(' ');
         let cpu: usize = fields.next()?.parse().ok()?;
         // user, nice and system come before.
         let mut times = fields.skip(3).map(str::parse::<u64>);
         let idle = times.next()?.ok()? + times.next()?.ok()?;
-        cpus.contains(&cpu).then_some((cpu, idle))
+        Some((cpu, idle))
     });
     lines.collect()
 }
@@ -120,11 +133,9 @@ mod tests {
                         cpu1 1 2 3 200 20 0 0 0 0 0\ncpu12 1 2 3 400 40 0 0 0 0 0\nintr 5 0\n";
 
     #[test]
-    fn the_idle_time_of_the_mounts_own_cpus_is_read() {
-        let of = |cpus: &[usize]| idle_ticks(STAT, &cpus.iter().copied().collect());
-        assert_eq!(of(&[0]), Ticks::from([(0, 110)]));
-        assert_eq!(of(&[1, 12]), Ticks::from([(1, 220), (12, 440)]));
-        assert_eq!(of(&[1, 2]), Ticks::from([(1, 220)]), "one went offline");
+    fn the_idle_time_of_each_online_cpu_is_read() {
+        let ticks = Ticks::from([(0, 110), (1, 220), (12, 440)]);
+        assert_eq!(idle_ticks(STAT), ticks);
     }
 
     #[test]
@@ -141,7 +152,19 @@ mod tests {
             [0, 1],
             "it takes more to be free again"
         );
-        assert_eq!(busy(0.5, &[0]), [0_usize; 0]);
+        assert_eq!(busy(0.8, &[0]), [0_usize; 0], "the mount and its readers");
+        assert_eq!(busy(0.4, &[]), [0], "busy readers beside busy programs");
+    }
+
+    #[test]
+    fn a_mount_whose_cpus_change_is_judged_by_those_that_it_has() {
+        let online = cpu_workers::online_cpus().unwrap();
+        let mut idle = CpuIdle::open(online.clone()).unwrap();
+        let one = BTreeSet::from([*online.first().unwrap()]);
+        assert_eq!(idle.follow(one.clone()), one == online);
+        assert!(idle.busy(1, 0.0).is_empty());
+        assert!(idle.busy(1 + PERIOD.as_nanos() as u64, 0.0).is_subset(&one));
+        assert!(idle.follow(online));
     }
 
     #[test]

@@ -95,13 +95,22 @@ impl Others {
 
     pub(crate) fn new(cpus: usize) -> Self {
         Others {
-            limit: (cpus as f64 - Self::FREE).max(Self::LEAST),
+            limit: Self::limit(cpus),
             average: 0.0,
             own_cpus: 0.0,
             rate: 0.0,
             many: false,
             last: Sample::default(),
         }
+    }
+
+    fn limit(cpus: usize) -> f64 {
+        (cpus as f64 - Self::FREE).max(Self::LEAST)
+    }
+
+    /// From now on there are so many CPUs.
+    pub(crate) fn set_cpus(&mut self, cpus: usize) {
+        self.limit = Self::limit(cpus);
     }
 
     /// How many there are on average.

@@ -10,7 +10,7 @@ use crate::control::{Control, ThreadControl, for_thread};
 use crate::per_thread::PerThread;
 use crate::read_cache::ReadCache;
 
-/// Requests beyond their budget that are remembered.
+/// Requests beyond their budget that are remembered, and inodes that had heavy ones.
 const REMEMBERED: u64 = 1024;
 
 /// Identity of a request.
@@ -53,6 +53,8 @@ pub(crate) struct Requests {
     of_threads: PerThread<ThreadControl>,
     /// The limits that requests exceeded: repeated, they would again.
     exceeded: ReadCache<Request, Exceeded>,
+    /// Inodes that had a heavy request.
+    heavy: ReadCache<Nid, ()>,
 }
 
 impl Requests {
@@ -62,6 +64,7 @@ impl Requests {
             control,
             of_threads: PerThread::new(),
             exceeded: ReadCache::new(REMEMBERED, 1),
+            heavy: ReadCache::new(REMEMBERED, 1),
         }
     }
 
@@ -75,24 +78,32 @@ impl Requests {
     }
 
     /// Runs a request for `length` bytes of content. One that exceeds its budget fails at once when
-    /// it is repeated.
+    /// it is repeated; of an inode that had a heavy one, as long as another heavy one is served.
     pub(crate) fn run_for<R>(
         &self,
         request: Request,
         length: u64,
         work: impl FnOnce(&Scope) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        let nid = request.nid();
         let over_budget = |source| Error::Budget {
             image: self.image.clone(),
-            nid: request.nid(),
+            nid,
             source,
         };
         if let Some(exceeded) = self.exceeded.get(&request) {
             return Err(over_budget(*exceeded));
         }
         let control = self.of_threads.own_or(|| for_thread(&self.control));
-        let scope = Scope::begin(control, length);
-        work(&scope).map_err(|error| match budget::exceeded() {
+        let scope = match self.heavy.get(&nid) {
+            Some(_) => Scope::begin_heavy(control, length),
+            None => Scope::begin(control, length),
+        };
+        let result = work(&scope);
+        if budget::is_heavy() {
+            self.heavy.put(nid, (), 1);
+        }
+        result.map_err(|error| match budget::exceeded() {
             Some(exceeded) => {
                 if exceeded.is_limit() {
                     self.exceeded.put(request, exceeded, 1);

@@ -82,7 +82,8 @@ pub fn write(class: Class, path: &Path) -> io::Result<()> {
             vec![(b"huge", maker.shared_pcluster(&block)?)]
         }
         Class::DisorderSharedPcluster => {
-            let block = directory_block(&[(b"b", good), (b"a", good)]);
+            // Before "absent", so that a search for it ends at the last bytes of the pcluster.
+            let block = directory_block(&[(b"ab", good), (b"aa", good)]);
             vec![(b"huge", maker.shared_pcluster(&block)?)]
         }
         Class::SparseNames => {

@@ -61,8 +61,8 @@ enum Owner {
 struct Entry {
     queue: u16,
     owner: Owner,
-    /// What REGISTER points to: `struct iovec`, address and length, of header and payload. Only read
-    /// while that is submitted; kept as long as the entry.
+    /// What REGISTER points to: `struct iovec`, address and length, of header and payload. Only
+    /// read while that is submitted; kept as long as the entry.
     iovecs: Box<[[usize; 2]; 2]>,
 }
 

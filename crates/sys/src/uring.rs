@@ -252,8 +252,8 @@ impl Uring {
         let head = self.counter(self.completions_head).load(Ordering::Relaxed);
         let slot = (head % (2 * self.slots)) as usize;
         let at = self.completions as usize + slot * size_of::<io_uring_cqe>();
-        // SAFETY: inside of the memory, as was asserted in `disabled`, and aligned by the kernel; it
-        // was filled before the tail moved and is not written again before the head moves.
+        // SAFETY: inside of the memory, as was asserted in `disabled`, and aligned by the kernel;
+        // it was filled before the tail moved and is not written again before the head moves.
         let completion = unsafe { self.queues.at(at).cast::<io_uring_cqe>().read() };
         self.counter(self.completions_head)
             .store(head.wrapping_add(1), Ordering::Release);

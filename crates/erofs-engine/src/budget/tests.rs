@@ -38,7 +38,7 @@ fn the_next_request_begins_anew() {
 #[test]
 fn only_limits_are_exceeded_again_by_the_same_request() {
     assert!(Exceeded::Steps.is_limit() && Exceeded::Bytes.is_limit());
-    assert!(!Exceeded::Closed.is_limit());
+    assert!(!Exceeded::Closed.is_limit() && !Exceeded::Busy.is_limit());
 }
 
 #[test]
@@ -77,8 +77,31 @@ fn a_request_is_long_once_it_is_to_cost_more_than_any_of_lz4() {
     }
 }
 
+/// Beyond half of the budget, which no sound image comes to.
 #[test]
-fn a_thread_that_helps_has_a_budget_of_its_own() {
+fn one_heavy_request_is_served_at_a_time() {
+    let (control, heavy) = (control(), MAX_BYTES / 2 + 1);
+    let first = Scope::begin(&control, 0);
+    charge(heavy).unwrap();
+    assert!(is_heavy());
+    let elsewhere = |begin: fn(&ThreadControl, u64) -> Scope, bytes| {
+        let control = &control;
+        let served = move || {
+            let _scope = begin(control, 0);
+            charge(bytes)
+        };
+        std::thread::scope(|scope| scope.spawn(served).join().unwrap())
+    };
+    assert_eq!(elsewhere(Scope::begin, 1), Ok(()));
+    assert_eq!(elsewhere(Scope::begin, heavy), Err(Exceeded::Busy));
+    assert_eq!(elsewhere(Scope::begin_heavy, 1), Err(Exceeded::Busy));
+    drop(first);
+    assert_eq!(elsewhere(Scope::begin_heavy, heavy), Ok(()));
+    assert_eq!(elsewhere(Scope::begin, heavy), Ok(()));
+}
+
+#[test]
+fn a_thread_that_helps_has_a_budget_of_its_own_and_needs_no_turn() {
     let control = control();
     let _scope = Scope::begin(&control, 0);
     charge(MAX_BYTES / 2 + 1).unwrap();

@@ -1,5 +1,5 @@
-//! When a difference may be claimed: only if its interval excludes zero. When "no difference" may
-//! be said: only if the whole interval is small. Otherwise nothing was shown.
+//! When a difference may be claimed: only if its interval excludes zero. When there is
+//! no difference: only if the whole interval is small. Otherwise nothing was shown.
 
 use serde::Serialize;
 

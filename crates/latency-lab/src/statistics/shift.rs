@@ -10,8 +10,9 @@
 
 use serde::Serialize;
 
-/// Two sides with more samples together than this have the normal approximation.
-const EXACT_UP_TO: usize = 100;
+/// More rounds than this have the normal approximation, and more samples of two sides together.
+const EXACT_ROUNDS: usize = 100;
+const EXACT_SIDES: usize = 40;
 
 /// From `low` to `high`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -34,7 +35,7 @@ enum Samples {
     /// Of so many rounds.
     Rounds(usize),
     /// So many of the one side, and of the other.
-    Apart(usize, usize),
+    Sides(usize, usize),
 }
 
 impl Shifts {
@@ -54,7 +55,7 @@ impl Shifts {
     /// From the samples of two runs.
     pub(super) fn of_sides(first: &[f64], second: &[f64]) -> Shifts {
         let pairs = first.iter().flat_map(|a| second.iter().map(move |b| b - a));
-        Shifts::sort(pairs.collect(), Samples::Apart(first.len(), second.len()))
+        Shifts::sort(pairs.collect(), Samples::Sides(first.len(), second.len()))
     }
 
     fn sort(mut sorted: Vec<f64>, samples: Samples) -> Shifts {
@@ -129,7 +130,7 @@ impl Samples {
     fn pairs(self) -> usize {
         match self {
             Samples::Rounds(rounds) => rounds * (rounds + 1) / 2,
-            Samples::Apart(first, second) => first * second,
+            Samples::Sides(first, second) => first * second,
         }
     }
 
@@ -138,7 +139,7 @@ impl Samples {
         let mut chances = vec![0.0; self.pairs() + 1];
         match self {
             // Each rank is on either side with a chance of a half.
-            Samples::Rounds(rounds) if rounds <= EXACT_UP_TO => {
+            Samples::Rounds(rounds) if rounds <= EXACT_ROUNDS => {
                 chances[0] = 1.0;
                 for rank in 1..=rounds {
                     for sum in (0..chances.len()).rev() {
@@ -149,7 +150,7 @@ impl Samples {
             }
             // The greatest of all samples is of the first side with a chance of its share: then no
             // pair of it is below zero, otherwise all pairs with the first side are above.
-            Samples::Apart(first, second) if first + second <= EXACT_UP_TO => {
+            Samples::Sides(first, second) if first + second <= EXACT_SIDES => {
                 let mut of = vec![vec![0.0; chances.len()]; second + 1];
                 for row in &mut of {
                     row[0] = 1.0;
@@ -176,7 +177,7 @@ impl Samples {
         let pairs = self.pairs() as f64;
         let variance = match self {
             Samples::Rounds(rounds) => pairs * (2 * rounds + 1) as f64 / 12.0,
-            Samples::Apart(first, second) => pairs * (first + second + 1) as f64 / 12.0,
+            Samples::Sides(first, second) => pairs * (first + second + 1) as f64 / 12.0,
         };
         upper_tail((pairs / 2.0 - count - 0.5) / variance.sqrt())
     }
@@ -207,7 +208,7 @@ mod tests {
     use super::super::random::Random;
     use super::*;
 
-    fn apart(first: &[f64], second: &[f64]) -> f64 {
+    fn of_two_sides(first: &[f64], second: &[f64]) -> f64 {
         Shifts::of_sides(first, second).p_value()
     }
 
@@ -215,10 +216,10 @@ mod tests {
     #[test]
     fn exact_chances_are_those_of_the_tables() {
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
-        near(apart(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]), 0.1);
-        near(apart(&[1.0, 2.0, 4.0], &[3.0, 5.0, 6.0]), 0.2);
+        near(of_two_sides(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]), 0.1);
+        near(of_two_sides(&[1.0, 2.0, 4.0], &[3.0, 5.0, 6.0]), 0.2);
         near(
-            apart(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]),
+            of_two_sides(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]),
             2.0 / 252.0,
         );
         let rounds: Vec<(f64, f64)> = (1..=8).map(|k| (0.0, f64::from(k))).collect();
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_approximation_continues_the_exact_chances() {
-        for samples in [Samples::Rounds(60), Samples::Apart(40, 50)] {
+        for samples in [Samples::Rounds(60), Samples::Sides(18, 22)] {
             let middle = samples.pairs() / 2;
             for count in [middle, middle * 3 / 4, middle / 2] {
                 let (exact, about) = (samples.up_to(count), samples.approximate(count as f64));
@@ -268,12 +269,12 @@ mod tests {
         assert_eq!(shifts.median(), Some(1.0));
         assert!(shifts.p_value() < 0.001);
         let (first, second): (Vec<f64>, Vec<f64>) = rounds.into_iter().unzip();
-        assert!(apart(&first, &second) > 0.5);
+        assert!(of_two_sides(&first, &second) > 0.5);
     }
 
     #[test]
     fn ties_and_no_samples_make_no_difference() {
-        assert_eq!(apart(&[5.0; 9], &[5.0; 9]), 1.0);
+        assert_eq!(of_two_sides(&[5.0; 9], &[5.0; 9]), 1.0);
         assert_eq!(Shifts::of_rounds(&[(5.0, 5.0); 9]).p_value(), 1.0);
         let none = Shifts::of_rounds(&[]);
         assert_eq!((none.median(), none.interval(0.5)), (None, None));

@@ -16,10 +16,6 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
-/// Why a trace of the clocks `counter` and, without its scale, `x86-tsc` is refused.
-const COUNTED: &str = "time stamps that count something else than time; record with the clock mono \
-                       (trace-cmd record -C mono; echo mono > trace_clock)";
-
 /// The formats that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {

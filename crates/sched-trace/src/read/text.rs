@@ -5,10 +5,9 @@
 //! [CPU] SECONDS: GROUP:EVENT: FIELDS`. Names may contain spaces, dashes and brackets, so each
 //! field is found by its surroundings.
 
-use crate::error::Fault;
+use crate::error::{COUNTED, Fault};
 use crate::ftrace::threads;
 use crate::input::Limits;
-use crate::read::COUNTED;
 use crate::{Comm, Event, Kind, TaskState, Trace};
 use std::io::{BufRead, Read};
 

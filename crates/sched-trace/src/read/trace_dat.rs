@@ -1,13 +1,12 @@
 //! Reads trace.dat files of trace-cmd, versions 6 and 7: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5).
 
-use crate::error::Fault;
+use crate::error::{COUNTED, Fault};
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::PageLayout;
 use crate::ftrace::loss::lost_events;
 use crate::ftrace::tracing_data::{TracingData, opening};
 use crate::ftrace::{page, threads};
 use crate::input::{ByteReader, Limits, inflate};
-use crate::read::COUNTED;
 use crate::{Comm, Trace};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
