@@ -138,7 +138,7 @@ fn after_two_deaths_of_the_program_of_an_upgrade_the_one_that_mounted_serves() {
         for is_new in [true, false] {
             let server = site.pid();
             assert!(command_line(server).contains(" mount-upgrade-"));
-            signal("-SEGV", server);
+            signal("-ABRT", server);
             let line = command_line(site.pid());
             assert_eq!(line.contains(" mount-upgrade-"), is_new, "{line}");
         }
