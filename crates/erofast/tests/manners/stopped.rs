@@ -61,6 +61,19 @@ fn a_server_that_has_stopped_ends_when_its_mount_is_gone() {
     }
 }
 
+/// The kernel gives the next mount the number of the one that is gone, whose mount helper waits for
+/// its server.
+#[test]
+fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
+    let Some(site) = Site::new() else { return };
+    let (server, helper) = stopped(&site, "io_uring=off");
+    fine(&site.run(&["umount", "mnt"]));
+    fine(&site.run(&["mount", "-o", "io_uring=off", "image.erofs", "mnt"]));
+    fine(&site.run(&["upgrade", "mnt"]));
+    fine(&site.run(&["umount", "mnt"]));
+    soon("the end", || !runs(server) && !runs(helper));
+}
+
 #[test]
 fn stat_of_a_server_that_has_stopped_says_so_and_ends() {
     let Some(site) = Site::new() else { return };

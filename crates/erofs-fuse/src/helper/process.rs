@@ -149,7 +149,10 @@ impl Helper {
                 Event::Time => {}
                 Event::Packet(index) => self.state.start(index),
                 Event::End => self.end(),
-                Event::Gone => self.kill_at = Some(Instant::now() + END),
+                Event::Gone => {
+                    self.state.ends();
+                    self.kill_at = Some(Instant::now() + END);
+                }
                 Event::Upgrade => self.upgrade_wanted = true,
                 Event::Request => {
                     let request = Request::receive(&self.server.socket);

@@ -120,9 +120,16 @@ impl MountState {
         Ok(device)
     }
 
-    /// Takes the mount out of the tree, whatever the server does: its end is no death.
-    pub(super) fn detach(&mut self) -> Result<(), Error> {
+    /// The end of the server is no death, and there is nothing to upgrade: the next mount may get
+    /// the number that is in the record.
+    pub(super) fn ends(&mut self) {
         self.ending = true;
+        self.upgrades = None;
+    }
+
+    /// Takes the mount out of the tree, whatever the server does.
+    pub(super) fn detach(&mut self) -> Result<(), Error> {
+        self.ends();
         if let Some((mounted, _)) = self.mounted.as_ref().filter(|_| !self.detached) {
             mounted.detach()?;
             self.detached = true;
