@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn a_reader_never_sees_half_of_a_record() {
-        let mut record = UpgradeRecord::new("0:7").unwrap();
+        // Not the number of another test, which may have the same descriptor before.
+        let mut record = UpgradeRecord::new("0:9").unwrap();
         let (pid, fd) = (std::process::id(), record.file.as_raw_fd());
         let path = PathBuf::from(format!("/proc/{pid}/fd/{fd}"));
         let ended = std::sync::atomic::AtomicBool::new(false);
@@ -241,7 +242,7 @@ mod tests {
             let reader = scope.spawn(|| {
                 while !ended.load(std::sync::atomic::Ordering::Relaxed) {
                     let text = read(&path).unwrap();
-                    let state = parse(&text, "0:7").unwrap_or_else(|| panic!("{text:?}"));
+                    let state = parse(&text, "0:9").unwrap_or_else(|| panic!("{text:?}"));
                     let ended = state.ended.map(|(number, _)| number);
                     assert!(ended.is_none_or(|number| number == state.begun), "{text:?}");
                 }
