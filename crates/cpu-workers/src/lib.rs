@@ -30,7 +30,6 @@
 //! of the machine offline for a moment, as root and only with `EROFAST_TEST_HOTPLUG=1`.
 #![forbid(unsafe_code)]
 
-mod clock;
 mod error;
 mod faults;
 #[cfg(all(test, feature = "loom"))]
@@ -46,11 +45,11 @@ mod topology;
 mod worker;
 mod workers;
 
-pub use clock::now_ns;
 pub use error::Error;
 pub use options::{Mode, Priority, RESCAN_INTERVAL, WorkerOptions};
 pub use priority::remember_priority_rights;
 pub use stats::types::{Policy, Summary, WorkerStats};
+pub use sys::clock::now_ns;
 /// Lends a closure on the caller's stack to jobs for the duration of one call.
 pub use sys::lend::{Lent, lend};
 

@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use sys::pi_mutex::PiMutex;
 
-use crate::clock::now_ns;
 use crate::priority::{self, ThreadPriority, Wanted};
 use crate::report;
 use crate::stats::notices::Notices;
@@ -40,6 +39,7 @@ use crate::{
     Cpus, Error, EventSourceFactory, Mode, Policy, Priority, SystemCpus, WorkerContext,
     WorkerOptions, WorkerStats,
 };
+use sys::clock::now_ns;
 
 /// All workers of one pool. Dropping the last `Arc` shuts them down.
 ///

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
+use sys::counts::add;
 
 use crate::wire::Opcode;
 
@@ -64,11 +65,6 @@ pub(crate) struct Record {
 
 fn zeros<const N: usize>() -> [AtomicU64; N] {
     std::array::from_fn(|_| AtomicU64::new(0))
-}
-
-/// Adds without a locked instruction: the counter has one writer, and any reader.
-fn add(counter: &AtomicU64, more: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
 fn bucket(value: u64) -> usize {

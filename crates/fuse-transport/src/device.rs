@@ -12,7 +12,6 @@ use zerocopy::IntoBytes;
 
 use crate::back_off::BackOff;
 use crate::buffer::Buffer;
-use crate::clock::now_ns;
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
@@ -25,6 +24,7 @@ use crate::state::{Ready, State};
 use crate::timing::Timing;
 use crate::wait_order::{DEVICE, Waiter};
 use crate::wire::{InHeader, OutHeader};
+use sys::clock::now_ns;
 
 /// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target).
 /// Only batches of forgets are longer, and the kernel splits those to fit the buffer.

@@ -26,8 +26,8 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 use sys::eventfd::EventFd;
 
-use crate::clock::now_ns;
 use crate::rings::Entries;
+use sys::clock::now_ns;
 
 /// Waking a thread that sleeps takes some 10 us, on a virtual machine 50; here it is two.
 const PATIENCE: Duration = Duration::from_micros(200);

@@ -102,7 +102,6 @@
 mod back_off;
 mod buffer;
 mod channel;
-mod clock;
 mod connection;
 mod counters;
 mod device;

@@ -1,9 +1,9 @@
 //! When and where one request was served.
 
-use crate::clock::now_ns;
 use crate::filesystem::Filesystem;
 use crate::request_info::Served;
 use crate::wire::Opcode;
+use sys::clock::now_ns;
 
 /// Started when the request was taken.
 pub(crate) struct Timing(u64);

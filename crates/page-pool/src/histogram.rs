@@ -2,6 +2,8 @@
 //!
 //! Exact, unlike those of times: the question is whether 64 pages suffice.
 
+use sys::counts::nearest_rank;
+
 /// Counts above this share the last bucket. 4 MiB in use at once is far beyond the 64 pages that
 /// matter.
 const LIMIT: usize = 1024;
@@ -33,13 +35,7 @@ impl PageHistogram {
 
     /// The smallest number of pages that `percent` per cent of the records do not exceed.
     pub(crate) fn percentile(&self, percent: u64) -> usize {
-        let total: u64 = self.counts.iter().sum();
-        let (wanted, mut seen) = ((total * percent).div_ceil(100), 0);
-        let reaches = |count: &u64| {
-            seen += count;
-            seen >= wanted
-        };
-        match self.counts.iter().position(reaches) {
+        match nearest_rank(&self.counts, percent, 100) {
             Some(LIMIT) => self.largest,
             pages => pages.unwrap_or(0),
         }

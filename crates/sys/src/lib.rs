@@ -1,5 +1,6 @@
-//! System calls and functions of C libraries that libraries lack; and what else needs unsafe code:
-//! memory runs, locks with priority inheritance, lent closures.
+//! System calls and functions of C libraries that libraries lack; what else needs unsafe code:
+//! memory runs, locks with priority inheritance, lent closures; and the clock and the counts that
+//! the crates above would each have otherwise.
 //!
 //! The only crate of the workspace with unsafe code: each module offers a safe interface, and each
 //! unsafe block states why it is sound.
@@ -7,6 +8,8 @@
 
 pub mod allocator;
 pub mod attempts;
+pub mod clock;
+pub mod counts;
 pub mod eventfd;
 pub mod fork;
 pub mod fuse_ioctl;

@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sys::counts::{add, nearest_rank};
+
 use crate::Summary;
 
 /// Each power of two is cut in 16, so a bucket is at most 1/16 wide.
@@ -45,16 +47,11 @@ impl Histogram {
             .iter()
             .map(|n| n.load(Ordering::Relaxed))
             .collect();
-        let count: u64 = counts.iter().sum();
+        let count = counts.iter().sum();
         let max_ns = self.max.load(Ordering::Relaxed);
-        // Nearest rank.
         let percentile = |per_mille: u64| {
-            let (wanted, mut seen) = ((count * per_mille).div_ceil(1000), 0);
-            let bucket = counts.iter().position(|n| {
-                seen += n;
-                seen >= wanted
-            });
-            bucket.map_or(0, |bucket| upper_bound(bucket).min(max_ns))
+            nearest_rank(&counts, per_mille, 1000)
+                .map_or(0, |bucket| upper_bound(bucket).min(max_ns))
         };
         Summary {
             count,
@@ -66,12 +63,6 @@ impl Histogram {
             p999_ns: percentile(999),
         }
     }
-}
-
-/// Adds without a locked instruction: the counter has one writer, and any reader.
-pub(super) fn add(counter: &AtomicU64, more: u64) {
-    let sum = counter.load(Ordering::Relaxed).wrapping_add(more);
-    counter.store(sum, Ordering::Relaxed);
 }
 
 /// Values below 16 have their own bucket; above, the highest bit and the four bits behind it.

@@ -18,7 +18,6 @@ use std::sync::mpsc::Sender;
 
 use sys::pi_mutex::PiMutex;
 
-use crate::clock::now_ns;
 use crate::priority::ThreadPriority;
 use crate::stats::counters::{Counters, count};
 use crate::stats::notices::Notices;
@@ -26,6 +25,7 @@ use crate::worker::attached_source::{AttachedSource, Waited, message};
 use crate::worker::parker::Parker;
 use crate::worker::queue::{JobQueue, Taken};
 use crate::{EventSourceFactory, WorkerContext};
+use sys::clock::now_ns;
 
 /// One job. Its argument is the CPU and the times of its run.
 pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;

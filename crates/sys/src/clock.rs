@@ -1,4 +1,4 @@
-//! The clock of jobs.
+//! CLOCK_MONOTONIC, the clock of scheduler traces recorded with "mono".
 
 use rustix::time::{ClockId, clock_gettime};
 
