@@ -1,6 +1,6 @@
 //! Requests within their budgets, and those that are known to exceed them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use erofs_format::Nid;
 
@@ -51,6 +51,13 @@ pub(crate) struct Requests {
     image: Arc<str>,
     pub(crate) control: Arc<Control>,
     of_threads: PerThread<ThreadControl>,
+    /// Made by the first heavy request: a sound image has none.
+    remembered: OnceLock<Remembered>,
+}
+
+/// What requests of a hostile image took.
+#[derive(Debug)]
+struct Remembered {
     /// The limits that requests exceeded: repeated, they would again.
     exceeded: ReadCache<Request, Exceeded>,
     /// Inodes that had a heavy request.
@@ -63,9 +70,15 @@ impl Requests {
             image,
             control,
             of_threads: PerThread::new(),
+            remembered: OnceLock::new(),
+        }
+    }
+
+    fn remembered(&self) -> &Remembered {
+        self.remembered.get_or_init(|| Remembered {
             exceeded: ReadCache::new(REMEMBERED, 1),
             heavy: ReadCache::new(REMEMBERED, 1),
-        }
+        })
     }
 
     /// Runs a request for metadata.
@@ -91,22 +104,23 @@ impl Requests {
             nid,
             source,
         };
-        if let Some(exceeded) = self.exceeded.get(&request) {
+        let remembered = self.remembered.get();
+        if let Some(exceeded) = remembered.and_then(|all| all.exceeded.get(&request)) {
             return Err(over_budget(*exceeded));
         }
         let control = self.of_threads.own_or(|| for_thread(&self.control));
-        let scope = match self.heavy.get(&nid) {
+        let scope = match remembered.and_then(|all| all.heavy.get(&nid)) {
             Some(_) => Scope::begin_heavy(control, length),
             None => Scope::begin(control, length),
         };
         let result = work(&scope);
         if budget::is_heavy() {
-            self.heavy.put(nid, (), 1);
+            self.remembered().heavy.put(nid, (), 1);
         }
         result.map_err(|error| match budget::exceeded() {
             Some(exceeded) => {
                 if exceeded.is_limit() {
-                    self.exceeded.put(request, exceeded, 1);
+                    self.remembered().exceeded.put(request, exceeded, 1);
                 }
                 over_budget(exceeded)
             }
