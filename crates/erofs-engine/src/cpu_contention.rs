@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cpu_workers::{Cpus, EventFd, Mode, PiMutex, SystemCpus, Workers, now_ns, online_cpus};
+use cpu_workers::{Cpus, EventFd, Mode, PiMutex, SystemCpus, Workers, now_ns};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::cpu_idle::CpuIdle;
@@ -35,25 +35,17 @@ const QUIET_SAMPLES: u32 = 25;
 #[derive(Debug)]
 pub(crate) struct LoadFiles {
     runnable: Runnable,
+    /// Of the CPUs that the process may use.
     idle: CpuIdle,
-    /// CPUs that the process may use.
-    cpus: BTreeSet<usize>,
-    /// These are all.
-    all: bool,
 }
 
 impl LoadFiles {
     /// # Errors
-    /// A file or the list of online CPUs cannot be read or has an unknown form.
+    /// A file or the CPUs of the process cannot be read, or have an unknown form.
     pub(crate) fn open(cpus: &SystemCpus) -> io::Result<Self> {
-        let online = online_cpus().filter(|cpus| !cpus.is_empty());
-        let online = online.ok_or_else(|| io::Error::other("the number of CPUs is unknown"))?;
-        let cpus = cpus.usable()?;
         Ok(Self {
             runnable: Runnable::open()?,
-            idle: CpuIdle::open(cpus.clone())?,
-            all: cpus == online,
-            cpus,
+            idle: CpuIdle::open(cpus.usable()?)?,
         })
     }
 }
@@ -191,7 +183,7 @@ impl CpuContention {
         let clients = self.clients.swap(0, Ordering::Relaxed);
         let busy = watch.judge(&requests, clients)?;
         // One CPU is too few for a program and the worker that serves it.
-        let is = busy.len() >= (watch.files.cpus.len() - 1).max(1);
+        let is = busy.len() >= (watch.files.idle.cpus().len() - 1).max(1);
         if let Some(workers) = &self.followers {
             workers.raise_on(&busy);
         }
@@ -234,7 +226,7 @@ const CLIENT_SAMPLES: u32 = 12;
 impl Watch {
     fn new(files: LoadFiles) -> Self {
         Self {
-            others: Others::new(files.cpus.len()),
+            others: Others::new(files.idle.cpus().len()),
             files,
             requests: Vec::new(),
             clients: [0; 2],
@@ -245,10 +237,9 @@ impl Watch {
 
     /// The CPUs of the workers, which follow hotplug and the cpuset of the process.
     fn follow(&mut self, cpus: BTreeSet<usize>) {
-        if !cpus.is_empty() && cpus != self.files.cpus {
+        if !cpus.is_empty() && cpus != *self.files.idle.cpus() {
             self.others.set_cpus(cpus.len());
-            self.files.all = self.files.idle.follow(cpus.clone());
-            self.files.cpus = cpus;
+            let _ = self.files.idle.follow(cpus);
         }
     }
 
@@ -281,11 +272,9 @@ impl Watch {
     /// All where the machine is full; those without idle time where others leave enough CPUs, or
     /// may run on CPUs that are not the mount's.
     fn contended_cpus(&mut self, now_ns: u64) -> BTreeSet<usize> {
-        let LoadFiles {
-            idle, cpus, all, ..
-        } = &mut self.files;
-        match self.others.are_many() && *all {
-            true => cpus.clone(),
+        let idle = &mut self.files.idle;
+        match self.others.are_many() && idle.are_all() {
+            true => idle.cpus().clone(),
             false if self.others.average() < Others::LEAST => BTreeSet::new(),
             false => idle.busy(now_ns, self.others.own_cpus()).clone(),
         }

@@ -34,6 +34,8 @@ type Ticks = BTreeMap<usize, u64>;
 pub(crate) struct CpuIdle {
     stat: File,
     cpus: BTreeSet<usize>,
+    /// No other CPU is online.
+    are_all: bool,
     last: Option<(u64, Ticks)>,
     busy: BTreeSet<usize>,
 }
@@ -42,21 +44,35 @@ impl CpuIdle {
     /// A process may enter a sandbox afterwards.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// The file cannot be read or has an unknown form.
     pub(crate) fn open(cpus: BTreeSet<usize>) -> io::Result<Self> {
-        Ok(Self {
+        let mut this = Self {
             stat: File::open(STAT)?,
-            cpus,
+            cpus: BTreeSet::new(),
+            are_all: false,
             last: None,
             busy: BTreeSet::new(),
-        })
+        };
+        let unknown = || io::Error::other("the idle time of the CPUs is unknown");
+        this.follow(cpus).ok_or_else(unknown)?;
+        Ok(this)
     }
 
-    /// From now on these are the CPUs of the mount. Returns whether they are all.
-    pub(crate) fn follow(&mut self, cpus: BTreeSet<usize>) -> bool {
+    /// From now on these are the CPUs of the mount. `None` if those of the machine are unknown.
+    pub(crate) fn follow(&mut self, cpus: BTreeSet<usize>) -> Option<()> {
         self.cpus = cpus;
-        (self.last, self.busy) = (None, BTreeSet::new());
-        self.read().is_some_and(|ticks| ticks.keys().eq(&self.cpus))
+        (self.last, self.busy, self.are_all) = (None, BTreeSet::new(), false);
+        self.are_all = self.read()?.keys().eq(&self.cpus);
+        Some(())
+    }
+
+    pub(crate) fn cpus(&self) -> &BTreeSet<usize> {
+        &self.cpus
+    }
+
+    /// Whether no other CPU is online.
+    pub(crate) fn are_all(&self) -> bool {
+        self.are_all
     }
 
     /// The CPUs that other programs leave next to nothing of. `own`: CPUs that this process keeps
@@ -85,7 +101,7 @@ impl CpuIdle {
             let length = self.stat.read_at(&mut text, 0).ok()?;
             let read = std::str::from_utf8(&text[..length]).ok()?;
             if length < text.len() || read.contains("\nintr") {
-                return Some(idle_ticks(read));
+                return Some(idle_ticks(read)).filter(|ticks| !ticks.is_empty());
             }
             text.resize(2 * text.len(), 0);
         }
@@ -161,10 +177,13 @@ mod tests {
         let online = cpu_workers::online_cpus().unwrap();
         let mut idle = CpuIdle::open(online.clone()).unwrap();
         let one = BTreeSet::from([*online.first().unwrap()]);
-        assert_eq!(idle.follow(one.clone()), one == online);
+        assert!(idle.are_all());
+        idle.follow(one.clone()).unwrap();
+        assert_eq!(idle.are_all(), one == online);
         assert!(idle.busy(1, 0.0).is_empty());
         assert!(idle.busy(1 + PERIOD.as_nanos() as u64, 0.0).is_subset(&one));
-        assert!(idle.follow(online));
+        idle.follow(online).unwrap();
+        assert!(idle.are_all());
     }
 
     #[test]
