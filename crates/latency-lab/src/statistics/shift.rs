@@ -27,7 +27,9 @@ pub struct Interval {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Shifts {
     sorted: Vec<f64>,
-    samples: Samples,
+    /// The chance of at most so many pairs below zero without a difference, from none to half of
+    /// the pairs.
+    chances: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +62,8 @@ impl Shifts {
 
     fn sort(mut sorted: Vec<f64>, samples: Samples) -> Shifts {
         sorted.sort_unstable_by(f64::total_cmp);
-        Shifts { sorted, samples }
+        let chances = samples.chances();
+        Shifts { sorted, chances }
     }
 
     /// None without samples.
@@ -88,12 +91,14 @@ impl Shifts {
     pub(super) fn p_value(&self) -> f64 {
         let half = self.half_below();
         let fewer = half.min(2 * self.sorted.len() - half).div_ceil(2);
-        (2.0 * self.samples.up_to(fewer)).min(1.0)
+        let chance = self.chances.get(fewer).copied().unwrap_or(1.0);
+        (2.0 * chance).min(1.0)
     }
 
     /// Where the shift lies with a probability of `1 - level`. None with too few samples.
     pub(super) fn interval(&self, level: f64) -> Option<Interval> {
-        let outside = self.samples.most_up_to(level / 2.0)?;
+        let within = |chance: &f64| *chance <= level / 2.0;
+        let outside = self.chances.partition_point(within).checked_sub(1)?;
         Some(Interval {
             low: *self.sorted.get(outside)?,
             high: *self
@@ -104,27 +109,19 @@ impl Shifts {
 }
 
 impl Samples {
-    /// The chance of at most `count` pairs below zero without a difference.
-    fn up_to(self, count: usize) -> f64 {
-        match self.exact() {
-            Some(chances) => chances.iter().take(count + 1).sum(),
-            None => self.approximate(count as f64),
-        }
-    }
-
-    /// The greatest number of pairs whose `up_to` is at most `chance`.
-    fn most_up_to(self, chance: f64) -> Option<usize> {
-        let fits = |count: usize| self.approximate(count as f64) <= chance;
-        match self.exact() {
-            Some(chances) => {
-                let sums = chances.iter().scan(0.0, |sum, one| {
-                    *sum += one;
-                    Some(*sum)
-                });
-                sums.take_while(|sum| *sum <= chance).count().checked_sub(1)
-            }
-            None => (0..self.pairs()).take_while(|&count| fits(count)).last(),
-        }
+    /// See [`Shifts`].
+    fn chances(self) -> Vec<f64> {
+        let half = self.pairs() / 2;
+        let Some(exact) = self.exact() else {
+            return (0..=half)
+                .map(|count| self.approximate(count as f64))
+                .collect();
+        };
+        let sums = exact.iter().scan(0.0, |sum, chance| {
+            *sum += chance;
+            Some(*sum)
+        });
+        sums.take(half + 1).collect()
     }
 
     fn pairs(self) -> usize {
@@ -172,7 +169,8 @@ impl Samples {
         Some(chances)
     }
 
-    /// `up_to` by the normal distribution, with a correction for continuity.
+    /// The chance of at most `count` pairs by the normal distribution, with a correction for
+    /// continuity.
     fn approximate(self, count: f64) -> f64 {
         let pairs = self.pairs() as f64;
         let variance = match self {
@@ -224,7 +222,7 @@ mod tests {
         );
         let rounds: Vec<(f64, f64)> = (1..=8).map(|k| (0.0, f64::from(k))).collect();
         near(Shifts::of_rounds(&rounds).p_value(), 2.0 / 256.0);
-        near(Samples::Rounds(10).up_to(8), 25.0 / 1024.0);
+        near(Samples::Rounds(10).chances()[8], 25.0 / 1024.0);
     }
 
     #[test]
@@ -232,7 +230,7 @@ mod tests {
         for samples in [Samples::Rounds(60), Samples::Sides(18, 22)] {
             let middle = samples.pairs() / 2;
             for count in [middle, middle * 3 / 4, middle / 2] {
-                let (exact, about) = (samples.up_to(count), samples.approximate(count as f64));
+                let (exact, about) = (samples.chances()[count], samples.approximate(count as f64));
                 assert!(
                     (exact - about).abs() < 0.002,
                     "{samples:?} {count}: {exact} {about}"
