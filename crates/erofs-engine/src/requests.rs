@@ -51,7 +51,7 @@ pub(crate) struct Requests {
     image: Arc<str>,
     pub(crate) control: Arc<Control>,
     of_threads: PerThread<ThreadControl>,
-    /// Made by the first heavy request: a sound image has none.
+    /// The first heavy request makes it; a sound image has none.
     remembered: OnceLock<Remembered>,
 }
 
