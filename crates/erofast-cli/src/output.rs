@@ -10,6 +10,18 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::print_line(format_args!($($text)*))? };
 }
 
+/// Refuses to print where nothing would come out.
+///
+/// # Errors
+/// The program was started with its standard output closed.
+pub fn check_stdout() -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !sys::inherited::stdout_was_closed(),
+        "the standard output is closed"
+    );
+    Ok(())
+}
+
 /// Prints a report as JSON, readable and on lines of its own.
 pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());

@@ -13,7 +13,9 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::Parser;
-use erofast_cli::{LabCommand, MeasureCommand, Outcome, TraceCommand, Usage, end, parse};
+use erofast_cli::{
+    LabCommand, MeasureCommand, Outcome, TraceCommand, Usage, check_stdout, end, parse,
+};
 use latency_lab::LabError;
 
 #[global_allocator]
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: MeasureCommand) -> anyhow::Result<Outcome> {
+    check_stdout()?;
     match command {
         MeasureCommand::Trace(TraceCommand::Record(args)) => trace::record(&args),
         MeasureCommand::Trace(TraceCommand::Latency(args)) => trace::latency(&args),

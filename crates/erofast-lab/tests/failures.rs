@@ -39,6 +39,16 @@ fn engines_loads_and_tests_that_do_not_exist_are_usage_errors() {
 }
 
 #[test]
+fn a_closed_standard_output_is_an_error_before_anything_is_done() {
+    let output = Command::new("sh")
+        .args(["-c", "exec \"$0\" trace latency /nonexistent >&-"])
+        .arg(env!("CARGO_BIN_EXE_erofast-lab"))
+        .output()
+        .expect("sh starts");
+    fails(&output, 1, "the standard output is closed");
+}
+
+#[test]
 fn a_broken_pattern_is_a_usage_error() {
     let output = erofast_lab(&["trace", "latency", "/nonexistent", "--match", "("]);
     fails(

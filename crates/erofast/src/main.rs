@@ -28,7 +28,7 @@ mod tree;
 use std::path::Path;
 use std::process::ExitCode;
 
-use erofast_cli::{Outcome, Usage, end, parse};
+use erofast_cli::{Outcome, Usage, check_stdout, end, parse};
 
 use crate::cli::{Cli, Command, HelperArgs};
 
@@ -80,13 +80,4 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         #[cfg(feature = "tools")]
         Command::Tool(tool) => check_stdout().and_then(|()| commands::tools::run(tool)),
     }
-}
-
-/// Refuses to print where nothing would come out.
-fn check_stdout() -> anyhow::Result<()> {
-    anyhow::ensure!(
-        !sys::inherited::stdout_was_closed(),
-        "the standard output is closed"
-    );
-    Ok(())
 }

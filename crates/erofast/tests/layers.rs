@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sys",
         ],
     ),
-    ("erofast-cli", &["erofs-fuse"]),
+    ("erofast-cli", &["erofs-fuse", "sys"]),
     (
         "erofs-fuse",
         &[
