@@ -57,8 +57,7 @@ deb static initramfs:
 	scripts/dist $@
 
 # Without a package: programs, C library, mount helpers, man pages, completions, pages and units below
-# $(PREFIX); DESTDIR goes in front. `make uninstall` with the
-# same variables removes the same files.
+# $(PREFIX); DESTDIR goes in front. `make uninstall` with the same variables removes the same files.
 PREFIX ?= /usr/local
 DESTDIR ?=
 install:
