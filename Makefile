@@ -38,6 +38,7 @@ rest:
 
 build:
 	$(CARGO) build --locked --release -p erofast -p erofast-lab -p liberofast
+	scripts/licence-texts > target/release/third-party-licences
 
 lint:
 	$(CARGO) fmt --all --check
@@ -60,9 +61,11 @@ deb static initramfs:
 # $(PREFIX); DESTDIR goes in front. `make uninstall` with the same variables removes the same files.
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Where root has no Rust, what `make build` built is installed as it is.
 install:
-	@command -v $(CARGO) >/dev/null || { echo "install: no $(CARGO) in PATH (sudo leaves ~/.cargo/bin out): run make build as yourself, then sudo env PATH=\"\$$PATH\" HOME=\"\$$HOME\" make install" >&2; exit 1; }
-	$(MAKE) build
+	@if command -v $(CARGO) >/dev/null; then $(MAKE) build; \
+	elif test -s target/release/third-party-licences; then echo "install: no $(CARGO) in PATH: installing what make build built"; \
+	else echo "install: no $(CARGO) in PATH, and nothing is built: run make build as yourself first" >&2; exit 1; fi
 	LAB=target/release/erofast-lab LIBRARY=target/release scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
 
 uninstall:

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::manifest::{self, Expected};
-use crate::common::{TestImage, all_good_images, erofast};
+use crate::common::{TestImage, all_good_images, erofast, fixtures};
+use erofs_engine::{Engine, EngineOptions};
 use serde_json::Value;
 
 /// Runs `check --json`, with its exit status.
@@ -118,6 +119,26 @@ fn what_does_not_fit_is_a_fault_each() {
             "{what}: {errors:?}"
         );
     }
+}
+
+/// The filter excludes names by their hashes: one of all ones hides every attribute in a mount.
+#[test]
+fn a_filter_that_hides_an_attribute_is_an_oddity() {
+    let image = fixtures().join("lz4-64k.erofs");
+    let engine = Engine::open(&image, &EngineOptions::default()).expect("a good image");
+    let inode = engine.resolve(b"data/text-150001", false).expect("a file");
+    let mut bytes = std::fs::read(&image).expect("readable");
+    let slot = u64::from(engine.image().superblock().meta_block) * 4096 + inode.nid * 32;
+    let filter = slot as usize + if inode.extended { 64 } else { 32 };
+    bytes[filter..filter + 4].fill(0xff);
+    let changed = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(changed.path(), bytes).expect("room");
+    let output = erofast().arg("check").arg(changed.path()).output();
+    let output = output.expect("it starts");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let line = "attribute user.comment: listed, but not found by its name";
+    assert!(stdout.contains(line), "{stdout}");
+    assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]

@@ -5,12 +5,13 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::common::copy_program;
 use crate::common::failure::fails;
 
 /// A copy of the program, so that what lies beside it is known.
 fn copy(place: &TempDir) -> Command {
     let program = place.path().join("erofast");
-    std::fs::copy(env!("CARGO_BIN_EXE_erofast"), &program).expect("room");
+    copy_program(&program);
     Command::new(program)
 }
 

@@ -55,18 +55,15 @@ impl Role {
 /// A command that starts this program again in a role: by its own path, which names the process in
 /// `ps`, or by the kernel's link when that path is gone.
 pub(crate) fn command(role: Role) -> Command {
-    let path = std::env::current_exe().ok();
-    command_of(&or_link(path), role)
+    let path = std::env::current_exe().ok().filter(|path| path.exists());
+    command_of(&path.unwrap_or_else(|| "/proc/self/exe".into()), role)
 }
 
-/// The program that is installed now, in the place of this one.
+/// Where the program that is installed now would be: the place of this one.
 pub(crate) fn installed() -> PathBuf {
-    or_link(std::env::current_exe().ok().map(installed_now))
-}
-
-fn or_link(path: Option<PathBuf>) -> PathBuf {
-    let path = path.filter(|path| path.exists());
-    path.unwrap_or_else(|| "/proc/self/exe".into())
+    std::env::current_exe()
+        .map(installed_now)
+        .unwrap_or_default()
 }
 
 /// Names this process, which may have been started by a descriptor, after its program.

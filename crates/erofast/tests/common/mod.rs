@@ -16,6 +16,14 @@ pub fn erofast() -> Command {
     other::other_program().unwrap_or_else(|| Command::new(env!("CARGO_BIN_EXE_erofast")))
 }
 
+/// Copies the program, by another process: in this one, children that other tests start would hold
+/// the copy open for writing until they exec, and such a file cannot be executed.
+pub fn copy_program(to: &Path) {
+    let mut copy = Command::new("cp");
+    let copied = copy.arg(env!("CARGO_BIN_EXE_erofast")).arg(to).status();
+    assert!(copied.expect("it starts").success());
+}
+
 /// Where the images are: the shared set beside the checkout, and the small one in it.
 pub fn image_sets() -> Vec<PathBuf> {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));

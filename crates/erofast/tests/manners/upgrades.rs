@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
 
+use crate::common::copy_program;
+
 use super::site::{LONG, Site, fine, signal, soon};
 
 /// Programs that cannot serve, as scripts: that end, crash, or speak another protocol.
@@ -27,7 +29,7 @@ const BROKEN: [&str; 4] = [
 /// A mount by a program that can be replaced. None, with a line, where servers are not replaced.
 fn mounted() -> Option<Site> {
     let site = Site::new()?;
-    fs::copy(env!("CARGO_BIN_EXE_erofast"), site.path("good")).unwrap();
+    copy_program(&site.path("good"));
     install_good(&site);
     let mut mount = Command::new(site.path("program"));
     mount.args(["mount", "-o", "log=log", "image.erofs", "mnt"]);
@@ -104,6 +106,12 @@ fn a_broken_program_is_said_at_once_and_the_old_one_serves_on() {
             .unwrap()
             .contains("exit status: 1")
     );
+    fs::remove_file(site.path("program")).unwrap();
+    fails(
+        &upgrade(&site, || {}),
+        "the installed program cannot be started",
+    );
+    assert_eq!(site.pid(), server);
     die(&site);
     fine(&site.run(&["umount", "mnt"]));
 }
@@ -139,6 +147,8 @@ fn after_two_deaths_of_the_program_of_an_upgrade_the_one_that_mounted_serves() {
             let server = site.pid();
             assert!(command_line(server).contains(" mount-upgrade-"));
             signal("-ABRT", server);
+            // Until one of its threads takes the signal, the others answer.
+            soon("the next server", || site.pid() != server);
             let line = command_line(site.pid());
             assert_eq!(line.contains(" mount-upgrade-"), is_new, "{line}");
         }

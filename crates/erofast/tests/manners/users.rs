@@ -3,13 +3,15 @@
 use std::fs;
 use std::process::{Command, Output};
 
+use crate::common::copy_program;
+
 use super::site::{Site, fine};
 
 /// Prepares a mount namespace with a /dev/fuse for everyone, and runs a script there as `nobody`.
 /// `$0` is a copy of the program that this user can reach.
 fn as_nobody(site: &Site, script: &str) -> Option<Output> {
     let binary = site.path("erofast");
-    fs::copy(env!("CARGO_BIN_EXE_erofast"), &binary).unwrap();
+    copy_program(&binary);
     if !site.is_mounted() {
         std::os::unix::fs::chown(site.point(), Some(65534), Some(65534)).unwrap();
     }

@@ -222,6 +222,9 @@ impl Server {
         while self.has_ended() && begin.elapsed() < EXIT {
             match self.child.as_ref().map(ChildProcess::try_wait) {
                 Some(Ok(None)) => thread::sleep(Duration::from_millis(1)),
+                Some(Ok(Some(status))) if status.code() == Some(CANNOT_START) => {
+                    return "the installed program cannot be started".to_owned();
+                }
                 Some(Ok(Some(status))) => return format!("it ended at once: {status}"),
                 _ => break,
             }
@@ -245,13 +248,16 @@ fn send_program(path: &Path, sender: &OwnedFd) {
     let _ = program.map(|program| protocol::send(sender, b"program", Some(program)));
 }
 
+/// Exit status where the program cannot be started, as in shells.
+const CANNOT_START: i32 = 127;
+
 /// In a child: a program takes the place of this one.
 fn become_program(mut command: Command, request: &MountRequest, at: &Path, log: &Log) -> i32 {
     let _ = rustix::process::chdir(at);
     let error = command.args(respawn::arguments(request)).exec();
     let place = request.mountpoint.display();
     log.line(&format!("{place}: cannot start the server: {error}"));
-    1
+    CANNOT_START
 }
 
 pub(super) fn timespec(time: Duration) -> Timespec {

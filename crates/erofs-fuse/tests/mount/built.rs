@@ -24,12 +24,12 @@ impl BuiltImage {
         Self::of(name, options, |tree| {
             fs::create_dir_all(tree.join("data")).unwrap();
             for number in 0..files {
-                let mut bytes = content(number as u64);
                 let size = match number % 20 {
-                    7 => 60_000 + number * 500,
-                    _ => number * 67 % 20_000,
+                    7 => 60_001 + number * 500,
+                    _ => 1 + number * 67 % 20_000,
                 };
-                bytes.resize(1 + size, b'x');
+                let mut bytes = content(number as u64, size);
+                bytes.resize(size, b'x');
                 fs::write(tree.join(format!("data/{number:04}")), bytes).unwrap();
             }
         })
@@ -102,7 +102,7 @@ fn plant(tree: &Path, files: usize) {
     fs::create_dir(tree.join("data")).unwrap();
     for number in 0..files {
         let path = tree.join(format!("data/{number}"));
-        fs::write(path, content(number as u64)).unwrap();
+        fs::write(path, content(number as u64, 3_000_000)).unwrap();
     }
 }
 
@@ -110,14 +110,15 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Pieces of words, noise and zeros, up to three megabytes.
-fn content(seed: u64) -> Vec<u8> {
+/// Pieces of words, noise and zeros, of at most `most` bytes.
+fn content(seed: u64, most: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     let length = match random.below(4) {
         0 => random.below(9_000),
         1 => random.below(200_000),
         _ => random.below(3_000_000),
     };
+    let length = length.min(most);
     let mut bytes = Vec::with_capacity(length + 70_000);
     while bytes.len() < length {
         let piece = 1 + random.below(70_000);

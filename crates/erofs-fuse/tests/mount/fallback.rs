@@ -85,7 +85,7 @@ fn many_readers_are_served_by_one_server() {
         let place = mounted("kitchen-sink", &format!("restart=off,io_uring={io_uring}"));
         drop(enabled);
         thread::scope(|scope| {
-            let read = || (0..20).for_each(|_| read_tree(&place.path).unwrap());
+            let read = || (0..10).for_each(|_| read_tree(&place.path).unwrap());
             let readers: Vec<_> = (0..8).map(|_| scope.spawn(read)).collect();
             for reader in readers {
                 reader.join().unwrap();

@@ -18,6 +18,7 @@ use super::work::{Part, Task};
 use crate::batch::BatchSender;
 use crate::listing::{Listing, Name};
 use crate::parts::{self, Parts};
+use crate::text;
 use crate::tree::{self, Visit};
 
 /// Inodes whose names are counted.
@@ -106,10 +107,7 @@ impl<'a> Walk<'a> {
         if !first {
             return Ok(());
         }
-        if let Err(error) = self.engine.xattrs(&inode) {
-            self.found
-                .add(self.order, Fault::new(&path, inode.nid, error));
-        }
+        self.attributes(&path, &inode);
         match file_type {
             FileType::Regular => {
                 self.report.files += 1;
@@ -131,6 +129,28 @@ impl<'a> Walk<'a> {
             _ => self.report.others += 1,
         }
         Ok(())
+    }
+
+    /// Every attribute that is listed must be found: the filter of names may hide it.
+    fn attributes(&mut self, path: &[u8], inode: &Inode) {
+        let nid = inode.nid;
+        let found = self.engine.xattrs(inode).and_then(|listed| {
+            let found = |name: &[u8]| self.engine.xattr(inode, name).map(|value| value.is_some());
+            listed.into_iter().try_fold(Vec::new(), |mut hidden, each| {
+                if !found(&each.name)? {
+                    hidden.push(each.name);
+                }
+                Ok(hidden)
+            })
+        });
+        match found {
+            Ok(hidden) => hidden.iter().for_each(|name| {
+                let name = text::name(name);
+                let what = format!("attribute {name}: listed, but not found by its name");
+                self.odd(Fault::new(path, nid, what));
+            }),
+            Err(error) => self.found.add(self.order, Fault::new(path, nid, error)),
+        }
     }
 
     /// Sends the parts of a file to the readers.
