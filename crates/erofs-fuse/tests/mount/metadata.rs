@@ -74,8 +74,11 @@ fn an_image_without_attributes_is_soon_asked_for_none() {
         assert!(stops_asking(&file), "{options}");
         // The counters are read by another way then.
         let before = requests(&place, "getxattr");
-        ask(&file);
-        assert_eq!(requests(&place, "getxattr"), before);
+        for _ in 0..100 {
+            ask(&file);
+        }
+        // The last one may be counted a moment after its answer.
+        assert!(requests(&place, "getxattr") <= before + 1);
         assert!(requests(&place, "ioctl") > 0);
     }
 }
