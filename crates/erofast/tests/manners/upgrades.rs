@@ -175,6 +175,21 @@ fn an_upgrade_that_failed_is_no_success_because_a_server_was_replaced() {
 }
 
 #[test]
+fn sigterm_ends_a_mount_while_an_upgrade_waits() {
+    let Some(site) = mounted() else { return };
+    let helper = super::inherited::counters(&site)["restart"]["helper"].as_u64();
+    install(&site, "#!/bin/sh\ntouch begun\nexec sleep 50\n");
+    let begin = Instant::now();
+    let failed = upgrade(&site, || {
+        soon("the start", || site.path("begun").exists());
+        signal("-TERM", helper.expect("its helper"));
+    });
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    soon("the end of the mount", || !site.is_mounted());
+    assert!(begin.elapsed() < LONG);
+}
+
+#[test]
 fn a_server_that_has_stopped_is_upgraded() {
     let Some(site) = mounted() else { return };
     let server = site.pid();

@@ -134,7 +134,7 @@ impl Helper {
     fn run(mut self, signals: &Signals) -> Result<(), Error> {
         loop {
             self.serve(signals);
-            if !self.replace() {
+            if !self.replace(signals) {
                 // First: threads of a dead server may wait for what this ends.
                 self.state.server_exited()?;
                 return self.server.outcome(close_stdout);
@@ -170,7 +170,7 @@ impl Helper {
             }
             if self.upgrade_wanted && self.state.is_replaceable() {
                 self.upgrade_wanted = false;
-                self.upgrade();
+                self.upgrade(signals);
             }
         }
     }
@@ -216,7 +216,7 @@ impl Helper {
     }
 
     /// Starts another server in the place of one that died; false if the mount shall end.
-    fn replace(&mut self) -> bool {
+    fn replace(&mut self, signals: &Signals) -> bool {
         if !self.state.is_replaceable() {
             return false;
         }
@@ -225,7 +225,7 @@ impl Helper {
         };
         let (taken, last) = (in_flight.requests(), in_flight.last());
         in_flight.count_restart();
-        let (server, asks) = match self.start_replacement() {
+        let (server, asks) = match self.start_replacement(signals) {
             Ok(started) => started,
             Err(error) => return self.give_up(&error.to_string()),
         };
@@ -246,14 +246,14 @@ impl Helper {
     }
 
     /// While nobody serves the mount. Whether the server has asked for the mount already.
-    fn start_replacement(&mut self) -> Result<(Server, bool), Error> {
+    fn start_replacement(&mut self, signals: &Signals) -> Result<(Server, bool), Error> {
         if matches!(self.next, Some(Start::Program(_))) && self.deaths.came_since(self.upgraded) {
             let died = "the program of the upgrade died twice";
             self.report(&format!("{died}; the program that mounted serves on"));
             self.next = self.fork.clone();
         }
         if let Some(Start::Program(program)) = self.next.clone() {
-            match self.start_until_it_asks(&Start::Program(program), REPLACEMENT, false) {
+            match self.start_until_it_asks(&Start::Program(program), REPLACEMENT, false, signals) {
                 Ok(server) => return Ok((server, true)),
                 Err(error) => {
                     self.report(&format!("{error}; the program that mounted serves on"));
@@ -310,10 +310,10 @@ impl Helper {
 
     /// Has the program that is installed now serve the mount. If it does not get so far, the server
     /// that is there goes on.
-    fn upgrade(&mut self) {
+    fn upgrade(&mut self, signals: &Signals) {
         self.state.upgrade_begins();
         let handed_over = self
-            .start_until_it_asks(&Start::Installed, UPGRADE, true)
+            .start_until_it_asks(&Start::Installed, UPGRADE, true, signals)
             .and_then(|server| self.hand_over(server));
         if let Err(error) = &handed_over {
             self.report(&format!("the upgrade failed: {error}"));
@@ -322,18 +322,20 @@ impl Helper {
     }
 
     /// A server that asks for the mount within this time. A program that cannot do so ends, crashes
-    /// or says nothing. `serving`: the server that is there must go on meanwhile.
+    /// or says nothing. `serving`: the server that is there must go on meanwhile. It is not waited for
+    /// when the mount shall end.
     fn start_until_it_asks(
         &mut self,
         how: &Start,
         limit: Duration,
         serving: bool,
+        signals: &Signals,
     ) -> Result<Server, Error> {
         let server = self.start_next(Some(how))?;
         let deadline = Instant::now() + limit;
         let other = serving.then_some(&self.server);
         loop {
-            let heard = server.is_heard_before(deadline, other);
+            let heard = server.is_heard_before(deadline, other, &signals.ending);
             match heard.then(|| Request::receive(&server.socket)).flatten() {
                 Some(Request::Resume) => return Ok(server),
                 Some(request) if answer(&mut self.state, &server, request) => {}

@@ -204,9 +204,15 @@ impl Server {
         rustix::io::retry_on_intr(|| poll(&mut watched, Some(limit))).is_ok_and(|ready| ready > 0)
     }
 
-    /// The same before `deadline`, unless the end of `other` comes first.
-    pub(super) fn is_heard_before(&self, deadline: Instant, other: Option<&Self>) -> bool {
+    /// The same before `deadline`, unless the end of `other` or a signal comes first.
+    pub(super) fn is_heard_before(
+        &self,
+        deadline: Instant,
+        other: Option<&Self>,
+        signal: &OwnedFd,
+    ) -> bool {
         let mut watched = vec![PollFd::new(&self.socket, PollFlags::IN)];
+        watched.push(PollFd::new(signal, PollFlags::IN));
         watched.extend(other.map(|other| PollFd::new(&other.socket, PollFlags::empty())));
         let outcome = rustix::io::retry_on_intr(|| {
             let left = deadline.saturating_duration_since(Instant::now());
