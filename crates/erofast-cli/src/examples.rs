@@ -63,6 +63,7 @@ const EXAMPLES: &[Example] = &[
         "After a new version was installed; programs that use the mount notice nothing",
         "erofast upgrade /mnt",
     ),
+    example("erofast stat", "All mounts, a line each", "erofast stat"),
     example(
         "erofast stat",
         "How many requests were served on the CPU that asked",

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseIntError};
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Parser};
 
 use crate::outcome::Usage;
 
@@ -19,15 +19,57 @@ pub fn parse<P: Parser>() -> anyhow::Result<P> {
 
 /// The same for this command line; the name of the program is first.
 pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<P> {
-    P::try_parse_from(arguments).map_err(|error| match error.kind() {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    P::try_parse_from(&arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => match error.print() {
             Ok(()) => std::process::exit(error.exit_code()),
             Err(unwritten) => unwritten.into(),
         },
+        ErrorKind::InvalidSubcommand if arguments.get(1).is_some_and(|word| word == "help") => {
+            // What follows help is not compared with the names of commands.
+            arguments.remove(1);
+            let error = P::try_parse_from(&arguments).err().unwrap_or(error);
+            Usage(with_hint(&P::command(), &error)).into()
+        }
+        ErrorKind::InvalidSubcommand => Usage(with_hint(&P::command(), &error)).into(),
         _ => Usage(message(&error)).into(),
     })
+}
+
+/// Commands of erofs-utils that are called otherwise here.
+const OTHER_NAMES: [(&str, &str); 3] = [
+    ("fsck", "erofast check verifies an image"),
+    (
+        "dump",
+        "erofast info shows what an image is made of, erofast ls and cat its files",
+    ),
+    ("mkfs", "mkfs.erofs of erofs-utils makes images"),
+];
+
+/// The message for a command that there is not, with where it is found.
+fn with_hint(root: &Command, error: &clap::Error) -> String {
+    let message = message(error);
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return message;
+    };
+    let bare = word.trim_end_matches(".erofs").trim_end_matches("-erofs");
+    let other = OTHER_NAMES.iter().find(|(name, _)| *name == bare);
+    let below = root
+        .get_subcommands()
+        .find(|group| group.find_subcommand(word).is_some());
+    let hint = other.map(|(_, hint)| (*hint).to_owned()).or_else(|| {
+        Some(format!(
+            "it is {} {} {word}",
+            root.get_name(),
+            below?.get_name()
+        ))
+    });
+    match (hint, message.rsplit_once("; see ")) {
+        (Some(hint), Some((what, see))) => format!("{what}; {hint}; see {see}"),
+        _ => message,
+    }
 }
 
 /// One line for an error of clap's.

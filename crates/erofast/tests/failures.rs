@@ -219,7 +219,14 @@ fn usage_errors_are_one_line_that_names_the_help() {
             "a similar argument exists: '--lazy'",
         ),
         (&["stat", "--watch=x", "/mnt"], "invalid value 'x'"),
-        (&["nonsense"], "unrecognized subcommand 'nonsense'"),
+        (&["nonsense"], "unrecognized subcommand 'nonsense'; see "),
+        (&["help", "mout"], "subcommands exist: 'umount', 'mount'"),
+        (&["launch"], "; it is erofast lab launch; see "),
+        (&["fsck", "a"], "; erofast check verifies an image; see "),
+        (
+            &["mkfs.erofs"],
+            "; mkfs.erofs of erofs-utils makes images; see ",
+        ),
         (
             &["mount", "-o", "reserved_pages=99999999999", "a", "b"],
             "reserved_pages=99999999999: ",
@@ -227,6 +234,23 @@ fn usage_errors_are_one_line_that_names_the_help() {
     ] {
         fails(&erofast(arguments), 2, part);
     }
+}
+
+#[test]
+fn directories_in_the_place_of_files_are_named() {
+    let image = fixture("lz4-4k.erofs").display().to_string();
+    fails(
+        &erofast(&["cat", &image, "/"]),
+        1,
+        "lz4-4k.erofs: /: is a directory",
+    );
+    fails(
+        &erofast(&["profile", "show", "/"]),
+        1,
+        "/: is a directory, and no launch profile",
+    );
+    let all = erofast(&["ls", "-la", &image]);
+    assert_eq!(all.stdout, erofast(&["ls", "-l", &image]).stdout);
 }
 
 #[test]

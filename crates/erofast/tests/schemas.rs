@@ -14,7 +14,7 @@ use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
 use serde_json::Value;
 
 /// Schemas of options of a command, and parts that several schemas have in common.
-const BESIDE: [&str; 3] = ["info-block", "info-extents", "lab-common"];
+const BESIDE: [&str; 4] = ["info-block", "info-extents", "lab-common", "stat-mounts"];
 
 fn erofast(arguments: &[&str]) -> Output {
     let mut command = crate::common::erofast();
@@ -195,6 +195,30 @@ fn what_is_printed_about_a_mount_fits() {
     let counters = json(&erofast(&["stat", "--json", point]));
     crate::schema::check("stat", &counters);
     assert!(counters["requests"].as_u64() > Some(0));
+    let file = fs::read_dir(point)
+        .expect("a mount")
+        .next()
+        .expect("a file")
+        .expect("its name");
+    let of_file = json(&erofast(&[
+        "stat",
+        "--json",
+        file.path().to_str().expect("a path"),
+    ]));
+    assert_eq!(of_file["mountpoint"], point);
+    let all = json(&erofast(&["stat", "--json"]));
+    crate::schema::check("stat-mounts", &all);
+    let mounts = all["mounts"].as_array().expect("mounts");
+    let own = mounts.iter().find(|mount| mount["mountpoint"] == point);
+    crate::schema::check("stat", own.expect("the mount of this test"));
+    let table = String::from_utf8_lossy(&erofast(&["stat"]).stdout).into_owned();
+    assert!(
+        table.starts_with("mount ") && table.contains(point),
+        "{table}"
+    );
+    let series = erofast(&["stat", "--prometheus"]).stdout;
+    let label = format!("erofast_requests_total{{mountpoint=\"{point}\"");
+    assert!(String::from_utf8_lossy(&series).contains(&label));
     drop(guard);
 }
 

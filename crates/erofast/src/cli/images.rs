@@ -81,6 +81,9 @@ pub struct LsArgs {
     /// Directories or files inside of the image; *, ?, [a-z] and ** stand for names
     #[arg(default_value = "/", value_name = "PATH")]
     pub paths: Vec<OsString>,
+    /// Accepted: names that begin with a dot are always listed
+    #[arg(short = 'a', long)]
+    pub all: bool,
     /// Long listing: type and mode, links, owner, group, size, time, name
     #[arg(short = 'l')]
     pub long: bool,

@@ -68,7 +68,11 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
-    use super::Cli;
+    use std::path::PathBuf;
+
+    use clap::Parser;
+
+    use super::{Cli, Command};
 
     fn message(arguments: &[&str]) -> String {
         let arguments = std::iter::once(&"erofast").chain(arguments);
@@ -76,12 +80,46 @@ mod tests {
         parsed.expect_err("wrong").to_string()
     }
 
+    fn watched(arguments: &[&str]) -> Result<(Option<PathBuf>, Option<u64>), String> {
+        let line = ["erofast", "stat"].iter().chain(arguments);
+        let cli = Cli::try_parse_from(line).map_err(|error| error.to_string())?;
+        let Command::Stat(args) = cli.command else {
+            return Err("another command".to_owned());
+        };
+        match args.place_and_period() {
+            Ok((place, period)) => Ok((place.map(PathBuf::from), period)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     #[test]
-    fn what_is_wrong_with_a_number_is_said_in_plain_words() {
-        let wrong = |value| message(&["stat", &format!("--watch={value}"), "/mnt"]);
-        let begin = |value| format!("invalid value '{value}' for '--watch[=<SECONDS>]': ");
+    fn seconds_are_written_in_every_usual_way() {
+        let mnt = || Some(PathBuf::from("/mnt"));
+        for (line, expected) in [
+            (&["/mnt"][..], (mnt(), None)),
+            (&["-w", "/mnt"], (mnt(), Some(1))),
+            (&["/mnt", "-w"], (mnt(), Some(1))),
+            (&["-w", "2", "/mnt"], (mnt(), Some(2))),
+            (&["-w2", "/mnt"], (mnt(), Some(2))),
+            (&["/mnt", "--watch=2"], (mnt(), Some(2))),
+            (&["--watch", "2"], (None, Some(2))),
+            (&[], (None, None)),
+        ] {
+            assert_eq!(watched(line), Ok(expected), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_number_is_told_in_plain_words() {
+        let wrong = |value| watched(&["--watch", value, "/mnt"]).expect_err("wrong");
+        let begin = |value| format!("invalid value '{value}' for '--watch [<SECONDS>]': ");
         assert_eq!(wrong("x"), begin("x") + "must be a whole number");
-        assert_eq!(wrong("0"), begin("0") + "must be from 1 to 3600");
+        for number in ["0", "99999999999999999999"] {
+            assert_eq!(wrong(number), begin(number) + "must be from 1 to 3600");
+        }
+        let wrong = |value| message(&["check", &format!("--threads={value}"), "image"]);
+        let begin = |value| format!("invalid value '{value}' for '--threads <N>': ");
+        assert_eq!(wrong("x"), begin("x") + "must be a whole number");
         let large = "99999999999999999999";
         assert_eq!(wrong(large), begin(large) + "is too large");
     }
@@ -105,7 +143,6 @@ mod tests {
         );
         for wrong in [
             &["nonsense"][..],
-            &["stat", "--watch=x", "/mnt"],
             &["umount", "a", "b"],
             &["umount", "-x", "b"],
         ] {

@@ -1,10 +1,10 @@
 //! Arguments of the commands for mounts, and of mount.erofast.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, ValueHint};
-use erofast_cli::examples_help;
+use erofast_cli::{Usage, examples_help};
 
 use super::verity::VerityArgs;
 
@@ -96,9 +96,9 @@ pub struct UpgradeArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast stat"))]
 pub struct StatArgs {
-    /// Where the image is mounted
+    /// Where the image is mounted, or a file in the mount; without it all mounts are listed
     #[arg(value_hint = ValueHint::DirPath)]
-    pub mountpoint: PathBuf,
+    mountpoint: Option<PathBuf>,
     /// Print JSON: all counters
     #[arg(long)]
     pub json: bool,
@@ -108,10 +108,44 @@ pub struct StatArgs {
     /// Refresh the page every SECONDS (1) until Ctrl-C
     #[arg(
         short = 'w', long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
-        require_equals = true, conflicts_with_all = ["json", "prometheus"],
-        value_parser = clap::value_parser!(u64).range(1..=3600)
+        conflicts_with_all = ["json", "prometheus"]
     )]
-    pub watch: Option<u64>,
+    watch: Option<OsString>,
+}
+
+impl StatArgs {
+    /// The mount to show, and seconds between pages. In `-w DIR` the directory is no number, but
+    /// the mount.
+    ///
+    /// # Errors
+    /// [`Usage`]: a wrong number of seconds.
+    pub fn place_and_period(&self) -> anyhow::Result<(Option<&Path>, Option<u64>)> {
+        let place = self.mountpoint.as_deref();
+        let Some(value) = &self.watch else {
+            return Ok((place, None));
+        };
+        let wrong = |why| {
+            let value = value.display();
+            Usage(format!(
+                "invalid value '{value}' for '--watch [<SECONDS>]': {why}"
+            ))
+        };
+        let text = value.to_str().unwrap_or_default();
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return match place {
+                None => Ok((Some(Path::new(value)), Some(1))),
+                Some(_) => Err(wrong("must be a whole number").into()),
+            };
+        }
+        let seconds = text
+            .parse()
+            .ok()
+            .filter(|seconds| (1..=3600).contains(seconds));
+        Ok((
+            place,
+            Some(seconds.ok_or_else(|| wrong("must be from 1 to 3600"))?),
+        ))
+    }
 }
 
 /// What mount(8) passes to a mount helper: `mount.erofast SPEC DIR [-sfnvN] [-o OPTIONS] [-t

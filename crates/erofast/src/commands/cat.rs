@@ -63,7 +63,11 @@ impl<W: Write> Cat<'_, W> {
     }
 
     fn entry(&mut self, entry: Found) -> anyhow::Result<()> {
-        let (image, path) = (self.engine.name(), text::name(&entry.path));
+        let path = match &entry.path[..] {
+            b"" => "/".to_owned(),
+            path => text::name(path),
+        };
+        let image = self.engine.name();
         let inode = entry.inode?;
         match inode.file_type() {
             FileType::Regular => self.write(&inode),

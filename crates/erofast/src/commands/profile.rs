@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use erofast_cli::{Outcome, print_json, units::size};
 use launch_profile::{PAGE, Profile, RecordedFile, Trim, limits};
 use serde_json::{Value, json};
@@ -42,6 +42,12 @@ fn read(path: &Path) -> anyhow::Result<Profile> {
     let context = || path.display().to_string();
     let mut bytes = Vec::new();
     let file = File::open(path).with_context(context)?;
+    let is_directory = file.metadata().is_ok_and(|metadata| metadata.is_dir());
+    ensure!(
+        !is_directory,
+        "{}: is a directory, and no launch profile",
+        context()
+    );
     let most = limits::FILE_BYTES as u64 + 1;
     file.take(most)
         .read_to_end(&mut bytes)

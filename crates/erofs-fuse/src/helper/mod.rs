@@ -63,6 +63,7 @@ pub(crate) use process::{READY, close_stdout, report_ready, run, run_daemon};
 pub(crate) use protocol::Order;
 pub(crate) use server_of::pid_of_server;
 pub(crate) use table::{answer_within, covered_notice};
+pub use table::{mountpoint_of, mountpoints};
 pub use umount::umount;
 pub(crate) use umount::{mounts_at, unmount_dead};
 pub(crate) use upgrades::UpgradableMount;

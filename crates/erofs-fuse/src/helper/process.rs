@@ -322,8 +322,8 @@ impl Helper {
     }
 
     /// A server that asks for the mount within this time. A program that cannot do so ends, crashes
-    /// or says nothing. `serving`: the server that is there must go on meanwhile. It is not waited for
-    /// when the mount shall end.
+    /// or says nothing. `serving`: the server that is there must go on meanwhile. A signal that
+    /// asks for the end of the mount ends the waiting.
     fn start_until_it_asks(
         &mut self,
         how: &Start,

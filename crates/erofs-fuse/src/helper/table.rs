@@ -82,6 +82,34 @@ fn top_of<'t>(table: &'t [Entry], path: &Path) -> Option<&'t Entry> {
     stack.iter().rfind(|entry| !is_covered(entry)).copied()
 }
 
+/// The mount points of all erofast mounts that this user may ask: as root all, otherwise their own.
+/// A covered one cannot be reached; one that is bound to several places counts once.
+///
+/// # Errors
+/// One line: there is no mount table.
+pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
+    let table = read()?;
+    let user = rustix::process::getuid();
+    let mut devices = std::collections::HashSet::new();
+    let own = table.iter().filter(|entry| {
+        entry.fstype == FSTYPE
+            && (user.is_root() || entry.user_id == Some(user.as_raw()))
+            && top_of(&table, &entry.mountpoint) == Some(entry)
+            && devices.insert(&entry.device)
+    });
+    Ok(own.map(|entry| entry.mountpoint.clone()).collect())
+}
+
+/// The mount point of the erofast mount that a file is in; `None` where it is in none. Since Linux
+/// 5.8.
+pub fn mountpoint_of(path: &Path) -> Option<PathBuf> {
+    let status = handle(path).and_then(|file| status(file, StatxFlags::MNT_ID));
+    let id = status.ok()?.stx_mnt_id;
+    let mut table = read().ok()?.into_iter();
+    let entry = table.find(|entry| entry.id == id && entry.fstype == FSTYPE)?;
+    Some(entry.mountpoint)
+}
+
 /// What an erofast mount at `path` would cover: another one, which is most often a mistake.
 pub(crate) fn covered_notice(path: &Path) -> Option<String> {
     let real = std::fs::canonicalize(path).ok()?;

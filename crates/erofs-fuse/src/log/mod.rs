@@ -85,7 +85,8 @@ impl Log {
         }
     }
 
-    /// A line for the user where faults will not be logged.
+    /// For the live counters, where faults will not be logged: at a mount nobody can do something
+    /// about it in most containers.
     pub(crate) fn notice(&self) -> Option<&'static str> {
         matches!(self, Self::None).then_some(
             "no journal and no syslog here: faults of the image are shown by erofast stat only, \

@@ -120,8 +120,12 @@ pub(crate) fn serve(
     }
     let engine = Engine::start(opened)?;
     let lines = [sandbox.notice(), uring.notice()];
-    let lines = lines.into_iter().flatten().chain(engine.notices());
-    let notices: Vec<_> = lines.chain(log.notice().map(str::to_owned)).collect();
+    let notices: Vec<_> = lines
+        .into_iter()
+        .flatten()
+        .chain(engine.notices())
+        .collect();
+    let no_log = log.notice();
     let root = find_root(&engine, options)?;
     let mut on_demand = OnDemand::new()?;
     let (faults, logging) = FaultRecorder::start(log, &engine, root, &mut on_demand)?;
@@ -143,6 +147,7 @@ pub(crate) fn serve(
         sandbox,
         signals: &signals,
         on_demand,
+        no_log,
     };
     let served = serving.run(&mut helper, &mut ready);
     // The workers hold channels, which hold the filesystem, which holds the engine.
@@ -166,6 +171,7 @@ struct Serving<'s> {
     sandbox: Sandbox,
     signals: &'s OwnedFd,
     on_demand: OnDemand,
+    no_log: Option<&'static str>,
 }
 
 impl Serving<'_> {
@@ -188,7 +194,8 @@ impl Serving<'_> {
             helper,
         };
         let restart = self.restart.clone().agreed(&session)?;
-        let notices = self.uring.notice().into_iter().collect();
+        let no_log = self.no_log.map(str::to_owned);
+        let notices = self.uring.notice().into_iter().chain(no_log).collect();
         let sandbox = self.sandbox.clone();
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move || reporter.report()));

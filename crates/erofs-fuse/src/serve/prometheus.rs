@@ -150,22 +150,26 @@ const QUANTILES: Places = &[
 /// Suffix of the name, labels, value.
 type Sample = (&'static str, String, f64);
 
-/// The counters of one mount, as [`stat`](crate::stat) returns them.
-pub fn prometheus(counters: &Value) -> String {
+/// The counters of mounts, as [`stat`](crate::stat) returns them.
+pub fn prometheus(mounts: &[Value]) -> String {
     let mut page = String::new();
-    let mountpoint = escape(string(counters, "/mountpoint"));
-    let metrics = METRICS.iter().filter(|metric| metric.series.any(counters));
     for Metric {
         name,
         kind,
         series,
         help,
-    } in metrics
+    } in METRICS
     {
-        page += &format!("# HELP erofast_{name} {help}\n# TYPE erofast_{name} {kind}\n");
-        for (suffix, labels, value) in series.samples(counters) {
-            let labels = format!("mountpoint=\"{mountpoint}\"{labels}");
-            page += &format!("erofast_{name}{suffix}{{{labels}}} {value}\n");
+        let mounts: Vec<_> = mounts.iter().filter(|mount| series.any(mount)).collect();
+        if !mounts.is_empty() {
+            page += &format!("# HELP erofast_{name} {help}\n# TYPE erofast_{name} {kind}\n");
+        }
+        for counters in mounts {
+            let mountpoint = escape(string(counters, "/mountpoint"));
+            for (suffix, labels, value) in series.samples(counters) {
+                let labels = format!("mountpoint=\"{mountpoint}\"{labels}");
+                page += &format!("erofast_{name}{suffix}{{{labels}}} {value}\n");
+            }
         }
     }
     page
@@ -297,7 +301,7 @@ mod tests {
 
     #[test]
     fn every_line_is_a_comment_or_a_series_with_a_number() {
-        for line in prometheus(&example()).lines() {
+        for line in prometheus(&[example(), example()]).lines() {
             if line.starts_with("# HELP erofast_") || line.starts_with("# TYPE erofast_") {
                 continue;
             }
@@ -313,7 +317,7 @@ mod tests {
 
     #[test]
     fn each_metric_has_one_head_before_its_series() {
-        let text = prometheus(&example());
+        let text = prometheus(&[example(), example()]);
         for Metric {
             name,
             kind,
@@ -334,7 +338,7 @@ mod tests {
 
     #[test]
     fn buckets_add_up_in_seconds() {
-        let text = prometheus(&example());
+        let text = prometheus(&[example(), example()]);
         for line in [
             "erofast_request_run_seconds_bucket{mountpoint=\"/m\\\\n\",le=\"0.000001024\"} 1",
             "erofast_request_run_seconds_bucket{mountpoint=\"/m\\\\n\",le=\"+Inf\"} 3",

@@ -36,7 +36,7 @@ struct Page<'a> {
 }
 
 /// A number of the answer; 0 where an older daemon has none.
-fn number(value: &Value, pointer: &str) -> u64 {
+pub fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
 }
 

@@ -1,0 +1,111 @@
+//! All mounts, a line each.
+
+use erofast_cli::units;
+use erofs_fuse::text;
+use serde_json::Value;
+
+use super::page::number;
+
+const HEADER: [&str; 6] = ["mount", "image", "up", "requests/s", "errors", "restarts"];
+
+/// A table of `{"mounts": [...]}`; rates are those since `before`, or since each mount began.
+pub fn overview(now: &Value, before: Option<&Value>) -> String {
+    let mounts = now["mounts"].as_array().map_or(&[][..], Vec::as_slice);
+    if mounts.is_empty() {
+        return "nothing of erofast is mounted".to_owned();
+    }
+    let of = |all: &Value, mount: &Value| -> Option<Value> {
+        let mut all = all["mounts"].as_array()?.iter();
+        all.find(|other| other["mountpoint"] == mount["mountpoint"])
+            .cloned()
+    };
+    let mut rows = vec![HEADER.map(str::to_owned)];
+    for mount in mounts {
+        let before = before.and_then(|before| of(before, mount));
+        rows.push(row(mount, before.as_ref().unwrap_or(&Value::Null)));
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..HEADER.len())
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
+    let line = |row: &[String; 6]| {
+        let mut line = format!("{:<1$}  {2:<3$}", row[0], widths[0], row[1], widths[1]);
+        for (cell, width) in row.iter().zip(&widths).skip(2) {
+            line += &format!("  {cell:>width$}");
+        }
+        line.trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn row(mount: &Value, before: &Value) -> [String; 6] {
+    let name = |field: &str| text::line(mount[field].as_str().unwrap_or_default());
+    let mountpoint = name("mountpoint");
+    if let Some(error) = mount["error"].as_str() {
+        let error = text::line(error);
+        let why = error
+            .strip_prefix(&format!("{mountpoint}: "))
+            .unwrap_or(&error);
+        let empty = String::new;
+        return [
+            mountpoint,
+            why.to_owned(),
+            empty(),
+            empty(),
+            empty(),
+            empty(),
+        ];
+    }
+    let seconds = |value: &Value| value["uptime_s"].as_f64().unwrap_or(0.0);
+    let requests = number(mount, "/requests").saturating_sub(number(before, "/requests"));
+    let rate = requests as f64 / (seconds(mount) - seconds(before)).max(0.001);
+    [
+        mountpoint,
+        name("image"),
+        units::age(seconds(mount) as u64),
+        format!("{rate:.1}"),
+        (number(mount, "/fuse/errors") + number(mount, "/engine/errors")).to_string(),
+        number(mount, "/restart/restarts").to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn mounts(requests: u64, uptime: f64) -> Value {
+        json!({"mounts": [
+            {"mountpoint": "/a", "image": "/i.erofs", "uptime_s": uptime, "requests": requests,
+             "fuse": {"errors": 1}, "engine": {"errors": 0}, "restart": {"restarts": 2}},
+            {"mountpoint": "/b\u{202e}", "error": "/b\u{202e}: its server does not answer"},
+        ]})
+    }
+
+    #[test]
+    fn each_mount_has_a_line_with_its_rate_since_the_page_before() {
+        let (before, now) = (mounts(10, 5.0), mounts(30, 7.0));
+        let table = overview(&now, Some(&before));
+        let cells = |line: usize| -> Vec<&str> {
+            table
+                .lines()
+                .nth(line)
+                .expect("a line")
+                .split_whitespace()
+                .collect()
+        };
+        assert_eq!(cells(1)[..2], ["/a", "/i.erofs"], "{table}");
+        assert_eq!(
+            cells(1)[cells(1).len() - 3..],
+            ["10.0", "1", "2"],
+            "{table}"
+        );
+        assert_eq!(
+            cells(2)[1..],
+            ["its", "server", "does", "not", "answer"],
+            "{table}"
+        );
+        assert!(overview(&now, None).contains("4.3"), "since it was mounted");
+        assert!(!table.contains('\u{202e}'));
+    }
+}
