@@ -117,8 +117,8 @@ mod tests {
         for number in ["0", "99999999999999999999"] {
             assert_eq!(wrong(number), begin(number) + "must be from 1 to 3600");
         }
-        let wrong = |value| message(&["check", &format!("--threads={value}"), "image"]);
-        let begin = |value| format!("invalid value '{value}' for '--threads <N>': ");
+        let wrong = |value| message(&["profile", "trim", &format!("--until={value}"), "file"]);
+        let begin = |value| format!("invalid value '{value}' for '--until <MS>': ");
         assert_eq!(wrong("x"), begin("x") + "must be a whole number");
         let large = "99999999999999999999";
         assert_eq!(wrong(large), begin(large) + "is too large");

@@ -55,9 +55,7 @@ pub fn zsh(script: &str) -> anyhow::Result<String> {
         ":OPT[,OPT...]:_erofast_mount_options'",
     )?;
     let script = OF_MOUNTS.iter().try_fold(script, |script, command| {
-        let directories = ":mountpoint -- Where the image is mounted:_files -/'";
-        let points = ":mountpoint -- Where the image is mounted:_erofast_mount_points'";
-        replaced(&script, command, directories, points)
+        replaced(&script, command, ":_files -/'", ":_erofast_mount_points'")
     })?;
     let script = replaced(
         &script,
