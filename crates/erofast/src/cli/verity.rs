@@ -8,26 +8,29 @@ use erofs_engine::RootHash;
 #[cfg(feature = "tools")]
 use erofs_engine::VerityOptions;
 
+/// Of these flags, in the help.
+const HEADING: &str = "Verity";
+
 /// The mount options `verity.*`, as flags.
 #[derive(Args, Clone, Debug)]
 pub struct VerityArgs {
     /// Verify every block of the image against this root hash (dm-verity)
-    #[arg(long, value_name = "HEX", conflicts_with = "verity_roothashfile")]
+    #[arg(long, value_name = "HEX", conflicts_with = "verity_roothashfile", help_heading = HEADING)]
     pub verity_roothash: Option<RootHash>,
     /// The same, with the root hash in a file
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = HEADING)]
     pub verity_roothashfile: Option<PathBuf>,
     /// Require this signature of the root hash: PKCS#7 in DER, by a trusted certificate
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = HEADING)]
     pub verity_roothashsig: Option<PathBuf>,
     /// Trust the certificates in this folder [default: verity.d in /etc, /run, /usr/lib]
-    #[arg(long, value_name = "DIR", requires = "verity_roothashsig")]
+    #[arg(long, value_name = "DIR", requires = "verity_roothashsig", help_heading = HEADING)]
     pub verity_certificates: Option<PathBuf>,
     /// File or block device with the hash tree [default: the image]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = HEADING)]
     pub verity_hashdevice: Option<PathBuf>,
     /// Where the hash tree starts on the hash device, or in the image
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", help_heading = HEADING)]
     pub verity_hashoffset: Option<u64>,
 }
 
