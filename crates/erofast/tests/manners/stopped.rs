@@ -74,6 +74,19 @@ fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     soon("the end", || !runs(server) && !runs(helper));
 }
 
+/// Its mount helper has given up by then, which does not end a server that started it.
+#[test]
+fn a_server_in_the_foreground_that_has_stopped_ends_when_it_continues() {
+    let Some(site) = Site::new() else { return };
+    let mut foreground = site.start(&["-f"]);
+    let helper = child_of(foreground.id()).expect("the mount helper");
+    signal("-STOP", site.pid());
+    fine(&site.run(&["umount", "mnt"]));
+    soon("the end of the mount helper", || !runs(helper));
+    signal("-CONT", foreground.id().into());
+    soon("the end", || foreground.try_wait().unwrap().is_some());
+}
+
 #[test]
 fn stat_of_a_server_that_has_stopped_says_so_and_ends() {
     let Some(site) = Site::new() else { return };

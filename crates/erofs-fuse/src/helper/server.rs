@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 use rustix::process::Signal;
 
 use super::child::ChildProcess;
@@ -140,19 +141,21 @@ impl Server {
     }
 
     /// Kills it, and waits for the end of its threads that serve. Without the right to do so (root
-    /// lacks CAP_KILL) it is asked to exit.
+    /// lacks CAP_KILL) it is asked to exit. One that started this process has stopped, maybe: it
+    /// ends when it continues, since nobody answers it any more.
     ///
     /// # Errors
     /// It may not be killed, and did not exit when asked.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
-        let killed = self.child.as_ref().map(|child| child.signal(Signal::KILL));
-        match killed {
-            Some(Err(Errno::PERM)) => self.ask_to_exit(),
-            _ => {
-                while self.reads_packet() {}
-                Ok(())
-            }
+        let Some(child) = &self.child else {
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+            return Ok(());
+        };
+        if child.signal(Signal::KILL) == Err(Errno::PERM) {
+            return self.ask_to_exit();
         }
+        while self.reads_packet() {}
+        Ok(())
     }
 
     fn ask_to_exit(&self) -> Result<(), Error> {

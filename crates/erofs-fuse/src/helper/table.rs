@@ -100,9 +100,12 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
     Ok(own.map(|entry| entry.mountpoint.clone()).collect())
 }
 
-/// The mount point of the erofast mount that a file is in; `None` where it is in none. Since Linux
-/// 5.8.
+/// The mount point of the erofast mount that a file is in; `None` where it is in none, and of a
+/// mount point itself. Since Linux 5.8.
 pub fn mountpoint_of(path: &Path) -> Option<PathBuf> {
+    if !has_no_mount(path) {
+        return None;
+    }
     let status = handle(path).and_then(|file| status(file, StatxFlags::MNT_ID));
     let id = status.ok()?.stx_mnt_id;
     let mut table = read().ok()?.into_iter();

@@ -98,11 +98,10 @@ fn busy(path: &Path, entry: &Entry) -> Error {
     if let Some(other) = table.iter().find(|other| other.parent == entry.id) {
         return Error::covered(path, &other.mountpoint);
     }
-    if std::env::current_dir().is_ok_and(|place| place.starts_with(path)) {
-        let why = "is busy: it has the working directory of this command; cd elsewhere first";
-        return Error::mountpoint(path, why);
-    }
     let why = match users::list(&entry.device).as_str() {
+        "" if std::env::current_dir().is_ok_and(|place| place.starts_with(path)) => {
+            "is busy: it has the working directory of this command; cd elsewhere first".to_owned()
+        }
         "" => format!(
             "is busy: as root, fuser -m {} shows by what",
             path.display()
