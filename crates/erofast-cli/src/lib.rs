@@ -28,7 +28,7 @@ pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line};
 pub use output::{check_stdout, print_json, print_line};
 pub use parse::{parse, parse_from};
 pub use programs::program;
-pub use trace::{By, TraceCommand, TraceLatencyArgs, TraceRecordArgs};
+pub use trace::{By, Moment, Sort, TraceCommand, TraceLatencyArgs, TraceRecordArgs};
 
 /// The commands of `erofast-lab`.
 #[derive(Debug, Subcommand)]

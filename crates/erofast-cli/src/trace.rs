@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -40,7 +41,7 @@ pub struct TraceRecordArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast trace latency"))]
 pub struct TraceLatencyArgs {
-    /// Trace file: Perfetto, perf.data, trace.dat or ftrace text
+    /// Trace file: Perfetto, perf.data, trace.dat or ftrace text; - is the standard input
     pub file: PathBuf,
     /// Rows of the table
     #[arg(long, value_enum, default_value_t = By::Task)]
@@ -48,16 +49,41 @@ pub struct TraceLatencyArgs {
     /// Only threads and work queues whose name matches
     #[arg(long = "match", value_name = "RE")]
     pub matching: Option<String>,
+    /// Only these threads, and the threads of these processes
+    #[arg(long = "pid", value_name = "PID,...", value_delimiter = ',')]
+    pub pids: Vec<i32>,
+    /// Only waits that ended on these CPUs
+    #[arg(long = "cpu", value_name = "N,...", value_delimiter = ',')]
+    pub cpus: Vec<u32>,
+    /// Only waits that ended at this time or later
+    ///
+    /// In seconds of the trace's clock, as the worst waits are listed with, or as +SECONDS after
+    /// the first event.
+    #[arg(long, value_name = "[+]SECONDS")]
+    pub from: Option<Moment>,
+    /// Only waits that ended before this time; see --from
+    #[arg(long, value_name = "[+]SECONDS")]
+    pub to: Option<Moment>,
+    /// Order of the rows, largest first
+    #[arg(long, value_enum, default_value_t = Sort::Total, conflicts_with = "json")]
+    pub sort: Sort,
+    /// Rows to print (default: all)
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    pub top: Option<usize>,
     /// Worst waits to list
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub worst: usize,
-    /// Draw what a thread (PID, NAME or NAME:PID) waited for, instead of the table
+    /// Draw what a thread waited for, instead of the table: PID, NAME, NAME:PID, the beginning of a
+    /// name, or a regular expression
     ///
-    /// Follows the chain of wake-ups from the thread's request, or from the beginning of its sleep,
-    /// through the threads that served it to the moment at which it runs again, and draws the
-    /// longest three.
+    /// Follows the chain of wake-ups from the thread's request, from the queueing of its work item,
+    /// or from the beginning of its sleep, through the threads that served it to the moment at
+    /// which it runs again, and draws the longest three.
     #[arg(long, value_name = "TASK")]
     pub why: Option<String>,
+    /// Also draw the longest wait, or the longest chain of --why, as a page of HTML
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// All figures of each row, in up to 164 columns
     #[arg(long, conflicts_with = "json")]
     pub wide: bool,
@@ -73,6 +99,66 @@ pub enum By {
     Task,
     /// All threads of one name
     Comm,
+    /// All threads of one process
+    Process,
     /// A work queue and the function it executes
     Workqueue,
+}
+
+/// What the rows of `trace latency` are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Sum of all waits, after wake-ups and after preemptions
+    Total,
+    /// Number of waits after wake-ups
+    Count,
+    /// Their average
+    Average,
+    /// Their median
+    Median,
+    /// Their 99th percentile
+    P99,
+    /// The longest of them
+    Maximum,
+    /// Sum of waits after preemptions
+    Preempted,
+}
+
+/// A moment of a trace, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// In the clock of the trace.
+    At(u64),
+    /// After its first event.
+    After(u64),
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, seconds): (fn(u64) -> Self, _) = match text.strip_prefix('+') {
+            Some(seconds) => (Self::After, seconds),
+            None => (Self::At, text),
+        };
+        let seconds: f64 = seconds.parse().map_err(|_| "not a number of seconds")?;
+        if !(0.0..1e10).contains(&seconds) {
+            return Err("must be from 0 to 10000000000 seconds".into());
+        }
+        Ok(kind((seconds * 1e9).round() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_seconds_of_the_clock_or_after_the_beginning() {
+        assert_eq!("1332.959651".parse(), Ok(Moment::At(1_332_959_651_000)));
+        assert_eq!("+0.5".parse(), Ok(Moment::After(500_000_000)));
+        for wrong in ["", "+", "-1", "x", "NaN", "1e11"] {
+            assert!(wrong.parse::<Moment>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -43,15 +43,19 @@ fn the_wide_table_has_every_figure_of_a_thread() {
     let text = latency(&["--wide"]);
     let head = "count total average median minimum maximum stddev p90 p99 p99.9 preempt total";
     assert_eq!(words(&text, "stddev").join(" "), head);
-    let b = "b:2 2 103.0 51.5 51.5 3.0 100.0 68.6 100.0 100.0 100.0 - -";
+    let us = |figures: &str| figures.replace(' ', " us ");
+    let b = format!(
+        "b:2 2 {} us - -",
+        us("103.0 51.5 51.5 3.0 100.0 68.6 100.0 100.0 100.0")
+    );
     assert_eq!(words(&text, "b:2").join(" "), b);
     let a = words(&text, "a:1");
-    assert_eq!(a[11..], ["1", "100.0"], "{a:?}");
+    assert_eq!(a[11..], ["1", "100.0", "us"], "{a:?}");
 }
 
 #[test]
 fn the_table_fits_in_100_columns() {
-    for by in ["task", "comm", "workqueue"] {
+    for by in ["task", "comm", "process", "workqueue"] {
         let text = latency(&["--by", by]);
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{line}");
@@ -60,7 +64,7 @@ fn the_table_fits_in_100_columns() {
     let text = latency(&[]);
     let head = "count total average median p99 maximum preempt total";
     assert_eq!(words(&text, "median").join(" "), head);
-    let b = "b:2 2 103.0 51.5 51.5 100.0 100.0 - -";
+    let b = "b:2 2 103.0 us 51.5 us 51.5 us 100.0 us 100.0 us - -";
     assert_eq!(words(&text, "b:2").join(" "), b);
 }
 
@@ -100,15 +104,15 @@ fn notices_reach_the_user() {
 #[test]
 fn waits_are_counted_by_length_and_kind() {
     let text = latency(&[]);
-    assert!(text.contains("Waits by length (us):"), "{text}");
+    assert!(text.contains("Waits by length:"), "{text}");
     // 3 us lie between 2^11 and 2^12 ns, 100 us between 2^16 and 2^17.
     assert_eq!(
-        words(&text, " 2.0 to").join(" "),
-        format!("2.0 to 4.1 1 0 {}", "#".repeat(20))
+        words(&text, " 2.0 us to").join(" "),
+        format!("2.0 us to 4.1 us 1 0 {}", "#".repeat(20))
     );
     assert_eq!(
-        words(&text, " 65.5 to").join(" "),
-        format!("65.5 to 131.1 1 1 {}", "#".repeat(40))
+        words(&text, " 65.5 us to").join(" "),
+        format!("65.5 us to 131.1 us 1 1 {}", "#".repeat(40))
     );
     let json: serde_json::Value = serde_json::from_str(&latency(&["--json"])).unwrap();
     let counts = |kind: &str| -> u64 {
@@ -121,7 +125,7 @@ fn waits_are_counted_by_length_and_kind() {
 #[test]
 fn the_worst_wait_has_its_time_its_cause_and_the_threads_that_ran_meanwhile() {
     let text = latency(&["--match", "^b$", "--worst", "1"]);
-    let worst = words(&text, " us from ");
+    let worst = words(&text, "woken by ");
     assert_eq!(
         worst.join(" "),
         "100.0 us from 1.000200 s on CPU 0: b:2 woken by a:1 on CPU 0; ran last on CPU 0"
@@ -153,14 +157,14 @@ fn why_draws_the_chain_from_the_sleep_to_running_again() {
         lines[2..],
         [
             "1. 810.0 us from 1.000110 s",
-            "0.0 erofast/1:30 is woken, waits 49.0 for CPU 1 behind fio",
-            "40.0 erofast/1:30 runs 750.0 on CPU 1",
-            "790.0 cc1:20 is woken, waits 20.0 for CPU 0",
-            "810.0 cc1:20 runs",
+            "0.0 us erofast/1:30 is woken, waits 49.0 us for CPU 1 behind fio",
+            "40.0 us erofast/1:30 runs 750.0 us on CPU 1",
+            "790.0 us cc1:20 is woken, waits 20.0 us for CPU 0",
+            "810.0 us cc1:20 runs",
         ],
         "{text}"
     );
-    for task in ["20", "cc1:20"] {
+    for task in ["20", "cc1:20", "cc", "^cc[0-9]$"] {
         assert!(run(REQUEST, &["--why", task]).status.success());
     }
     assert_eq!(run(REQUEST, &["--why", "nobody"]).status.code(), Some(1));
@@ -195,4 +199,131 @@ fn what_is_printed_about_a_trace_fits() {
     let why = json(&["--json", "--why", "b"]);
     crate::schema::check("trace-latency", &why);
     assert_eq!(why["why"]["of"], 1);
+}
+
+/// The words of the last column of chains, and of the thread before it.
+fn chain(trace: &str, task: &str) -> Vec<String> {
+    let output = run(trace, &["--why", task]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let steps = text.lines().skip(3);
+    steps
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+#[test]
+fn the_chain_of_a_worker_names_item_queuer_and_waker() {
+    let trace = WORK_TRACE.replace("comm=b ", "comm=kworker/0:1 ");
+    assert_eq!(
+        chain(&trace, "kworker/"),
+        [
+            "0.0 us a:1 queues events work_function",
+            "0.0 us a:1 runs 5.0 us on CPU 0",
+            "5.0 us kworker/0:1:2 is woken, waits 3.0 us for CPU 0 behind a",
+            "8.0 us kworker/0:1:2 runs events work_function",
+        ]
+    );
+}
+
+#[test]
+fn the_file_is_summarized_and_read_from_the_standard_input() {
+    let text = latency(&[]);
+    let line =
+        ": ftrace text, 300.0 us from 1.000000 s of an unknown clock, CPU 0, 6 events, 0 lost";
+    assert!(text.lines().next().unwrap().ends_with(line), "{text}");
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(TRACE.as_bytes()).unwrap();
+    std::io::Seek::rewind(&mut file).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
+        .args(["trace", "latency", "-"])
+        .stdin(file)
+        .output()
+        .unwrap();
+    let piped = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        piped.split_once(": ").unwrap().1,
+        text.split_once(": ").unwrap().1
+    );
+    assert!(piped.starts_with("standard input: "), "{piped}");
+}
+
+/// The first words of the rows of the table.
+fn rows(arguments: &[&str]) -> Vec<String> {
+    let text = latency(arguments);
+    let rows = text.lines().skip(6).take_while(|line| !line.is_empty());
+    rows.map(|row| row.split_whitespace().next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn rows_are_sorted_limited_and_selected() {
+    assert_eq!(rows(&[]), ["b:2", "a:1"]);
+    assert_eq!(rows(&["--sort", "preempted"]), ["a:1", "b:2"]);
+    assert_eq!(rows(&["--sort", "preempted", "--top", "1"]), ["a:1", "and"]);
+    assert_eq!(rows(&["--pid", "2"]), ["b:2"]);
+    assert_eq!(rows(&["--pid", "1,2", "--cpu", "0"]), ["b:2", "a:1"]);
+    assert_eq!(rows(&["--cpu", "1"]), [""; 0]);
+    for times in [["--from", "1.0001"], ["--from", "+0.0001"]] {
+        let b = words(&latency(&times), "b:2").join(" ");
+        assert!(b.starts_with("b:2 1 100.0 us"), "{b}");
+    }
+    assert_eq!(rows(&["--to", "+0.000014"]), ["b:2"]);
+    let wrong = run(TRACE, &["--from", "yesterday"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn threads_of_a_process_are_one_row() {
+    let trace = TRACE
+        .replace("a-1 ", "a-1 (9) ")
+        .replace("b-2 ", "b-2 (9) ");
+    let text = String::from_utf8(run(&trace, &["--by", "process"]).stdout).unwrap();
+    assert_eq!(words(&text, "(2)")[..3], ["b:9", "(2)", "2"], "{text}");
+    assert_eq!(words(&text, "(2)").last().unwrap(), "us");
+    let pid = run(&trace, &["--pid", "9", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&pid.stdout).unwrap();
+    assert_eq!(json["tasks"].as_array().unwrap().len(), 2);
+    assert_eq!(json["tasks"][0]["process"], 9);
+    let text = latency(&["--by", "process"]);
+    assert!(
+        text.contains("does not name the process of 2 threads"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_wait_that_outlasts_the_trace_is_shown_as_at_least() {
+    let woken =
+        "    b-2     [000] d..2.   1.000400: sched_waking: comm=c pid=3 prio=120 target_cpu=000\n";
+    let later =
+        "    b-2     [000] d..2.  11.000400: sched_waking: comm=d pid=4 prio=120 target_cpu=000\n";
+    let output = run(&format!("{TRACE}{woken}{later}"), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = words(&text, "at least").join(" ");
+    assert_eq!(
+        line,
+        "at least 10.00 s from 1.000400 s: c:3 woken by b:2 on CPU 0; ran last on CPU 0"
+    );
+}
+
+#[test]
+fn a_wait_is_drawn_as_a_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("wait.html");
+    let page = page.to_str().unwrap();
+    let output = run(REQUEST, &["--why", "cc1", "--html", page]);
+    assert!(output.status.success(), "{output:?}");
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("<h1>cc1:20 waited 810.0 us</h1>"), "{html}");
+    assert_eq!(html.matches("class=\"wait\"").count(), 2, "{html}");
+    assert!(html.contains("erofast/1:30 waited 49.0 us") && !html.contains("http"));
+    assert!(run(TRACE, &["--html", page]).status.success());
+    let nothing = run(TRACE, &["--match", "nobody", "--html", page]);
+    assert_eq!(nothing.status.code(), Some(1));
+    let nowhere = run(TRACE, &["--html", "/nonexistent/wait.html"]);
+    let error = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(
+        error.contains("cannot write /nonexistent/wait.html"),
+        "{error}"
+    );
 }

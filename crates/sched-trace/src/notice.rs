@@ -24,6 +24,8 @@ pub enum Notice {
         unnamed: usize,
         /// All functions.
         of: usize,
+        /// How a trace of this format gets their names.
+        remedy: &'static str,
     },
     /// The clock of the trace differs between its CPUs.
     LocalClock,
@@ -55,10 +57,14 @@ impl fmt::Display for Notice {
             Self::UnreadPages { count, reason } => {
                 write!(f, "{count} pages of the ring buffer could not be read: {reason}")
             }
-            Self::UnnamedFunctions { unnamed, of } => write!(
+            Self::UnnamedFunctions {
+                unnamed,
+                of,
+                remedy,
+            } => write!(
                 f,
                 "work functions without a name: {unnamed} of {of}; the trace has no symbols for \
-                 them (perf records none; otherwise see /proc/sys/kernel/kptr_restrict)"
+                 them: {remedy}"
             ),
             Self::LocalClock => f.write_str(
                 "the clock \"local\" is not the same on all CPUs: waits that begin on one CPU and end on \

@@ -17,6 +17,8 @@ pub struct Trace {
     pub threads: BTreeMap<i32, Thread>,
     /// Slices that a program adds to the kernel's events: requests, phases, launches.
     pub slices: Vec<Slice>,
+    /// The format of the file it was read from; empty for a recording.
+    pub format: &'static str,
     /// The clock of the time stamps, as the kernel calls it ("mono").
     pub clock: String,
     /// The kernel's release (`uname -r`), where known.

@@ -6,7 +6,7 @@
 
 mod history;
 
-use crate::latency::{Report, Wait, WaitKind};
+use crate::latency::{Report, Wait, WaitKind, WorkRun};
 use crate::stats::us;
 use crate::timeline::Timeline;
 use crate::{Comm, Trace};
@@ -22,6 +22,8 @@ const STEPS: usize = 24;
 pub enum Origin {
     /// A request to a FUSE mount (`fuse_request_send`).
     Request,
+    /// The queueing of a work item, of a worker that is woken for it.
+    WorkItem,
     /// An uninterruptible sleep, for example a page fault or a read.
     UninterruptibleSleep,
     /// A wake-up: the chain has no part before it.
@@ -39,6 +41,8 @@ pub struct Chain {
     pub end_ns: u64,
     /// The thread.
     pub pid: i32,
+    /// Work queue and function of the item that it was woken for.
+    pub work: Option<String>,
     /// The steps in the order of time.
     pub steps: Vec<Step>,
 }
@@ -67,6 +71,16 @@ pub enum Action {
     Asks {
         /// The operation, as the FUSE protocol numbers it.
         opcode: u32,
+    },
+    /// It queued the work item of the chain.
+    Queues {
+        /// Work queue and function.
+        work: String,
+    },
+    /// It woke the next thread.
+    Wakes {
+        /// The CPU it ran on.
+        cpu: u32,
     },
     /// It ran.
     Runs {
@@ -118,20 +132,16 @@ fn optional_comm<S: Serializer>(comm: &Option<Comm>, serializer: S) -> Result<S:
 
 /// The longest chains of the threads that `wanted` accepts, longest first.
 ///
-/// All chains have the same origin: requests where these threads sent any, otherwise
-/// uninterruptible sleeps, otherwise wake-ups, of which the longest waits for a CPU are taken.
+/// All chains have the same origin: requests where these threads sent any, otherwise work items
+/// where they are workers, otherwise uninterruptible sleeps, otherwise wake-ups, of which the
+/// longest waits for a CPU are taken.
 pub fn longest(
     trace: &Trace,
     report: &Report,
     wanted: &dyn Fn(i32) -> bool,
     count: usize,
 ) -> (usize, Vec<Chain>) {
-    let finder = Finder {
-        report,
-        timeline: Timeline::new(trace),
-        history: History::new(trace, report),
-        trace,
-    };
+    let finder = Finder::new(trace, report);
     let wakeups = report
         .waits
         .iter()
@@ -155,6 +165,16 @@ pub fn longest(
     (all, chains.collect())
 }
 
+/// The chain that ends with a wait.
+pub fn of_wait(trace: &Trace, report: &Report, wait: &Wait) -> Chain {
+    let finder = Finder::new(trace, report);
+    let (origin, start_ns) = match wait.kind {
+        WaitKind::Wakeup => finder.origin(wait),
+        WaitKind::Preempted => (Origin::Wakeup, wait.start_ns),
+    };
+    finder.chain(origin, start_ns, wait)
+}
+
 struct Finder<'a> {
     trace: &'a Trace,
     report: &'a Report,
@@ -162,20 +182,41 @@ struct Finder<'a> {
     history: History,
 }
 
-impl Finder<'_> {
+impl<'a> Finder<'a> {
+    fn new(trace: &'a Trace, report: &'a Report) -> Self {
+        Self {
+            report,
+            timeline: Timeline::new(trace),
+            history: History::new(trace, report),
+            trace,
+        }
+    }
+
     /// What the sleep before this wait began with, and when.
     fn origin(&self, wait: &Wait) -> (Origin, u64) {
-        match self.history.run_before(wait.pid, wait.start_ns) {
-            Some(run) => match self
-                .history
+        let run = self.history.run_before(wait.pid, wait.start_ns);
+        let request = run.and_then(|run| {
+            self.history
                 .last_request(wait.pid, run.start_ns, run.end_ns)
-            {
-                Some(request) => (Origin::Request, request.time_ns),
-                None if run.uninterruptible => (Origin::UninterruptibleSleep, run.end_ns),
-                None => (Origin::Wakeup, wait.start_ns),
-            },
-            None => (Origin::Wakeup, wait.start_ns),
+        });
+        let queued = || self.history.work_after(self.report, wait)?.queued_ns;
+        if let Some(request) = request {
+            return (Origin::Request, request.time_ns);
         }
+        if let Some(queued) = queued() {
+            return (Origin::WorkItem, queued.min(wait.start_ns));
+        }
+        match run {
+            Some(run) if run.uninterruptible => (Origin::UninterruptibleSleep, run.end_ns),
+            _ => (Origin::Wakeup, wait.start_ns),
+        }
+    }
+
+    /// "erofs_worker z_erofs_decompressqueue_work".
+    fn title(&self, work: &WorkRun) -> String {
+        let names = &self.report.names;
+        let queue = work.workqueue.map_or("?", |name| names.get(name));
+        format!("{queue} {}", names.get(work.function))
     }
 
     fn chain(&self, origin: Origin, start_ns: u64, last: &Wait) -> Chain {
@@ -203,8 +244,14 @@ impl Finder<'_> {
                 (waker, cpu) = (wait.caused_by, wait.caused_on);
             }
         }
-        if origin == Origin::Request {
-            steps.extend(self.asks(last.pid, start_ns));
+        let work = self.history.work_after(self.report, last);
+        match origin {
+            Origin::Request => steps.extend(self.asks(last.pid, start_ns)),
+            Origin::WorkItem => steps.extend(work.and_then(|work| self.queues(work))),
+            Origin::Wakeup if last.kind == WaitKind::Preempted => {}
+            Origin::Wakeup if waker <= 0 => steps.push(interrupt(time, cpu)),
+            Origin::Wakeup => steps.push(self.step(time, waker, Action::Wakes { cpu })),
+            Origin::UninterruptibleSleep => {}
         }
         steps.reverse();
         Chain {
@@ -212,21 +259,32 @@ impl Finder<'_> {
             start_ns,
             end_ns: last.end_ns,
             pid: last.pid,
+            work: work.map(|work| self.title(work)),
             steps,
         }
     }
 
-    fn asks(&self, pid: i32, time: u64) -> Option<Step> {
-        let request = self.history.last_request(pid, time, time)?;
-        Some(Step {
+    fn step(&self, time: u64, pid: i32, action: Action) -> Step {
+        Step {
             start_ns: time,
             end_ns: time,
             pid,
             comm: self.report.comm(pid),
-            action: Action::Asks {
-                opcode: request.opcode,
-            },
-        })
+            action,
+        }
+    }
+
+    fn queues(&self, work: &WorkRun) -> Option<Step> {
+        let action = Action::Queues {
+            work: self.title(work),
+        };
+        Some(self.step(work.queued_ns?, work.queued_by?, action))
+    }
+
+    fn asks(&self, pid: i32, time: u64) -> Option<Step> {
+        let request = self.history.last_request(pid, time, time)?;
+        let opcode = request.opcode;
+        Some(self.step(time, pid, Action::Asks { opcode }))
     }
 
     fn waits(&self, wait: &Wait) -> Step {
@@ -257,16 +315,8 @@ impl Finder<'_> {
             slices.map(|slice| (slice.name.clone(), part(slice.start_ns, slice.end_ns), None));
         let works = self.report.works.iter().filter(|work| work.pid == pid);
         let works = works.map(|work| {
-            let queue = work
-                .workqueue
-                .map_or("?", |name| self.report.names.get(name));
-            let function = self.report.names.get(work.function);
             let end = work.end_ns.unwrap_or(run.end_ns);
-            (
-                format!("{queue} {function}"),
-                part(work.start_ns, end),
-                work.queued_by,
-            )
+            (self.title(work), part(work.start_ns, end), work.queued_by)
         });
         let doing = slices.chain(works).filter(|(_, ns, _)| *ns > 0);
         let mut doing: Vec<Doing> = doing
@@ -438,8 +488,8 @@ mod tests {
         assert_eq!(chains[0].steps[0].action, Action::Interrupt { cpu: 0 });
     }
 
-    #[test]
-    fn a_work_item_tells_the_thread_that_queued_it() {
+    /// The program queues an item at 20 us and wakes its worker, which runs it from 41 us on.
+    fn work_item() -> Trace {
         let mut trace = Trace::new("mono");
         let function = trace.intern("z_erofs_decompressqueue_work");
         let queue = Some(trace.intern("erofs_worker"));
@@ -459,6 +509,47 @@ mod tests {
             waking(80, 1, WORKER, PROGRAM),
             switch(90, 0, 0, "R", PROGRAM),
         ];
+        trace
+    }
+
+    #[test]
+    fn the_chain_of_a_worker_names_its_item_and_the_threads_that_queued_it_and_woke_it() {
+        let trace = work_item();
+        let (_, chains) = longest(&trace, &analyse(&trace), &|pid| pid == WORKER, 3);
+        let work = "erofs_worker z_erofs_decompressqueue_work";
+        let chain = &chains[0];
+        assert_eq!(
+            (chain.origin, chain.work.as_deref()),
+            (Origin::WorkItem, Some(work))
+        );
+        let queues = Action::Queues { work: work.into() };
+        let [queued, woken, waits] = &chain.steps[..] else {
+            panic!("{:?}", chain.steps);
+        };
+        assert_eq!((queued.pid, &queued.action), (PROGRAM, &queues));
+        assert_eq!((woken.pid, woken.end_ns), (PROGRAM, 21_000));
+        assert_eq!((waits.pid, waits.end_ns), (WORKER, 40_000));
+    }
+
+    #[test]
+    fn a_wake_up_without_a_known_beginning_names_the_waker() {
+        let mut trace = Trace::new("mono");
+        trace.events = vec![
+            switch(10, 1, 0, "R", PROGRAM),
+            waking(21, 1, PROGRAM, WORKER),
+            switch(40, 0, 0, "R", WORKER),
+        ];
+        let (_, chains) = longest(&trace, &analyse(&trace), &|pid| pid == WORKER, 3);
+        let first = &chains[0].steps[0];
+        assert_eq!(
+            (first.pid, &first.action),
+            (PROGRAM, &Action::Wakes { cpu: 1 })
+        );
+    }
+
+    #[test]
+    fn a_work_item_tells_the_thread_that_queued_it() {
+        let trace = work_item();
         let report = analyse(&trace);
         let (_, chains) = longest(&trace, &report, &|pid| pid == PROGRAM, 3);
         let runs = chains[0].steps.iter().find_map(|step| match &step.action {

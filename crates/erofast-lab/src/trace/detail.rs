@@ -7,7 +7,7 @@ use sched_trace::latency::{Filter, Report, Wait, WaitKind};
 use sched_trace::stats::Histogram;
 use sched_trace::timeline::Timeline;
 
-use super::table::microseconds;
+use super::table::length;
 
 /// Number of blocking threads that are listed.
 const BLOCKERS: usize = 5;
@@ -31,13 +31,14 @@ pub fn lengths(report: &Report, filter: &Filter<'_>, by: By) -> anyhow::Result<(
     if most == 0 {
         return Ok(());
     }
-    outln!("\nWaits by length (us):            wake-up  preempt");
+    outln!("\nWaits by length:               wake-up  preempt");
     for (from, count) in both.occupied() {
         let bucket = from.ilog2() as usize;
         let (us, bar) = (from as f64 / 1e3, (count * BAR).div_ceil(most) as usize);
         outln!(
-            "{us:>12.1} to {:>12.1} {:>10} {:>8}  {:#<bar$}",
-            2.0 * us,
+            "{:>12} to {:>9} {:>12} {:>8}  {:#<bar$}",
+            length(us),
+            length(2.0 * us),
             wakeup.buckets[bucket],
             preempted.buckets[bucket],
             ""
@@ -54,15 +55,40 @@ pub fn worst(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow::Resu
     }
     outln!("\nWorst waits:");
     for wait in waits {
-        let (seconds, length) = (wait.start_ns as f64 / 1e9, wait.length_ns() as f64 / 1e3);
         outln!(
-            "  {:>9} us from {seconds:.6} s on CPU {}: {}:{} {}",
-            microseconds(length),
+            "  {:>9} from {:.6} s on CPU {}: {}:{} {}",
+            length(wait.length_ns() as f64 / 1e3),
+            wait.start_ns as f64 / 1e9,
             wait.cpu,
             wait.comm,
             wait.pid,
             cause(report, &wait)
         );
+    }
+    Ok(())
+}
+
+/// Prints the waits that the trace does not show the end of.
+pub fn unfinished(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow::Result<()> {
+    let open = report.unfinished.iter();
+    let waits: Vec<&Wait> = open.filter(|wait| filter.accepts(report, wait)).collect();
+    if waits.is_empty() {
+        return Ok(());
+    }
+    outln!("\nUnfinished waits, which outlast the trace and are in no figure above:");
+    for wait in waits.iter().take(count.max(1)) {
+        outln!(
+            "  at least {:>9} from {:.6} s: {}:{} {}",
+            length(wait.length_ns() as f64 / 1e3),
+            wait.start_ns as f64 / 1e9,
+            wait.comm,
+            wait.pid,
+            cause(report, wait)
+        );
+    }
+    let more = waits.len().saturating_sub(count.max(1)) as u64;
+    if more > 0 {
+        outln!("  and {more} more");
     }
     Ok(())
 }
@@ -91,13 +117,13 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
         return Ok(());
     }
     outln!(
-        "\nOf {} us waited in total (priority 120 is nice 0, below 100 real-time):",
-        microseconds(blame.total_us)
+        "\nOf {} waited in total (priority 120 is nice 0, below 100 real-time):",
+        length(blame.total_us)
     );
     for blocker in blame.behind.iter().take(BLOCKERS) {
         outln!(
-            "  {:>11} us behind {}, priority {}, in {}",
-            microseconds(blocker.total_us),
+            "  {:>11} behind {}, priority {}, in {}",
+            length(blocker.total_us),
             blocker.comm,
             blocker.prio,
             waits(blocker.waits)
@@ -114,13 +140,13 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
         ),
     ] {
         if us > 0.0 {
-            outln!("  {:>11} us {what}", microseconds(us));
+            outln!("  {:>11} {what}", length(us));
         }
     }
     for reason in &blame.why {
         outln!(
-            "  {:>11} us in {}: {}",
-            microseconds(reason.total_us),
+            "  {:>11} in {}: {}",
+            length(reason.total_us),
             waits(reason.waits),
             why(reason.why, report.scheduler.kernel_keeps_cpu())
         );

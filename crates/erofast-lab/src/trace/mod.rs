@@ -1,14 +1,17 @@
 //! `erofast trace record` and `erofast trace latency`.
 
 mod detail;
+mod page;
 mod table;
 mod why;
 
+use std::io::{Cursor, Read};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::bail;
-use erofast_cli::{Outcome, TraceLatencyArgs, TraceRecordArgs, Usage, print_json, units};
+use anyhow::{Context, bail, ensure};
+use erofast_cli::{Moment, Outcome, TraceLatencyArgs, TraceRecordArgs, Usage, print_json, units};
 use erofs_fuse::note;
 use latency_lab::Interrupt;
 use regex::Regex;
@@ -88,24 +91,77 @@ fn pattern(text: &str) -> anyhow::Result<Regex> {
     })
 }
 
+/// The most bytes of a trace that are read from the standard input.
+const INPUT: u64 = 4 << 30;
+
+/// Reads the trace of a file, or of the standard input.
+fn open(file: &Path) -> anyhow::Result<Trace> {
+    let options = ReadOptions::default();
+    if file != Path::new("-") {
+        return Ok(sched_trace::open(file, &options)?);
+    }
+    let mut bytes = Vec::new();
+    let input = std::io::stdin().lock();
+    input
+        .take(INPUT + 1)
+        .read_to_end(&mut bytes)
+        .context("standard input")?;
+    ensure!(
+        bytes.len() as u64 <= INPUT,
+        "standard input: more than {INPUT} bytes; name a file instead"
+    );
+    Ok(sched_trace::read(
+        Cursor::new(bytes),
+        "standard input".as_ref(),
+        &options,
+    )?)
+}
+
 /// `erofast trace latency`
 pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     let pattern = args.matching.as_deref().map(pattern).transpose()?;
-    let trace = sched_trace::open(&args.file, &ReadOptions::default())?;
+    let trace = open(&args.file)?;
     let report = latency::analyse(&trace);
+    let begin = report.span.map_or(0, |(first, _)| first);
+    let moment = |moment: Moment| match moment {
+        Moment::At(ns) => ns,
+        Moment::After(ns) => begin.saturating_add(ns),
+    };
     let matches = |name: &str| {
         pattern
             .as_ref()
             .is_none_or(|pattern| pattern.is_match(name))
     };
+    let has = |pid: i32| args.pids.contains(&pid);
+    let pids = |pid: i32| has(pid) || report.process(pid).is_some_and(has);
+    let cpus = |cpu: u32| args.cpus.contains(&cpu);
     let filter = Filter {
+        from_ns: args.from.map(moment),
+        until_ns: args.to.map(moment),
         name: pattern.is_some().then_some(&matches),
-        ..Filter::default()
+        pids: (!args.pids.is_empty()).then_some(&pids),
+        cpus: (!args.cpus.is_empty()).then_some(&cpus),
     };
     let why = args.why.as_deref();
     let chains = why
         .map(|task| why::chains(&trace, &report, task))
         .transpose()?;
+    if let Some(file) = &args.html {
+        let longest = match &chains {
+            Some((_, chains)) => chains.first().cloned(),
+            None => {
+                let worst = report.worst(1, &filter);
+                worst
+                    .first()
+                    .map(|wait| sched_trace::why::of_wait(&trace, &report, wait))
+            }
+        };
+        let Some(longest) = longest else {
+            bail!("--html {}: there is no such wait to draw", file.display());
+        };
+        let page = page::page(&trace, &report, &longest);
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+    }
     match (&chains, args.json) {
         (chains, true) => {
             let mut json = report.to_json_filtered(&filter);
@@ -122,13 +178,58 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     validity(&report, &filter, args)
 }
 
+/// The trace in a line: "t.dat: trace.dat, 2.034 s from 5.000000 s of the clock mono, CPUs 0-1, ...".
+fn summary(report: &Report, args: &TraceLatencyArgs) -> String {
+    let (first, last) = report.span.unwrap_or_default();
+    let clock = match report.clock.as_str() {
+        "" => "an unknown clock".into(),
+        clock => format!("the clock {clock}"),
+    };
+    format!(
+        "{}: {}, {} from {:.6} s of {clock}, {}, {}, {} lost",
+        source(args),
+        report.format,
+        table::length((last - first) as f64 / 1e3),
+        first as f64 / 1e9,
+        cpus(&report.cpus),
+        units::count(report.events, "event"),
+        report.lost_events
+    )
+}
+
+/// "CPU 0", "CPUs 0-3,6".
+fn cpus(cpus: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let range = |(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    let text: Vec<String> = ranges.iter().map(range).collect();
+    let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+    format!("{noun} {}", text.join(","))
+}
+
+/// The name of the trace in messages.
+fn source(args: &TraceLatencyArgs) -> String {
+    match args.file.to_str() {
+        Some("-") => "standard input".into(),
+        _ => args.file.display().to_string(),
+    }
+}
+
 /// Prints the notices; fails if the figures are not valid.
 fn validity(
     report: &Report,
     filter: &Filter<'_>,
     args: &TraceLatencyArgs,
 ) -> anyhow::Result<Outcome> {
-    let file = args.file.display();
+    let file = source(args);
     for notice in &report.notices {
         note(format_args!("{file}: {notice}"));
     }
@@ -158,15 +259,15 @@ fn print(
     filter: &Filter<'_>,
     args: &TraceLatencyArgs,
 ) -> anyhow::Result<()> {
+    outln!("{}\n", summary(report, args));
     table::print(report, filter, args)?;
     detail::lengths(report, filter, args.by)?;
     detail::worst(report, filter, args.worst)?;
+    detail::unfinished(report, filter, args.worst)?;
     detail::behind(trace, report, filter)?;
     outln!(
-        "\n{}; {} at the edges of the trace left out; {} lost",
-        units::count(report.events, "event"),
-        units::count(report.dropped_at_edges, "wait"),
-        units::count(report.lost_events, "event")
+        "\n{} that began before the trace left out",
+        units::count(report.dropped_at_edges, "wait")
     );
     let settings = report.scheduler.to_string();
     if !settings.is_empty() {

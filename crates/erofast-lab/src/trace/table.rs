@@ -2,7 +2,7 @@
 //!
 //! Columns of numbers have fixed widths, so `format!` replaces a crate for tables.
 
-use erofast_cli::{By, TraceLatencyArgs};
+use erofast_cli::{By, Sort, TraceLatencyArgs, units};
 use sched_trace::latency::{Filter, Group, GroupBy, Report, WorkGroup};
 use sched_trace::stats::Summary;
 
@@ -12,23 +12,57 @@ const WIDE_NAME: usize = 44;
 
 /// Prints a row for each thread, thread name or work queue.
 pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> anyhow::Result<()> {
-    outln!("Scheduling latency: from becoming runnable to running, in microseconds.");
+    outln!("Scheduling latency: from becoming runnable to running.");
     outln!("Waits after a wake-up (on the left) and after a preemption are counted separately.\n");
     let by = match args.by {
         By::Task => GroupBy::Task,
         By::Comm => GroupBy::Comm,
+        By::Process => GroupBy::Process,
         By::Workqueue => GroupBy::Workqueue,
     };
     let rows = Rows { wide: args.wide };
     rows.header(true)?;
-    for group in report.group(by, filter) {
-        let name = name(report, &group, args.by);
+    let mut groups = report.group(by, filter);
+    groups.sort_by(|a, b| key(args.sort, b).total_cmp(&key(args.sort, a)));
+    let top = args.top.unwrap_or(groups.len()).min(groups.len());
+    for group in &groups[..top] {
+        let name = name(report, group, args.by);
         rows.row(&name, &group.wakeup, Some(&group.preempted))?;
+    }
+    if top < groups.len() {
+        outln!(
+            "and {}",
+            units::count((groups.len() - top) as u64, "more row")
+        );
+    }
+    let alone = groups
+        .iter()
+        .filter(|group| report.process(group.pid).is_none());
+    match alone.count() as u64 {
+        0 => {}
+        _ if args.by != By::Process => {}
+        alone => outln!(
+            "the trace does not name the process of {}",
+            units::count(alone, "thread")
+        ),
     }
     if args.by == By::Workqueue {
         queue_delays(report, &report.workqueues(filter), rows)?;
     }
     Ok(())
+}
+
+fn key(sort: Sort, group: &Group) -> f64 {
+    let waits = &group.wakeup;
+    match sort {
+        Sort::Total => group.total_us(),
+        Sort::Count => waits.count as f64,
+        Sort::Average => waits.average,
+        Sort::Median => waits.median,
+        Sort::P99 => waits.p99,
+        Sort::Maximum => waits.maximum,
+        Sort::Preempted => group.preempted.total,
+    }
 }
 
 fn queue_delays(report: &Report, works: &[WorkGroup], rows: Rows) -> anyhow::Result<()> {
@@ -52,6 +86,10 @@ fn name(report: &Report, group: &Group, by: By) -> String {
     let text = |name: Option<_>| name.map_or("?", |name| report.names.get(name));
     match by {
         By::Task => format!("{}:{}", group.comm, group.pid),
+        By::Process if group.threads > 1 => {
+            format!("{}:{} ({})", group.comm, group.pid, group.threads)
+        }
+        By::Process => format!("{}:{}", group.comm, group.pid),
         By::Comm if group.threads > 1 => format!("{} ({})", group.comm, group.threads),
         By::Comm => group.comm.to_string(),
         By::Workqueue => format!("{} {}", text(group.workqueue), text(group.function)),
@@ -135,15 +173,24 @@ fn figure(of: &Summary, us: f64) -> String {
     if of.count == 0 {
         "-".into()
     } else {
-        microseconds(us)
+        length(us)
     }
 }
 
-/// Tenths of a microsecond up to 1 ms, whole microseconds above.
-pub fn microseconds(us: f64) -> String {
-    if us < 999.95 {
-        format!("{us:.1}")
-    } else {
-        format!("{us:.0}")
+/// A length in the unit that fits, with four digits: `51.5 us`, `1.530 ms`, `12.34 s`.
+pub fn length(us: f64) -> String {
+    match us {
+        0.0..999.95 => format!("{us:.1} us"),
+        _ if us < 999_950.0 => format!("{} ms", four_digits(us / 1e3)),
+        _ => format!("{} s", four_digits(us / 1e6)),
     }
+}
+
+fn four_digits(value: f64) -> String {
+    let digits = match value {
+        0.0..9.9995 => 3,
+        0.0..99.995 => 2,
+        _ => 1,
+    };
+    format!("{value:.digits$}")
 }

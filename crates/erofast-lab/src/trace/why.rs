@@ -2,11 +2,12 @@
 
 use anyhow::bail;
 use erofast_cli::Outcome;
+use regex::Regex;
 use sched_trace::Trace;
 use sched_trace::latency::Report;
 use sched_trace::why::{self, Action, Chain, Origin, Step};
 
-use super::table::microseconds;
+use super::table::length;
 
 /// Number of chains that are drawn.
 const CHAINS: usize = 3;
@@ -14,17 +15,27 @@ const CHAINS: usize = 3;
 /// Number of things a run was spent on that are printed.
 const DOING: usize = 3;
 
-/// Finds the chains of a thread, given as PID, NAME or NAME:PID.
+/// Whether a thread of this PID and name is meant.
+type Named<'a> = &'a dyn Fn(i32, &str) -> bool;
+
+/// Finds the chains of the threads that `task` names: PID, NAME or NAME:PID, else the beginning of
+/// a name, else a regular expression.
 pub fn chains(trace: &Trace, report: &Report, task: &str) -> anyhow::Result<(usize, Vec<Chain>)> {
-    let wanted = |pid: i32| {
-        let (comm, number) = (report.comm(pid).to_string(), pid.to_string());
-        task == number || task == comm || task == format!("{comm}:{number}")
+    let exact = |pid: i32, comm: &str| {
+        task == pid.to_string() || task == comm || task == format!("{comm}:{pid}")
     };
-    let (all, chains) = why::longest(trace, report, &wanted, CHAINS);
-    if chains.is_empty() {
-        bail!("--why {task}: the trace has no wait of such a thread");
+    let begins = |_: i32, comm: &str| comm.starts_with(task);
+    let pattern = Regex::new(task).ok();
+    let matches = |_: i32, comm: &str| pattern.as_ref().is_some_and(|re| re.is_match(comm));
+    let ways: [Named<'_>; 3] = [&exact, &begins, &matches];
+    for names in ways {
+        let wanted = |pid: i32| names(pid, &report.comm(pid).to_string());
+        let (all, chains) = why::longest(trace, report, &wanted, CHAINS);
+        if !chains.is_empty() {
+            return Ok((all, chains));
+        }
     }
-    Ok((all, chains))
+    bail!("--why {task}: the trace has no wait of such a thread");
 }
 
 /// Draws the chains.
@@ -32,37 +43,39 @@ pub fn print(report: &Report, task: &str, all: usize, chains: &[Chain]) -> anyho
     let origin = chains.first().map_or(Origin::Wakeup, |chain| chain.origin);
     let what = match origin {
         Origin::Request => "from a request to a FUSE mount to running again",
+        Origin::WorkItem => "from queueing a work item to its worker's running",
         Origin::UninterruptibleSleep => "from an uninterruptible sleep to running again",
         Origin::Wakeup => "from a wake-up to running",
     };
-    outln!(
-        "{task}: {what}, the longest {} of {all}. Times in microseconds.",
-        chains.len()
-    );
+    outln!("{task}: {what}, the longest {} of {all}.", chains.len());
     for (number, chain) in chains.iter().enumerate() {
-        let length = (chain.end_ns - chain.start_ns) as f64 / 1e3;
         outln!(
-            "\n{}. {} us from {:.6} s",
+            "\n{}. {} from {:.6} s",
             number + 1,
-            microseconds(length),
+            length((chain.end_ns - chain.start_ns) as f64 / 1e3),
             chain.start_ns as f64 / 1e9
         );
-        for step in &chain.steps {
-            let at = step.start_ns.saturating_sub(chain.start_ns) as f64 / 1e3;
-            outln!(
-                "{:>9}  {:<22} {}",
-                microseconds(at),
-                name(step),
-                action(step)
-            );
-            for doing in doing(report, step) {
-                outln!("{:>9}  {:<22}   {doing}", "", "");
-            }
+        for [at, who, what] in lines(report, chain) {
+            outln!("{at:>9}  {who:<22} {what}");
         }
-        let last = chain.steps.last().map(name).unwrap_or_default();
-        outln!("{:>9}  {last:<22} runs", microseconds(length));
     }
     Ok(Outcome::Fine)
+}
+
+/// Time since the beginning, thread and action of each step of a chain.
+pub fn lines(report: &Report, chain: &Chain) -> Vec<[String; 3]> {
+    let mut lines = Vec::new();
+    let after = |ns: u64| length(ns.saturating_sub(chain.start_ns) as f64 / 1e3);
+    for step in &chain.steps {
+        lines.push([after(step.start_ns), name(step), action(step)]);
+        let doing = doing(report, step).into_iter();
+        lines.extend(doing.map(|doing| [String::new(), String::new(), format!("  {doing}")]));
+    }
+    let last = chain.steps.last().map(name).unwrap_or_default();
+    let work = chain.work.iter().map(|work| format!(" {work}"));
+    let runs = format!("runs{}", work.collect::<String>());
+    lines.push([after(chain.end_ns), last, runs]);
+    lines
 }
 
 fn name(step: &Step) -> String {
@@ -73,9 +86,11 @@ fn name(step: &Step) -> String {
 }
 
 fn action(step: &Step) -> String {
-    let us = microseconds((step.end_ns - step.start_ns) as f64 / 1e3);
+    let us = length((step.end_ns - step.start_ns) as f64 / 1e3);
     match &step.action {
         Action::Asks { opcode } => format!("asks the mount: {}", operation(*opcode)),
+        Action::Queues { work } => format!("queues {work}"),
+        Action::Wakes { cpu } => format!("wakes it on CPU {cpu}"),
         Action::Interrupt { cpu } => format!("on CPU {cpu}"),
         Action::Runs { cpu, .. } => format!("runs {us} on CPU {cpu}"),
         Action::Waits {
@@ -97,7 +112,7 @@ fn action(step: &Step) -> String {
     }
 }
 
-/// "600.1 decompress 128 KiB", "30.2 erofs_worker z_erofs_... queued by cc1:20".
+/// "600.1 us decompress 128 KiB", "30.2 us erofs_worker z_erofs_... queued by cc1:20".
 fn doing(report: &Report, step: &Step) -> Vec<String> {
     let Action::Runs { doing, .. } = &step.action else {
         return Vec::new();
@@ -107,7 +122,7 @@ fn doing(report: &Report, step: &Step) -> Vec<String> {
             .queued_by
             .map(|pid| format!(", queued by {}:{pid}", report.comm(pid)));
         let by = by.unwrap_or_default();
-        format!("{} {}{by}", microseconds(doing.us), doing.name)
+        format!("{} {}{by}", length(doing.us), doing.name)
     });
     lines.collect()
 }

@@ -10,7 +10,7 @@ mod svg;
 mod timeline;
 
 /// Text as HTML.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

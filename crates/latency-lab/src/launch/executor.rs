@@ -384,7 +384,11 @@ mod tests {
 
     #[test]
     fn nameless_work_functions_spoil_the_kernels_figures_and_unread_records_all() {
-        let names = Notice::UnnamedFunctions { unnamed: 2, of: 2 };
+        let names = Notice::UnnamedFunctions {
+            unnamed: 2,
+            of: 2,
+            remedy: "as root",
+        };
         assert!(spoils(&names, true) && !spoils(&names, false));
         let records = Notice::UndecodedRecords { count: 7 };
         assert!(spoils(&records, true) && spoils(&records, false));

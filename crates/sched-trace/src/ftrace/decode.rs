@@ -135,8 +135,13 @@ impl Decoder {
     }
 
     /// Names the functions; see [`Addresses::resolve`].
-    pub fn finish(&self, trace: &mut Trace, kallsyms: Option<&mut dyn std::io::BufRead>) {
-        self.addresses.resolve(trace, kallsyms);
+    pub fn finish(
+        &self,
+        trace: &mut Trace,
+        kallsyms: Option<&mut dyn std::io::BufRead>,
+        remedy: &'static str,
+    ) {
+        self.addresses.resolve(trace, kallsyms, remedy);
         if self.broken > 0 {
             trace
                 .notices

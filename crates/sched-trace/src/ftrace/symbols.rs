@@ -4,6 +4,9 @@ use crate::{Kind, Name, Names, Notice, Trace};
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
+/// How a recording that stores the kernel's symbols gets them.
+pub(crate) const RECORD_AGAIN: &str = "run sysctl kernel.kptr_restrict=0 and record again, as root";
+
 /// Addresses that occur in events, each with a provisional name until its symbol is known.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses(HashMap<u64, Name>);
@@ -17,8 +20,14 @@ impl Addresses {
             .or_insert_with(|| names.intern(&format!("{address:#x}")))
     }
 
-    /// Replaces provisional names by symbols; a notice says how many stay unresolved.
-    pub fn resolve(&self, trace: &mut Trace, kallsyms: Option<&mut dyn BufRead>) {
+    /// Replaces provisional names by symbols; a notice says how many stay unresolved, and the
+    /// remedy.
+    pub fn resolve(
+        &self,
+        trace: &mut Trace,
+        kallsyms: Option<&mut dyn BufRead>,
+        remedy: &'static str,
+    ) {
         if self.0.is_empty() {
             return;
         }
@@ -36,6 +45,7 @@ impl Addresses {
             trace.notices.push(Notice::UnnamedFunctions {
                 unnamed: self.0.len() - renamed.len(),
                 of: self.0.len(),
+                remedy,
             });
         }
         rename(trace, &renamed);
@@ -108,7 +118,7 @@ mod tests {
             });
         }
         let mut kallsyms = &b"0000000000000010 t vmstat_update\n0000000000000030 T other [m]\n"[..];
-        addresses.resolve(&mut trace, Some(&mut kallsyms));
+        addresses.resolve(&mut trace, Some(&mut kallsyms), "as root");
         let names: Vec<&str> = trace
             .events
             .iter()
@@ -118,9 +128,11 @@ mod tests {
             })
             .collect();
         assert_eq!(names, ["vmstat_update", "0x20"]);
-        assert_eq!(
-            trace.notices,
-            [Notice::UnnamedFunctions { unnamed: 1, of: 2 }]
-        );
+        let notice = Notice::UnnamedFunctions {
+            unnamed: 1,
+            of: 2,
+            remedy: "as root",
+        };
+        assert_eq!(trace.notices, [notice]);
     }
 }

@@ -14,6 +14,8 @@ pub struct Filter<'a> {
     pub name: Option<&'a dyn Fn(&str) -> bool>,
     /// Only these threads.
     pub pids: Option<&'a dyn Fn(i32) -> bool>,
+    /// Only waits that ended on these CPUs.
+    pub cpus: Option<&'a dyn Fn(u32) -> bool>,
 }
 
 impl std::fmt::Debug for Filter<'_> {
@@ -23,6 +25,7 @@ impl std::fmt::Debug for Filter<'_> {
             .field("until_ns", &self.until_ns)
             .field("name", &self.name.is_some())
             .field("pids", &self.pids.is_some())
+            .field("cpus", &self.cpus.is_some())
             .finish()
     }
 }
@@ -32,6 +35,7 @@ impl Filter<'_> {
     pub fn accepts(&self, report: &Report, wait: &Wait) -> bool {
         let names = [wait.function, wait.workqueue];
         self.in_time(wait.end_ns)
+            && self.cpus.is_none_or(|cpus| cpus(wait.cpu))
             && self.pids.is_none_or(|pids| pids(wait.pid))
             && self.name.is_none_or(|name| {
                 name(&wait.comm.to_string()) || self.accepts_names(report, &names)
@@ -41,6 +45,7 @@ impl Filter<'_> {
     /// Whether the filter accepts this work item.
     pub(super) fn accepts_work(&self, report: &Report, work: &WorkRun) -> bool {
         self.in_time(work.start_ns)
+            && self.cpus.is_none_or(|cpus| cpus(work.cpu))
             && self.pids.is_none_or(|pids| pids(work.pid))
             && self.accepts_names(report, &[Some(work.function), work.workqueue])
     }
@@ -52,8 +57,8 @@ impl Filter<'_> {
 
     /// Whether it accepts every wait of the trace.
     pub(super) fn accepts_all(&self) -> bool {
-        let time = self.from_ns.is_none() && self.until_ns.is_none();
-        time && self.name.is_none() && self.pids.is_none()
+        let anywhere = self.from_ns.is_none() && self.until_ns.is_none() && self.cpus.is_none();
+        anywhere && self.name.is_none() && self.pids.is_none()
     }
 
     fn in_time(&self, time_ns: u64) -> bool {

@@ -13,6 +13,8 @@ pub enum GroupBy {
     Task,
     /// All threads of one name.
     Comm,
+    /// All threads of one process; a thread whose process the trace does not name is alone.
+    Process,
     /// One work queue and function; waits of other threads are left out.
     Workqueue,
 }
@@ -20,9 +22,9 @@ pub enum GroupBy {
 /// The waits of one thread or of threads of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The name (its last one).
+    /// The name (its last one), of a process that of its first thread.
     pub comm: Comm,
-    /// The thread; the lowest pid of several threads of one name.
+    /// The thread or process; the lowest pid of several threads of one name.
     pub pid: i32,
     /// Number of threads.
     pub threads: usize,
@@ -114,6 +116,7 @@ impl Report {
 enum Key {
     Task(i32, u32),
     Comm(Comm),
+    Process(i32),
     Work(Option<Name>, Option<Name>),
 }
 
@@ -127,12 +130,16 @@ fn waits(report: &Report, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
         let key = match by {
             GroupBy::Task => Key::Task(wait.pid, wait.life),
             GroupBy::Comm => Key::Comm(wait.comm),
+            GroupBy::Process => Key::Process(report.process(wait.pid).unwrap_or(wait.pid)),
             GroupBy::Workqueue if wait.function.is_none() => continue,
             GroupBy::Workqueue => Key::Work(wait.workqueue, wait.function),
         };
         bins.entry(key).or_default().add(wait);
     }
-    let mut groups: Vec<Group> = bins.into_iter().map(|(key, bin)| group(key, bin)).collect();
+    let mut groups: Vec<Group> = bins
+        .into_iter()
+        .map(|(key, bin)| group(report, key, bin))
+        .collect();
     groups.sort_by(|a, b| {
         b.total_us()
             .total_cmp(&a.total_us())
@@ -141,16 +148,21 @@ fn waits(report: &Report, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
     groups
 }
 
-fn group(key: Key, mut bin: Bin) -> Group {
+fn group(report: &Report, key: Key, mut bin: Bin) -> Group {
     bin.pids.sort_unstable();
     bin.pids.dedup();
     let (workqueue, function) = match key {
         Key::Work(workqueue, function) => (workqueue, function),
         _ => (None, None),
     };
+    let first = bin.pids.first().copied().unwrap_or_default();
+    let (pid, comm) = match key {
+        Key::Process(pid) => (pid, report.comm(pid)),
+        _ => (first, bin.comm),
+    };
     Group {
-        comm: bin.comm,
-        pid: bin.pids.first().copied().unwrap_or_default(),
+        comm: if comm.is_empty() { bin.comm } else { comm },
+        pid,
         threads: bin.pids.len(),
         workqueue,
         function,

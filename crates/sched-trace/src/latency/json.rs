@@ -28,6 +28,8 @@ fn json(report: &Report, filter: &Filter<'_>) -> Value {
         "wakeups_of_threads": missing.wakeups,
         "valid": report.is_valid_for(filter),
         "notices": notices,
+        "format": report.format,
+        "cpus": report.cpus,
         "clock": report.clock,
         "preemption": report.scheduler.preemption,
         "autogroup": report.scheduler.autogroup,
@@ -81,6 +83,7 @@ fn tasks(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
         let mut object = Map::new();
         object.insert("comm".into(), group.comm.to_string().into());
         object.insert("pid".into(), group.pid.into());
+        object.insert("process".into(), report.process(group.pid).into());
         summary(&mut object, "", &group.wakeup);
         summary(&mut object, "preempted_", &group.preempted);
         Value::Object(object)

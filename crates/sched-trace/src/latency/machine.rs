@@ -12,7 +12,7 @@ use super::report::{Report, Wait, WaitKind, WorkRun};
 use super::works::{Works, worker_name};
 use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, TaskState};
 use crate::{Trace, UNKNOWN_PID};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Analyses the whole trace.
 pub(super) fn run(trace: &Trace) -> Report {
@@ -372,12 +372,17 @@ impl Machine {
         for (pid, thread) in &trace.threads {
             comms.entry(*pid).or_insert(thread.comm);
         }
+        let processes = trace.threads.iter().filter(|(_, thread)| thread.tgid > 0);
+        let processes = processes.map(|(pid, thread)| (*pid, thread.tgid)).collect();
+        let cpus: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
         let (works, home) = self.works.finish();
         let mut waits = self.waits;
         for wait in waits.iter_mut().filter(|wait| wait.workqueue.is_none()) {
             wait.workqueue = wait.function.and_then(&home);
         }
         Report {
+            format: trace.format,
+            cpus: cpus.into_iter().collect(),
             clock: trace.clock.clone(),
             scheduler: SchedulerSettings::of_version(&trace.kernel_version),
             waits,
@@ -392,6 +397,7 @@ impl Machine {
             missing: self.missing,
             notices,
             comms,
+            processes,
             span: trace.span(),
             events: trace.events.len() as u64,
             names: self.names,

@@ -35,6 +35,10 @@ pub struct Report {
     pub span: Option<(u64, u64)>,
     /// How many events were read.
     pub events: u64,
+    /// The format of the trace's file; empty for a recording.
+    pub format: &'static str,
+    /// The CPUs that wrote events, in ascending order.
+    pub cpus: Vec<u32>,
     /// The clock of the time stamps, as the kernel calls it; empty where the trace does not say.
     pub clock: String,
     /// How the kernel schedules, as far as the trace says.
@@ -45,12 +49,19 @@ pub struct Report {
     pub notices: Vec<Notice>,
     /// The last name of each thread that occurs in the events.
     pub(super) comms: BTreeMap<i32, Comm>,
+    /// The process of each thread that has a known one.
+    pub(super) processes: BTreeMap<i32, i32>,
 }
 
 impl Report {
     /// The last name of a thread; empty if the trace does not have it.
     pub fn comm(&self, pid: i32) -> Comm {
         self.comms.get(&pid).copied().unwrap_or_default()
+    }
+
+    /// The process of a thread, where the trace has it.
+    pub fn process(&self, pid: i32) -> Option<i32> {
+        self.processes.get(&pid).copied()
     }
 }
 

@@ -267,7 +267,8 @@ impl Reader {
         }
         trace.sort();
         fill_in(&mut trace.events);
-        self.bundles.addresses.resolve(&mut trace, None);
+        let remedy = "record as root with symbolize_ksyms: true in the configuration";
+        self.bundles.addresses.resolve(&mut trace, None, remedy);
         let reported = self.bundles.lossy.saturating_add(self.bundles.faulty);
         trace.lost_events = self.lost.total(reported);
         threads::name_threads(&mut trace);

@@ -60,23 +60,28 @@ fn head(file: &mut (impl Read + Seek)) -> std::io::Result<Vec<u8>> {
 
 fn parse(format: Format, file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
     let file = BufReader::with_capacity(1 << 20, file);
-    match format {
+    let mut trace = match format {
         Format::Perfetto => perfetto::read(file, limits),
         Format::Perf => perf::read(file, limits),
         Format::TraceDat => trace_dat::read(file, limits),
         Format::Text => text::read(file, limits),
-    }
+    }?;
+    trace.format = name(format);
+    Ok(trace)
 }
 
-fn contradiction(format: Format) -> Fault {
-    let format = match format {
+fn name(format: Format) -> &'static str {
+    match format {
         Format::Perfetto => "Perfetto",
         Format::Perf => perf::FORMAT,
         Format::TraceDat => trace_dat::FORMAT,
         Format::Text => text::FORMAT,
-    };
+    }
+}
+
+fn contradiction(format: Format) -> Fault {
     Fault::Broken {
-        format,
+        format: name(format),
         offset: 0,
         reason: "it contradicts itself".into(),
     }

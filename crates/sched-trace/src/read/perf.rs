@@ -11,7 +11,8 @@ use crate::input::{ByteReader, Limits};
 use crate::{Comm, Thread, Trace};
 use linux_perf_data::linux_perf_event_reader::{EventRecord, RawEventRecord, RecordType};
 use linux_perf_data::{Feature, PerfFileReader, PerfFileRecord};
-use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 
 pub(super) const FORMAT: &str = "perf.data";
 
@@ -32,6 +33,14 @@ const LOST_SAMPLES: u32 = 13;
 /// How to convert a file that is not supported.
 const CONVERT: &str = "run: perf script --ns --show-lost-events \
                        -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
+
+/// perf finds the symbols of a kernel that it recorded on the same machine.
+const NAME_FUNCTIONS: &str = "where perf recorded, as root, run: perf script --ns \
+                              --show-lost-events -F comm,pid,tid,cpu,time,event,trace -i FILE > \
+                              trace.txt";
+
+/// Begins the name of the kernel's mapping. A symbol follows, whose address is the offset.
+const KERNEL: &str = "[kernel.kallsyms]";
 
 /// Reads a whole trace. Records that are not needed are never passed to the library.
 pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
@@ -56,11 +65,13 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
         .unwrap_or_default()
         .to_string();
     let mut decoder = Decoder::new(&description.formats);
+    let mut start = None;
     while let Some(record) = record_iter
         .next_record(&mut perf_file)
         .map_err(|e| fault(&e))?
     {
         if let PerfFileRecord::EventRecord { record, .. } = record {
+            start = start.or_else(|| kernel_start(&record));
             event(&mut trace, &mut decoder, &record)?;
             limits.check(&trace)?;
         }
@@ -69,9 +80,46 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
         return Err(NO_EVENTS);
     }
     trace.sort();
-    decoder.finish(&mut trace, Some(&mut description.kallsyms.as_slice()));
+    let mut stored = description.kallsyms.as_slice();
+    let mut running = running_kernel(start, &trace.kernel);
+    let kallsyms: &mut dyn BufRead = match &mut running {
+        Some(running) if stored.is_empty() => running,
+        _ => &mut stored,
+    };
+    decoder.finish(&mut trace, Some(kallsyms), NAME_FUNCTIONS);
     threads::name_threads(&mut trace);
     Ok(trace)
+}
+
+/// A symbol at the kernel's start and its address, if this record has them.
+fn kernel_start(record: &RawEventRecord<'_>) -> Option<(String, u64)> {
+    if record.record_type != RecordType::MMAP {
+        return None;
+    }
+    let Ok(EventRecord::Mmap(map)) = record.parse() else {
+        return None;
+    };
+    let path = map.path.as_slice();
+    let symbol = std::str::from_utf8(&path).ok()?.strip_prefix(KERNEL)?;
+    Some((symbol.into(), map.page_offset))
+}
+
+/// The symbols of the running kernel, if it is the one that was recorded and was not booted since:
+/// a boot may move them.
+fn running_kernel(start: Option<(String, u64)>, release: &str) -> Option<BufReader<File>> {
+    let (symbol, recorded) = start?;
+    if rustix::system::uname().release().to_bytes() != release.as_bytes() {
+        return None;
+    }
+    let symbols = || Some(BufReader::new(File::open("/proc/kallsyms").ok()?));
+    let here = symbols()?.lines().map_while(Result::ok).find_map(|line| {
+        let mut words = line.split(' ');
+        let (address, name) = (words.next()?, words.nth(1)?);
+        (name == symbol).then(|| u64::from_str_radix(address, 16).ok())
+    });
+    // Hidden addresses are all 0.
+    let same = here.flatten().filter(|here| *here > 0) == Some(recorded);
+    same.then(symbols).flatten()
 }
 
 fn event(
@@ -212,4 +260,30 @@ fn broken(reason: &str) -> Fault {
 
 fn fault(error: &linux_perf_data::Error) -> Fault {
     broken(&error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_those_of_the_running_kernel_only_if_it_was_recorded() {
+        let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let text = symbols.lines().find(|line| line.ends_with(" _text"));
+        let address = text.and_then(|line| u64::from_str_radix(line.split(' ').next()?, 16).ok());
+        let Some(address) = address.filter(|address| *address > 0) else {
+            println!("skipped: the kernel hides its symbols");
+            return;
+        };
+        let release = rustix::system::uname();
+        let release = release.release().to_str().unwrap();
+        let at = |address| Some(("_text".to_owned(), address));
+        assert!(running_kernel(at(address), release).is_some());
+        assert!(
+            running_kernel(at(address + 4096), release).is_none(),
+            "booted since"
+        );
+        assert!(running_kernel(at(address), "5.4.0-other").is_none());
+        assert!(running_kernel(None, release).is_none());
+    }
 }

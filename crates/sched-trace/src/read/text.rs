@@ -130,6 +130,9 @@ fn is_known(text: &str) -> bool {
 /// The event of a line, if it is of a kind that is read.
 fn event(trace: &mut Trace, line: &str) -> Option<Event> {
     let head = head(line)?;
+    if let Some(process) = head.process.filter(|process| *process > 0) {
+        trace.threads.entry(head.pid).or_default().tgid = process;
+    }
     let kind = kind(trace, head.event, head.fields)?;
     Some(Event {
         time_ns: seconds(head.time)?,
@@ -141,6 +144,7 @@ fn event(trace: &mut Trace, line: &str) -> Option<Event> {
 
 struct Head<'a> {
     pid: i32,
+    process: Option<i32>,
     cpu: u32,
     time: &'a str,
     event: &'a str,
@@ -164,8 +168,10 @@ fn head(line: &str) -> Option<Head<'_>> {
         // perf puts the group before the name.
         let event = event.trim_start();
         let event = event.rsplit_once(':').map_or(event, |(_, name)| name);
+        let (pid, process) = thread(task)?;
         Some(Head {
-            pid: pid(task)?,
+            pid,
+            process,
             cpu,
             time,
             event,
@@ -174,21 +180,25 @@ fn head(line: &str) -> Option<Head<'_>> {
     })
 }
 
-/// The number after the last dash, which a process in parentheses may follow; with perf the last
-/// word, which is `TID` or `PID/TID`.
-fn pid(task: &str) -> Option<i32> {
+/// The thread, and its process where the line has it: the number after the last dash, which the
+/// process in parentheses may follow; with perf the last word, which is `TID` or `PID/TID`.
+fn thread(task: &str) -> Option<(i32, Option<i32>)> {
     let task = task.trim_end();
-    let task = match task.rfind('(') {
-        Some(at) if task.ends_with(')') => task[..at].trim_end(),
-        _ => task,
+    let (task, process) = match task.rfind('(') {
+        Some(at) if task.ends_with(')') => {
+            let process = task[at + 1..task.len() - 1].trim().parse().ok();
+            (task[..at].trim_end(), process)
+        }
+        _ => (task, None),
     };
     let (before, word) = task.rsplit_once(char::is_whitespace).unwrap_or(("", task));
     let tid = word.rsplit('/').next()?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !before.is_empty() && digits(tid) && word.split('/').all(digits) {
-        return tid.parse().ok();
+        let process = word.split_once('/').and_then(|(pid, _)| pid.parse().ok());
+        return Some((tid.parse().ok()?, process));
     }
-    task.rsplit('-').next()?.parse().ok()
+    Some((task.rsplit('-').next()?.parse().ok()?, process))
 }
 
 /// Whether the time of a line is a plain number.
@@ -394,6 +404,7 @@ CPU:1 [LOST 4 EVENTS]
         let trace = parse(SAMPLE).unwrap();
         assert_eq!(trace.events.len(), 6);
         assert_eq!(trace.lost_events, 2 + 4);
+        assert_eq!(trace.threads[&77].tgid, 70);
         let report = analyse(&trace);
         let waits: Vec<_> = report
             .waits
@@ -418,6 +429,7 @@ CPU:1 [LOST 4 EVENTS]
         .unwrap();
         let pids: Vec<i32> = trace.events.iter().map(|event| event.pid).collect();
         assert_eq!((pids, trace.lost_events), (vec![77, 0, 9], 12));
+        assert_eq!(trace.threads[&77].tgid, 1230);
         assert_eq!(analyse(&trace).waits[0].length_ns(), 10_000);
     }
 

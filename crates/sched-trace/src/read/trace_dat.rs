@@ -5,7 +5,7 @@ use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::PageLayout;
 use crate::ftrace::loss::lost_events;
 use crate::ftrace::tracing_data::{TracingData, opening};
-use crate::ftrace::{page, threads};
+use crate::ftrace::{page, symbols, threads};
 use crate::input::{ByteReader, Limits, inflate};
 use crate::{Comm, Trace};
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -400,7 +400,8 @@ fn events<R: Read + Seek>(
     trace.kernel = options.kernel.clone();
     trace.kernel_version = options.kernel_version.clone();
     trace.sort();
-    decoder.finish(&mut trace, Some(&mut &description.kallsyms[..]));
+    let kallsyms = &mut &description.kallsyms[..];
+    decoder.finish(&mut trace, Some(kallsyms), symbols::RECORD_AGAIN);
     name_from(&mut trace, cmdlines);
     threads::name_threads(&mut trace);
     Ok(trace)

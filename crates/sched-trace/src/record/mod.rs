@@ -35,7 +35,7 @@ mod tests;
 
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::{EventFormat, PageLayout};
-use crate::ftrace::{page, threads};
+use crate::ftrace::{page, symbols, threads};
 use crate::{Error, Notice, Result, Thread, Trace};
 use instance::Instance;
 pub use machine::scheduler_settings;
@@ -161,6 +161,7 @@ impl Recorder {
             kallsyms
                 .as_mut()
                 .map(|file| file as &mut dyn std::io::BufRead),
+            symbols::RECORD_AGAIN,
         );
         threads::name_threads(&mut trace);
         threads_of_proc(&mut trace);

@@ -1,6 +1,6 @@
 //! Runs, waits and requests of each thread, for looking up what a thread did at a time.
 
-use crate::latency::{Report, Wait};
+use crate::latency::{Report, Wait, WorkRun};
 use crate::{Kind, TaskState, Trace};
 use std::collections::HashMap;
 
@@ -28,6 +28,8 @@ pub(super) struct History {
     /// Indices of waits.
     waits: HashMap<i32, Vec<usize>>,
     requests: HashMap<i32, Vec<Request>>,
+    /// Indices of executed work items, by worker.
+    works: HashMap<i32, Vec<usize>>,
 }
 
 impl History {
@@ -66,7 +68,25 @@ impl History {
         for (index, wait) in report.waits.iter().enumerate() {
             history.waits.entry(wait.pid).or_default().push(index);
         }
+        for (index, work) in report.works.iter().enumerate() {
+            history.works.entry(work.pid).or_default().push(index);
+        }
         history
+    }
+
+    /// The work item that a worker starts next, if the wait was for it and not inside another one.
+    pub fn work_after<'a>(&self, report: &'a Report, wait: &Wait) -> Option<&'a WorkRun> {
+        let works = self.works.get(&wait.pid)?;
+        let at = works.partition_point(|&index| report.works[index].start_ns < wait.end_ns);
+        let inside = |index: usize| {
+            let before = &report.works[works[index]];
+            before.end_ns.is_some_and(|end| end > wait.start_ns)
+        };
+        if at.checked_sub(1).is_some_and(inside) {
+            return None;
+        }
+        let work = report.works.get(*works.get(at)?)?;
+        (wait.function == Some(work.function)).then_some(work)
     }
 
     fn leave(&mut self, pid: i32, begin: u64, time_ns: u64, cpu: u32, state: TaskState) {

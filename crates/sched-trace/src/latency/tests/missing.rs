@@ -91,7 +91,11 @@ fn notices_invalidate_the_figures_they_spoil() {
         name: Some(&any),
         ..Filter::default()
     };
-    let unnamed = Notice::UnnamedFunctions { unnamed: 3, of: 4 };
+    let unnamed = Notice::UnnamedFunctions {
+        unnamed: 3,
+        of: 4,
+        remedy: "as root",
+    };
     assert!(!valid(Notice::UndecodedRecords { count: 2 }, &all));
     assert!(valid(unnamed.clone(), &all));
     assert!(!valid(unnamed, &by_name), "a match could miss a row");

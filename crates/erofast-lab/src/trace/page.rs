@@ -1,0 +1,149 @@
+//! `erofast trace latency --html FILE`: one wait, drawn over the CPUs of the machine.
+
+use std::fmt::Write;
+
+use latency_lab::html::escape;
+use sched_trace::Trace;
+use sched_trace::latency::Report;
+use sched_trace::timeline::{Run, Timeline};
+use sched_trace::why::{Action, Chain};
+
+use super::table::length;
+use super::why;
+
+/// Drawing units.
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 64.0;
+const LANE: f64 = 24.0;
+/// Part of the wait that is drawn before and after it.
+const MARGIN: f64 = 0.15;
+/// Runs narrower than this are one with the run before them.
+const NARROW: f64 = 0.3;
+/// Width of a letter, to see which names fit.
+const LETTER: f64 = 7.0;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ground: #fdfdfb; --ink: #1d2125; --soft: #5c646c; --rule: #d9dcdf;
+  --run: #c9d3da; --chain: #7fb2d6; --wait: #a8321a; }
+@media (prefers-color-scheme: dark) { :root { --ground: #15181b; --ink: #e6e8ea; --soft: #9aa3ab;
+  --rule: #33393f; --run: #3a444c; --chain: #2f6690; --wait: #f08a70; } }
+body { margin: 0 auto; max-width: 66rem; padding: 1rem; background: var(--ground); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.3rem; } .soft { color: var(--soft); } .scroll { overflow-x: auto; }
+svg { display: block; min-width: 40rem; width: 100%; height: auto; }
+svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } .run { fill: var(--run); }
+.chain { fill: var(--chain); } .wait { fill: var(--wait); } .edge { stroke: var(--soft); }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+td { padding: .15rem .6rem .15rem 0; vertical-align: top; } td:first-child { text-align: right; }
+";
+
+/// The whole page: which threads ran on each CPU, where the threads of the chain waited, and the
+/// steps in words.
+pub fn page(trace: &Trace, report: &Report, chain: &Chain) -> String {
+    let length_us = (chain.end_ns - chain.start_ns) as f64 / 1e3;
+    let who = format!("{}:{}", report.comm(chain.pid), chain.pid);
+    let title = escape(&format!("{who} waited {}", length(length_us)));
+    let mut rows = String::new();
+    for cells in why::lines(report, chain) {
+        let [at, who, what] = cells.map(|cell| escape(&cell));
+        let _ = writeln!(rows, "<tr><td>{at}</td><td>{who}</td><td>{what}</td></tr>");
+    }
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
+         <p class=\"soft\">From {:.6} s of the trace's clock. A row is a CPU; blue are the threads \
+         of the chain, red is the time in which one of them waited for that CPU.</p>\n\
+         <div class=\"scroll\">\n{}</div>\n<table>\n{rows}</table>\n</body>\n</html>\n",
+        chain.start_ns as f64 / 1e9,
+        drawing(trace, report, chain)
+    )
+}
+
+fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
+    let timeline = Timeline::new(trace);
+    let margin = ((chain.end_ns - chain.start_ns) as f64 * MARGIN) as u64 + 1;
+    let (from, to) = (
+        chain.start_ns.saturating_sub(margin),
+        chain.end_ns.saturating_add(margin),
+    );
+    let scale = (WIDTH - LEFT) / (to - from) as f64;
+    let along = |ns: u64| LEFT + ns.saturating_sub(from) as f64 * scale;
+    let in_chain = |pid: i32| chain.steps.iter().any(|step| step.pid == pid);
+    let (mut body, mut top) = (String::new(), 4.0);
+    for &cpu in &report.cpus {
+        let _ = writeln!(
+            body,
+            "<text x=\"0\" y=\"{:.0}\">CPU {cpu}</text>",
+            top + 16.0
+        );
+        let mut drawn = 0.0;
+        let runs = timeline.runs(cpu, from, to).filter(|run| run.pid > 0);
+        for run in runs {
+            let (left, right) = (along(run.start_ns), along(run.end_ns));
+            if right - drawn < NARROW {
+                continue;
+            }
+            drawn = right;
+            let class = if in_chain(run.pid) { "chain" } else { "run" };
+            body += &bar(class, left, right, top, LANE - 4.0, &title(&run));
+            let name = run.comm.to_string();
+            if name.chars().count() as f64 * LETTER < right - left {
+                let _ = writeln!(
+                    body,
+                    "<text x=\"{:.1}\" y=\"{:.0}\">{}</text>",
+                    left + 3.0,
+                    top + 15.0,
+                    escape(&name)
+                );
+            }
+        }
+        top += LANE;
+        for step in &chain.steps {
+            if let Action::Waits { cpu: on, .. } = step.action
+                && on == cpu
+            {
+                let waited = length((step.end_ns - step.start_ns) as f64 / 1e3);
+                let what = format!("{}:{} waited {waited}", step.comm, step.pid);
+                let (left, right) = (along(step.start_ns), along(step.end_ns));
+                body += &bar("wait", left, right, top - 3.0, 6.0, &what);
+            }
+        }
+        top += 8.0;
+    }
+    for ns in [chain.start_ns, chain.end_ns] {
+        let x = along(ns);
+        let at = length((ns - chain.start_ns) as f64 / 1e3);
+        let _ = writeln!(
+            body,
+            "<line class=\"edge\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{top:.0}\"/>\
+             <text x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{at}</text>",
+            top + 14.0
+        );
+    }
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"threads on each CPU\">\n\
+         {body}</svg>\n",
+        top + 20.0
+    )
+}
+
+fn bar(class: &str, left: f64, right: f64, top: f64, height: f64, title: &str) -> String {
+    format!(
+        "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.0}\" width=\"{:.1}\" height=\"{height}\">\
+         <title>{}</title></rect>\n",
+        (right - left).max(NARROW),
+        escape(title)
+    )
+}
+
+fn title(run: &Run) -> String {
+    let us = run.length_ns() as f64 / 1e3;
+    format!(
+        "{}:{}, priority {}, {}",
+        run.comm,
+        run.pid,
+        run.prio,
+        length(us)
+    )
+}
