@@ -1,5 +1,7 @@
 //! The environment of a run: everything that is known to change latencies, stored with the samples.
 
+mod machine;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,8 +12,8 @@ use sched_trace::SchedulerSettings;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::process::in_path;
-use crate::{LabError, Result, load};
+use crate::process::{Machine, in_path, machine_ticks};
+use crate::{LabError, Result, load, mounts};
 
 /// The machine, its settings, the programs and the image.
 #[derive(Debug, Clone, Serialize)]
@@ -24,8 +26,23 @@ pub struct Environment {
     pub cpus: String,
     /// Their name, where the kernel knows one.
     pub cpu_model: Option<String>,
-    /// The frequency governor of the first CPU, where there is one.
+    /// The frequency governors of the CPUs, where there are any.
     pub governor: Option<String>,
+    /// Whether CPUs share cores: the kernel's "on", "off", "notsupported" or the like.
+    pub smt: Option<String>,
+    /// CPUs that the scheduler leaves alone (`isolcpus`), as the kernel lists them.
+    pub isolated_cpus: Option<String>,
+    /// "disabled", or "enabled" with the name of the scheduler that a program has loaded; none
+    /// where the kernel has no sched_ext.
+    pub sched_ext: Option<String>,
+    /// How long a thread runs before another one of its priority gets the CPU (EEVDF).
+    pub base_slice_ns: Option<u64>,
+    /// What the kernel does against each fault of the CPU that it has.
+    pub mitigations: BTreeMap<String, String>,
+    /// Swap files and devices with their sizes in KiB.
+    pub swaps: BTreeMap<String, u64>,
+    /// The part of the CPU time that a hypervisor took during the run.
+    pub cpu_steal_share: Option<f64>,
     /// What real-time threads may take of each `sched_rt_period_us`; -1 is all of it.
     pub sched_rt_runtime_us: Option<i64>,
     /// See above.
@@ -51,6 +68,9 @@ pub struct Environment {
     pub programs: BTreeMap<String, String>,
     /// What was measured.
     pub image: Image,
+    /// CPU time at the beginning of the run.
+    #[serde(skip)]
+    begun: Option<Machine>,
 }
 
 /// The image of a run.
@@ -62,6 +82,8 @@ pub struct Image {
     pub bytes: u64,
     /// SHA-256 of all of it.
     pub sha256: String,
+    /// The file system it is on, and where that is from: "ext4 on /dev/vda1".
+    pub filesystem: Option<String>,
 }
 
 impl Environment {
@@ -72,7 +94,14 @@ impl Environment {
             kernel: kernel(),
             cpus: line("/sys/devices/system/cpu/online").unwrap_or_default(),
             cpu_model: colon_field("/proc/cpuinfo", "model name"),
-            governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            governor: machine::governors(),
+            smt: line("/sys/devices/system/cpu/smt/control"),
+            isolated_cpus: line("/sys/devices/system/cpu/isolated"),
+            sched_ext: machine::sched_ext(),
+            base_slice_ns: sched_trace::record::base_slice_ns(),
+            mitigations: machine::mitigations(),
+            swaps: machine::swaps(&fs::read_to_string("/proc/swaps").unwrap_or_default()),
+            cpu_steal_share: None,
             sched_rt_runtime_us: number("/proc/sys/kernel/sched_rt_runtime_us"),
             sched_rt_period_us: number("/proc/sys/kernel/sched_rt_period_us"),
             preemption: sched_trace::record::scheduler_settings().preemption,
@@ -92,12 +121,21 @@ impl Environment {
                     .map_err(|source| LabError::io("looking at", image, source))?
                     .len(),
                 sha256: sha256(image).map_err(|source| LabError::io("reading", image, source))?,
+                filesystem: mounts::filesystem(image),
             },
+            begun: machine_ticks(),
         })
     }
-}
 
-impl Environment {
+    /// Adds what is known when the run is over.
+    pub(crate) fn ended(self) -> Environment {
+        let stolen = self.begun.zip(machine_ticks());
+        Environment {
+            cpu_steal_share: stolen.map(|(begun, ended)| machine::stolen(begun, ended)),
+            ..self
+        }
+    }
+
     /// Machine, settings and date in a line that stays with a table.
     pub fn line(&self) -> String {
         let release = self.kernel.split(' ').next().unwrap_or_default();
@@ -272,5 +310,15 @@ mod tests {
         assert!(environment.image.sha256.starts_with("ba7816bf8f01cfea"));
         assert!(environment.memory_kib.is_some() && !environment.kernel.is_empty());
         assert!(!environment.programs.contains_key("erofast"));
+        assert!(
+            environment
+                .image
+                .filesystem
+                .clone()
+                .is_some_and(|text| text.contains(" on "))
+        );
+        assert_eq!(environment.cpu_steal_share, None);
+        let steal = environment.ended().cpu_steal_share.unwrap();
+        assert!((0.0..=1.0).contains(&steal), "{steal}");
     }
 }

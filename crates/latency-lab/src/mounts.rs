@@ -28,6 +28,21 @@ pub(crate) fn is_mounted(point: &Path) -> bool {
         .any(|mounted| mounted == point)
 }
 
+/// The file system that a path is on: "ext4 on /dev/vda1".
+pub(crate) fn filesystem(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let table = fs::read("/proc/self/mountinfo").ok()?;
+    let mounts = table.split(|&byte| byte == b'\n').filter_map(|line| {
+        let point = mount_point(line)?;
+        path.starts_with(&point).then_some((point, line))
+    });
+    // The last one of the longest: mounts cover those before them.
+    let (_, line) = mounts.max_by_key(|(point, _)| point.as_os_str().len())?;
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_once(" - ")?.1.split(' ');
+    Some(format!("{} on {}", words.next()?, words.next()?))
+}
+
 /// The fifth field of a line of mountinfo, with its octal escapes undone.
 fn mount_point(line: &[u8]) -> Option<PathBuf> {
     let field = line.split(|&byte| byte == b' ').nth(4)?;

@@ -1,6 +1,10 @@
 //! The order of measurements: engines interleaved in an order drawn anew for each round, warm-ups
 //! first, spoilt measurements repeated within a budget. No time and no process here.
 
+use std::fmt;
+
+use serde::Serialize;
+
 use crate::statistics::Random;
 use crate::{Interrupt, Progress, Result};
 
@@ -24,11 +28,32 @@ pub trait Executor {
 pub enum Outcome<S> {
     /// Counts.
     Good(S),
-    /// Does not count, for the reason; the sample, where its figures are at least right (the
-    /// machine was busy with something else), may stand in when the budget is used up.
-    Spoilt(String, Option<S>),
+    /// Does not count; the sample, where its figures are at least right (the machine was busy with
+    /// something else), may stand in when the budget is used up.
+    Spoilt(Thrown, Option<S>),
     /// The user asked to stop in the middle of it.
     Interrupted,
+}
+
+/// A measurement that does not count.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Thrown {
+    /// Why.
+    pub reason: String,
+    /// How long it took, in microseconds.
+    pub time_us: f64,
+}
+
+impl fmt::Display for Thrown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// How many measurements of an engine are repeated when they are spoilt. Few: slow ones are spoilt
+/// more often than fast ones, and a sample without them is no longer one of all.
+pub fn repeats(iterations: usize) -> usize {
+    (iterations / 4).max(5)
 }
 
 /// How often, and in which order.
@@ -40,7 +65,7 @@ pub struct Plan {
     pub iterations: usize,
     /// Measurements before them that do not, per engine.
     pub warm_ups: usize,
-    /// How many spoilt measurements may be repeated in all.
+    /// How many spoilt measurements of each engine may be repeated.
     pub repeats: usize,
     /// Of the order.
     pub seed: u64,
@@ -62,8 +87,8 @@ pub struct Kept<S> {
 pub struct Gathered<S> {
     /// Per engine.
     pub kept: Vec<Vec<Kept<S>>>,
-    /// Per engine, the reasons of discarded measurements.
-    pub thrown_away: Vec<Vec<String>>,
+    /// Per engine, the discarded measurements.
+    pub thrown_away: Vec<Vec<Thrown>>,
     /// The user asked to stop before the end.
     pub interrupted: bool,
     /// Rounds that count, of those that were planned: fewer where time was over.
@@ -95,7 +120,7 @@ pub fn gather<X: Executor>(
             interrupted: false,
             rounds: plan.iterations,
         },
-        repeats_left: plan.repeats,
+        repeats_left: vec![plan.repeats; plan.engines],
         done: 0,
     };
     let mut order: Vec<usize> = (0..plan.engines).collect();
@@ -129,7 +154,7 @@ pub fn gather<X: Executor>(
 
 struct Run<S> {
     gathered: Gathered<S>,
-    repeats_left: usize,
+    repeats_left: Vec<usize>,
     done: u64,
 }
 
@@ -171,19 +196,19 @@ impl<S> Run<S> {
                 sample,
             }),
             Outcome::Interrupted => self.gathered.interrupted = true,
-            Outcome::Spoilt(reason, _) if self.repeats_left > 0 => {
-                self.repeats_left -= 1;
-                self.gathered.thrown_away[engine].push(reason);
+            Outcome::Spoilt(thrown, _) if self.repeats_left[engine] > 0 => {
+                self.repeats_left[engine] -= 1;
+                self.gathered.thrown_away[engine].push(thrown);
                 return false;
             }
-            Outcome::Spoilt(reason, Some(sample)) => {
+            Outcome::Spoilt(thrown, Some(sample)) => {
                 self.gathered.kept[engine].push(Kept {
                     iteration,
-                    spoilt: Some(reason),
+                    spoilt: Some(thrown.reason),
                     sample,
                 });
             }
-            Outcome::Spoilt(reason, None) => self.gathered.thrown_away[engine].push(reason),
+            Outcome::Spoilt(thrown, None) => self.gathered.thrown_away[engine].push(thrown),
         }
         true
     }
@@ -210,6 +235,12 @@ mod tests {
         fn name(&self, engine: usize) -> String {
             format!("mock {engine}")
         }
+    }
+
+    fn spoilt(reason: &str, sample: Option<f64>) -> Outcome<f64> {
+        let reason = reason.into();
+        let time_us = 8.0;
+        Outcome::Spoilt(Thrown { reason, time_us }, sample)
     }
 
     fn plan() -> Plan {
@@ -269,7 +300,7 @@ mod tests {
     #[test]
     fn a_spoilt_measurement_is_thrown_away_counted_and_repeated() {
         let (asked, gathered) = run(&plan(), |_, count| match count {
-            10 => Outcome::Spoilt("lost 7 events".into(), None),
+            10 => spoilt("lost 7 events", None),
             _ => Outcome::Good(1.0),
         });
         assert_eq!(asked.len(), 3 * 21 + 1);
@@ -277,22 +308,41 @@ mod tests {
             asked[9], asked[10],
             "the same engine is measured again at once"
         );
-        assert_eq!(gathered.thrown_away.concat(), ["lost 7 events"]);
+        let thrown = gathered.thrown_away.concat();
+        assert_eq!((thrown.len(), &*thrown[0].reason), (1, "lost 7 events"));
+        assert_eq!(thrown[0].time_us, 8.0);
         assert!(gathered.is_whole());
     }
 
     #[test]
     fn repeats_end_and_what_is_kept_then_makes_the_run_invalid() {
-        let (asked, gathered) = run(&plan(), |_, _| Outcome::Spoilt("busy".into(), Some(1.0)));
-        assert_eq!(asked.len(), 3 * 21 + 5);
+        let (asked, gathered) = run(&plan(), |_, _| spoilt("busy", Some(1.0)));
+        assert_eq!(asked.len(), 3 * (21 + 5));
         assert!(gathered.kept.iter().all(|kept| kept.len() == 20));
         assert!(!gathered.is_whole());
-        let (_, gathered) = run(&plan(), |_, _| Outcome::Spoilt("lost".into(), None));
+        let (_, gathered) = run(&plan(), |_, _| spoilt("lost", None));
         assert!(
             gathered.kept.iter().all(Vec::is_empty),
             "figures known to be wrong are never kept"
         );
         assert!(!gathered.is_whole());
+    }
+
+    #[test]
+    fn an_engine_whose_slow_measurements_are_spoilt_uses_up_only_its_own_repeats() {
+        let mut slow = 0;
+        let (_, gathered) = run(&plan(), |engine, _| {
+            slow += usize::from(engine == 2);
+            match engine == 2 && slow.is_multiple_of(2) {
+                true => spoilt("busy", Some(9.0)),
+                false => Outcome::Good(1.0),
+            }
+        });
+        let thrown: Vec<usize> = gathered.thrown_away.iter().map(Vec::len).collect();
+        assert_eq!(thrown, [0, 0, 5]);
+        let kept_slow = gathered.kept[2].iter().filter(|kept| kept.sample > 1.0);
+        assert!(kept_slow.count() > 5 && !gathered.is_whole());
+        assert_eq!((repeats(50), repeats(20), repeats(2)), (12, 5, 5));
     }
 
     #[test]

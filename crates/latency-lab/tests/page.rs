@@ -14,6 +14,7 @@ use latency_lab::launch::{
     Against, Blocked, EngineReport, LaunchReport, Outliers, Owner, Picture, Sample, Stretch,
     ThreadWaits, Waited,
 };
+use latency_lab::schedule::Thrown;
 use latency_lab::statistics::{Random, Summary, compare, outliers};
 
 /// A narrow telephone.
@@ -146,7 +147,10 @@ fn engine(name: &str, average: f64, first: Option<&EngineReport>) -> EngineRepor
             sched_latency: outliers(&latency),
             launch: outliers(&launch),
         },
-        thrown_away: vec!["other programs took 14 % of the CPU time, most of it rustc".into()],
+        thrown_away: vec![Thrown {
+            reason: "other programs took 14 % of the CPU time, most of it rustc".into(),
+            time_us: 1234.0,
+        }],
         samples,
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn build(
         pin_us: Summary::of(&cycled.pin_us),
         memory: cycled.memory,
         load_seen,
-        environment,
+        environment: environment.ended(),
     }
 }
 

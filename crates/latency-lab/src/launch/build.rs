@@ -20,7 +20,8 @@ pub(super) fn build(
     gathered: Gathered<Sample>,
     left_out: Vec<String>,
 ) -> LaunchReport {
-    let faults = faults(options, &finished, &gathered);
+    let environment = environment.ended();
+    let faults = faults(&environment, &finished, &gathered);
     let time_over = (gathered.rounds < options.iterations).then(|| {
         format!(
             "time was over: {} of {} launches per engine",
@@ -79,6 +80,7 @@ pub(super) fn build(
             .chain(time_over)
             .chain(trace_notices(&finished))
             .chain(engines.iter().filter_map(times_alone))
+            .chain(engines.iter().filter_map(thrown_away))
             .chain(starved(&engines))
             .chain(explain::notices(
                 &environment,
@@ -103,6 +105,20 @@ fn times_alone(engine: &EngineReport) -> Option<String> {
         engine.engine,
         1 + reasons.count(),
         engine.samples.len()
+    ))
+}
+
+/// How long the launches took that were thrown away, beside those that count.
+fn thrown_away(engine: &EngineReport) -> Option<String> {
+    let thrown: Vec<f64> = engine.thrown_away.iter().map(|t| t.time_us / 1e3).collect();
+    let thrown = Summary::of(&thrown)?;
+    let counted = engine.launch_us.map_or("-".into(), |counted| {
+        format!("{:.1} ms", counted.median / 1e3)
+    });
+    Some(format!(
+        "{}: {} thrown away, of {:.1} to {:.1} ms, median {:.1} ms; those that count have a median \
+         of {counted}",
+        engine.engine, thrown.count, thrown.minimum, thrown.maximum, thrown.median
     ))
 }
 
@@ -171,7 +187,7 @@ fn cost(with: &EngineReport, without: &[Kept<Sample>]) -> RecordingCost {
 
 /// Every reason for which the run is not valid.
 fn faults(
-    options: &LaunchOptions,
+    environment: &Environment,
     finished: &Finished,
     gathered: &Gathered<Sample>,
 ) -> Vec<String> {
@@ -195,7 +211,7 @@ fn faults(
             let why = gathered
                 .thrown_away
                 .get(number)
-                .and_then(|reasons| reasons.last())
+                .and_then(|thrown| thrown.last())
                 .map_or(String::new(), |why| format!(", the others do not: {why}"));
             faults.push(format!(
                 "{}: {} of {} launches count{why}",
@@ -212,16 +228,33 @@ fn faults(
         let engine = &finished.engines[notice.engine];
         faults.push(format!("{engine}: recorder: {}", notice.text));
     }
-    let burned = finished.load.as_ref().is_none_or(|load| load.burned);
-    if options.load == LoadChoice::Fio && !burned {
-        faults.push("load check failed: fio did not take the CPU time that was left".to_owned());
+    let load = finished.load.as_ref();
+    let in_launches = load.map(|load| load.stolen_cpu_share);
+    let shares = [in_launches, environment.cpu_steal_share].into_iter();
+    faults.extend(steal(shares.flatten().fold(0.0, f64::max)));
+    if let Some(reason) = load.and_then(|load| load.failed_because.as_ref()) {
+        faults.push(format!("load check failed: {reason}"));
     }
     faults
+}
+
+/// A hypervisor that takes more than this part of the CPU time makes the figures its own.
+const MOST_STEAL: f64 = 0.1;
+
+fn steal(share: f64) -> Option<String> {
+    let percent = share * 100.0;
+    (share > MOST_STEAL).then(|| format!("a hypervisor took {percent:.0} % of the CPU time"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hypervisor_that_takes_a_tenth_of_the_time_invalidates_the_run() {
+        assert_eq!(steal(0.09), None);
+        assert!(steal(0.14).unwrap().contains("took 14 %"));
+    }
 
     #[test]
     fn an_engine_that_takes_the_loads_time_is_named() {

@@ -12,12 +12,12 @@ use sched_trace::{Notice, Trace};
 use super::attribute::Launch;
 use super::cpu_time::{CpuTime, Foreign};
 use super::options::LaunchOptions;
-use super::owner::Threads;
+use super::owner::{Owner, Threads};
 use super::sample::Sample;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
-use crate::load::{Fio, LoadReport};
+use crate::load::{Fio, LoadReport, Spent};
 use crate::process::{Child, End, allowed_cpus, kernel_threads, process_threads};
-use crate::schedule::{Executor, Outcome};
+use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Result};
 
 /// Less CPU time of unrelated programs than this spoils no launch: a timer, a daemon that looks
@@ -83,6 +83,11 @@ impl Run {
     fn seen_us(&self) -> f64 {
         (self.end_ns - self.start_ns) as f64 / 1000.0
     }
+
+    fn spoilt(&self, reason: String, sample: Option<Sample>) -> Outcome<Sample> {
+        let time_us = self.seen_us();
+        Outcome::Spoilt(Thrown { reason, time_us }, sample)
+    }
 }
 
 impl<'a> Launcher<'a> {
@@ -139,7 +144,7 @@ impl<'a> Launcher<'a> {
         // A program does not start from a mount whose daemon is dead: report the daemon, not the
         // program.
         mounted.check()?;
-        let (run, trace) = run?;
+        let (run, trace, spent) = run?;
         self.check_run(engine, &run)?;
         if run.end == End::Interrupted {
             return Ok(Outcome::Interrupted);
@@ -155,22 +160,28 @@ impl<'a> Launcher<'a> {
             });
         }
         if trace.lost_events > 0 {
-            return Ok(Outcome::Spoilt(
-                format!("the recorder lost {} events", trace.lost_events),
-                None,
-            ));
+            let reason = format!("the recorder lost {} events", trace.lost_events);
+            return Ok(run.spoilt(reason, None));
         }
         let launch = Launch::new(&trace, threads, run.pid, run.start_ns, run.end_ns);
         let mut sample = launch.sample();
         sample.seen_us = run.seen_us();
         let time = launch.cpu_time();
-        if let Some(reason) = missing_switches(&time) {
+        let missing = missing_switches(&time);
+        self.count_load(spent, missing.is_none().then_some(&time));
+        if let Some(reason) = missing {
             if !self.options.counts_times() {
-                return Ok(Outcome::Spoilt(reason, None));
+                return Ok(run.spoilt(reason, None));
             }
             sample = sample.without_scheduling(reason);
         }
-        Ok(self.judge(sample, &time.foreign))
+        let cpu_us = sample.launch_us * allowed_cpus().len() as f64;
+        Ok(
+            match disturbed(cpu_us, &time.foreign, self.options.foreign_limit) {
+                Some(reason) => run.spoilt(reason, Some(sample)),
+                None => Outcome::Good(sample),
+            },
+        )
     }
 
     /// The same launch with the recorder off: only its time is known.
@@ -213,20 +224,35 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    fn recorded(&mut self, point: &Path) -> Result<(Run, Trace)> {
+    /// Ends what was spent with the trace, which is more exact than clock ticks, and knows which
+    /// time was the launch's own.
+    fn count_load(&mut self, spent: Option<Spent>, time: Option<&CpuTime>) {
+        let Some((load, mut spent)) = self.load.as_mut().zip(spent) else {
+            return;
+        };
+        if let Some(time) = time {
+            let seconds = |owner: Owner| time.owner_us(owner) / 1e6;
+            let idle = seconds(Owner::Idle);
+            spent.total = time.by_owner_us.values().sum::<f64>() / 1e6;
+            spent.load = seconds(Owner::Load);
+            spent.busy = spent.total - idle;
+            spent.own = spent.busy - spent.load - seconds(Owner::Other);
+        }
+        load.add(spent);
+    }
+
+    fn recorded(&mut self, point: &Path) -> Result<(Run, Trace, Option<Spent>)> {
         self.recorder.resume().map_err(recorder_fault)?;
         // Around the launch alone: what the recorder does before and after is not part of it.
         let window = self.load.as_ref().and_then(Fio::window);
         let run = self.run_program(point);
-        if let Some(load) = &mut self.load {
-            load.count(window);
-        }
+        let spent = self.load.as_ref().and_then(|load| load.since(window));
         self.recorder.pause().map_err(recorder_fault)?;
         let trace = self.recorder.take().map_err(recorder_fault)?;
         if let Some(load) = &mut self.load {
             load.check()?;
         }
-        Ok((run?, trace))
+        Ok((run?, trace, spent))
     }
 
     fn run_program(&self, point: &Path) -> Result<Run> {
@@ -260,14 +286,6 @@ impl<'a> Launcher<'a> {
                 how: end.describe(),
                 last_line: run.last_line.clone(),
             }),
-        }
-    }
-
-    fn judge(&self, sample: Sample, foreign: &Foreign) -> Outcome<Sample> {
-        let cpu_us = sample.launch_us * allowed_cpus().len() as f64;
-        match disturbed(cpu_us, foreign, self.options.foreign_limit) {
-            Some(reason) => Outcome::Spoilt(reason, Some(sample)),
-            None => Outcome::Good(sample),
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) use table::{FIGURES, bimodal, carried, difference, verdict, waiters};
 use crate::engine::present;
 use crate::environment::Environment;
 use crate::load::{Fio, LoadChoice};
-use crate::schedule::{Plan, gather};
+use crate::schedule::{Plan, gather, repeats};
 use crate::scratch::Scratch;
 use crate::statistics::fewest_rounds;
 use crate::{Interrupt, Progress, Result};
@@ -78,7 +78,7 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
         engines: launcher.engines().len() * if options.overhead { 2 } else { 1 },
         iterations: options.iterations,
         warm_ups: options.warm_ups,
-        repeats: options.repeats.unwrap_or(options.iterations.max(10)),
+        repeats: options.repeats.unwrap_or(repeats(options.iterations)),
         seed: options.seed,
     };
     let gathered = gather(&mut launcher, &plan, &interrupt, progress)?;

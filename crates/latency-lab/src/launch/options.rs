@@ -29,7 +29,8 @@ pub struct LaunchOptions {
     pub iterations: usize,
     /// Launches per engine before them that do not.
     pub warm_ups: usize,
-    /// How many spoilt launches may be repeated in all; by default as many as there are iterations.
+    /// How many spoilt launches of each engine may be repeated; by default a quarter of the
+    /// iterations, and at least 5.
     pub repeats: Option<usize>,
     /// What keeps the machine busy.
     pub load: LoadChoice,

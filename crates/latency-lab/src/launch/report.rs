@@ -8,7 +8,7 @@ use super::picture::{Blocked, common_name};
 use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
 use crate::load::LoadReport;
-use crate::schedule::Kept;
+use crate::schedule::{Kept, Thrown};
 use crate::statistics::{Comparison, Modes, Summary, compare_rounds, modes, outliers};
 
 /// An engine against the first one.
@@ -81,8 +81,8 @@ pub struct EngineReport {
     pub recording: Option<RecordingCost>,
     /// Reported, not dropped.
     pub outliers: Outliers,
-    /// Discarded launches, and why.
-    pub thrown_away: Vec<String>,
+    /// Discarded launches, why, and how long they took.
+    pub thrown_away: Vec<Thrown>,
 }
 
 /// The report of `lab launch`.

@@ -8,6 +8,12 @@ use crate::process::{Machine, cpu_ticks, machine_ticks};
 
 /// A load that reaches less than this part of its share does not count as one.
 const ENOUGH: f64 = 0.9;
+/// Nor one that has less than this part of what it asks for, whatever the launches take.
+const LEAST: f64 = 0.5;
+/// A direct reader that waits for a disk, and for CPUs that the jobs share, is faster than this.
+const READS_PER_SECOND: f64 = 10.0;
+/// Clock ticks are counted at different moments: up to this, a share above 1 is no fault.
+const PLAUSIBLE: f64 = 1.1;
 
 /// CPU time and reads of the load and of the machine up to one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,13 +32,18 @@ impl Window {
         })
     }
 
-    /// What happened from `self` to `later`.
+    /// What happened from `self` to `later`. All time that is not the load's counts as the lab's.
     pub(crate) fn until(&self, later: &Window) -> Spent {
+        let ticks = crate::process::ticks_per_second();
+        let seconds = |before: u64, after: u64| after.saturating_sub(before) as f64 / ticks;
+        let busy = seconds(self.machine.busy, later.machine.busy);
+        let load = seconds(self.load_ticks, later.load_ticks);
         Spent {
-            total: later.machine.total.saturating_sub(self.machine.total),
-            busy: later.machine.busy.saturating_sub(self.machine.busy),
-            stolen: later.machine.stolen.saturating_sub(self.machine.stolen),
-            load: later.load_ticks.saturating_sub(self.load_ticks),
+            total: seconds(self.machine.total, later.machine.total),
+            busy,
+            stolen: seconds(self.machine.stolen, later.machine.stolen),
+            load,
+            own: (busy - load).max(0.0),
             reads: later.reads.saturating_sub(self.reads),
         }
     }
@@ -47,13 +58,15 @@ fn read_calls(pid: u32) -> Option<u64> {
         .ok()
 }
 
-/// Clock ticks of all CPUs together, and reads, in one or many windows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Seconds of all CPUs together, and reads, in one or many windows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Spent {
-    pub(crate) total: u64,
-    pub(crate) busy: u64,
-    pub(crate) stolen: u64,
-    pub(crate) load: u64,
+    pub(crate) total: f64,
+    pub(crate) busy: f64,
+    pub(crate) stolen: f64,
+    pub(crate) load: f64,
+    /// Of the launches themselves, which is not available to the load.
+    pub(crate) own: f64,
     pub(crate) reads: u64,
 }
 
@@ -63,33 +76,67 @@ impl Spent {
         self.busy += other.busy;
         self.stolen += other.stolen;
         self.load += other.load;
+        self.own += other.own;
         self.reads += other.reads;
     }
 
-    fn share(&self, ticks: u64) -> f64 {
-        ticks as f64 / self.total.max(1) as f64
+    fn share(&self, seconds: f64) -> f64 {
+        seconds / self.total.max(1e-9)
     }
 
-    /// The jobs together ask for `wanted` of the machine (at most all of it); the time of the
-    /// launches themselves is not available to them.
+    /// Whether the jobs reached their share. Together they ask for `wanted` of the machine (at most
+    /// all of it); the time of the launches themselves is not available to them.
     pub(crate) fn burned(&self, wanted: f64) -> bool {
-        let others = self.share(self.busy.saturating_sub(self.load));
-        self.share(self.load) >= ENOUGH * wanted * (1.0 - others).max(0.0) && self.total > 0
+        let left = (1.0 - self.share(self.own)).max(0.0);
+        self.share(self.load) >= ENOUGH * wanted * left && self.total > 0.0
+    }
+
+    /// Why this was not the load that was asked for, if so.
+    fn fault(&self, wanted: f64, cpus: usize) -> Option<String> {
+        let (load, percent) = (self.share(self.load), |share: f64| share * 100.0);
+        let reads = self.reads as f64 / self.seconds(cpus);
+        if self.total <= 0.0 {
+            Some("no time was counted".into())
+        } else if load > PLAUSIBLE {
+            let load = percent(load);
+            Some(format!(
+                "fio had {load:.0} % of the CPU time, which cannot be"
+            ))
+        } else if load < LEAST * wanted {
+            let (load, least) = (percent(load), percent(LEAST * wanted));
+            Some(format!(
+                "fio had {load:.0} % of the CPU time, and {least:.0} % is the least"
+            ))
+        } else if !self.burned(wanted) {
+            let (load, own) = (percent(load), percent(self.share(self.own)));
+            Some(format!(
+                "fio had {load:.0} % of the CPU time and the launches {own:.0} %: it did not take \
+                 what was left"
+            ))
+        } else if reads < READS_PER_SECOND {
+            Some(format!("its reader made {reads:.1} reads a second"))
+        } else {
+            None
+        }
+    }
+
+    fn seconds(&self, cpus: usize) -> f64 {
+        (self.total / cpus.max(1) as f64).max(1e-9)
     }
 
     pub(crate) fn report(&self, jobs: usize, cpus: usize) -> LoadReport {
-        let ticks = crate::process::ticks_per_second();
-        let seconds = self.total as f64 / ticks / cpus.max(1) as f64;
+        let fault = self.fault(wanted(jobs, cpus), cpus);
         LoadReport {
             profile: format!(
                 "{jobs} cpuio jobs, cpuload 90, qsort, and one direct 4 KiB random reader on 500 MiB"
             ),
             jobs,
-            burned: self.burned(wanted(jobs, cpus)) && self.reads > 0,
+            burned: fault.is_none(),
+            failed_because: fault,
             load_cpu_share: round(self.share(self.load)),
             busy_cpu_share: round(self.share(self.busy)),
-            stolen_cpu_share: round(self.stolen as f64 / (self.total + self.stolen).max(1) as f64),
-            reads_per_second: (self.reads as f64 / seconds.max(1e-9)).round(),
+            stolen_cpu_share: round(self.stolen / (self.total + self.stolen).max(1e-9)),
+            reads_per_second: (self.reads as f64 / self.seconds(cpus)).round(),
         }
     }
 }
@@ -112,6 +159,8 @@ pub struct LoadReport {
     pub jobs: usize,
     /// Whether the load reached its share of the time that the launches left.
     pub burned: bool,
+    /// If not, why.
+    pub failed_because: Option<String>,
     /// CPU time of fio's processes, of all CPUs' time.
     pub load_cpu_share: f64,
     /// Time in which CPUs were not idle, of all CPUs' time.
@@ -126,29 +175,59 @@ pub struct LoadReport {
 mod tests {
     use super::*;
 
+    /// Of ten seconds of CPU time.
+    fn spent(load: f64, own: f64, idle: f64) -> Spent {
+        Spent {
+            total: 10.0,
+            busy: 10.0 - idle,
+            stolen: 0.0,
+            load,
+            own,
+            reads: 5000,
+        }
+    }
+
+    fn fault(spent: Spent) -> String {
+        let report = spent.report(8, 2);
+        assert_eq!(report.burned, report.failed_because.is_none());
+        report.failed_because.unwrap_or_default()
+    }
+
     #[test]
-    fn a_load_that_takes_all_that_is_left_burned_its_share() {
-        let spent = Spent {
-            total: 1000,
-            busy: 990,
-            load: 690,
-            reads: 5,
-            stolen: 0,
-        };
-        assert!(spent.burned(wanted(8, 2)));
+    fn a_load_that_takes_all_that_the_launches_leave_burned_its_share() {
+        assert_eq!(fault(spent(6.9, 3.0, 0.1)), "");
     }
 
     #[test]
     fn a_load_on_an_idle_machine_did_not_burn() {
-        let spent = Spent {
-            total: 1000,
-            busy: 500,
-            load: 450,
-            reads: 5,
-            stolen: 0,
-        };
-        assert!(!spent.burned(wanted(8, 2)));
-        assert!(!Spent::default().burned(1.0));
+        let reason = fault(spent(5.5, 0.5, 4.0));
+        assert!(reason.contains("did not take what was left"), "{reason}");
+        assert!(!Spent::default().burned(1.0) && !fault(Spent::default()).is_empty());
+    }
+
+    #[test]
+    fn what_other_programs_take_lowers_no_demand() {
+        // Other programs have 2.5 of 10 seconds.
+        let reason = fault(spent(7.0, 0.5, 0.0));
+        assert!(
+            reason.starts_with("fio had 70 % of the CPU time"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn a_load_with_a_seventh_of_the_machine_is_none() {
+        let reason = fault(spent(1.4, 8.6, 0.0));
+        assert!(
+            reason.contains("14 %") && reason.contains("50 % is the least"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn more_time_than_there_is_fails_the_check() {
+        let reason = fault(spent(23.3, 0.0, 0.0));
+        assert!(reason.contains("233 %"), "{reason}");
     }
 
     #[test]
@@ -158,14 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_never_read_is_no_load() {
-        let spent = Spent {
-            total: 1000,
-            busy: 1000,
-            load: 1000,
-            reads: 0,
-            stolen: 0,
-        };
-        assert!(!spent.report(8, 2).burned);
+    fn a_reader_that_hardly_reads_is_no_load() {
+        for reads in [0, 1, 49] {
+            let spent = Spent {
+                reads,
+                ..spent(10.0, 0.0, 0.0)
+            };
+            assert!(fault(spent).contains("reads a second"), "{reads}");
+        }
     }
 }

@@ -152,9 +152,20 @@ impl Fio {
 
     /// Counts the time since `window` as time in which the load had to run.
     pub fn count(&mut self, window: Option<Window>) {
-        if let Some((before, now)) = window.zip(self.window()) {
-            self.spent.add(before.until(&now));
+        if let Some(spent) = self.since(window) {
+            self.add(spent);
         }
+    }
+
+    /// What was spent since `window`.
+    pub(crate) fn since(&self, window: Option<Window>) -> Option<Spent> {
+        let (before, now) = window.zip(self.window())?;
+        Some(before.until(&now))
+    }
+
+    /// Counts time in which the load had to run.
+    pub(crate) fn add(&mut self, spent: Spent) {
+        self.spent.add(spent);
     }
 
     /// CPU time of the load in all counted windows.

@@ -4,6 +4,7 @@ mod burn;
 mod file;
 mod fio;
 
+pub(crate) use burn::Spent;
 pub use burn::{LoadReport, Window};
 pub use fio::Fio;
 pub(crate) use fio::version;

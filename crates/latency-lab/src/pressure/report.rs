@@ -150,7 +150,7 @@ pub(super) fn build(
         programs: options.programs,
         limit_bytes: options.limit,
         mount_options: options.mount_options.clone(),
-        environment,
+        environment: environment.ended(),
     }
 }
 

@@ -8,7 +8,7 @@ use super::content::Content;
 use super::job::{Measured, measure};
 use crate::engine::{Engine, Mounted, Site, drop_from_cache, mount_point, warm};
 use crate::process::{Others, ticks_per_second};
-use crate::schedule::{Executor, Outcome};
+use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Progress, Result};
 
 /// Shorter foreign activity than this is within the resolution of the clock.
@@ -121,7 +121,8 @@ impl<'a> Bench<'a> {
         let share = foreign / (measured.seconds * cpus).max(1e-9);
         if foreign > GRAIN_SECONDS && share > self.options.foreign_limit {
             let reason = format!("other programs took {:.0} % of the CPU time", share * 100.0);
-            return Outcome::Spoilt(reason, Some(measured));
+            let time_us = measured.seconds * 1e6;
+            return Outcome::Spoilt(Thrown { reason, time_us }, Some(measured));
         }
         Outcome::Good(measured)
     }

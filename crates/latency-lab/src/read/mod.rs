@@ -19,7 +19,7 @@ pub use report::{ReadReport, ReadResult};
 
 use crate::engine::{Site, present};
 use crate::environment::Environment;
-use crate::schedule::{Plan, gather};
+use crate::schedule::{Plan, gather, repeats};
 use crate::scratch::Scratch;
 use crate::{Interrupt, LabError, Progress, Result};
 use executor::Bench;
@@ -43,7 +43,7 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
         engines: bench.cells().len(),
         iterations: options.iterations,
         warm_ups: options.warm_ups,
-        repeats: options.iterations * bench.cells().len(),
+        repeats: repeats(options.iterations),
         seed: options.seed,
     };
     let gathered = gather(&mut bench, &plan, &interrupt, progress)?;

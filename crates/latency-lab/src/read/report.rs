@@ -101,7 +101,7 @@ pub(super) fn build(
         iterations: plan.iterations,
         valid,
         interrupted: gathered.interrupted,
-        environment,
+        environment: environment.ended(),
         left_out,
         results,
     }

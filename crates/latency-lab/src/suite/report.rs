@@ -161,6 +161,7 @@ impl SuiteReport {
             self.not_valid_because
                 .push("the run was interrupted".into());
         }
+        self.environment = self.environment.take().map(Environment::ended);
         self.valid = self.not_valid_because.is_empty();
         let cells = self.rows.iter_mut().flat_map(|row| &mut row.cells);
         correct(

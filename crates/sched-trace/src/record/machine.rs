@@ -25,14 +25,21 @@ pub(super) fn version() -> String {
 
 /// What the kernel was switched to last, where it can be switched (PREEMPT_DYNAMIC): in debugfs.
 fn dynamic() -> Option<String> {
-    let mounted = read("/sys/kernel/debug/sched/preempt");
-    chosen(&mounted.or_else(|| {
+    chosen(&debugfs("sched/preempt")?)
+}
+
+/// The time that a thread runs before another one of its priority gets the CPU, in nanoseconds,
+/// where the kernel schedules by slices (EEVDF).
+pub fn base_slice_ns() -> Option<u64> {
+    debugfs("sched/base_slice_ns")?.trim().parse().ok()
+}
+
+/// A file of debugfs, mounted or not.
+fn debugfs(file: &str) -> Option<String> {
+    read(&format!("/sys/kernel/debug/{file}")).or_else(|| {
         let debugfs = detached("debugfs").ok()?;
-        read(&format!(
-            "/proc/self/fd/{}/sched/preempt",
-            debugfs.as_raw_fd()
-        ))
-    })?)
+        read(&format!("/proc/self/fd/{}/{file}", debugfs.as_raw_fd()))
+    })
 }
 
 /// The word in parentheses of "none voluntary (full) lazy".

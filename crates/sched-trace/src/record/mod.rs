@@ -38,7 +38,7 @@ use crate::ftrace::format::{EventFormat, PageLayout};
 use crate::ftrace::{page, symbols, threads};
 use crate::{Error, Notice, Result, Thread, Trace};
 use instance::Instance;
-pub use machine::scheduler_settings;
+pub use machine::{base_slice_ns, scheduler_settings};
 pub use options::{Drain, RecordOptions};
 use pipes::{Drainer, Pages, Pipes};
 use rustix::time::{ClockId, clock_gettime};

@@ -1,0 +1,81 @@
+//! Settings of the machine that span several files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use super::line;
+use crate::process::Machine;
+
+/// The names of all CPUs' governors, each once.
+pub(super) fn governors() -> Option<String> {
+    let cpus = fs::read_dir("/sys/devices/system/cpu").ok()?.flatten();
+    let governors: BTreeSet<String> = cpus
+        .filter_map(|cpu| {
+            let path = cpu.path().join("cpufreq/scaling_governor");
+            line(&path.to_string_lossy())
+        })
+        .collect();
+    let names: Vec<String> = governors.into_iter().collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// State of sched_ext, and the scheduler that is loaded.
+pub(super) fn sched_ext() -> Option<String> {
+    let state = line("/sys/kernel/sched_ext/state")?;
+    let name = line("/sys/kernel/sched_ext/root/ops").map(|name| format!(": {name}"));
+    Some(state + &name.unwrap_or_default())
+}
+
+/// What the kernel does against faults of the CPU, without those that this CPU lacks.
+pub(super) fn mitigations() -> BTreeMap<String, String> {
+    let directory = fs::read_dir("/sys/devices/system/cpu/vulnerabilities");
+    let files = directory.into_iter().flatten().flatten();
+    files
+        .filter_map(|file| {
+            let text = line(&file.path().to_string_lossy())?;
+            let name = file.file_name().to_string_lossy().into_owned();
+            (text != "Not affected").then_some((name, text))
+        })
+        .collect()
+}
+
+/// Lines of /proc/swaps: path, type, size and more.
+pub(super) fn swaps(table: &str) -> BTreeMap<String, u64> {
+    let lines = table.lines().skip(1);
+    let swap = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_owned(), words.nth(1)?.parse().ok()?))
+    };
+    lines.filter_map(swap).collect()
+}
+
+/// The part of the CPU time between two moments that a hypervisor took.
+pub(super) fn stolen(begun: Machine, ended: Machine) -> f64 {
+    let stolen = ended.stolen.saturating_sub(begun.stolen) as f64;
+    let total = ended.total.saturating_sub(begun.total) as f64 + stolen;
+    (stolen / total.max(1.0) * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swaps_have_their_sizes() {
+        let table = "Filename\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+                     /dev/zram0      partition\t4194300\t\t0\t\t100\n";
+        assert_eq!(swaps(table), [("/dev/zram0".to_owned(), 4_194_300)].into());
+        assert!(swaps("").is_empty());
+    }
+
+    #[test]
+    fn steal_is_a_part_of_all_time() {
+        let at = |total, stolen| Machine {
+            busy: 0,
+            total,
+            stolen,
+        };
+        assert_eq!(stolen(at(100, 5), at(180, 25)), 0.2);
+        assert_eq!(stolen(at(100, 5), at(100, 5)), 0.0);
+    }
+}
