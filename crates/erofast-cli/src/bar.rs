@@ -1,4 +1,4 @@
-//! Progress bars on a terminal: task, amount, time left. Nothing is drawn elsewhere.
+//! Progress bars on a terminal: amount, time left, task. Nothing is drawn elsewhere.
 
 use std::io::{self, IsTerminal};
 
@@ -26,8 +26,9 @@ impl Bar {
 
     /// Begins a task of `total` steps.
     pub fn begin(&self, task: &str, total: u64) {
+        // The names of tasks and notes differ in length: the bar, which comes first, does not.
         let style =
-            ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} ({eta} left)");
+            ProgressStyle::with_template("{bar:30} {pos}/{len} ({eta} left) {prefix} {wide_msg}");
         if let Ok(style) = style {
             self.0.set_style(style);
         }

@@ -109,13 +109,22 @@ fn line(message: &str) -> String {
     let parts = std::iter::once(error).chain(similar).map(str::to_owned);
     let help = help(rest);
     let extracts = help.as_ref().is_some_and(|help| help.contains(" extract "));
-    let hint = (extracts && is_extra(error)).then(|| PATHS.to_owned());
+    let launches = help.as_ref().is_some_and(|help| help.contains(" lab "));
+    let hint = match (extracts, launches) {
+        (true, _) => Some(PATHS),
+        (_, true) => Some(PROGRAM),
+        _ => None,
+    };
+    let hint = hint.filter(|_| is_extra(error)).map(str::to_owned);
     let parts: Vec<String> = parts.chain(hint).chain(help).collect();
     parts.join("; ")
 }
 
 /// Many a tool takes paths of an archive behind its name.
 const PATHS: &str = "paths of the image are given with --path";
+
+/// hyperfine and others take the program without a separator.
+const PROGRAM: &str = "a program and its arguments stand behind --";
 
 /// Whether an argument that is no option was one too many.
 fn is_extra(error: &str) -> bool {

@@ -1,15 +1,14 @@
 //! `erofast lab`: the experiments.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use erofast_cli::bar::Bar;
 use erofast_cli::{
     LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
     LabSuiteArgs, Outcome, Usage, program,
 };
-use latency_lab::Progress;
 use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
@@ -19,36 +18,21 @@ use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
 use latency_lab::suite::{self, SuiteOptions};
 
-/// The progress of an experiment on the terminal.
-struct Shown(Bar);
-
-impl Progress for Shown {
-    fn begin(&mut self, phase: &str, total: u64) {
-        self.0.begin(phase, total);
-    }
-
-    fn step(&mut self, done: u64, note: &str) {
-        self.0.step(done, note);
-    }
-
-    fn line(&mut self, text: &str) {
-        self.0.line(text);
-    }
-}
-
-fn shown() -> Shown {
-    Shown(Bar::on_stderr())
-}
+use crate::progress::Shown;
 
 /// `erofast lab launch`
 pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
+    writable([&args.html, &args.svg])?;
     let engines = engines(&args.engines)?;
     let mut options = LaunchOptions {
         image: args.image.clone(),
         erofast: program("erofast"),
         command: args.command.clone(),
         root: args.root,
+        directory: args.chdir.clone(),
+        prepare: args.prepare.clone(),
         iterations: args.iterations,
+        warm_ups: args.warmup,
         load: args.load.parse()?,
         timeout: Duration::from_secs(args.timeout),
         scratch: args.scratch.clone(),
@@ -60,7 +44,7 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         options.engines = engines;
         options.engines_by_default = false;
     }
-    let report = launch::run(&options, &mut shown())?;
+    let report = launch::run(&options, &mut Shown::begin())?;
     write(args.html.as_deref(), || report.to_html())?;
     write(args.svg.as_deref(), || report.to_svg())?;
     print(args.json, || report.to_json(), || report.table())?;
@@ -98,7 +82,7 @@ pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
             "--image-state {other}: must be warm or cold"
         ))),
     }
-    let report = read::run(&options, &mut shown())?;
+    let report = read::run(&options, &mut Shown::begin())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
@@ -124,7 +108,7 @@ pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
         options.engines = engines;
         options.engines_by_default = false;
     }
-    let report = suite::run(&options, &mut shown())?;
+    let report = suite::run(&options, &mut Shown::begin())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
@@ -151,7 +135,7 @@ pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
         seed: args.seed,
         ..PressureOptions::default()
     };
-    let report = pressure::run(&options, &mut shown())?;
+    let report = pressure::run(&options, &mut Shown::begin())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
@@ -169,13 +153,14 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
         command: args.command.clone(),
         ..HotplugOptions::default()
     };
-    let report = hotplug::run(&options, &mut shown())?;
+    let report = hotplug::run(&options, &mut Shown::begin())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
 }
 
 /// `erofast lab kernel`
 pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
+    writable([&args.html])?;
     let defaults = KernelOptions::default();
     let options = KernelOptions {
         erofast: program("erofast"),
@@ -198,13 +183,13 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         ..defaults
     };
     if let Some(directory) = &args.module_for_this_kernel {
-        let modules = kernel::module_for_running_kernel(&options, directory, &mut shown())?;
+        let modules = kernel::module_for_running_kernel(&options, directory, &mut Shown::begin())?;
         for module in modules {
             outln!("{}", module.display());
         }
         return Ok(Outcome::Fine);
     }
-    let report = kernel::run(&options, &mut shown())?;
+    let report = kernel::run(&options, &mut Shown::begin())?;
     write(args.html.as_deref(), || report.to_html())?;
     print(args.json, || report.to_json(), || report.table())?;
     Ok(outcome(report.valid))
@@ -218,6 +203,28 @@ pub fn guest() -> anyhow::Result<Outcome> {
 
 fn engines(names: &[String]) -> anyhow::Result<Vec<Engine>> {
     names.iter().map(|name| Ok(name.parse()?)).collect()
+}
+
+/// Refuses a report that cannot be written before the run, not after it.
+fn writable<'a>(paths: impl IntoIterator<Item = &'a Option<PathBuf>>) -> anyhow::Result<()> {
+    paths
+        .into_iter()
+        .flatten()
+        .try_for_each(|path| writable_file(path))
+}
+
+/// The same for one file, which is left as it was.
+pub fn writable_file(path: &Path) -> anyhow::Result<()> {
+    let is_new = !path.try_exists().unwrap_or(true);
+    File::options()
+        .append(true)
+        .create(true)
+        .open(path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    if is_new {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
 }
 
 fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()> {

@@ -7,15 +7,18 @@
 extern crate erofast_cli;
 
 mod lab;
+mod progress;
 mod requests;
 mod trace;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 use erofast_cli::{
     LabCommand, MeasureCommand, Outcome, TraceCommand, Usage, check_stdout, end, parse,
 };
+use erofs_fuse::note;
 use latency_lab::LabError;
 
 #[global_allocator]
@@ -36,9 +39,28 @@ struct Cli {
 
 fn main() -> ExitCode {
     sys::allocator::exit_without_memory();
-    end(parse::<Cli>().and_then(|cli| run(cli.command)), |error| {
+    let result = parse::<Cli>().and_then(|cli| run(cli.command));
+    if let Err(error) = &result {
+        show_errors(error);
+    }
+    end(result, |error| {
         error.is::<Usage>() || matches!(error.downcast_ref(), Some(LabError::Usage(_)))
     })
+}
+
+/// Shows all that a program wrote before it failed, where that is more than the line of the error.
+fn show_errors(error: &anyhow::Error) {
+    let Some(LabError::Program {
+        program, errors, ..
+    }) = error.downcast_ref()
+    else {
+        return;
+    };
+    let errors = errors.trim_end();
+    if errors.lines().count() > 1 {
+        note(format_args!("{program} wrote:"));
+        let _ = writeln!(std::io::stderr(), "{errors}");
+    }
 }
 
 fn run(command: MeasureCommand) -> anyhow::Result<Outcome> {

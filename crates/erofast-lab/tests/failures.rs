@@ -120,3 +120,60 @@ fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
     let output = as_nobody(&["trace", "record", "-o", "/dev/null", "--", "/bin/true"]);
     fails(&output, 1, "needs root");
 }
+
+#[test]
+fn a_program_without_its_separator_and_an_unwritable_report_are_refused_before_the_run() {
+    let image = image().display().to_string();
+    let output = erofast_lab(&["lab", "launch", &image, "{}/bin/app"]);
+    fails(&output, 2, "a program and its arguments stand behind --");
+    let output = erofast_lab(&["lab", "launch", &image, "--", "/bin/app"]);
+    fails(&output, 2, "the command has no {}");
+    for option in ["--html", "--svg"] {
+        let file = "/nonexistent/report";
+        let output = erofast_lab(&["lab", "launch", &image, option, file, "--", "{}/app"]);
+        fails(&output, 1, "cannot write /nonexistent/report");
+    }
+    let output = erofast_lab(&["trace", "record", "-o", "/nonexistent/t", "--", "true"]);
+    fails(&output, 1, "cannot write /nonexistent/t");
+    let output = erofast_lab(&["lab", "hotplug", &image, "--", "/bin/app"]);
+    fails(&output, 2, "the command has no {}");
+}
+
+#[test]
+fn the_directory_the_preparation_and_all_errors_of_a_program_are_its_users() {
+    if !is_root() {
+        println!("skipped: not root");
+        return;
+    }
+    let image = image().display().to_string();
+    let launch = |more: &[&str]| {
+        let common = [
+            "lab",
+            "launch",
+            &image,
+            "--engine",
+            "kernel-loop",
+            "--load",
+            "none",
+        ];
+        let counts = ["--runs", "1", "--warmup", "0"];
+        erofast_lab(&[&common[..], &counts, more].concat())
+    };
+    let fail = "pwd >&2; echo 'the reason' >&2; exit 3 # {}";
+    let output = launch(&["--chdir", "/proc", "--", "sh", "-c", fail]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if errors.contains("recording the scheduler") || errors.contains("outside of containers") {
+        println!("skipped: {errors}");
+        return;
+    }
+    assert!(
+        errors.contains("sh wrote:\n/proc\nthe reason\n"),
+        "{errors}"
+    );
+    assert!(
+        errors.ends_with("sh: exit status 3: the reason\n"),
+        "{errors}"
+    );
+    let output = launch(&["--prepare", "exit 7", "--", "ls", "{}"]);
+    fails(&output, 1, "--prepare exit 7: exit status 7");
+}

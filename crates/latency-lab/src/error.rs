@@ -48,6 +48,8 @@ pub enum LabError {
         how: String,
         /// Last line of its standard error, possibly empty.
         last_line: String,
+        /// All of it.
+        errors: String,
     },
     /// The load could not be started, or does not reach its share of CPU time.
     #[error("load: {0}")]
@@ -103,6 +105,7 @@ mod tests {
             program: "/mnt/bin/tool".into(),
             how: "exit status 3".into(),
             last_line: "no such table".into(),
+            errors: "starting\nno such table\n".into(),
         };
         assert_eq!(
             error.to_string(),

@@ -26,6 +26,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// `erofast trace record`
 pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
+    crate::lab::writable_file(&args.output)?;
     let options = RecordOptions {
         buffer_kib_per_cpu: args.buffer,
         requests: true,

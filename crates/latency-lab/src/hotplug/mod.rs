@@ -16,6 +16,7 @@ pub use report::HotplugReport;
 
 use crate::engine::{Site, missing};
 use crate::environment::Environment;
+use crate::launch::names_mount;
 use crate::load::{Fio, LoadChoice};
 use crate::scratch::Scratch;
 use crate::{Interrupt, LabError, Progress, Result};
@@ -25,6 +26,11 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
     if options.cycles == 0 || options.readers == 0 {
         return Err(LabError::Usage(
             "lab hotplug: at least one cycle and one reader are needed".into(),
+        ));
+    }
+    if !options.command.is_empty() && !options.command.iter().any(names_mount) {
+        return Err(LabError::Usage(
+            "lab hotplug: the command has no {}: nothing would be read from the mount".into(),
         ));
     }
     let interrupt = Interrupt::watch()?;

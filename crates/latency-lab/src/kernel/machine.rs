@@ -189,7 +189,7 @@ impl Machine<'_> {
                     LabError::Kernel("interrupted before anything was measured".into()).into(),
                 );
             }
-            if !guest.up && child.tail().contains(KVM_BROKEN) {
+            if !guest.up && child.errors().contains(KVM_BROKEN) {
                 return Err(Failed::Silent(KVM_BROKEN.into()));
             }
             if !guest.up && start.elapsed() > up {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::launch::names_mount;
 use crate::load::LoadChoice;
 use crate::shell::quote;
 use crate::{LabError, Result};
@@ -82,6 +83,9 @@ impl KernelOptions {
         }
         if self.image.is_none() && !self.command.is_empty() {
             return wrong("a command needs the image it is launched from".into());
+        }
+        if self.image.is_some() && !self.root && !self.command.iter().any(names_mount) {
+            return wrong("the command has no {} and --root is not given".into());
         }
         if let Some(image) = self.image.as_ref().filter(|image| !image.is_file()) {
             return wrong(format!("{}: not a file", image.display()));
@@ -190,6 +194,11 @@ mod tests {
             image: Some("/no/such/image".into()),
             ..options
         };
+        let without = KernelOptions {
+            command: vec!["/bin/true".into()],
+            ..options.clone()
+        };
+        assert!(refusal(&without).contains("has no {}"));
         assert!(refusal(&options).contains("/no/such/image: not a file"));
         let options = KernelOptions {
             cpus: 0,

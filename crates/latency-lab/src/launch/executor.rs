@@ -77,6 +77,7 @@ struct Run {
     end_ns: u64,
     end: End,
     last_line: String,
+    errors: String,
 }
 
 impl Run {
@@ -135,6 +136,7 @@ impl<'a> Launcher<'a> {
     }
 
     fn launch(&mut self, engine: usize) -> Result<Outcome<Sample>> {
+        self.prepare(engine)?;
         let point = self.point(engine)?;
         warm(&self.site.image)?;
         let mut mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
@@ -168,7 +170,7 @@ impl<'a> Launcher<'a> {
         sample.seen_us = run.seen_us();
         let time = launch.cpu_time();
         let missing = missing_switches(&time);
-        self.count_load(spent, missing.is_none().then_some(&time));
+        let traced = missing.is_none();
         if let Some(reason) = missing {
             if !self.options.counts_times() {
                 return Ok(run.spoilt(reason, None));
@@ -176,16 +178,16 @@ impl<'a> Launcher<'a> {
             sample = sample.without_scheduling(reason);
         }
         let cpu_us = sample.launch_us * allowed_cpus().len() as f64;
-        Ok(
-            match disturbed(cpu_us, &time.foreign, self.options.foreign_limit) {
-                Some(reason) => run.spoilt(reason, Some(sample)),
-                None => Outcome::Good(sample),
-            },
-        )
+        if let Some(reason) = disturbed(cpu_us, &time.foreign, self.options.foreign_limit) {
+            return Ok(run.spoilt(reason, Some(sample)));
+        }
+        self.count_load(spent, traced.then_some(&time));
+        Ok(Outcome::Good(sample))
     }
 
     /// The same launch with the recorder off: only its time is known.
     fn launch_unrecorded(&mut self, engine: usize) -> Result<Outcome<Sample>> {
+        self.prepare(engine)?;
         let point = self.point(engine)?;
         warm(&self.site.image)?;
         let mut mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
@@ -204,6 +206,25 @@ impl<'a> Launcher<'a> {
             seen_us: run.seen_us(),
             ..Sample::default()
         }))
+    }
+
+    /// Runs the command line that the user wants before each launch.
+    fn prepare(&self, engine: usize) -> Result<()> {
+        let Some(line) = &self.options.prepare else {
+            return Ok(());
+        };
+        let mut child = Child::spawn(Command::new("sh").arg("-c").arg(line).current_dir("/"))?;
+        match child.wait(self.options.timeout, self.interrupt)? {
+            End::Exited(status) if status.success() => Ok(()),
+            End::Interrupted => Ok(()),
+            end => Err(LabError::Program {
+                engine: self.name(engine),
+                program: format!("--prepare {}", line.to_string_lossy()),
+                how: end.describe(),
+                last_line: child.last_line(),
+                errors: child.errors(),
+            }),
+        }
     }
 
     fn point(&self, engine: usize) -> Result<PathBuf> {
@@ -258,7 +279,8 @@ impl<'a> Launcher<'a> {
     fn run_program(&self, point: &Path) -> Result<Run> {
         let words = self.options.command_at(point);
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).current_dir("/");
+        let directory = self.options.directory_at(point)?;
+        command.args(&words[1..]).current_dir(directory);
         let start_ns = now_ns();
         let mut child = Child::spawn(&mut command)?;
         let urgency = Urgency::begin();
@@ -273,6 +295,7 @@ impl<'a> Launcher<'a> {
             end_ns,
             end,
             last_line: child.last_line(),
+            errors: child.errors(),
         })
     }
 
@@ -285,6 +308,7 @@ impl<'a> Launcher<'a> {
                 program: self.options.command[0].to_string_lossy().into_owned(),
                 how: end.describe(),
                 last_line: run.last_line.clone(),
+                errors: run.errors.clone(),
             }),
         }
     }

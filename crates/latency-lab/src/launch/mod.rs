@@ -24,7 +24,7 @@ mod table;
 
 pub use explain::EXPLANATION;
 pub use options::LaunchOptions;
-pub(crate) use options::command_at;
+pub(crate) use options::{command_at, names_mount};
 pub use owner::Owner;
 pub use picture::{Blocked, Picture, Stretch, Waited};
 pub use report::{Against, EngineReport, LaunchReport, Outliers, RecordingCost};

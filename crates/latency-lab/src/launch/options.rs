@@ -25,6 +25,10 @@ pub struct LaunchOptions {
     pub command: Vec<OsString>,
     /// Make the mount the program's root directory.
     pub root: bool,
+    /// Where the program runs; `{}` stands for the mount point. By default the root directory.
+    pub directory: Option<PathBuf>,
+    /// A command line for the shell, run before each launch is mounted.
+    pub prepare: Option<OsString>,
     /// Launches per engine that count.
     pub iterations: usize,
     /// Launches per engine before them that do not.
@@ -69,6 +73,8 @@ impl Default for LaunchOptions {
             engines_by_default: true,
             command: Vec::new(),
             root: false,
+            directory: None,
+            prepare: None,
             iterations: 50,
             warm_ups: 1,
             repeats: None,
@@ -100,6 +106,13 @@ impl LaunchOptions {
                 "the command has no {} and --root is not given: nothing would be read from the mount",
             );
         }
+        if let Some(directory) = self.directory.as_deref().filter(|_| self.root) {
+            let path = directory.display();
+            return wrong(&format!("--chdir {path} and --root exclude each other"));
+        }
+        if let Some(directory) = self.directory.as_deref().filter(|path| !names_mount(path)) {
+            is_directory(directory)?;
+        }
         if self.iterations == 0 || self.engines.is_empty() {
             return wrong("nothing to measure: at least one engine and one iteration are needed");
         }
@@ -122,11 +135,17 @@ impl LaunchOptions {
 
     /// Whether the command can read from the mount at all.
     fn reads_mount(&self) -> bool {
-        self.root
-            || self
-                .command
-                .iter()
-                .any(|word| word.as_bytes().windows(2).any(|pair| pair == b"{}"))
+        self.root || self.directory.iter().any(names_mount) || self.command.iter().any(names_mount)
+    }
+
+    /// The directory that the program runs in.
+    pub(super) fn directory_at(&self, point: &Path) -> Result<PathBuf> {
+        let Some(directory) = &self.directory else {
+            return Ok("/".into());
+        };
+        let directory = PathBuf::from(fill(directory.as_os_str(), point.as_os_str()));
+        is_directory(&directory)?;
+        Ok(directory)
     }
 
     pub(super) fn site(&self) -> Result<Site> {
@@ -149,6 +168,20 @@ impl LaunchOptions {
     pub(super) fn command_at(&self, point: &Path) -> Vec<OsString> {
         command_at(&self.command, self.root, point)
     }
+}
+
+/// Whether `{}`, the mount point, is in a word.
+pub(crate) fn names_mount(word: impl AsRef<OsStr>) -> bool {
+    let mut pairs = word.as_ref().as_bytes().windows(2);
+    pairs.any(|pair| pair == b"{}")
+}
+
+fn is_directory(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(LabError::Usage(format!("--chdir {path}: not a directory")))
 }
 
 /// The command with its mount point: `{}` anywhere in a word; below `root` that is the root.
@@ -212,6 +245,34 @@ mod tests {
         assert!(!options(false, &["/bin/true"]).reads_mount());
         assert!(options(true, &["/bin/true"]).reads_mount());
         assert!(options(false, &["env", "A={}/lib", "x"]).reads_mount());
+    }
+
+    #[test]
+    fn the_directory_is_the_root_unless_another_one_is_named() {
+        let in_directory = |directory: &str| LaunchOptions {
+            directory: Some(directory.into()),
+            ..options(false, &["./app"])
+        };
+        let at = |options: LaunchOptions| options.directory_at(Path::new("/proc"));
+        assert_eq!(at(options(false, &["x"])).unwrap(), Path::new("/"));
+        assert_eq!(
+            at(in_directory("{}/self")).unwrap(),
+            Path::new("/proc/self")
+        );
+        assert!(in_directory("{}/self").reads_mount() && !in_directory("/tmp").reads_mount());
+        let error = at(in_directory("{}/nothing")).unwrap_err().to_string();
+        assert_eq!(error, "--chdir /proc/nothing: not a directory");
+        let options = LaunchOptions {
+            command: vec!["{}/x".into()],
+            ..in_directory("/no/such")
+        };
+        assert!(
+            options
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("/no/such: not a directory")
+        );
     }
 
     #[test]

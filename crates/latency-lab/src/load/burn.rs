@@ -96,7 +96,7 @@ impl Spent {
         let (load, percent) = (self.share(self.load), |share: f64| share * 100.0);
         let reads = self.reads as f64 / self.seconds(cpus);
         if self.total <= 0.0 {
-            Some("no time was counted".into())
+            Some("no launch counts".into())
         } else if load > PLAUSIBLE {
             let load = percent(load);
             Some(format!(

@@ -9,7 +9,8 @@ use super::options::{Buffers, PressureOptions};
 use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
-use crate::statistics::Summary;
+use crate::launch::difference;
+use crate::statistics::{Comparison, Summary, compare, correct};
 use crate::validity;
 
 /// The pool size under test, and the share of allocations that it must cover.
@@ -27,6 +28,8 @@ pub struct PressureReport {
     pub sufficient: Option<Sufficient>,
     /// All launches were made, each had to get pages, and reclaim could be counted.
     pub valid: bool,
+    /// If not, why.
+    pub not_valid_because: Vec<String>,
     /// The user stopped the run.
     pub interrupted: bool,
     /// Why reclaim could not be counted.
@@ -66,6 +69,8 @@ pub struct PoolReport {
     pub missed_pages: f64,
     /// How long the measured program ran.
     pub launch_us: Option<Summary>,
+    /// Launch time against the first way to get buffers; none for the first.
+    pub launch_against_first: Option<Comparison>,
     /// The daemon's memory, in the launch that had most of it.
     pub memory: Option<DaemonMemory>,
     /// Every launch.
@@ -130,11 +135,11 @@ pub(super) fn build(
     for pool in pools.iter_mut().chain(&mut thread_buffers) {
         pool.alloc_cpu_share = without.map(|without| pool.alloc_cpu_us / without);
     }
-    let wanted = options.ways().len() * options.iterations;
-    let complete = samples.len() == wanted && samples.iter().all(|s| s.counters.allocations > 0);
+    compare_launches(pools.iter_mut().chain(&mut thread_buffers).collect());
     let reclaims_unknown = samples
         .iter()
         .find_map(|sample| sample.counters.reclaims_unknown.clone());
+    let faults = faults(options, interrupted, &samples, reclaims_unknown.as_deref());
     // A thread's own buffer may be larger than requested; all of it counts as used.
     let from_pools: Vec<&Measured> = samples
         .iter()
@@ -144,7 +149,8 @@ pub(super) fn build(
         pools,
         thread_buffers,
         sufficient: sufficient(&in_use(&from_pools)),
-        valid: complete && !interrupted && reclaims_unknown.is_none(),
+        valid: faults.is_empty(),
+        not_valid_because: faults,
         interrupted,
         reclaims_unknown,
         programs: options.programs,
@@ -152,6 +158,51 @@ pub(super) fn build(
         mount_options: options.mount_options.clone(),
         environment: environment.ended(),
     }
+}
+
+/// Every reason for which the run is not valid.
+fn faults(
+    options: &PressureOptions,
+    interrupted: bool,
+    samples: &[Measured],
+    reclaims_unknown: Option<&str>,
+) -> Vec<String> {
+    let wanted = options.ways().len() * options.iterations;
+    let made = samples.len();
+    let without = samples.iter().filter(|s| s.counters.allocations == 0);
+    let without = without.count();
+    let faults = [
+        interrupted.then(|| "the run was interrupted".into()),
+        (made < wanted).then(|| format!("{made} of {wanted} launches were made")),
+        (without > 0).then(|| {
+            format!(
+                "{without} of {made} launches needed no pages: the program reads too little, or \
+                 what it reads was cached"
+            )
+        }),
+        reclaims_unknown.map(|reason| format!("reclaim was not counted: {reason}")),
+    ];
+    faults.into_iter().flatten().collect()
+}
+
+/// Compares the launch times of each way with those of the first, all at one level.
+fn compare_launches(mut ways: Vec<&mut PoolReport>) {
+    let times = |way: &PoolReport| -> Vec<f64> {
+        way.samples.iter().map(|sample| sample.launch_us).collect()
+    };
+    let Some((first, others)) = ways.split_first_mut() else {
+        return;
+    };
+    let first = times(first);
+    for other in &mut *others {
+        other.launch_against_first = Some(compare(&first, &times(other)));
+    }
+    let comparisons = others.iter_mut();
+    correct(
+        comparisons
+            .filter_map(|way| way.launch_against_first.as_mut())
+            .collect(),
+    );
 }
 
 fn summed(reserved_pages: usize, samples: &[&Measured]) -> Option<PoolReport> {
@@ -176,6 +227,7 @@ fn summed(reserved_pages: usize, samples: &[&Measured]) -> Option<PoolReport> {
         hit_pages: average(&|s| s.counters.hit_pages as f64),
         missed_pages: average(&|s| s.counters.missed_pages as f64),
         launch_us: Summary::of(&launches),
+        launch_against_first: None,
         memory: samples
             .iter()
             .filter_map(|sample| sample.memory)
@@ -243,11 +295,11 @@ impl PressureReport {
     pub fn table(&self) -> String {
         let mut out = format!(
             "the last of {} programs in a group of {} MiB, averages\n{}\n{}\
-             {:<16}{:>10}{:>12}{:>12}{:>9}{:>10}{:>8}{:>8}{:>11}{:>10}\n",
+             {:<16}{:>10}{:>12}{:>12}{:>9}{:>10}{:>6}{:>6}{:>11}{:>9}{:>9}\n",
             self.programs,
             self.limit_bytes >> 20,
             self.environment.line(),
-            validity::lines(&self.faults()),
+            validity::lines(&self.not_valid_because),
             "buffers from",
             "requests",
             "CPU us",
@@ -257,6 +309,7 @@ impl PressureReport {
             "p95",
             "most",
             "launch ms",
+            "shift",
             "RSS MiB"
         );
         for pool in &self.pools {
@@ -277,17 +330,20 @@ impl PressureReport {
                 sufficient.pages_for_95_percent
             );
         }
-        if let Some(reason) = &self.reclaims_unknown {
-            let _ = writeln!(out, "reclaim was not counted: {reason}");
-        }
-        out
-    }
-
-    fn faults(&self) -> Vec<String> {
-        let why = "launches are missing, or needed no pages, or reclaim was not counted";
-        (!self.valid).then(|| why.into()).into_iter().collect()
+        out + LEGEND
     }
 }
+
+/// What the columns are.
+const LEGEND: &str = "
+requests      allocations of a buffer during the measured program
+CPU, clock    time that the allocating threads spent on them; share: of the time without a pool
+reclaims      how often an allocation had to reclaim memory
+p95, most     pages in use after 95 % of the allocations, and after any
+launch        how long the measured program ran; shift: against the first row (Hodges-Lehmann), in
+              parentheses when it is no claim
+RSS           the daemon's memory at its highest
+";
 
 fn row(out: &mut String, name: &str, pool: &PoolReport) {
     let share = pool
@@ -297,11 +353,15 @@ fn row(out: &mut String, name: &str, pool: &PoolReport) {
         .reclaims
         .map_or("?".into(), |count| format!("{count:.1}"));
     let launch = pool.launch_us.map_or(0.0, |launch| launch.average / 1000.0);
+    let shift = pool
+        .launch_against_first
+        .as_ref()
+        .map_or("-".into(), difference);
     let peak = pool.memory.map_or(0, |memory| memory.peak_rss_bytes);
     let rss = peak as f64 / f64::from(1 << 20);
     let _ = writeln!(
         out,
-        "{name:<16}{:>10.0}{:>12.1}{:>12.1}{share:>9}{reclaims:>10}{:>8}{:>8}{launch:>11.1}{rss:>10.1}",
+        "{name:<16}{:>10.0}{:>12.1}{:>12.1}{share:>9}{reclaims:>10}{:>6}{:>6}{launch:>11.1}{shift:>9}{rss:>9.1}",
         pool.requests,
         pool.alloc_cpu_us,
         pool.alloc_wall_us,
@@ -369,6 +429,28 @@ mod tests {
         let mut samples = ways.map(|way| measured(way, 1, None)).to_vec();
         samples[0].counters.reclaims_unknown = Some("no root".into());
         let report = report(samples);
-        assert!(!report.valid && report.table().contains("no root"));
+        let table = report.table();
+        assert!(!report.valid && table.contains("NOT VALID: reclaim was not counted: no root"));
+        assert!(!table.contains("needed no pages") && !table.contains("launches were made"));
+    }
+
+    #[test]
+    fn each_reason_stands_alone_and_launch_times_are_compared() {
+        let ways = [Buffers::Pool(0), Buffers::Pool(64), Buffers::PerThread];
+        let mut samples = ways.map(|way| measured(way, 1, Some(0))).to_vec();
+        samples[1].counters.allocations = 0;
+        samples.pop();
+        let report = report(samples);
+        let [missing, idle] = &report.not_valid_because[..] else {
+            panic!("{:?}", report.not_valid_because);
+        };
+        assert_eq!(missing, "2 of 3 launches were made");
+        assert!(
+            idle.starts_with("1 of 2 launches needed no pages"),
+            "{idle}"
+        );
+        assert!(report.pools[0].launch_against_first.is_none());
+        let against = report.pools[1].launch_against_first.as_ref().unwrap();
+        assert!(!against.claims() && report.table().contains("shift: against"));
     }
 }

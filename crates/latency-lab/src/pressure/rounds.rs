@@ -146,6 +146,7 @@ impl<'a> Rounds<'a> {
                         self.options.limit >> 20
                     ),
                     last_line: child.last_line(),
+                    errors: child.errors(),
                 })
             }
         }

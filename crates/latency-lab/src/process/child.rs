@@ -113,7 +113,7 @@ impl Child {
 
     /// The last line that is not empty of what it wrote to standard error.
     pub(crate) fn last_line(&self) -> String {
-        self.tail()
+        self.errors()
             .lines()
             .rev()
             .map(str::trim)
@@ -122,10 +122,10 @@ impl Child {
             .into()
     }
 
-    /// The last 4 KiB of what it wrote to standard error.
-    pub(crate) fn tail(&self) -> String {
+    /// What it wrote to standard error, the last 64 KiB.
+    pub(crate) fn errors(&self) -> String {
         let length = self.words.metadata().map_or(0, |metadata| metadata.len());
-        let kept = length.min(4096);
+        let kept = length.min(64 << 10);
         let mut tail = vec![0; kept as usize];
         if self.words.read_exact_at(&mut tail, length - kept).is_err() {
             return String::new();
