@@ -70,7 +70,7 @@ fn the_table_fits_in_100_columns() {
 
 #[test]
 fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
-    let lost = format!("# entries-in-buffer/entries-written: 6/9   #P:1\n{TRACE}");
+    let lost = format!("CPU:0 [LOST 3 EVENTS]\n{TRACE}");
     // A switch from a thread that entered no CPU.
     let (head, last) = TRACE.trim_end().rsplit_once('\n').unwrap();
     let missing = format!("{head}\n{}\n", last.replace("prev_pid=1", "prev_pid=4"));

@@ -27,6 +27,13 @@ pub enum Notice {
         /// How a trace of this format gets their names.
         remedy: &'static str,
     },
+    /// A ring buffer overwrote its oldest events, and nothing else: the trace begins later.
+    Wrapped {
+        /// Overwritten events, where the trace has their number.
+        overwritten: u64,
+        /// Where the trace begins: from here on all CPUs have their events.
+        from_ns: u64,
+    },
     /// The clock of the trace differs between its CPUs.
     LocalClock,
     /// The trace has the starts of work items, but not their ends.
@@ -66,6 +73,19 @@ impl fmt::Display for Notice {
                 "work functions without a name: {unnamed} of {of}; the trace has no symbols for \
                  them: {remedy}"
             ),
+            Self::Wrapped {
+                overwritten,
+                from_ns,
+            } => {
+                let number = Some(overwritten).filter(|number| **number > 0);
+                let number = number.map_or(String::new(), |number| format!("{number} "));
+                write!(
+                    f,
+                    "the ring buffer overwrote {number}older events: figures begin at {:.6} s, from where on \
+                     all CPUs have their events",
+                    *from_ns as f64 / 1e9
+                )
+            }
             Self::LocalClock => f.write_str(
                 "the clock \"local\" is not the same on all CPUs: waits that begin on one CPU and end on \
                  another may be too short or too long (trace-cmd record -C mono)",

@@ -1,7 +1,7 @@
 //! A whole trace in memory.
 
 use crate::{Comm, Event, Name, Names, Notice};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Events in the order of time, with what is needed to read them.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +83,24 @@ impl Trace {
     /// Counts events that the trace does not hold. The sum saturates.
     pub(crate) fn lose(&mut self, events: u64) {
         self.lost_events = self.lost_events.saturating_add(events);
+    }
+
+    /// Begins the sorted trace where all CPUs have events, of which those that `wrapped` accepts
+    /// have overwritten older ones. What is left is whole.
+    pub(crate) fn begin_whole(&mut self, overwritten: u64, wrapped: impl Fn(u32) -> bool) {
+        let mut seen = BTreeSet::new();
+        let firsts = self.events.iter().filter(|event| seen.insert(event.cpu));
+        let firsts = firsts.filter(|event| wrapped(event.cpu));
+        let Some(from_ns) = firsts.map(|event| event.time_ns).max() else {
+            self.lose(overwritten);
+            return;
+        };
+        let before = self.events.partition_point(|event| event.time_ns < from_ns);
+        self.events.drain(..before);
+        self.notices.push(Notice::Wrapped {
+            overwritten,
+            from_ns,
+        });
     }
 
     /// Sorts the events by time. Cheap when they are sorted piece by piece.

@@ -130,6 +130,36 @@ fn text_that_ends_in_the_middle_of_a_line_is_refused() {
 }
 
 #[test]
+fn events_missing_before_a_first_page_were_overwritten_and_before_a_later_one_are_lost() {
+    let fixture = Fixture::new("trace-cmd-v6.dat", "wrapped");
+    let mut bytes = fixture.bytes();
+    let begin = fixture.read().span().unwrap().0;
+    // The number of a CPU's pages follows their place, and "flyrecord" is before the first CPU's.
+    let head = bytes
+        .windows(10)
+        .position(|word| word == b"flyrecord\0")
+        .unwrap()
+        + 10;
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let cpus = [
+        (word(head), word(head + 8)),
+        (word(head + 16), word(head + 24)),
+    ];
+    let (place, _) = *cpus.iter().find(|(_, size)| *size >= 2 * 4096).unwrap();
+    // MISSED_EVENTS of the word behind the time stamp.
+    bytes[place + 11] |= 0x80;
+    std::fs::write(&fixture.0, &bytes).unwrap();
+    let trace = fixture.read();
+    assert_eq!(trace.lost_events, 0);
+    let mut notices = trace.notices.iter().map(ToString::to_string);
+    assert!(notices.any(|notice| notice.contains("overwrote 1 older events")));
+    assert!(trace.span().unwrap().0 >= begin && analyse(&trace).is_valid());
+    bytes[place + 4096 + 11] |= 0x80;
+    std::fs::write(&fixture.0, &bytes).unwrap();
+    assert!(fixture.read().lost_events > 0);
+}
+
+#[test]
 fn damaged_files_never_panic() {
     for (name, ..) in EXPECTED {
         let fixture = Fixture::new(name, "damaged");

@@ -1,12 +1,40 @@
 //! The `per_cpu/cpu*/stats` files of tracefs, which trace.dat stores as well.
 
-/// Sum of the events that the kernel overwrote, failed to commit, or dropped.
-pub(crate) fn lost_events(stats: &str) -> u64 {
-    let values = stats.lines().filter_map(|line| line.split_once(':'));
-    let lost = values
-        .filter(|(name, _)| matches!(name.trim(), "overrun" | "commit overrun" | "dropped events"));
-    lost.filter_map(|(_, value)| value.trim().parse::<u64>().ok())
-        .fold(0, u64::saturating_add)
+/// Events of one CPU that the kernel wrote and the trace lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// The CPU, which trace.dat names.
+    pub cpu: Option<u32>,
+    /// The oldest events, which newer ones replaced.
+    pub overwritten: u64,
+    /// Events that it failed to commit, or dropped.
+    pub dropped: u64,
+}
+
+impl Loss {
+    /// Reads the lines `name: number`.
+    pub fn of(stats: &str) -> Self {
+        let mut loss = Self::default();
+        for (name, value) in stats.lines().filter_map(|line| line.split_once(':')) {
+            let Ok(value) = value.trim().parse::<u64>() else {
+                continue;
+            };
+            match name.trim() {
+                "CPU" => loss.cpu = u32::try_from(value).ok(),
+                "overrun" => loss.overwritten = value,
+                "commit overrun" | "dropped events" => {
+                    loss.dropped = loss.dropped.saturating_add(value);
+                }
+                _ => {}
+            }
+        }
+        loss
+    }
+
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.overwritten.saturating_add(self.dropped)
+    }
 }
 
 #[cfg(test)]
@@ -14,15 +42,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_events_of_all_kinds_are_added() {
-        let stats = "entries: 12\noverrun: 5\ncommit overrun: 1\nbytes: 480\n\
+    fn overwritten_events_are_told_from_lost_ones() {
+        let stats = "CPU: 3\nentries: 12\noverrun: 5\ncommit overrun: 1\nbytes: 480\n\
                      oldest event ts:  1.5\nnow ts: 2.5\ndropped events: 2\nread events: 9\n";
-        assert_eq!(lost_events(stats), 8);
+        let loss = Loss::of(stats);
+        assert_eq!((loss.cpu, loss.overwritten, loss.dropped), (Some(3), 5, 3));
+        assert_eq!(loss.total(), 8);
     }
 
     #[test]
     fn counts_of_lost_events_saturate() {
         let stats = format!("overrun: {}\ndropped events: 2\n", u64::MAX);
-        assert_eq!(lost_events(&stats), u64::MAX);
+        assert_eq!(Loss::of(&stats).total(), u64::MAX);
     }
 }

@@ -9,7 +9,9 @@ use crate::ftrace::threads;
 use crate::ftrace::tracing_data::{TracingData, opening};
 use crate::input::{ByteReader, Limits};
 use crate::{Comm, Thread, Trace};
-use linux_perf_data::linux_perf_event_reader::{EventRecord, RawEventRecord, RecordType};
+use linux_perf_data::linux_perf_event_reader::{
+    AttrFlags, EventRecord, RawEventRecord, RecordType,
+};
 use linux_perf_data::{Feature, PerfFileReader, PerfFileRecord};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
@@ -80,6 +82,11 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
         return Err(NO_EVENTS);
     }
     trace.sort();
+    let mut attributes = perf_file.event_attributes().iter();
+    if attributes.any(|event| event.attr.flags.contains(AttrFlags::WRITE_BACKWARD)) {
+        // perf record --overwrite: each CPU has its last events.
+        trace.begin_whole(0, |_| true);
+    }
     let mut stored = description.kallsyms.as_slice();
     let mut running = running_kernel(start, &trace.kernel);
     let kallsyms: &mut dyn BufRead = match &mut running {

@@ -20,7 +20,7 @@ const LINE: u64 = 1 << 16;
 pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Fault> {
     let mut trace = Trace::new("");
     let (mut line, mut offset, mut garbled, mut cut) = (Vec::new(), 0u64, 0u64, false);
-    let mut untimed = 0;
+    let (mut untimed, mut wrapped) = (0, 0u64);
     loop {
         line.clear();
         let got = file.by_ref().take(LINE).read_until(b'\n', &mut line)? as u64;
@@ -32,7 +32,7 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
         match text.strip_prefix('#') {
-            Some(comment) => trace.lose(overwritten(comment)),
+            Some(comment) => wrapped = wrapped.saturating_add(overwritten(comment)),
             None if text.contains("[LOST ") => trace.lose(lost(text)),
             None if text.contains("PERF_RECORD_LOST") => trace.lose(lost_of_perf(text)),
             None => match event(&mut trace, text) {
@@ -74,6 +74,12 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
     }
     trace.sort();
     threads::name_threads(&mut trace);
+    match (wrapped, trace.lost_events) {
+        (0, _) => {}
+        // Which CPUs have overwritten events is not known.
+        (wrapped, 0) => trace.begin_whole(wrapped, |_| true),
+        (wrapped, _) => trace.lose(wrapped),
+    }
     Ok(trace)
 }
 
@@ -227,6 +233,12 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     Some(&text[start..end])
 }
 
+/// The thread name between a field's key and the last place of the next one.
+fn named(text: &str, key: &str, next: &str) -> Option<Comm> {
+    let start = text.find(key)? + key.len();
+    Some(text[start..].rsplit_once(next)?.0.into())
+}
+
 /// The value of `key=`, up to the next space or comma.
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let mut at = 0;
@@ -250,26 +262,28 @@ fn address(text: &str) -> Option<u64> {
 }
 
 fn kind(trace: &mut Trace, event: &str, fields: &str) -> Option<Kind> {
-    // A thread name may resemble a field: fields after a name are searched after it.
-    let after = |name: &str| fields.find(name).map(|at| &fields[at..]);
+    // A thread name may resemble a field: it ends with the last field of that name.
+    let after = |name: &str| fields.rfind(name).map(|at| &fields[at..]);
+    let comm = || named(fields, "comm=", " pid=");
     Some(match event {
         "sched_switch" => {
-            let (prev, next) = fields.split_once(" ==> ")?;
+            // Longer than a thread name.
+            let (prev, next) = fields.split_at(fields.find(" ==> next_comm=")?);
             let prev_tail = &prev[prev.rfind(" prev_pid=")?..];
             let next_tail = &next[next.rfind(" next_pid=")?..];
             Kind::Switch {
-                prev_comm: between(prev, "prev_comm=", " prev_pid=")?.into(),
+                prev_comm: named(prev, "prev_comm=", " prev_pid=")?,
                 prev_pid: int(prev_tail, "prev_pid=")?,
                 prev_prio: int(prev_tail, "prev_prio=")?,
                 prev_state: TaskState::from_text(value(prev_tail, "prev_state=")?),
-                next_comm: between(next, "next_comm=", " next_pid=")?.into(),
+                next_comm: named(next, "next_comm=", " next_pid=")?,
                 next_pid: int(next_tail, "next_pid=")?,
                 next_prio: int(next_tail, "next_prio=")?,
             }
         }
         "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
             let tail = after(" pid=")?;
-            let comm: Comm = between(fields, "comm=", " pid=")?.into();
+            let comm = comm()?;
             let (pid, prio) = (int(tail, "pid=")?, int(tail, "prio=")?);
             let target_cpu = int(tail, "target_cpu=")?;
             match event {
@@ -296,7 +310,7 @@ fn kind(trace: &mut Trace, event: &str, fields: &str) -> Option<Kind> {
         "sched_migrate_task" => {
             let tail = after(" pid=")?;
             Kind::Migrate {
-                comm: between(fields, "comm=", " pid=")?.into(),
+                comm: comm()?,
                 pid: int(tail, "pid=")?,
                 prio: int(tail, "prio=")?,
                 from_cpu: int(tail, "orig_cpu=")?,
@@ -338,11 +352,11 @@ fn kind(trace: &mut Trace, event: &str, fields: &str) -> Option<Kind> {
             worker: address(value(fields, "worker=")?)?,
         },
         "sched_process_fork" => {
-            let (parent, child) = fields.split_at(fields.find(" child_comm=")?);
+            let (parent, child) = fields.split_at(fields.rfind(" child_comm=")?);
             Kind::Fork {
-                parent_comm: between(parent, "comm=", " pid=")?.into(),
+                parent_comm: named(parent, "comm=", " pid=")?,
                 parent_pid: int(&parent[parent.rfind(" pid=")?..], "pid=")?,
-                child_comm: between(child, "child_comm=", " child_pid=")?.into(),
+                child_comm: named(child, "child_comm=", " child_pid=")?,
                 child_pid: int(&child[child.rfind(" child_pid=")?..], "child_pid=")?,
             }
         }
@@ -352,9 +366,9 @@ fn kind(trace: &mut Trace, event: &str, fields: &str) -> Option<Kind> {
             old_pid: int(fields, "old_pid=")?,
         },
         "sched_process_exit" => Kind::Exit {
-            comm: between(fields, "comm=", " pid=")?.into(),
+            comm: comm()?,
             pid: int(after(" pid=")?, "pid=")?,
-            prio: int(fields, "prio=")?,
+            prio: int(after(" prio=")?, "prio=")?,
         },
         "task_rename" => Kind::Rename {
             pid: int(fields, "pid=")?,
@@ -416,6 +430,73 @@ CPU:1 [LOST 4 EVENTS]
         assert_eq!(report.names.get(group.workqueue.unwrap()), "my wq");
         assert_eq!(report.names.get(group.function), "do_it");
         assert_eq!(group.queue_delay.total, 11.0);
+    }
+
+    #[test]
+    fn names_that_resemble_fields_are_read_whole() {
+        let trace = parse(
+            "x-5 [000] d..2. 1.000001: sched_waking: comm=a pid=1 prio=2 pid=9 prio=120 target_cpu=000\n\
+             x-5 [000] d..2. 1.000002: sched_switch: prev_comm=x prev_pid=3 ==> prev_pid=5 prev_prio=120 \
+             prev_state=S ==> next_comm=a pid=1 prio=2 next_pid=9 next_prio=120\n\
+             a-9 [000] d..2. 1.000003: sched_process_exit: comm=a pid=1 prio=2 pid=9 prio=98\n",
+        )
+        .unwrap();
+        let Kind::Waking {
+            pid, comm, prio, ..
+        } = trace.events[0].kind
+        else {
+            panic!("{:?}", trace.events[0]);
+        };
+        assert_eq!((pid, comm, prio), (9, "a pid=1 prio=2".into(), 120));
+        let Kind::Switch {
+            prev_pid,
+            prev_comm,
+            next_pid,
+            next_comm,
+            ..
+        } = trace.events[1].kind
+        else {
+            panic!("{:?}", trace.events[1]);
+        };
+        assert_eq!((prev_pid, prev_comm), (5, "x prev_pid=3 ==>".into()));
+        assert_eq!((next_pid, next_comm), (9, "a pid=1 prio=2".into()));
+        let Kind::Exit { pid, prio, .. } = trace.events[2].kind else {
+            panic!("{:?}", trace.events[2]);
+        };
+        assert_eq!((pid, prio), (9, 98));
+    }
+
+    #[test]
+    fn a_wrapped_ring_counts_from_where_all_cpus_have_events() {
+        let line =
+            |cpu: u32, us: u32, fields: &str| format!("x-5 [00{cpu}] d..2. 1.{us:06}: {fields}\n");
+        let waking = "sched_waking: comm=b pid=9 prio=120 target_cpu=000";
+        let switch = "sched_switch: prev_comm=x prev_pid=5 prev_prio=120 prev_state=S ==> \
+                      next_comm=b next_pid=9 next_prio=120";
+        let rest = [
+            line(0, 10, waking),
+            line(1, 20, waking),
+            line(0, 30, switch),
+        ]
+        .concat();
+        let head = "# entries-in-buffer/entries-written: 3/9   #P:2\n";
+        let trace = parse(&format!("{head}{rest}")).unwrap();
+        assert_eq!((trace.events.len(), trace.lost_events), (2, 0));
+        let report = analyse(&trace);
+        assert!(report.is_valid());
+        assert_eq!(
+            report.waits[0].length_ns(),
+            10_000,
+            "from the waking that is left"
+        );
+        let notice = trace.notices[0].to_string();
+        assert!(
+            notice.contains("overwrote 6 older events: figures begin at 1.000020 s"),
+            "{notice}"
+        );
+        // Events are missing in the middle as well.
+        let lost = parse(&format!("{head}CPU:1 [LOST EVENTS]\n{rest}")).unwrap();
+        assert_eq!((lost.events.len(), lost.lost_events), (3, 7));
     }
 
     #[test]

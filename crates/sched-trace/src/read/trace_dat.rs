@@ -3,11 +3,12 @@
 use crate::error::{COUNTED, Fault};
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::PageLayout;
-use crate::ftrace::loss::lost_events;
+use crate::ftrace::loss::Loss;
 use crate::ftrace::tracing_data::{TracingData, opening};
 use crate::ftrace::{page, symbols, threads};
 use crate::input::{ByteReader, Limits, inflate};
 use crate::{Comm, Trace};
+use std::collections::BTreeSet;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
 pub(super) const FORMAT: &str = "trace.dat";
@@ -26,7 +27,10 @@ struct Options {
     clock: String,
     kernel: String,
     kernel_version: String,
-    lost: u64,
+    /// Events that were overwritten, and those CPUs; and events that were lost otherwise.
+    overwritten: u64,
+    wrapped: BTreeSet<u32>,
+    dropped: u64,
     /// Multiplier and shift from TSC ticks to nanoseconds.
     tsc: Option<(u32, u32)>,
     /// Version 7: offsets of sections by option id, and the buffer to read.
@@ -201,7 +205,14 @@ fn option<R: Read>(
             options.next = inner.u64("the next options")?;
             return Ok(false);
         }
-        CPUSTAT => options.lost = options.lost.saturating_add(lost_events(&text())),
+        CPUSTAT => {
+            let loss = Loss::of(&text());
+            options.overwritten = options.overwritten.saturating_add(loss.overwritten);
+            options.dropped = options.dropped.saturating_add(loss.dropped);
+            if loss.overwritten > 0 {
+                options.wrapped.extend(loss.cpu);
+            }
+        }
         TRACECLOCK => options.clock = chosen(&text()),
         UNAME => (options.kernel, options.kernel_version) = uname(&text()),
         TSC2NSEC => options.tsc = Some((inner.u32("TSC2NSEC")?, inner.u32("TSC2NSEC")?)),
@@ -361,11 +372,15 @@ fn events<R: Read + Seek>(
         decoder: Decoder::new(&description.formats),
         layout,
         tsc,
+        first: false,
+        wrapped: options.wrapped.clone(),
         flagged: 0,
+        missed: 0,
         limits,
     };
     for cpu in buffer.cpus.iter().filter(|cpu| cpu.size > 0) {
         seek(&mut reader, cpu.offset, "a page of events")?;
+        pages.first = true;
         match algorithm {
             Some(algorithm) => {
                 for _ in 0..reader.u32("a CPU's data")? {
@@ -388,6 +403,8 @@ fn events<R: Read + Seek>(
         mut trace,
         decoder,
         flagged,
+        missed,
+        wrapped,
         ..
     } = pages;
     if trace.events.is_empty() {
@@ -396,7 +413,6 @@ fn events<R: Read + Seek>(
             record: "trace-cmd record -e sched has them",
         });
     }
-    trace.lost_events = options.lost.max(flagged);
     trace.kernel = options.kernel.clone();
     trace.kernel_version = options.kernel_version.clone();
     trace.sort();
@@ -404,6 +420,15 @@ fn events<R: Read + Seek>(
     decoder.finish(&mut trace, Some(kallsyms), symbols::RECORD_AGAIN);
     name_from(&mut trace, cmdlines);
     threads::name_threads(&mut trace);
+    let lost = options.overwritten.saturating_add(options.dropped);
+    match missed > 0 || options.dropped > 0 {
+        true => trace.lost_events = lost.max(flagged),
+        false if lost.max(flagged) > 0 => {
+            let overwritten = options.overwritten.max(flagged);
+            trace.begin_whole(overwritten, |cpu| wrapped.contains(&cpu));
+        }
+        false => {}
+    }
     Ok(trace)
 }
 
@@ -422,7 +447,12 @@ struct Pages {
     decoder: Decoder,
     layout: PageLayout,
     tsc: Option<(u32, u32)>,
+    /// The next page is the first one of its CPU: what is missing before it was overwritten.
+    first: bool,
+    wrapped: BTreeSet<u32>,
+    /// Events that pages say are missing before them, and those before later pages.
     flagged: u64,
+    missed: u64,
     limits: Limits,
 }
 
@@ -439,7 +469,16 @@ impl Pages {
                 decoder.record(trace, nanoseconds(time, tsc), cpu, record);
             });
             match read {
-                Ok(summary) => self.flagged = self.flagged.saturating_add(summary.lost),
+                Ok(summary) => {
+                    self.flagged = self.flagged.saturating_add(summary.lost);
+                    match std::mem::take(&mut self.first) {
+                        true if summary.lost > 0 => {
+                            self.wrapped.insert(cpu);
+                        }
+                        true => {}
+                        false => self.missed = self.missed.saturating_add(summary.lost),
+                    }
+                }
                 Err(reason) => return Err(reader.broken(format!("CPU {cpu}: {reason}"))),
             }
         }

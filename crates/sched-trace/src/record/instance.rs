@@ -4,7 +4,7 @@ use super::options::RecordOptions;
 use super::tracefs::Tracefs;
 use crate::ftrace::decode::{EVENTS, Need};
 use crate::ftrace::format::{EventFormat, PageLayout};
-use crate::ftrace::loss::lost_events;
+use crate::ftrace::loss::Loss;
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -142,7 +142,7 @@ impl Instance {
     /// Events the kernel lost on a CPU since the instance was created.
     pub fn lost(&self, cpu: u32) -> u64 {
         self.get(&format!("per_cpu/cpu{cpu}/stats"))
-            .map_or(0, |text| lost_events(&text))
+            .map_or(0, |text| Loss::of(&text).total())
     }
 
     /// Its directory, until it is removed.
