@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::process::{Machine, in_path, machine_ticks};
 use crate::{LabError, Result, load, mounts};
+use machine::line;
 
 /// The machine, its settings, the programs and the image.
 #[derive(Debug, Clone, Serialize)]
@@ -149,7 +150,12 @@ impl Environment {
             format!("Linux {release}"),
             settings.to_string(),
         ];
-        let words = words.into_iter().chain([self.date.clone()]);
+        let loaded = self
+            .sched_ext
+            .as_ref()
+            .filter(|state| state.starts_with("enabled"));
+        let loaded = loaded.map(|state| format!("sched_ext {state}"));
+        let words = words.into_iter().chain(loaded).chain([self.date.clone()]);
         words
             .filter(|word| !word.is_empty())
             .collect::<Vec<_>>()
@@ -161,11 +167,6 @@ fn kernel() -> String {
     let uname = rustix::system::uname();
     let words = [uname.release(), uname.version(), uname.machine()];
     words.map(|word| word.to_string_lossy()).join(" ")
-}
-
-fn line(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    Some(text.lines().next()?.trim().to_owned())
 }
 
 fn number(path: &str) -> Option<i64> {
@@ -318,6 +319,16 @@ mod tests {
                 .is_some_and(|text| text.contains(" on "))
         );
         assert_eq!(environment.cpu_steal_share, None);
+        let with = |state: &str| Environment {
+            sched_ext: Some(state.into()),
+            ..environment.clone()
+        };
+        assert!(
+            with("enabled: scx_rusty")
+                .line()
+                .contains("sched_ext enabled: scx_rusty")
+        );
+        assert!(!with("disabled").line().contains("sched_ext"));
         let steal = environment.ended().cpu_steal_share.unwrap();
         assert!((0.0..=1.0).contains(&steal), "{steal}");
     }

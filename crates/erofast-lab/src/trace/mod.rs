@@ -179,7 +179,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     validity(&report, &filter, args)
 }
 
-/// The trace in a line: "t.dat: trace.dat, 2.034 s from 5.000000 s of the clock mono, CPUs 0-1, ...".
+/// The trace in a line: "t.dat: trace.dat, 2.034 s from 5.000000 s of the clock mono, CPUs 0-1".
 fn summary(report: &Report, args: &TraceLatencyArgs) -> String {
     let (first, last) = report.span.unwrap_or_default();
     let clock = match report.clock.as_str() {

@@ -41,12 +41,15 @@ td { padding: .15rem .6rem .15rem 0; vertical-align: top; } td:first-child { tex
 /// steps in words.
 pub fn page(trace: &Trace, report: &Report, chain: &Chain) -> String {
     let length_us = (chain.end_ns - chain.start_ns) as f64 / 1e3;
-    let who = format!("{}:{}", report.comm(chain.pid), chain.pid);
-    let title = escape(&format!("{who} waited {}", length(length_us)));
+    let thread = format!("{}:{}", report.comm(chain.pid), chain.pid);
+    let title = escape(&format!("{thread} waited {}", length(length_us)));
     let mut rows = String::new();
     for cells in why::lines(report, chain) {
-        let [at, who, what] = cells.map(|cell| escape(&cell));
-        let _ = writeln!(rows, "<tr><td>{at}</td><td>{who}</td><td>{what}</td></tr>");
+        let [at, thread, what] = cells.map(|cell| escape(&cell));
+        let _ = writeln!(
+            rows,
+            "<tr><td>{at}</td><td>{thread}</td><td>{what}</td></tr>"
+        );
     }
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -55,8 +55,8 @@ pub fn print(report: &Report, task: &str, all: usize, chains: &[Chain]) -> anyho
             length((chain.end_ns - chain.start_ns) as f64 / 1e3),
             chain.start_ns as f64 / 1e9
         );
-        for [at, who, what] in lines(report, chain) {
-            outln!("{at:>9}  {who:<22} {what}");
+        for [at, thread, what] in lines(report, chain) {
+            outln!("{at:>9}  {thread:<22} {what}");
         }
     }
     Ok(Outcome::Fine)

@@ -3,8 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::line;
 use crate::process::Machine;
+
+/// The first line of a file.
+pub(super) fn line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.lines().next()?.trim().to_owned())
+}
 
 /// The names of all CPUs' governors, each once.
 pub(super) fn governors() -> Option<String> {
