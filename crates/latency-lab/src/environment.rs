@@ -16,6 +16,9 @@ use crate::process::{Machine, in_path, machine_ticks};
 use crate::{LabError, Result, load, mounts};
 use machine::line;
 
+/// Per cent of the CPU time. A hypervisor that takes more makes the figures its own.
+const MOST_STEAL: f64 = 10.0;
+
 /// The machine, its settings, the programs and the image.
 #[derive(Debug, Clone, Serialize)]
 pub struct Environment {
@@ -135,6 +138,14 @@ impl Environment {
             cpu_steal_share: stolen.map(|(begun, ended)| machine::stolen(begun, ended)),
             ..self
         }
+    }
+
+    /// Why the figures are not valid, if a hypervisor took too much of the CPU time in the run, or
+    /// in the parts of it that were measured.
+    pub(crate) fn steal_fault(&self, measured: Option<f64>) -> Option<String> {
+        let shares = [measured, self.cpu_steal_share].into_iter().flatten();
+        let percent = shares.fold(0.0, f64::max) * 100.0;
+        (percent > MOST_STEAL).then(|| format!("a hypervisor took {percent:.0} % of the CPU time"))
     }
 
     /// Machine, settings and date in a line that stays with a table.
@@ -329,6 +340,12 @@ mod tests {
                 .contains("sched_ext enabled: scx_rusty")
         );
         assert!(!with("disabled").line().contains("sched_ext"));
+        assert_eq!(environment.steal_fault(Some(0.09)), None);
+        let stolen = Environment {
+            cpu_steal_share: Some(0.14),
+            ..environment.clone()
+        };
+        assert!(stolen.steal_fault(None).unwrap().contains("took 14 %"));
         let steal = environment.ended().cpu_steal_share.unwrap();
         assert!((0.0..=1.0).contains(&steal), "{steal}");
     }

@@ -33,7 +33,7 @@ h1 { font-size: 1.3rem; } .soft { color: var(--soft); } .scroll { overflow-x: au
 svg { display: block; min-width: 40rem; width: 100%; height: auto; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } .run { fill: var(--run); }
 .chain { fill: var(--chain); } .wait { fill: var(--wait); } .edge { stroke: var(--soft); }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: 1rem; }
 td { padding: .15rem .6rem .15rem 0; vertical-align: top; } td:first-child { text-align: right; }
 ";
 

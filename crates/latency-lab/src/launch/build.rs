@@ -229,32 +229,16 @@ fn faults(
         faults.push(format!("{engine}: recorder: {}", notice.text));
     }
     let load = finished.load.as_ref();
-    let in_launches = load.map(|load| load.stolen_cpu_share);
-    let shares = [in_launches, environment.cpu_steal_share].into_iter();
-    faults.extend(steal(shares.flatten().fold(0.0, f64::max)));
+    faults.extend(environment.steal_fault(load.map(|load| load.stolen_cpu_share)));
     if let Some(reason) = load.and_then(|load| load.failed_because.as_ref()) {
         faults.push(format!("load check failed: {reason}"));
     }
     faults
 }
 
-/// A hypervisor that takes more than this part of the CPU time makes the figures its own.
-const MOST_STEAL: f64 = 0.1;
-
-fn steal(share: f64) -> Option<String> {
-    let percent = share * 100.0;
-    (share > MOST_STEAL).then(|| format!("a hypervisor took {percent:.0} % of the CPU time"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_hypervisor_that_takes_a_tenth_of_the_time_invalidates_the_run() {
-        assert_eq!(steal(0.09), None);
-        assert!(steal(0.14).unwrap().contains("took 14 %"));
-    }
 
     #[test]
     fn an_engine_that_takes_the_loads_time_is_named() {

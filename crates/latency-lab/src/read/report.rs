@@ -76,7 +76,8 @@ pub(super) fn build(
     gathered: Gathered<Measured>,
     left_out: Vec<String>,
 ) -> ReadReport {
-    let valid = gathered.is_whole();
+    let environment = environment.ended();
+    let valid = gathered.is_whole() && environment.steal_fault(None).is_none();
     let mut results: Vec<ReadResult> = Vec::new();
     for ((cell, kept), thrown) in cells.iter().zip(&gathered.kept).zip(&gathered.thrown_away) {
         let twin = results.iter().find(|result| {
@@ -101,7 +102,7 @@ pub(super) fn build(
         iterations: plan.iterations,
         valid,
         interrupted: gathered.interrupted,
-        environment: environment.ended(),
+        environment,
         left_out,
         results,
     }
@@ -158,6 +159,10 @@ impl ReadReport {
         match (self.valid, self.interrupted) {
             (true, _) => "valid".into(),
             (_, true) => "NOT VALID: interrupted".into(),
+            _ if spoilt == 0 => {
+                let stolen = self.environment.steal_fault(None);
+                format!("NOT VALID: {}", stolen.unwrap_or_default())
+            }
             _ => {
                 let mut reasons = self.results.iter().filter_map(|it| it.spoilt_by.as_deref());
                 let why = reasons.next().unwrap_or("unknown");
