@@ -243,13 +243,13 @@ pub struct LabLaunchArgs {
     /// Launches of each engine that count
     #[arg(long, value_name = "N", default_value_t = 50, visible_alias = "runs")]
     pub iterations: usize,
-    /// Launches of each engine before them that do not count
+    /// Launches of each engine before those, which do not count
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub warmup: usize,
     /// Command line for the shell, run before each launch is mounted
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<OsString>,
-    /// Directory the program runs in; {} stands for the mount point (default: the root directory)
+    /// Directory the program runs in; {} stands for the mount point (default: /)
     #[arg(long, value_name = "DIR", conflicts_with = "root")]
     pub chdir: Option<PathBuf>,
     /// What keeps the machine busy

@@ -73,15 +73,15 @@ pub struct TraceLatencyArgs {
     /// Worst waits to list
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub worst: usize,
-    /// Draw what a thread waited for, instead of the table: PID, NAME, NAME:PID, the beginning of a
-    /// name, or a regular expression
+    /// Draw what a thread waited for, instead of the table
     ///
+    /// The thread is PID, NAME or NAME:PID, the beginning of a name, or a regular expression.
     /// Follows the chain of wake-ups from the thread's request, from the queueing of its work item,
     /// or from the beginning of its sleep, through the threads that served it to the moment at
     /// which it runs again, and draws the longest three.
     #[arg(long, value_name = "TASK")]
     pub why: Option<String>,
-    /// Also draw the longest wait, or the longest chain of --why, as a page of HTML
+    /// Draw the longest wait, or chain of --why, as an HTML page too
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// All figures of each row, in up to 164 columns

@@ -47,7 +47,10 @@ pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> a
         ),
     }
     if args.by == By::Workqueue {
-        queue_delays(report, &report.workqueues(filter), rows)?;
+        let mut works = report.workqueues(filter);
+        works.retain(|work| work.queue_delay.count > 0);
+        works.truncate(args.top.unwrap_or(works.len()));
+        queue_delays(report, &works, rows)?;
     }
     Ok(())
 }
@@ -66,15 +69,14 @@ fn key(sort: Sort, group: &Group) -> f64 {
 }
 
 fn queue_delays(report: &Report, works: &[WorkGroup], rows: Rows) -> anyhow::Result<()> {
-    let mut queued = works.iter().filter(|work| work.queue_delay.count > 0);
-    let Some(first) = queued.next() else {
+    if works.is_empty() {
         return Ok(());
-    };
+    }
     outln!(
         "\nQueue delay (from queueing a work item to its start); it contains the waits above:\n"
     );
     rows.header(false)?;
-    for work in std::iter::once(first).chain(queued) {
+    for work in works {
         let queue = work.workqueue.map_or("?", |name| report.names.get(name));
         let name = format!("{queue} {}", report.names.get(work.function));
         rows.row(&name, &work.queue_delay, None)?;

@@ -71,7 +71,7 @@ pub(super) fn build(
         root: options.root,
         warm_ups: options.warm_ups,
         seed: options.seed,
-        repeat: options.repeat_with.clone(),
+        repeat: options.repeat(&finished.engines),
         cold: explain::COLD,
         notices: options
             .notices

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::engine::{Engine, Site};
 use crate::load::LoadChoice;
 use crate::process::foreign_pids;
+use crate::shell::quote;
 use crate::{LabError, Result};
 
 /// One launch experiment.
@@ -127,6 +128,48 @@ impl LaunchOptions {
         Ok(())
     }
 
+    /// The command line of this run, where the other fields of the report lack a part of it.
+    pub(super) fn repeat(&self, engines: &[Engine]) -> Option<String> {
+        let more = [
+            (
+                "--warmup",
+                Some(self.warm_ups.to_string()).filter(|_| self.warm_ups != 1),
+            ),
+            (
+                "--prepare",
+                self.prepare
+                    .as_ref()
+                    .map(|line| line.to_string_lossy().into()),
+            ),
+            (
+                "--chdir",
+                self.directory
+                    .as_ref()
+                    .map(|path| path.display().to_string()),
+            ),
+        ];
+        if self.repeat_with.is_some() || more.iter().all(|(_, value)| value.is_none()) {
+            return self.repeat_with.clone();
+        }
+        let image = quote(&self.image.to_string_lossy());
+        let mut line = format!("erofast lab launch {image}");
+        for engine in engines {
+            line += &format!(" --engine {}", quote(&engine.to_string()));
+        }
+        let (count, load, seed) = (self.iterations, self.load, self.seed);
+        line += &format!(" --iterations {count} --load {load} --seed {seed}");
+        for (option, value) in more {
+            line += &value.map_or(String::new(), |value| {
+                format!(" {option} {}", quote(&value))
+            });
+        }
+        line += if self.root { " --root --" } else { " --" };
+        let command = self.command.iter();
+        Some(command.fold(line, |line, word| {
+            line + " " + &quote(&word.to_string_lossy())
+        }))
+    }
+
     /// Whether a launch counts of which only the time is known: an idle machine's kernel may leave
     /// out switches, and under no load the time is the question.
     pub(super) fn counts_times(&self) -> bool {
@@ -238,6 +281,26 @@ mod tests {
     fn below_the_root_they_stand_for_the_root() {
         let command = options(true, &["{}/bin/tool", "{}"]).command_at(Path::new("/m"));
         assert_eq!(command, ["chroot", "/m", "/bin/tool", "/"]);
+    }
+
+    #[test]
+    fn the_report_has_the_command_line_where_its_fields_lack_a_part() {
+        assert_eq!(options(false, &["{}/app"]).repeat(&[]), None);
+        let options = LaunchOptions {
+            image: "a.erofs".into(),
+            prepare: Some("sync; true".into()),
+            directory: Some("{}".into()),
+            warm_ups: 2,
+            ..options(false, &["bin/app", "-v"])
+        };
+        let engines = [Engine::Kernel];
+        assert_eq!(
+            options.repeat(&engines).as_deref(),
+            Some(
+                "erofast lab launch a.erofs --engine kernel --iterations 50 --load fio --seed 1 \
+                 --warmup 2 --prepare 'sync; true' --chdir {} -- bin/app -v"
+            )
+        );
     }
 
     #[test]
