@@ -29,13 +29,18 @@ const EXAMPLES: &[Example] = &[
     ),
     example(
         "erofast mount",
-        "Record what a launch reads; the next mount reads it ahead",
-        "erofast mount -o profile=auto app.erofs /mnt",
+        "Learn nothing of launches, and read nothing ahead for them",
+        "erofast mount -o profile=off app.erofs /mnt",
     ),
     example(
         "erofast profile",
         "What a launch read",
         "erofast profile show app.profile",
+    ),
+    example(
+        "erofast profile list",
+        "Programs whose launches were learned",
+        "erofast profile list",
     ),
     example(
         "erofast profile show",

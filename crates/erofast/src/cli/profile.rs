@@ -8,10 +8,21 @@ use erofast_cli::examples_help;
 /// The subcommands of `profile`.
 #[derive(Debug, Subcommand)]
 pub enum ProfileCommand {
+    /// List the programs whose launches were learned
+    List(ProfileListArgs),
     /// Show what a launch read, in which order
     Show(ProfileShowArgs),
     /// Leave out a part of a profile
     Trim(ProfileTrimArgs),
+}
+
+/// Arguments of `profile list`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast profile list"))]
+pub struct ProfileListArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `profile show`.

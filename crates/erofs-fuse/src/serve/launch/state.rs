@@ -1,13 +1,14 @@
 //! The filesystem's side of a launch profile: reports of requests, and its state.
 
-use erofs_engine::erofs_format::Nid;
+use erofs_engine::erofs_format::{Inode, Nid};
 use serde_json::{Value, json};
 use sys::pi_mutex::PiMutex;
 
+use super::learning::Learning;
 use super::recorder::Recorder;
 use super::replay::Replay;
 
-/// A launch that is recorded or replayed.
+/// Launches that are recorded or replayed.
 #[derive(Debug)]
 pub(in super::super) struct Launch {
     mode: Mode,
@@ -19,6 +20,7 @@ pub(in super::super) struct Launch {
 pub(super) enum Mode {
     Record(Recorder),
     Replay(Replay),
+    Learn(Learning),
 }
 
 impl Launch {
@@ -28,21 +30,34 @@ impl Launch {
     }
 
     /// A file was read.
-    pub(in super::super) fn read(&self, nid: Nid, offset: u64, length: usize) {
-        match &self.mode {
-            Mode::Record(recorder) => recorder.note(|log| log.read(nid, offset, length)),
-            Mode::Replay(replay) => replay.was_read(nid, offset, length),
+    pub(in super::super) fn read(&self, inode: &Inode, offset: u64, length: usize) {
+        let nid = inode.nid;
+        if let Mode::Learn(learning) = &self.mode
+            && offset == 0
+            && inode.mode & 0o111 != 0
+        {
+            learning.recorder.begin(nid);
+        }
+        self.record(|recorder| recorder.note(|log| log.read(nid, offset, length)));
+        if let Some(replay) = self.replay() {
+            replay.was_read(nid, offset, length);
         }
     }
 
     /// A name was looked up.
     pub(in super::super) fn looked_up(&self, directory: Nid, name: &[u8], found: bool) {
-        self.record(|recorder| recorder.note(|log| log.looked_up(directory, name, found)));
+        self.record(|recorder| {
+            recorder.visited(directory);
+            recorder.note(|log| log.looked_up(directory, name, found));
+        });
     }
 
     /// A directory was listed from its beginning.
     pub(in super::super) fn listed(&self, directory: Nid) {
-        self.record(|recorder| recorder.note(|log| log.listed(directory)));
+        self.record(|recorder| {
+            recorder.visited(directory);
+            recorder.note(|log| log.listed(directory));
+        });
     }
 
     /// A symbolic link was read.
@@ -51,7 +66,7 @@ impl Launch {
     }
 
     fn record(&self, act: impl FnOnce(&Recorder)) {
-        if let Mode::Record(recorder) = &self.mode {
+        if let Some(recorder) = self.recorder() {
             act(recorder);
         }
     }
@@ -60,6 +75,7 @@ impl Launch {
         match &self.mode {
             Mode::Record(recorder) => Some(recorder),
             Mode::Replay(_) => None,
+            Mode::Learn(learning) => Some(&learning.recorder),
         }
     }
 
@@ -67,6 +83,14 @@ impl Launch {
         match &self.mode {
             Mode::Replay(replay) => Some(replay),
             Mode::Record(_) => None,
+            Mode::Learn(learning) => learning.replay.get(),
+        }
+    }
+
+    pub(super) fn learning(&self) -> Option<&Learning> {
+        match &self.mode {
+            Mode::Learn(learning) => Some(learning),
+            Mode::Record(_) | Mode::Replay(_) => None,
         }
     }
 
@@ -81,6 +105,7 @@ impl Launch {
                 "state": if recorder.is_on() { "recording" } else { "recorded" },
             }),
             Mode::Replay(replay) => replay.report(),
+            Mode::Learn(learning) => learning.report(),
         };
         let trouble = self.trouble.lock();
         if let Some(line) = &*trouble {
