@@ -38,6 +38,11 @@ const EXAMPLES: &[Example] = &[
         "erofast profile show app.profile",
     ),
     example(
+        "erofast profile forget",
+        "Forget one program of an image",
+        "erofast profile forget app.learned usr/bin/cc",
+    ),
+    example(
         "erofast profile list",
         "Programs whose launches were learned",
         "erofast profile list",

@@ -14,6 +14,18 @@ pub enum ProfileCommand {
     Show(ProfileShowArgs),
     /// Leave out a part of a profile
     Trim(ProfileTrimArgs),
+    /// Forget what was learned of programs
+    Forget(ProfileForgetArgs),
+}
+
+/// Arguments of `profile forget`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast profile forget"))]
+pub struct ProfileForgetArgs {
+    /// File that `profile list` names
+    pub file: PathBuf,
+    /// Programs of the image, as `profile list` names them; without any all of them
+    pub programs: Vec<String>,
 }
 
 /// Arguments of `profile list`.

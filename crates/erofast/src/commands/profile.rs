@@ -1,15 +1,15 @@
-//! `erofast profile`: lists, shows and trims launch profiles.
+//! `erofast profile`: lists, shows, trims and forgets launch profiles.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use erofast_cli::{Outcome, print_json, units::size};
 use launch_profile::{Learned, PAGE, Profile, Program, RecordedFile, Trim, learned, limits};
 use serde_json::{Value, json};
 
-use crate::cli::{ProfileListArgs, ProfileShowArgs, ProfileTrimArgs};
+use crate::cli::{ProfileForgetArgs, ProfileListArgs, ProfileShowArgs, ProfileTrimArgs};
 use crate::text::name;
 
 /// Runs `profile list`.
@@ -74,6 +74,32 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
                 print(&program.profile)?;
             }
         }
+    }
+    Ok(Outcome::Fine)
+}
+
+/// Runs `profile forget`.
+pub fn forget(args: &ProfileForgetArgs) -> anyhow::Result<Outcome> {
+    let context = || args.file.display().to_string();
+    let Content::Learned(mut learned) = read(&args.file)? else {
+        bail!(
+            "{}: is the profile of one launch, not what was learned",
+            context()
+        );
+    };
+    for path in &args.programs {
+        let before = learned.programs.len();
+        learned.programs.retain(|program| path_of(program) != *path);
+        ensure!(
+            learned.programs.len() < before,
+            "{}: {path}: was not learned",
+            context()
+        );
+    }
+    if args.programs.is_empty() || learned.programs.is_empty() {
+        fs::remove_file(&args.file).with_context(context)?;
+    } else {
+        replace(&args.file, &learned.to_bytes()).with_context(context)?;
     }
     Ok(Outcome::Fine)
 }

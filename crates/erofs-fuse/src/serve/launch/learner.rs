@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use super::names;
 use super::recorder::Recorder;
 use super::recording::Recording;
-use super::replay::Replay;
 use super::replaying::Replaying;
 use super::state::Launch;
 use crate::text;
@@ -28,6 +27,9 @@ const IDLE_MOUNTS: u32 = 3;
 
 /// Whatever reads more windows, 512 MiB, copies or searches, and launches nothing.
 const MOST_WINDOWS: usize = 4096;
+
+/// The same of directories.
+const MOST_DIRECTORIES: usize = 1024;
 
 /// A launch that asks for one window in this many, or more, beside those of its profile has
 /// changed.
@@ -44,6 +46,8 @@ pub(super) struct Learner {
     learned: Learned,
     /// What is not read before it is needed.
     unread: Option<File>,
+    /// Programs that are replayed.
+    replayed: HashSet<Nid>,
 }
 
 impl Learner {
@@ -54,6 +58,7 @@ impl Learner {
             root,
             learned: Learned::default(),
             unread: None,
+            replayed: HashSet::new(),
         }
     }
 
@@ -71,18 +76,12 @@ impl Learner {
         }
         if self.idle_mounts() < IDLE_MOUNTS {
             self.read();
-            let programs = self.learned.programs.iter();
-            self.replay(programs.filter(|program| program.idle_mounts < IDLE_MOUNTS));
+            self.replay(|program| program.idle_mounts < IDLE_MOUNTS);
         }
         let mut launched = HashSet::new();
         while let Some(program) = self.program() {
             self.read();
-            self.replay(
-                self.learned
-                    .programs
-                    .iter()
-                    .filter(|known| known.nid == program),
-            );
+            self.replay(|known| known.nid == program);
             if let Some(recording) = self.launch.recorder().map(Recorder::wait)
                 && self.learn(program, &recording)
             {
@@ -137,16 +136,18 @@ impl Learner {
         self.show(None);
     }
 
-    /// Begins to replay what these programs read, once in a mount.
-    fn replay<'p>(&self, programs: impl Iterator<Item = &'p Program> + Clone) {
+    /// Begins to replay what programs read that are not replayed yet.
+    fn replay(&mut self, is_one: impl Fn(&Program) -> bool) {
+        let new = |program: &&Program| is_one(program) && !self.replayed.contains(&program.nid);
+        let programs: Vec<&Program> = self.learned.programs.iter().filter(new).collect();
         let mut profile = Profile::default();
-        let nids: HashSet<Nid> = programs.clone().map(|program| program.nid).collect();
-        programs.for_each(|program| profile.merge(&program.profile));
-        let Some(learning) = self.launch.learning() else {
-            return;
-        };
-        if !nids.is_empty() && learning.replay.set(Replay::new(&profile, &nids)).is_ok() {
-            self.replaying.start(&self.launch, profile);
+        for program in &programs {
+            profile.merge(&program.profile);
+        }
+        let nids: HashSet<Nid> = programs.iter().map(|program| program.nid).collect();
+        if !nids.is_empty() {
+            self.replaying.start(&self.launch, profile, &nids);
+            self.replayed.extend(nids);
         }
     }
 
@@ -155,7 +156,9 @@ impl Learner {
         let Some(engine) = self.replaying.parts.engine.upgrade() else {
             return false;
         };
-        if recording.windows.len() > MOST_WINDOWS || !is_program(&engine, nid) {
+        let is_search = recording.windows.len() > MOST_WINDOWS
+            || recording.directories.len() > MOST_DIRECTORIES;
+        if is_search || !is_program(&engine, nid) {
             return false;
         }
         let asked = names::profile(&engine, self.root, recording, false);
@@ -175,8 +178,9 @@ impl Learner {
         let known = program.profile.windows.len();
         program.launches = program.launches.saturating_add(1);
         program.idle_mounts = 0;
-        let replay = self.launch.replay();
-        let (hit, missed) = replay.map_or((0, 0), |replay| replay.probes(&program.profile));
+        let replays = self.launch.replays();
+        let probes = replays.map(|replay| replay.probes(&program.profile));
+        let (hit, missed) = probes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let is_wrong = hit + missed >= ENOUGH_PROBES && hit * 2 < missed;
         // Names and windows behind those that are known.
         let mut all = program.profile.clone();
@@ -196,12 +200,7 @@ impl Learner {
 
     /// For the counters. `missed`: windows that the launch of a known program had to ask for.
     fn show(&self, missed: Option<(Nid, usize)>) {
-        let Some(learning) = self.launch.learning() else {
-            return;
-        };
-        let mut shown = learning.programs.lock();
-        let before = std::mem::take(&mut *shown);
-        let shows = |program: &Program| {
+        let shows = |program: &Program, before: &[Value]| {
             let path = program.path().unwrap_or_default();
             let missed = match missed {
                 Some((nid, missed)) if nid == program.nid => json!(missed),
@@ -219,7 +218,9 @@ impl Learner {
                 "windows_asked": missed,
             })
         };
-        *shown = self.learned.programs.iter().map(shows).collect();
+        let programs = self.learned.programs.iter();
+        self.launch
+            .show(|before| programs.map(|one| shows(one, before)).collect());
     }
 
     fn write(&self) {

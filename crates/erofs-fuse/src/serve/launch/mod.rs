@@ -5,7 +5,6 @@
 //! helper and begins to [record](recorder) or to [replay](replay), or to [learn](learner).
 
 mod learner;
-mod learning;
 mod names;
 mod recorder;
 mod recording;

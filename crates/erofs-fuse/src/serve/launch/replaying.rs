@@ -1,10 +1,12 @@
 //! The threads of a replay.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::os::fd::RawFd;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use erofs_engine::erofs_format::Nid;
 use fuse_transport::{PageStore, Session};
 use launch_profile::Profile;
 
@@ -30,9 +32,12 @@ pub(super) struct Replaying {
 }
 
 impl Replaying {
-    /// Starts the threads of the replay that `launch` has by now. What a thread that cannot be
-    /// started would store is left to the launch.
-    pub(super) fn start(&self, launch: &Arc<Launch>, profile: Profile) {
+    /// Replays a profile, in which `programs` are executed. What a thread that cannot be started
+    /// would store is left to the launch.
+    pub(super) fn start(&self, launch: &Arc<Launch>, profile: Profile, programs: &HashSet<Nid>) {
+        let Some(place) = launch.add(Replay::new(&profile, programs)) else {
+            return;
+        };
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(MOST_THREADS);
         let mut begins = Vec::new();
@@ -43,7 +48,7 @@ impl Replaying {
             self.spawn(number, move |pages| {
                 with_that_of_workers(&parts.engine, || {
                     // An error: the names were not looked up to their end.
-                    if let (Some(replay), Ok(())) = (launch.replay(), begun.recv()) {
+                    if let (Some(replay), Ok(())) = (launch.replay(place), begun.recv()) {
                         replay.run(number, threads, &parts, pages);
                     }
                 });
@@ -54,7 +59,7 @@ impl Replaying {
         // Threads that store have descriptors of their own, and none of the helper.
         let names = thread::Builder::new().name("erofs_names".to_owned());
         let _ = names.spawn(move || {
-            let Some(replay) = launch.replay() else {
+            let Some(replay) = launch.replay(place) else {
                 return;
             };
             replay.set_budget(free_memory(&helper) / 2);

@@ -16,12 +16,10 @@ use launch_profile::{Profile, limits};
 use super::super::nodes::Nodes;
 use super::super::storing_threads::Call;
 use super::learner::Learner;
-use super::learning::Learning;
 use super::names;
-use super::recorder::Recorder;
 use super::replay::{Parts, Replay};
 use super::replaying::Replaying;
-use super::state::{Launch, Mode};
+use super::state::Launch;
 use crate::error::Error;
 use crate::helper::{LaunchHelper, MountHelper};
 use crate::options::ProfileLocation;
@@ -51,9 +49,7 @@ impl Running {
         if let Some(recorder) = self.launch.recorder() {
             recorder.end();
         }
-        if let Some(replay) = self.launch.replay() {
-            replay.stop();
-        }
+        self.launch.replays().for_each(Replay::stop);
         if let Some(thread) = self.thread {
             // A panic was printed, and the mount ends anyway.
             let _ = thread.join();
@@ -99,7 +95,7 @@ pub(in super::super) fn start(
 }
 
 fn learn(replaying: Replaying, mount: &Mount<'_>) -> Result<Running, Error> {
-    let launch = Arc::new(Launch::new(Mode::Learn(Learning::new()), None));
+    let launch = Arc::new(Launch::learned());
     let learner = Learner::new(Arc::clone(&launch), replaying, mount.root);
     let thread = thread::Builder::new().name("erofs_learn".to_owned());
     let thread = thread.spawn(move || learner.run());
@@ -130,7 +126,7 @@ fn record(
     // Without the right to that, what the kernel reads ahead is recorded too.
     let exact = helper.set_read_ahead(false).is_ok();
     mount.exact_reads.store(exact, Ordering::Relaxed);
-    let launch = Arc::new(Launch::new(Mode::Record(Recorder::new(true)), stale));
+    let launch = Arc::new(Launch::recorded(stale));
     let (ours, engine) = (Arc::clone(&launch), Arc::downgrade(mount.engine));
     let (exact_reads, root) = (Arc::clone(&mount.exact_reads), mount.root);
     let work = move || {
@@ -159,9 +155,8 @@ fn record(
 }
 
 fn replay(profile: Profile, replaying: &Replaying) -> Running {
-    let replay = Replay::new(&profile, &HashSet::new());
-    let launch = Arc::new(Launch::new(Mode::Replay(replay), None));
-    replaying.start(&launch, profile);
+    let launch = Arc::new(Launch::replayed());
+    replaying.start(&launch, profile, &HashSet::new());
     Running {
         launch,
         thread: None,
