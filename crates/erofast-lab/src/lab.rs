@@ -1,5 +1,6 @@
 //! `erofast lab`: the experiments.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,17 +8,17 @@ use anyhow::{Context, bail};
 use erofast_cli::bar::Bar;
 use erofast_cli::{
     LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
-    LabSuiteArgs, Outcome, Usage, program,
+    LabReportArgs, LabSuiteArgs, Outcome, Usage, program,
 };
-use latency_lab::Progress;
 use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
 use latency_lab::kernel::{self, KernelOptions};
-use latency_lab::launch::{self, LaunchOptions};
+use latency_lab::launch::{self, LaunchOptions, LaunchReport};
 use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
 use latency_lab::suite::{self, SuiteOptions};
+use latency_lab::{Progress, Reports};
 
 /// The progress of an experiment on the terminal.
 struct Shown(Bar);
@@ -63,8 +64,31 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
     let report = launch::run(&options, &mut shown())?;
     write(args.html.as_deref(), || report.to_html())?;
     write(args.svg.as_deref(), || report.to_svg())?;
-    print(args.json, || report.to_json(), || report.table())?;
+    print_launches(args.json, args.details, &report)
+}
+
+fn print_launches(json: bool, details: bool, report: &LaunchReport) -> anyhow::Result<Outcome> {
+    // A script or a file gets all figures, a terminal the answer.
+    let text = || match details || !std::io::stdout().is_terminal() {
+        true => report.table(),
+        false => report.answer(),
+    };
+    print(json, || report.to_json(), text)?;
     Ok(outcome(report.valid))
+}
+
+/// `erofast lab report`
+pub fn report(args: &LabReportArgs) -> anyhow::Result<Outcome> {
+    let reports = Reports::read(&args.files)?;
+    write(args.html.as_deref(), || reports.to_html())?;
+    let text = match () {
+        () if args.csv => reports.to_csv(),
+        () if args.markdown => reports.to_markdown(),
+        () if args.details => reports.table(),
+        () => reports.answer(),
+    };
+    outln!("{}", text.trim_end_matches('\n'));
+    Ok(Outcome::Fine)
 }
 
 /// `erofast lab read`
@@ -206,8 +230,7 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
     }
     let report = kernel::run(&options, &mut shown())?;
     write(args.html.as_deref(), || report.to_html())?;
-    print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid))
+    print_launches(args.json, args.details, &report)
 }
 
 /// `erofast lab guest`

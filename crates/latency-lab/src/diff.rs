@@ -1,0 +1,94 @@
+//! Two reports of one experiment, as `lab diff` prints them.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::report::Reports;
+use crate::statistics::{Comparison, median};
+use crate::{LabError, Result};
+
+/// What `lab diff` prints as JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct DiffReport {
+    /// Which experiment made both.
+    pub kind: &'static str,
+    /// Both reports are valid.
+    pub valid: bool,
+    /// If not, the reports that are not.
+    pub not_valid_because: Vec<String>,
+    /// Figures of both reports.
+    pub rows: Vec<DiffRow>,
+    /// Names that only the old report has.
+    pub only_old: Vec<String>,
+    /// Names that only the new report has.
+    pub only_new: Vec<String>,
+    /// How the environments of the runs differ.
+    pub notices: Vec<String>,
+    #[serde(skip)]
+    reports: Reports,
+}
+
+/// One figure in both reports.
+#[derive(Debug, Clone, Serialize)]
+pub struct DiffRow {
+    /// Engine and figure.
+    pub name: String,
+    /// Of the samples.
+    pub unit: String,
+    /// Median of the old report.
+    pub old_median: Option<f64>,
+    /// Median of the new report.
+    pub new_median: Option<f64>,
+    /// The new report against the old one.
+    pub comparison: Comparison,
+}
+
+/// Compares two files that `--json` wrote.
+pub fn run(old: &Path, new: &Path) -> Result<DiffReport> {
+    let reports = Reports::read(&[old.into(), new.into()])?;
+    let mut diff = DiffReport {
+        kind: reports.all[0].1.kind(),
+        valid: reports.faults().is_empty(),
+        not_valid_because: reports.faults(),
+        rows: Vec::new(),
+        only_old: Vec::new(),
+        only_new: Vec::new(),
+        notices: reports.notices(),
+        reports,
+    };
+    for figure in diff.reports.figures() {
+        match &figure.rows[..] {
+            [old, new] => diff
+                .rows
+                .extend(new.against_first.clone().map(|comparison| DiffRow {
+                    name: figure.name,
+                    unit: figure.unit,
+                    old_median: median(&old.samples),
+                    new_median: median(&new.samples),
+                    comparison,
+                })),
+            [one] if one.name == diff.reports.all[0].0 => diff.only_old.push(figure.name),
+            _ => diff.only_new.push(figure.name),
+        }
+    }
+    match diff.rows.is_empty() && diff.only_new.is_empty() && diff.only_old.is_empty() {
+        false => Ok(diff),
+        true => Err(LabError::Usage(format!(
+            "lab diff: reports of lab {} have no samples to compare",
+            diff.kind
+        ))),
+    }
+}
+
+impl DiffReport {
+    /// The report as JSON, readable.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// The medians with verdicts and intervals.
+    pub fn table(&self) -> String {
+        self.reports.table()
+    }
+}
