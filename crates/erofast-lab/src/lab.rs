@@ -18,7 +18,7 @@ use latency_lab::launch::{self, LaunchOptions, LaunchReport};
 use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
 use latency_lab::suite::{self, SuiteOptions};
-use latency_lab::{Progress, Reports};
+use latency_lab::{Progress, Report, Reports};
 
 /// The progress of an experiment on the terminal.
 struct Shown(Bar);
@@ -62,9 +62,15 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         options.engines_by_default = false;
     }
     let report = launch::run(&options, &mut shown())?;
-    write(args.html.as_deref(), || report.to_html())?;
+    write_page(args.html.as_deref(), &report)?;
     write(args.svg.as_deref(), || report.to_svg())?;
     print_launches(args.json, args.details, &report)
+}
+
+/// The page that `lab report` makes of the JSON.
+fn write_page(path: Option<&Path>, report: &LaunchReport) -> anyhow::Result<()> {
+    let page = Report::from_json(report.to_json().as_bytes()).map_err(anyhow::Error::msg)?;
+    write(path, || page.to_html())
 }
 
 fn print_launches(json: bool, details: bool, report: &LaunchReport) -> anyhow::Result<Outcome> {
@@ -82,8 +88,8 @@ pub fn report(args: &LabReportArgs) -> anyhow::Result<Outcome> {
     let reports = Reports::read(&args.files)?;
     write(args.html.as_deref(), || reports.to_html())?;
     let text = match () {
-        () if args.csv => reports.to_csv(),
-        () if args.markdown => reports.to_markdown(),
+        () if args.csv => reports.to_csv()?,
+        () if args.markdown => reports.to_markdown()?,
         () if args.details => reports.table(),
         () => reports.answer(),
     };
@@ -229,7 +235,7 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Fine);
     }
     let report = kernel::run(&options, &mut shown())?;
-    write(args.html.as_deref(), || report.to_html())?;
+    write_page(args.html.as_deref(), &report)?;
     print_launches(args.json, args.details, &report)
 }
 

@@ -113,6 +113,11 @@ fn several_reports_stand_side_by_side_valid_or_not() {
     );
     let page = std::fs::read_to_string(place.0.path().join("days.html")).unwrap();
     assert!(page.contains("Not valid: b.json") && page.contains("Reports side by side"));
+    let text = place.prints(&["a.json", "a.json"]);
+    assert!(
+        text.contains("\n  a.json (2)") && text.contains("no difference"),
+        "{text}"
+    );
     let text = place.prints(&["b.json"]);
     assert!(
         text.starts_with("NOT VALID: other programs were busy\nNo conclusion"),
@@ -142,10 +147,53 @@ fn what_is_no_report_is_one_line_with_the_place() {
         "readers": 4, "launches": 0, "environment": {"date": "", "kernel": "", "cpus": "0-1",
         "programs": {}, "image": {"path": "", "bytes": 1, "sha256": ""}}}"#;
     place.file("hotplug.json", hotplug);
+    let without = "hotplug.json: reports of lab hotplug have no samples";
+    fails(&place.report(&["hotplug.json", "--csv"]), 2, without);
+    fails(&place.report(&["hotplug.json", "hotplug.json"]), 2, without);
     fails(
         &place.report(&["a.json", "hotplug.json"]),
         2,
         "a.json is of lab launch",
     );
     assert!(place.prints(&["hotplug.json"]).contains("requests"));
+}
+
+#[test]
+fn a_demo_beside_busy_programs_is_marked_and_does_not_fail() {
+    let place = Place::new();
+    let directory = place.0.path().display();
+    place.file("launches", &launches(false, "6.18").to_string());
+    // Nothing is built, and the launches are those of the file.
+    let lab = env!("CARGO_BIN_EXE_erofast-lab");
+    let stub = |name: &str, text: &str| {
+        let path = place.file(name, &format!("#!/bin/sh\n{text}\n"));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, mode).unwrap();
+    };
+    stub("cargo", "exit 0");
+    stub("id", "echo 0");
+    std::fs::create_dir(place.0.path().join("release")).unwrap();
+    let launch = format!("[ $2 != launch ] || {{ cat '{directory}/launches'; exit 1; }}");
+    stub("release/erofast", &format!("{launch}\nexec '{lab}' \"$@\""));
+    place.file("compiler.erofs", "an image");
+    let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/demo"))
+        .env(
+            "PATH",
+            format!("{directory}:{}", std::env::var("PATH").unwrap()),
+        )
+        .env("CARGO_TARGET_DIR", place.0.path())
+        .env("DEMO_DIR", place.0.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        text.contains("\nNOT VALID: other programs were busy\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("demo: the figures above are NOT VALID"),
+        "{text}"
+    );
+    assert!(text.trim_end().ends_with("/launches.html"), "{text}");
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::Result;
 use crate::report::Reports;
 use crate::statistics::{Comparison, median};
-use crate::{LabError, Result};
 
 /// What `lab diff` prints as JSON.
 #[derive(Debug, Clone, Serialize)]
@@ -72,13 +72,7 @@ pub fn run(old: &Path, new: &Path) -> Result<DiffReport> {
             _ => diff.only_new.push(figure.name),
         }
     }
-    match diff.rows.is_empty() && diff.only_new.is_empty() && diff.only_old.is_empty() {
-        false => Ok(diff),
-        true => Err(LabError::Usage(format!(
-            "lab diff: reports of lab {} have no samples to compare",
-            diff.kind
-        ))),
-    }
+    Ok(diff)
 }
 
 impl DiffReport {

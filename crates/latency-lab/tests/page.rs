@@ -261,7 +261,15 @@ document.getElementById('f').onload = () => {{
   for (const cell of d.querySelectorAll('.shift')) {{
     if (cell.getBoundingClientRect().right > {width}) out.push('shift out of sight');
   }}
+  for (const name of d.querySelectorAll('.figure tbody th')) {{
+    if (name.getBoundingClientRect().width < 90) out.push('squeezed: ' + name.textContent);
+  }}
   for (const svg of d.querySelectorAll('svg')) {{
+    const box = svg.getBoundingClientRect();
+    for (const text of svg.querySelectorAll('text')) {{
+      const t = text.getBoundingClientRect();
+      if (t.left < box.left - 0.5 || t.right > box.right + 0.5) out.push('cut: ' + text.textContent);
+    }}
     const points = [...svg.querySelectorAll('circle')].map(e => e.getBoundingClientRect());
     for (const name of svg.querySelectorAll('.name')) {{
       const n = name.getBoundingClientRect();

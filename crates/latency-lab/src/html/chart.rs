@@ -51,7 +51,12 @@ impl Canvas {
         } else {
             ""
         };
-        self.axis_title(&format!("{title}{scale}"));
+        let unit = if unit == "us" {
+            String::new()
+        } else {
+            format!(", {unit}")
+        };
+        self.axis_title(&format!("{title}{unit}{scale}"));
     }
 
     fn below_tick(&mut self, x: f64, text: &str) {
@@ -192,7 +197,7 @@ pub(super) fn strip(figure: &Figure) -> String {
 pub(super) fn over_the_run(figure: &Figure) -> String {
     let values = axis_of(&figure.rows);
     let counts = figure.rows.iter().map(|row| row.samples.len());
-    let numbers = Axis::fit([counts.max().unwrap_or(0).max(1) as f64].into_iter());
+    let numbers = Axis::fit([counts.max().unwrap_or(0).max(5) as f64].into_iter());
     let mut canvas = Canvas::new(
         230.0,
         &format!("{} in the order of the run", figure.name),
@@ -319,7 +324,7 @@ mod tests {
         };
         let svg = shifts("shift", &[shift]);
         assert!(
-            svg.contains(">0 %</text>") && svg.contains("class=\"zero\""),
+            svg.contains(">0</text>") && svg.contains("shift, %") && svg.contains("class=\"zero\""),
             "{svg}"
         );
         assert!(svg.contains("<line class=\"line s1\"") && svg.contains("lower: "));

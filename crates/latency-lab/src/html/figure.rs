@@ -52,9 +52,7 @@ pub(super) fn table(figure: &Figure, caption: &str) -> String {
             out,
             "<tr><th scope=\"row\">{}{}</th>{}{}",
             key(number),
-            escape(&row.name)
-                .replace(':', ":<wbr>")
-                .replace(',', ",<wbr>"),
+            breakable(&row.name),
             cell(|it| it.median),
             shift_cell(row.against_first.as_ref())
         );
@@ -62,6 +60,13 @@ pub(super) fn table(figure: &Figure, caption: &str) -> String {
         let _ = writeln!(out, "<td>{}</td></tr>", row.samples.len());
     }
     out + "</tbody></table></div>\n"
+}
+
+/// A name that a narrow column breaks where its parts end.
+fn breakable(name: &str) -> String {
+    let parts = escape(name);
+    let parts = parts.split_inclusive([':', ',', '/']);
+    parts.collect::<Vec<_>>().join("<wbr>")
 }
 
 /// A shift, faint when it is no claim.

@@ -39,15 +39,16 @@ pub(crate) fn time(us: f64) -> String {
     amount(us, "us")
 }
 
-/// The same on an axis, where values are round: no trailing zeros.
+/// The same on an axis, where values are round: no trailing zeros. Only microseconds have their
+/// unit here, the others in the title of the axis.
 pub(crate) fn tick(value: f64, unit: &str) -> String {
     let (value, unit) = match unit {
-        "us" if value >= 1e6 => (value / 1e6, "s"),
-        "us" if value >= 1e3 => (value / 1e3, "ms"),
-        "us" => (value, "µs"),
-        unit => (value, unit),
+        "us" if value >= 1e6 => (value / 1e6, " s"),
+        "us" if value >= 1e3 => (value / 1e3, " ms"),
+        "us" => (value, " µs"),
+        _ => (value, ""),
     };
-    format!("{} {unit}", (value * 1e6).round() / 1e6)
+    format!("{}{unit}", (value * 1e6).round() / 1e6)
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ figure { margin: 0; } svg { display: block; width: 100%; height: auto; }
 .w-program { --c: var(--ink); } .w-load { --c: var(--rule); } .w-other { --c: var(--soft-fill); } rect { fill: var(--c); }
 .w-wait { fill: none; stroke: var(--c); }
 details { margin: .5rem 0; } summary { cursor: pointer; }
-@media (max-width: 32rem) { .figure tbody th { white-space: normal; overflow-wrap: anywhere; }
+@media (max-width: 32rem) { .figure tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 6.5rem; }
   .bars li { grid-template-columns: 6.2rem 1fr 4.4rem; gap: .4rem; } body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: var(--c); margin-right: .4em; }
 ";

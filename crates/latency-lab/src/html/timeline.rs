@@ -10,7 +10,7 @@ use crate::launch::{EngineReport, Lane, Owner, Picture, Sample};
 /// Drawing units, as of the other charts.
 const WIDTH: f64 = 480.0;
 const LEFT: f64 = 44.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 24.0;
 const LANE: f64 = 16.0;
 /// A row of waits.
 const ROW: f64 = 7.0;

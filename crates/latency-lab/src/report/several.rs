@@ -26,8 +26,14 @@ pub struct Reports {
 impl Reports {
     /// Reads files that `--json` wrote.
     pub fn read(files: &[PathBuf]) -> Result<Reports> {
-        let report = |file: &PathBuf| Ok((file.display().to_string(), Report::read(file)?));
-        let all: Vec<(String, Report)> = files.iter().map(report).collect::<Result<_>>()?;
+        let mut all: Vec<(String, Report)> = Vec::new();
+        for file in files {
+            let mut name = file.display().to_string();
+            if all.iter().any(|(other, _)| *other == name) {
+                name = format!("{name} ({})", all.len() + 1);
+            }
+            all.push((name, Report::read(file)?));
+        }
         let reports = Reports { all };
         let (first, of) = reports.first();
         if let Some((name, other)) = reports.others().find(|(_, it)| it.kind() != of.kind()) {
@@ -37,7 +43,22 @@ impl Reports {
                 other.kind()
             )));
         }
+        if reports.all.len() > 1 {
+            reports.check_samples()?;
+        }
         Ok(reports)
+    }
+
+    /// Whether there is something to compare or to export.
+    fn check_samples(&self) -> Result<()> {
+        let (name, report) = self.first();
+        match report.figures().is_empty() {
+            false => Ok(()),
+            true => Err(LabError::Usage(format!(
+                "{name}: reports of lab {} have no samples",
+                report.kind()
+            ))),
+        }
     }
 
     fn first(&self) -> &(String, Report) {
@@ -68,7 +89,11 @@ impl Reports {
             let Some((first, others)) = figure.rows.split_first_mut() else {
                 continue;
             };
-            for other in others.iter_mut().filter(|_| first.name == self.first().0) {
+            let known = |row: &Row| !row.samples.is_empty();
+            if first.name != self.first().0 || !known(first) {
+                continue;
+            }
+            for other in others.iter_mut().filter(|other| known(other)) {
                 other.against_first = Some(compare(&first.samples, &other.samples));
             }
         }
@@ -154,23 +179,26 @@ impl Reports {
     }
 
     /// Every sample of every report as a line.
-    pub fn to_csv(&self) -> String {
+    pub fn to_csv(&self) -> Result<String> {
+        self.check_samples()?;
         let all = self.all.iter();
         let lines = all.map(|(name, report)| csv(name, report.is_valid(), &report.figures()));
-        CSV_HEAD.to_owned() + &lines.collect::<String>()
+        Ok(CSV_HEAD.to_owned() + &lines.collect::<String>())
     }
 
     /// A table for each figure, for a page of documentation.
-    pub fn to_markdown(&self) -> String {
+    pub fn to_markdown(&self) -> Result<String> {
+        self.check_samples()?;
         let captions: String = self
             .all
             .iter()
             .map(|(name, report)| format!("* {name}: {}\n", report.caption()))
             .collect();
-        match &self.all[..] {
-            [(_, report)] => captions + &markdown(&report.figures()),
-            _ => captions + &markdown(&self.figures()),
-        }
+        let figures = match &self.all[..] {
+            [(_, report)] => report.figures(),
+            _ => self.figures(),
+        };
+        Ok(captions + &markdown(&figures))
     }
 }
 
@@ -280,13 +308,10 @@ mod tests {
         );
         let html = reports.to_html();
         assert!(html.contains("Kernel, tree, image warm") && html.contains("class=\"zero\""));
-        assert_eq!(reports.to_csv().lines().count(), 1 + 60);
-        assert!(
-            reports
-                .to_csv()
-                .contains("\nb.json,\"tree, image warm\",kernel,1,80,s,true\n")
-        );
-        let markdown = reports.to_markdown();
+        let csv = reports.to_csv().unwrap();
+        assert_eq!(csv.lines().count(), 1 + 60);
+        assert!(csv.contains("\nb.json,\"tree, image warm\",kernel,1,80,s,true\n"));
+        let markdown = reports.to_markdown().unwrap();
         assert!(markdown.contains("| b.json | 82.000 |"), "{markdown}");
     }
 }
