@@ -49,13 +49,17 @@ impl Place {
         path
     }
 
-    fn report(&self, arguments: &[&str]) -> Output {
+    fn lab(&self, arguments: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
-            .args(["lab", "report"])
+            .arg("lab")
             .args(arguments)
             .current_dir(self.0.path())
             .output()
             .unwrap()
+    }
+
+    fn report(&self, arguments: &[&str]) -> Output {
+        self.lab(&[&["report"], arguments].concat())
     }
 
     fn prints(&self, arguments: &[&str]) -> String {
@@ -122,6 +126,29 @@ fn several_reports_stand_side_by_side_valid_or_not() {
     assert!(
         text.starts_with("NOT VALID: other programs were busy\nNo conclusion"),
         "{text}"
+    );
+}
+
+#[test]
+fn two_reports_have_their_differences_as_json() {
+    let place = Place::new();
+    place.file("a.json", &launches(true, "6.18").to_string());
+    let mut other = launches(true, "6.19");
+    other["engines"][1]["engine"] = json!("erofsfuse");
+    place.file("b.json", &other.to_string());
+    let output = place.lab(&["diff", "a.json", "b.json", "--json"]);
+    let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+    crate::schema::check("lab-diff", &diff);
+    assert_eq!(
+        (&diff["kind"], &diff["valid"]),
+        (&json!("launch"), &json!(true))
+    );
+    assert_eq!(diff["rows"].as_array().unwrap().len(), 3);
+    assert_eq!(diff["only_old"][0], "erofast, launch time");
+    assert_eq!(diff["only_new"][0], "erofsfuse, launch time");
+    assert_eq!(
+        diff["notices"],
+        json!(["kernel differs: 6.18, in b.json 6.19"])
     );
 }
 

@@ -58,18 +58,18 @@ pub fn run(old: &Path, new: &Path) -> Result<DiffReport> {
         reports,
     };
     for figure in diff.reports.figures() {
-        match &figure.rows[..] {
-            [old, new] => diff
-                .rows
-                .extend(new.against_first.clone().map(|comparison| DiffRow {
-                    name: figure.name,
-                    unit: figure.unit,
-                    old_median: median(&old.samples),
-                    new_median: median(&new.samples),
-                    comparison,
-                })),
-            [one] if one.name == diff.reports.all[0].0 => diff.only_old.push(figure.name),
-            _ => diff.only_new.push(figure.name),
+        let [old, new] = [0, 1].map(|number| median(&figure.rows[number].samples));
+        match figure.rows[1].against_first.clone() {
+            Some(comparison) => diff.rows.push(DiffRow {
+                name: figure.name,
+                unit: figure.unit,
+                old_median: old,
+                new_median: new,
+                comparison,
+            }),
+            None if old.is_some() => diff.only_old.push(figure.name),
+            None if new.is_some() => diff.only_new.push(figure.name),
+            None => {}
         }
     }
     Ok(diff)

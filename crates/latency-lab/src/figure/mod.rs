@@ -3,7 +3,9 @@
 
 mod words;
 
-pub(crate) use words::{FIGURES, amount, carried, difference, median_and_claim, rounded, verdict};
+pub(crate) use words::{
+    FIGURES, amount, carried, difference, median_and_claim, rounded, tally, verdict,
+};
 
 use crate::statistics::{Comparison, Summary};
 

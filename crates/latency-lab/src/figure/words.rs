@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Row;
+use super::{Figure, Row};
 use crate::statistics::{Comparison, Interval, LEVEL, Summary, Verdict};
 
 /// A column's name and its figure.
@@ -69,6 +69,32 @@ fn percentage(percent: f64, interval: Option<Interval>) -> String {
     // Adding zero makes -0 a 0.
     let rounded = (percent * scale).round() / scale + 0.0;
     format!("{rounded:+.0$} %", digits as usize)
+}
+
+/// "12 comparisons: 3 lower, 9 not shown."; empty where nothing is compared.
+pub(crate) fn tally(figures: &[Figure], valid: bool) -> String {
+    if !valid {
+        return "No conclusion: not valid.".into();
+    }
+    let rows = figures.iter().flat_map(|figure| &figure.rows);
+    let verdicts = rows.filter_map(|row| row.against_first.as_ref().map(|it| it.verdict));
+    let verdicts: Vec<Verdict> = verdicts.collect();
+    let count = |of: Verdict| match verdicts.iter().filter(|it| **it == of).count() {
+        0 => None,
+        count => Some(format!("{count} {}", word(of))),
+    };
+    let all = [
+        Verdict::Lower,
+        Verdict::Higher,
+        Verdict::NoDifference,
+        Verdict::NotShown,
+    ];
+    let counts: Vec<String> = all.into_iter().filter_map(count).collect();
+    match &verdicts[..] {
+        [] => String::new(),
+        [_] => format!("1 comparison: {}.", counts.join(", ")),
+        all => format!("{} comparisons: {}.", all.len(), counts.join(", ")),
+    }
 }
 
 /// What may be claimed, as a word.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::chart::{Shift, cdf, over_the_run, shifts, strip};
 use super::{amount, escape, style};
-use crate::figure::{FIGURES, Figure, Row, difference, rounded, verdict};
+use crate::figure::{FIGURES, Figure, Row, difference, rounded, tally, verdict};
 use crate::statistics::Comparison;
 
 /// Title, table, verdicts and charts. `caption` stays with the table.
@@ -100,11 +100,7 @@ fn verdicts(figure: &Figure) -> String {
 }
 
 fn charts(figure: &Figure) -> String {
-    let mut out = String::from("<p class=\"legend\">");
-    for (number, row) in figure.rows.iter().enumerate() {
-        let _ = write!(out, "<span>{}{}</span>", key(number), escape(&row.name));
-    }
-    out += "</p>\n<div class=\"charts\">\n";
+    let mut out = legend(&figure.rows) + "<div class=\"charts\">\n";
     for (title, chart) in [
         (
             "Shift against the first, with its interval",
@@ -119,6 +115,37 @@ fn charts(figure: &Figure) -> String {
         }
     }
     out + "</div>\n"
+}
+
+/// What may be claimed of all figures, and all their shifts in one chart.
+pub(super) fn overview(figures: &[Figure], valid: bool) -> String {
+    let all = figures.iter().flat_map(|figure| {
+        let compared = figure.rows.iter().enumerate();
+        compared.filter_map(|(series, row)| {
+            let of = row.against_first.as_ref()?;
+            let name = figure.name.as_str();
+            Some(Shift { name, series, of })
+        })
+    });
+    let all: Vec<Shift<'_>> = all.collect();
+    let class = if valid { "claim" } else { "bad" };
+    let mut out = format!("<p class=\"{class}\">{}</p>\n", tally(figures, valid));
+    let chart = shifts("shift against the first", &all);
+    if let Some(figure) = figures.first().filter(|_| !chart.is_empty()) {
+        out += &format!(
+            "{}<div class=\"charts\"><figure>{chart}</figure></div>\n",
+            legend(&figure.rows)
+        );
+    }
+    out
+}
+
+fn legend(rows: &[Row]) -> String {
+    let mut out = String::from("<p class=\"legend\">");
+    for (number, row) in rows.iter().enumerate() {
+        let _ = write!(out, "<span>{}{}</span>", key(number), escape(&row.name));
+    }
+    out + "</p>\n"
 }
 
 fn against_first(rows: &[Row]) -> String {

@@ -10,11 +10,12 @@ use crate::figure::Figure;
 pub(crate) fn general_page(
     title: &str,
     (text, caption): (&str, &str),
-    figures: &[Figure],
+    (figures, valid): (&[Figure], bool),
     environment: Option<&Environment>,
     json: &str,
 ) -> String {
     let mut body = format!("<h1>{}</h1>\n<pre>{}</pre>\n", escape(title), escape(text));
+    body += &figure::overview(figures, valid);
     for figure in figures {
         body += &figure::section(figure, caption);
     }
@@ -36,6 +37,7 @@ pub(crate) fn pages_beside(
     json: &str,
 ) -> String {
     let mut body = format!("<h1>Reports side by side</h1>\n{}", page::words(reports));
+    let valid = faults.is_empty();
     let faults = faults
         .iter()
         .map(|line| ("bad", format!("Not valid: {line}.")));
@@ -44,6 +46,7 @@ pub(crate) fn pages_beside(
     for (class, line) in faults.chain(notices).chain([("soft", warning.into())]) {
         let _ = writeln!(body, "<p class=\"{class}\">{}</p>", escape(&line));
     }
+    body += &figure::overview(figures, valid);
     for figure in figures {
         body += &figure::section(figure, "Each against the first report that is named above");
     }

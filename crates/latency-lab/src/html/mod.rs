@@ -29,9 +29,9 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// A value with its unit.
+/// A value with its unit, as HTML.
 pub(crate) fn amount(value: f64, unit: &str) -> String {
-    crate::figure::amount(value, unit).replace(" us", " µs")
+    escape(&crate::figure::amount(value, unit)).replace(" us", " µs")
 }
 
 /// Microseconds in a suitable unit.

@@ -20,7 +20,8 @@ pub(super) const COLOURS: &str = "
 
 /// Of drawings.
 pub(super) const CHARTS: &str = "
-svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .tick { fill: var(--soft); font-size: 11px; }
+svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
+.name { paint-order: stroke; stroke: var(--ground); stroke-width: 4px; } svg .tick { fill: var(--soft); font-size: 11px; }
 .grid { stroke: var(--rule); stroke-width: 1; } .zero { stroke: var(--soft); stroke-width: 1.5; } .median { stroke: var(--ink); stroke-width: 2; }
 .line { fill: none; stroke-width: 2; } .dot { fill-opacity: .75; stroke: none; }
 .s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); } .s5 { --c: var(--s5); }
@@ -44,7 +45,7 @@ table + table, .scroll + .scroll { margin-top: 1rem; }
 .words th { white-space: nowrap; font-weight: 600; color: var(--soft); }
 .faint { color: var(--soft); } .claim { font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 1.2rem 2rem; }
-figure { margin: 0; } svg { display: block; width: 100%; height: auto; }
+figure { margin: 0; max-width: 36rem; } svg { display: block; width: 100%; height: auto; }
 .legend > span { display: inline-block; margin-right: 1.2rem; white-space: nowrap; } pre { background: var(--panel); padding: .7rem .9rem; overflow-x: auto; font-size: .88rem; }
 .bars { list-style: none; margin: .2rem 0 .8rem; padding: 0; font-size: .92rem; font-variant-numeric: tabular-nums; }
 .bars li { display: grid; grid-template-columns: minmax(7rem, 12rem) 1fr 5rem; gap: .6rem; align-items: center; padding: .1rem 0; }

@@ -140,7 +140,7 @@ impl Report {
         general_page(
             title,
             (&self.table(), &self.caption()),
-            &self.figures(),
+            (&self.figures(), self.is_valid()),
             self.environment(),
             &self.to_json(),
         )

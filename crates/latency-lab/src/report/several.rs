@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Report;
 use super::export::{CSV_HEAD, csv, markdown};
-use crate::figure::{Figure, Row, median_and_claim};
+use crate::figure::{Figure, Row, median_and_claim, tally};
 use crate::html::pages_beside;
 use crate::statistics::{compare, correct};
 use crate::validity;
@@ -69,33 +69,27 @@ impl Reports {
         self.all.iter().skip(1)
     }
 
-    /// The figures of every engine, with a row a report, each compared with the first one.
+    /// The figures of every engine, with a row for each report, compared with the first. A report
+    /// without the figure has no samples in its row.
     pub(crate) fn figures(&self) -> Vec<Figure> {
+        let series: Vec<Vec<Series>> = self.all.iter().map(|(_, it)| series(it)).collect();
         let mut figures: Vec<Figure> = Vec::new();
-        for (name, report) in &self.all {
-            for figure in report.figures() {
-                for row in figure.rows {
-                    let title = format!("{}, {}", row.name, figure.name);
-                    let row = Row {
-                        name: name.clone(),
-                        samples: row.samples,
-                        against_first: None,
-                    };
-                    add(&mut figures, title, &figure.unit, row);
-                }
-            }
-        }
-        for figure in &mut figures {
-            let Some((first, others)) = figure.rows.split_first_mut() else {
+        for (name, unit, _) in series.iter().flatten().filter(|it| !it.2.is_empty()) {
+            let is_same = |figure: &Figure| figure.name == *name && figure.unit == *unit;
+            if figures.iter().any(is_same) {
                 continue;
+            }
+            let samples = |of: &Vec<Series>| {
+                let found = of.iter().find(|it| it.0 == *name && it.1 == *unit);
+                found.map_or(Vec::new(), |it| it.2.clone())
             };
-            let known = |row: &Row| !row.samples.is_empty();
-            if first.name != self.first().0 || !known(first) {
-                continue;
-            }
-            for other in others.iter_mut().filter(|other| known(other)) {
-                other.against_first = Some(compare(&first.samples, &other.samples));
-            }
+            let rows = self.all.iter().zip(&series);
+            figures.push(Figure {
+                name: name.clone(),
+                of: "",
+                unit: unit.clone(),
+                rows: compared(rows.map(|((name, _), of)| (name, samples(of)))),
+            });
         }
         let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
         correct(rows.filter_map(|row| row.against_first.as_mut()).collect());
@@ -138,9 +132,11 @@ impl Reports {
 
     fn beside(&self) -> String {
         let mut out = validity::lines(&self.faults());
+        let figures = self.figures();
+        let _ = writeln!(out, "{}", tally(&figures, self.faults().is_empty()));
         let names = self.all.iter().map(|(name, _)| name.chars().count());
         let width = names.max().unwrap_or(0).min(48);
-        for figure in self.figures() {
+        for figure in figures {
             let _ = writeln!(out, "\n{}", figure.name);
             for row in &figure.rows {
                 let line = format!(
@@ -202,19 +198,32 @@ impl Reports {
     }
 }
 
-fn add(figures: &mut Vec<Figure>, name: String, unit: &str, row: Row) {
-    let same = |figure: &&mut Figure| figure.name == name && figure.unit == unit;
-    match figures.iter_mut().find(same) {
-        // An engine that was named twice.
-        Some(figure) if figure.rows.iter().any(|other| other.name == row.name) => {}
-        Some(figure) => figure.rows.push(row),
-        None => figures.push(Figure {
-            name,
-            of: "",
-            unit: unit.into(),
-            rows: vec![row],
-        }),
+/// Engine and figure, its unit, its samples.
+type Series = (String, String, Vec<f64>);
+
+fn series(report: &Report) -> Vec<Series> {
+    let figures = report.figures().into_iter();
+    let of = |figure: Figure| {
+        let (name, unit) = (figure.name, figure.unit);
+        let row = move |row: Row| (format!("{}, {name}", row.name), unit.clone(), row.samples);
+        figure.rows.into_iter().map(row)
+    };
+    figures.flat_map(of).collect()
+}
+
+/// Rows that are compared with the first one, where there are samples of both.
+fn compared<'a>(rows: impl Iterator<Item = (&'a String, Vec<f64>)>) -> Vec<Row> {
+    let mut all: Vec<Row> = Vec::new();
+    for (name, samples) in rows {
+        let first = all.first().map(|row| &row.samples);
+        let first = first.filter(|first| !first.is_empty() && !samples.is_empty());
+        all.push(Row {
+            name: name.clone(),
+            against_first: first.map(|first| compare(first, &samples)),
+            samples,
+        });
     }
+    all
 }
 
 /// Paths in a report of the values that limit a comparison when they differ.
@@ -288,12 +297,17 @@ mod tests {
             .iter()
             .map(|row| row.name.as_str())
             .collect();
-        assert_eq!(names, ["a.json", "b.json"]);
+        assert_eq!(names, ["a.json", "b.json", "c.json"]);
+        assert!(figures[0].rows[2].samples.is_empty());
         let shift = figures[0].rows[1].against_first.as_ref().unwrap();
         assert_eq!((shift.verdict, shift.comparisons), (Verdict::Lower, 1));
-        assert!(figures[1].rows[0].against_first.is_none());
+        assert!(figures[1].rows[2].against_first.is_none());
         assert_eq!(reports.notices(), ["kernel differs: 6.18, in b.json 6.19"]);
         let text = reports.answer();
+        assert!(
+            text.starts_with("valid\n1 comparison: 1 lower.\n"),
+            "{text}"
+        );
         assert!(
             text.contains("\nkernel, tree, image warm\n  a.json  102.000 s\n"),
             "{text}"
