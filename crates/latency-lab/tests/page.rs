@@ -468,6 +468,7 @@ fn the_page_of_a_report_is_that_of_its_json() {
         read.to_html().contains("waited"),
         "timelines are in the JSON"
     );
+    assert!(!read.to_html().contains("NaN"), "unknown is n/a");
 }
 
 #[test]

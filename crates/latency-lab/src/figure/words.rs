@@ -35,6 +35,7 @@ pub(crate) fn carried(value: f64, summary: &Summary, unit: &str) -> String {
 /// A value with its unit; microseconds in a suitable one.
 pub(crate) fn amount(value: f64, unit: &str) -> String {
     match (unit, value.abs()) {
+        _ if value.is_nan() => "n/a".into(),
         ("s", _) => format!("{value:.3} s"),
         ("us", us) if us >= 1e6 => format!("{:.2} s", value / 1e6),
         ("us", us) if us >= 1e5 => format!("{:.0} ms", value / 1e3),

@@ -65,7 +65,7 @@ pub(super) fn table(figure: &Figure, caption: &str) -> String {
 /// A name that a narrow column breaks where its parts end.
 fn breakable(name: &str) -> String {
     let parts = escape(name);
-    let parts = parts.split_inclusive([':', ',', '/']);
+    let parts = parts.split_inclusive([':', ',', '=', '/']);
     parts.collect::<Vec<_>>().join("<wbr>")
 }
 

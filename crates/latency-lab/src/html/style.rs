@@ -39,7 +39,7 @@ h3 { font-size: 1rem; margin: 0 0 .4rem; } p { margin: .4rem 0; } .soft { color:
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .28rem .55rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; } thead th { font-weight: 600; vertical-align: bottom; white-space: normal; }
-caption { text-align: left; color: var(--soft); font-size: .85rem; padding: .2rem 0; }
+caption { text-align: left; max-width: calc(100vw - 2rem); color: var(--soft); font-size: .85rem; padding: .2rem 0; }
 table + table, .scroll + .scroll { margin-top: 1rem; }
 .words th, .words td { text-align: left; white-space: normal; vertical-align: top; }
 .words th { white-space: nowrap; font-weight: 600; color: var(--soft); }
@@ -53,7 +53,7 @@ figure { margin: 0; max-width: 36rem; } svg { display: block; width: 100%; heigh
 .w-program { --c: var(--ink); } .w-load { --c: var(--rule); } .w-other { --c: var(--soft-fill); } rect { fill: var(--c); }
 .w-wait { fill: none; stroke: var(--c); }
 details { margin: .5rem 0; } summary { cursor: pointer; }
-@media (max-width: 32rem) { .figure tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 6.5rem; }
+@media (max-width: 32rem) { .figure tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
   .bars li { grid-template-columns: 6.2rem 1fr 4.4rem; gap: .4rem; } body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: var(--c); margin-right: .4em; }
 ";

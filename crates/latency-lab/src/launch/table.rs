@@ -15,24 +15,20 @@ const DIFFERENCE: usize = 9;
 impl LaunchReport {
     /// The figures of every engine, with what each number means.
     pub fn table(&self) -> String {
-        render(self)
-    }
-}
-
-fn render(report: &LaunchReport) -> String {
-    let mut out = report.answer_alone() + "\n";
-    heading(&mut out, report);
-    for figure in report.figures() {
+        let mut out = self.answer_alone() + "\n";
+        heading(&mut out, self);
+        for figure in self.figures() {
+            out.push('\n');
+            figures(&mut out, self, &figure);
+        }
         out.push('\n');
-        figures(&mut out, report, &figure);
+        parts(&mut out, self);
+        waiting_threads(&mut out, self);
+        waited_behind(&mut out, self);
+        footing(&mut out, self);
+        let _ = write!(out, "\n{EXPLANATION}\n");
+        out
     }
-    out.push('\n');
-    parts(&mut out, report);
-    waiting_threads(&mut out, report);
-    waited_behind(&mut out, report);
-    footing(&mut out, report);
-    let _ = write!(out, "\n{EXPLANATION}\n");
-    out
 }
 
 fn heading(out: &mut String, report: &LaunchReport) {
