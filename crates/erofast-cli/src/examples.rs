@@ -180,6 +180,16 @@ const EXAMPLES: &[Example] = &[
         "erofast lab diff before.json after.json",
     ),
     example(
+        "erofast lab report",
+        "The page of a run, on another machine",
+        "erofast lab report launches.json --html launches.html",
+    ),
+    example(
+        "erofast lab report",
+        "Three days side by side",
+        "erofast lab report monday.json tuesday.json wednesday.json --html days.html",
+    ),
+    example(
         "erofast lab pressure",
         "What a page pool saves a program that starts last",
         "erofast lab pressure app.erofs --limit 128 -- {}/bin/app",

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use sched_trace::SchedulerSettings;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::process::in_path;
 use crate::{LabError, Result, load};
 
 /// The machine, its settings, the programs and the image.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Environment {
     /// When the run started, UTC.
     pub date: String,
@@ -54,7 +54,7 @@ pub struct Environment {
 }
 
 /// The image of a run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Image {
     /// Its path as given.
     pub path: String,

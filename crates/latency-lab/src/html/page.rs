@@ -8,8 +8,8 @@ use crate::environment::Environment;
 
 /// A whole page around `body`, with the raw report inside for further computing.
 pub(super) fn page(title: &str, body: &str, json: &str) -> String {
-    // "</" would end the element early; in JSON strings "<\/" means the same.
-    let json = json.replace("</", "<\\/");
+    // The element could end early, or a comment begin; in JSON "<" is only in strings.
+    let json = json.replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\

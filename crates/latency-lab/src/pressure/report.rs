@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::options::{Buffers, PressureOptions};
 use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
-use crate::statistics::Summary;
+use crate::figure::{Figure, Row};
+use crate::statistics::{Summary, compare, correct};
 use crate::validity;
 
 /// The pool size under test, and the share of allocations that it must cover.
@@ -17,7 +18,7 @@ const QUESTION_PAGES: u64 = 64;
 const QUESTION_SHARE: f64 = 0.95;
 
 /// The report of `lab pressure`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PressureReport {
     /// One entry for each size of the pool.
     pub pools: Vec<PoolReport>,
@@ -42,7 +43,7 @@ pub struct PressureReport {
 }
 
 /// One way to get buffers: averages over its launches, as the patch's table has them.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PoolReport {
     /// Pages of the pool.
     pub reserved_pages: usize,
@@ -73,7 +74,7 @@ pub struct PoolReport {
 }
 
 /// One launch.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PoolSample {
     /// See [`PoolReport`].
     pub alloc_cpu_us: f64,
@@ -96,7 +97,7 @@ pub struct PoolSample {
 }
 
 /// Whether 64 pages are enough for 95 % of the allocations.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sufficient {
     /// The part of all allocations after which at most 64 pages were in use.
     pub share_within_64_pages: f64,
@@ -239,11 +240,53 @@ impl PressureReport {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
+    /// What may differ by the size of the pool.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let ways = self.ways();
+        let figure = |name: &str, of, value: fn(&PoolSample) -> f64| {
+            let samples = |pool: &PoolReport| pool.samples.iter().map(value).collect::<Vec<f64>>();
+            let rows = ways.iter().enumerate().map(|(number, (name, pool))| Row {
+                name: name.clone(),
+                samples: samples(pool),
+                against_first: (number > 0).then(|| compare(&samples(ways[0].1), &samples(pool))),
+            });
+            Figure {
+                name: name.into(),
+                of,
+                unit: "us".into(),
+                rows: rows.collect(),
+            }
+        };
+        let mut figures = vec![
+            figure("launch time", "", |sample| sample.launch_us),
+            figure(
+                "allocation",
+                "CPU time that the allocating threads spent getting pages",
+                |sample| sample.alloc_cpu_us,
+            ),
+        ];
+        let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
+        correct(rows.filter_map(|row| row.against_first.as_mut()).collect());
+        figures
+    }
+
+    /// Every way to get buffers, by name.
+    fn ways(&self) -> Vec<(String, &PoolReport)> {
+        let pools = self.pools.iter().map(|pool| match pool.reserved_pages {
+            0 => ("the system".into(), pool),
+            pages => (format!("{pages} pages"), pool),
+        });
+        let threads = self.thread_buffers.iter();
+        let threads = threads.map(|pool| ("each thread".into(), pool));
+        pools.chain(threads).collect()
+    }
+
     /// As text.
     pub fn table(&self) -> String {
         let mut out = format!(
-            "the last of {} programs in a group of {} MiB, averages\n{}\n{}\
+            "{}The last of {} programs in a group of {} MiB, averages\n{}\n{}\
              {:<16}{:>10}{:>12}{:>12}{:>9}{:>10}{:>8}{:>8}{:>11}{:>10}\n",
+            self.conclusion(),
             self.programs,
             self.limit_bytes >> 20,
             self.environment.line(),
@@ -259,28 +302,26 @@ impl PressureReport {
             "launch ms",
             "RSS MiB"
         );
-        for pool in &self.pools {
-            let name = match pool.reserved_pages {
-                0 => "the system".into(),
-                pages => format!("{pages} pages"),
-            };
+        for (name, pool) in self.ways() {
             row(&mut out, &name, pool);
-        }
-        if let Some(threads) = &self.thread_buffers {
-            row(&mut out, "each thread", threads);
-        }
-        if let Some(sufficient) = &self.sufficient {
-            let _ = writeln!(
-                out,
-                "64 pages were enough for {:.1} % of the allocations; 95 % need {}",
-                sufficient.share_within_64_pages * 100.0,
-                sufficient.pages_for_95_percent
-            );
         }
         if let Some(reason) = &self.reclaims_unknown {
             let _ = writeln!(out, "reclaim was not counted: {reason}");
         }
         out
+    }
+
+    /// Whether 64 pages are enough.
+    fn conclusion(&self) -> String {
+        match &self.sufficient {
+            Some(_) if !self.valid => "No conclusion: the run is not valid.\n".into(),
+            Some(sufficient) => format!(
+                "64 pages are enough for {:.1} % of the allocations; 95 % need {}.\n",
+                sufficient.share_within_64_pages * 100.0,
+                sufficient.pages_for_95_percent
+            ),
+            None => String::new(),
+        }
     }
 
     fn faults(&self) -> Vec<String> {
