@@ -29,13 +29,23 @@ const EXAMPLES: &[Example] = &[
     ),
     example(
         "erofast mount",
-        "Record what a launch reads; the next mount reads it ahead",
-        "erofast mount -o profile=auto app.erofs /mnt",
+        "Learn nothing of launches, and read nothing ahead for them",
+        "erofast mount -o profile=off app.erofs /mnt",
     ),
     example(
         "erofast profile",
         "What a launch read",
         "erofast profile show app.profile",
+    ),
+    example(
+        "erofast profile forget",
+        "Forget one program of an image",
+        "erofast profile forget app.learned usr/bin/cc",
+    ),
+    example(
+        "erofast profile list",
+        "Programs whose launches were learned",
+        "erofast profile list",
     ),
     example(
         "erofast profile show",
@@ -168,6 +178,16 @@ const EXAMPLES: &[Example] = &[
         "erofast lab diff",
         "What an update changed",
         "erofast lab diff before.json after.json",
+    ),
+    example(
+        "erofast lab report",
+        "The page of a run, on another machine",
+        "erofast lab report launches.json --html launches.html",
+    ),
+    example(
+        "erofast lab report",
+        "Three days side by side",
+        "erofast lab report monday.json tuesday.json wednesday.json --html days.html",
     ),
     example(
         "erofast lab pressure",

@@ -18,6 +18,8 @@ pub enum LabCommand {
     Suite(LabSuiteArgs),
     /// Compare two reports that --json wrote, of different days, devices or versions
     Diff(LabDiffArgs),
+    /// Make the page or the tables of reports that --json wrote
+    Report(LabReportArgs),
     /// Measure page allocation of launches under memory pressure
     Pressure(LabPressureArgs),
     /// Take a CPU offline and back while readers verify every byte
@@ -72,6 +74,28 @@ pub struct LabDiffArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `lab report`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab report"))]
+pub struct LabReportArgs {
+    /// Reports of any experiment, written with --json; several of the same one stand side by side,
+    /// each compared with the first
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Write one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print every sample as comma-separated values
+    #[arg(long)]
+    pub csv: bool,
+    /// Print the tables for a page of documentation
+    #[arg(long, conflicts_with = "csv")]
+    pub markdown: bool,
+    /// Print all figures after the answer
+    #[arg(long, conflicts_with_all = ["csv", "markdown"])]
+    pub details: bool,
 }
 
 /// Arguments of `lab pressure`.
@@ -222,6 +246,9 @@ pub struct LabKernelArgs {
     /// Write the report as one HTML file too
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Print all figures after the answer, as is done where standard output is no terminal
+    #[arg(long)]
+    pub details: bool,
     /// Print JSON with every sample
     #[arg(long)]
     pub json: bool,
@@ -276,6 +303,9 @@ pub struct LabLaunchArgs {
     /// Write the distributions of scheduling latency and launch time as an SVG file too
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Print all figures after the answer, as is done where standard output is no terminal
+    #[arg(long)]
+    pub details: bool,
     /// Print JSON with every sample
     #[arg(long)]
     pub json: bool,

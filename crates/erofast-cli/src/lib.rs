@@ -22,7 +22,7 @@ use clap::Subcommand;
 pub use examples::{examples, examples_help};
 pub use lab::{
     LabCommand, LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs,
-    LabReadArgs, LabSuiteArgs,
+    LabReadArgs, LabReportArgs, LabSuiteArgs,
 };
 pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line};
 pub use output::{check_stdout, print_json, print_line};

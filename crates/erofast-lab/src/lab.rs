@@ -1,22 +1,24 @@
 //! `erofast lab`: the experiments.
 
 use std::fs::File;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use erofast_cli::{
     LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
-    LabSuiteArgs, Outcome, Usage, program,
+    LabReportArgs, LabSuiteArgs, Outcome, Usage, program,
 };
 use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
 use latency_lab::kernel::{self, KernelOptions};
-use latency_lab::launch::{self, LaunchOptions};
+use latency_lab::launch::{self, LaunchOptions, LaunchReport};
 use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
 use latency_lab::suite::{self, SuiteOptions};
+use latency_lab::{Report, Reports};
 
 use crate::progress::Shown;
 
@@ -45,10 +47,39 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         options.engines_by_default = false;
     }
     let report = launch::run(&options, &mut Shown::begin())?;
-    write(args.html.as_deref(), || report.to_html())?;
+    write_page(args.html.as_deref(), &report)?;
     write(args.svg.as_deref(), || report.to_svg())?;
-    print(args.json, || report.to_json(), || report.table())?;
+    print_launches(args.json, args.details, &report)
+}
+
+/// The page that `lab report` makes of the JSON.
+fn write_page(path: Option<&Path>, report: &LaunchReport) -> anyhow::Result<()> {
+    let page = Report::from_json(report.to_json().as_bytes()).map_err(anyhow::Error::msg)?;
+    write(path, || page.to_html())
+}
+
+fn print_launches(json: bool, details: bool, report: &LaunchReport) -> anyhow::Result<Outcome> {
+    // A script or a file gets all figures, a terminal the answer.
+    let text = || match details || !std::io::stdout().is_terminal() {
+        true => report.table(),
+        false => report.answer(),
+    };
+    print(json, || report.to_json(), text)?;
     Ok(outcome(report.valid))
+}
+
+/// `erofast lab report`
+pub fn report(args: &LabReportArgs) -> anyhow::Result<Outcome> {
+    let reports = Reports::read(&args.files)?;
+    write(args.html.as_deref(), || reports.to_html())?;
+    let text = match () {
+        () if args.csv => reports.to_csv()?,
+        () if args.markdown => reports.to_markdown()?,
+        () if args.details => reports.table(),
+        () => reports.answer(),
+    };
+    outln!("{}", text.trim_end_matches('\n'));
+    Ok(Outcome::Fine)
 }
 
 /// `erofast lab read`
@@ -190,9 +221,8 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Fine);
     }
     let report = kernel::run(&options, &mut Shown::begin())?;
-    write(args.html.as_deref(), || report.to_html())?;
-    print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid))
+    write_page(args.html.as_deref(), &report)?;
+    print_launches(args.json, args.details, &report)
 }
 
 /// `erofast lab guest`

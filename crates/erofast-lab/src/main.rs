@@ -72,6 +72,7 @@ fn run(command: MeasureCommand) -> anyhow::Result<Outcome> {
         MeasureCommand::Lab(LabCommand::Read(args)) => lab::read(&args),
         MeasureCommand::Lab(LabCommand::Suite(args)) => lab::suite(&args),
         MeasureCommand::Lab(LabCommand::Diff(args)) => lab::diff(&args),
+        MeasureCommand::Lab(LabCommand::Report(args)) => lab::report(&args),
         MeasureCommand::Lab(LabCommand::Pressure(args)) => lab::pressure(&args),
         MeasureCommand::Lab(LabCommand::Hotplug(args)) => lab::hotplug(&args),
         MeasureCommand::Lab(LabCommand::Kernel(args)) => lab::kernel(&args),

@@ -5,6 +5,7 @@
 #[path = "../../erofast/tests/common/failure.rs"]
 mod failure;
 mod failures;
+mod lab_report;
 #[path = "../../erofast/tests/common/other.rs"]
 mod other;
 mod other_program;

@@ -2,7 +2,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
+use launch_profile::{Directory, Learned, Name, Profile, Program, RecordedFile, Window};
 
 fn erofast(arguments: &[&str], file: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_erofast"));
@@ -93,6 +93,65 @@ fn trim_replaces_the_profile_or_writes_another() {
     );
     assert_eq!(erofast(&["profile", "trim"], &file).status.code(), Some(2));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn what_was_learned_is_shown_trimmed_and_forgotten() {
+    let program = |nid, idle_mounts| Program {
+        nid,
+        launches: 3,
+        idle_mounts,
+        profile: profile(),
+    };
+    let named = profile().files[0].nid;
+    let learned = Learned {
+        programs: vec![program(named, 0), program(9999, 2)],
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("image.learned");
+    std::fs::write(&file, learned.to_bytes()).unwrap();
+    let shown = erofast(&["profile", "show"], &file);
+    let text = String::from_utf8(shown.stdout).unwrap();
+    let path = String::from_utf8(profile().path(&profile().files[0].name)).unwrap();
+    for line in [
+        format!("program:     {path}: 3 launches"),
+        "program:     inode 9999".into(),
+    ] {
+        assert!(text.contains(&line), "{text}");
+    }
+    let read = || Learned::parse_any(&std::fs::read(&file).unwrap()).unwrap();
+    erofast(&["profile", "trim", "--size", "0"], &file);
+    assert!(
+        read()
+            .programs
+            .iter()
+            .all(|program| program.profile.windows.is_empty())
+    );
+    std::fs::write(&file, learned.to_bytes()).unwrap();
+
+    let forget = |programs: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_erofast"));
+        let command = command
+            .args(["profile", "forget"])
+            .arg(&file)
+            .args(programs);
+        let output = command.output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (status, line) = forget(&["bin/none"]);
+    assert!(
+        status == Some(1) && line.contains("bin/none: was not learned"),
+        "{line}"
+    );
+    assert_eq!(forget(&["inode 9999"]), (Some(0), String::new()));
+    assert_eq!(read().programs.len(), 1);
+    assert_eq!(forget(&[&path]), (Some(0), String::new()));
+    assert!(!file.exists());
+    std::fs::write(&file, profile().to_bytes()).unwrap();
+    assert!(forget(&[]).1.contains("is the profile of one launch"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::{TestImage, bad_images, fixtures, good_images};
-use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
+use launch_profile::{Directory, Learned, Name, Profile, Program, RecordedFile, Window};
 use serde_json::Value;
 
 /// Schemas of options of a command, and parts that several schemas have in common.
@@ -163,6 +163,37 @@ fn what_is_printed_about_a_profile_fits() {
     let path = file.path().to_str().expect("a path");
     let output = erofast(&["profile", "show", "--json", path]);
     crate::schema::check("profile-show", &json(&output));
+    let learned = Learned {
+        programs: vec![Program {
+            nid: 40,
+            launches: 2,
+            idle_mounts: 1,
+            profile,
+        }],
+    };
+    let home = tempfile::tempdir().expect("a directory");
+    let folder = home.path().join("erofast");
+    fs::create_dir(&folder).expect("a directory");
+    let path = folder.join("image.learned");
+    fs::write(&path, learned.to_bytes()).expect("written");
+    let output = erofast(&["profile", "show", "--json", path.to_str().expect("a path")]);
+    let shown = json(&output);
+    assert_eq!(shown["programs"][0]["path"], "lib/first");
+    crate::schema::check("profile-show", &shown);
+    let mut list = Command::new(env!("CARGO_BIN_EXE_erofast"));
+    list.args(["profile", "list", "--json"]);
+    // Root's folder is the system's, whatever the environment has.
+    let output = list
+        .env("XDG_CACHE_HOME", home.path())
+        .output()
+        .expect("a program");
+    let listed = json(&output);
+    let own = &listed["images"][0]["programs"][0]["launches"];
+    assert!(
+        rustix::process::geteuid().is_root() || *own == 2,
+        "{listed}"
+    );
+    crate::schema::check("profile-list", &listed);
 }
 
 /// Unmounts, also when a test fails.

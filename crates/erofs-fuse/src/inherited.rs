@@ -58,7 +58,7 @@ fn named(request: &MountRequest) -> Vec<RawFd> {
 fn profile_number(profile: &ProfileLocation) -> Option<RawFd> {
     match profile {
         ProfileLocation::File(path) => number(path),
-        ProfileLocation::Auto => None,
+        ProfileLocation::Auto | ProfileLocation::Learned => None,
     }
 }
 

@@ -27,7 +27,7 @@ mod upgrade;
 
 pub use daemon::{mount, run_if_daemon};
 pub use error::Error;
-pub use helper::{mountpoint_of, mountpoints, umount};
+pub use helper::{mountpoint_of, mountpoints, profile_folder, umount};
 pub use inherited::close_inherited;
 pub use note::note;
 pub use options::{

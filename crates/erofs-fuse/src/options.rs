@@ -73,6 +73,8 @@ pub enum SandboxMode {
 pub enum ProfileLocation {
     /// In the cache folder of the system or the user, under a name that belongs to the image.
     Auto,
+    /// There as well, a profile for each program, learned from every launch.
+    Learned,
     /// This file; absolute.
     File(PathBuf),
 }
@@ -165,6 +167,17 @@ impl MountOptions {
     /// The same for `mount -s`: options that are not known are ignored.
     pub fn parse_sloppy<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
         Self::parse_lists(lists, true)
+    }
+
+    /// With `profile=learn` unless `profile` is among them.
+    #[must_use]
+    pub fn learning(mut self) -> Self {
+        let is_profile = |one: &OsString| one.as_bytes().starts_with(b"profile=");
+        if !self.given.iter().any(is_profile) {
+            self.profile = Some(ProfileLocation::Learned);
+            self.given.push("profile=learn".into());
+        }
+        self
     }
 
     fn parse_lists<S: AsRef<OsStr>>(lists: &[S], sloppy: bool) -> Result<Self, OptionError> {
@@ -340,9 +353,12 @@ fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
     if value == "auto" {
         return Ok(Some(ProfileLocation::Auto));
     }
+    if value == "learn" {
+        return Ok(Some(ProfileLocation::Learned));
+    }
     // The daemon leaves the directory in which it was started.
     let path = std::path::absolute(value);
-    let path = path.map_err(|_| OptionError::value("profile", "", "auto, off or a file"))?;
+    let path = path.map_err(|_| OptionError::value("profile", "", "auto, learn, off or a file"))?;
     Ok(Some(ProfileLocation::File(path)))
 }
 

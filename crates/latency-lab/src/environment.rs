@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use sched_trace::SchedulerSettings;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::process::{Machine, in_path, machine_ticks};
@@ -20,7 +20,7 @@ use machine::line;
 const MOST_STEAL: f64 = 10.0;
 
 /// The machine, its settings, the programs and the image.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Environment {
     /// When the run started, UTC.
     pub date: String,
@@ -42,8 +42,10 @@ pub struct Environment {
     /// How long a thread runs before another one of its priority gets the CPU (EEVDF).
     pub base_slice_ns: Option<u64>,
     /// What the kernel does against each fault of the CPU that it has.
+    #[serde(default)]
     pub mitigations: BTreeMap<String, String>,
     /// Swap files and devices with their sizes in KiB.
+    #[serde(default)]
     pub swaps: BTreeMap<String, u64>,
     /// The part of the CPU time that a hypervisor took during the run.
     pub cpu_steal_share: Option<f64>,
@@ -78,7 +80,7 @@ pub struct Environment {
 }
 
 /// The image of a run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Image {
     /// Its path as given.
     pub path: String,

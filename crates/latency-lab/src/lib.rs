@@ -7,6 +7,7 @@
 //! * [`read`]: throughput and latency of reading
 //! * [`suite`]: several programs and trees in one run, one row each
 //! * [`diff`]: two reports of different days or devices
+//! * [`report`]: the page and the tables of any report, later and elsewhere
 //! * [`pressure`]: launching while memory is short
 //! * [`hotplug`]: reading while a CPU goes away and comes back
 //! * [`kernel`]: the launches with the kernel's own variants, in an emulated machine
@@ -18,6 +19,7 @@
 
 mod compile;
 mod error;
+mod figure;
 mod interrupt;
 mod mounts;
 mod process;
@@ -36,6 +38,7 @@ pub mod launch;
 pub mod load;
 pub mod pressure;
 pub mod read;
+pub mod report;
 pub mod schedule;
 pub mod statistics;
 pub mod suite;
@@ -48,6 +51,7 @@ pub use error::LabError;
 pub use interrupt::Interrupt;
 pub use process::DaemonMemory;
 pub use progress::{Progress, Silent};
+pub use report::{Report, Reports};
 
 /// Results of the lab; an error is one line.
 pub type Result<T, E = LabError> = std::result::Result<T, E>;

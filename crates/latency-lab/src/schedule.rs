@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::statistics::Random;
 use crate::{Interrupt, Progress, Result};
@@ -36,12 +36,31 @@ pub enum Outcome<S> {
 }
 
 /// A measurement that does not count.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredThrown")]
 pub struct Thrown {
     /// Why.
     pub reason: String,
     /// How long it took, in microseconds.
     pub time_us: f64,
+}
+
+/// As reports have it; older ones have the reason alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredThrown {
+    Reason(String),
+    Thrown { reason: String, time_us: f64 },
+}
+
+impl From<StoredThrown> for Thrown {
+    fn from(stored: StoredThrown) -> Self {
+        let (reason, time_us) = match stored {
+            StoredThrown::Reason(reason) => (reason, f64::NAN),
+            StoredThrown::Thrown { reason, time_us } => (reason, time_us),
+        };
+        Thrown { reason, time_us }
+    }
 }
 
 impl fmt::Display for Thrown {
@@ -312,6 +331,14 @@ mod tests {
         assert_eq!((thrown.len(), &*thrown[0].reason), (1, "lost 7 events"));
         assert_eq!(thrown[0].time_us, 8.0);
         assert!(gathered.is_whole());
+    }
+
+    #[test]
+    fn older_reports_have_the_reason_alone() {
+        let old: Thrown = serde_json::from_str("\"busy\"").unwrap();
+        assert!(old.reason == "busy" && old.time_us.is_nan());
+        let new: Thrown = serde_json::from_str(r#"{"reason": "busy", "time_us": 8.0}"#).unwrap();
+        assert_eq!(new.time_us, 8.0);
     }
 
     #[test]

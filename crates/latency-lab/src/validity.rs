@@ -5,9 +5,12 @@
 pub(crate) fn lines(reasons: &[String]) -> String {
     match reasons {
         [] => "valid\n".into(),
-        reasons => reasons
-            .iter()
-            .map(|reason| format!("NOT VALID: {reason}\n"))
-            .collect(),
+        reasons => faults(reasons),
     }
+}
+
+/// One line for each reason.
+pub(crate) fn faults(reasons: &[String]) -> String {
+    let line = |reason: &String| format!("NOT VALID: {reason}\n");
+    reasons.iter().map(line).collect()
 }

@@ -9,10 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use latency_lab::Report;
 use latency_lab::environment::Environment;
 use latency_lab::launch::{
-    Against, Blocked, EngineReport, LaunchReport, Outliers, Owner, Picture, Sample, Stretch,
-    ThreadWaits, Waited,
+    Against, Blocked, EngineReport, Lane, LaunchReport, Machine, Outliers, Owner, Picture, Sample,
+    Stretch, ThreadWaits, Waited,
 };
 use latency_lab::schedule::Thrown;
 use latency_lab::statistics::{Random, Summary, compare, outliers};
@@ -66,7 +67,6 @@ fn sample(random: &mut Random, average: f64, iteration: usize) -> Sample {
             stretch(0.0, 0.2 + shift, Owner::Load),
             stretch(0.2 + shift, 0.45, Owner::Program),
             stretch(0.45, 0.6, Owner::Engine),
-            stretch(0.6, 0.65, Owner::Idle),
             stretch(0.65, 1.0, Owner::Load),
         ]
     };
@@ -109,7 +109,12 @@ fn sample(random: &mut Random, average: f64, iteration: usize) -> Sample {
         .collect(),
         picture: Picture {
             length_us: launch,
-            cpus: vec![(0, lane(0.0)), (1, lane(0.1))],
+            cpus: [0, 1]
+                .map(|cpu| Lane {
+                    cpu,
+                    ran: lane(0.1 * f64::from(cpu)),
+                })
+                .into(),
             waits: vec![wait(0.1, 0.3, 0), wait(0.15, 0.2, 0), wait(0.4, 0.42, 1)],
         },
         iteration,
@@ -182,7 +187,7 @@ fn report(place: &Path) -> LaunchReport {
         warm_ups: 1,
         seed: 1,
         repeat: None,
-        cold: "a fresh mount for each launch",
+        cold: "a fresh mount for each launch".into(),
         environment: Environment::capture(&image, Path::new("/no/such/erofast")).unwrap(),
         load_seen: None,
         left_out: vec![
@@ -192,6 +197,7 @@ fn report(place: &Path) -> LaunchReport {
         notices: vec![
             "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own".into(),
         ],
+        machine: None,
     }
 }
 
@@ -242,7 +248,8 @@ fn wait(child: &mut Child) {
 }
 
 /// A page that shows the report in a frame of this width and writes down what it finds: how wide
-/// the content is, which elements stick out (those inside of scrolling boxes may), and the
+/// the content is, which elements stick out (those inside of scrolling boxes may, but for the
+/// shifts), which points of a chart a name covers, and the
 /// ground's colour.
 fn probe(page: &Path, width: u32) -> String {
     format!(
@@ -254,6 +261,25 @@ document.getElementById('f').onload = () => {{
   for (const e of d.body.querySelectorAll('*')) {{
     const box = e.getBoundingClientRect();
     if (!inside(e) && box.width > 0 && (box.right > {width} + 0.5 || box.left < -0.5)) out.push(e.tagName + '.' + e.className);
+  }}
+  for (const cell of d.querySelectorAll('.shift')) {{
+    if (cell.getBoundingClientRect().right > {width}) out.push('shift out of sight');
+  }}
+  for (const name of d.querySelectorAll('.figure tbody th')) {{
+    if (name.getBoundingClientRect().width < 90) out.push('squeezed: ' + name.textContent);
+  }}
+  for (const svg of d.querySelectorAll('svg')) {{
+    const box = svg.getBoundingClientRect();
+    for (const text of svg.querySelectorAll('text')) {{
+      const t = text.getBoundingClientRect();
+      if (t.left < box.left - 0.5 || t.right > box.right + 0.5) out.push('cut: ' + text.textContent);
+    }}
+    const points = [...svg.querySelectorAll('circle')].map(e => e.getBoundingClientRect());
+    for (const name of svg.querySelectorAll('.name')) {{
+      const n = name.getBoundingClientRect();
+      if (points.some(p => p.left < n.right && p.right > n.left && p.top < n.bottom && p.bottom > n.top))
+        out.push('name over a point: ' + name.textContent);
+    }}
   }}
   const ground = d.defaultView.getComputedStyle(d.body).backgroundColor;
   const figures = d.querySelectorAll('svg').length;
@@ -354,18 +380,99 @@ fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
                 found["width"].as_u64().unwrap() <= u64::from(width),
                 "{found}"
             );
-            // Three charts for each of three quantities, two launches of each of four engines.
-            assert_eq!(found["figures"], 9 + 8);
+            // Four charts for each of three quantities, two launches of each of four engines.
+            assert_eq!(found["figures"], 12 + 8);
         }
         assert_ne!(light["ground"], dark["ground"]);
     }
 }
 
 #[test]
-fn the_report_fits_its_schema() {
+fn reports_fit_their_schemas() {
     let place = Place::new();
-    let json = serde_json::to_value(report(&place.0)).unwrap();
-    crate::common::schema::check("lab-launch", &json);
+    let mut report = report(&place.0);
+    let json = |report: &LaunchReport| serde_json::to_value(report).unwrap();
+    crate::common::schema::check("lab-launch", &json(&report));
+    report.machine = Some(Machine {
+        qemu: "QEMU 10.0.2".into(),
+        accelerator: "tcg".into(),
+        emulated: true,
+        kernel: "6.12".into(),
+        kernel_package: "6.12-1".into(),
+        cpus: 2,
+    });
+    crate::common::schema::check("lab-kernel", &json(&report));
+}
+
+#[test]
+fn the_answer_is_a_sentence_and_a_row_an_engine() {
+    let place = Place::new();
+    let mut report = report(&place.0);
+    let answer = report.answer();
+    assert!(answer.starts_with("Against kernel-loop, "), "{answer}");
+    assert!(
+        answer.lines().all(|line| line.chars().count() <= 100),
+        "{answer}"
+    );
+    assert!(answer.lines().count() <= 14, "{answer}");
+    for name in [
+        "kernel-loop",
+        "erofast:unbound",
+        "erofast:percpu ",
+        "erofast:percpu,hipri",
+    ] {
+        let row = |line: &&str| line.starts_with(name) && line.contains(" ms  ");
+        assert_eq!(answer.lines().filter(row).count(), 1, "{name}: {answer}");
+    }
+    assert!(answer.contains("lower, -"), "{answer}");
+    assert!(
+        report
+            .table()
+            .starts_with(answer.rsplit_once("\nThe other").unwrap().0)
+    );
+    report.valid = false;
+    report.not_valid_because = vec!["other programs were busy".into()];
+    let answer = report.answer();
+    assert!(
+        answer.starts_with("NOT VALID: other programs were busy\nNo conclusion: "),
+        "{answer}"
+    );
+    assert!(answer.contains("\nNOT VALID"), "{answer}");
+}
+
+#[test]
+fn an_engine_that_decompresses_in_the_program_is_compared_by_the_waits_that_it_has() {
+    let place = Place::new();
+    let mut report = report(&place.0);
+    assert!(report.answer().contains("  scheduling latency\n"));
+    for sample in &mut report.engines[0].samples {
+        sample.wakeups = 0;
+    }
+    assert!(
+        report.answer().contains("  whole path\n"),
+        "{}",
+        report.answer()
+    );
+}
+
+#[test]
+fn the_page_of_a_report_is_that_of_its_json() {
+    let place = Place::new();
+    let mut report = report(&place.0);
+    report.engines[1].samples[0] = Sample {
+        switches_missing: Some("3 of 200 switches".into()),
+        sched_latency_us: f64::NAN,
+        ..Sample::default()
+    };
+    let read = Report::from_json(report.to_json().as_bytes()).unwrap();
+    // The numbers inside may differ in their last digit.
+    let page = |html: String| html.split("<script").next().map(str::to_owned);
+    assert_eq!(page(read.to_html()), page(report.to_html()));
+    assert!(
+        read.to_html().contains("waited"),
+        "timelines are in the JSON"
+    );
+    assert!(!read.to_html().contains("NaN"), "unknown is n/a");
 }
 
 #[test]

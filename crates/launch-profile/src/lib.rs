@@ -2,14 +2,17 @@
 //!
 //! A mount records one while a program starts, and the next mount of the same image reads it and
 //! fills the kernel's caches in advance. This crate is the file: its [format](mod@format),
-//! its [`limits`], and operations that need no image. It opens no files.
+//! its [`limits`], and operations that need no image; and the file of all programs of an image that
+//! were [learned]. It opens no files.
 #![forbid(unsafe_code)]
 
 mod checksum;
 mod error;
 pub mod format;
 mod identity;
+pub mod learned;
 pub mod limits;
+mod merge;
 mod profile;
 mod read;
 mod trim;
@@ -17,5 +20,6 @@ mod write;
 
 pub use error::Error;
 pub use identity::ImageIdentity;
+pub use learned::{Learned, Program};
 pub use profile::{Directory, Name, PAGE, PAGES_PER_WINDOW, Profile, RecordedFile, Window};
 pub use trim::Trim;

@@ -3,6 +3,9 @@
 /// Bytes of a profile file.
 pub const FILE_BYTES: usize = 4 << 20;
 
+/// Bytes of what was learned of one image.
+pub const LEARNED_BYTES: usize = 1 << 20;
+
 /// Directories, files, other names: each list at most.
 pub const NAMES: usize = 1 << 16;
 

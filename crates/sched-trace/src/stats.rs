@@ -1,9 +1,9 @@
 //! Summary statistics: the summary and the percentile rule of the whole workspace.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Figures of a set of samples, in the unit of the samples. All are 0 when there is no sample.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of samples.
     #[serde(rename = "samples")]

@@ -22,7 +22,9 @@ pub use generate::{CompletionsArgs, ManArgs};
 pub use images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
 #[cfg(feature = "tools")]
-pub use profile::{ProfileCommand, ProfileShowArgs, ProfileTrimArgs};
+pub use profile::{
+    ProfileCommand, ProfileForgetArgs, ProfileListArgs, ProfileShowArgs, ProfileTrimArgs,
+};
 #[cfg(feature = "tools")]
 pub use tools::ToolCommand;
 

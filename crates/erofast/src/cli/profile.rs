@@ -8,10 +8,33 @@ use erofast_cli::examples_help;
 /// The subcommands of `profile`.
 #[derive(Debug, Subcommand)]
 pub enum ProfileCommand {
+    /// List the programs whose launches were learned
+    List(ProfileListArgs),
     /// Show what a launch read, in which order
     Show(ProfileShowArgs),
     /// Leave out a part of a profile
     Trim(ProfileTrimArgs),
+    /// Forget what was learned of programs
+    Forget(ProfileForgetArgs),
+}
+
+/// Arguments of `profile forget`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast profile forget"))]
+pub struct ProfileForgetArgs {
+    /// File that `profile list` names
+    pub file: PathBuf,
+    /// Programs of the image, as `profile list` names them; without any all of them
+    pub programs: Vec<String>,
+}
+
+/// Arguments of `profile list`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast profile list"))]
+pub struct ProfileListArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `profile show`.

@@ -15,7 +15,7 @@ pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
         image: absolute(&args.image)?,
         mountpoint: absolute(&args.mountpoint)?,
-        options: MountOptions::parse(&lists(args))?,
+        options: MountOptions::parse(&lists(args))?.learning(),
         foreground: args.foreground,
     };
     mount(&request)
@@ -61,7 +61,8 @@ pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
         options: match args.sloppy {
             true => MountOptions::parse_sloppy(&args.options)?,
             false => MountOptions::parse(&args.options)?,
-        },
+        }
+        .learning(),
         foreground: false,
     };
     if args.fake {

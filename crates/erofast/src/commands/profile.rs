@@ -1,44 +1,178 @@
-//! `erofast profile`: shows and trims launch profiles.
+//! `erofast profile`: lists, shows, trims and forgets launch profiles.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use erofast_cli::{Outcome, print_json, units::size};
-use launch_profile::{PAGE, Profile, RecordedFile, Trim, limits};
+use launch_profile::{Learned, PAGE, Profile, Program, RecordedFile, Trim, learned, limits};
 use serde_json::{Value, json};
 
-use crate::cli::{ProfileShowArgs, ProfileTrimArgs};
+use crate::cli::{ProfileForgetArgs, ProfileListArgs, ProfileShowArgs, ProfileTrimArgs};
 use crate::text::name;
 
-/// Runs `profile show`.
-pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
-    let profile = read(&args.file)?;
-    if args.list {
-        list(&profile, if args.null { 0 } else { b'\n' })?;
-    } else if args.json {
-        print_json(&report(&profile))?;
-    } else {
-        print(&profile)?;
+/// Runs `profile list`.
+pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
+    let folder = erofs_fuse::profile_folder()?;
+    let mut images = Vec::new();
+    for entry in fs::read_dir(&folder).into_iter().flatten() {
+        let path = entry.with_context(|| folder.display().to_string())?.path();
+        // Others write here at the same time, and not only these files.
+        if let Ok(Content::Learned(learned)) = read(&path) {
+            images.push((path, learned));
+        }
+    }
+    images.sort_by(|one, other| one.0.cmp(&other.0));
+    if args.json {
+        let image = |(path, learned): &(PathBuf, Learned)| {
+            json!({
+                "file": path.display().to_string(),
+                "programs": learned.programs.iter().map(short).collect::<Vec<_>>(),
+            })
+        };
+        let images: Vec<Value> = images.iter().map(image).collect();
+        print_json(&json!({"images": images}))?;
+        return Ok(Outcome::Fine);
+    }
+    for (path, learned) in &images {
+        outln!("{}", path.display());
+        for program in &learned.programs {
+            outln!("  {}", line(program));
+        }
     }
     Ok(Outcome::Fine)
 }
 
-/// Runs `profile trim`.
-pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
-    let mut profile = read(&args.file)?;
-    let mib = |mib: u32| u64::from(mib) << 20;
-    profile.trim(&Trim {
-        until_ms: args.until.unwrap_or(u32::MAX),
-        bytes: args.size.map_or(u64::MAX, mib),
-    });
-    let path = args.output.as_ref().unwrap_or(&args.file);
-    replace(path, &profile.to_bytes()).with_context(|| path.display().to_string())?;
+/// Runs `profile show`.
+pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
+    let content = read(&args.file)?;
+    if args.list {
+        let end = if args.null { 0 } else { b'\n' };
+        content
+            .profiles()
+            .try_for_each(|profile| files(profile, end))?;
+        return Ok(Outcome::Fine);
+    }
+    match content {
+        Content::One(profile) if args.json => print_json(&report(&profile))?,
+        Content::One(profile) => print(&profile)?,
+        Content::Learned(learned) if args.json => {
+            let program = |program: &Program| {
+                let mut shown = report(&program.profile);
+                shown["path"] = json!(path_of(program));
+                shown["launches"] = json!(program.launches);
+                shown["idle_mounts"] = json!(program.idle_mounts);
+                shown
+            };
+            let programs: Vec<Value> = learned.programs.iter().map(program).collect();
+            print_json(&json!({"programs": programs}))?;
+        }
+        Content::Learned(learned) => {
+            for program in &learned.programs {
+                outln!("program:     {}", line(program));
+                print(&program.profile)?;
+            }
+        }
+    }
     Ok(Outcome::Fine)
 }
 
-fn read(path: &Path) -> anyhow::Result<Profile> {
+/// Runs `profile forget`.
+pub fn forget(args: &ProfileForgetArgs) -> anyhow::Result<Outcome> {
+    let context = || args.file.display().to_string();
+    let Content::Learned(mut learned) = read(&args.file)? else {
+        bail!(
+            "{}: is the profile of one launch, not what was learned",
+            context()
+        );
+    };
+    for path in &args.programs {
+        let before = learned.programs.len();
+        learned.programs.retain(|program| path_of(program) != *path);
+        ensure!(
+            learned.programs.len() < before,
+            "{}: {path}: was not learned",
+            context()
+        );
+    }
+    if args.programs.is_empty() || learned.programs.is_empty() {
+        fs::remove_file(&args.file).with_context(context)?;
+    } else {
+        replace(&args.file, &learned.to_bytes()).with_context(context)?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// What a file has.
+enum Content {
+    One(Profile),
+    Learned(Learned),
+}
+
+impl Content {
+    fn profiles(&self) -> impl Iterator<Item = &Profile> {
+        let (one, programs) = match self {
+            Self::One(profile) => (Some(profile), &[][..]),
+            Self::Learned(learned) => (None, &learned.programs[..]),
+        };
+        let learned = programs.iter().map(|program| &program.profile);
+        one.into_iter().chain(learned)
+    }
+}
+
+fn path_of(program: &Program) -> String {
+    let path = program.path();
+    path.map_or_else(|| format!("inode {}", program.nid), |path| name(&path))
+}
+
+fn line(program: &Program) -> String {
+    let launches = match program.launches {
+        1 => "1 launch".to_owned(),
+        more => format!("{more} launches"),
+    };
+    let (path, bytes) = (path_of(program), size(program.profile.bytes()));
+    format!(
+        "{path}: {launches}, {bytes} in {} files",
+        program.profile.files.len()
+    )
+}
+
+fn short(program: &Program) -> Value {
+    json!({
+        "path": path_of(program),
+        "nid": program.nid,
+        "launches": program.launches,
+        "idle_mounts": program.idle_mounts,
+        "files": program.profile.files.len(),
+        "bytes": program.profile.bytes(),
+    })
+}
+
+/// Runs `profile trim`.
+pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
+    let mib = |mib: u32| u64::from(mib) << 20;
+    let trim = Trim {
+        until_ms: args.until.unwrap_or(u32::MAX),
+        bytes: args.size.map_or(u64::MAX, mib),
+    };
+    let bytes = match read(&args.file)? {
+        Content::One(mut profile) => {
+            profile.trim(&trim);
+            profile.to_bytes()
+        }
+        Content::Learned(mut learned) => {
+            let programs = learned.programs.iter_mut();
+            programs.for_each(|program| program.profile.trim(&trim));
+            learned.to_bytes()
+        }
+    };
+    let path = args.output.as_ref().unwrap_or(&args.file);
+    replace(path, &bytes).with_context(|| path.display().to_string())?;
+    Ok(Outcome::Fine)
+}
+
+fn read(path: &Path) -> anyhow::Result<Content> {
     let context = || path.display().to_string();
     let mut bytes = Vec::new();
     let file = File::open(path).with_context(context)?;
@@ -52,7 +186,11 @@ fn read(path: &Path) -> anyhow::Result<Profile> {
     file.take(most)
         .read_to_end(&mut bytes)
         .with_context(context)?;
-    Profile::parse(&bytes).with_context(context)
+    let content = match bytes.starts_with(&learned::MAGIC) {
+        true => Learned::parse_any(&bytes).map(Content::Learned),
+        false => Profile::parse(&bytes).map(Content::One),
+    };
+    content.with_context(context)
 }
 
 /// All at once or not at all.
@@ -68,7 +206,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         })
 }
 
-fn list(profile: &Profile, end: u8) -> io::Result<()> {
+fn files(profile: &Profile, end: u8) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     for file in &profile.files {
         out.write_all(&profile.path(&file.name))?;

@@ -14,6 +14,8 @@ pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
         ToolCommand::Cat(args) => cat::run(&args),
         ToolCommand::Check(args) => check::run(&args),
         ToolCommand::Extract(args) => extract::run(&args),
+        ToolCommand::Profile(ProfileCommand::Forget(args)) => profile::forget(&args),
+        ToolCommand::Profile(ProfileCommand::List(args)) => profile::list(&args),
         ToolCommand::Profile(ProfileCommand::Show(args)) => profile::show(&args),
         ToolCommand::Profile(ProfileCommand::Trim(args)) => profile::trim(&args),
         ToolCommand::Measure(_) => measure::run(),

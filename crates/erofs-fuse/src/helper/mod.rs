@@ -60,6 +60,7 @@ pub(crate) use enable_uring::{
 pub(crate) use launch::LaunchHelper;
 pub(crate) use passed::check as check_passed;
 pub(crate) use process::{READY, close_stdout, report_ready, run, run_daemon};
+pub use profile_file::cache_folder as profile_folder;
 pub(crate) use protocol::Order;
 pub(crate) use server_of::pid_of_server;
 pub(crate) use table::{answer_within, covered_notice};

@@ -11,6 +11,7 @@ use rustix::fs::{FileType, fstat, major, minor};
 
 use super::protocol::Request;
 use crate::error::Error;
+use crate::options::ProfileLocation;
 use crate::request::MountRequest;
 
 /// Device number of `/dev/fuse`, from Documentation/admin-guide/devices.txt.
@@ -18,12 +19,13 @@ const FUSE_DEVICE: (u32, u32) = (10, 229);
 
 /// Refuses options that take a mount of our own.
 pub(crate) fn check(request: &MountRequest) -> Result<(), Error> {
+    let profile = request.options.profile.as_ref();
     let refuse = |why| Err(Error::mountpoint(&request.mountpoint, why));
     match request.passed_device() {
         Some(_) if request.options.timeout.is_some() => {
             refuse("timeout= cannot unmount what the caller has mounted")
         }
-        Some(_) if request.options.profile.is_some() => {
+        Some(_) if profile.is_some_and(|profile| *profile != ProfileLocation::Learned) => {
             refuse("profile= needs the path of the mount point")
         }
         _ => Ok(()),

@@ -8,7 +8,7 @@ use rustix::fs::{FileType, PROC_SUPER_MAGIC, fstat, fstatfs};
 use super::profile_file::ProfileFile;
 use super::table;
 use crate::error::Error;
-use crate::options::MountOptions;
+use crate::options::{MountOptions, ProfileLocation};
 use crate::request::MountRequest;
 
 /// The parameters of one mount(2), however it is made.
@@ -32,7 +32,9 @@ impl<'r> MountPlan<'r> {
     ) -> Result<Self, Error> {
         let options = &request.options;
         let mountpoint = usable_mountpoint(&request.mountpoint)?;
-        if let Some(profile) = &options.profile {
+        if let Some(profile) = &options.profile
+            && *profile != ProfileLocation::Learned
+        {
             ProfileFile::check_place(profile, &mountpoint)?;
         }
         Ok(Self {

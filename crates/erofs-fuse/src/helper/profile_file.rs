@@ -19,23 +19,44 @@ const SYSTEM_CACHE: &str = "/var/cache";
 /// Longest name of a file in the cache folder.
 const NAME_BYTES: usize = 128;
 
+/// How often one mount writes what it has learned.
+const LEARNED_WRITES: usize = 64;
+
+/// Bytes that all images may have taught together.
+const LEARNED_TOTAL: u64 = 64 << 20;
+
 /// The profile of one mount. The server, which an image may have taken over, chooses one name in
-/// the cache folder, once, and has bytes written there, once: no more than a profile may have.
+/// the cache folder, once, and has bytes written there, once or, where it learns, a few times: no
+/// more than a profile may have.
 #[derive(Debug)]
 pub(super) struct ProfileFile {
     location: ProfileLocation,
     /// Its path, since it was opened for the first time.
     path: Option<PathBuf>,
-    /// What it is about to hold; `None` when it was written.
-    bytes: Option<Vec<u8>>,
+    /// What it is about to hold.
+    bytes: Vec<u8>,
+    /// How often it may still be written.
+    writes: usize,
+    /// Why nothing is learned.
+    unreachable: Option<String>,
 }
 
 impl ProfileFile {
-    pub(super) fn new(location: ProfileLocation) -> Self {
+    /// `mountpoint`: where nothing is mounted yet.
+    pub(super) fn new(location: ProfileLocation, mountpoint: &Path) -> Self {
+        let learns = location == ProfileLocation::Learned;
+        let unreachable = learns.then(|| {
+            let mountpoint = mountpoint.canonicalize();
+            let mountpoint = mountpoint.map_err(Error::std_io("mount point"));
+            mountpoint.and_then(|mountpoint| Self::check_place(&location, &mountpoint))
+        });
+        let unreachable = unreachable.and_then(Result::err);
         Self {
             location,
             path: None,
-            bytes: Some(Vec::new()),
+            bytes: Vec::new(),
+            writes: if learns { LEARNED_WRITES } else { 1 },
+            unreachable: unreachable.map(|error| error.to_string()),
         }
     }
 
@@ -47,6 +68,7 @@ impl ProfileFile {
         let (path, option) = match location {
             ProfileLocation::File(path) => (path.clone(), format!("profile={}", path.display())),
             ProfileLocation::Auto => (cache_folder()?, "profile=auto".to_owned()),
+            ProfileLocation::Learned => (cache_folder()?, "profile=learn".to_owned()),
         };
         let existing = path.ancestors().find_map(|path| path.canonicalize().ok());
         if existing.is_some_and(|existing| existing.starts_with(mountpoint)) {
@@ -56,6 +78,12 @@ impl ProfileFile {
         if *location == ProfileLocation::Auto || path.exists() {
             return Ok(());
         }
+        if *location == ProfileLocation::Learned {
+            // Not asked for: no caches are made where there are none.
+            let caches = path.parent().filter(|caches| caches.is_dir());
+            let missing = || Error::Daemon(format!("{option}: no folder for {}", path.display()));
+            return caches.map(|_| ()).ok_or_else(missing);
+        }
         let folder = path.parent().unwrap_or(Path::new("/"));
         rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)
             .map_err(Error::io(format!("{option}: {}", folder.display())))
@@ -63,6 +91,9 @@ impl ProfileFile {
 
     /// Opens it for reading; `None` when it is not there. Later calls must name the same file.
     pub(super) fn open(&mut self, name: &[u8]) -> Result<Option<OwnedFd>, Error> {
+        if let Some(why) = &self.unreachable {
+            return Err(Error::Daemon(why.clone()));
+        }
         let path = self.path_of(name)?;
         let first = self.path.get_or_insert_with(|| path.clone());
         if *first != path {
@@ -78,23 +109,33 @@ impl ProfileFile {
 
     /// Adds to what it will hold.
     pub(super) fn add(&mut self, more: &[u8]) -> Result<(), Error> {
-        let bytes = self.bytes.as_mut().ok_or_else(written)?;
-        if bytes.len() + more.len() > limits::FILE_BYTES {
+        let most = match self.location {
+            ProfileLocation::Learned => limits::LEARNED_BYTES,
+            _ => limits::FILE_BYTES,
+        };
+        if self.writes == 0 {
+            return Err(written());
+        }
+        if self.bytes.len() + more.len() > most {
             return Err(refused("it is larger than a profile may be"));
         }
-        bytes.extend(more);
+        self.bytes.extend(more);
         Ok(())
     }
 
     /// Writes it, at once or not at all. The folder is made where it is ours to choose.
     pub(super) fn commit(&mut self) -> Result<(), Error> {
-        let bytes = self.bytes.take().ok_or_else(written)?;
+        self.writes = self.writes.checked_sub(1).ok_or_else(written)?;
+        let bytes = std::mem::take(&mut self.bytes);
         let path = self
             .path
             .as_ref()
             .ok_or_else(|| refused("it has no name"))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        if self.location == ProfileLocation::Auto {
+        if matches!(
+            self.location,
+            ProfileLocation::Auto | ProfileLocation::Learned
+        ) {
             let mut builder = std::fs::DirBuilder::new();
             let made = builder.recursive(true).mode(0o700).create(folder);
             made.map_err(Error::std_io(folder.display().to_string()))?;
@@ -110,6 +151,8 @@ impl ProfileFile {
         });
         if outcome.is_err() {
             let _ = std::fs::remove_file(&temporary);
+        } else if self.location == ProfileLocation::Learned {
+            remove_oldest(folder, LEARNED_TOTAL);
         }
         outcome
     }
@@ -117,9 +160,13 @@ impl ProfileFile {
     fn path_of(&self, name: &[u8]) -> Result<PathBuf, Error> {
         match &self.location {
             ProfileLocation::File(path) => Ok(path.clone()),
-            ProfileLocation::Auto => {
+            ProfileLocation::Auto | ProfileLocation::Learned => {
                 let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
-                let is_one = name.ends_with(b".profile") && !name.starts_with(b".");
+                let end = match self.location {
+                    ProfileLocation::Learned => LEARNED_END,
+                    _ => ".profile",
+                };
+                let is_one = name.ends_with(end.as_bytes()) && !name.starts_with(b".");
                 if !is_one || name.len() > NAME_BYTES || !name.iter().all(plain) {
                     return Err(refused("its name is odd"));
                 }
@@ -134,7 +181,36 @@ fn refused(why: &str) -> Error {
 }
 
 fn written() -> Error {
-    refused("it was written before")
+    refused("it was written as often as it may be")
+}
+
+/// How the name of a file ends that has what an image has taught.
+pub(super) const LEARNED_END: &str = ".learned";
+
+/// Keeps those files that were written last, of `most` bytes together. Other mounts may do the same
+/// at the same time.
+fn remove_oldest(folder: &Path, most: u64) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .filter(|entry| {
+            entry
+                .file_name()
+                .as_encoded_bytes()
+                .ends_with(LEARNED_END.as_bytes())
+        })
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+        })
+        .collect();
+    files.sort_by(|one, other| other.cmp(one));
+    let mut total = 0;
+    for (_, length, path) in files {
+        total += length;
+        if total > most {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
@@ -146,8 +222,12 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     file.write_all(bytes).map_err(Error::std_io(what()))
 }
 
-/// The system's for root, else the user's.
-fn cache_folder() -> Result<PathBuf, Error> {
+/// Where launch profiles are that have no path of their own: the system's folder for root, else the
+/// user's. It need not be there.
+///
+/// # Errors
+/// One line: neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
+pub fn cache_folder() -> Result<PathBuf, Error> {
     if rustix::process::geteuid().is_root() {
         return Ok(Path::new(SYSTEM_CACHE).join("erofast"));
     }
@@ -157,9 +237,9 @@ fn cache_folder() -> Result<PathBuf, Error> {
             .filter(|p| p.is_absolute())
     };
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    cache
-        .map(|cache| cache.join("erofast"))
-        .ok_or_else(|| Error::Daemon("profile=auto: neither XDG_CACHE_HOME nor HOME is set".into()))
+    cache.map(|cache| cache.join("erofast")).ok_or_else(|| {
+        Error::Daemon("launch profiles: neither XDG_CACHE_HOME nor HOME is set".into())
+    })
 }
 
 #[cfg(test)]
@@ -182,7 +262,7 @@ mod tests {
         }
 
         fn file(&self) -> ProfileFile {
-            ProfileFile::new(ProfileLocation::File(self.path()))
+            ProfileFile::new(ProfileLocation::File(self.path()), Path::new("/proc"))
         }
 
         fn count(&self) -> usize {
@@ -230,6 +310,40 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_last_is_kept() {
+        let folder = Folder::new("oldest");
+        for (age, name) in ["new", "middle", "old"].into_iter().enumerate() {
+            let path = folder.0.join(name).with_extension("learned");
+            std::fs::write(&path, [0; 100]).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            let then = std::time::SystemTime::now() - std::time::Duration::from_secs(age as u64);
+            file.set_modified(then).unwrap();
+        }
+        std::fs::write(folder.path(), [0; 1000]).unwrap();
+        remove_oldest(&folder.0, 250);
+        let there = |name| folder.0.join(name).exists();
+        let kept = [
+            "new.learned",
+            "middle.learned",
+            "old.learned",
+            "launch.profile",
+        ]
+        .map(there);
+        assert_eq!(kept, [true, true, false, true]);
+    }
+
+    #[test]
+    fn nothing_is_learned_below_the_mount_point() {
+        let Ok(folder) = cache_folder() else {
+            return println!("skipped: neither root nor a home");
+        };
+        let above = folder.parent().unwrap().canonicalize().unwrap();
+        let mut file = ProfileFile::new(ProfileLocation::Learned, &above);
+        let why = file.open(b"0123.learned").unwrap_err().to_string();
+        assert!(why.contains("is below the mount point"), "{why}");
+    }
+
+    #[test]
     fn nothing_is_written_without_a_name() {
         let folder = Folder::new("nameless");
         assert!(folder.file().commit().is_err());
@@ -238,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_mount_has_one_name_in_the_cache_folder() {
-        let mut file = ProfileFile::new(ProfileLocation::Auto);
+        let mut file = ProfileFile::new(ProfileLocation::Auto, Path::new("/proc"));
         if cache_folder().is_err() {
             return println!("skipped: neither root nor a home");
         }
@@ -250,7 +364,7 @@ mod tests {
 
     #[test]
     fn names_that_lead_out_of_the_cache_folder_or_name_no_profile_are_refused() {
-        let file = ProfileFile::new(ProfileLocation::Auto);
+        let file = ProfileFile::new(ProfileLocation::Auto, Path::new("/proc"));
         let long = format!("{}.profile", "0".repeat(NAME_BYTES));
         for name in [
             "",

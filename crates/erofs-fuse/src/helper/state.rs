@@ -44,7 +44,8 @@ pub(super) struct MountState {
 
 impl MountState {
     pub(super) fn new(request: MountRequest) -> Self {
-        let profile = request.options.profile.clone().map(ProfileFile::new);
+        let location = request.options.profile.clone();
+        let profile = location.map(|location| ProfileFile::new(location, &request.mountpoint));
         Self {
             profile_file: profile.map(|file| Arc::new(Mutex::new(file))),
             launches: Arc::new(()),

@@ -35,7 +35,16 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
         // Programs that keep a dead mount busy get only errors from it. The server is asked only
         // now, for it may not answer.
         Err(Error::Busy) if table::is_dead(path) => unmount(&entry, true),
-        Err(Error::Busy) => Err(busy(path, &entry)),
+        Err(Error::Busy) => {
+            let users = users::list(&entry.device);
+            // One that was found nowhere may have been there for a moment only.
+            let is_gone = users.is_empty() && unmount(&entry, false).is_ok();
+            if is_gone {
+                Ok(())
+            } else {
+                Err(busy(path, &entry, &users))
+            }
+        }
         outcome => outcome,
     }
 }
@@ -93,12 +102,12 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
 }
 
 /// What keeps a mount busy, as far as this user may know.
-fn busy(path: &Path, entry: &Entry) -> Error {
+fn busy(path: &Path, entry: &Entry, users: &str) -> Error {
     let table = table::read().unwrap_or_default();
     if let Some(other) = table.iter().find(|other| other.parent == entry.id) {
         return Error::covered(path, &other.mountpoint);
     }
-    let why = match users::list(&entry.device).as_str() {
+    let why = match users {
         "" if std::env::current_dir().is_ok_and(|place| place.starts_with(path)) => {
             "is busy: it has the working directory of this command; cd elsewhere first".to_owned()
         }

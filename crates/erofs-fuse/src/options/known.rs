@@ -69,8 +69,8 @@ pub const KNOWN: &[KnownOption] = &[
         "decoded data kept for repeated reads; K, M and G are understood (8M)",
     ),
     option(
-        "profile=PATH|auto|off",
-        "replay this launch profile; record it where there is none (off)",
+        "profile=learn|auto|PATH|off",
+        "learn launches and replay them (learn), or record one and replay that; erofsfuse: off",
     ),
     option(
         "log=FILE",

@@ -317,7 +317,7 @@ impl Filesystem for Image {
             let length = reply
                 .room()
                 .min(usize::try_from(left).unwrap_or(usize::MAX));
-            launch.read(inode.nid, offset, length);
+            launch.read(&inode, offset, length);
         }
         if offset == 0
             && let Some(read_ahead) = self.directory_read_ahead.get()

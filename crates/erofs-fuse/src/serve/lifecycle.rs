@@ -209,7 +209,7 @@ impl Serving<'_> {
             self.read_ahead(unmount.helper, &image, &session, (&first, &exact_reads))?;
         let launch = match resumes {
             true => None,
-            false => self.launch(unmount.helper, &image, &session, exact_reads)?,
+            false => self.launch(unmount.helper, &image, &session, (first, exact_reads))?,
         };
         let forgets = threads::start(engine, &session, options, mode)?;
         if resumes {
@@ -251,7 +251,7 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<Image>,
         session: &Arc<Session>,
-        (first, paused): (&Arc<dyn Fn(Call)>, &Arc<AtomicBool>),
+        (first, paused): (&Arc<dyn Fn(Call) + Send + Sync>, &Arc<AtomicBool>),
     ) -> Result<Option<file_read_ahead::Running>, Error> {
         if self.request.options.read_ahead_kb == Some(0) {
             return Ok(None);
@@ -334,17 +334,21 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<Image>,
         session: &Arc<Session>,
-        exact_reads: Arc<AtomicBool>,
+        (first, exact_reads): (Arc<dyn Fn(Call) + Send + Sync>, Arc<AtomicBool>),
     ) -> Result<Option<launch::Running>, Error> {
         let Some(location) = &self.request.options.profile else {
             return Ok(None);
         };
+        if self.request.passed_device().is_some() {
+            return Ok(None);
+        }
         let mount = launch::Mount {
             engine: self.engine,
             session,
             nodes: image.nodes(),
             root: image.nodes().root(),
             exact_reads,
+            first,
         };
         let launch_helper = helper.launch()?;
         let running = launch::start(location, launch_helper, helper, &mount)?;

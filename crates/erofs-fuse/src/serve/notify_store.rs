@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -70,14 +71,15 @@ impl NotifyStoreWriter {
         // Weak: the engine owns the writer.
         let engine = Arc::downgrade(engine);
         let name = "erofs_pagecache";
-        storing_threads::spawn(name, session, helper, move |store| {
+        let socket = helper.as_fd().as_raw_fd();
+        storing_threads::start(name, Arc::clone(session), socket, move |store| {
             with_that_of_workers(&engine, || store_all(&ours, store, &engine, nodes));
         })?;
         Ok(Self(queue))
     }
 
     /// Has the thread do something between two remainders.
-    pub(super) fn caller(&self) -> Arc<dyn Fn(Call)> {
+    pub(super) fn caller(&self) -> Arc<dyn Fn(Call) + Send + Sync> {
         let queue = Arc::clone(&self.0);
         Arc::new(move |call| {
             queue.lock().calls.push(call);

@@ -31,7 +31,7 @@ pub(super) struct StoringThreads<'m> {
     pub(super) helper: &'m MountHelper,
     pub(super) on_demand: &'m mut OnDemand,
     /// Has the first of these threads do something.
-    pub(super) first: &'m Arc<dyn Fn(Call)>,
+    pub(super) first: &'m Arc<dyn Fn(Call) + Send + Sync>,
 }
 
 impl StoringThreads<'_> {
@@ -58,19 +58,8 @@ impl StoringThreads<'_> {
     }
 }
 
-/// Starts such a thread at once.
-pub(super) fn spawn(
-    name: &str,
-    session: &Arc<Session>,
-    helper: &MountHelper,
-    work: impl FnOnce(&PageStore) + Send + 'static,
-) -> Result<(), Error> {
-    let socket = helper.as_fd().as_raw_fd();
-    start(name, Arc::clone(session), socket, work)
-}
-
 /// Returns when the thread has descriptors of its own.
-fn start(
+pub(super) fn start(
     name: &str,
     session: Arc<Session>,
     socket: RawFd,

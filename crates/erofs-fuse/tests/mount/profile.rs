@@ -1,18 +1,21 @@
 //! Launch profiles: recorded by one mount, replayed by the next.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use launch_profile::{ImageIdentity, PAGE, Profile};
+use launch_profile::{ImageIdentity, Learned, PAGE, Profile};
 use serde_json::Value;
 
 use super::*;
+use crate::built::BuiltImage;
 
 pub(super) const TESTS: &[Test] = tests![
     what_a_launch_read_is_recorded_page_by_page_and_read_ahead_the_next_time,
     a_profile_of_another_image_is_recorded_again,
     a_file_that_is_no_profile_is_left_alone,
     a_profile_below_the_mount_point_or_in_no_folder_is_refused,
+    launches_are_learned_and_expected_where_there_was_one_of_late,
 ];
 
 /// The helper would read it through the mount, which waits for the helper.
@@ -160,4 +163,123 @@ fn a_file_that_is_no_profile_is_left_alone() {
     assert!(error.contains("not a launch profile"), "{error}");
     assert!(place.mount_line().is_none());
     assert_eq!(fs::read(&path.0).unwrap(), b"Dear reader");
+}
+
+/// What root's mounts have learned.
+fn learned_files() -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir("/var/cache/erofast").into_iter().flatten();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let is_learned = |path: &PathBuf| path.extension().is_some_and(|end| end == "learned");
+    paths.filter(is_learned).collect()
+}
+
+/// Removes a file at the end.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn launches_are_learned_and_expected_where_there_was_one_of_late() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: not root");
+    }
+    let Some(built) = BuiltImage::new("learned", &["-zlz4hc"], 3) else {
+        return;
+    };
+    let mounted = || {
+        let place = Place::new();
+        let options = "io_uring=off,profile=learn,read_ahead_kb=0";
+        mount(&request(&built.image(), &place, options)).unwrap();
+        place
+    };
+    let read = |place: &Place, name: &str, pages: &[u64]| {
+        let file = File::open(place.path.join(name)).unwrap();
+        for page in pages {
+            let _ = file.read_at(&mut [0; 4096], page * PAGE).unwrap();
+        }
+    };
+    let launch = |place: &Place| {
+        read(place, "exec", &[0]);
+        read(place, "data/1", &[0, 1, 3]);
+    };
+    let before = learned_files();
+
+    // What is not executed teaches nothing.
+    let place = mounted();
+    read(&place, "data/1", &[0]);
+    assert_eq!(profile_counters(&place)["state"], "learning");
+    unmount_and_wait(place);
+    assert_eq!(learned_files(), before);
+
+    let place = mounted();
+    launch(&place);
+    unmount_and_wait(place);
+    let new: Vec<PathBuf> = learned_files().difference(&before).cloned().collect();
+    let file = Removed(new.first().expect("something learned").clone());
+    let learned = || Learned::parse_any(&fs::read(&file.0).unwrap()).unwrap();
+    let program = &learned().programs[0];
+    assert_eq!(
+        (program.path().unwrap(), program.launches),
+        (b"exec".to_vec(), 1)
+    );
+    assert_eq!(program.profile.bytes(), 4 * PAGE);
+
+    // The next mount expects it.
+    let place = mounted();
+    let replayed = || profile_counters(&place)["state"] == "replayed";
+    soon("the replay", || {
+        replayed() && profile_counters(&place)["prefetched_bytes"] == 3 * PAGE
+    });
+    let reads = || stat(&place.path).unwrap()["fuse"]["by_kind"]["read"].clone();
+    let asked = reads();
+    read(&place, "data/1", &[0, 1, 3]);
+    assert_eq!(reads(), asked);
+    launch(&place);
+    soon("the end of the launch", || {
+        profile_counters(&place)["programs"][0]["launches"] == 2
+    });
+    let shown = &profile_counters(&place)["programs"][0];
+    assert_eq!(
+        (&shown["path"], &shown["windows_asked"]),
+        (&"exec".into(), &1.into())
+    );
+    unmount_and_wait(place);
+
+    // Mounts without a launch: after three of them none is expected any more.
+    for idle in 1..=3 {
+        unmount_and_wait(mounted());
+        assert_eq!(learned().programs[0].idle_mounts, idle);
+    }
+    let place = mounted();
+    assert_eq!(profile_counters(&place)["state"], "learning");
+    assert_eq!(
+        profile_counters(&place)["programs"],
+        Value::Array(Vec::new())
+    );
+    launch(&place);
+    let replayed = || profile_counters(&place)["state"] == "replayed";
+    soon("the replay begins with the launch", replayed);
+    unmount_and_wait(place);
+    let program = &learned().programs[0];
+    assert_eq!((program.idle_mounts, program.launches), (0, 3));
+
+    // What is damaged is learned anew.
+    let mut bytes = fs::read(&file.0).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&file.0, bytes).unwrap();
+    let place = mounted();
+    launch(&place);
+    let line = profile_counters(&place)["error"].clone();
+    assert!(line.as_str().unwrap().contains("damaged"), "{line}");
+    unmount_and_wait(place);
+    assert_eq!(
+        Learned::parse_any(&fs::read(&file.0).unwrap())
+            .unwrap()
+            .programs
+            .len(),
+        1
+    );
 }

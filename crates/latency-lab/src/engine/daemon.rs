@@ -136,7 +136,7 @@ mod tests {
                 "mount",
                 "-f",
                 "-o",
-                "workers=percpu,hipri",
+                "workers=percpu,hipri,profile=off",
                 "/i.erofs",
                 "/m"
             ]

@@ -78,20 +78,20 @@ impl Engine {
         )
     }
 
-    /// The value of `erofast mount -o`: the short names of workers spelt out.
+    /// The value of `erofast mount -o`: the short names of workers spelt out. Launches are not
+    /// learned unless that is named, since each would differ from the one before.
     pub(crate) fn mount_options(&self) -> Option<String> {
         let Engine::Erofast { options } = self else {
             return None;
         };
-        let spelt =
-            options
-                .split(',')
-                .filter(|option| !option.is_empty())
-                .map(|option| match option {
-                    "percpu" | "unbound" | "inline" => format!("workers={option}"),
-                    other => other.into(),
-                });
-        Some(spelt.collect::<Vec<_>>().join(",")).filter(|options| !options.is_empty())
+        let given = || options.split(',').filter(|option| !option.is_empty());
+        let profile = given().any(|option| option.starts_with("profile="));
+        let spelt = given().map(|option| match option {
+            "percpu" | "unbound" | "inline" => format!("workers={option}"),
+            other => other.into(),
+        });
+        let unlearned = (!profile).then(|| "profile=off".to_owned());
+        Some(spelt.chain(unlearned).collect::<Vec<_>>().join(","))
     }
 }
 
@@ -183,13 +183,13 @@ mod tests {
         let options = |name: &str| name.parse::<Engine>().unwrap().mount_options();
         assert_eq!(
             options("erofast:percpu,hipri").as_deref(),
-            Some("workers=percpu,hipri")
+            Some("workers=percpu,hipri,profile=off")
         );
         assert_eq!(
             options("erofast:unbound,reserved_pages=64").as_deref(),
-            Some("workers=unbound,reserved_pages=64")
+            Some("workers=unbound,reserved_pages=64,profile=off")
         );
-        assert_eq!(options("erofast"), None);
+        assert_eq!(options("erofast").as_deref(), Some("profile=off"));
         assert_eq!(options("kernel"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::HotplugOptions;
 use super::cycles::Cycled;
@@ -13,7 +13,7 @@ use crate::statistics::Summary;
 use crate::validity;
 
 /// The report of `lab hotplug`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HotplugReport {
     /// Completed cycles.
     pub cycles: usize,

@@ -5,33 +5,34 @@ const WIDE: f64 = 20.0;
 /// About as many ticks as a narrow chart has room for.
 const TICKS: f64 = 5.0;
 
-/// An axis over values that are not negative.
+/// An axis that begins at zero, or ends there, or has it in between; a logarithmic one has no zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     low: f64,
     high: f64,
+    /// Between two ticks; a logarithmic axis has one a decade.
+    step: f64,
     logarithmic: bool,
 }
 
 impl Axis {
-    /// Fits the values; zeros sit at the low end of a logarithmic axis.
+    /// Fits the values.
     pub(super) fn fit(values: impl Iterator<Item = f64> + Clone) -> Axis {
-        let high = values.clone().fold(0.0, f64::max);
-        let low = values
-            .filter(|&value| value > 0.0)
-            .fold(f64::INFINITY, f64::min);
-        if high > 0.0 && high / low > WIDE {
-            let (low, high) = (low.log10().floor(), high.log10().ceil());
+        let least = values.clone().fold(f64::INFINITY, f64::min);
+        let (low, high) = (least.min(0.0), values.fold(0.0, f64::max));
+        if least > 0.0 && high / least > WIDE {
             return Axis {
-                low: 10f64.powf(low),
-                high: 10f64.powf(high),
+                low: 10f64.powf(least.log10().floor()),
+                high: 10f64.powf(high.log10().ceil()),
+                step: 10.0,
                 logarithmic: true,
             };
         }
-        let step = step(high.max(1e-9));
+        let step = if high > low { step(high - low) } else { 1.0 };
         Axis {
-            low: 0.0,
+            low: (low / step).floor() * step,
             high: (high / step).ceil().max(1.0) * step,
+            step,
             logarithmic: false,
         }
     }
@@ -52,9 +53,9 @@ impl Axis {
                 .map(|decade| self.low * 10f64.powi(decade))
                 .collect();
         }
-        let step = step(self.high);
-        (0..=(self.high / step).round() as i32)
-            .map(|tick| f64::from(tick) * step)
+        let number = |value: f64| (value / self.step).round() as i32;
+        (number(self.low)..=number(self.high))
+            .map(|tick| f64::from(tick) * self.step)
             .collect()
     }
 
@@ -64,8 +65,8 @@ impl Axis {
 }
 
 /// 1, 2 or 5 times a power of ten.
-fn step(high: f64) -> f64 {
-    let rough = high / TICKS;
+fn step(span: f64) -> f64 {
+    let rough = span / TICKS;
     let decade = 10f64.powf(rough.log10().floor());
     let times = [1.0, 2.0, 5.0, 10.0]
         .into_iter()
@@ -89,12 +90,22 @@ mod tests {
     }
 
     #[test]
-    fn wide_values_get_decades_and_zeros_their_low_end() {
-        let axis = Axis::fit([0.0, 30.0, 25_000.0].into_iter());
+    fn wide_values_get_decades() {
+        let axis = Axis::fit([20.0, 30.0, 25_000.0].into_iter());
         assert!(axis.is_logarithmic());
         assert_eq!(axis.ticks().len(), 5);
-        assert_eq!((axis.place(0.0), axis.place(100_000.0)), (0.0, 1.0));
+        assert_eq!((axis.place(10.0), axis.place(100_000.0)), (0.0, 1.0));
         assert!((axis.place(1000.0) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn zero_is_at_zero() {
+        let axis = Axis::fit([0.0, 30.0, 25_000.0].into_iter());
+        assert!(!axis.is_logarithmic());
+        assert_eq!((axis.ticks()[0], axis.place(0.0)), (0.0, 0.0));
+        let axis = Axis::fit([-42.0, 8.0].into_iter());
+        let ticks = [-50.0, -40.0, -30.0, -20.0, -10.0, 0.0, 10.0];
+        assert_eq!((axis.ticks(), axis.place(0.0)), (ticks.into(), 50.0 / 60.0));
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use std::fmt::Write;
 
 use super::axis::Axis;
-use super::{escape, style, tick, time};
+use super::{amount, escape, style, tick};
+use crate::figure::{Figure, Row, verdict};
+use crate::statistics::Comparison;
 
 /// Drawing units; the page scales them. Narrow enough that text stays readable on a telephone.
 pub(super) const WIDTH: f64 = 480.0;
@@ -12,12 +14,6 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
-
-/// The samples of one engine.
-pub(super) struct Series<'a> {
-    pub(super) name: &'a str,
-    pub(super) values: &'a [f64],
-}
 
 /// Of a CDF.
 pub(super) const CDF_HEIGHT: f64 = 260.0;
@@ -46,30 +42,31 @@ impl Canvas {
     }
 
     /// Vertical lines with their values below.
-    fn time_ticks(&mut self, title: &str) {
-        let floor = self.floor();
-        for (number, value) in self.x.ticks().into_iter().enumerate() {
-            let x = along(self.x.place(value));
-            // Zeros sit at the low end of a logarithmic axis.
-            let least = if number == 0 && self.x.is_logarithmic() {
-                "≤ "
-            } else {
-                ""
-            };
-            let _ = writeln!(
-                self.svg,
-                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor}\"/>\
-                 <text class=\"tick\" x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{least}{}</text>",
-                floor + 16.0,
-                tick(value)
-            );
+    fn value_ticks(&mut self, title: &str, unit: &str) {
+        for value in self.x.ticks() {
+            self.below_tick(along(self.x.place(value)), &tick(value, unit));
         }
         let scale = if self.x.is_logarithmic() {
             ", logarithmic"
         } else {
             ""
         };
-        self.axis_title(&format!("{title}{scale}"));
+        let unit = if unit == "us" {
+            String::new()
+        } else {
+            format!(", {unit}")
+        };
+        self.axis_title(&format!("{title}{unit}{scale}"));
+    }
+
+    fn below_tick(&mut self, x: f64, text: &str) {
+        let floor = self.floor();
+        let _ = writeln!(
+            self.svg,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor}\"/>\
+             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{text}</text>",
+            floor + 16.0
+        );
     }
 
     fn axis_title(&mut self, title: &str) {
@@ -93,6 +90,14 @@ impl Canvas {
         );
     }
 
+    fn row_name(&mut self, y: f64, name: &str) {
+        let name = escape(name);
+        let _ = writeln!(
+            self.svg,
+            "<text class=\"name\" x=\"{LEFT}\" y=\"{y:.0}\">{name}</text>"
+        );
+    }
+
     fn dot(&mut self, series: usize, x: f64, y: f64, tip: &str) {
         let _ = writeln!(
             self.svg,
@@ -108,30 +113,32 @@ impl Canvas {
     }
 }
 
-fn axis_of(series: &[Series<'_>]) -> Axis {
-    Axis::fit(
-        series
-            .iter()
-            .flat_map(|series| series.values.iter().copied()),
-    )
+fn tip(figure: &Figure, row: &Row, count: usize) -> String {
+    let value = amount(row.samples[count], &figure.unit);
+    format!("{}, sample {}: {value}", row.name, count + 1)
 }
 
-/// The part of launches that stayed at or below each value.
-pub(super) fn cdf(series: &[Series<'_>], title: &str) -> String {
+fn axis_of(rows: &[Row]) -> Axis {
+    Axis::fit(rows.iter().flat_map(|row| row.samples.iter().copied()))
+}
+
+/// The part of samples that stayed at or below each value.
+pub(super) fn cdf(figure: &Figure) -> String {
+    let axis = axis_of(&figure.rows);
     let mut canvas = Canvas::new(
         CDF_HEIGHT,
-        &format!("{title}: part of launches at or below"),
-        axis_of(series),
+        &format!("{}, part of samples at or below", figure.name),
+        axis,
     );
     let floor = canvas.floor();
     let up = |part: f64| floor - part * (floor - TOP);
     for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
         canvas.side_tick(up(part), &format!("{:.0} %", part * 100.0));
     }
-    canvas.time_ticks(title);
-    let measured = series.iter().enumerate();
-    for (number, one) in measured.filter(|(_, one)| !one.values.is_empty()) {
-        let mut sorted = one.values.to_vec();
+    canvas.value_ticks(&figure.name, &figure.unit);
+    let measured = figure.rows.iter().enumerate();
+    for (number, row) in measured.filter(|(_, row)| !row.samples.is_empty()) {
+        let mut sorted = row.samples.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         let mut path = format!("M{:.1} {:.1}", along(0.0), up(0.0));
         for (count, value) in sorted.iter().enumerate() {
@@ -147,40 +154,39 @@ pub(super) fn cdf(series: &[Series<'_>], title: &str) -> String {
             canvas.svg,
             "<path class=\"line {}\" d=\"{path}\"><title>{}</title></path>",
             style::series(number),
-            escape(one.name)
+            escape(&row.name)
         );
     }
     canvas.end()
 }
 
 /// Every sample as a dot, a row for each engine, its median as a bar.
-pub(super) fn strip(series: &[Series<'_>], title: &str) -> String {
+pub(super) fn strip(figure: &Figure) -> String {
     const ROW: f64 = 44.0;
-    let height = TOP + BOTTOM + ROW * series.len() as f64;
-    let mut canvas = Canvas::new(height, &format!("{title}: every sample"), axis_of(series));
-    canvas.time_ticks(title);
-    for (number, one) in series.iter().enumerate() {
+    let height = TOP + BOTTOM + ROW * figure.rows.len() as f64;
+    let mut canvas = Canvas::new(
+        height,
+        &format!("{}, every sample", figure.name),
+        axis_of(&figure.rows),
+    );
+    canvas.value_ticks(&figure.name, &figure.unit);
+    for (number, row) in figure.rows.iter().enumerate() {
         let top = TOP + ROW * number as f64;
-        let _ = writeln!(
-            canvas.svg,
-            "<text class=\"name\" x=\"{LEFT}\" y=\"{:.0}\">{}</text>",
-            top + 11.0,
-            escape(one.name)
-        );
-        for (count, value) in one.values.iter().enumerate() {
+        canvas.row_name(top + 11.0, &row.name);
+        for (count, value) in row.samples.iter().enumerate() {
             // A fixed scatter separates equal values; it has no meaning.
             let y = top + 20.0 + (count * 7 % 18) as f64;
-            let tip = format!("{}, sample {}: {}", one.name, count + 1, time(*value));
-            canvas.dot(number, along(canvas.x.place(*value)), y, &tip);
+            let x = along(canvas.x.place(*value));
+            canvas.dot(number, x, y, &tip(figure, row, count));
         }
-        if let Some(median) = crate::statistics::percentile(one.values, 50.0) {
-            let x = along(canvas.x.place(median));
+        if let Some(summary) = row.summary() {
+            let x = along(canvas.x.place(summary.median));
             let _ = writeln!(
                 canvas.svg,
                 "<line class=\"median\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.0}\" y2=\"{:.0}\"><title>median {}</title></line>",
                 top + 16.0,
                 top + 42.0,
-                time(median)
+                amount(summary.median, &figure.unit)
             );
         }
     }
@@ -188,27 +194,74 @@ pub(super) fn strip(series: &[Series<'_>], title: &str) -> String {
 }
 
 /// The samples in the order of the run: a drift of the machine shows here.
-pub(super) fn over_the_run(series: &[Series<'_>], title: &str) -> String {
-    let values = axis_of(series);
-    let rounds = series
-        .iter()
-        .map(|one| one.values.len())
-        .max()
-        .unwrap_or(0)
-        .max(2);
-    let mut canvas = Canvas::new(230.0, &format!("{title} in the order of the run"), values);
+pub(super) fn over_the_run(figure: &Figure) -> String {
+    let values = axis_of(&figure.rows);
+    let counts = figure.rows.iter().map(|row| row.samples.len());
+    let numbers = Axis::fit([counts.max().unwrap_or(0).max(5) as f64].into_iter());
+    let mut canvas = Canvas::new(
+        230.0,
+        &format!("{} in the order of the run", figure.name),
+        numbers,
+    );
     let floor = canvas.floor();
     let up = |place: f64| floor - place * (floor - TOP);
     for value in values.ticks() {
-        canvas.side_tick(up(values.place(value)), &tick(value));
+        canvas.side_tick(up(values.place(value)), &tick(value, &figure.unit));
     }
-    canvas.axis_title("launch number");
-    for (number, one) in series.iter().enumerate() {
-        for (count, value) in one.values.iter().enumerate() {
-            let x = along(count as f64 / (rounds - 1) as f64);
-            let tip = format!("{}, sample {}: {}", one.name, count + 1, time(*value));
-            canvas.dot(number, x, up(values.place(*value)), &tip);
+    for number in numbers.ticks() {
+        canvas.below_tick(along(numbers.place(number)), &number.to_string());
+    }
+    canvas.axis_title("sample");
+    for (number, row) in figure.rows.iter().enumerate() {
+        for (count, value) in row.samples.iter().enumerate() {
+            let x = along(numbers.place((count + 1) as f64));
+            let y = up(values.place(*value));
+            canvas.dot(number, x, y, &tip(figure, row, count));
         }
+    }
+    canvas.end()
+}
+
+/// A shift with its interval, named, in the colour of a row.
+pub(super) struct Shift<'a> {
+    pub(super) name: &'a str,
+    pub(super) series: usize,
+    pub(super) of: &'a Comparison,
+}
+
+/// Shifts in per cent with their intervals; nothing where none has a percentage.
+pub(super) fn shifts(title: &str, shifts: &[Shift<'_>]) -> String {
+    const ROW: f64 = 36.0;
+    let intervals = shifts.iter().filter_map(|it| it.of.interval_percent);
+    let ends: Vec<f64> = intervals.flat_map(|it| [it.low, it.high]).collect();
+    if ends.is_empty() {
+        return String::new();
+    }
+    let height = TOP + BOTTOM + ROW * shifts.len() as f64;
+    let mut canvas = Canvas::new(height, title, Axis::fit(ends.into_iter()));
+    canvas.value_ticks(title, "%");
+    let zero = along(canvas.x.place(0.0));
+    let _ = writeln!(
+        canvas.svg,
+        "<line class=\"zero\" x1=\"{zero:.1}\" x2=\"{zero:.1}\" y1=\"{TOP}\" y2=\"{}\"/>",
+        canvas.floor()
+    );
+    for (number, shift) in shifts.iter().enumerate() {
+        let top = TOP + ROW * number as f64;
+        canvas.row_name(top + 11.0, shift.name);
+        let Some(interval) = shift.of.interval_percent else {
+            continue;
+        };
+        let place = |canvas: &Canvas, percent| along(canvas.x.place(percent));
+        let (from, to) = (place(&canvas, interval.low), place(&canvas, interval.high));
+        let _ = writeln!(
+            canvas.svg,
+            "<line class=\"line {}\" x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{y}\" y2=\"{y}\"/>",
+            style::series(shift.series),
+            y = top + 24.0
+        );
+        let middle = place(&canvas, shift.of.difference_percent.unwrap_or_default());
+        canvas.dot(shift.series, middle, top + 24.0, &verdict(shift.of, ""));
     }
     canvas.end()
 }
@@ -217,22 +270,26 @@ pub(super) fn over_the_run(series: &[Series<'_>], title: &str) -> String {
 mod tests {
     use super::*;
 
-    fn series() -> [Series<'static>; 2] {
-        [
-            Series {
-                name: "kernel-loop",
-                values: &[15000.0, 9000.0, 30000.0],
-            },
-            Series {
-                name: "a<b",
-                values: &[2900.0, 0.0, 3000.0],
-            },
-        ]
+    fn figure() -> Figure {
+        let row = |name: &str, samples: [f64; 3]| Row {
+            name: name.into(),
+            samples: samples.into(),
+            against_first: None,
+        };
+        Figure {
+            name: "latency".into(),
+            of: "",
+            unit: "us".into(),
+            rows: vec![
+                row("kernel-loop", [15000.0, 9000.0, 30000.0]),
+                row("a<b", [2900.0, 0.0, 3000.0]),
+            ],
+        }
     }
 
     #[test]
     fn every_sample_is_a_dot_with_its_value() {
-        let svg = strip(&series(), "latency");
+        let svg = strip(&figure());
         assert_eq!(svg.matches("<circle").count(), 6);
         assert!(svg.contains("kernel-loop, sample 3: 30.0 ms"));
         assert!(svg.contains("a&lt;b") && !svg.contains("a<b"));
@@ -240,17 +297,43 @@ mod tests {
 
     #[test]
     fn each_engine_has_a_line_that_climbs_to_all_its_launches() {
-        let svg = cdf(&series(), "latency");
+        let svg = cdf(&figure());
         assert_eq!(svg.matches("class=\"line").count(), 2);
         assert!(svg.contains(&format!("V{TOP:.1}H")), "{svg}");
     }
 
     #[test]
-    fn no_place_lies_outside_of_the_drawing() {
-        let svg = over_the_run(&series(), "latency") + &strip(&series(), "latency");
-        for place in svg.split("cx=\"").skip(1) {
-            let x: f64 = place.split('"').next().unwrap().parse().unwrap();
-            assert!((LEFT..=WIDTH - RIGHT).contains(&x), "{x}");
+    fn no_place_lies_outside_of_the_drawing_and_each_axis_has_ticks() {
+        for svg in [over_the_run(&figure()), strip(&figure())] {
+            for place in svg.split("cx=\"").skip(1) {
+                let x: f64 = place.split('"').next().unwrap().parse().unwrap();
+                assert!((LEFT..=WIDTH - RIGHT).contains(&x), "{x}");
+            }
+            assert!(svg.matches("text-anchor=\"middle\"").count() >= 4, "{svg}");
         }
+    }
+
+    #[test]
+    fn intervals_are_drawn_around_a_line_at_zero() {
+        let side = |by: f64| (0..20).map(|k| by + f64::from(k % 5)).collect::<Vec<f64>>();
+        let less = crate::statistics::compare(&side(100.0), &side(60.0));
+        let shift = Shift {
+            name: "erofast",
+            series: 1,
+            of: &less,
+        };
+        let svg = shifts("shift", &[shift]);
+        assert!(
+            svg.contains(">0</text>") && svg.contains("shift, %") && svg.contains("class=\"zero\""),
+            "{svg}"
+        );
+        assert!(svg.contains("<line class=\"line s1\"") && svg.contains("lower: "));
+        let open = crate::statistics::compare(&[1.0], &[1.0]);
+        let none = Shift {
+            name: "",
+            series: 0,
+            of: &open,
+        };
+        assert_eq!(shifts("shift", &[none]), "");
     }
 }

@@ -3,11 +3,15 @@
 mod axis;
 mod blame;
 mod chart;
+mod figure;
+mod general;
 mod launch;
 mod page;
 mod style;
 mod svg;
 mod timeline;
+
+pub(crate) use general::{general_page, pages_beside};
 
 /// Text as HTML.
 pub fn escape(text: &str) -> String {
@@ -25,25 +29,26 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-/// Microseconds in a suitable unit.
-pub(crate) fn time(us: f64) -> String {
-    match us.abs() {
-        us_abs if us_abs >= 1e6 => format!("{:.2} s", us / 1e6),
-        us_abs if us_abs >= 1e4 => format!("{:.1} ms", us / 1e3),
-        us_abs if us_abs >= 1e3 => format!("{:.2} ms", us / 1e3),
-        us_abs if us_abs >= 10.0 || us_abs == 0.0 => format!("{us:.0} µs"),
-        _ => format!("{us:.1} µs"),
-    }
+/// A value with its unit, as HTML.
+pub(crate) fn amount(value: f64, unit: &str) -> String {
+    escape(&crate::figure::amount(value, unit)).replace(" us", " µs")
 }
 
-/// The same on an axis, where values are round: no trailing zeros.
-pub(crate) fn tick(us: f64) -> String {
-    let (value, unit) = match us {
-        us if us >= 1e6 => (us / 1e6, "s"),
-        us if us >= 1e3 => (us / 1e3, "ms"),
-        us => (us, "µs"),
+/// Microseconds in a suitable unit.
+pub(crate) fn time(us: f64) -> String {
+    amount(us, "us")
+}
+
+/// The same on an axis, where values are round: no trailing zeros. Only microseconds have their
+/// unit here, the others in the title of the axis.
+pub(crate) fn tick(value: f64, unit: &str) -> String {
+    let (value, unit) = match unit {
+        "us" if value >= 1e6 => (value / 1e6, " s"),
+        "us" if value >= 1e3 => (value / 1e3, " ms"),
+        "us" => (value, " µs"),
+        _ => (value, ""),
     };
-    format!("{} {unit}", (value * 1e6).round() / 1e6)
+    format!("{}{unit}", (value * 1e6).round() / 1e6)
 }
 
 #[cfg(test)]
@@ -55,17 +60,6 @@ mod tests {
         assert_eq!(
             escape("<a href=\"x\">&'"),
             "&lt;a href=&quot;x&quot;&gt;&amp;&#39;"
-        );
-    }
-
-    #[test]
-    fn times_are_read_at_a_glance() {
-        let read: Vec<String> = [0.0, 3.25, 850.0, 2914.0, 15253.0, 1.695e6]
-            .map(time)
-            .into();
-        assert_eq!(
-            read,
-            ["0 µs", "3.2 µs", "850 µs", "2.91 ms", "15.3 ms", "1.70 s"]
         );
     }
 }

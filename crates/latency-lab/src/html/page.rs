@@ -1,5 +1,6 @@
 //! The frame of a report: style for light and dark, wide and narrow, print included.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::escape;
@@ -8,8 +9,8 @@ use crate::environment::Environment;
 
 /// A whole page around `body`, with the raw report inside for further computing.
 pub(super) fn page(title: &str, body: &str, json: &str) -> String {
-    // "</" would end the element early; in JSON strings "<\/" means the same.
-    let json = json.replace("</", "<\\/");
+    // The element could end early, or a comment begin; in JSON "<" is only in strings.
+    let json = json.replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
@@ -45,6 +46,22 @@ pub(super) fn environment(environment: &Environment) -> String {
     add("CPUs", Some(environment.cpus.clone()));
     add("CPU", text(&environment.cpu_model));
     add("governor", text(&environment.governor));
+    add("SMT", text(&environment.smt));
+    add(
+        "isolated CPUs",
+        text(&environment.isolated_cpus).filter(|cpus| !cpus.is_empty()),
+    );
+    add("sched_ext", text(&environment.sched_ext));
+    add(
+        "base slice",
+        environment
+            .base_slice_ns
+            .map(|ns| format!("{} us", ns / 1000)),
+    );
+    add("mitigations", list(&environment.mitigations, ""));
+    add("swap", list(&environment.swaps, " KiB"));
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    add("stolen CPU time", environment.cpu_steal_share.map(percent));
     add(
         "memory",
         environment
@@ -75,8 +92,18 @@ pub(super) fn environment(environment: &Environment) -> String {
         "image",
         Some(format!("{} ({} bytes)", image.path, image.bytes)),
     );
+    add("its file system", text(&image.filesystem));
     add("its SHA-256", Some(image.sha256.clone()));
     words(&rows)
+}
+
+/// "name: value; name: value".
+fn list<V: std::fmt::Display>(map: &BTreeMap<String, V>, unit: &str) -> Option<String> {
+    let items: Vec<String> = map
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}{unit}"))
+        .collect();
+    (!items.is_empty()).then(|| items.join("; "))
 }
 
 #[cfg(test)]

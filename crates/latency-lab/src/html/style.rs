@@ -11,17 +11,18 @@ pub(super) fn series(number: usize) -> String {
 /// Series colours differ for colour-blind eyes (after Okabe and Ito), lighter on dark ground.
 pub(super) const COLOURS: &str = "
 :root { color-scheme: light dark; --ground: #fdfdfb; --ink: #1d2125; --soft: #5c646c; --rule: #d9dcdf; --panel: #f3f4f2;
-  --good: #00694c; --bad: #a8321a; --s0: #0072b2; --s1: #c25a00; --s2: #00875f; --s3: #a8528c; --s4: #7a6a00; --s5: #555c63;
-  --s6: #8a2846; --s7: #1f7a8a; }
+  --bad: #b3261e; --soft-fill: #a4abb2; --s0: #0072b2; --s1: #c25a00; --s2: #00875f; --s3: #a8528c; --s4: #7a6a00; --s5: #555c63;
+  --s6: #4b3fa7; --s7: #1f7a8a; }
 @media (prefers-color-scheme: dark) { :root { --ground: #15181b; --ink: #e6e8ea; --soft: #9aa3ab; --rule: #33393f; --panel: #1e2226;
-  --good: #4fc39b; --bad: #f08a70; --s0: #5bb0ea; --s1: #f09a4b; --s2: #3fc795; --s3: #dd93c4; --s4: #cdbb4a; --s5: #b0b7bd;
-  --s6: #e8909f; --s7: #74cfdc; } }
+  --bad: #f2877d; --soft-fill: #6b747d; --s0: #5bb0ea; --s1: #f09a4b; --s2: #3fc795; --s3: #dd93c4; --s4: #cdbb4a; --s5: #b0b7bd;
+  --s6: #a49bf2; --s7: #74cfdc; } }
 ";
 
 /// Of drawings.
 pub(super) const CHARTS: &str = "
-svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .tick { fill: var(--soft); font-size: 11px; }
-.grid { stroke: var(--rule); stroke-width: 1; } .median { stroke: var(--ink); stroke-width: 2; }
+svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
+.name { paint-order: stroke; stroke: var(--ground); stroke-width: 4px; } svg .tick { fill: var(--soft); font-size: 11px; }
+.grid { stroke: var(--rule); stroke-width: 1; } .zero { stroke: var(--soft); stroke-width: 1.5; } .median { stroke: var(--ink); stroke-width: 2; }
 .line { fill: none; stroke-width: 2; } .dot { fill-opacity: .75; stroke: none; }
 .s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); } .s5 { --c: var(--s5); }
 .s6 { --c: var(--s6); } .s7 { --c: var(--s7); }
@@ -38,21 +39,21 @@ h3 { font-size: 1rem; margin: 0 0 .4rem; } p { margin: .4rem 0; } .soft { color:
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .28rem .55rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; } thead th { font-weight: 600; vertical-align: bottom; white-space: normal; }
-caption { text-align: left; color: var(--soft); font-size: .85rem; padding: .2rem 0; }
+caption { text-align: left; max-width: calc(100vw - 2rem); color: var(--soft); font-size: .85rem; padding: .2rem 0; }
 table + table, .scroll + .scroll { margin-top: 1rem; }
 .words th, .words td { text-align: left; white-space: normal; vertical-align: top; }
 .words th { white-space: nowrap; font-weight: 600; color: var(--soft); }
-.published { background: var(--panel); } .faint { color: var(--soft); }
-.good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
+.faint { color: var(--soft); } .claim { font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 1.2rem 2rem; }
-figure { margin: 0; } svg { display: block; width: 100%; height: auto; }
+figure { margin: 0; max-width: 36rem; } svg { display: block; width: 100%; height: auto; }
 .legend > span { display: inline-block; margin-right: 1.2rem; white-space: nowrap; } pre { background: var(--panel); padding: .7rem .9rem; overflow-x: auto; font-size: .88rem; }
 .bars { list-style: none; margin: .2rem 0 .8rem; padding: 0; font-size: .92rem; font-variant-numeric: tabular-nums; }
 .bars li { display: grid; grid-template-columns: minmax(7rem, 12rem) 1fr 5rem; gap: .6rem; align-items: center; padding: .1rem 0; }
 .bars .bar > span { display: block; height: .8rem; background: var(--c); border-radius: 2px; min-width: 1px; } .bars .much { text-align: right; }
-.w-program { --c: var(--s0); } .w-engine { --c: var(--s2); } .w-load { --c: var(--rule); } .w-kernel { --c: var(--s5); }
-.w-lab { --c: var(--s4); } .w-other { --c: var(--s3); } .w-wait { --c: var(--bad); } rect { fill: var(--c); }
+.w-program { --c: var(--ink); } .w-load { --c: var(--rule); } .w-other { --c: var(--soft-fill); } rect { fill: var(--c); }
+.w-wait { fill: none; stroke: var(--c); }
 details { margin: .5rem 0; } summary { cursor: pointer; }
-@media (max-width: 32rem) { .bars li { grid-template-columns: 6.2rem 1fr 4.4rem; gap: .4rem; } body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
+@media (max-width: 32rem) { .figure tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
+  .bars li { grid-template-columns: 6.2rem 1fr 4.4rem; gap: .4rem; } body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: var(--c); margin-right: .4em; }
 ";

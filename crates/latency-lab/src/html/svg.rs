@@ -3,24 +3,15 @@
 
 use std::fmt::Write;
 
-use super::chart::{CDF_HEIGHT, Series, WIDTH, cdf};
+use super::chart::{CDF_HEIGHT, WIDTH, cdf};
 use super::escape;
 use super::style::{self, CHARTS, COLOURS};
-use crate::launch::{EngineReport, LaunchReport, Sample};
+use crate::launch::LaunchReport;
 
 const MARGIN: f64 = 16.0;
 const LINE: f64 = 20.0;
 /// Engines of a legend's line.
 const KEYS: usize = 3;
-
-/// A figure of a launch.
-type Figure = fn(&Sample) -> f64;
-
-/// What is drawn, under which title.
-const CHARTS_OF: [(&str, Figure); 2] = [
-    ("Scheduling latency", |sample| sample.sched_latency_us),
-    ("Launch time", |sample| sample.launch_us),
-];
 
 impl LaunchReport {
     /// The parts of launches at or below each scheduling latency and each launch time, as an SVG
@@ -45,9 +36,12 @@ fn drawing(report: &LaunchReport) -> String {
     for (number, engine) in report.engines.iter().enumerate() {
         out += &key(number, &engine.engine, width);
     }
-    for (number, (title, figure)) in CHARTS_OF.into_iter().enumerate() {
+    // Launch time and scheduling latency.
+    for (number, mut figure) in report.figures().into_iter().take(2).enumerate() {
         let left = MARGIN + number as f64 * (WIDTH + MARGIN);
-        let chart = chart(&report.engines, title, figure);
+        let none = figure.rows.iter_mut().filter(|row| is_none(&row.samples));
+        none.for_each(|row| row.samples.clear());
+        let chart = cdf(&figure);
         let place =
             format!("<svg x=\"{left}\" y=\"{charts}\" width=\"{WIDTH}\" height=\"{CDF_HEIGHT}\"");
         out += &chart.replacen("<svg", &place, 1);
@@ -57,23 +51,6 @@ fn drawing(report: &LaunchReport) -> String {
         out += &text("tick", MARGIN, y, line);
     }
     out + "</svg>\n"
-}
-
-fn chart(engines: &[EngineReport], title: &str, figure: Figure) -> String {
-    let columns: Vec<Vec<f64>> = engines
-        .iter()
-        .map(|engine| engine.column(figure))
-        .map(|values| if is_none(&values) { Vec::new() } else { values })
-        .collect();
-    let series: Vec<Series<'_>> = engines
-        .iter()
-        .zip(&columns)
-        .map(|(engine, values)| Series {
-            name: &engine.engine,
-            values,
-        })
-        .collect();
-    cdf(&series, title)
 }
 
 /// An engine without threads of its own has no such figure.

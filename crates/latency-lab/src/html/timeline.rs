@@ -4,50 +4,58 @@
 use std::fmt::Write;
 
 use super::axis::Axis;
-use super::{escape, tick, time};
-use crate::launch::{EngineReport, Owner, Picture, Sample};
+use super::{escape, style, tick, time};
+use crate::launch::{EngineReport, Lane, Owner, Picture, Sample};
 
 /// Drawing units, as of the other charts.
 const WIDTH: f64 = 480.0;
 const LEFT: f64 = 44.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 24.0;
 const LANE: f64 = 16.0;
 /// A row of waits.
 const ROW: f64 = 7.0;
 /// Waits that overlap go below one another, down to here.
 const ROWS: usize = 6;
 
-/// Sides in the order of the legend, with their class of the page's style.
-const SIDES: [(Owner, &str, &str); 6] = [
+/// Owners in the order of the legend, with their class of the page's style. Threads that
+/// decompressed, and their waits, have the colour of their engine.
+const SIDES: [(Owner, &str, &str); 5] = [
     (Owner::Program, "w-program", "the program"),
-    (Owner::Engine, "w-engine", "decompressing threads"),
     (Owner::Load, "w-load", "the load"),
-    (Owner::Kernel, "w-kernel", "the kernel's other threads"),
-    (Owner::Lab, "w-lab", "the lab"),
-    (Owner::Other, "w-other", "others"),
+    (Owner::Kernel, "w-other", "the kernel's other threads"),
+    (Owner::Lab, "w-other", "the lab"),
+    (Owner::Other, "w-other", "other programs"),
+];
+
+/// The classes of the legend.
+const LEGEND: [(&str, &str); 3] = [
+    ("w-program", "the program"),
+    ("w-load", "the load"),
+    ("w-other", "everything else"),
 ];
 
 /// For every engine, its two launches.
 pub(super) fn timelines(engines: &[EngineReport]) -> String {
-    let figures: Vec<String> = engines.iter().flat_map(two).collect();
+    let figures: Vec<String> = engines.iter().enumerate().flat_map(two).collect();
     if figures.is_empty() {
         return String::new();
     }
     let mut out = String::from(
         "<h2>The middle launch and the worst</h2>\n<p class=\"soft\">By total scheduling latency. Each row is a CPU, \
-         coloured by what ran; below it, the waits that count.</p>\n<p class=\"legend\">",
+         coloured by what ran; below it, the waits that count. Threads that decompressed have the colour of their \
+         engine, and so have the frames of their waits.</p>\n<p class=\"legend\">",
     );
-    for (_, class, name) in SIDES {
+    for (class, name) in LEGEND {
         let _ = write!(
             out,
             "<span><span class=\"key {class}\"></span>{name}</span>"
         );
     }
-    out += "<span><span class=\"key w-wait\"></span>waiting for a CPU</span></p>\n<div class=\"charts\">\n";
+    out += "</p>\n<div class=\"charts\">\n";
     out + &figures.concat() + "</div>\n"
 }
 
-fn two(engine: &EngineReport) -> Vec<String> {
+fn two((number, engine): (usize, &EngineReport)) -> Vec<String> {
     let Some((median, worst)) = engine.median_and_worst() else {
         return Vec::new();
     };
@@ -55,13 +63,14 @@ fn two(engine: &EngineReport) -> Vec<String> {
     launches
         .into_iter()
         .filter(|(_, sample)| !sample.picture.cpus.is_empty())
-        .map(|(word, sample)| figure(engine, word, sample))
+        .map(|(word, sample)| figure(engine, number, word, sample))
         .collect()
 }
 
-fn figure(engine: &EngineReport, word: &str, sample: &Sample) -> String {
+fn figure(engine: &EngineReport, number: usize, word: &str, sample: &Sample) -> String {
     format!(
-        "<figure><h3>{}, {word}: {} of waiting in a launch of {}</h3>\n{}</figure>\n",
+        "<figure class=\"{}\"><h3>{}, {word}: {} of waiting in a launch of {}</h3>\n{}</figure>\n",
+        style::series(number),
         escape(&engine.engine),
         time(sample.sched_latency_us),
         time(sample.launch_us),
@@ -74,17 +83,14 @@ fn drawing(picture: &Picture) -> String {
     let along = |us: f64| LEFT + axis.place(us) * (WIDTH - LEFT - RIGHT);
     let mut body = String::new();
     let mut top = 6.0;
-    for (cpu, stretches) in &picture.cpus {
+    for Lane { cpu, ran } in &picture.cpus {
         let _ = writeln!(
             body,
             "<text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">CPU {cpu}</text>",
             LEFT - 5.0,
             top + LANE - 4.0
         );
-        for stretch in stretches
-            .iter()
-            .filter(|stretch| stretch.owner != Owner::Idle)
-        {
+        for stretch in ran {
             let (class, name) = side(stretch.owner);
             let (from, to) = (along(stretch.from_us), along(stretch.to_us));
             let _ = writeln!(
@@ -126,7 +132,7 @@ fn drawing(picture: &Picture) -> String {
             "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"2\" y2=\"{top:.0}\"/>\
              <text class=\"tick\" x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
             top + 15.0,
-            tick(value)
+            tick(value, "us")
         );
     }
     svg + &body + "</svg>\n"
@@ -134,7 +140,9 @@ fn drawing(picture: &Picture) -> String {
 
 fn side(owner: Owner) -> (&'static str, &'static str) {
     let found = SIDES.iter().find(|(side, ..)| *side == owner);
-    found.map_or(("", ""), |(_, class, name)| (class, name))
+    found.map_or(("w-engine", "decompressing"), |(_, class, name)| {
+        (class, name)
+    })
 }
 
 #[cfg(test)]
@@ -156,14 +164,13 @@ mod tests {
         };
         Picture {
             length_us: 1000.0,
-            cpus: vec![(
-                0,
-                vec![
+            cpus: vec![Lane {
+                cpu: 0,
+                ran: vec![
                     stretch(0.0, 400.0, Owner::Load),
-                    stretch(400.0, 700.0, Owner::Idle),
                     stretch(700.0, 1000.0, Owner::Program),
                 ],
-            )],
+            }],
             waits: vec![wait(10.0, 300.0), wait(20.0, 100.0), wait(320.0, 390.0)],
         }
     }

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::initramfs::Boot;
 use super::message::GuestMessage;
-use super::result::{self, GuestResult};
+use super::result;
 use super::sandbox::{Sandbox, output};
 use super::work::Work;
+use crate::launch::LaunchReport;
 use crate::process::{Child, End};
 use crate::{Interrupt, LabError, Progress, Result};
 
@@ -38,7 +39,7 @@ pub(super) struct Machine<'a> {
 
 /// The result of a run.
 pub(super) struct MachineRun {
-    pub(super) left: GuestResult,
+    pub(super) report: LaunchReport,
     /// The version that QEMU prints: "QEMU 10.0.2".
     pub(super) qemu: String,
     pub(super) accelerator: &'static str,
@@ -107,9 +108,9 @@ impl Machine<'_> {
             let boot =
                 |progress: &mut dyn Progress| self.boot(accelerator, &qemu, interrupt, progress);
             match start(boot, progress) {
-                Ok(left) => {
+                Ok(report) => {
                     return Ok(MachineRun {
-                        left,
+                        report,
                         qemu,
                         accelerator,
                     });
@@ -145,7 +146,7 @@ impl Machine<'_> {
         qemu: &str,
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
-    ) -> std::result::Result<GuestResult, Failed> {
+    ) -> std::result::Result<LaunchReport, Failed> {
         let socket = self.work.inside("console.sock");
         let _ = fs::remove_file(&socket);
         let mut command = self.command(accelerator, qemu);

@@ -19,7 +19,6 @@ mod message;
 mod module;
 mod options;
 mod packages;
-mod report;
 mod result;
 mod running;
 mod sandbox;
@@ -28,17 +27,17 @@ mod work;
 
 pub use guest::run_guest;
 pub use options::KernelOptions;
-pub use report::KernelReport;
 pub use running::module_for_running_kernel;
 pub use variant::Variant;
 
+use crate::launch::{LaunchReport, Machine};
 use crate::{Interrupt, Progress, Result};
 use packages::Packages;
 use sandbox::Sandbox;
 use work::Work;
 
 /// Runs the experiment.
-pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<KernelReport> {
+pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<LaunchReport> {
     options.check()?;
     let interrupt = Interrupt::watch()?;
     let work = Work::open(options.work.as_deref())?;
@@ -71,5 +70,15 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Kerne
         accelerate: options.accelerate,
     };
     let ran = machine.run(&interrupt, progress)?;
-    Ok(KernelReport::new(&packages, options.cpus, ran))
+    Ok(LaunchReport {
+        machine: Some(Machine {
+            qemu: ran.qemu,
+            accelerator: ran.accelerator.into(),
+            emulated: ran.accelerator != "kvm",
+            kernel: packages.release,
+            kernel_package: packages.version,
+            cpus: options.cpus,
+        }),
+        ..ran.report
+    })
 }

@@ -4,8 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use crate::launch::LaunchReport;
 use crate::{LabError, Result};
 
@@ -13,24 +11,10 @@ use crate::{LabError, Result};
 const DISK: &str = "/dev/vdb";
 /// Before the length and the bytes of the result.
 const MAGIC: &[u8; 8] = b"EROFLAB1";
-/// The content of the result disk.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct GuestResult {
-    pub(super) valid: bool,
-    pub(super) table: String,
-    pub(super) html: String,
-    pub(super) json: serde_json::Value,
-}
 
 /// Writes the report to the result disk.
 pub(super) fn write(report: &LaunchReport) -> Result<()> {
-    let result = GuestResult {
-        valid: report.valid,
-        table: report.table(),
-        html: report.to_html(),
-        json: serde_json::to_value(report).unwrap_or_default(),
-    };
-    let bytes = serde_json::to_vec(&result).unwrap_or_default();
+    let bytes = serde_json::to_vec(report).unwrap_or_default();
     let put = || {
         let mut disk = OpenOptions::new().write(true).open(DISK)?;
         disk.write_all(MAGIC)?;
@@ -42,7 +26,7 @@ pub(super) fn write(report: &LaunchReport) -> Result<()> {
 }
 
 /// Reads what [`write`] wrote.
-pub(super) fn read(disk: &Path) -> Result<GuestResult> {
+pub(super) fn read(disk: &Path) -> Result<LaunchReport> {
     let fault = |reason: String| LabError::Kernel(format!("the machine left no report: {reason}"));
     let mut file = File::open(disk).map_err(|reason| fault(reason.to_string()))?;
     let mut head = [0; 16];

@@ -72,7 +72,7 @@ pub(super) fn build(
         warm_ups: options.warm_ups,
         seed: options.seed,
         repeat: options.repeat(&finished.engines),
-        cold: explain::COLD,
+        cold: explain::COLD.into(),
         notices: options
             .notices
             .iter()
@@ -92,6 +92,7 @@ pub(super) fn build(
         load_seen: finished.load,
         left_out,
         engines,
+        machine: None,
     }
 }
 
@@ -239,6 +240,7 @@ fn faults(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::ThreadWaits;
 
     #[test]
     fn an_engine_that_takes_the_loads_time_is_named() {
@@ -251,25 +253,42 @@ mod tests {
         assert!(lines[0].starts_with("c leaves the load 30 % of the CPU time, a 60 %"));
     }
 
-    #[test]
-    fn launches_of_which_only_the_time_is_known_count_as_times() {
-        let kept = |missing: bool| {
-            let sample = Sample {
-                launch_us: 1000.0,
-                sched_latency_us: 10.0,
-                wakeups: 1,
-                ..Sample::default()
-            };
-            let sample = match missing {
+    fn kept(missing: bool) -> Kept<Sample> {
+        let waits = ThreadWaits {
+            comm: "erofs_worker/0".into(),
+            total_us: 10.0,
+            ..ThreadWaits::default()
+        };
+        let sample = Sample {
+            launch_us: 1000.0,
+            sched_latency_us: 10.0,
+            wakeups: 4,
+            by_thread: vec![waits],
+            ..Sample::default()
+        };
+        Kept {
+            iteration: 0,
+            spoilt: None,
+            sample: match missing {
                 true => sample.without_scheduling("3 of 200 switches".into()),
                 false => sample,
-            };
-            Kept {
-                iteration: 0,
-                spoilt: None,
-                sample,
-            }
-        };
+            },
+        }
+    }
+
+    #[test]
+    fn launches_whose_figure_is_unknown_are_neither_zeros_nor_drawn() {
+        let all = engine("a".into(), vec![kept(false), kept(false)], None);
+        assert_eq!(all.column(|sample| sample.sched_latency_us), [10.0, 10.0]);
+        assert_eq!(all.wakeups(), Some(4.0));
+        let some = engine("a".into(), vec![kept(false), kept(true)], None);
+        assert_eq!(some.column(|sample| sample.sched_latency_us), [0.0; 0]);
+        assert!(some.sched_latency_us.is_none() && some.wakeups().is_none());
+        assert!(some.by_thread().is_empty() && some.median_and_worst().is_none());
+    }
+
+    #[test]
+    fn launches_of_which_only_the_time_is_known_count_as_times() {
         let first = engine("a".into(), vec![kept(false), kept(false)], None);
         let second = engine("b".into(), vec![kept(false), kept(true)], Some(&first));
         assert!(second.launch_us.is_some() && second.sched_latency_us.is_none());

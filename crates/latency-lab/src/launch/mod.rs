@@ -10,6 +10,7 @@
 //! The ladder of [`run`]: options, engines tried, environment, load, recorder, launches. Everything
 //! is undone in reverse by dropping, whether the run ends well, with an error or by Ctrl-C.
 
+mod answer;
 mod attribute;
 mod build;
 mod cpu_time;
@@ -26,10 +27,10 @@ pub use explain::EXPLANATION;
 pub use options::LaunchOptions;
 pub(crate) use options::{command_at, names_mount};
 pub use owner::Owner;
-pub use picture::{Blocked, Picture, Stretch, Waited};
-pub use report::{Against, EngineReport, LaunchReport, Outliers, RecordingCost};
+pub use picture::{Blocked, Lane, Picture, Stretch, Waited};
+pub use report::{Against, EngineReport, LaunchReport, Machine, Outliers, RecordingCost};
 pub use sample::{Sample, ThreadWaits};
-pub(crate) use table::{FIGURES, bimodal, carried, difference, verdict, waiters};
+pub(crate) use table::{bimodal, waiters};
 
 use crate::engine::present;
 use crate::environment::Environment;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use sched_trace::{Kind, Trace};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a thread, and so the time of a CPU, belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
     /// The idle task.

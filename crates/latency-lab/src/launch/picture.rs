@@ -1,11 +1,11 @@
 //! The timeline of one launch: which threads ran on each CPU, which waited, and behind which. It is
-//! coarse, so that every launch of a run can keep its own.
+//! coarse, so that every launch can keep its own until the median one and the worst are known.
 
 use std::collections::HashMap;
 
 use sched_trace::latency::Wait;
 use sched_trace::timeline::Timeline;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::owner::Owner;
 
@@ -15,7 +15,7 @@ const PIECES: u64 = 480;
 const WAITS: usize = 120;
 
 /// An interval of a CPU's time, in microseconds from the start of the launch.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
     /// Beginning.
     pub from_us: f64,
@@ -26,7 +26,7 @@ pub struct Stretch {
 }
 
 /// A wait that the figures include.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Waited {
     /// Beginning, from the start of the launch.
     pub from_us: f64,
@@ -38,19 +38,34 @@ pub struct Waited {
     pub comm: String,
 }
 
+/// The threads that ran on a CPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lane {
+    /// Its number.
+    pub cpu: u32,
+    /// One after another; the CPU was idle between them.
+    pub ran: Vec<Stretch>,
+}
+
 /// One launch.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
     /// How long it took.
     pub length_us: f64,
     /// CPU by CPU.
-    pub cpus: Vec<(u32, Vec<Stretch>)>,
+    pub cpus: Vec<Lane>,
     /// The longest waits.
     pub waits: Vec<Waited>,
 }
 
+impl Picture {
+    pub(super) fn is_empty(&self) -> bool {
+        self.cpus.is_empty()
+    }
+}
+
 /// Time waited behind threads of a name and priority.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Blocked {
     /// Their name.
     pub comm: String,
@@ -115,9 +130,10 @@ pub(super) fn picture(
     waits: &[&Wait],
     owner: &dyn Fn(i32) -> Owner,
 ) -> Picture {
-    let lanes = cpus
-        .iter()
-        .map(|&cpu| (cpu, lane(timeline, cpu, (start_ns, end_ns), owner)));
+    let lanes = cpus.iter().map(|&cpu| Lane {
+        cpu,
+        ran: lane(timeline, cpu, (start_ns, end_ns), owner),
+    });
     let mut longest: Vec<&&Wait> = waits.iter().collect();
     longest.sort_by_key(|wait| std::cmp::Reverse(wait.length_ns()));
     longest.truncate(WAITS);
@@ -163,6 +179,7 @@ fn lane(
             }),
         }
     }
+    stretches.retain(|stretch| stretch.owner != Owner::Idle);
     stretches
 }
 

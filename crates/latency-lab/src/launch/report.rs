@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::picture::{Blocked, common_name};
+use super::picture::{Blocked, Picture, common_name};
 use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
+use crate::figure::{Figure, Row};
 use crate::load::LoadReport;
 use crate::schedule::{Kept, Thrown};
 use crate::statistics::{Comparison, Modes, Summary, compare_rounds, modes, outliers};
 
 /// An engine against the first one.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Against {
     /// Total scheduling latency per launch.
     pub sched_latency: Option<Comparison>,
@@ -22,9 +23,12 @@ pub struct Against {
     pub program_off_cpu: Option<Comparison>,
 }
 
+/// One of them.
+type Shift = fn(&Against) -> Option<Comparison>;
+
 /// Launches with the recorder on, against launches of the same engine with it off, interleaved.
 /// Both by the lab's own clock.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RecordingCost {
     /// Launch time without.
     pub without_us: Option<Summary>,
@@ -37,7 +41,7 @@ pub struct RecordingCost {
 }
 
 /// Indices in `samples` of outliers. All figures include them.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Outliers {
     /// By scheduling latency.
     pub sched_latency: Vec<usize>,
@@ -46,7 +50,7 @@ pub struct Outliers {
 }
 
 /// Figures and samples of one engine.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EngineReport {
     /// As requested.
     pub engine: String,
@@ -86,7 +90,7 @@ pub struct EngineReport {
 }
 
 /// The report of `lab launch`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LaunchReport {
     /// Launches per engine: as many as requested, or as time allowed.
     pub iterations: usize,
@@ -110,7 +114,7 @@ pub struct LaunchReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// The meaning of "cold" in this run.
-    pub cold: &'static str,
+    pub cold: String,
     /// Where this ran.
     pub environment: Environment,
     /// Whether the load reached its share of CPU time.
@@ -121,6 +125,26 @@ pub struct LaunchReport {
     pub engines: Vec<EngineReport>,
     /// Limits of the figures.
     pub notices: Vec<String>,
+    /// The machine that `lab kernel` made; only there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
+}
+
+/// A virtual machine.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Machine {
+    /// As it calls itself.
+    pub qemu: String,
+    /// "kvm" or "tcg", which is emulation.
+    pub accelerator: String,
+    /// Its times compare with each other only.
+    pub emulated: bool,
+    /// Release of its kernel.
+    pub kernel: String,
+    /// Version of the package.
+    pub kernel_package: String,
+    /// That it has.
+    pub cpus: usize,
 }
 
 /// The figures of one engine, against those of the first.
@@ -137,11 +161,10 @@ pub(super) fn engine(
             ..kept.sample
         })
         .collect();
-    let column = |of: fn(&Sample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
+    let column = |of| column(&samples, of);
     let launch = column(|s| s.launch_us);
-    let scheduling = |of| scheduling(&samples, of);
-    let latency = scheduling(|s| s.sched_latency_us);
-    let off_cpu = scheduling(Sample::program_off_cpu_us);
+    let latency = column(|s| s.sched_latency_us);
+    let off_cpu = column(Sample::program_off_cpu_us);
     let queue: Vec<f64> = samples
         .iter()
         .filter_map(|sample| sample.queue_us)
@@ -154,12 +177,12 @@ pub(super) fn engine(
         ),
         program_off_cpu: compare_scheduling(first, Sample::program_off_cpu_us, &samples),
     });
-    EngineReport {
+    let mut report = EngineReport {
         engine: name,
         sched_latency_us: Summary::of(&latency),
         launch_us: Summary::of(&launch),
-        wakeup_us: Summary::of(&scheduling(|s| s.wakeup_us)),
-        preempted_us: Summary::of(&scheduling(|s| s.preempted_us)),
+        wakeup_us: Summary::of(&column(|s| s.wakeup_us)),
+        preempted_us: Summary::of(&column(|s| s.preempted_us)),
         queue_us: Summary::of(&queue),
         queue_source: String::new(),
         program_off_cpu_us: Summary::of(&off_cpu),
@@ -175,15 +198,18 @@ pub(super) fn engine(
         },
         thrown_away: Vec::new(),
         samples,
-    }
+    };
+    report.keep_two_timelines();
+    report
 }
 
-/// A figure of scheduling of every launch, or none where it is unknown of one: the others would be
-/// a choice of launches.
-fn scheduling(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
-    match samples.iter().all(Sample::knows_scheduling) {
-        true => samples.iter().map(of).collect(),
-        false => Vec::new(),
+/// A figure of every launch, or none where it is unknown of one: the others would be a choice of
+/// launches.
+fn column(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
+    let values: Vec<f64> = samples.iter().map(of).collect();
+    match values.iter().any(|value| value.is_nan()) {
+        true => Vec::new(),
+        false => values,
     }
 }
 
@@ -216,6 +242,44 @@ fn share(samples: &[Sample], time: fn(&Sample) -> f64) -> Option<f64> {
 }
 
 impl LaunchReport {
+    /// The launch time first: it is what a user waits for.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let figure = |name: &str, of, value: fn(&Sample) -> f64, against: Shift| Figure {
+            name: name.into(),
+            of,
+            unit: "us".into(),
+            rows: self
+                .engines
+                .iter()
+                .map(|engine| Row {
+                    name: engine.engine.clone(),
+                    samples: engine.column(value),
+                    against_first: engine.against_first.as_ref().and_then(against),
+                })
+                .collect(),
+        };
+        vec![
+            figure(
+                "launch time",
+                "",
+                |sample| sample.launch_us,
+                |it| Some(it.launch.clone()),
+            ),
+            figure(
+                "scheduling latency",
+                "waits for a CPU per launch of the threads that decompressed",
+                |sample| sample.sched_latency_us,
+                |it| it.sched_latency.clone(),
+            ),
+            figure(
+                "whole path",
+                "the program's first thread off the CPU, per launch",
+                Sample::program_off_cpu_us,
+                |it| it.program_off_cpu.clone(),
+            ),
+        ]
+    }
+
     /// The JSON of the contract, readable.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
@@ -223,11 +287,19 @@ impl LaunchReport {
 }
 
 impl EngineReport {
+    /// The launches, or none where the scheduling of one is unknown.
+    fn traced(&self) -> &[Sample] {
+        match self.samples.iter().all(Sample::knows_scheduling) {
+            true => &self.samples,
+            false => &[],
+        }
+    }
+
     /// Waits per launch by thread name and priority, greatest first; kworkers and threads of a pool
     /// count together.
     pub fn by_thread(&self) -> Vec<ThreadWaits> {
         let mut groups: BTreeMap<(String, i32), ThreadWaits> = BTreeMap::new();
-        for waits in self.samples.iter().flat_map(|sample| &sample.by_thread) {
+        for waits in self.traced().iter().flat_map(|sample| &sample.by_thread) {
             let comm = common_name(&waits.comm);
             let group = groups.entry((comm.into(), waits.priority)).or_default();
             group.comm = comm.into();
@@ -249,7 +321,7 @@ impl EngineReport {
     /// first.
     pub fn behind(&self) -> Vec<Blocked> {
         let mut groups: BTreeMap<(&str, i32), f64> = BTreeMap::new();
-        for blocked in self.samples.iter().flat_map(|sample| &sample.behind) {
+        for blocked in self.traced().iter().flat_map(|sample| &sample.behind) {
             *groups.entry((&blocked.comm, blocked.priority)).or_default() += blocked.total_us;
         }
         let launches = self.samples.len().max(1) as f64;
@@ -267,11 +339,7 @@ impl EngineReport {
 
     /// The launch with the middle scheduling latency, and the one with the greatest.
     pub fn median_and_worst(&self) -> Option<(&Sample, &Sample)> {
-        let known = self
-            .samples
-            .iter()
-            .filter(|sample| sample.knows_scheduling());
-        let mut order: Vec<&Sample> = known.collect();
+        let mut order: Vec<&Sample> = self.traced().iter().collect();
         order.sort_by(|a, b| a.sched_latency_us.total_cmp(&b.sched_latency_us));
         Some((
             *order.get(order.len().saturating_sub(1) / 2)?,
@@ -279,9 +347,25 @@ impl EngineReport {
         ))
     }
 
-    /// One figure of every sample of which it is known.
+    fn keep_two_timelines(&mut self) {
+        let kept = self.median_and_worst();
+        let kept = kept.map(|(median, worst)| [median.iteration, worst.iteration]);
+        for sample in &mut self.samples {
+            if !kept.is_some_and(|kept| kept.contains(&sample.iteration)) {
+                sample.picture = Picture::default();
+            }
+        }
+    }
+
+    /// One figure of every sample; none where it is unknown of one.
     pub fn column(&self, of: fn(&Sample) -> f64) -> Vec<f64> {
-        let values = self.samples.iter().map(of);
-        values.filter(|value| !value.is_nan()).collect()
+        column(&self.samples, of)
+    }
+
+    /// Wake-ups of a launch, on average; none where they are unknown of one.
+    pub(crate) fn wakeups(&self) -> Option<f64> {
+        let wakeups = |sample: &Sample| sample.wakeups as f64;
+        let wakeups: Vec<f64> = self.traced().iter().map(wakeups).collect();
+        Summary::of(&wakeups).map(|summary| summary.average)
     }
 }

@@ -1,21 +1,25 @@
 //! The sample of one launch.
 
 use sched_trace::latency::{Wait, WaitKind};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::picture::{Blocked, Picture};
 
 /// One launch, in microseconds and counts. Times other than the launch's own are NaN, null in JSON,
 /// where `switches_missing` says that they are unknown.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sample {
     /// From starting the program to its end.
     pub launch_us: f64,
     /// Total scheduling latency of the threads that decompressed: `wakeup_us` + `preempted_us`.
+    #[serde(deserialize_with = "or_unknown")]
     pub sched_latency_us: f64,
     /// Waits from waking up to running.
+    #[serde(deserialize_with = "or_unknown")]
     pub wakeup_us: f64,
     /// Waits after a preemption.
+    #[serde(deserialize_with = "or_unknown")]
     pub preempted_us: f64,
     /// From queueing work items to their start; contains waits of their workers, so it is never
     /// added to the scheduling latency. None for FUSE mounts: their requests queue in the kernel,
@@ -23,12 +27,16 @@ pub struct Sample {
     pub queue_us: Option<f64>,
     /// The program's first thread slept: from blocking in a page fault, a read or a wait of its own
     /// to running again, whichever threads served it.
+    #[serde(deserialize_with = "or_unknown")]
     pub program_blocked_us: f64,
     /// The program's first thread was runnable and did not run.
+    #[serde(deserialize_with = "or_unknown")]
     pub program_preempted_us: f64,
     /// CPU time of the load within the launch, all CPUs together.
+    #[serde(deserialize_with = "or_unknown")]
     pub load_us: f64,
     /// Time in which CPUs were idle within the launch.
+    #[serde(deserialize_with = "or_unknown")]
     pub idle_us: f64,
     /// How often those threads were woken.
     pub wakeups: u64,
@@ -42,8 +50,8 @@ pub struct Sample {
     pub behind: Vec<Blocked>,
     /// Launch time by two readings of the lab's own clock, its own wait for a CPU included.
     pub seen_us: f64,
-    /// Its timeline.
-    #[serde(skip)]
+    /// Its timeline; of the launch with the median scheduling latency and of the worst one alone.
+    #[serde(rename = "timeline", skip_serializing_if = "Picture::is_empty")]
     pub picture: Picture,
     /// Work items that decompressed; in-kernel engines only.
     pub works: u64,
@@ -57,6 +65,11 @@ pub struct Sample {
     /// Why it should not count, if so. A run with such samples is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoilt: Option<String>,
+}
+
+/// Null is a figure that is not known.
+fn or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 impl Sample {
@@ -91,7 +104,7 @@ impl Sample {
 }
 
 /// The waits of one thread within one launch.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadWaits {
     /// Its name.
     pub comm: String,

@@ -3,74 +3,32 @@
 use std::fmt::Write;
 
 use super::explain::EXPLANATION;
-use super::picture::Blocked;
 use super::report::{EngineReport, LaunchReport};
-use crate::statistics::{Comparison, Interval, LEVEL, Modes, Summary, Verdict};
-use crate::validity;
-
-/// A column's name and its figure.
-type Column = (&'static str, fn(&Summary) -> f64);
-
-/// The figures of the patch.
-pub(crate) const FIGURES: [Column; 5] = [
-    ("average", |s| s.average),
-    ("median", |s| s.median),
-    ("minimum", |s| s.minimum),
-    ("maximum", |s| s.maximum),
-    ("deviation", |s| s.stddev),
-];
+use crate::figure::{FIGURES, Figure, carried, difference, verdict};
+use crate::statistics::{Modes, Summary};
 
 /// Narrowest and widest column of names; longer ones push their row.
 const NAME: std::ops::RangeInclusive<usize> = 12..=36;
 const FIGURE: usize = 9;
 const DIFFERENCE: usize = 9;
 
-/// A measured quantity of a launch.
-struct Block {
-    title: &'static str,
-    summary: fn(&EngineReport) -> Option<Summary>,
-    comparison: fn(&EngineReport) -> Option<&Comparison>,
-}
-
-const BLOCKS: [Block; 3] = [
-    Block {
-        title: "total scheduling latency per launch (us): threads that decompressed",
-        summary: |engine| engine.sched_latency_us,
-        comparison: |engine| engine.against_first.as_ref()?.sched_latency.as_ref(),
-    },
-    Block {
-        title: "whole path per launch (us): the program's first thread off the CPU",
-        summary: |engine| engine.program_off_cpu_us,
-        comparison: |engine| engine.against_first.as_ref()?.program_off_cpu.as_ref(),
-    },
-    Block {
-        title: "launch time (us)",
-        summary: |engine| engine.launch_us,
-        comparison: |engine| Some(&engine.against_first.as_ref()?.launch),
-    },
-];
-
 impl LaunchReport {
     /// The figures of every engine, with what each number means.
     pub fn table(&self) -> String {
-        render(self)
-    }
-}
-
-fn render(report: &LaunchReport) -> String {
-    let mut out = String::new();
-    heading(&mut out, report);
-    for block in &BLOCKS {
+        let mut out = self.answer_alone() + "\n";
+        heading(&mut out, self);
+        for figure in self.figures() {
+            out.push('\n');
+            figures(&mut out, self, &figure);
+        }
         out.push('\n');
-        figures(&mut out, report, block);
+        parts(&mut out, self);
+        waiting_threads(&mut out, self);
+        waited_behind(&mut out, self);
+        footing(&mut out, self);
+        let _ = write!(out, "\n{EXPLANATION}\n");
+        out
     }
-    out.push('\n');
-    parts(&mut out, report);
-    waiting_threads(&mut out, report);
-    waited_behind(&mut out, report);
-    footing(&mut out, report);
-    let _ = write!(out, "\n{EXPLANATION}\n");
-    out
 }
 
 fn heading(out: &mut String, report: &LaunchReport) {
@@ -81,7 +39,6 @@ fn heading(out: &mut String, report: &LaunchReport) {
         report.load,
         report.command.join(" ")
     );
-    let _ = writeln!(out, "{}", report.environment.line());
     if let Some(load) = &report.load_seen {
         let _ = writeln!(
             out,
@@ -97,7 +54,6 @@ fn heading(out: &mut String, report: &LaunchReport) {
             load.reads_per_second
         );
     }
-    out.push_str(&validity::lines(&report.not_valid_because));
 }
 
 fn name_width(report: &LaunchReport) -> usize {
@@ -114,102 +70,29 @@ fn row(out: &mut String, width: usize, name: &str, cells: impl IntoIterator<Item
     let _ = writeln!(out, "{}", line.trim_end());
 }
 
-fn figures(out: &mut String, report: &LaunchReport, block: &Block) {
+fn figures(out: &mut String, report: &LaunchReport, figure: &Figure) {
     let spoilt = if report.valid { "" } else { " - NOT VALID" };
-    let _ = writeln!(out, "{}{spoilt}", block.title);
+    let _ = writeln!(out, "{}{spoilt}", figure.title());
     let width = name_width(report);
     let heads = FIGURES.iter().map(|(name, _)| (*name).to_owned());
     let more = ["samples", "shift"].map(str::to_owned);
     row(out, width, "", heads.chain(more));
-    for engine in &report.engines {
-        let summary = (block.summary)(engine);
+    for (engine, of) in report.engines.iter().zip(&figure.rows) {
+        let summary = of.summary();
         let cells = FIGURES
             .iter()
-            .map(|(_, figure)| summary.map_or("n/a".into(), |s| carried(figure(&s), &s)));
-        let difference = (block.comparison)(engine).map_or(String::new(), difference);
+            .map(|(_, value)| summary.map_or("n/a".into(), |s| carried(value(&s), &s, "us")));
+        let difference = of.against_first.as_ref().map_or(String::new(), difference);
         let more = [
             engine.samples.len().to_string(),
             format!("{difference:>DIFFERENCE$}"),
         ];
         row(out, width, &engine.engine, cells.chain(more));
     }
-    for engine in &report.engines {
-        if let Some(comparison) = (block.comparison)(engine) {
-            let _ = writeln!(out, "  {}: {}", engine.engine, verdict(comparison));
+    for row in &figure.rows {
+        if let Some(comparison) = &row.against_first {
+            let _ = writeln!(out, "  {}: {}", row.name, verdict(comparison, "us"));
         }
-    }
-}
-
-/// A figure rounded to the first digit of the standard error of its average.
-pub(crate) fn carried(value: f64, summary: &Summary) -> String {
-    let error = summary.stddev / (summary.count.max(1) as f64).sqrt();
-    let step = 10f64.powf(error.log10().floor()).max(1.0);
-    let step = if step.is_finite() { step } else { 1.0 };
-    format!("{:.0}", (value / step).round() * step + 0.0)
-}
-
-/// The shift, rounded by the width of its interval; in parentheses when it is no claim.
-pub(crate) fn difference(comparison: &Comparison) -> String {
-    let text = match (comparison.difference_percent, comparison.difference) {
-        (Some(percent), _) => percentage(percent, comparison.interval_percent),
-        (None, Some(shift)) => format!("{shift:+.0}"),
-        (None, None) => return "-".into(),
-    };
-    match comparison.claims() {
-        true => text,
-        false => format!("({text})"),
-    }
-}
-
-fn percentage(percent: f64, interval: Option<Interval>) -> String {
-    let width = interval.map_or(f64::INFINITY, |interval| interval.high - interval.low);
-    let digits = match width {
-        width if width >= 2.0 => 0,
-        width if width >= 0.2 => 1,
-        _ => 2,
-    };
-    let scale = 10f64.powi(digits);
-    // Adding zero makes -0 a 0.
-    let rounded = (percent * scale).round() / scale + 0.0;
-    format!("{rounded:+.0$} %", digits as usize)
-}
-
-/// "lower: -81 % (99 % interval -85 to -74 %), p < 0.0001 (corrected for 6 comparisons)".
-pub(crate) fn verdict(comparison: &Comparison) -> String {
-    let word = match comparison.verdict {
-        Verdict::Lower => "lower",
-        Verdict::Higher => "higher",
-        Verdict::NoDifference => "no difference",
-        Verdict::NotShown => "not shown",
-    };
-    let mut text = word.to_owned();
-    let sure = (1.0 - LEVEL) * 100.0;
-    if let Some((difference, interval)) = comparison
-        .difference_percent
-        .zip(comparison.interval_percent)
-    {
-        let show = |percent| percentage(percent, Some(interval));
-        let _ = write!(
-            text,
-            ": {} ({sure:.0} % interval {} to {})",
-            show(difference),
-            show(interval.low).trim_end_matches(" %"),
-            show(interval.high)
-        );
-    } else if let Some((shift, interval)) = comparison.difference.zip(comparison.interval) {
-        let (low, high) = (interval.low, interval.high);
-        let _ = write!(
-            text,
-            ": {shift:+.0} ({sure:.0} % interval {low:+.0} to {high:+.0})"
-        );
-    }
-    let chance = match comparison.p_adjusted {
-        p if p < 0.0001 => "p < 0.0001".to_owned(),
-        p => format!("p = {p:.4}"),
-    };
-    match comparison.comparisons {
-        1 => format!("{text}, {chance}"),
-        count => format!("{text}, {chance} (corrected for {count} comparisons)"),
     }
 }
 
@@ -246,7 +129,7 @@ fn parts(out: &mut String, report: &LaunchReport) {
             engine
                 .queue_us
                 .map_or("n/a".into(), |it| whole(Some(it.average))),
-            of(|sample| sample.wakeups as f64),
+            whole(engine.wakeups()),
             of(|sample| sample.program_blocked_us),
             of(|sample| sample.program_preempted_us),
             share(engine.load_share),
@@ -271,13 +154,15 @@ fn waiting_threads(out: &mut String, report: &LaunchReport) {
 fn waited_behind(out: &mut String, report: &LaunchReport) {
     let _ = writeln!(out, "waited behind, per launch (us)");
     for engine in &report.engines {
-        let _ = writeln!(out, "  {}: {}", engine.engine, behind(&engine.behind()));
+        let _ = writeln!(out, "  {}: {}", engine.engine, behind(engine));
     }
 }
 
-fn behind(blocked: &[Blocked]) -> String {
+fn behind(engine: &EngineReport) -> String {
+    let blocked = engine.behind();
     if blocked.is_empty() {
-        return "none".into();
+        let none = engine.wakeups().map_or("n/a", |_| "none");
+        return none.into();
     }
     let total: f64 = blocked.iter().map(|blocked| blocked.total_us).sum();
     let words = blocked
@@ -302,10 +187,9 @@ pub(crate) fn waiters(engine: &EngineReport) -> String {
         )
     });
     let words: Vec<String> = words.collect();
-    if words.is_empty() {
-        "none".into()
-    } else {
-        words.join(", ")
+    match engine.wakeups() {
+        Some(_) if !words.is_empty() => words.join(", "),
+        known => known.map_or("n/a", |_| "none").into(),
     }
 }
 
@@ -333,7 +217,7 @@ fn footing(out: &mut String, report: &LaunchReport) {
                 out,
                 "{}: recording costs a launch: {}, {} launches with and {} without",
                 engine.engine,
-                verdict(&cost.comparison),
+                verdict(&cost.comparison, "us"),
                 engine.samples.len(),
                 cost.samples_without_us.len()
             );
@@ -366,51 +250,5 @@ fn footing(out: &mut String, report: &LaunchReport) {
     }
     for line in &report.notices {
         let _ = writeln!(out, "note: {line}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::statistics::compare;
-
-    fn spread(around: f64, by: f64) -> Vec<f64> {
-        (0..20).map(|k| around + by * f64::from(k % 5)).collect()
-    }
-
-    #[test]
-    fn figures_have_no_more_digits_than_the_samples_carry() {
-        let of = |values: &[f64]| {
-            let summary = Summary::of(values).unwrap();
-            carried(summary.average, &summary)
-        };
-        assert_eq!(of(&spread(123_456.0, 9_000.0)), "141000");
-        assert_eq!(of(&spread(123_456.0, 1.0)), "123458");
-        assert_eq!(of(&[0.0; 5]), "0");
-    }
-
-    #[test]
-    fn percentages_have_the_digits_of_their_interval_and_no_minus_zero() {
-        let wide = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
-        assert_eq!(difference(&wide), "-36 %");
-        let none = compare(&spread(100.0, 20.0), &spread(99.8, 20.0));
-        assert_eq!(difference(&none), "(+0 %)");
-        assert_eq!(difference(&compare(&[0.0; 20], &[250.0; 20])), "+250");
-        let narrow = compare(&spread(100.0, 0.01), &spread(90.0, 0.01));
-        assert_eq!(difference(&narrow), "-10.00 %");
-    }
-
-    #[test]
-    fn an_engine_without_waits_has_none() {
-        assert_eq!(behind(&[]), "none");
-    }
-
-    #[test]
-    fn a_verdict_says_for_how_many_comparisons_it_is_corrected() {
-        let mut comparison = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
-        comparison.comparisons = 9;
-        let text = verdict(&comparison);
-        assert!(text.starts_with("lower: -36 % (99 % interval "), "{text}");
-        assert!(text.ends_with("(corrected for 9 comparisons)"), "{text}");
     }
 }

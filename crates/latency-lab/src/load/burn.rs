@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::process::{Machine, cpu_ticks, machine_ticks};
 
@@ -151,7 +151,7 @@ fn round(share: f64) -> f64 {
 }
 
 /// The measured load during launches.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The requested load.
     pub profile: String,

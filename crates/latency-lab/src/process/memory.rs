@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::daemon_stat::daemon_stat;
@@ -12,7 +12,7 @@ use super::daemon_stat::daemon_stat;
 const OWN_BYTES: u64 = 16 << 20;
 
 /// Resident memory of an erofast daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonMemory {
     /// At its highest, program text included.
     pub peak_rss_bytes: u64,

@@ -1,6 +1,6 @@
 //! What is measured: a test, of an engine, with the image in one state.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 
@@ -94,13 +94,23 @@ impl Test {
 }
 
 /// Where the image's bytes are when the test begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageState {
     /// In the page cache.
     Warm,
     /// On the disk.
     Cold,
+}
+
+impl ImageState {
+    /// The contract's word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            ImageState::Warm => "warm",
+            ImageState::Cold => "cold",
+        }
+    }
 }
 
 /// One thing to measure.

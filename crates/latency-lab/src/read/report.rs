@@ -2,22 +2,22 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, ImageState};
 use super::job::Measured;
 use crate::environment::Environment;
-use crate::launch::difference;
+use crate::figure::{Figure, Row, difference};
 use crate::schedule::{Gathered, Kept, Plan};
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, median};
 
 /// One test of one engine.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReadResult {
     /// As requested.
     pub engine: String,
     /// "seq", "rand", "tree", "meta" or "list".
-    pub test: &'static str,
+    pub test: String,
     /// Label for the table.
     pub title: String,
     /// Threads that read.
@@ -27,7 +27,7 @@ pub struct ReadResult {
     /// Where the image was.
     pub image: ImageState,
     /// Of the samples: "MB/s" and "ops/s" are better when larger, "s" when smaller.
-    pub unit: &'static str,
+    pub unit: String,
     /// In the order of the run.
     pub samples: Vec<f64>,
     /// None without samples.
@@ -47,13 +47,12 @@ pub struct ReadResult {
     pub thrown_away: usize,
     /// Samples among these that were spoilt and could not be repeated any more.
     pub spoilt: usize,
-    /// What spoilt the first of them; for the table alone.
-    #[serde(skip)]
+    /// What spoilt the first of them.
     pub spoilt_by: Option<String>,
 }
 
 /// The report of `lab read`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReadReport {
     /// Requested samples of each test.
     pub iterations: usize,
@@ -81,13 +80,17 @@ pub(super) fn build(
     let mut results: Vec<ReadResult> = Vec::new();
     for ((cell, kept), thrown) in cells.iter().zip(&gathered.kept).zip(&gathered.thrown_away) {
         let twin = results.iter().find(|result| {
-            (result.test, result.readers, result.block, result.image)
-                == (
-                    cell.test.word(),
-                    cell.test.readers(),
-                    cell.test.block(),
-                    cell.image,
-                )
+            (
+                result.test.as_str(),
+                result.readers,
+                result.block,
+                result.image,
+            ) == (
+                cell.test.word(),
+                cell.test.readers(),
+                cell.test.block(),
+                cell.image,
+            )
         });
         let result = result(cell, kept, thrown.len(), twin);
         results.push(result);
@@ -121,12 +124,12 @@ fn result(
     let summary = Summary::of(&samples);
     ReadResult {
         engine: cell.engine.to_string(),
-        test: cell.test.word(),
+        test: cell.test.word().into(),
         title: cell.test.title(),
         readers: cell.test.readers(),
         block: cell.test.block(),
         image: cell.image,
-        unit: cell.test.unit(),
+        unit: cell.test.unit().into(),
         median: summary.map(|summary| summary.median),
         minimum: summary.map(|summary| summary.minimum),
         maximum: summary.map(|summary| summary.maximum),
@@ -148,6 +151,29 @@ impl ReadResult {
 }
 
 impl ReadReport {
+    /// Every test with the image in one state.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let mut figures: Vec<Figure> = Vec::new();
+        for result in self.results.iter().filter(|result| result.has_figures()) {
+            let name = format!("{}, image {}", result.title, result.image.word());
+            let row = Row {
+                name: result.engine.clone(),
+                samples: result.samples.clone(),
+                against_first: result.against_first.clone(),
+            };
+            match figures.iter_mut().find(|figure| figure.name == name) {
+                Some(figure) => figure.rows.push(row),
+                None => figures.push(Figure {
+                    name,
+                    of: "",
+                    unit: result.unit.clone(),
+                    rows: vec![row],
+                }),
+            }
+        }
+        figures
+    }
+
     /// The JSON of the contract, readable.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
@@ -210,7 +236,7 @@ fn rows(out: &mut String, results: &[&ReadResult]) {
             let _ = writeln!(out, "  {title} ({})", result.unit);
         }
         let figure =
-            |value: Option<f64>| value.map_or("-".into(), |value| figure(value, result.unit));
+            |value: Option<f64>| value.map_or("-".into(), |value| figure(value, &result.unit));
         let mut line = format!(
             "    {:<28} {:>9} ({} to {})",
             result.engine,
@@ -244,12 +270,12 @@ mod tests {
     fn result(title: &str, median: Option<f64>) -> ReadResult {
         ReadResult {
             engine: "kernel".into(),
-            test: "seq",
+            test: "seq".into(),
             title: title.into(),
             readers: 1,
             block: 4096,
             image: ImageState::Warm,
-            unit: "MB/s",
+            unit: "MB/s".into(),
             samples: median.into_iter().collect(),
             median,
             minimum: median,

@@ -1,7 +1,7 @@
 //! When a difference may be claimed: only if its interval excludes zero. When there is
 //! no difference: only if the whole interval is small. Otherwise nothing was shown.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::median;
 use super::shift::{Interval, Shifts};
@@ -17,7 +17,7 @@ pub const SAME_PERCENT: f64 = 10.0;
 const MOST_TIMES: f64 = 10.0;
 
 /// Verdict on the second side against the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The second side's values are smaller.
@@ -31,7 +31,7 @@ pub enum Verdict {
 }
 
 /// The second side against the first.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The shift in per cent of the first side: the median of the shifts of all pairs (Hodges and
     /// Lehmann). None where samples are zero, or the second side is ten times the first.
@@ -61,11 +61,12 @@ pub struct Comparison {
 }
 
 /// What shifts are of.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 enum Scale {
     /// The logarithms of positive samples: a shift is a ratio.
     Ratio,
     /// The samples.
+    #[default]
     Plain,
 }
 

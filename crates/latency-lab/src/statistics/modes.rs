@@ -1,6 +1,6 @@
 //! Bimodal samples: some launches hit a stall and others do not. An average describes neither.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use sched_trace::stats::{deviation, mean, median_of_sorted, sorted};
 
@@ -13,7 +13,7 @@ const SEPARATION: f64 = 6.0;
 const GAP: f64 = 2.0;
 
 /// Two groups of samples with a clear gap between them.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Modes {
     /// Samples of the lower group.
     pub lower: usize,

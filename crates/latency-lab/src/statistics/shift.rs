@@ -8,14 +8,14 @@
 //!   What a round has in common, a slow moment of the machine, cancels out.
 //! * Samples of two runs: the pairs are all of one sample of each side (Mann and Whitney 1947).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// More rounds than this have the normal approximation, and more samples of two sides together.
 const EXACT_ROUNDS: usize = 100;
 const EXACT_SIDES: usize = 40;
 
 /// From `low` to `high`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
@@ -24,7 +24,7 @@ pub struct Interval {
 }
 
 /// The shifts of all pairs in ascending order.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shifts {
     sorted: Vec<f64>,
     /// The chance of at most so many pairs below zero without a difference, from none to half of

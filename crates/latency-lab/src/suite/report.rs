@@ -1,15 +1,16 @@
 //! The report of a suite: a row for each program and each test of a tree.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::SuiteOptions;
 use crate::environment::Environment;
+use crate::figure::{Figure, Row};
 use crate::launch::LaunchReport;
 use crate::read::{ReadReport, ReadResult};
 use crate::statistics::{Comparison, Summary, correct};
 
 /// What `lab suite` prints as JSON.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteReport {
     /// Requested launches of each program.
     pub iterations: usize,
@@ -32,20 +33,20 @@ pub struct SuiteReport {
 }
 
 /// One program, or one test of a tree.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteRow {
     /// Label for the table.
     pub name: String,
     /// "launch", or the word of the test: "seq", "rand", "tree", "meta", "list".
-    pub test: &'static str,
+    pub test: String,
     /// Of the samples: "us" and "s" are better when smaller, "MB/s" and "ops/s" when larger.
-    pub unit: &'static str,
+    pub unit: String,
     /// In the order of [`SuiteReport::engines`].
     pub cells: Vec<SuiteCell>,
 }
 
 /// One engine in a row.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteCell {
     /// As requested.
     pub engine: String,
@@ -60,7 +61,7 @@ pub struct SuiteCell {
 }
 
 /// One engine over all rows.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteEngine {
     /// As requested.
     pub engine: String,
@@ -125,17 +126,11 @@ impl SuiteReport {
                 against_first: cell.against_first.clone(),
             });
             let name = format!("{title}, {}", result.title);
-            self.add_row(name, result.test, result.unit, cells.collect());
+            self.add_row(name, &result.test, &result.unit, cells.collect());
         }
     }
 
-    fn add_row(
-        &mut self,
-        name: String,
-        test: &'static str,
-        unit: &'static str,
-        mut cells: Vec<SuiteCell>,
-    ) {
+    fn add_row(&mut self, name: String, test: &str, unit: &str, mut cells: Vec<SuiteCell>) {
         let base = cells.first().and_then(|cell| cell.median);
         for cell in &mut cells {
             cell.time_ratio = cell
@@ -149,10 +144,26 @@ impl SuiteReport {
         }
         self.rows.push(SuiteRow {
             name,
-            test,
-            unit,
+            test: test.into(),
+            unit: unit.into(),
             cells,
         });
+    }
+
+    /// Every row.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let row = |cell: &SuiteCell| Row {
+            name: cell.engine.clone(),
+            samples: cell.samples.clone(),
+            against_first: cell.against_first.clone(),
+        };
+        let figure = |of: &SuiteRow| Figure {
+            name: of.name.clone(),
+            of: "",
+            unit: of.unit.clone(),
+            rows: of.cells.iter().map(row).collect(),
+        };
+        self.rows.iter().map(figure).collect()
     }
 
     /// The figures over all rows.

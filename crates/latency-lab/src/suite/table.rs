@@ -24,12 +24,12 @@ impl SuiteReport {
         for (number, engine) in (1..).zip(&self.engines) {
             let _ = writeln!(out, "[{number}] {}", engine.engine);
         }
-        self.figures(&mut out);
+        self.lines(&mut out);
         self.footing(&mut out);
         out
     }
 
-    fn figures(&self, out: &mut String) {
+    fn lines(&self, out: &mut String) {
         let heads = (1..=self.engines.len()).map(|number| format!("[{number}]"));
         line(out, "", heads);
         for row in &self.rows {
@@ -76,11 +76,13 @@ fn line(out: &mut String, name: &str, figures: impl Iterator<Item = String>) {
 
 fn figure(row: &SuiteRow, number: usize, cell: &SuiteCell) -> String {
     if number == 0 {
-        return cell.median.map_or("-".into(), |median| match row.unit {
-            "us" => format!("{:.1} ms", median / 1000.0),
-            "s" => format!("{median:.3} s"),
-            unit => format!("{median:.0} {unit}"),
-        });
+        return cell
+            .median
+            .map_or("-".into(), |median| match row.unit.as_str() {
+                "us" => format!("{:.1} ms", median / 1000.0),
+                "s" => format!("{median:.3} s"),
+                unit => format!("{median:.0} {unit}"),
+            });
     }
     let Some(ratio) = cell.time_ratio else {
         return "-".into();

@@ -52,7 +52,7 @@ fn line(label: &str, text: &str) -> String {
     format!("{label:<11}{text}\n")
 }
 
-/// With `profile=`: what was read ahead of the launch.
+/// What was learned of launches and read ahead of them; nothing where nothing was.
 fn profile(report: &Value) -> String {
     let Some(state) = report["state"].as_str() else {
         return String::new();
@@ -73,8 +73,31 @@ fn profile(report: &Value) -> String {
     if let Some(error) = report["error"].as_str() {
         text += &format!("; {error}");
     }
-    line("profile", &text)
+    let programs = report["programs"].as_array().map_or(&[][..], |all| all);
+    if state == "learning" && programs.is_empty() && report["error"].is_null() {
+        return String::new();
+    }
+    let shown = programs.iter().take(MOST_PROGRAMS).map(|program| {
+        let launches = match number(program, "/launches") {
+            1 => "1 launch learned".to_owned(),
+            more => format!("{more} launches learned"),
+        };
+        let windows = number(program, "/windows");
+        let asked = program["windows_asked"].as_u64().map(|asked| {
+            let there = windows.saturating_sub(asked);
+            format!(", the last one found {there} of {windows} windows there before it asked")
+        });
+        let path = program["path"].as_str().unwrap_or("?");
+        line(
+            "",
+            &format!("{path}: {launches}{}", asked.unwrap_or_default()),
+        )
+    });
+    line("profile", &text) + &shown.collect::<String>()
 }
+
+/// Programs that are shown.
+const MOST_PROGRAMS: usize = 5;
 
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
@@ -415,6 +438,16 @@ mod tests {
         let replayed = page(&answer, None);
         let line = "replayed: 2.0 MiB read ahead, 1.0 KiB came late, about 2.0 KiB were not needed";
         assert!(replayed.contains(line), "{replayed}");
+        answer["profile"] = json!({"state": "learning", "programs": []});
+        assert!(!page(&answer, None).contains("\nprofile"));
+        answer["profile"]["programs"] = json!([
+            {"path": "bin/cc", "launches": 4, "windows": 385, "windows_asked": 14},
+            {"path": "bin/ld", "launches": 1, "windows": 2, "windows_asked": null},
+        ]);
+        let learned = page(&answer, None);
+        let lines = "profile    learning\n           bin/cc: 4 launches learned, the last one found 371 \
+            of 385 windows there before it asked\n           bin/ld: 1 launch learned\n";
+        assert!(learned.contains(lines), "{learned}");
     }
 
     #[test]

@@ -2,12 +2,14 @@
 //! of it the next time.
 //!
 //! The filesystem reports requests to [`Launch`]; [`start`] reads the profile through the mount
-//! helper and begins to [record](recorder) or to [replay](replay).
+//! helper and begins to [record](recorder) or to [replay](replay), or to [learn](learner).
 
+mod learner;
 mod names;
 mod recorder;
 mod recording;
 mod replay;
+mod replaying;
 mod start;
 mod state;
 

@@ -1,8 +1,9 @@
 //! Records requests until the launch is over.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use erofs_engine::erofs_format::Nid;
 use sys::pi_condvar::PiCondvar;
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
@@ -14,9 +15,16 @@ const QUIET: Duration = Duration::from_secs(2);
 /// It is over after this time in any case.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// Directories that are remembered while nothing is recorded.
+const RECENT: usize = 64;
+
+/// Until something wakes the thread.
+const NEVER: Duration = Duration::from_secs(3600);
+
 #[derive(Debug)]
 pub(super) struct Recorder {
     on: AtomicBool,
+    recent: Recent,
     /// L: held for one note.
     log: PiMutex<Log>,
     changed: PiCondvar,
@@ -25,6 +33,8 @@ pub(super) struct Recorder {
 #[derive(Debug, Default)]
 struct Log {
     recording: Recording,
+    /// What was launched, where that is known.
+    program: Option<Nid>,
     /// Times of the first and the last note.
     began: Option<Instant>,
     last: Option<Instant>,
@@ -33,9 +43,11 @@ struct Log {
 }
 
 impl Recorder {
-    pub(super) fn new() -> Self {
+    /// One that records from now on, or from the [beginning](Self::begin) of each launch.
+    pub(super) fn new(on: bool) -> Self {
         Self {
-            on: AtomicBool::new(true),
+            on: AtomicBool::new(on),
+            recent: Recent::default(),
             log: PiMutex::default(),
             changed: PiCondvar::new(),
         }
@@ -43,6 +55,43 @@ impl Recorder {
 
     pub(super) fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
+    }
+
+    /// A program was read from its beginning: a launch begins, unless one is under way.
+    pub(super) fn begin(&self, program: Nid) {
+        if self.is_on() {
+            return;
+        }
+        let mut log = self.lock();
+        if log.program.is_some() || log.ended {
+            return;
+        }
+        log.program = Some(program);
+        let now = Instant::now();
+        (log.began, log.last) = (Some(now), Some(now));
+        for directory in self.recent.directories() {
+            log.recording.saw(directory);
+        }
+        self.on.store(true, Ordering::Relaxed);
+        drop(log);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the beginning of a launch; `None` when the mount ends.
+    pub(super) fn wait_for_program(&self) -> Option<Nid> {
+        let mut log = self.lock();
+        loop {
+            if log.program.is_some() || log.ended {
+                return log.program;
+            }
+            log = self.changed.wait_timeout(log, NEVER);
+        }
+    }
+
+    /// A name was looked up in a directory, or it was listed, whether or not that is recorded: a
+    /// launch reads files below directories that were known before.
+    pub(super) fn visited(&self, directory: Nid) {
+        self.recent.add(directory);
     }
 
     /// Adds to the record.
@@ -72,12 +121,13 @@ impl Recorder {
         self.changed.notify_all();
     }
 
-    /// Waits until the launch is over; returns its requests.
+    /// Waits until the launch is over; returns its requests. Another one may begin then.
     pub(super) fn wait(&self) -> Recording {
         let mut log = self.lock();
         loop {
             let Some(wait) = log.remaining() else {
                 self.on.store(false, Ordering::Relaxed);
+                (log.program, log.began, log.last) = (None, None, None);
                 return std::mem::take(&mut log.recording);
             };
             log = self.changed.wait_timeout(log, wait);
@@ -97,7 +147,7 @@ impl Log {
         }
         let Some((began, last)) = self.began.zip(self.last) else {
             // Nothing yet; the first note wakes.
-            return Some(Duration::from_secs(3600));
+            return Some(NEVER);
         };
         let quiet = QUIET.checked_sub(last.elapsed());
         let whole = LONGEST.checked_sub(began.elapsed());
@@ -110,20 +160,77 @@ impl Log {
     }
 }
 
+/// Directories, those that were used last. Requests write them without a lock.
+#[derive(Debug)]
+struct Recent {
+    /// S: inode numbers plus one.
+    places: [AtomicU64; RECENT],
+    next: AtomicUsize,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self {
+            places: std::array::from_fn(|_| AtomicU64::new(0)),
+            next: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Recent {
+    fn add(&self, directory: Nid) {
+        let stored = directory.wrapping_add(1);
+        let last = self.next.load(Ordering::Relaxed);
+        if self.places[last % RECENT].load(Ordering::Relaxed) != stored {
+            let next = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+            self.places[next % RECENT].store(stored, Ordering::Relaxed);
+        }
+    }
+
+    fn directories(&self) -> impl Iterator<Item = Nid> {
+        let first = self.next.load(Ordering::Relaxed) + 1;
+        let places = (first..first + RECENT).map(|at| &self.places[at % RECENT]);
+        places.filter_map(|place| place.load(Ordering::Relaxed).checked_sub(1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_launch_begins_with_its_program_and_knows_the_directories_before() {
+        let recorder = Recorder::new(false);
+        recorder.note(|recording| recording.read(2, 0, 4096));
+        for directory in (0..100).chain([99, 0]) {
+            recorder.visited(directory);
+        }
+        recorder.begin(7);
+        recorder.begin(8);
+        recorder.note(|recording| recording.read(7, 0, 4096));
+        assert_eq!(recorder.wait_for_program(), Some(7));
+        recorder.end();
+        let recording = recorder.wait();
+        assert_eq!(recording.windows.len(), 1);
+        let directories: Vec<Nid> = (37..100).chain([0]).collect();
+        assert_eq!(recording.directories, directories);
+        assert!(recording.listed.is_empty());
+        // The mount has ended.
+        assert!(!recorder.is_on());
+        recorder.begin(9);
+        assert_eq!(recorder.wait_for_program(), None);
+    }
+
+    #[test]
     fn the_first_name_and_the_first_page_are_worth_a_wake_up() {
-        let recorder = Recorder::new();
+        let recorder = Recorder::new(true);
         let name = |recording: &mut Recording| recording.looked_up(1, b"name", true);
         let page = |recording: &mut Recording| recording.read(2, 0, 4096);
         assert!(recorder.adds(name) && !recorder.adds(name));
         // Names alone may last much longer than pages.
         assert!(recorder.adds(page));
         assert!(!recorder.adds(page) && !recorder.adds(name));
-        let other = Recorder::new();
+        let other = Recorder::new(true);
         assert!(other.adds(page) && !other.adds(page));
     }
 }

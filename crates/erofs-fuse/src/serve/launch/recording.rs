@@ -78,7 +78,8 @@ impl Recording {
         }
     }
 
-    fn saw(&mut self, directory: Nid) {
+    /// A directory was used.
+    pub(super) fn saw(&mut self, directory: Nid) {
         if self.seen.len() < limits::NAMES && self.seen.insert(directory) {
             self.directories.push(directory);
         }

@@ -5,7 +5,7 @@
 //! page sends no request, so the use is invisible. Therefore some windows, the probes, are left
 //! out: a request for one shows that the launch still follows the profile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -68,7 +68,8 @@ pub(super) struct Parts {
 }
 
 impl Replay {
-    pub(super) fn new(profile: &Profile) -> Self {
+    /// The first page of `programs` is left to their launch, which shows by it that it begins.
+    pub(super) fn new(profile: &Profile, programs: &HashSet<Nid>) -> Self {
         let mut items = Vec::with_capacity(profile.windows.len());
         let mut places = HashMap::with_capacity(profile.windows.len());
         for window in &profile.windows {
@@ -78,11 +79,19 @@ impl Replay {
             if places.insert((file.nid, window.number), place).is_some() {
                 continue;
             }
+            let mut window = *window;
+            if window.number == 0 && programs.contains(&file.nid) {
+                window.pages &= !1;
+                if window.pages == 0 {
+                    places.remove(&(file.nid, 0));
+                    continue;
+                }
+            }
             let is_probe = place % PROBE_EVERY == PROBE_EVERY - 1;
             items.push(Item {
                 nid: file.nid,
                 size: file.size,
-                window: *window,
+                window,
                 state: AtomicU8::new(if is_probe { PROBE } else { PENDING }),
             });
         }
@@ -178,6 +187,21 @@ impl Replay {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// How many probes among the windows of a profile the launch has asked for, and how many not.
+    pub(super) fn probes(&self, profile: &Profile) -> (usize, usize) {
+        let nid = |window: &Window| profile.files[window.file as usize].nid;
+        let states = profile.windows.iter().filter_map(|window| {
+            let place = self.places.get(&(nid(window), window.number))?;
+            Some(self.items.get(*place)?.state.load(Ordering::Relaxed))
+        });
+        let (mut hit, mut missed) = (0, 0);
+        for state in states {
+            hit += usize::from(state == PROBE_HIT);
+            missed += usize::from(state == PROBE);
+        }
+        (hit, missed)
+    }
+
     pub(super) fn report(&self) -> Value {
         let count = |state| {
             let of = |item: &&Item| item.state.load(Ordering::Relaxed) == state;
@@ -252,6 +276,10 @@ mod tests {
     use launch_profile::{Name, RecordedFile};
 
     fn replay(windows: u32) -> Replay {
+        replay_without(windows, &HashSet::new())
+    }
+
+    fn replay_without(windows: u32, programs: &HashSet<Nid>) -> Replay {
         let name = Name {
             directory: None,
             name: b"a".to_vec(),
@@ -262,7 +290,7 @@ mod tests {
             pages: 0b11,
             at_ms: 0,
         };
-        Replay::new(&Profile {
+        let profile = Profile {
             files: vec![RecordedFile {
                 name,
                 nid: 7,
@@ -270,7 +298,15 @@ mod tests {
             }],
             windows: (0..windows).map(window).collect(),
             ..Profile::default()
-        })
+        };
+        Replay::new(&profile, programs)
+    }
+
+    #[test]
+    fn the_first_page_of_a_program_is_left_to_its_launch() {
+        let replay = replay_without(2, &HashSet::from([7]));
+        let pages: Vec<u32> = replay.items.iter().map(|item| item.window.pages).collect();
+        assert_eq!(pages, [0b10, 0b11]);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Starts a recording or a replay, by the option `profile=`.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use erofs_engine::Engine;
@@ -12,18 +14,15 @@ use fuse_transport::Session;
 use launch_profile::{Profile, limits};
 
 use super::super::nodes::Nodes;
-use super::super::priority::with_that_of_workers;
-use super::super::storing_threads;
+use super::super::storing_threads::Call;
+use super::learner::Learner;
 use super::names;
-use super::recorder::Recorder;
 use super::replay::{Parts, Replay};
-use super::state::{Launch, Mode};
+use super::replaying::Replaying;
+use super::state::Launch;
 use crate::error::Error;
 use crate::helper::{LaunchHelper, MountHelper};
 use crate::options::ProfileLocation;
-
-/// Threads of a replay. With more of them, storing is the bottleneck.
-const MOST_THREADS: usize = 8;
 
 /// Parts of a mount that a profile uses.
 pub(in super::super) struct Mount<'m> {
@@ -33,13 +32,15 @@ pub(in super::super) struct Mount<'m> {
     pub(in super::super) root: Nid,
     /// While set, small reads leave nothing in the page cache.
     pub(in super::super) exact_reads: Arc<AtomicBool>,
+    /// Has the first of the threads that store do something.
+    pub(in super::super) first: Arc<dyn Fn(Call) + Send + Sync>,
 }
 
 /// A recording or a replay under way.
 pub(in super::super) struct Running {
     pub(in super::super) launch: Arc<Launch>,
-    /// Writes the profile.
-    recording: Option<JoinHandle<()>>,
+    /// Writes what was recorded.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Running {
@@ -48,10 +49,8 @@ impl Running {
         if let Some(recorder) = self.launch.recorder() {
             recorder.end();
         }
-        if let Some(replay) = self.launch.replay() {
-            replay.stop();
-        }
-        if let Some(thread) = self.recording {
+        self.launch.replays().for_each(Replay::stop);
+        if let Some(thread) = self.thread {
             // A panic was printed, and the mount ends anyway.
             let _ = thread.join();
         }
@@ -68,10 +67,23 @@ pub(in super::super) fn start(
     mount_helper: &MountHelper,
     mount: &Mount<'_>,
 ) -> Result<Running, Error> {
+    let replaying = Replaying {
+        parts: Parts {
+            engine: Arc::downgrade(mount.engine),
+            nodes: mount.nodes,
+        },
+        helper: Arc::new(helper),
+        session: Arc::clone(mount.session),
+        socket: mount_helper.as_fd().as_raw_fd(),
+        first: Arc::clone(&mount.first),
+    };
+    if *location == ProfileLocation::Learned {
+        return learn(replaying, mount);
+    }
     let name = names::identity(mount.engine).file_name();
-    let file = helper.open(&name)?;
+    let file = replaying.helper.open(&name)?;
     let stale = match file.map(|file| read(file, mount.engine)) {
-        Some(Ok(profile)) => return replay(profile, helper, mount_helper, mount),
+        Some(Ok(profile)) => return Ok(replay(profile, &replaying)),
         Some(Err(launch_profile::Error::Magic)) if *location != ProfileLocation::Auto => {
             let line = launch_profile::Error::Magic.to_string();
             return Err(Error::Daemon(format!("profile: {line}; it is left alone")));
@@ -79,7 +91,18 @@ pub(in super::super) fn start(
         Some(Err(error)) => Some(error.to_string()),
         None => None,
     };
-    record(stale, helper, mount)
+    record(stale, replaying.helper, mount)
+}
+
+fn learn(replaying: Replaying, mount: &Mount<'_>) -> Result<Running, Error> {
+    let launch = Arc::new(Launch::learned());
+    let learner = Learner::new(Arc::clone(&launch), replaying, mount.root);
+    let thread = thread::Builder::new().name("erofs_learn".to_owned());
+    let thread = thread.spawn(move || learner.run());
+    Ok(Running {
+        launch,
+        thread: Some(thread.map_err(Error::std_io("erofs_learn"))?),
+    })
 }
 
 /// The profile in a file; that of another image counts as none.
@@ -97,13 +120,13 @@ fn read(file: File, engine: &Engine) -> Result<Profile, launch_profile::Error> {
 
 fn record(
     stale: Option<String>,
-    helper: LaunchHelper,
+    helper: Arc<LaunchHelper>,
     mount: &Mount<'_>,
 ) -> Result<Running, Error> {
     // Without the right to that, what the kernel reads ahead is recorded too.
     let exact = helper.set_read_ahead(false).is_ok();
     mount.exact_reads.store(exact, Ordering::Relaxed);
-    let launch = Arc::new(Launch::new(Mode::Record(Recorder::new()), stale));
+    let launch = Arc::new(Launch::recorded(stale));
     let (ours, engine) = (Arc::clone(&launch), Arc::downgrade(mount.engine));
     let (exact_reads, root) = (Arc::clone(&mount.exact_reads), mount.root);
     let work = move || {
@@ -127,96 +150,15 @@ fn record(
     let thread = thread.spawn(work).map_err(Error::std_io("erofs_record"))?;
     Ok(Running {
         launch,
-        recording: Some(thread),
+        thread: Some(thread),
     })
 }
 
-fn replay(
-    profile: Profile,
-    helper: LaunchHelper,
-    mount_helper: &MountHelper,
-    mount: &Mount<'_>,
-) -> Result<Running, Error> {
-    let launch = Arc::new(Launch::new(Mode::Replay(Replay::new(&profile)), None));
-    let parts = Parts {
-        engine: Arc::downgrade(mount.engine),
-        nodes: mount.nodes,
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.min(MOST_THREADS);
-    let mut others = Vec::new();
-    for number in 1..threads {
-        let (begin, begun) = mpsc::channel::<()>();
-        others.push(begin);
-        let (launch, parts) = (Arc::clone(&launch), parts.clone());
-        let name = format!("erofs_replay/{number}");
-        storing_threads::spawn(&name, mount.session, mount_helper, move |pages| {
-            with_that_of_workers(&parts.engine, || {
-                // An error: the first thread ended without beginning.
-                if let (Some(replay), Ok(())) = (launch.replay(), begun.recv()) {
-                    replay.run(number, threads, &parts, pages);
-                }
-            });
-        })?;
-    }
-    let ours = Arc::clone(&launch);
-    storing_threads::spawn(
-        "erofs_replay/0",
-        mount.session,
-        mount_helper,
-        move |pages| {
-            let Some(replay) = ours.replay() else { return };
-            replay.set_budget(free_memory(&helper) / 2);
-            with_that_of_workers(&parts.engine, || {
-                match visit(&profile, &helper, replay) {
-                    Ok(listed) => replay.count_listed(listed),
-                    Err(error) => ours.fail(error.to_string()),
-                }
-                for other in others {
-                    // It may have ended.
-                    let _ = other.send(());
-                }
-                replay.run(0, threads, &parts, pages);
-            });
-        },
-    )?;
-    Ok(Running {
+fn replay(profile: Profile, replaying: &Replaying) -> Running {
+    let launch = Arc::new(Launch::replayed());
+    replaying.start(&launch, profile, &HashSet::new());
+    Running {
         launch,
-        recording: None,
-    })
-}
-
-/// Fills the kernel's dentry cache with the names of the launch; returns the directories listed.
-fn visit(profile: &Profile, helper: &LaunchHelper, replay: &Replay) -> Result<usize, Error> {
-    let directories = (0_u32..).zip(&profile.directories);
-    let listed = directories.filter(|(_, directory)| directory.listed);
-    let paths = listed.map(|(index, _)| profile.directory_path(Some(index)));
-    let directories: Vec<Vec<u8>> = std::iter::once(Vec::new()).chain(paths).collect();
-    let names: Vec<Vec<u8>> = profile
-        .names
-        .iter()
-        .map(|name| profile.path(name))
-        .collect();
-    for part in directories.chunks(64) {
-        // The mount ends: the rest is not needed.
-        if replay.is_stopped() {
-            return Ok(0);
-        }
-        helper.list(part)?;
+        thread: None,
     }
-    helper.look_up(&names)?;
-    Ok(directories.len())
-}
-
-/// Bytes that programs could still allocate without evicting others.
-fn free_memory(helper: &LaunchHelper) -> u64 {
-    let mut text = String::new();
-    if let Ok(Some(mut file)) = helper.memory() {
-        let _ = file.read_to_string(&mut text);
-    }
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kib.unwrap_or(0).saturating_mul(1024)
 }

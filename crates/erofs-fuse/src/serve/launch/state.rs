@@ -1,73 +1,121 @@
-//! The filesystem's side of a launch profile: reports of requests, and its state.
+//! The filesystem's side of launch profiles: reports of requests, and their state.
 
-use erofs_engine::erofs_format::Nid;
+use std::sync::OnceLock;
+
+use erofs_engine::erofs_format::{Inode, Nid};
 use serde_json::{Value, json};
 use sys::pi_mutex::PiMutex;
 
 use super::recorder::Recorder;
 use super::replay::Replay;
 
-/// A launch that is recorded or replayed.
+/// Replays of one mount at most: that of its beginning, and those of programs launched later.
+const MOST_REPLAYS: usize = 8;
+
+/// Launches that are recorded or replayed.
 #[derive(Debug)]
 pub(in super::super) struct Launch {
-    mode: Mode,
+    recorder: Option<Recorder>,
+    /// Each launch is recorded, whatever was replayed.
+    learns: bool,
+    /// In the order in which they began.
+    replays: [OnceLock<Replay>; MOST_REPLAYS],
+    /// L: programs that were learned, for the counters.
+    programs: PiMutex<Vec<Value>>,
     /// L: what went wrong beside it.
     trouble: PiMutex<Option<String>>,
 }
 
-#[derive(Debug)]
-pub(super) enum Mode {
-    Record(Recorder),
-    Replay(Replay),
-}
-
 impl Launch {
-    pub(super) fn new(mode: Mode, trouble: Option<String>) -> Self {
-        let trouble = PiMutex::new(trouble);
-        Self { mode, trouble }
+    fn new(recorder: Option<Recorder>, learns: bool, trouble: Option<String>) -> Self {
+        Self {
+            recorder,
+            learns,
+            replays: std::array::from_fn(|_| OnceLock::new()),
+            programs: PiMutex::default(),
+            trouble: PiMutex::new(trouble),
+        }
+    }
+
+    /// The first launch is recorded.
+    pub(super) fn recorded(trouble: Option<String>) -> Self {
+        Self::new(Some(Recorder::new(true)), false, trouble)
+    }
+
+    /// One launch is replayed.
+    pub(super) fn replayed() -> Self {
+        Self::new(None, false, None)
+    }
+
+    /// Each launch is recorded.
+    pub(super) fn learned() -> Self {
+        Self::new(Some(Recorder::new(false)), true, None)
     }
 
     /// A file was read.
-    pub(in super::super) fn read(&self, nid: Nid, offset: u64, length: usize) {
-        match &self.mode {
-            Mode::Record(recorder) => recorder.note(|log| log.read(nid, offset, length)),
-            Mode::Replay(replay) => replay.was_read(nid, offset, length),
+    pub(in super::super) fn read(&self, inode: &Inode, offset: u64, length: usize) {
+        if let Some(recorder) = &self.recorder {
+            if self.learns && offset == 0 && inode.mode & 0o111 != 0 {
+                recorder.begin(inode.nid);
+            }
+            recorder.note(|log| log.read(inode.nid, offset, length));
+        }
+        for replay in self.replays() {
+            replay.was_read(inode.nid, offset, length);
         }
     }
 
     /// A name was looked up.
     pub(in super::super) fn looked_up(&self, directory: Nid, name: &[u8], found: bool) {
-        self.record(|recorder| recorder.note(|log| log.looked_up(directory, name, found)));
+        if let Some(recorder) = &self.recorder {
+            recorder.visited(directory);
+            recorder.note(|log| log.looked_up(directory, name, found));
+        }
     }
 
     /// A directory was listed from its beginning.
     pub(in super::super) fn listed(&self, directory: Nid) {
-        self.record(|recorder| recorder.note(|log| log.listed(directory)));
+        if let Some(recorder) = &self.recorder {
+            recorder.visited(directory);
+            recorder.note(|log| log.listed(directory));
+        }
     }
 
     /// A symbolic link was read.
     pub(in super::super) fn read_link(&self, nid: Nid) {
-        self.record(|recorder| recorder.note(|log| log.read_link(nid)));
-    }
-
-    fn record(&self, act: impl FnOnce(&Recorder)) {
-        if let Mode::Record(recorder) = &self.mode {
-            act(recorder);
+        if let Some(recorder) = &self.recorder {
+            recorder.note(|log| log.read_link(nid));
         }
     }
 
     pub(super) fn recorder(&self) -> Option<&Recorder> {
-        match &self.mode {
-            Mode::Record(recorder) => Some(recorder),
-            Mode::Replay(_) => None,
-        }
+        self.recorder.as_ref()
     }
 
-    pub(super) fn replay(&self) -> Option<&Replay> {
-        match &self.mode {
-            Mode::Replay(replay) => Some(replay),
-            Mode::Record(_) => None,
-        }
+    /// Adds a replay, and returns its number; `None` where there were many.
+    pub(super) fn add(&self, replay: Replay) -> Option<usize> {
+        let mut replay = Some(replay);
+        self.replays.iter().position(|place| {
+            let begins = place.get().is_none();
+            begins
+                && replay
+                    .take()
+                    .is_some_and(|replay| place.set(replay).is_ok())
+        })
+    }
+
+    pub(super) fn replay(&self, number: usize) -> Option<&Replay> {
+        self.replays.get(number)?.get()
+    }
+
+    pub(super) fn replays(&self) -> impl Iterator<Item = &Replay> {
+        self.replays.iter().map_while(OnceLock::get)
+    }
+
+    /// Changes what the counters have of the programs.
+    pub(super) fn show(&self, change: impl FnOnce(&[Value]) -> Vec<Value>) {
+        let mut programs = self.programs.lock();
+        *programs = change(&programs);
     }
 
     pub(super) fn fail(&self, line: String) {
@@ -76,16 +124,50 @@ impl Launch {
 
     /// For the counters.
     pub(in super::super) fn report(&self) -> Value {
-        let mut report = match &self.mode {
-            Mode::Record(recorder) => json!({
-                "state": if recorder.is_on() { "recording" } else { "recorded" },
-            }),
-            Mode::Replay(replay) => replay.report(),
+        let replays = self.replays().map(Replay::report);
+        let recording = |recorder: &Recorder| match (self.learns, recorder.is_on()) {
+            (true, _) => "learning",
+            (false, true) => "recording",
+            (false, false) => "recorded",
         };
+        let state = self.recorder.as_ref().map_or("replayed", recording);
+        let mut report = replays.reduce(sum).unwrap_or(json!({"state": state}));
+        if self.learns {
+            report["programs"] = json!(&*self.programs.lock());
+        }
         let trouble = self.trouble.lock();
         if let Some(line) = &*trouble {
             report["error"] = json!(line);
         }
         report
+    }
+}
+
+/// Of two replays.
+fn sum(mut one: Value, other: Value) -> Value {
+    for (name, value) in other.as_object().into_iter().flatten() {
+        let figure = match (one[name].as_u64(), value.as_u64()) {
+            (Some(one), Some(other)) => json!(one + other),
+            (None, Some(_)) => value.clone(),
+            // The state of one that has ended gives way.
+            (None, None) if *value == json!("replaying") => value.clone(),
+            _ => continue,
+        };
+        one[name] = figure;
+    }
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_replays_are_reported_as_one() {
+        let one = json!({"state": "replayed", "windows": 1, "used_bytes": null});
+        let other = json!({"state": "replaying", "windows": 2, "used_bytes": 7});
+        let both = json!({"state": "replaying", "windows": 3, "used_bytes": 7});
+        assert_eq!(sum(one.clone(), other.clone()), both);
+        assert_eq!(sum(other, one), both);
     }
 }

@@ -1,0 +1,226 @@
+//! `erofast lab report`: from the JSON of a run to its answer, its page and its samples.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::failure::fails;
+
+/// Launches of two engines, the second one faster, with the fields of an early version.
+fn launches(valid: bool, kernel: &str) -> Value {
+    let engine = |name: &str, launch_us: u32, against: Value| {
+        let sample = |k: u32| {
+            json!({"launch_us": launch_us + k % 5, "sched_latency_us": 100 + k % 7, "wakeups": 3,
+                   "program_blocked_us": 50, "program_preempted_us": k % 3, "iteration": k})
+        };
+        json!({"engine": name, "samples": (0..20).map(sample).collect::<Vec<_>>(),
+               "queue_source": "n/a", "against_first": against,
+               "outliers": {"sched_latency": [], "launch": []}, "thrown_away": []})
+    };
+    let shift = json!({"difference_percent": -20.0, "interval_percent": {"low": -21.0, "high": -19.0},
+                       "chance_lower": 1.0, "p_value": 1e-6, "p_adjusted": 3e-6, "comparisons": 3,
+                       "verdict": "lower"});
+    let reasons = if valid {
+        json!([])
+    } else {
+        json!(["other programs were busy"])
+    };
+    json!({"iterations": 20, "load": "none", "valid": valid, "not_valid_because": reasons,
+           "interrupted": false, "command": ["{}/bin/app"], "root": false, "warm_ups": 1, "seed": 1,
+           "cold": "a fresh mount", "left_out": [], "notices": [],
+           "environment": {"date": "2026-11-23", "kernel": kernel, "cpus": "0-1", "programs": {},
+                           "image": {"path": "app.erofs", "bytes": 1, "sha256": "0"}},
+           "engines": [engine("kernel", 10_000, Value::Null),
+                       engine("erofast", 8000, json!({"launch": shift}))]})
+}
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn lab(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
+            .arg("lab")
+            .args(arguments)
+            .current_dir(self.0.path())
+            .output()
+            .unwrap()
+    }
+
+    fn report(&self, arguments: &[&str]) -> Output {
+        self.lab(&[&["report"], arguments].concat())
+    }
+
+    fn prints(&self, arguments: &[&str]) -> String {
+        let output = self.report(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[test]
+fn one_report_becomes_its_answer_its_page_and_its_samples() {
+    let place = Place::new();
+    place.file("a.json", &launches(true, "6.18").to_string());
+    let text = place.prints(&["a.json", "--html", "a.html"]);
+    let sentence = "Against kernel, a launch takes 20 % less time from erofast.\n";
+    assert!(text.starts_with(sentence), "{text}");
+    assert!(
+        text.lines().count() <= 12 && text.contains("lower, -21 to -19 %"),
+        "{text}"
+    );
+    let all = place.prints(&["a.json", "--details"]);
+    assert!(
+        all.starts_with(sentence) && all.contains("deviation"),
+        "{all}"
+    );
+    let page = std::fs::read_to_string(place.0.path().join("a.html")).unwrap();
+    assert!(page.contains(sentence.trim_end()) && page.contains("lower: -20 %"));
+    let csv = place.prints(&["a.json", "--csv"]);
+    assert_eq!(csv.lines().count(), 1 + 2 * 3 * 20);
+    assert!(
+        csv.contains("\na.json,launch time,erofast,2,8001,us,true\n"),
+        "{csv}"
+    );
+    let markdown = place.prints(&["a.json", "--markdown"]);
+    assert!(
+        markdown.contains("| launch time (us) | median | shift |"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn several_reports_stand_side_by_side_valid_or_not() {
+    let place = Place::new();
+    place.file("a.json", &launches(true, "6.18").to_string());
+    place.file("b.json", &launches(false, "6.19").to_string());
+    let text = place.prints(&["a.json", "b.json", "--html", "days.html"]);
+    assert!(
+        text.starts_with("NOT VALID: b.json says that it is not valid\n"),
+        "{text}"
+    );
+    assert!(text.contains("\nerofast, launch time\n  a.json"), "{text}");
+    assert!(
+        text.contains("kernel differs: 6.18, in b.json 6.19"),
+        "{text}"
+    );
+    let page = std::fs::read_to_string(place.0.path().join("days.html")).unwrap();
+    assert!(page.contains("Not valid: b.json") && page.contains("Reports side by side"));
+    let text = place.prints(&["a.json", "a.json"]);
+    assert!(
+        text.contains("\n  a.json (2)") && text.contains("no difference"),
+        "{text}"
+    );
+    let text = place.prints(&["b.json"]);
+    assert!(
+        text.starts_with("NOT VALID: other programs were busy\nNo conclusion"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_reports_have_their_differences_as_json() {
+    let place = Place::new();
+    place.file("a.json", &launches(true, "6.18").to_string());
+    let mut other = launches(true, "6.19");
+    other["engines"][1]["engine"] = json!("erofsfuse");
+    place.file("b.json", &other.to_string());
+    let output = place.lab(&["diff", "a.json", "b.json", "--json"]);
+    let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+    crate::schema::check("lab-diff", &diff);
+    assert_eq!(
+        (&diff["kind"], &diff["valid"]),
+        (&json!("launch"), &json!(true))
+    );
+    assert_eq!(diff["rows"].as_array().unwrap().len(), 3);
+    assert_eq!(diff["only_old"][0], "erofast, launch time");
+    assert_eq!(diff["only_new"][0], "erofsfuse, launch time");
+    assert_eq!(
+        diff["notices"],
+        json!(["kernel differs: 6.18, in b.json 6.19"])
+    );
+}
+
+#[test]
+fn what_is_no_report_is_one_line_with_the_place() {
+    let place = Place::new();
+    place.file("a.json", &launches(true, "6.18").to_string());
+    place.file("half.json", "{\"engines\": [],\n\"iterations\": -1}");
+    fails(&place.report(&["half.json"]), 1, "line 2 column 16");
+    fails(
+        &place.report(&["no.json"]),
+        1,
+        "reading no.json: No such file",
+    );
+    place.file("other.json", "{\"files\": 1}");
+    fails(
+        &place.report(&["other.json"]),
+        1,
+        "reading other.json: is no report of lab launch",
+    );
+    let hotplug = r#"{"cycles": 1, "requests": 1, "lost": 0, "wrong_bytes": 0, "slowest_us": 1.0,
+        "valid": true, "interrupted": false, "engine": "erofast", "cpu": 1, "reference": "kernel",
+        "readers": 4, "launches": 0, "environment": {"date": "", "kernel": "", "cpus": "0-1",
+        "programs": {}, "image": {"path": "", "bytes": 1, "sha256": ""}}}"#;
+    place.file("hotplug.json", hotplug);
+    let without = "hotplug.json: reports of lab hotplug have no samples";
+    fails(&place.report(&["hotplug.json", "--csv"]), 2, without);
+    fails(&place.report(&["hotplug.json", "hotplug.json"]), 2, without);
+    fails(
+        &place.report(&["a.json", "hotplug.json"]),
+        2,
+        "a.json is of lab launch",
+    );
+    assert!(place.prints(&["hotplug.json"]).contains("requests"));
+}
+
+#[test]
+fn a_demo_beside_busy_programs_is_marked_and_does_not_fail() {
+    let place = Place::new();
+    let directory = place.0.path().display();
+    place.file("launches", &launches(false, "6.18").to_string());
+    // Nothing is built, and the launches are those of the file.
+    let lab = env!("CARGO_BIN_EXE_erofast-lab");
+    let stub = |name: &str, text: &str| {
+        let path = place.file(name, &format!("#!/bin/sh\n{text}\n"));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, mode).unwrap();
+    };
+    stub("cargo", "exit 0");
+    stub("id", "echo 0");
+    std::fs::create_dir(place.0.path().join("release")).unwrap();
+    let launch = format!("[ $2 != launch ] || {{ cat '{directory}/launches'; exit 1; }}");
+    stub("release/erofast", &format!("{launch}\nexec '{lab}' \"$@\""));
+    place.file("compiler.erofs", "an image");
+    let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/demo"))
+        .env(
+            "PATH",
+            format!("{directory}:{}", std::env::var("PATH").unwrap()),
+        )
+        .env("CARGO_TARGET_DIR", place.0.path())
+        .env("DEMO_DIR", place.0.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        text.contains("\nNOT VALID: other programs were busy\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("demo: the figures above are NOT VALID"),
+        "{text}"
+    );
+    assert!(text.trim_end().ends_with("/launches.html"), "{text}");
+}

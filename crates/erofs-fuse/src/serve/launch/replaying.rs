@@ -1,0 +1,119 @@
+//! The threads of a replay.
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::os::fd::RawFd;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use erofs_engine::erofs_format::Nid;
+use fuse_transport::{PageStore, Session};
+use launch_profile::Profile;
+
+use super::super::priority::with_that_of_workers;
+use super::super::storing_threads::{self, Call};
+use super::replay::{Parts, Replay};
+use super::state::Launch;
+use crate::error::Error;
+use crate::helper::LaunchHelper;
+
+/// Threads of a replay. With more of them, storing is the bottleneck.
+const MOST_THREADS: usize = 8;
+
+/// What the threads of a replay need.
+pub(super) struct Replaying {
+    pub(super) parts: Parts,
+    pub(super) helper: Arc<LaunchHelper>,
+    pub(super) session: Arc<Session>,
+    /// Of the mount helper; the main thread's, which ends last.
+    pub(super) socket: RawFd,
+    /// Has the first of the threads that store do something.
+    pub(super) first: Arc<dyn Fn(Call) + Send + Sync>,
+}
+
+impl Replaying {
+    /// Replays a profile, in which `programs` are executed. What a thread that cannot be started
+    /// would store is left to the launch.
+    pub(super) fn start(&self, launch: &Arc<Launch>, profile: Profile, programs: &HashSet<Nid>) {
+        let Some(place) = launch.add(Replay::new(&profile, programs)) else {
+            return;
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.min(MOST_THREADS);
+        let mut begins = Vec::new();
+        for number in 0..threads {
+            let (begin, begun) = mpsc::channel::<()>();
+            begins.push(begin);
+            let (launch, parts) = (Arc::clone(launch), self.parts.clone());
+            self.spawn(number, move |pages| {
+                with_that_of_workers(&parts.engine, || {
+                    // An error: the names were not looked up to their end.
+                    if let (Some(replay), Ok(())) = (launch.replay(place), begun.recv()) {
+                        replay.run(number, threads, &parts, pages);
+                    }
+                });
+            });
+        }
+        let (launch, engine) = (Arc::clone(launch), self.parts.engine.clone());
+        let helper = Arc::clone(&self.helper);
+        // Threads that store have descriptors of their own, and none of the helper.
+        let names = thread::Builder::new().name("erofs_names".to_owned());
+        let _ = names.spawn(move || {
+            let Some(replay) = launch.replay(place) else {
+                return;
+            };
+            replay.set_budget(free_memory(&helper) / 2);
+            with_that_of_workers(&engine, || match visit(&profile, &helper, replay) {
+                Ok(listed) => replay.count_listed(listed),
+                Err(error) => launch.fail(error.to_string()),
+            });
+            for begin in begins {
+                // The thread may have ended.
+                let _ = begin.send(());
+            }
+        });
+    }
+
+    fn spawn(&self, number: usize, work: impl FnOnce(&PageStore) + Send + 'static) {
+        let (session, socket) = (Arc::clone(&self.session), self.socket);
+        let name = format!("erofs_replay/{number}");
+        (self.first)(Box::new(move || {
+            drop(storing_threads::start(&name, session, socket, work));
+        }));
+    }
+}
+
+/// Fills the kernel's dentry cache with the names of the launch; returns the directories listed.
+fn visit(profile: &Profile, helper: &LaunchHelper, replay: &Replay) -> Result<usize, Error> {
+    let directories = (0_u32..).zip(&profile.directories);
+    let listed = directories.filter(|(_, directory)| directory.listed);
+    let paths = listed.map(|(index, _)| profile.directory_path(Some(index)));
+    let directories: Vec<Vec<u8>> = std::iter::once(Vec::new()).chain(paths).collect();
+    let names: Vec<Vec<u8>> = profile
+        .names
+        .iter()
+        .map(|name| profile.path(name))
+        .collect();
+    for part in directories.chunks(64) {
+        // The mount ends: the rest is not needed.
+        if replay.is_stopped() {
+            return Ok(0);
+        }
+        helper.list(part)?;
+    }
+    helper.look_up(&names)?;
+    Ok(directories.len())
+}
+
+/// Bytes that programs could still allocate without evicting others.
+fn free_memory(helper: &LaunchHelper) -> u64 {
+    let mut text = String::new();
+    if let Ok(Some(mut file)) = helper.memory() {
+        let _ = file.read_to_string(&mut text);
+    }
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}

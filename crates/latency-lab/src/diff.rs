@@ -1,0 +1,88 @@
+//! Two reports of one experiment, as `lab diff` prints them.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::Result;
+use crate::report::Reports;
+use crate::statistics::{Comparison, median};
+
+/// What `lab diff` prints as JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct DiffReport {
+    /// Which experiment made both.
+    pub kind: &'static str,
+    /// Both reports are valid.
+    pub valid: bool,
+    /// If not, the reports that are not.
+    pub not_valid_because: Vec<String>,
+    /// Figures of both reports.
+    pub rows: Vec<DiffRow>,
+    /// Names that only the old report has.
+    pub only_old: Vec<String>,
+    /// Names that only the new report has.
+    pub only_new: Vec<String>,
+    /// How the environments of the runs differ.
+    pub notices: Vec<String>,
+    #[serde(skip)]
+    reports: Reports,
+}
+
+/// One figure in both reports.
+#[derive(Debug, Clone, Serialize)]
+pub struct DiffRow {
+    /// Engine and figure.
+    pub name: String,
+    /// Of the samples.
+    pub unit: String,
+    /// Median of the old report.
+    pub old_median: Option<f64>,
+    /// Median of the new report.
+    pub new_median: Option<f64>,
+    /// The new report against the old one.
+    pub comparison: Comparison,
+}
+
+/// Compares two files that `--json` wrote.
+pub fn run(old: &Path, new: &Path) -> Result<DiffReport> {
+    let reports = Reports::read(&[old.into(), new.into()])?;
+    let mut diff = DiffReport {
+        kind: reports.all[0].1.kind(),
+        valid: reports.faults().is_empty(),
+        not_valid_because: reports.faults(),
+        rows: Vec::new(),
+        only_old: Vec::new(),
+        only_new: Vec::new(),
+        notices: reports.notices(),
+        reports,
+    };
+    for figure in diff.reports.figures() {
+        let [old, new] = [0, 1].map(|number| median(&figure.rows[number].samples));
+        match figure.rows[1].against_first.clone() {
+            Some(comparison) => diff.rows.push(DiffRow {
+                name: figure.name,
+                unit: figure.unit,
+                old_median: old,
+                new_median: new,
+                comparison,
+            }),
+            None if old.is_some() => diff.only_old.push(figure.name),
+            None if new.is_some() => diff.only_new.push(figure.name),
+            None => {}
+        }
+    }
+    Ok(diff)
+}
+
+impl DiffReport {
+    /// The report as JSON, readable.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// The medians with verdicts and intervals.
+    pub fn table(&self) -> String {
+        self.reports.table()
+    }
+}

@@ -1,0 +1,204 @@
+//! Figures and comparisons as text, with no more digits than the samples carry.
+
+use std::fmt::Write;
+
+use super::{Figure, Row};
+use crate::statistics::{Comparison, Interval, LEVEL, Summary, Verdict};
+
+/// A column's name and its figure.
+type Column = (&'static str, fn(&Summary) -> f64);
+
+/// The figures of the patch.
+pub(crate) const FIGURES: [Column; 5] = [
+    ("average", |s| s.average),
+    ("median", |s| s.median),
+    ("minimum", |s| s.minimum),
+    ("maximum", |s| s.maximum),
+    ("deviation", |s| s.stddev),
+];
+
+/// A figure rounded to the first digit of the standard error of its average.
+pub(crate) fn rounded(value: f64, summary: &Summary, unit: &str) -> f64 {
+    let error = summary.stddev / (summary.count.max(1) as f64).sqrt();
+    let least = if unit == "s" { 1e-3 } else { 1.0 };
+    let step = 10f64.powf(error.log10().floor()).max(least);
+    let step = if step.is_finite() { step } else { least };
+    (value / step).round() * step + 0.0
+}
+
+/// The same for a table whose head has the unit.
+pub(crate) fn carried(value: f64, summary: &Summary, unit: &str) -> String {
+    let digits = if unit == "s" { 3 } else { 0 };
+    format!("{:.digits$}", rounded(value, summary, unit))
+}
+
+/// A value with its unit; microseconds in a suitable one.
+pub(crate) fn amount(value: f64, unit: &str) -> String {
+    match (unit, value.abs()) {
+        _ if value.is_nan() => "n/a".into(),
+        ("s", _) => format!("{value:.3} s"),
+        ("us", us) if us >= 1e6 => format!("{:.2} s", value / 1e6),
+        ("us", us) if us >= 1e5 => format!("{:.0} ms", value / 1e3),
+        ("us", us) if us >= 1e4 => format!("{:.1} ms", value / 1e3),
+        ("us", us) if us >= 1e3 => format!("{:.2} ms", value / 1e3),
+        ("us", us) if us < 10.0 && us > 0.0 => format!("{value:.1} us"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+/// The shift, rounded by the width of its interval; in parentheses when it is no claim.
+pub(crate) fn difference(comparison: &Comparison) -> String {
+    let text = match (comparison.difference_percent, comparison.difference) {
+        (Some(percent), _) => percentage(percent, comparison.interval_percent),
+        (None, Some(shift)) => format!("{shift:+.0}"),
+        (None, None) => return "-".into(),
+    };
+    match comparison.claims() {
+        true => text,
+        false => format!("({text})"),
+    }
+}
+
+fn percentage(percent: f64, interval: Option<Interval>) -> String {
+    let width = interval.map_or(f64::INFINITY, |interval| interval.high - interval.low);
+    let digits = match width {
+        width if width >= 2.0 => 0,
+        width if width >= 0.2 => 1,
+        _ => 2,
+    };
+    let scale = 10f64.powi(digits);
+    // Adding zero makes -0 a 0.
+    let rounded = (percent * scale).round() / scale + 0.0;
+    format!("{rounded:+.0$} %", digits as usize)
+}
+
+/// "12 comparisons: 3 lower, 9 not shown."; empty where nothing is compared.
+pub(crate) fn tally(figures: &[Figure], valid: bool) -> String {
+    if !valid {
+        return "No conclusion: not valid.".into();
+    }
+    let rows = figures.iter().flat_map(|figure| &figure.rows);
+    let verdicts = rows.filter_map(|row| row.against_first.as_ref().map(|it| it.verdict));
+    let verdicts: Vec<Verdict> = verdicts.collect();
+    let count = |of: Verdict| match verdicts.iter().filter(|it| **it == of).count() {
+        0 => None,
+        count => Some(format!("{count} {}", word(of))),
+    };
+    let all = [
+        Verdict::Lower,
+        Verdict::Higher,
+        Verdict::NoDifference,
+        Verdict::NotShown,
+    ];
+    let counts: Vec<String> = all.into_iter().filter_map(count).collect();
+    match &verdicts[..] {
+        [] => String::new(),
+        [_] => format!("1 comparison: {}.", counts.join(", ")),
+        all => format!("{} comparisons: {}.", all.len(), counts.join(", ")),
+    }
+}
+
+/// What may be claimed, as a word.
+pub(crate) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Lower => "lower",
+        Verdict::Higher => "higher",
+        Verdict::NoDifference => "no difference",
+        Verdict::NotShown => "not shown",
+    }
+}
+
+/// "-85 to -74 %"; none where there are too few samples.
+pub(crate) fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
+    let percent = comparison.interval_percent.map(|it| {
+        let show = |percent| percentage(percent, Some(it));
+        let low = show(it.low);
+        format!("{} to {}", low.trim_end_matches(" %"), show(it.high))
+    });
+    let plain = |it: Interval| format!("{:+.0} to {:+.0} {unit}", it.low, it.high);
+    percent.or(comparison.interval.map(plain))
+}
+
+/// "  355 ms  lower, -85 to -74 %".
+pub(crate) fn median_and_claim(row: &Row, unit: &str) -> String {
+    let median = |it: Summary| amount(it.median, unit);
+    let median = row.summary().map_or("n/a".into(), median);
+    let Some(comparison) = &row.against_first else {
+        return format!("{median:>9}");
+    };
+    let interval = interval(comparison, unit).map_or(String::new(), |it| format!(", {it}"));
+    format!("{median:>9}  {}{interval}", word(comparison.verdict))
+}
+
+/// "lower: -81 % (99 % interval -85 to -74 %), p < 0.0001 (corrected for 6 comparisons)".
+pub(crate) fn verdict(comparison: &Comparison, unit: &str) -> String {
+    let mut text = word(comparison.verdict).to_owned();
+    let sure = (1.0 - LEVEL) * 100.0;
+    if let Some(interval) = interval(comparison, unit) {
+        let shift = difference(comparison);
+        let shift = shift.trim_start_matches('(').trim_end_matches(')');
+        let _ = write!(text, ": {shift} ({sure:.0} % interval {interval})");
+    }
+    let chance = match comparison.p_adjusted {
+        p if p < 0.0001 => "p < 0.0001".to_owned(),
+        p => format!("p = {p:.4}"),
+    };
+    match comparison.comparisons {
+        1 => format!("{text}, {chance}"),
+        count => format!("{text}, {chance} (corrected for {count} comparisons)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::compare;
+
+    fn spread(around: f64, by: f64) -> Vec<f64> {
+        (0..20).map(|k| around + by * f64::from(k % 5)).collect()
+    }
+
+    #[test]
+    fn figures_have_no_more_digits_than_the_samples_carry() {
+        let of = |values: &[f64]| {
+            let summary = Summary::of(values).unwrap();
+            carried(summary.average, &summary, "us")
+        };
+        assert_eq!(of(&spread(123_456.0, 9_000.0)), "141000");
+        assert_eq!(of(&spread(123_456.0, 1.0)), "123458");
+        assert_eq!(of(&[0.0; 5]), "0");
+        let seconds = Summary::of(&[0.1231, 0.1239]).unwrap();
+        assert_eq!(carried(seconds.average, &seconds, "s"), "0.124");
+    }
+
+    #[test]
+    fn amounts_are_read_at_a_glance() {
+        let read: Vec<String> = [0.0, 3.25, 850.0, 2914.0, 15253.0, 355_200.0, 1.695e6]
+            .map(|us| amount(us, "us"))
+            .into();
+        let expected = "0 us,3.2 us,850 us,2.91 ms,15.3 ms,355 ms,1.70 s";
+        assert_eq!(read.join(","), expected);
+        assert_eq!(amount(0.1239, "s"), "0.124 s");
+        assert_eq!(amount(512.4, "MB/s"), "512 MB/s");
+    }
+
+    #[test]
+    fn percentages_have_the_digits_of_their_interval_and_no_minus_zero() {
+        let wide = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
+        assert_eq!(difference(&wide), "-36 %");
+        let none = compare(&spread(100.0, 20.0), &spread(99.8, 20.0));
+        assert_eq!(difference(&none), "(+0 %)");
+        assert_eq!(difference(&compare(&[0.0; 20], &[250.0; 20])), "+250");
+        let narrow = compare(&spread(100.0, 0.01), &spread(90.0, 0.01));
+        assert_eq!(difference(&narrow), "-10.00 %");
+    }
+
+    #[test]
+    fn a_verdict_says_for_how_many_comparisons_it_is_corrected() {
+        let mut comparison = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
+        comparison.comparisons = 9;
+        let text = verdict(&comparison, "us");
+        assert!(text.starts_with("lower: -36 % (99 % interval "), "{text}");
+        assert!(text.ends_with("(corrected for 9 comparisons)"), "{text}");
+    }
+}

@@ -1,0 +1,338 @@
+//! Several reports of one experiment side by side: over days, devices or versions.
+//!
+//! Unlike engines of one run, these samples were not interleaved: what else differs between the
+//! runs is part of the difference, so the environments are compared as well.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::Report;
+use super::export::{CSV_HEAD, csv, markdown};
+use crate::figure::{Figure, Row, median_and_claim, tally};
+use crate::html::pages_beside;
+use crate::statistics::{compare, correct};
+use crate::validity;
+use crate::{LabError, Result};
+
+/// One report or more of the same experiment, by the names of their files.
+#[derive(Debug, Clone)]
+pub struct Reports {
+    /// At least one.
+    pub(crate) all: Vec<(String, Report)>,
+}
+
+impl Reports {
+    /// Reads files that `--json` wrote.
+    pub fn read(files: &[PathBuf]) -> Result<Reports> {
+        let mut all: Vec<(String, Report)> = Vec::new();
+        for file in files {
+            let mut name = file.display().to_string();
+            if all.iter().any(|(other, _)| *other == name) {
+                name = format!("{name} ({})", all.len() + 1);
+            }
+            all.push((name, Report::read(file)?));
+        }
+        let reports = Reports { all };
+        let (first, of) = reports.first();
+        if let Some((name, other)) = reports.others().find(|(_, it)| it.kind() != of.kind()) {
+            return Err(LabError::Usage(format!(
+                "{first} is of lab {} and {name} of lab {}: only reports of one experiment compare",
+                of.kind(),
+                other.kind()
+            )));
+        }
+        if reports.all.len() > 1 {
+            reports.check_samples()?;
+        }
+        Ok(reports)
+    }
+
+    /// Whether there is something to compare or to export.
+    fn check_samples(&self) -> Result<()> {
+        let (name, report) = self.first();
+        match report.figures().is_empty() {
+            false => Ok(()),
+            true => Err(LabError::Usage(format!(
+                "{name}: reports of lab {} have no samples",
+                report.kind()
+            ))),
+        }
+    }
+
+    fn first(&self) -> &(String, Report) {
+        &self.all[0]
+    }
+
+    fn others(&self) -> impl Iterator<Item = &(String, Report)> {
+        self.all.iter().skip(1)
+    }
+
+    /// The figures of every engine, with a row for each report, compared with the first. A report
+    /// without the figure has no samples in its row.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let series: Vec<Vec<Series>> = self.all.iter().map(|(_, it)| series(it)).collect();
+        let mut figures: Vec<Figure> = Vec::new();
+        for (name, unit, _) in series.iter().flatten().filter(|it| !it.2.is_empty()) {
+            let is_same = |figure: &Figure| figure.name == *name && figure.unit == *unit;
+            if figures.iter().any(is_same) {
+                continue;
+            }
+            let samples = |of: &Vec<Series>| {
+                let found = of.iter().find(|it| it.0 == *name && it.1 == *unit);
+                found.map_or(Vec::new(), |it| it.2.clone())
+            };
+            let rows = self.all.iter().zip(&series);
+            figures.push(Figure {
+                name: name.clone(),
+                of: "",
+                unit: unit.clone(),
+                rows: compared(rows.map(|((name, _), of)| (name, samples(of)))),
+            });
+        }
+        let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
+        correct(rows.filter_map(|row| row.against_first.as_mut()).collect());
+        figures
+    }
+
+    /// The reports that are not valid.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let invalid = self.all.iter().filter(|(_, report)| !report.is_valid());
+        invalid
+            .map(|(name, _)| format!("{name} says that it is not valid"))
+            .collect()
+    }
+
+    /// How the environments differ from that of the first report.
+    pub(crate) fn notices(&self) -> Vec<String> {
+        let value = |report: &Report| serde_json::from_str(&report.to_json()).unwrap_or_default();
+        let first = value(&self.first().1);
+        let others = self.others();
+        others
+            .flat_map(|(name, other)| differences(&first, name, &value(other)))
+            .collect()
+    }
+
+    /// The answer of one report; of several, the medians with verdicts and intervals.
+    pub fn answer(&self) -> String {
+        match &self.all[..] {
+            [(_, report)] => report.answer(),
+            _ => self.beside(),
+        }
+    }
+
+    /// All that there is as text.
+    pub fn table(&self) -> String {
+        match &self.all[..] {
+            [(_, report)] => report.table(),
+            _ => self.beside(),
+        }
+    }
+
+    fn beside(&self) -> String {
+        let mut out = validity::lines(&self.faults());
+        let figures = self.figures();
+        let _ = writeln!(out, "{}", tally(&figures, self.faults().is_empty()));
+        let names = self.all.iter().map(|(name, _)| name.chars().count());
+        let width = names.max().unwrap_or(0).min(48);
+        for figure in figures {
+            let _ = writeln!(out, "\n{}", figure.name);
+            for row in &figure.rows {
+                let line = format!(
+                    "  {:<width$}  {}",
+                    row.name,
+                    median_and_claim(row, &figure.unit)
+                );
+                let _ = writeln!(out, "{}", line.trim_end());
+            }
+        }
+        out.push('\n');
+        for line in self.notices() {
+            let _ = writeln!(out, "note: {line}");
+        }
+        out + "Medians, with the 99 % interval of the shift (Hodges-Lehmann) against the first report, at 1 in 100\n\
+               for all comparisons together. The runs were not interleaved: what else changed counts too.\n"
+    }
+
+    /// One HTML file that needs no network.
+    pub fn to_html(&self) -> String {
+        if let [(_, report)] = &self.all[..] {
+            return report.to_html();
+        }
+        let lines: Vec<(String, String)> = self
+            .all
+            .iter()
+            .map(|(name, report)| (name.clone(), report.caption()))
+            .collect();
+        let json: Vec<String> = self.all.iter().map(|(_, it)| it.to_json()).collect();
+        pages_beside(
+            &lines,
+            (&self.faults(), &self.notices()),
+            &self.figures(),
+            &format!("[{}]", json.join(",\n")),
+        )
+    }
+
+    /// Every sample of every report as a line.
+    pub fn to_csv(&self) -> Result<String> {
+        self.check_samples()?;
+        let all = self.all.iter();
+        let lines = all.map(|(name, report)| csv(name, report.is_valid(), &report.figures()));
+        Ok(CSV_HEAD.to_owned() + &lines.collect::<String>())
+    }
+
+    /// A table for each figure, for a page of documentation.
+    pub fn to_markdown(&self) -> Result<String> {
+        self.check_samples()?;
+        let captions: String = self
+            .all
+            .iter()
+            .map(|(name, report)| format!("* {name}: {}\n", report.caption()))
+            .collect();
+        let figures = match &self.all[..] {
+            [(_, report)] => report.figures(),
+            _ => self.figures(),
+        };
+        Ok(captions + &markdown(&figures))
+    }
+}
+
+/// Engine and figure, its unit, its samples.
+type Series = (String, String, Vec<f64>);
+
+fn series(report: &Report) -> Vec<Series> {
+    let figures = report.figures().into_iter();
+    let of = |figure: Figure| {
+        let (name, unit) = (figure.name, figure.unit);
+        let row = move |row: Row| (format!("{}, {name}", row.name), unit.clone(), row.samples);
+        figure.rows.into_iter().map(row)
+    };
+    figures.flat_map(of).collect()
+}
+
+/// Rows that are compared with the first one, where there are samples of both.
+fn compared<'a>(rows: impl Iterator<Item = (&'a String, Vec<f64>)>) -> Vec<Row> {
+    let mut all: Vec<Row> = Vec::new();
+    for (name, samples) in rows {
+        let first = all.first().map(|row| &row.samples);
+        let first = first.filter(|first| !first.is_empty() && !samples.is_empty());
+        all.push(Row {
+            name: name.clone(),
+            against_first: first.map(|first| compare(first, &samples)),
+            samples,
+        });
+    }
+    all
+}
+
+/// Paths in a report of the values that limit a comparison when they differ.
+const SAME: [(&str, &str); 16] = [
+    ("/load", "load"),
+    ("/environment/kernel", "kernel"),
+    ("/environment/cpus", "CPUs"),
+    ("/environment/cpu_model", "CPU"),
+    ("/environment/governor", "governor"),
+    ("/environment/smt", "SMT"),
+    ("/environment/isolated_cpus", "isolated CPUs"),
+    ("/environment/sched_ext", "sched_ext"),
+    ("/environment/base_slice_ns", "base slice in ns"),
+    ("/environment/mitigations", "mitigations"),
+    ("/environment/swaps", "swap"),
+    (
+        "/environment/sched_autogroup_enabled",
+        "sched_autogroup_enabled",
+    ),
+    ("/environment/fuse_uring_enabled", "FUSE over io_uring"),
+    ("/environment/programs/erofast", "erofast"),
+    ("/environment/image/sha256", "image"),
+    ("/environment/image/filesystem", "file system of the image"),
+];
+
+fn differences(first: &Value, name: &str, other: &Value) -> Vec<String> {
+    let text = |report: &Value, path: &str| match report.pointer(path) {
+        None | Some(Value::Null) => "none".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let differs = |(path, what): &(&str, &str)| {
+        let (old, new) = (text(first, path), text(other, path));
+        (old != new).then(|| format!("{what} differs: {old}, in {name} {new}"))
+    };
+    SAME.iter().filter_map(differs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::Verdict;
+    use serde_json::json;
+
+    fn read(title: &str, around: f64, kernel: &str) -> Report {
+        let samples: Vec<f64> = (0..20).map(|k| around + f64::from(k % 5)).collect();
+        let mut report: Value = serde_json::from_str(READ).unwrap();
+        report["environment"]["kernel"] = json!(kernel);
+        report["results"][0]["title"] = json!(title);
+        report["results"][0]["samples"] = json!(samples);
+        Report::from_json(report.to_string().as_bytes()).unwrap()
+    }
+
+    /// With fields missing that later versions added.
+    const READ: &str = r#"{"iterations": 20, "valid": true, "interrupted": false, "left_out": [],
+        "environment": {"date": "2026-11-23", "kernel": "", "cpus": "0-1", "programs": {},
+                        "image": {"path": "a", "bytes": 1, "sha256": "0"}},
+        "results": [{"engine": "kernel", "test": "tree", "title": "", "readers": 1, "block": 0,
+                     "image": "warm", "unit": "s", "samples": [], "median": 1.0, "minimum": 1.0,
+                     "maximum": 1.0, "thrown_away": 0, "spoilt": 0}]}"#;
+
+    fn reports(all: [(&str, Report); 3]) -> Reports {
+        let all = all.map(|(name, report)| (name.to_owned(), report));
+        Reports { all: all.into() }
+    }
+
+    #[test]
+    fn each_report_is_compared_with_the_first_by_the_rules_of_one_run() {
+        let reports = reports([
+            ("a.json", read("tree", 100.0, "6.18")),
+            ("b.json", read("tree", 80.0, "6.19")),
+            ("c.json", read("other", 80.0, "6.18")),
+        ]);
+        let figures = reports.figures();
+        assert_eq!(figures.len(), 2);
+        let names: Vec<&str> = figures[0]
+            .rows
+            .iter()
+            .map(|row| row.name.as_str())
+            .collect();
+        assert_eq!(names, ["a.json", "b.json", "c.json"]);
+        assert!(figures[0].rows[2].samples.is_empty());
+        let shift = figures[0].rows[1].against_first.as_ref().unwrap();
+        assert_eq!((shift.verdict, shift.comparisons), (Verdict::Lower, 1));
+        assert!(figures[1].rows[2].against_first.is_none());
+        assert_eq!(reports.notices(), ["kernel differs: 6.18, in b.json 6.19"]);
+        let text = reports.answer();
+        assert!(
+            text.starts_with("valid\n1 comparison: 1 lower.\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nkernel, tree, image warm\n  a.json  102.000 s\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  b.json   82.000 s  lower, -21 to -18 %\n"),
+            "{text}"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{text}"
+        );
+        let html = reports.to_html();
+        assert!(html.contains("Kernel, tree, image warm") && html.contains("class=\"zero\""));
+        let csv = reports.to_csv().unwrap();
+        assert_eq!(csv.lines().count(), 1 + 60);
+        assert!(csv.contains("\nb.json,\"tree, image warm\",kernel,1,80,s,true\n"));
+        let markdown = reports.to_markdown().unwrap();
+        assert!(markdown.contains("| b.json | 82.000 |"), "{markdown}");
+    }
+}
