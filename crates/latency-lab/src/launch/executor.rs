@@ -257,7 +257,10 @@ impl<'a> Launcher<'a> {
             spent.total = time.by_owner_us.values().sum::<f64>() / 1e6;
             spent.load = seconds(Owner::Load);
             spent.busy = spent.total - idle;
-            spent.own = spent.busy - spent.load - seconds(Owner::Other);
+            // What other programs may take of a launch that counts, the load need not have.
+            let tolerated = self.options.foreign_limit * spent.total;
+            let excess = (seconds(Owner::Other) - tolerated).max(0.0);
+            spent.own = spent.busy - spent.load - excess;
         }
         load.add(spent);
     }

@@ -65,7 +65,7 @@ pub(crate) struct Spent {
     pub(crate) busy: f64,
     pub(crate) stolen: f64,
     pub(crate) load: f64,
-    /// Of the launches themselves, which is not available to the load.
+    /// Of the launches themselves, and what others may take of them: not available to the load.
     pub(crate) own: f64,
     pub(crate) reads: u64,
 }
