@@ -262,7 +262,7 @@ fn rows_are_sorted_limited_and_selected() {
     assert_eq!(rows(&["--sort", "preempted", "--top", "1"]), ["a:1", "and"]);
     assert_eq!(rows(&["--pid", "2"]), ["b:2"]);
     assert_eq!(rows(&["--pid", "1,2", "--cpu", "0"]), ["b:2", "a:1"]);
-    assert_eq!(rows(&["--cpu", "1"]), [""; 0]);
+    assert_eq!(rows(&["--cpu", "1"]), ["no"]);
     for times in [["--from", "1.0001"], ["--from", "+0.0001"]] {
         let b = words(&latency(&times), "b:2").join(" ");
         assert!(b.starts_with("b:2 1 100.0 us"), "{b}");

@@ -160,6 +160,40 @@ fn events_missing_before_a_first_page_were_overwritten_and_before_a_later_one_ar
 }
 
 #[test]
+fn a_ring_that_perf_overwrote_counts_from_where_all_cpus_have_events() {
+    let fixture = Fixture::new("perf-sched.data", "overwrite");
+    let whole = fixture.read();
+    let mut bytes = fixture.bytes();
+    // Attributes of tracepoints: type, size, and flags at 40, of which bit 27 is write_backward.
+    let is_attribute =
+        |word: &[u8]| word == [2, 0, 0, 0, 128, 0, 0, 0] || word == [2, 0, 0, 0, 136, 0, 0, 0];
+    let found = bytes
+        .windows(8)
+        .enumerate()
+        .filter(|(_, word)| is_attribute(word));
+    let places: Vec<usize> = found.map(|(at, _)| at).collect();
+    assert!(!places.is_empty());
+    for at in places {
+        bytes[at + 43] |= 8;
+    }
+    std::fs::write(&fixture.0, &bytes).unwrap();
+    let trace = fixture.read();
+    let begin = |cpu: u32| {
+        whole
+            .events
+            .iter()
+            .find(|event| event.cpu == cpu)
+            .unwrap()
+            .time_ns
+    };
+    let cpus: BTreeSet<u32> = whole.events.iter().map(|event| event.cpu).collect();
+    let latest = cpus.into_iter().map(begin).max();
+    assert_eq!(trace.span().map(|(first, _)| first), latest);
+    let mut notices = trace.notices.iter().map(ToString::to_string);
+    assert!(notices.any(|notice| notice.contains("overwrote older events")));
+}
+
+#[test]
 fn damaged_files_never_panic() {
     for (name, ..) in EXPECTED {
         let fixture = Fixture::new(name, "damaged");

@@ -29,6 +29,9 @@ pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> a
         let name = name(report, group, args.by);
         rows.row(&name, &group.wakeup, Some(&group.preempted))?;
     }
+    if groups.is_empty() {
+        outln!("no such waits");
+    }
     if top < groups.len() {
         outln!(
             "and {}",
