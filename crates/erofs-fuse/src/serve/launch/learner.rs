@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
-use launch_profile::{Learned, Profile, Program, learned, limits};
+use launch_profile::{Learned, Program, learned, limits};
 use serde_json::{Value, json};
 
 use super::names;
@@ -139,15 +139,13 @@ impl Learner {
     /// Begins to replay what programs read that are not replayed yet.
     fn replay(&mut self, is_one: impl Fn(&Program) -> bool) {
         let new = |program: &&Program| is_one(program) && !self.replayed.contains(&program.nid);
-        let programs: Vec<&Program> = self.learned.programs.iter().filter(new).collect();
-        let mut profile = Profile::default();
-        for program in &programs {
-            profile.merge(&program.profile);
-        }
-        let nids: HashSet<Nid> = programs.iter().map(|program| program.nid).collect();
-        if !nids.is_empty() {
-            self.replaying.start(&self.launch, profile, &nids);
-            self.replayed.extend(nids);
+        let programs = self.learned.programs.iter().filter(new);
+        let profiles = programs.map(|program| (Some(program.nid), program.profile.clone()));
+        let profiles: Vec<_> = profiles.collect();
+        self.replayed
+            .extend(profiles.iter().filter_map(|one| one.0));
+        if !profiles.is_empty() {
+            self.replaying.start(&self.launch, profiles);
         }
     }
 

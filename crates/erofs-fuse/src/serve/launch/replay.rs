@@ -5,7 +5,7 @@
 //! page sends no request, so the use is invisible. Therefore some windows, the probes, are left
 //! out: a request for one shows that the launch still follows the profile.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -45,6 +45,8 @@ pub(super) struct Replay {
     budget: AtomicU64,
     stopped: AtomicBool,
     running: AtomicUsize,
+    /// Threads that decode or store now.
+    working: AtomicUsize,
     prefetched: AtomicU64,
     late: AtomicU64,
     refused: AtomicU64,
@@ -68,8 +70,8 @@ pub(super) struct Parts {
 }
 
 impl Replay {
-    /// The first page of `programs` is left to their launch, which shows by it that it begins.
-    pub(super) fn new(profile: &Profile, programs: &HashSet<Nid>) -> Self {
+    /// The first page of `program` is left to its launch, which shows by it that it begins.
+    pub(super) fn new(profile: &Profile, program: Option<Nid>) -> Self {
         let mut items = Vec::with_capacity(profile.windows.len());
         let mut places = HashMap::with_capacity(profile.windows.len());
         for window in &profile.windows {
@@ -80,7 +82,7 @@ impl Replay {
                 continue;
             }
             let mut window = *window;
-            if window.number == 0 && programs.contains(&file.nid) {
+            if window.number == 0 && program == Some(file.nid) {
                 window.pages &= !1;
                 if window.pages == 0 {
                     places.remove(&(file.nid, 0));
@@ -102,6 +104,7 @@ impl Replay {
             budget: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             running: AtomicUsize::new(0),
+            working: AtomicUsize::new(0),
             prefetched: AtomicU64::new(0),
             late: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -176,8 +179,13 @@ impl Replay {
             let Some(engine) = parts.engine.upgrade() else {
                 break;
             };
-            wait_for_turn(number, threads, &engine);
+            self.wait_for_turn(number, threads, &engine);
+            // As a thread of the engine it is no load that would require a higher priority.
+            self.working.fetch_add(1, Ordering::Relaxed);
+            let busy = engine.busy();
             let stored = store(item, &engine, pages, parts.nodes, &mut buffer);
+            drop(busy);
+            self.working.fetch_sub(1, Ordering::Relaxed);
             let counter = match stored {
                 Some(bytes) => self.prefetched.fetch_add(bytes, Ordering::Relaxed),
                 None => self.refused.fetch_add(1, Ordering::Relaxed),
@@ -202,6 +210,23 @@ impl Replay {
         (hit, missed)
     }
 
+    /// Readers come first: as many threads pause as are serving them, all but one of the replay.
+    fn wait_for_turn(&self, number: usize, threads: usize, engine: &Engine) {
+        const PAUSE: Duration = Duration::from_micros(200);
+        /// Longer than most launches: a stream that never ends must not stop the replay for good.
+        const PAUSES: usize = 5000;
+        let serving = || {
+            let working = self.working.load(Ordering::Relaxed);
+            engine.busy_threads().saturating_sub(working)
+        };
+        for _ in 0..PAUSES {
+            if number == 0 || number + serving() < threads {
+                return;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
     pub(super) fn report(&self) -> Value {
         let count = |state| {
             let of = |item: &&Item| item.state.load(Ordering::Relaxed) == state;
@@ -224,19 +249,6 @@ impl Replay {
             "used_bytes": used,
             "wasted_bytes": used.map(|used| prefetched - used),
         })
-    }
-}
-
-/// Readers come first: as many threads pause as are serving them, all but one of the replay.
-fn wait_for_turn(number: usize, threads: usize, engine: &Engine) {
-    const PAUSE: Duration = Duration::from_micros(200);
-    /// Longer than most launches: a stream that never ends must not stop the replay for good.
-    const PAUSES: usize = 5000;
-    for _ in 0..PAUSES {
-        if number == 0 || number + engine.busy_threads() < threads {
-            return;
-        }
-        thread::sleep(PAUSE);
     }
 }
 
@@ -276,10 +288,10 @@ mod tests {
     use launch_profile::{Name, RecordedFile};
 
     fn replay(windows: u32) -> Replay {
-        replay_without(windows, &HashSet::new())
+        replay_of(windows, None)
     }
 
-    fn replay_without(windows: u32, programs: &HashSet<Nid>) -> Replay {
+    fn replay_of(windows: u32, program: Option<Nid>) -> Replay {
         let name = Name {
             directory: None,
             name: b"a".to_vec(),
@@ -299,12 +311,12 @@ mod tests {
             windows: (0..windows).map(window).collect(),
             ..Profile::default()
         };
-        Replay::new(&profile, programs)
+        Replay::new(&profile, program)
     }
 
     #[test]
     fn the_first_page_of_a_program_is_left_to_its_launch() {
-        let replay = replay_without(2, &HashSet::from([7]));
+        let replay = replay_of(2, Some(7));
         let pages: Vec<u32> = replay.items.iter().map(|item| item.window.pages).collect();
         assert_eq!(pages, [0b10, 0b11]);
     }

@@ -1,6 +1,5 @@
 //! The threads of a replay.
 
-use std::collections::HashSet;
 use std::io::Read;
 use std::os::fd::RawFd;
 use std::sync::{Arc, mpsc};
@@ -32,23 +31,24 @@ pub(super) struct Replaying {
 }
 
 impl Replaying {
-    /// Replays a profile, in which `programs` are executed. What a thread that cannot be started
-    /// would store is left to the launch.
-    pub(super) fn start(&self, launch: &Arc<Launch>, profile: Profile, programs: &HashSet<Nid>) {
-        let Some(place) = launch.add(Replay::new(&profile, programs)) else {
-            return;
-        };
+    /// Replays profiles one after another, each with the program that is executed, if that is
+    /// known. What a thread that cannot be started would store is left to the launch.
+    pub(super) fn start(&self, launch: &Arc<Launch>, profiles: Vec<(Option<Nid>, Profile)>) {
+        let replays = profiles.into_iter().filter_map(|(program, profile)| {
+            let place = launch.add(Replay::new(&profile, program))?;
+            Some((place, profile))
+        });
+        let replays: Vec<(usize, Profile)> = replays.collect();
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(MOST_THREADS);
         let mut begins = Vec::new();
         for number in 0..threads {
-            let (begin, begun) = mpsc::channel::<()>();
+            let (begin, begun) = mpsc::channel::<usize>();
             begins.push(begin);
             let (launch, parts) = (Arc::clone(launch), self.parts.clone());
             self.spawn(number, move |pages| {
                 with_that_of_workers(&parts.engine, || {
-                    // An error: the names were not looked up to their end.
-                    if let (Some(replay), Ok(())) = (launch.replay(place), begun.recv()) {
+                    for replay in begun.iter().filter_map(|place| launch.replay(place)) {
                         replay.run(number, threads, &parts, pages);
                     }
                 });
@@ -59,18 +59,23 @@ impl Replaying {
         // Threads that store have descriptors of their own, and none of the helper.
         let names = thread::Builder::new().name("erofs_names".to_owned());
         let _ = names.spawn(move || {
-            let Some(replay) = launch.replay(place) else {
-                return;
-            };
-            replay.set_budget(free_memory(&helper) / 2);
-            with_that_of_workers(&engine, || match visit(&profile, &helper, replay) {
-                Ok(listed) => replay.count_listed(listed),
-                Err(error) => launch.fail(error.to_string()),
+            let budget = free_memory(&helper) / 2;
+            with_that_of_workers(&engine, || {
+                for (place, profile) in &replays {
+                    let Some(replay) = launch.replay(*place) else {
+                        return;
+                    };
+                    replay.set_budget(budget / replays.len() as u64);
+                    match visit(profile, &helper, replay) {
+                        Ok(listed) => replay.count_listed(listed),
+                        Err(error) => launch.fail(error.to_string()),
+                    }
+                    for begin in &begins {
+                        // The thread may have ended.
+                        let _ = begin.send(*place);
+                    }
+                }
             });
-            for begin in begins {
-                // The thread may have ended.
-                let _ = begin.send(());
-            }
         });
     }
 

@@ -1,6 +1,5 @@
 //! Starts a recording or a replay, by the option `profile=`.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
@@ -156,7 +155,7 @@ fn record(
 
 fn replay(profile: Profile, replaying: &Replaying) -> Running {
     let launch = Arc::new(Launch::replayed());
-    replaying.start(&launch, profile, &HashSet::new());
+    replaying.start(&launch, vec![(None, profile)]);
     Running {
         launch,
         thread: None,
