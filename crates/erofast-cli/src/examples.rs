@@ -38,9 +38,9 @@ const EXAMPLES: &[Example] = &[
         "erofast profile show app.profile",
     ),
     example(
-        "erofast profile forget",
-        "Forget one program of an image",
-        "erofast profile forget app.learned usr/bin/cc",
+        "erofast profile remove",
+        "Remove one program of an image",
+        "erofast profile remove app.profile usr/bin/cc",
     ),
     example(
         "erofast profile list",

@@ -26,7 +26,6 @@ fn profile() -> Profile {
         at_ms,
     };
     Profile {
-        exact: true,
         directories: vec![Directory {
             parent: None,
             listed: true,
@@ -38,11 +37,23 @@ fn profile() -> Profile {
     }
 }
 
+fn learned() -> Learned {
+    let program = |nid, idle_mounts| Program {
+        nid,
+        launches: 3,
+        idle_mounts,
+        profile: profile(),
+    };
+    Learned {
+        programs: vec![program(40, 0), program(9999, 2)],
+    }
+}
+
 #[test]
 fn show_tells_what_was_read_and_lists_the_files_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("app.profile");
-    std::fs::write(&file, profile().to_bytes()).unwrap();
+    std::fs::write(&file, learned().to_bytes()).unwrap();
     let shown = erofast(&["profile", "show", "--json"], &file);
     let report: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(
@@ -63,7 +74,7 @@ fn show_tells_what_was_read_and_lists_the_files_in_order() {
 fn trim_replaces_the_profile_or_writes_another() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("app.profile");
-    std::fs::write(&file, profile().to_bytes()).unwrap();
+    std::fs::write(&file, learned().to_bytes()).unwrap();
     let other = folder.path().join("short.profile");
     let output = [
         "profile",
@@ -74,42 +85,25 @@ fn trim_replaces_the_profile_or_writes_another() {
         other.to_str().unwrap(),
     ];
     assert!(erofast(&output, &file).status.success());
-    let trimmed = Profile::parse(&std::fs::read(&other).unwrap()).unwrap();
+    let read = |path: &Path| Learned::parse_any(&std::fs::read(path).unwrap()).unwrap();
+    let trimmed = &read(&other).programs[0].profile;
     assert_eq!((trimmed.windows.len(), trimmed.files.len()), (1, 1));
-    assert_eq!(
-        Profile::parse(&std::fs::read(&file).unwrap()).unwrap(),
-        profile()
-    );
+    assert_eq!(read(&file), learned());
     assert!(
         erofast(&["profile", "trim", "--size", "0"], &file)
             .status
             .success()
     );
-    assert!(
-        Profile::parse(&std::fs::read(&file).unwrap())
-            .unwrap()
-            .windows
-            .is_empty()
-    );
+    assert!(read(&file).programs[0].profile.windows.is_empty());
     assert_eq!(erofast(&["profile", "trim"], &file).status.code(), Some(2));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
 #[test]
-fn what_was_learned_is_shown_trimmed_and_forgotten() {
-    let program = |nid, idle_mounts| Program {
-        nid,
-        launches: 3,
-        idle_mounts,
-        profile: profile(),
-    };
-    let named = profile().files[0].nid;
-    let learned = Learned {
-        programs: vec![program(named, 0), program(9999, 2)],
-    };
+fn programs_are_shown_trimmed_and_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("image.learned");
-    std::fs::write(&file, learned.to_bytes()).unwrap();
+    let file = folder.path().join("image.profile");
+    std::fs::write(&file, learned().to_bytes()).unwrap();
     let shown = erofast(&["profile", "show"], &file);
     let text = String::from_utf8(shown.stdout).unwrap();
     let path = String::from_utf8(profile().path(&profile().files[0].name)).unwrap();
@@ -127,12 +121,12 @@ fn what_was_learned_is_shown_trimmed_and_forgotten() {
             .iter()
             .all(|program| program.profile.windows.is_empty())
     );
-    std::fs::write(&file, learned.to_bytes()).unwrap();
+    std::fs::write(&file, learned().to_bytes()).unwrap();
 
-    let forget = |programs: &[&str]| {
+    let remove = |programs: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_erofast"));
         let command = command
-            .args(["profile", "forget"])
+            .args(["profile", "remove"])
             .arg(&file)
             .args(programs);
         let output = command.output().unwrap();
@@ -141,17 +135,18 @@ fn what_was_learned_is_shown_trimmed_and_forgotten() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    let (status, line) = forget(&["bin/none"]);
+    let (status, line) = remove(&["bin/none"]);
     assert!(
         status == Some(1) && line.contains("bin/none: was not learned"),
         "{line}"
     );
-    assert_eq!(forget(&["inode 9999"]), (Some(0), String::new()));
+    assert_eq!(remove(&["inode 9999"]), (Some(0), String::new()));
     assert_eq!(read().programs.len(), 1);
-    assert_eq!(forget(&[&path]), (Some(0), String::new()));
+    assert_eq!(remove(&[&path]), (Some(0), String::new()));
     assert!(!file.exists());
-    std::fs::write(&file, profile().to_bytes()).unwrap();
-    assert!(forget(&[]).1.contains("is the profile of one launch"));
+    std::fs::write(&file, learned().to_bytes()).unwrap();
+    assert_eq!(remove(&[]), (Some(0), String::new()));
+    assert!(!file.exists());
 }
 
 #[test]

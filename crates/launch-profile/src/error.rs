@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum Error {
     /// It does not begin as one.
-    #[error("not a launch profile: it does not begin with EROLAUNC")]
+    #[error("not a launch profile: it does not begin as one")]
     Magic,
     /// Another version of the format.
     #[error("launch profile of version {0}; this program reads version 1: record it again")]

@@ -1,10 +1,11 @@
-//! The layout of a profile file.
+//! The layout of the profile of one program, which is in the file of all programs of an image
+//! ([`learned`](crate::learned)).
 //!
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 8 | [`MAGIC`] |
 //! | 8 | 2 | [`VERSION`] |
-//! | 10 | 2 | flags: bit 0 means that the pages are exact |
+//! | 10 | 2 | 0 |
 //! | 12 | 4 | bytes of the body |
 //! | 16 | 44 | the image: UUID (16), build time in seconds (8) and nanoseconds (4), blocks (8), inodes (8) |
 //! | 60 | 8 | FNV-1a (64 bits) of all other bytes |
@@ -33,9 +34,6 @@ pub const HEADER_BYTES: usize = 68;
 
 /// Where the checksum is.
 pub(crate) const CHECKSUM_AT: usize = 60;
-
-/// Flag: every recorded page was read by a program, none by read-ahead alone.
-pub(crate) const FLAG_EXACT: u16 = 1;
 
 /// The checksum of a file: of what stands before it, and of the body.
 pub fn checksum(before: &[u8], body: &[u8]) -> u64 {

@@ -44,17 +44,8 @@ impl ImageIdentity {
 
     /// A file name for the profile of this image: another image gets another name.
     pub fn file_name(&self) -> String {
-        self.file_name_with("profile")
-    }
-
-    /// The same for what its launches have taught.
-    pub fn learned_file_name(&self) -> String {
-        self.file_name_with("learned")
-    }
-
-    fn file_name_with(&self, end: &str) -> String {
         format!(
-            "{self}-{:x}.{:x}-{:x}-{:x}.{end}",
+            "{self}-{:x}.{:x}-{:x}-{:x}.profile",
             self.build_time, self.build_time_nsec, self.blocks, self.inodes
         )
     }

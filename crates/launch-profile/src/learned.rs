@@ -11,6 +11,8 @@
 //! Numbers are little endian. A program is the number of its inode (8), its launches (4), its idle
 //! mounts (4), the bytes of its profile (4), and these: a [profile file](mod@crate::format).
 
+use std::io::Read;
+
 use crate::error::Error;
 use crate::format::checksum;
 use crate::identity::ImageIdentity;
@@ -67,6 +69,13 @@ impl Learned {
             true => u16::from_le_bytes([header[10], header[11]]).into(),
             false => 0,
         }
+    }
+
+    /// Whether a file is something else: neither empty nor with these first bytes.
+    pub fn is_other(file: &mut impl Read) -> bool {
+        let mut first = Vec::new();
+        let read = file.take(MAGIC.len() as u64).read_to_end(&mut first);
+        read.is_err() || !(first.is_empty() || first == MAGIC)
     }
 
     /// Reads the bytes of a file, which must be about this image.

@@ -13,9 +13,6 @@ pub const PAGES_PER_WINDOW: u32 = 32;
 pub struct Profile {
     /// The image it was recorded from.
     pub image: ImageIdentity,
-    /// Every page of it was read by a program; otherwise the kernel's read-ahead is among
-    /// them.
-    pub exact: bool,
     /// Directories in which names were looked up or that were listed, parents before their
     /// children. The root is always listed and not among them.
     pub directories: Vec<Directory>,

@@ -1,7 +1,7 @@
 //! Reads a profile from the bytes of a file, which are not trusted.
 
 use crate::error::Error;
-use crate::format::{CHECKSUM_AT, FLAG_EXACT, HEADER_BYTES, MAGIC, VERSION, checksum};
+use crate::format::{CHECKSUM_AT, HEADER_BYTES, MAGIC, VERSION, checksum};
 use crate::identity::ImageIdentity;
 use crate::limits::{DEPTH, FILE_BYTES, NAME_BYTES, NAMES, WINDOWS};
 use crate::profile::{Directory, Name, Profile, RecordedFile, Window};
@@ -42,7 +42,6 @@ impl Profile {
         check(header, body)?;
         let identity = std::array::from_fn(|i| header[16 + i]);
         let mut profile = Reader { body, at: 0 }.profile()?;
-        profile.exact = u16::from_le_bytes([header[10], header[11]]) & FLAG_EXACT != 0;
         profile.image = ImageIdentity::from_bytes(&identity);
         Ok(profile)
     }

@@ -1,6 +1,6 @@
 //! Writes a profile as the bytes of its file.
 
-use crate::format::{CHECKSUM_AT, FLAG_EXACT, HEADER_BYTES, MAGIC, VERSION, checksum};
+use crate::format::{CHECKSUM_AT, HEADER_BYTES, MAGIC, VERSION, checksum};
 use crate::profile::{Name, Profile};
 
 impl Profile {
@@ -11,7 +11,7 @@ impl Profile {
         let mut file = Vec::with_capacity(HEADER_BYTES + body.len());
         file.extend(MAGIC);
         file.extend(VERSION.to_le_bytes());
-        file.extend((if self.exact { FLAG_EXACT } else { 0 }).to_le_bytes());
+        file.extend([0; 2]);
         file.extend((body.len() as u32).to_le_bytes());
         file.extend(self.image.to_bytes());
         debug_assert_eq!(file.len(), CHECKSUM_AT);

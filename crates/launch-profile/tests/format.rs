@@ -39,7 +39,6 @@ fn profile() -> Profile {
             blocks: 1 << 33,
             inodes: 11_000,
         },
-        exact: true,
         directories: vec![directory(None, "usr"), directory(Some(0), "lib")],
         files: vec![file(Some(1), "libc.so.6", 1 << 63), file(None, "init", 36)],
         names: vec![name(Some(1), "glibc-hwcaps")],

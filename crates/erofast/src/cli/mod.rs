@@ -23,7 +23,7 @@ pub use images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
 #[cfg(feature = "tools")]
 pub use profile::{
-    ProfileCommand, ProfileForgetArgs, ProfileListArgs, ProfileShowArgs, ProfileTrimArgs,
+    ProfileCommand, ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs,
 };
 #[cfg(feature = "tools")]
 pub use tools::ToolCommand;

@@ -14,14 +14,14 @@ pub enum ProfileCommand {
     Show(ProfileShowArgs),
     /// Leave out a part of a profile
     Trim(ProfileTrimArgs),
-    /// Forget what was learned of programs
-    Forget(ProfileForgetArgs),
+    /// Remove programs from a profile, or all of it
+    Remove(ProfileRemoveArgs),
 }
 
-/// Arguments of `profile forget`.
+/// Arguments of `profile remove`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast profile forget"))]
-pub struct ProfileForgetArgs {
+#[command(after_long_help = examples_help("erofast profile remove"))]
+pub struct ProfileRemoveArgs {
     /// File that `profile list` names
     pub file: PathBuf,
     /// Programs of the image, as `profile list` names them; without any all of them

@@ -20,7 +20,7 @@ pub enum ToolCommand {
     Check(CheckArgs),
     /// Write files of an image into a directory, or as a tar stream
     Extract(ExtractArgs),
-    /// List, show, trim and forget launch profiles
+    /// List, show, trim and remove launch profiles
     #[command(subcommand)]
     Profile(ProfileCommand),
     #[command(flatten)]

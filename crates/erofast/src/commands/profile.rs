@@ -1,15 +1,15 @@
-//! `erofast profile`: lists, shows, trims and forgets launch profiles.
+//! `erofast profile`: lists, shows, trims and removes launch profiles.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use erofast_cli::{Outcome, print_json, units::size};
-use launch_profile::{Learned, PAGE, Profile, Program, RecordedFile, Trim, learned, limits};
+use launch_profile::{Learned, PAGE, Profile, Program, RecordedFile, Trim, limits};
 use serde_json::{Value, json};
 
-use crate::cli::{ProfileForgetArgs, ProfileListArgs, ProfileShowArgs, ProfileTrimArgs};
+use crate::cli::{ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs};
 use crate::text::name;
 
 /// Runs `profile list`.
@@ -19,7 +19,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     for entry in fs::read_dir(&folder).into_iter().flatten() {
         let path = entry.with_context(|| folder.display().to_string())?.path();
         // Others write here at the same time, and not only these files.
-        if let Ok(Content::Learned(learned)) = read(&path) {
+        if let Ok(learned) = read(&path) {
             images.push((path, learned));
         }
     }
@@ -46,47 +46,38 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
 
 /// Runs `profile show`.
 pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
-    let content = read(&args.file)?;
-    if args.list {
-        let end = if args.null { 0 } else { b'\n' };
-        content
-            .profiles()
-            .try_for_each(|profile| files(profile, end))?;
-        return Ok(Outcome::Fine);
+    let learned = read(&args.file)?;
+    let mut all = Profile::default();
+    for program in &learned.programs {
+        all.image = program.profile.image;
+        all.merge(&program.profile);
     }
-    match content {
-        Content::One(profile) if args.json => print_json(&report(&profile))?,
-        Content::One(profile) => print(&profile)?,
-        Content::Learned(learned) if args.json => {
-            let program = |program: &Program| {
-                let mut shown = report(&program.profile);
-                shown["path"] = json!(path_of(program));
-                shown["launches"] = json!(program.launches);
-                shown["idle_mounts"] = json!(program.idle_mounts);
-                shown
-            };
-            let programs: Vec<Value> = learned.programs.iter().map(program).collect();
-            print_json(&json!({"programs": programs}))?;
-        }
-        Content::Learned(learned) => {
-            for program in &learned.programs {
-                outln!("program:     {}", line(program));
-                print(&program.profile)?;
+    if args.list {
+        files(&all, if args.null { 0 } else { b'\n' })?;
+    } else if args.json {
+        let program = |program: &Program| {
+            let (mut shown, one) = (report(&program.profile), short(program));
+            for (key, value) in one.as_object().into_iter().flatten() {
+                shown[key] = shown.get(key).unwrap_or(value).clone();
             }
+            shown
+        };
+        let mut shown = report(&all);
+        shown["programs"] = learned.programs.iter().map(program).collect();
+        print_json(&shown)?;
+    } else {
+        for program in &learned.programs {
+            outln!("program:     {}", line(program));
+            print(&program.profile)?;
         }
     }
     Ok(Outcome::Fine)
 }
 
-/// Runs `profile forget`.
-pub fn forget(args: &ProfileForgetArgs) -> anyhow::Result<Outcome> {
+/// Runs `profile remove`.
+pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     let context = || args.file.display().to_string();
-    let Content::Learned(mut learned) = read(&args.file)? else {
-        bail!(
-            "{}: is the profile of one launch, not what was learned",
-            context()
-        );
-    };
+    let mut learned = read(&args.file)?;
     for path in &args.programs {
         let before = learned.programs.len();
         learned.programs.retain(|program| path_of(program) != *path);
@@ -102,23 +93,6 @@ pub fn forget(args: &ProfileForgetArgs) -> anyhow::Result<Outcome> {
         replace(&args.file, &learned.to_bytes()).with_context(context)?;
     }
     Ok(Outcome::Fine)
-}
-
-/// What a file has.
-enum Content {
-    One(Profile),
-    Learned(Learned),
-}
-
-impl Content {
-    fn profiles(&self) -> impl Iterator<Item = &Profile> {
-        let (one, programs) = match self {
-            Self::One(profile) => (Some(profile), &[][..]),
-            Self::Learned(learned) => (None, &learned.programs[..]),
-        };
-        let learned = programs.iter().map(|program| &program.profile);
-        one.into_iter().chain(learned)
-    }
 }
 
 fn path_of(program: &Program) -> String {
@@ -156,23 +130,16 @@ pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
         until_ms: args.until.unwrap_or(u32::MAX),
         bytes: args.size.map_or(u64::MAX, mib),
     };
-    let bytes = match read(&args.file)? {
-        Content::One(mut profile) => {
-            profile.trim(&trim);
-            profile.to_bytes()
-        }
-        Content::Learned(mut learned) => {
-            let programs = learned.programs.iter_mut();
-            programs.for_each(|program| program.profile.trim(&trim));
-            learned.to_bytes()
-        }
-    };
+    let mut learned = read(&args.file)?;
+    for program in &mut learned.programs {
+        program.profile.trim(&trim);
+    }
     let path = args.output.as_ref().unwrap_or(&args.file);
-    replace(path, &bytes).with_context(|| path.display().to_string())?;
+    replace(path, &learned.to_bytes()).with_context(|| path.display().to_string())?;
     Ok(Outcome::Fine)
 }
 
-fn read(path: &Path) -> anyhow::Result<Content> {
+fn read(path: &Path) -> anyhow::Result<Learned> {
     let context = || path.display().to_string();
     let mut bytes = Vec::new();
     let file = File::open(path).with_context(context)?;
@@ -182,15 +149,11 @@ fn read(path: &Path) -> anyhow::Result<Content> {
         "{}: is a directory, and no launch profile",
         context()
     );
-    let most = limits::FILE_BYTES as u64 + 1;
+    let most = limits::LEARNED_BYTES as u64 + 1;
     file.take(most)
         .read_to_end(&mut bytes)
         .with_context(context)?;
-    let content = match bytes.starts_with(&learned::MAGIC) {
-        true => Learned::parse_any(&bytes).map(Content::Learned),
-        false => Profile::parse(&bytes).map(Content::One),
-    };
-    content.with_context(context)
+    Learned::parse_any(&bytes).with_context(context)
 }
 
 /// All at once or not at all.
@@ -234,7 +197,6 @@ fn report(profile: &Profile) -> Value {
     let listed = profile.directories.iter().filter(|d| d.listed).count();
     json!({
         "uuid": profile.image.to_string(),
-        "exact": profile.exact,
         "milliseconds": profile.lasts_ms(),
         "bytes": profile.bytes(),
         "pages": profile.bytes() / PAGE,
@@ -251,13 +213,9 @@ fn report(profile: &Profile) -> Value {
 
 fn print(profile: &Profile) -> anyhow::Result<()> {
     let listed = profile.directories.iter().filter(|d| d.listed).count() + 1;
-    let exact = match profile.exact {
-        true => "each page was read by a program",
-        false => "the kernel's read-ahead is among the pages",
-    };
     outln!("image:       {}", profile.image);
     outln!("time:        {} ms", profile.lasts_ms());
-    outln!("pages:       {} ({exact})", size(profile.bytes()));
+    outln!("pages:       {}", size(profile.bytes()));
     outln!("directories: {listed} listed");
     outln!("names:       {} looked up", profile.names.len());
     outln!("files:       {}", profile.files.len());

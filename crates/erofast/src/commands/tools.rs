@@ -14,7 +14,7 @@ pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
         ToolCommand::Cat(args) => cat::run(&args),
         ToolCommand::Check(args) => check::run(&args),
         ToolCommand::Extract(args) => extract::run(&args),
-        ToolCommand::Profile(ProfileCommand::Forget(args)) => profile::forget(&args),
+        ToolCommand::Profile(ProfileCommand::Remove(args)) => profile::remove(&args),
         ToolCommand::Profile(ProfileCommand::List(args)) => profile::list(&args),
         ToolCommand::Profile(ProfileCommand::Show(args)) => profile::show(&args),
         ToolCommand::Profile(ProfileCommand::Trim(args)) => profile::trim(&args),

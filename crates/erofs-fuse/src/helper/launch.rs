@@ -1,4 +1,4 @@
-//! The parts of a launch profile outside of the sandbox: its file, the kernel's read-ahead, and
+//! The parts of a launch profile outside of the sandbox: its file, and
 //! lookups through the mount, which fill the kernel's dentry cache. Directories are listed ahead of
 //! walks in the same way.
 //!
@@ -15,20 +15,17 @@ use std::thread;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+use super::mounted::Mounted;
 use super::profile_file::ProfileFile;
 use super::protocol::{PACKET_BYTES, Response, receive_bytes, send};
 use super::visit;
-use super::{mounted::Mounted, read_ahead};
 use crate::error::Error;
-use crate::options::MountOptions;
 
 const OPEN: u8 = b'o';
 const ADD: u8 = b'w';
 const COMMIT: u8 = b'm';
 pub(super) const LIST: u8 = b'd';
 const LOOK_UP: u8 = b'n';
-const NO_READ_AHEAD: u8 = b'a';
-const READ_AHEAD: u8 = b'b';
 const MEMORY: u8 = b'f';
 
 /// The server's side.
@@ -40,13 +37,13 @@ impl LaunchHelper {
         Self(socket)
     }
 
-    /// The profile; `None` when there is none yet. `name` is its file in the cache folder, where
-    /// `profile=auto`.
+    /// The profile; `None` when there is none yet. `name` is its file in the cache folder, unless
+    /// the mount names another one.
     pub(crate) fn open(&self, name: &str) -> Result<Option<File>, Error> {
         Ok(self.call(OPEN, name.as_bytes())?.map(File::from))
     }
 
-    /// Has the profile written that was [opened](Self::open), with these bytes; once.
+    /// Has the profile written that was [opened](Self::open), with these bytes.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         // A letter comes before each part.
         for part in bytes.chunks(PACKET_BYTES - 1) {
@@ -63,12 +60,6 @@ impl LaunchHelper {
     /// Looks names up, absent ones too, and reads links.
     pub(crate) fn look_up(&self, names: &[Vec<u8>]) -> Result<(), Error> {
         self.call_with_paths(LOOK_UP, names)
-    }
-
-    /// Switches the kernel's read-ahead of the mount off, or on as it was.
-    pub(crate) fn set_read_ahead(&self, on: bool) -> Result<(), Error> {
-        let letter = if on { READ_AHEAD } else { NO_READ_AHEAD };
-        self.call(letter, b"").map(drop)
     }
 
     /// `/proc/meminfo`.
@@ -110,7 +101,6 @@ impl LaunchHelper {
 pub(super) struct HelperSide {
     socket: OwnedFd,
     mounted: Mounted,
-    read_ahead_kb: Option<u32>,
     /// With `profile=`: that of the mount, however many of these there are.
     file: Option<SharedProfile>,
     /// Counts those that are there.
@@ -133,7 +123,6 @@ impl AsFd for HelperSide {
 impl HelperSide {
     /// The descriptor is for a [`LaunchHelper`]. `alive` is held by each of them.
     pub(super) fn new(
-        options: &MountOptions,
         mounted: &Mounted,
         file: Option<SharedProfile>,
         alive: &Arc<()>,
@@ -148,7 +137,6 @@ impl HelperSide {
         let this = Self {
             socket,
             mounted: mounted.clone(),
-            read_ahead_kb: options.read_ahead_kb,
             file,
             _alive: Arc::clone(alive),
         };
@@ -188,8 +176,6 @@ impl HelperSide {
             COMMIT => self.file()?.commit().map(|()| None),
             LIST => visit::list(&self.mounted, body).map(|()| None),
             LOOK_UP => visit::look_up(&self.mounted, body).map(|()| None),
-            NO_READ_AHEAD => read_ahead::set(&self.mounted, Some(0)).map(|()| None),
-            READ_AHEAD => read_ahead::set(&self.mounted, self.read_ahead_kb).map(|()| None),
             MEMORY => Ok(File::open("/proc/meminfo").ok().map(OwnedFd::from)),
             _ => Err(Error::std_io("launch helper")(
                 io::ErrorKind::InvalidInput.into(),
@@ -210,7 +196,7 @@ mod tests {
         let place = Path::new("/proc");
         let mounted = Mounted::direct(place.to_owned(), MountId::at(place).unwrap());
         let alive = Arc::new(());
-        let new = || HelperSide::new(&MountOptions::default(), &mounted, None, &alive);
+        let new = || HelperSide::new(&mounted, None, &alive);
         let mut sides: Vec<_> = (0..MOST).map(|_| new().unwrap()).collect();
         assert!(new().is_err());
         sides.pop();

@@ -19,15 +19,15 @@ const SYSTEM_CACHE: &str = "/var/cache";
 /// Longest name of a file in the cache folder.
 const NAME_BYTES: usize = 128;
 
-/// How often one mount writes what it has learned.
-const LEARNED_WRITES: usize = 64;
+/// How often one mount writes them.
+const WRITES: usize = 64;
 
 /// Bytes that all images may have taught together.
-const LEARNED_TOTAL: u64 = 64 << 20;
+const TOTAL: u64 = 64 << 20;
 
-/// The profile of one mount. The server, which an image may have taken over, chooses one name in
-/// the cache folder, once, and has bytes written there, once or, where it learns, a few times: no
-/// more than a profile may have.
+/// The profiles of one mount. The server, which an image may have taken over, chooses one name in
+/// the cache folder, once, and has bytes written there, a few times: no more than profiles may
+/// have.
 #[derive(Debug)]
 pub(super) struct ProfileFile {
     location: ProfileLocation,
@@ -55,7 +55,7 @@ impl ProfileFile {
             location,
             path: None,
             bytes: Vec::new(),
-            writes: if learns { LEARNED_WRITES } else { 1 },
+            writes: WRITES,
             unreachable: unreachable.map(|error| error.to_string()),
         }
     }
@@ -109,15 +109,11 @@ impl ProfileFile {
 
     /// Adds to what it will hold.
     pub(super) fn add(&mut self, more: &[u8]) -> Result<(), Error> {
-        let most = match self.location {
-            ProfileLocation::Learned => limits::LEARNED_BYTES,
-            _ => limits::FILE_BYTES,
-        };
         if self.writes == 0 {
             return Err(written());
         }
-        if self.bytes.len() + more.len() > most {
-            return Err(refused("it is larger than a profile may be"));
+        if self.bytes.len() + more.len() > limits::LEARNED_BYTES {
+            return Err(refused("it is larger than profiles may be"));
         }
         self.bytes.extend(more);
         Ok(())
@@ -132,10 +128,8 @@ impl ProfileFile {
             .as_ref()
             .ok_or_else(|| refused("it has no name"))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        if matches!(
-            self.location,
-            ProfileLocation::Auto | ProfileLocation::Learned
-        ) {
+        let ours = !matches!(self.location, ProfileLocation::File(_));
+        if ours {
             let mut builder = std::fs::DirBuilder::new();
             let made = builder.recursive(true).mode(0o700).create(folder);
             made.map_err(Error::std_io(folder.display().to_string()))?;
@@ -151,8 +145,8 @@ impl ProfileFile {
         });
         if outcome.is_err() {
             let _ = std::fs::remove_file(&temporary);
-        } else if self.location == ProfileLocation::Learned {
-            remove_oldest(folder, LEARNED_TOTAL);
+        } else if ours {
+            remove_oldest(folder, TOTAL);
         }
         outcome
     }
@@ -162,11 +156,7 @@ impl ProfileFile {
             ProfileLocation::File(path) => Ok(path.clone()),
             ProfileLocation::Auto | ProfileLocation::Learned => {
                 let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
-                let end = match self.location {
-                    ProfileLocation::Learned => LEARNED_END,
-                    _ => ".profile",
-                };
-                let is_one = name.ends_with(end.as_bytes()) && !name.starts_with(b".");
+                let is_one = name.ends_with(END.as_bytes()) && !name.starts_with(b".");
                 if !is_one || name.len() > NAME_BYTES || !name.iter().all(plain) {
                     return Err(refused("its name is odd"));
                 }
@@ -184,8 +174,8 @@ fn written() -> Error {
     refused("it was written as often as it may be")
 }
 
-/// How the name of a file ends that has what an image has taught.
-pub(super) const LEARNED_END: &str = ".learned";
+/// How the names of files in the cache folder end.
+const END: &str = ".profile";
 
 /// Keeps those files that were written last, of `most` bytes together. Other mounts may do the same
 /// at the same time.
@@ -196,7 +186,7 @@ fn remove_oldest(folder: &Path, most: u64) {
             entry
                 .file_name()
                 .as_encoded_bytes()
-                .ends_with(LEARNED_END.as_bytes())
+                .ends_with(END.as_bytes())
         })
         .filter_map(|entry| {
             let metadata = entry.metadata().ok()?;
@@ -293,17 +283,19 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_written_once_and_no_larger_than_one_may_be() {
+    fn a_profile_is_written_a_few_times_and_no_larger_than_one_may_be() {
         let folder = Folder::new("bounded");
         let mut file = folder.file();
         file.open(b"").unwrap();
-        let part = vec![0; limits::FILE_BYTES / 2];
-        file.add(&part).unwrap();
-        file.add(&part).unwrap();
-        assert!(file.add(b"x").is_err());
-        file.commit().unwrap();
+        let part = vec![0; limits::LEARNED_BYTES / 2];
+        for _ in 0..WRITES {
+            file.add(&part).unwrap();
+            file.add(&part).unwrap();
+            assert!(file.add(b"x").is_err());
+            file.commit().unwrap();
+        }
         let size = std::fs::metadata(folder.path()).unwrap().len();
-        assert_eq!(size, limits::FILE_BYTES as u64);
+        assert_eq!(size, limits::LEARNED_BYTES as u64);
         assert!(file.add(b"x").is_err());
         assert!(file.commit().is_err());
         assert_eq!(folder.count(), 1);
@@ -312,23 +304,20 @@ mod tests {
     #[test]
     fn what_was_written_last_is_kept() {
         let folder = Folder::new("oldest");
-        for (age, name) in ["new", "middle", "old"].into_iter().enumerate() {
-            let path = folder.0.join(name).with_extension("learned");
+        for (age, name) in ["new.profile", "middle.profile", "old.profile"]
+            .into_iter()
+            .enumerate()
+        {
+            let path = folder.0.join(name);
             std::fs::write(&path, [0; 100]).unwrap();
             let file = std::fs::File::options().write(true).open(&path).unwrap();
             let then = std::time::SystemTime::now() - std::time::Duration::from_secs(age as u64);
             file.set_modified(then).unwrap();
         }
-        std::fs::write(folder.path(), [0; 1000]).unwrap();
+        std::fs::write(folder.0.join("other"), [0; 1000]).unwrap();
         remove_oldest(&folder.0, 250);
         let there = |name| folder.0.join(name).exists();
-        let kept = [
-            "new.learned",
-            "middle.learned",
-            "old.learned",
-            "launch.profile",
-        ]
-        .map(there);
+        let kept = ["new.profile", "middle.profile", "old.profile", "other"].map(there);
         assert_eq!(kept, [true, true, false, true]);
     }
 
@@ -339,7 +328,7 @@ mod tests {
         };
         let above = folder.parent().unwrap().canonicalize().unwrap();
         let mut file = ProfileFile::new(ProfileLocation::Learned, &above);
-        let why = file.open(b"0123.learned").unwrap_err().to_string();
+        let why = file.open(b"0123.profile").unwrap_err().to_string();
         assert!(why.contains("is below the mount point"), "{why}");
     }
 

@@ -92,8 +92,8 @@ impl MountState {
                 Ok(None)
             }
             (Request::Launch, Some((mounted, _))) => {
-                let (options, profile) = (&self.request.options, self.profile_file.clone());
-                let (side, theirs) = HelperSide::new(options, mounted, profile, &self.launches)?;
+                let profile = self.profile_file.clone();
+                let (side, theirs) = HelperSide::new(mounted, profile, &self.launches)?;
                 self.asleep.push(side);
                 Ok(Some(theirs))
             }

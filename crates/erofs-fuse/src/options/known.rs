@@ -70,7 +70,7 @@ pub const KNOWN: &[KnownOption] = &[
     ),
     option(
         "profile=learn|auto|PATH|off",
-        "learn launches and replay them (learn), or record one and replay that; erofsfuse: off",
+        "learn launches of programs (learn), or the first reads of any file, and replay them (erofsfuse: off)",
     ),
     option(
         "log=FILE",

@@ -7,7 +7,6 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -199,17 +198,14 @@ impl Serving<'_> {
         let sandbox = self.sandbox.clone();
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move || reporter.report()));
-        let exact_reads = Arc::new(AtomicBool::new(false));
-        let paused = Arc::clone(&exact_reads);
         let mount = (&session, &*unmount.helper);
-        let writer = NotifyStoreWriter::start(engine, image.nodes(), paused, mount)?;
+        let writer = NotifyStoreWriter::start(engine, image.nodes(), mount)?;
         let first = writer.caller();
         engine.set_page_cache(Box::new(writer));
-        let read_ahead =
-            self.read_ahead(unmount.helper, &image, &session, (&first, &exact_reads))?;
+        let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first)?;
         let launch = match resumes {
             true => None,
-            false => self.launch(unmount.helper, &image, &session, (first, exact_reads))?,
+            false => self.launch(unmount.helper, &image, &session, first)?,
         };
         let forgets = threads::start(engine, &session, options, mode)?;
         if resumes {
@@ -251,7 +247,7 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<Image>,
         session: &Arc<Session>,
-        (first, paused): (&Arc<dyn Fn(Call) + Send + Sync>, &Arc<AtomicBool>),
+        first: &Arc<dyn Fn(Call) + Send + Sync>,
     ) -> Result<Option<file_read_ahead::Running>, Error> {
         if self.request.options.read_ahead_kb == Some(0) {
             return Ok(None);
@@ -262,20 +258,20 @@ impl Serving<'_> {
             on_demand: &mut self.on_demand,
             first,
         };
-        let files = Arc::new(FileReadAhead::new(Arc::clone(paused), storing.demand()));
+        let files = Arc::new(FileReadAhead::new(storing.demand()));
         let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
         image.set_read_ahead(files);
         // Others cannot copy the mount, which would then be in use by the helper; and it does not
         // know a mount that the caller has made.
         if origin::user().is_root() && self.request.passed_device().is_none() {
             let (lister, root) = (helper.directory_lister()?, image.nodes().root());
-            let directories = DirectoryReadAhead::new(root, lister, Arc::clone(paused));
+            let directories = DirectoryReadAhead::new(root, lister);
             image.set_directory_read_ahead(directories);
             if self.request.options.read_ahead_kb.is_none()
                 && let Some(file) = helper.read_ahead()?
             {
                 let request = session.protocol().max_request;
-                ReadAheadWindow::follow(file, request, self.engine, paused);
+                ReadAheadWindow::follow(file, request, self.engine);
             }
         }
         Ok(Some(running))
@@ -334,7 +330,7 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<Image>,
         session: &Arc<Session>,
-        (first, exact_reads): (Arc<dyn Fn(Call) + Send + Sync>, Arc<AtomicBool>),
+        first: Arc<dyn Fn(Call) + Send + Sync>,
     ) -> Result<Option<launch::Running>, Error> {
         let Some(location) = &self.request.options.profile else {
             return Ok(None);
@@ -347,7 +343,6 @@ impl Serving<'_> {
             session,
             nodes: image.nodes(),
             root: image.nodes().root(),
-            exact_reads,
             first,
         };
         let launch_helper = helper.launch()?;

@@ -9,7 +9,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
@@ -40,8 +39,6 @@ struct Queue {
     /// L: held for a push or a pop only.
     state: PiMutex<State>,
     changed: PiCondvar,
-    /// Nothing is stored, so that every page that a program needs causes a request.
-    paused: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -59,13 +56,11 @@ impl NotifyStoreWriter {
     pub(super) fn start(
         engine: &Arc<Engine>,
         nodes: Nodes,
-        paused: Arc<AtomicBool>,
         (session, helper): (&Arc<Session>, &MountHelper),
     ) -> Result<Self, Error> {
         let queue = Arc::new(Queue {
             state: PiMutex::default(),
             changed: PiCondvar::new(),
-            paused,
         });
         let ours = Arc::clone(&queue);
         // Weak: the engine owns the writer.
@@ -103,9 +98,6 @@ impl Drop for NotifyStoreWriter {
 
 impl PageCacheWriter for NotifyStoreWriter {
     fn has_room(&self, bytes: usize) -> bool {
-        if self.0.paused.load(Ordering::Relaxed) {
-            return false;
-        }
         let taken = self.0.lock().bytes;
         bytes <= LONGEST && (taken == 0 || taken + bytes <= ROOM)
     }

@@ -8,7 +8,6 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use erofs_engine::Engine;
 use sys::pi_mutex::PiMutex;
@@ -22,8 +21,6 @@ pub(super) struct ReadAheadWindow {
     file: OwnedFd,
     /// KiB of one request.
     request: u32,
-    /// Nothing is read ahead for now, and the window is the helper's.
-    paused: Arc<AtomicBool>,
     /// L: a window is one request.
     is_narrow: PiMutex<bool>,
 }
@@ -31,12 +28,7 @@ pub(super) struct ReadAheadWindow {
 impl ReadAheadWindow {
     /// Has the window follow the load of the engine's CPUs from here on. `request` is the largest
     /// request, in bytes.
-    pub(super) fn follow(
-        file: OwnedFd,
-        request: usize,
-        engine: &Arc<Engine>,
-        paused: &Arc<AtomicBool>,
-    ) {
+    pub(super) fn follow(file: OwnedFd, request: usize, engine: &Arc<Engine>) {
         let request = (request >> 10) as u32;
         if request >= READ_AHEAD_KB {
             return;
@@ -44,7 +36,6 @@ impl ReadAheadWindow {
         let window = Self {
             file,
             request,
-            paused: Arc::clone(paused),
             is_narrow: PiMutex::default(),
         };
         // A server before this one may have left another one, and the CPUs may be busy already.
@@ -62,7 +53,7 @@ impl ReadAheadWindow {
     fn adapt(&self, engine: &Engine) {
         let mut is_narrow = self.is_narrow.lock();
         let wanted = engine.is_contended();
-        if *is_narrow == wanted || self.paused.load(Ordering::Relaxed) {
+        if *is_narrow == wanted {
             return;
         }
         *is_narrow = wanted;

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use launch_profile::{ImageIdentity, Learned, PAGE, Profile};
+use launch_profile::{ImageIdentity, Learned, PAGE, Profile, Program};
 use serde_json::Value;
 
 use super::*;
 use crate::built::BuiltImage;
 
 pub(super) const TESTS: &[Test] = tests![
-    what_a_launch_read_is_recorded_page_by_page_and_read_ahead_the_next_time,
-    a_profile_of_another_image_is_recorded_again,
+    what_a_launch_read_is_learned_and_read_ahead_the_next_time,
+    a_profile_of_another_image_is_learned_anew,
     a_file_that_is_no_profile_is_left_alone,
     a_profile_below_the_mount_point_or_in_no_folder_is_refused,
     launches_are_learned_and_expected_where_there_was_one_of_late,
@@ -55,8 +55,9 @@ impl ProfilePath {
         format!("profile={}", self.0.display())
     }
 
-    fn read(&self) -> Profile {
-        Profile::parse(&fs::read(&self.0).unwrap()).unwrap()
+    fn read(&self) -> Program {
+        let learned = Learned::parse_any(&fs::read(&self.0).unwrap()).unwrap();
+        learned.programs.into_iter().next().unwrap()
     }
 }
 
@@ -86,72 +87,77 @@ fn unmount_and_wait(place: Place) {
     soon("the daemon ends", || place::is_gone(pid));
 }
 
-fn record(path: &ProfilePath, image: &str, options: &str) {
-    let place = mounted(image, &format!("{},{options}", path.option()));
-    assert_eq!(profile_counters(&place)["state"], "recording");
-    launch(&place);
-    unmount_and_wait(place);
-}
-
-fn what_a_launch_read_is_recorded_page_by_page_and_read_ahead_the_next_time() {
+fn what_a_launch_read_is_learned_and_read_ahead_the_next_time() {
     for transport in [
         "io_uring=off",
         "io_uring=off,sandbox=off",
         "io_uring=off,workers=inline",
     ] {
         let path = ProfilePath::new("launch");
-        record(&path, "lz4-64k", transport);
-        let profile = path.read();
-        assert!(profile.exact);
-        let window = profile.windows[0];
-        assert_eq!((profile.windows.len(), window.pages), (1, 0b1011));
-        let file = &profile.files[window.file as usize];
-        assert_eq!(profile.path(&file.name), b"data/mixed-200000");
-        let absent = profile.names.iter().map(|name| profile.path(name));
+        let options = format!("{},{transport},read_ahead_kb=0", path.option());
+        let place = mounted("lz4-64k", &options);
+        assert_eq!(profile_counters(&place)["state"], "learning");
+        launch(&place);
+        unmount_and_wait(place);
+        let program = path.read();
+        assert_eq!(program.path().unwrap(), b"data/mixed-200000");
+        let window = program.profile.windows[0];
+        assert_eq!(program.profile.windows.len(), 1);
+        // What one decoding brings is stored, and not asked for.
+        assert_eq!(window.pages & 0b1, 1);
+        let absent = program.profile.names.iter();
+        let absent = absent.map(|name| program.profile.path(name));
         assert!(absent.into_iter().any(|path| path == b"data/none"));
 
-        let place = mounted("lz4-64k", &format!("{},{transport}", path.option()));
+        let place = mounted("lz4-64k", &options);
         soon("the replay is over", || {
-            profile_counters(&place)["prefetched_bytes"] == 3 * PAGE
-                && profile_counters(&place)["state"] == "replayed"
+            let counters = profile_counters(&place);
+            counters["prefetched_bytes"] == program.profile.bytes() - PAGE
+                && counters["listed_directories"] != 0
         });
-        let requests = || {
-            let kinds = stat(&place.path).unwrap()["fuse"]["by_kind"].clone();
-            (kinds["read"].clone(), kinds["lookup"].clone())
-        };
-        let before = requests();
+        let lookups = || stat(&place.path).unwrap()["fuse"]["by_kind"]["lookup"].clone();
+        let before = lookups();
         launch(&place);
-        assert_eq!(requests(), before, "{transport}");
+        assert_eq!(lookups(), before, "{transport}");
         let plain = mounted("lz4-64k", "io_uring=off,cache=0");
         let bytes = |place: &Place| fs::read(place.path.join("data/mixed-200000")).unwrap();
         assert_eq!(bytes(&place), bytes(&plain));
-        // Read-ahead is as it was.
         unmount_and_wait(place);
-        assert_eq!(path.read(), profile);
+        assert_eq!(path.read().launches, 2);
     }
 }
 
-fn a_profile_of_another_image_is_recorded_again() {
+fn a_profile_of_another_image_is_learned_anew() {
     let path = ProfilePath::new("other");
-    let other = Profile {
-        image: ImageIdentity {
-            blocks: 1,
-            ..ImageIdentity::default()
-        },
-        ..Profile::default()
+    let image = ImageIdentity {
+        blocks: 1,
+        ..ImageIdentity::default()
+    };
+    let other = Learned {
+        programs: vec![Program {
+            nid: 40,
+            launches: 1,
+            idle_mounts: 0,
+            profile: Profile {
+                image,
+                ..Profile::default()
+            },
+        }],
     };
     fs::write(&path.0, other.to_bytes()).unwrap();
     let place = mounted("lz4-64k", &path.option());
-    let counters = profile_counters(&place);
-    assert_eq!(counters["state"], "recording");
-    let line = counters["error"].as_str().unwrap();
+    launch(&place);
+    soon("the file is read", || {
+        !profile_counters(&place)["error"].is_null()
+    });
+    let line = profile_counters(&place)["error"].clone();
+    let line = line.as_str().unwrap();
     assert!(
         line.starts_with("launch profile of another image"),
         "{line}"
     );
-    launch(&place);
     unmount_and_wait(place);
-    assert_ne!(path.read().image, other.image);
+    assert_ne!(path.read().profile.image, image);
 }
 
 fn a_file_that_is_no_profile_is_left_alone() {
@@ -169,7 +175,7 @@ fn a_file_that_is_no_profile_is_left_alone() {
 fn learned_files() -> BTreeSet<PathBuf> {
     let entries = fs::read_dir("/var/cache/erofast").into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
-    let is_learned = |path: &PathBuf| path.extension().is_some_and(|end| end == "learned");
+    let is_learned = |path: &PathBuf| path.extension().is_some_and(|end| end == "profile");
     paths.filter(is_learned).collect()
 }
 
@@ -272,8 +278,8 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     fs::write(&file.0, bytes).unwrap();
     let place = mounted();
     launch(&place);
-    let line = profile_counters(&place)["error"].clone();
-    assert!(line.as_str().unwrap().contains("damaged"), "{line}");
+    let line = || profile_counters(&place)["error"].to_string();
+    soon("the file is read", || line().contains("damaged"));
     unmount_and_wait(place);
     assert_eq!(
         Learned::parse_any(&fs::read(&file.0).unwrap())

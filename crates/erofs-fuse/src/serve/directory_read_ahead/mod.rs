@@ -8,8 +8,7 @@
 mod walk;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
@@ -30,8 +29,6 @@ pub(super) struct DirectoryReadAhead {
     /// L: held for lookups and for one packet to the helper.
     state: PiMutex<State>,
     lister: DirectoryLister,
-    /// Nothing is read ahead, so that each directory that a program lists is asked for.
-    paused: Arc<AtomicBool>,
     listed: AtomicU64,
     /// A: listings until directories are listed ahead.
     pause: AtomicU32,
@@ -45,7 +42,7 @@ struct State {
 }
 
 impl DirectoryReadAhead {
-    pub(super) fn new(root: Nid, lister: DirectoryLister, paused: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(root: Nid, lister: DirectoryLister) -> Self {
         let state = State {
             beginnings: VecDeque::from([(root, Vec::new())]),
             ..State::default()
@@ -53,7 +50,6 @@ impl DirectoryReadAhead {
         Self {
             state: PiMutex::new(state),
             lister,
-            paused,
             listed: AtomicU64::new(0),
             pause: AtomicU32::new(0),
         }
@@ -106,8 +102,7 @@ impl DirectoryReadAhead {
             self.pause.store(pause - 1, Ordering::Relaxed);
             return;
         }
-        if self.paused.load(Ordering::Relaxed) || !engine.has_idle_cpus() || !self.lister.is_free()
-        {
+        if !engine.has_idle_cpus() || !self.lister.is_free() {
             return;
         }
         let batch = walk.next_batch();

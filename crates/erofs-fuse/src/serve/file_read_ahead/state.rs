@@ -1,7 +1,6 @@
 //! What the threads that serve requests report, and what the thread that stores takes.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::Nid;
@@ -28,8 +27,6 @@ pub(in super::super) struct FileReadAhead {
     changed: PiCondvar,
     /// The thread that stores.
     pub(super) demand: Demand,
-    /// Nothing is stored, so that each page that a program needs is asked for.
-    paused: Arc<AtomicBool>,
     files: AtomicU64,
     bytes: AtomicU64,
     late: AtomicU64,
@@ -64,7 +61,7 @@ pub(in super::super) fn is_small_file(mode: u32, size: u64) -> bool {
 }
 
 impl FileReadAhead {
-    pub(in super::super) fn new(paused: Arc<AtomicBool>, demand: Demand) -> Self {
+    pub(in super::super) fn new(demand: Demand) -> Self {
         let state = State {
             idle: true,
             ..State::default()
@@ -73,7 +70,6 @@ impl FileReadAhead {
             state: PiMutex::new(state),
             changed: PiCondvar::new(),
             demand,
-            paused,
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             late: AtomicU64::new(0),
@@ -158,7 +154,7 @@ impl FileReadAhead {
 
     /// Wakes the thread if it has something to do and does not know that.
     fn wake(&self, mut state: PiMutexGuard<'_, State>) {
-        let wake = state.idle && !self.paused.load(Ordering::Relaxed) && state.has_work();
+        let wake = state.idle && state.has_work();
         if wake {
             state.idle = false;
             drop(state);
@@ -244,7 +240,7 @@ mod tests {
     #[test]
     fn files_that_the_kernel_has_are_not_stored_again_until_it_drops_them() {
         let demand = OnDemand::new().unwrap().demand();
-        let ahead = FileReadAhead::new(Arc::default(), demand);
+        let ahead = FileReadAhead::new(demand);
         ahead.listed(&(0..100).collect::<Vec<Nid>>());
         read(&ahead, [30, 31]);
         let marker = 39;

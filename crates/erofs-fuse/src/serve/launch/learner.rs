@@ -16,10 +16,9 @@ use launch_profile::{Learned, Program, learned, limits};
 use serde_json::{Value, json};
 
 use super::names;
-use super::recorder::Recorder;
 use super::recording::Recording;
 use super::replaying::Replaying;
-use super::state::Launch;
+use super::state::{Beginning, Launch};
 use crate::text;
 
 /// After this many mounts in a row without a launch, one is not expected.
@@ -67,7 +66,7 @@ impl Learner {
         let Some(engine) = self.replaying.parts.engine.upgrade() else {
             return;
         };
-        let name = names::identity(&engine).learned_file_name();
+        let name = names::identity(&engine).file_name();
         drop(engine);
         // Nothing has to be learned: where that cannot be, `stat` has the reason.
         match self.replaying.helper.open(&name) {
@@ -79,13 +78,15 @@ impl Learner {
             self.replay(|program| program.idle_mounts < IDLE_MOUNTS);
         }
         let mut launched = HashSet::new();
-        while let Some(program) = self.program() {
+        while let Some(program) = self.launch.recorder.wait_for_program() {
             self.read();
             self.replay(|known| known.nid == program);
-            if let Some(recording) = self.launch.recorder().map(Recorder::wait)
-                && self.learn(program, &recording)
-            {
+            let recording = self.launch.recorder.wait();
+            if self.learn(program, &recording) {
                 launched.insert(program);
+            }
+            if self.launch.beginning == Beginning::AnyFile {
+                self.launch.recorder.end();
             }
         }
         let mut changed = false;
@@ -98,11 +99,6 @@ impl Learner {
         if changed {
             self.write();
         }
-    }
-
-    /// What is launched next.
-    fn program(&self) -> Option<Nid> {
-        self.launch.recorder()?.wait_for_program()
     }
 
     fn idle_mounts(&mut self) -> u32 {
@@ -156,10 +152,11 @@ impl Learner {
         };
         let is_search = recording.windows.len() > MOST_WINDOWS
             || recording.directories.len() > MOST_DIRECTORIES;
-        if is_search || !is_program(&engine, nid) {
+        let begins = self.launch.beginning == Beginning::AnyFile || is_program(&engine, nid);
+        if is_search || !begins {
             return false;
         }
-        let asked = names::profile(&engine, self.root, recording, false);
+        let asked = names::profile(&engine, self.root, recording);
         drop(engine);
         let programs = &mut self.learned.programs;
         let place = programs.iter().position(|known| known.nid == nid);

@@ -42,13 +42,12 @@ pub(super) fn identity(engine: &Engine) -> ImageIdentity {
 }
 
 /// The profile of what was recorded below `root`.
-pub(super) fn profile(engine: &Engine, root: Nid, recording: &Recording, exact: bool) -> Profile {
+pub(super) fn profile(engine: &Engine, root: Nid, recording: &Recording) -> Profile {
     let mut names = Names {
         engine,
         root,
         profile: Profile {
             image: identity(engine),
-            exact,
             ..Profile::default()
         },
         places: HashMap::new(),

@@ -35,7 +35,7 @@ struct Log {
     recording: Recording,
     /// What was launched, where that is known.
     program: Option<Nid>,
-    /// Times of the first and the last note.
+    /// When the launch began, and the time of the last note.
     began: Option<Instant>,
     last: Option<Instant>,
     /// The mount ends.
@@ -43,10 +43,9 @@ struct Log {
 }
 
 impl Recorder {
-    /// One that records from now on, or from the [beginning](Self::begin) of each launch.
-    pub(super) fn new(on: bool) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            on: AtomicBool::new(on),
+            on: AtomicBool::new(false),
             recent: Recent::default(),
             log: PiMutex::default(),
             changed: PiCondvar::new(),
@@ -96,23 +95,18 @@ impl Recorder {
 
     /// Adds to the record.
     pub(super) fn note(&self, add: impl FnOnce(&mut Recording)) {
-        if self.is_on() && self.adds(add) {
-            self.changed.notify_all();
+        if !self.is_on() {
+            return;
         }
-    }
-
-    /// Whether [`wait`](Self::wait) has to find out anew how long: at the first note, and at the
-    /// first that makes the record one of a launch.
-    fn adds(&self, add: impl FnOnce(&mut Recording)) -> bool {
         let now = Instant::now();
         let mut log = self.lock();
-        let before = (log.began.is_some(), log.recording.windows.is_empty());
-        let began = *log.began.get_or_insert(now);
+        let Some(began) = log.began else {
+            return;
+        };
         log.last = Some(now);
         let since = now.saturating_duration_since(began).as_millis();
         log.recording.now_ms = u32::try_from(since).unwrap_or(u32::MAX);
         add(&mut log.recording);
-        before != (true, log.recording.windows.is_empty())
     }
 
     /// The mount ends: what was recorded until now is all.
@@ -140,23 +134,12 @@ impl Recorder {
 }
 
 impl Log {
-    /// How long to wait at least until it can be over; `None` when it is.
+    /// How long to wait at least until the launch can be over; `None` when it is.
     fn remaining(&self) -> Option<Duration> {
-        if self.ended {
-            return None;
-        }
-        let Some((began, last)) = self.began.zip(self.last) else {
-            // Nothing yet; the first note wakes.
-            return Some(NEVER);
-        };
-        let quiet = QUIET.checked_sub(last.elapsed());
-        let whole = LONGEST.checked_sub(began.elapsed());
-        // Names alone are no launch: a shell that searches for commands does it all day.
-        match self.recording.windows.is_empty() {
-            true => whole,
-            false => quiet.min(whole),
-        }
-        .filter(|wait| !wait.is_zero())
+        let (began, last) = self.began.zip(self.last).filter(|_| !self.ended)?;
+        let quiet = QUIET.checked_sub(last.elapsed())?;
+        let whole = LONGEST.checked_sub(began.elapsed())?;
+        Some(quiet.min(whole)).filter(|wait| !wait.is_zero())
     }
 }
 
@@ -200,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_launch_begins_with_its_program_and_knows_the_directories_before() {
-        let recorder = Recorder::new(false);
+        let recorder = Recorder::new();
         recorder.note(|recording| recording.read(2, 0, 4096));
         for directory in (0..100).chain([99, 0]) {
             recorder.visited(directory);
@@ -219,18 +202,5 @@ mod tests {
         assert!(!recorder.is_on());
         recorder.begin(9);
         assert_eq!(recorder.wait_for_program(), None);
-    }
-
-    #[test]
-    fn the_first_name_and_the_first_page_are_worth_a_wake_up() {
-        let recorder = Recorder::new(true);
-        let name = |recording: &mut Recording| recording.looked_up(1, b"name", true);
-        let page = |recording: &mut Recording| recording.read(2, 0, 4096);
-        assert!(recorder.adds(name) && !recorder.adds(name));
-        // Names alone may last much longer than pages.
-        assert!(recorder.adds(page));
-        assert!(!recorder.adds(page) && !recorder.adds(name));
-        let other = Recorder::new(true);
-        assert!(other.adds(page) && !other.adds(page));
     }
 }

@@ -12,12 +12,20 @@ use super::replay::Replay;
 /// Replays of one mount at most: that of its beginning, and those of programs launched later.
 const MOST_REPLAYS: usize = 8;
 
-/// Launches that are recorded or replayed.
+/// What begins a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// A file that can be executed is read from its beginning. There are several in a mount.
+    Program,
+    /// Any file is read. There is one in a mount.
+    AnyFile,
+}
+
+/// Launches that are recorded and replayed.
 #[derive(Debug)]
 pub(in super::super) struct Launch {
-    recorder: Option<Recorder>,
-    /// Each launch is recorded, whatever was replayed.
-    learns: bool,
+    pub(super) recorder: Recorder,
+    pub(super) beginning: Beginning,
     /// In the order in which they began.
     replays: [OnceLock<Replay>; MOST_REPLAYS],
     /// L: programs that were learned, for the counters.
@@ -27,39 +35,27 @@ pub(in super::super) struct Launch {
 }
 
 impl Launch {
-    fn new(recorder: Option<Recorder>, learns: bool, trouble: Option<String>) -> Self {
+    pub(super) fn new(beginning: Beginning) -> Self {
         Self {
-            recorder,
-            learns,
+            recorder: Recorder::new(),
+            beginning,
             replays: std::array::from_fn(|_| OnceLock::new()),
             programs: PiMutex::default(),
-            trouble: PiMutex::new(trouble),
+            trouble: PiMutex::default(),
         }
-    }
-
-    /// The first launch is recorded.
-    pub(super) fn recorded(trouble: Option<String>) -> Self {
-        Self::new(Some(Recorder::new(true)), false, trouble)
-    }
-
-    /// One launch is replayed.
-    pub(super) fn replayed() -> Self {
-        Self::new(None, false, None)
-    }
-
-    /// Each launch is recorded.
-    pub(super) fn learned() -> Self {
-        Self::new(Some(Recorder::new(false)), true, None)
     }
 
     /// A file was read.
     pub(in super::super) fn read(&self, inode: &Inode, offset: u64, length: usize) {
-        if let Some(recorder) = &self.recorder {
-            if self.learns && offset == 0 && inode.mode & 0o111 != 0 {
-                recorder.begin(inode.nid);
-            }
-            recorder.note(|log| log.read(inode.nid, offset, length));
+        let begins = match self.beginning {
+            Beginning::Program => offset == 0 && inode.mode & 0o111 != 0,
+            Beginning::AnyFile => true,
+        };
+        if begins {
+            self.recorder.begin(inode.nid);
         }
+        self.recorder
+            .note(|log| log.read(inode.nid, offset, length));
         for replay in self.replays() {
             replay.was_read(inode.nid, offset, length);
         }
@@ -67,29 +63,20 @@ impl Launch {
 
     /// A name was looked up.
     pub(in super::super) fn looked_up(&self, directory: Nid, name: &[u8], found: bool) {
-        if let Some(recorder) = &self.recorder {
-            recorder.visited(directory);
-            recorder.note(|log| log.looked_up(directory, name, found));
-        }
+        self.recorder.visited(directory);
+        self.recorder
+            .note(|log| log.looked_up(directory, name, found));
     }
 
     /// A directory was listed from its beginning.
     pub(in super::super) fn listed(&self, directory: Nid) {
-        if let Some(recorder) = &self.recorder {
-            recorder.visited(directory);
-            recorder.note(|log| log.listed(directory));
-        }
+        self.recorder.visited(directory);
+        self.recorder.note(|log| log.listed(directory));
     }
 
     /// A symbolic link was read.
     pub(in super::super) fn read_link(&self, nid: Nid) {
-        if let Some(recorder) = &self.recorder {
-            recorder.note(|log| log.read_link(nid));
-        }
-    }
-
-    pub(super) fn recorder(&self) -> Option<&Recorder> {
-        self.recorder.as_ref()
+        self.recorder.note(|log| log.read_link(nid));
     }
 
     /// Adds a replay, and returns its number; `None` where there were many.
@@ -125,16 +112,8 @@ impl Launch {
     /// For the counters.
     pub(in super::super) fn report(&self) -> Value {
         let replays = self.replays().map(Replay::report);
-        let recording = |recorder: &Recorder| match (self.learns, recorder.is_on()) {
-            (true, _) => "learning",
-            (false, true) => "recording",
-            (false, false) => "recorded",
-        };
-        let state = self.recorder.as_ref().map_or("replayed", recording);
-        let mut report = replays.reduce(sum).unwrap_or(json!({"state": state}));
-        if self.learns {
-            report["programs"] = json!(&*self.programs.lock());
-        }
+        let mut report = replays.reduce(sum).unwrap_or(json!({"state": "learning"}));
+        report["programs"] = json!(&*self.programs.lock());
         let trouble = self.trouble.lock();
         if let Some(line) = &*trouble {
             report["error"] = json!(line);
