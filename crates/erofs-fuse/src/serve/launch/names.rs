@@ -91,9 +91,10 @@ struct Names<'e> {
 }
 
 impl Names<'_> {
-    /// Adds a directory and the files and links in it that were read.
+    /// Adds a directory and the files and links in it that were read; none where nothing was: the
+    /// replay of another program lists directories, too.
     fn directory(&mut self, nid: Nid, recording: &Recording) {
-        let Some((place, inode)) = self.place(nid, 0).zip(self.inode(nid)) else {
+        let Some(inode) = self.inode(nid) else {
             return;
         };
         let read: std::collections::HashSet<Nid> =
@@ -111,9 +112,12 @@ impl Names<'_> {
                 false => ControlFlow::Break(()),
             }
         };
-        if self.engine.read_dir_part(&inode, 0, &mut each).is_err() {
+        if self.engine.read_dir_part(&inode, 0, &mut each).is_err() || found.is_empty() {
             return;
         }
+        let Some(place) = self.place(nid, 0) else {
+            return;
+        };
         let wanted = entries <= SMALL_DIRECTORY || found.len() * LIST_SHARE >= entries;
         let listed = wanted || recording.listed.contains(&nid);
         if let Some(place) = place {

@@ -66,7 +66,7 @@ impl Replaying {
                         return;
                     };
                     replay.set_budget(budget / replays.len() as u64);
-                    match visit(profile, &helper, replay) {
+                    match launch.visit(|| visit(profile, &helper, replay)) {
                         Ok(listed) => replay.count_listed(listed),
                         Err(error) => launch.fail(error.to_string()),
                     }

@@ -1,6 +1,7 @@
 //! The filesystem's side of launch profiles: reports of requests, and their state.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use erofs_engine::erofs_format::{Inode, Nid};
 use serde_json::{Value, json};
@@ -28,6 +29,8 @@ pub(in super::super) struct Launch {
     pub(super) beginning: Beginning,
     /// In the order in which they began.
     replays: [OnceLock<Replay>; MOST_REPLAYS],
+    /// Replays whose names are looked up now.
+    visits: AtomicUsize,
     /// L: programs that were learned, for the counters.
     programs: PiMutex<Vec<Value>>,
     /// L: what went wrong beside it.
@@ -40,6 +43,7 @@ impl Launch {
             recorder: Recorder::new(),
             beginning,
             replays: std::array::from_fn(|_| OnceLock::new()),
+            visits: AtomicUsize::new(0),
             programs: PiMutex::default(),
             trouble: PiMutex::default(),
         }
@@ -64,14 +68,18 @@ impl Launch {
     /// A name was looked up.
     pub(in super::super) fn looked_up(&self, directory: Nid, name: &[u8], found: bool) {
         self.recorder.visited(directory);
-        self.recorder
-            .note(|log| log.looked_up(directory, name, found));
+        if !self.is_visited() {
+            self.recorder
+                .note(|log| log.looked_up(directory, name, found));
+        }
     }
 
     /// A directory was listed from its beginning.
     pub(in super::super) fn listed(&self, directory: Nid) {
         self.recorder.visited(directory);
-        self.recorder.note(|log| log.listed(directory));
+        if !self.is_visited() {
+            self.recorder.note(|log| log.listed(directory));
+        }
     }
 
     /// A symbolic link was read.
@@ -89,6 +97,18 @@ impl Launch {
                     .take()
                     .is_some_and(|replay| place.set(replay).is_ok())
         })
+    }
+
+    /// Has `work` look names up for a replay, which are no names of a launch.
+    pub(super) fn visit<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        let result = work();
+        self.visits.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    fn is_visited(&self) -> bool {
+        self.visits.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn replay(&self, number: usize) -> Option<&Replay> {
