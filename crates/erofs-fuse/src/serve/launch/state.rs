@@ -99,7 +99,7 @@ impl Launch {
         })
     }
 
-    /// Has `work` look names up for a replay, which are no names of a launch.
+    /// Requests during `work` are those of a replay, not names of a launch.
     pub(super) fn visit<R>(&self, work: impl FnOnce() -> R) -> R {
         self.visits.fetch_add(1, Ordering::Relaxed);
         let result = work();
