@@ -10,6 +10,7 @@ use erofast_cli::{
     LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
     LabReportArgs, LabSuiteArgs, Outcome, Usage, program,
 };
+use erofs_fuse::note;
 use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
@@ -65,7 +66,7 @@ fn print_launches(json: bool, details: bool, report: &LaunchReport) -> anyhow::R
         false => report.answer(),
     };
     print(json, || report.to_json(), text)?;
-    Ok(outcome(report.valid))
+    Ok(outcome(report.valid, json, &report.not_valid_because))
 }
 
 /// `erofast lab report`
@@ -115,7 +116,7 @@ pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
     }
     let report = read::run(&options, &mut Shown::begin())?;
     print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid))
+    Ok(outcome(report.valid, args.json, &[]))
 }
 
 fn is_test(name: &str) -> bool {
@@ -141,14 +142,14 @@ pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
     }
     let report = suite::run(&options, &mut Shown::begin())?;
     print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid))
+    Ok(outcome(report.valid, args.json, &report.not_valid_because))
 }
 
 /// `erofast lab diff`
 pub fn diff(args: &LabDiffArgs) -> anyhow::Result<Outcome> {
     let report = diff::run(&args.old, &args.new)?;
     print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid))
+    Ok(outcome(report.valid, args.json, &report.not_valid_because))
 }
 
 /// `erofast lab pressure`
@@ -168,7 +169,7 @@ pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
     };
     let report = pressure::run(&options, &mut Shown::begin())?;
     print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid))
+    Ok(outcome(report.valid, args.json, &report.not_valid_because))
 }
 
 /// `erofast lab hotplug`
@@ -186,7 +187,7 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
     };
     let report = hotplug::run(&options, &mut Shown::begin())?;
     print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid))
+    Ok(outcome(report.valid, args.json, &[]))
 }
 
 /// `erofast lab kernel`
@@ -272,6 +273,17 @@ fn print(
     Ok(())
 }
 
-fn outcome(good: bool) -> Outcome {
-    if good { Outcome::Fine } else { Outcome::Faulty }
+/// A table has the reasons in itself, and JSON goes to a program.
+fn outcome(is_valid: bool, json: bool, reasons: &[String]) -> Outcome {
+    if is_valid {
+        return Outcome::Fine;
+    }
+    if json {
+        let reasons = match reasons {
+            [] => "see the report".to_owned(),
+            reasons => reasons.join("; "),
+        };
+        note(format_args!("the run is not valid: {reasons}"));
+    }
+    Outcome::Faulty
 }

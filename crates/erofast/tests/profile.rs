@@ -1,4 +1,5 @@
 //! `erofast profile`: showing and trimming launch profiles.
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -174,4 +175,29 @@ fn what_is_no_profile_is_one_line_and_status_1() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn links_are_followed_modes_are_kept_and_fifos_do_not_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("real"), folder.path().join("link"));
+    std::fs::write(&file, learned().to_bytes()).unwrap();
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&file, mode).unwrap();
+    std::os::unix::fs::symlink("real", &link).unwrap();
+    let output = erofast(&["profile", "trim", "--size", "0"], &link);
+    assert!(output.status.success(), "{output:?}");
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    let changed = std::fs::metadata(&file).unwrap();
+    assert_eq!(changed.permissions().mode() & 0o777, 0o600);
+    assert_ne!(std::fs::read(&file).unwrap(), learned().to_bytes());
+    let piped = erofast(&["profile", "trim", "--size", "1", "-o", "-"], &file);
+    assert!(Learned::parse_any(&piped.stdout).is_ok());
+
+    let fifo = folder.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+    let output = erofast(&["profile", "show"], &fifo);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("is no launch profile"), "{text}");
 }

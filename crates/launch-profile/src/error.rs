@@ -11,8 +11,13 @@ pub enum Error {
     #[error("launch profile of version {0}; this program reads version 1: record it again")]
     Version(u16),
     /// More bytes than any profile has.
-    #[error("a launch profile of {0} bytes; at most {limit} are read", limit = crate::limits::FILE_BYTES)]
-    TooLarge(usize),
+    #[error("a launch profile of {have} bytes or more; at most {limit} are read")]
+    TooLarge {
+        /// Bytes.
+        have: usize,
+        /// Bytes at most.
+        limit: usize,
+    },
     /// It ends too soon, or has something behind its end.
     #[error(
         "launch profile is cut short or has bytes behind its end: {have} bytes, {want} expected"

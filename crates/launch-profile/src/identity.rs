@@ -42,10 +42,12 @@ impl ImageIdentity {
         }
     }
 
-    /// A file name for the profile of this image: another image gets another name.
-    pub fn file_name(&self) -> String {
+    /// A file name for the profiles of this image: another image gets another name, and so does a
+    /// mount whose root is another directory, the inode `root`: its paths differ.
+    pub fn file_name(&self, root: Option<u64>) -> String {
+        let root = root.map_or_else(String::new, |nid| format!("-{nid:x}"));
         format!(
-            "{self}-{:x}.{:x}-{:x}-{:x}.profile",
+            "{self}-{:x}.{:x}-{:x}-{:x}{root}.profile",
             self.build_time, self.build_time_nsec, self.blocks, self.inodes
         )
     }

@@ -100,7 +100,10 @@ impl Learned {
             return Err(Error::Magic);
         }
         if bytes.len() > LEARNED_BYTES {
-            return Err(Error::TooLarge(bytes.len()));
+            return Err(Error::TooLarge {
+                have: bytes.len(),
+                limit: LEARNED_BYTES,
+            });
         }
         let Some((header, mut body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Err(cut_short(bytes.len(), HEADER_BYTES));

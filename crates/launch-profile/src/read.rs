@@ -19,7 +19,10 @@ impl Profile {
             return Err(Error::Magic);
         }
         if bytes.len() > FILE_BYTES {
-            return Err(Error::TooLarge(bytes.len()));
+            return Err(Error::TooLarge {
+                have: bytes.len(),
+                limit: FILE_BYTES,
+            });
         }
         let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Err(Error::Length {

@@ -168,10 +168,10 @@ fn each_image_has_a_file_name_of_its_own() {
         build_time_nsec: 8,
         ..image
     };
-    assert_ne!(image.file_name(), other.file_name());
+    assert_ne!(image.file_name(None), other.file_name(None));
     assert!(
         image
-            .file_name()
+            .file_name(None)
             .starts_with("00010203-0405-0607-0809-0a0b0c0d0e0f-")
     );
 }

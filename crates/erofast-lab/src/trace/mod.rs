@@ -143,6 +143,13 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         pids: (!args.pids.is_empty()).then_some(&pids),
         cpus: (!args.cpus.is_empty()).then_some(&cpus),
     };
+    if let (Some(from), Some(until)) = (filter.from_ns, filter.until_ns) {
+        ensure!(from <= until, "--from is later than --to");
+    }
+    if let Some(cpu) = args.cpus.iter().find(|cpu| !report.cpus.contains(cpu)) {
+        let there = cpus_of(&report.cpus);
+        note(format_args!("--cpu {cpu}: {} has {there}", source(args)));
+    }
     let why = args.why.as_deref();
     let chains = why
         .map(|task| why::chains(&trace, &report, task))
@@ -160,7 +167,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         let Some(longest) = longest else {
             bail!("--html {}: there is no such wait to draw", file.display());
         };
-        let page = page::page(&trace, &report, &longest);
+        let page = page::page(&trace, &report, &longest, report.is_valid_for(&filter));
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     match (&chains, args.json) {
@@ -192,14 +199,14 @@ fn summary(report: &Report, args: &TraceLatencyArgs) -> String {
         report.format,
         table::length((last - first) as f64 / 1e3),
         first as f64 / 1e9,
-        cpus(&report.cpus),
+        cpus_of(&report.cpus),
         units::count(report.events, "event"),
         report.lost_events
     )
 }
 
 /// "CPU 0", "CPUs 0-3,6".
-fn cpus(cpus: &[u32]) -> String {
+fn cpus_of(cpus: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &cpu in cpus {
         match ranges.last_mut() {

@@ -34,12 +34,17 @@ svg { display: block; min-width: 40rem; width: 100%; height: auto; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } .run { fill: var(--run); }
 .chain { fill: var(--chain); } .wait { fill: var(--wait); } .edge { stroke: var(--soft); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: 1rem; }
+.fault { color: var(--wait); font-weight: bold; }
 td { padding: .15rem .6rem .15rem 0; vertical-align: top; } td:first-child { text-align: right; }
 ";
 
 /// The whole page: which threads ran on each CPU, where the threads of the chain waited, and the
 /// steps in words.
-pub fn page(trace: &Trace, report: &Report, chain: &Chain) -> String {
+pub fn page(trace: &Trace, report: &Report, chain: &Chain, is_valid: bool) -> String {
+    let warning = match is_valid {
+        true => "",
+        false => "<p class=\"fault\">NOT VALID: events are missing in this trace.</p>\n",
+    };
     let length_us = (chain.end_ns - chain.start_ns) as f64 / 1e3;
     let thread = format!("{}:{}", report.comm(chain.pid), chain.pid);
     let title = escape(&format!("{thread} waited {}", length(length_us)));
@@ -54,7 +59,7 @@ pub fn page(trace: &Trace, report: &Report, chain: &Chain) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{warning}\
          <p class=\"soft\">From {:.6} s of the trace's clock. A row is a CPU; blue are the threads \
          of the chain, red is the time in which one of them waited for that CPU.</p>\n\
          <div class=\"scroll\">\n{}</div>\n<table>\n{rows}</table>\n</body>\n</html>\n",

@@ -2,11 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use erofast_cli::{Outcome, print_json, units::size};
 use launch_profile::{Learned, PAGE, Profile, Program, RecordedFile, Trim, limits};
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
 use crate::cli::{ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs};
@@ -142,11 +144,21 @@ pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
 fn read(path: &Path) -> anyhow::Result<Learned> {
     let context = || path.display().to_string();
     let mut bytes = Vec::new();
-    let file = File::open(path).with_context(context)?;
-    let is_directory = file.metadata().is_ok_and(|metadata| metadata.is_dir());
+    // A FIFO would wait for its writer.
+    let mut options = File::options();
+    let options = options
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path).with_context(context)?;
+    let metadata = file.metadata().with_context(context)?;
+    let kind = if metadata.is_dir() {
+        "a directory, and no"
+    } else {
+        "no"
+    };
     ensure!(
-        !is_directory,
-        "{}: is a directory, and no launch profile",
+        metadata.is_file(),
+        "{}: is {kind} launch profile",
         context()
     );
     let most = limits::LEARNED_BYTES as u64 + 1;
@@ -156,12 +168,28 @@ fn read(path: &Path) -> anyhow::Result<Learned> {
     Learned::parse_any(&bytes).with_context(context)
 }
 
-/// All at once or not at all.
+/// All at once or not at all, with the mode of the file that is replaced, which a symbolic link may
+/// name. What is no regular file is written to.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if path.as_os_str() == "-" {
+        return io::stdout().write_all(bytes);
+    }
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let before = fs::metadata(path).ok();
+    if before.as_ref().is_some_and(|before| !before.is_file()) {
+        return File::options().write(true).open(path)?.write_all(bytes);
+    }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));
     let mut file = File::create_new(&temporary)?;
-    let written = file.write_all(bytes);
+    let written = file.write_all(bytes).and_then(|()| match &before {
+        Some(before) => {
+            // Only root can do that.
+            let _ = chown(&temporary, Some(before.uid()), Some(before.gid()));
+            fs::set_permissions(&temporary, before.permissions())
+        }
+        None => Ok(()),
+    });
     written
         .and_then(|()| fs::rename(&temporary, path))
         .inspect_err(|_| {

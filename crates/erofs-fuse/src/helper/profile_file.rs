@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use launch_profile::limits;
-use rustix::fs::{Access, Mode, OFlags};
+use rustix::fs::{Access, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -100,10 +100,15 @@ impl ProfileFile {
             return Err(refused("a mount has one profile"));
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        match rustix::fs::open(&path, flags, Mode::empty()) {
-            Ok(file) => Ok(Some(file)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(Error::io(path.display().to_string())(errno)),
+        let file = match rustix::fs::open(&path, flags | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(Error::io(path.display().to_string())(errno)),
+        };
+        let status = rustix::fs::fstat(&file).map_err(Error::io("fstat"))?;
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => Ok(Some(file)),
+            _ => Err(not_regular(&path)),
         }
     }
 
@@ -127,6 +132,9 @@ impl ProfileFile {
             .path
             .as_ref()
             .ok_or_else(|| refused("it has no name"))?;
+        if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(not_regular(path));
+        }
         let folder = path.parent().unwrap_or(Path::new("/"));
         let ours = !matches!(self.location, ProfileLocation::File(_));
         if ours {
@@ -146,14 +154,15 @@ impl ProfileFile {
         if outcome.is_err() {
             let _ = std::fs::remove_file(&temporary);
         } else if ours {
-            remove_oldest(folder, TOTAL);
+            remove_oldest(path, TOTAL);
         }
         outcome
     }
 
     fn path_of(&self, name: &[u8]) -> Result<PathBuf, Error> {
         match &self.location {
-            ProfileLocation::File(path) => Ok(path.clone()),
+            // The target of a symbolic link is what is read and replaced.
+            ProfileLocation::File(path) => Ok(path.canonicalize().unwrap_or_else(|_| path.clone())),
             ProfileLocation::Auto | ProfileLocation::Learned => {
                 let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
                 let is_one = name.ends_with(END.as_bytes()) && !name.starts_with(b".");
@@ -164,6 +173,13 @@ impl ProfileFile {
             }
         }
     }
+}
+
+fn not_regular(path: &Path) -> Error {
+    let path = path.display();
+    Error::Daemon(format!(
+        "profile: {path}: is no regular file; it is left alone"
+    ))
 }
 
 fn refused(why: &str) -> Error {
@@ -177,9 +193,10 @@ fn written() -> Error {
 /// How the names of files in the cache folder end.
 const END: &str = ".profile";
 
-/// Keeps those files that were written last, of `most` bytes together. Other mounts may do the same
-/// at the same time.
-fn remove_oldest(folder: &Path, most: u64) {
+/// Keeps this file and those beside it that were written last, of `most` bytes together. What is no
+/// profile, by its size, is left alone. Other mounts may do the same at the same time.
+fn remove_oldest(written: &Path, most: u64) {
+    let folder = written.parent().unwrap_or(Path::new("/"));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
         .filter(|entry| {
@@ -190,12 +207,14 @@ fn remove_oldest(folder: &Path, most: u64) {
         })
         .filter_map(|entry| {
             let metadata = entry.metadata().ok()?;
-            Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+            let (length, path) = (metadata.len(), entry.path());
+            let is_one = metadata.is_file() && length <= limits::LEARNED_BYTES as u64;
+            is_one.then_some((path == written, metadata.modified().ok()?, length, path))
         })
         .collect();
     files.sort_by(|one, other| other.cmp(one));
     let mut total = 0;
-    for (_, length, path) in files {
+    for (.., length, path) in files {
         total += length;
         if total > most {
             let _ = std::fs::remove_file(path);
@@ -315,10 +334,46 @@ mod tests {
             file.set_modified(then).unwrap();
         }
         std::fs::write(folder.0.join("other"), [0; 1000]).unwrap();
-        remove_oldest(&folder.0, 250);
-        let there = |name| folder.0.join(name).exists();
-        let kept = ["new.profile", "middle.profile", "old.profile", "other"].map(there);
-        assert_eq!(kept, [true, true, false, true]);
+        let large = folder.0.join("large.profile");
+        let large = std::fs::File::create(large).unwrap();
+        large.set_len(limits::LEARNED_BYTES as u64 + 1).unwrap();
+        // The one that was written stays, whatever the clock says.
+        remove_oldest(&folder.0.join("old.profile"), 250);
+        let names = ["new", "middle", "old", "large"];
+        let there = |name| folder.0.join(name).with_extension("profile").exists();
+        assert_eq!(names.map(there), [true, false, true, true]);
+        assert!(folder.0.join("other").exists());
+    }
+
+    #[test]
+    fn only_regular_files_are_read_and_replaced() {
+        let folder = Folder::new("kinds");
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path(), mode).unwrap();
+        let mut file = folder.file();
+        let why = file.open(b"").unwrap_err().to_string();
+        assert!(
+            why.contains("is no regular file; it is left alone"),
+            "{why}"
+        );
+        file.add(b"x").unwrap();
+        assert!(file.commit().is_err());
+        assert!(!std::fs::metadata(folder.path()).unwrap().is_file());
+        // A link stays, and its target is replaced.
+        std::fs::remove_file(folder.path()).unwrap();
+        let target = folder.0.join("target");
+        std::fs::write(&target, b"before").unwrap();
+        std::os::unix::fs::symlink("target", folder.path()).unwrap();
+        let mut file = folder.file();
+        assert!(file.open(b"").unwrap().is_some());
+        file.add(b"after").unwrap();
+        file.commit().unwrap();
+        assert!(
+            std::fs::symlink_metadata(folder.path())
+                .unwrap()
+                .is_symlink()
+        );
+        assert_eq!(std::fs::read(target).unwrap(), b"after");
     }
 
     #[test]

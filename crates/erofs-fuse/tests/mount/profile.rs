@@ -272,6 +272,36 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     let program = &learned().programs[0];
     assert_eq!((program.idle_mounts, program.launches), (0, 3));
 
+    // What is removed while a mount is there stays so, but for what it launches.
+    let bytes = fs::read(&file.0).unwrap();
+    let place = mounted();
+    soon("the file is read", || {
+        !profile_counters(&place)["programs"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    });
+    fs::remove_file(&file.0).unwrap();
+    unmount_and_wait(place);
+    assert!(!file.0.exists());
+    fs::write(&file.0, bytes).unwrap();
+
+    // Two mounts at the same time forget nothing of each other.
+    let (one, other) = (mounted(), mounted());
+    launch(&one);
+    unmount_and_wait(one);
+    unmount_and_wait(other);
+    assert_eq!(learned().programs[0].launches, 4);
+
+    // What is something else is left alone.
+    let bytes = fs::read(&file.0).unwrap();
+    fs::write(&file.0, b"Dear reader").unwrap();
+    let place = mounted();
+    launch(&place);
+    unmount_and_wait(place);
+    assert_eq!(fs::read(&file.0).unwrap(), b"Dear reader");
+    fs::write(&file.0, bytes).unwrap();
+
     // What is damaged is learned anew.
     let mut bytes = fs::read(&file.0).unwrap();
     *bytes.last_mut().unwrap() ^= 1;

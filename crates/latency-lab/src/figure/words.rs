@@ -1,4 +1,4 @@
-//! Figures and comparisons as text, with no more digits than the samples carry.
+//! Figures and comparisons as text, with three digits, or as many as the samples carry.
 
 use std::fmt::Write;
 
@@ -17,11 +17,13 @@ pub(crate) const FIGURES: [Column; 5] = [
     ("deviation", |s| s.stddev),
 ];
 
-/// A figure rounded to the first digit of the standard error of its average.
+/// A figure rounded to three digits, as [`amount`] prints it, or to the first digit of the standard
+/// error of its average where that is finer.
 pub(crate) fn rounded(value: f64, summary: &Summary, unit: &str) -> f64 {
     let error = summary.stddev / (summary.count.max(1) as f64).sqrt();
     let least = if unit == "s" { 1e-3 } else { 1.0 };
-    let step = 10f64.powf(error.log10().floor()).max(least);
+    let third = 10f64.powf(value.abs().log10().floor() - 2.0);
+    let step = 10f64.powf(error.log10().floor()).min(third).max(least);
     let step = if step.is_finite() { step } else { least };
     (value / step).round() * step + 0.0
 }
@@ -167,6 +169,8 @@ mod tests {
         assert_eq!(of(&spread(123_456.0, 9_000.0)), "141000");
         assert_eq!(of(&spread(123_456.0, 1.0)), "123458");
         assert_eq!(of(&[0.0; 5]), "0");
+        // As in the answer: 67.5 ms.
+        assert_eq!(of(&[22_800.0, 67_471.0, 112_100.0]), "67500");
         let seconds = Summary::of(&[0.1231, 0.1239]).unwrap();
         assert_eq!(carried(seconds.average, &seconds, "s"), "0.124");
     }

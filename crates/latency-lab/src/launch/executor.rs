@@ -213,7 +213,7 @@ impl<'a> Launcher<'a> {
         let Some(line) = &self.options.prepare else {
             return Ok(());
         };
-        let mut child = Child::spawn(Command::new("sh").arg("-c").arg(line).current_dir("/"))?;
+        let mut child = Child::spawn(Command::new("sh").arg("-c").arg(line))?;
         match child.wait(self.options.timeout, self.interrupt)? {
             End::Exited(status) if status.success() => Ok(()),
             End::Interrupted => Ok(()),

@@ -158,6 +158,9 @@ pub(super) fn build(
     }
 }
 
+/// Other programs may take this part of the CPU time.
+const FOREIGN_LIMIT: f64 = 0.1;
+
 /// Every reason for which the run is not valid.
 fn faults(
     options: &PressureOptions,
@@ -169,6 +172,8 @@ fn faults(
     let made = samples.len();
     let without = samples.iter().filter(|s| s.counters.allocations == 0);
     let without = without.count();
+    let disturbed = samples.iter().filter(|s| s.foreign_share > FOREIGN_LIMIT);
+    let disturbed = disturbed.count();
     let faults = [
         interrupted.then(|| "the run was interrupted".into()),
         (made < wanted).then(|| format!("{made} of {wanted} launches were made")),
@@ -176,6 +181,13 @@ fn faults(
             format!(
                 "{without} of {made} launches needed no pages: the program reads too little, or \
                  what it reads was cached"
+            )
+        }),
+        (disturbed > 0).then(|| {
+            format!(
+                "other programs took more than {:.0} % of the CPU time in {disturbed} of {made} \
+                 launches",
+                FOREIGN_LIMIT * 100.0
             )
         }),
         reclaims_unknown.map(|reason| format!("reclaim was not counted: {reason}")),
@@ -406,6 +418,7 @@ mod tests {
             launch_us: 1000.0,
             memory: None,
             group_peak: None,
+            foreign_share: 0.05,
         }
     }
 

@@ -11,7 +11,7 @@ use super::group::Group;
 use super::options::{Buffers, PressureOptions};
 use crate::engine::{Mounted, Site, mount_point, warm};
 use crate::launch::command_at;
-use crate::process::{Child, DaemonMemory, End};
+use crate::process::{Child, DaemonMemory, End, Others};
 use crate::statistics::Random;
 use crate::{Interrupt, LabError, Progress, Result};
 
@@ -28,6 +28,8 @@ pub(super) struct Measured {
     pub(super) memory: Option<DaemonMemory>,
     /// The group's memory at its highest.
     pub(super) group_peak: Option<u64>,
+    /// What other programs took of the CPU time meanwhile.
+    pub(super) foreign_share: f64,
 }
 
 pub(super) struct Rounds<'a> {
@@ -90,6 +92,7 @@ impl<'a> Rounds<'a> {
         let engine = self.options.engine(buffers);
         let mut mounted = engine.mount(self.site, &self.point, self.interrupt)?;
         group.add(mounted.daemon().unwrap_or_default())?;
+        let (others, begin) = (Others::now(mounted.daemon()), Instant::now());
         let (last, before) = match self.assigned.split_last() {
             Some(split) => split,
             None => return Ok(None),
@@ -113,6 +116,7 @@ impl<'a> Rounds<'a> {
             launch_us,
             memory: DaemonMemory::of(&self.site.erofast, mounted.daemon(), &self.point),
             group_peak: group.peak(),
+            foreign_share: others.share(begin.elapsed()),
         };
         mounted.unmount()?;
         Ok(Some(sample))

@@ -1,6 +1,11 @@
 //! CPU time of unrelated programs, for measurements without a trace.
 
-use super::facts::{all_ticks, descendants};
+use std::time::Duration;
+
+use super::facts::{all_ticks, descendants, ticks_per_second};
+
+/// Shorter activity than this is within the resolution of the clock.
+const GRAIN_SECONDS: f64 = 0.05;
 
 /// Clock ticks of every other program at one moment.
 #[derive(Debug)]
@@ -22,8 +27,15 @@ impl Others {
         }
     }
 
-    /// Ticks they used since.
-    pub(crate) fn spent(&self) -> u64 {
-        all_ticks(&self.ours).saturating_sub(self.before)
+    /// What they took of the time of all CPUs since, which was `elapsed`; 0 where that is too
+    /// little to be counted.
+    pub(crate) fn share(&self, elapsed: Duration) -> f64 {
+        let ticks = all_ticks(&self.ours).saturating_sub(self.before);
+        let seconds = ticks as f64 / ticks_per_second();
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        match seconds > GRAIN_SECONDS {
+            true => (seconds / (elapsed.as_secs_f64() * cpus).max(1e-9)).min(1.0),
+            false => 0.0,
+        }
     }
 }

@@ -1,18 +1,16 @@
 //! One sample: the image warmed or dropped from the cache, a fresh mount, the readers, unmount.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::ReadOptions;
 use super::cell::{Cell, ImageState};
 use super::content::Content;
 use super::job::{Measured, measure};
 use crate::engine::{Engine, Mounted, Site, drop_from_cache, mount_point, warm};
-use crate::process::{Others, ticks_per_second};
+use crate::process::Others;
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Progress, Result};
-
-/// Shorter foreign activity than this is within the resolution of the clock.
-const GRAIN_SECONDS: f64 = 0.05;
 
 pub(super) struct Bench<'a> {
     options: &'a ReadOptions,
@@ -111,15 +109,13 @@ impl<'a> Bench<'a> {
             self.options.seed,
         );
         let measured = read(&cell.engine, measured, &mut mounted)?;
-        let foreign = others.spent() as f64 / ticks_per_second();
+        let share = others.share(Duration::from_secs_f64(measured.seconds));
         mounted.unmount()?;
-        Ok(self.judge(measured, foreign))
+        Ok(self.judge(measured, share))
     }
 
-    fn judge(&self, measured: Measured, foreign: f64) -> Outcome<Measured> {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        let share = foreign / (measured.seconds * cpus).max(1e-9);
-        if foreign > GRAIN_SECONDS && share > self.options.foreign_limit {
+    fn judge(&self, measured: Measured, share: f64) -> Outcome<Measured> {
+        if share > self.options.foreign_limit {
             let reason = format!("other programs took {:.0} % of the CPU time", share * 100.0);
             let time_us = measured.seconds * 1e6;
             return Outcome::Spoilt(Thrown { reason, time_us }, Some(measured));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
-use launch_profile::{Learned, Program, learned, limits};
+use launch_profile::{Error, Learned, Program, learned, limits};
 use serde_json::{Value, json};
 
 use super::names;
@@ -39,10 +39,15 @@ const ENOUGH_PROBES: usize = 8;
 
 /// The thread that learns.
 pub(super) struct Learner {
-    pub(super) launch: Arc<Launch>,
-    pub(super) replaying: Replaying,
-    pub(super) root: Nid,
+    launch: Arc<Launch>,
+    replaying: Replaying,
+    root: Nid,
+    /// The name of the file in the cache folder.
+    name: String,
+    /// What the file had when it was read last. Other mounts write it, too.
     learned: Learned,
+    /// What was launched from this mount, in this order.
+    launched: Vec<Program>,
     /// What is not read before it is needed.
     unread: Option<File>,
     /// Programs that are replayed.
@@ -55,7 +60,9 @@ impl Learner {
             launch,
             replaying,
             root,
+            name: String::new(),
             learned: Learned::default(),
+            launched: Vec::new(),
             unread: None,
             replayed: HashSet::new(),
         }
@@ -63,41 +70,37 @@ impl Learner {
 
     /// Until the mount ends.
     pub(super) fn run(mut self) {
-        let Some(engine) = self.replaying.parts.engine.upgrade() else {
-            return;
-        };
-        let name = names::identity(&engine).file_name();
-        drop(engine);
+        if let Some(engine) = self.replaying.parts.engine.upgrade() {
+            let root = (self.root != engine.root()).then_some(self.root);
+            self.name = names::identity(&engine).file_name(root);
+        }
         // Nothing has to be learned: where that cannot be, `stat` has the reason.
-        match self.replaying.helper.open(&name) {
+        match self.replaying.helper.open(&self.name) {
             Ok(file) => self.unread = file,
             Err(error) => return self.launch.fail(error.to_string()),
         }
         if self.idle_mounts() < IDLE_MOUNTS {
-            self.read();
+            if self.read().is_err() {
+                return;
+            }
             self.replay(|program| program.idle_mounts < IDLE_MOUNTS);
         }
-        let mut launched = HashSet::new();
         while let Some(program) = self.launch.recorder.wait_for_program() {
-            self.read();
+            if self.read().is_err() {
+                return;
+            }
             self.replay(|known| known.nid == program);
             let recording = self.launch.recorder.wait();
             if self.learn(program, &recording) {
-                launched.insert(program);
+                self.write(false);
             }
             if self.launch.beginning == Beginning::AnyFile {
                 self.launch.recorder.end();
             }
         }
-        let mut changed = false;
-        for program in &mut self.learned.programs {
-            if !launched.contains(&program.nid) && program.idle_mounts < IDLE_MOUNTS {
-                program.idle_mounts += 1;
-                changed = true;
-            }
-        }
-        if changed {
-            self.write();
+        let expected = |program: &Program| program.idle_mounts < IDLE_MOUNTS;
+        if self.learned.programs.iter().any(expected) {
+            self.write(true);
         }
     }
 
@@ -113,23 +116,36 @@ impl Learner {
         }
     }
 
-    /// What earlier mounts have learned.
-    fn read(&mut self) {
-        let Some(mut file) = self.unread.take() else {
-            return;
+    /// What earlier mounts have learned, once. An error: the file is something else.
+    fn read(&mut self) -> Result<(), ()> {
+        let Some(file) = self.unread.take() else {
+            return Ok(());
         };
+        self.learned = self.parse(file)?;
+        self.show(None);
+        Ok(())
+    }
+
+    /// What is damaged, or is about another image, teaches nothing.
+    fn parse(&self, mut file: File) -> Result<Learned, ()> {
         let (mut bytes, most) = (Vec::new(), limits::LEARNED_BYTES as u64 + 1);
-        // What cannot be read teaches nothing.
         let _ = file.rewind();
         let _ = file.take(most).read_to_end(&mut bytes);
         let Some(engine) = self.replaying.parts.engine.upgrade() else {
-            return;
+            return Err(());
         };
         match Learned::parse(&bytes, &names::identity(&engine)) {
-            Ok(learned) => self.learned = learned,
-            Err(error) => self.launch.fail(error.to_string()),
+            Ok(learned) => Ok(learned),
+            Err(error) => {
+                self.launch.fail(error.to_string());
+                let is_other = error == Error::Magic && !bytes.is_empty();
+                if is_other {
+                    Err(())
+                } else {
+                    Ok(Learned::default())
+                }
+            }
         }
-        self.show(None);
     }
 
     /// Begins to replay what programs read that are not replayed yet.
@@ -185,11 +201,14 @@ impl Learner {
             program.profile = all;
         }
         let missed = place.map(|_| asked.windows.len().min(known));
-        if !is_wrong {
-            programs.insert(0, program);
+        self.launched.retain(|one| one.nid != nid);
+        // One that has to be learned anew is kept without a profile, so that it is forgotten.
+        if is_wrong {
+            program.profile.windows.clear();
         }
+        self.launched.push(program.clone());
+        programs.insert(0, program);
         self.show(missed.map(|missed| (nid, missed)));
-        self.write();
         true
     }
 
@@ -218,8 +237,30 @@ impl Learner {
             .show(|before| programs.map(|one| shows(one, before)).collect());
     }
 
-    fn write(&self) {
-        if let Err(error) = self.replaying.helper.write(&self.learned.to_bytes()) {
+    /// Adds what was launched from this mount to what the file has by now: other mounts write it,
+    /// and so does `profile remove`. At its end all others were not launched from it.
+    fn write(&mut self, ends: bool) {
+        let written = self.replaying.helper.open(&self.name).and_then(|file| {
+            let is_there = file.is_some();
+            let learned = file.map_or(Ok(Learned::default()), |file| self.parse(file));
+            let Ok(mut learned) = learned else {
+                return Ok(());
+            };
+            let is_launched = |nid| self.launched.iter().any(|program| program.nid == nid);
+            learned.programs.retain(|program| !is_launched(program.nid));
+            for program in learned.programs.iter_mut().filter(|_| ends) {
+                program.idle_mounts = (program.idle_mounts + 1).min(IDLE_MOUNTS);
+            }
+            let good = self.launched.iter().rev();
+            let good = good.filter(|program| !program.profile.windows.is_empty());
+            learned.programs.splice(0..0, good.cloned());
+            self.learned = learned;
+            if !is_there && self.learned.programs.is_empty() {
+                return Ok(());
+            }
+            self.replaying.helper.write(&self.learned.to_bytes())
+        });
+        if let Err(error) = written {
             self.launch.fail(error.to_string());
         }
     }
