@@ -94,7 +94,7 @@ impl LaunchReport {
         };
         format!(
             "{} launches per engine, load {}; {}{machine}; {valid}",
-            self.iterations,
+            self.launches(),
             self.load,
             self.environment.line()
         )

@@ -242,6 +242,17 @@ fn share(samples: &[Sample], time: fn(&Sample) -> f64) -> Option<f64> {
 }
 
 impl LaunchReport {
+    /// Launches of each engine: those that were made, and those that were wanted where they are
+    /// more.
+    pub(crate) fn launches(&self) -> String {
+        let samples = |engine: &EngineReport| engine.samples.len();
+        let made = self.engines.iter().map(samples).max().unwrap_or(0);
+        match made < self.iterations {
+            true => format!("{made} of {}", self.iterations),
+            false => self.iterations.to_string(),
+        }
+    }
+
     /// The launch time first: it is what a user waits for.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let figure = |name: &str, of, value: fn(&Sample) -> f64, against: Shift| Figure {

@@ -35,7 +35,7 @@ fn heading(out: &mut String, report: &LaunchReport) {
     let _ = writeln!(
         out,
         "{} cold launches per engine, interleaved, load {}: {}",
-        report.iterations,
+        report.launches(),
         report.load,
         report.command.join(" ")
     );

@@ -34,7 +34,8 @@ impl Report {
             .iter()
             .filter(|wait| wait.kind == WaitKind::Wakeup && concerned(wait.pid));
         Missing {
-            switches: self.missing.of(&concerned),
+            // A switch concerns two threads, and is missing once.
+            switches: self.missing.of(&concerned).min(self.missing_switches),
             unexplained: self.unexplained.of(&concerned),
             wakeups: wakeups.count() as u64,
         }
