@@ -170,8 +170,10 @@ impl Report {
 }
 
 fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(text)
-        .map_err(|reason| format!("is no report that --json wrote ({reason})"))
+    serde_json::from_slice(text).map_err(|reason| match reason.is_eof() {
+        true => format!("is no report that --json wrote: cut short ({reason})"),
+        false => format!("is no report that --json wrote ({reason})"),
+    })
 }
 
 #[cfg(test)]

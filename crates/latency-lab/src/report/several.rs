@@ -12,7 +12,7 @@ use super::Report;
 use super::export::{CSV_HEAD, csv, markdown};
 use crate::figure::{Figure, Row, median_and_claim, tally};
 use crate::html::pages_beside;
-use crate::statistics::{compare, correct};
+use crate::statistics::{Verdict, compare, correct};
 use crate::validity;
 use crate::{LabError, Result};
 
@@ -93,25 +93,33 @@ impl Reports {
         }
         let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
         correct(rows.filter_map(|row| row.against_first.as_mut()).collect());
+        if !self.faults().is_empty() {
+            let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
+            let comparisons = rows.filter_map(|row| row.against_first.as_mut());
+            comparisons.for_each(|comparison| comparison.verdict = Verdict::NotShown);
+        }
         figures
     }
 
     /// The reports that are not valid.
     pub(crate) fn faults(&self) -> Vec<String> {
         let invalid = self.all.iter().filter(|(_, report)| !report.is_valid());
-        invalid
-            .map(|(name, _)| format!("{name} says that it is not valid"))
-            .collect()
+        let invalid = invalid.map(|(name, _)| format!("{name} says that it is not valid"));
+        invalid.collect()
     }
 
     /// How the environments differ from that of the first report.
     pub(crate) fn notices(&self) -> Vec<String> {
+        let texts: Vec<String> = self.all.iter().map(|(_, it)| it.to_json()).collect();
+        let same = |place: &usize| texts[..*place].contains(&texts[*place]);
+        let again = (1..texts.len()).filter(same);
+        let again =
+            again.map(|place| format!("{} is a run that is there twice", self.all[place].0));
         let value = |report: &Report| serde_json::from_str(&report.to_json()).unwrap_or_default();
         let first = value(&self.first().1);
         let others = self.others();
-        others
-            .flat_map(|(name, other)| differences(&first, name, &value(other)))
-            .collect()
+        let differences = others.flat_map(|(name, other)| differences(&first, name, &value(other)));
+        again.chain(differences).collect()
     }
 
     /// The answer of one report; of several, the medians with verdicts and intervals.
@@ -265,7 +273,6 @@ fn differences(first: &Value, name: &str, other: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::Verdict;
     use serde_json::json;
 
     fn read(title: &str, around: f64, kernel: &str) -> Report {
