@@ -44,6 +44,7 @@ pub fn age(seconds: u64) -> String {
 pub fn count(number: u64, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if number == 1 => format!("1 {noun}"),
+        _ if noun.ends_with("ch") => format!("{number} {noun}es"),
         Some(stem) => format!("{number} {stem}ies"),
         None => format!("{number} {noun}s"),
     }

@@ -55,6 +55,9 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
 
 /// The page that `lab report` makes of the JSON.
 fn write_page(path: Option<&Path>, report: &LaunchReport) -> anyhow::Result<()> {
+    if path.is_none() {
+        return Ok(());
+    }
     let page = Report::from_json(report.to_json().as_bytes()).map_err(anyhow::Error::msg)?;
     write(path, || page.to_html())
 }

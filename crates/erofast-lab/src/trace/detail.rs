@@ -56,9 +56,8 @@ pub fn worst(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow::Resu
     outln!("\nWorst waits:");
     for wait in waits {
         outln!(
-            "  {:>9} from {:.6} s on CPU {}: {}:{} {}",
-            length(wait.length_ns() as f64 / 1e3),
-            wait.start_ns as f64 / 1e9,
+            "  {} on CPU {}: {}:{} {}",
+            span(&wait),
             wait.cpu,
             wait.comm,
             wait.pid,
@@ -78,9 +77,8 @@ pub fn unfinished(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow:
     outln!("\nUnfinished waits, which outlast the trace and are in no figure above:");
     for wait in waits.iter().take(count.max(1)) {
         outln!(
-            "  at least {:>9} from {:.6} s: {}:{} {}",
-            length(wait.length_ns() as f64 / 1e3),
-            wait.start_ns as f64 / 1e9,
+            "  at least {}: {}:{} {}",
+            span(wait),
             wait.comm,
             wait.pid,
             cause(report, wait)
@@ -91,6 +89,15 @@ pub fn unfinished(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow:
         outln!("  and {more} more");
     }
     Ok(())
+}
+
+/// " 3.252 ms from 1333.260942 s".
+fn span(wait: &Wait) -> String {
+    let begin = wait.start_ns as f64 / 1e9;
+    format!(
+        "{:>9} from {begin:.6} s",
+        length(wait.length_ns() as f64 / 1e3)
+    )
 }
 
 /// "woken by fio:12 on CPU 1; ran last on CPU 0".

@@ -6,7 +6,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use erofast_cli::{Outcome, print_json, units::size};
+use erofast_cli::units::{count, size};
+use erofast_cli::{Outcome, print_json};
 use launch_profile::{Learned, PAGE, Profile, Program, RecordedFile, Trim, limits};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
@@ -103,15 +104,10 @@ fn path_of(program: &Program) -> String {
 }
 
 fn line(program: &Program) -> String {
-    let launches = match program.launches {
-        1 => "1 launch".to_owned(),
-        more => format!("{more} launches"),
-    };
     let (path, bytes) = (path_of(program), size(program.profile.bytes()));
-    format!(
-        "{path}: {launches}, {bytes} in {} files",
-        program.profile.files.len()
-    )
+    let launches = count(program.launches.into(), "launch");
+    let files = count(program.profile.files.len() as u64, "file");
+    format!("{path}: {launches}, {bytes} in {files}")
 }
 
 fn short(program: &Program) -> Value {

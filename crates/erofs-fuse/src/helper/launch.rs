@@ -1,6 +1,5 @@
-//! The parts of a launch profile outside of the sandbox: its file, and
-//! lookups through the mount, which fill the kernel's dentry cache. Directories are listed ahead of
-//! walks in the same way.
+//! The parts of a launch profile outside of the sandbox: its file, and lookups through the mount,
+//! which fill the kernel's dentry cache. Directories are listed ahead of walks in the same way.
 //!
 //! A thread of the mount helper does it, over a socket of its own: a packet is a letter and its
 //! arguments, answered by a [`Response`]. The server passes the names; they

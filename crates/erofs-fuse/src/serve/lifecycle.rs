@@ -28,7 +28,7 @@ use super::readiness::Readiness;
 use super::request_size::request_bytes;
 use super::restart::Restart;
 use super::start::Start;
-use super::storing_threads::{Call, StoringThreads};
+use super::storing_threads::{First, StoringThreads};
 use super::threads;
 use super::uring_mode::Uring;
 use super::wait::Watched;
@@ -247,7 +247,7 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<Image>,
         session: &Arc<Session>,
-        first: &Arc<dyn Fn(Call) + Send + Sync>,
+        first: &First,
     ) -> Result<Option<file_read_ahead::Running>, Error> {
         if self.request.options.read_ahead_kb == Some(0) {
             return Ok(None);
@@ -330,7 +330,7 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<Image>,
         session: &Arc<Session>,
-        first: Arc<dyn Fn(Call) + Send + Sync>,
+        first: First,
     ) -> Result<Option<launch::Running>, Error> {
         let Some(location) = &self.request.options.profile else {
             return Ok(None);

@@ -18,7 +18,7 @@ use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use super::nodes::Nodes;
 use super::priority::with_that_of_workers;
-use super::storing_threads::{self, Call};
+use super::storing_threads::{self, Call, First};
 use crate::error::Error;
 use crate::helper::MountHelper;
 
@@ -74,7 +74,7 @@ impl NotifyStoreWriter {
     }
 
     /// Has the thread do something between two remainders.
-    pub(super) fn caller(&self) -> Arc<dyn Fn(Call) + Send + Sync> {
+    pub(super) fn caller(&self) -> First {
         let queue = Arc::clone(&self.0);
         Arc::new(move |call| {
             queue.lock().calls.push(call);

@@ -25,13 +25,16 @@ use crate::helper::MountHelper;
 /// What another thread is to do.
 pub(super) type Call = Box<dyn FnOnce() + Send>;
 
+/// Has the first of these threads do something.
+pub(super) type First = Arc<dyn Fn(Call) + Send + Sync>;
+
 /// Starts such threads for one mount.
 pub(super) struct StoringThreads<'m> {
     pub(super) session: &'m Arc<Session>,
     pub(super) helper: &'m MountHelper,
     pub(super) on_demand: &'m mut OnDemand,
     /// Has the first of these threads do something.
-    pub(super) first: &'m Arc<dyn Fn(Call) + Send + Sync>,
+    pub(super) first: &'m First,
 }
 
 impl StoringThreads<'_> {

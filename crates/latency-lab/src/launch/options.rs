@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Site};
 use crate::load::LoadChoice;
-use crate::process::foreign_pids;
+use crate::process::{FOREIGN_LIMIT, foreign_pids};
 use crate::shell::quote;
 use crate::{LabError, Result};
 
@@ -90,7 +90,7 @@ impl Default for LaunchOptions {
             overhead: false,
             times_only: false,
             seed: 1,
-            foreign_limit: 0.1,
+            foreign_limit: FOREIGN_LIMIT,
             buffer_kib_per_cpu: 48 << 10,
         }
     }

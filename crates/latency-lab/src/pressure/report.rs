@@ -10,6 +10,7 @@ use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
 use crate::figure::{Figure, Row, difference};
+use crate::process::FOREIGN_LIMIT;
 use crate::statistics::{Summary, compare, correct};
 use crate::validity;
 
@@ -157,9 +158,6 @@ pub(super) fn build(
         environment: environment.ended(),
     }
 }
-
-/// Other programs may take this part of the CPU time.
-const FOREIGN_LIMIT: f64 = 0.1;
 
 /// Every reason for which the run is not valid.
 fn faults(

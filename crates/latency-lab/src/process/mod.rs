@@ -13,4 +13,4 @@ pub(crate) use facts::{
     process_threads, sleeping_threads, ticks_per_second,
 };
 pub use memory::DaemonMemory;
-pub(crate) use others::Others;
+pub(crate) use others::{FOREIGN_LIMIT, Others};

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::facts::{all_ticks, descendants, ticks_per_second};
 
+/// The part of the CPU time that other programs may take of a valid measurement.
+pub(crate) const FOREIGN_LIMIT: f64 = 0.1;
+
 /// Shorter activity than this is within the resolution of the clock.
 const GRAIN_SECONDS: f64 = 0.05;
 

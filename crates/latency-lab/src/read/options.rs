@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::cell::{ImageState, Test};
 use crate::engine::Engine;
+use crate::process::FOREIGN_LIMIT;
 
 /// One read experiment.
 #[derive(Debug, Clone)]
@@ -48,7 +49,7 @@ impl Default for ReadOptions {
             sequential_bytes: 512 << 20,
             random_reads: 4000,
             seed: 1,
-            foreign_limit: 0.1,
+            foreign_limit: FOREIGN_LIMIT,
         }
     }
 }

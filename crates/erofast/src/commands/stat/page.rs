@@ -78,10 +78,7 @@ fn profile(report: &Value) -> String {
         return String::new();
     }
     let shown = programs.iter().take(MOST_PROGRAMS).map(|program| {
-        let launches = match number(program, "/launches") {
-            1 => "1 launch learned".to_owned(),
-            more => format!("{more} launches learned"),
-        };
+        let launches = units::count(number(program, "/launches"), "launch");
         let windows = number(program, "/windows");
         let asked = program["windows_asked"].as_u64().map(|asked| {
             let there = windows.saturating_sub(asked);
@@ -90,7 +87,7 @@ fn profile(report: &Value) -> String {
         let path = program["path"].as_str().unwrap_or("?");
         line(
             "",
-            &format!("{path}: {launches}{}", asked.unwrap_or_default()),
+            &format!("{path}: {launches} learned{}", asked.unwrap_or_default()),
         )
     });
     line("profile", &text) + &shown.collect::<String>()

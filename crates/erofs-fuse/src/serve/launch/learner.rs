@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
-use launch_profile::{Error, Learned, Program, learned, limits};
+use launch_profile::{Learned, Program, learned, limits};
 use serde_json::{Value, json};
 
 use super::names;
@@ -138,11 +138,9 @@ impl Learner {
             Ok(learned) => Ok(learned),
             Err(error) => {
                 self.launch.fail(error.to_string());
-                let is_other = error == Error::Magic && !bytes.is_empty();
-                if is_other {
-                    Err(())
-                } else {
-                    Ok(Learned::default())
+                match Learned::is_other(&mut &bytes[..]) {
+                    true => Err(()),
+                    false => Ok(Learned::default()),
                 }
             }
         }
@@ -152,12 +150,11 @@ impl Learner {
     fn replay(&mut self, is_one: impl Fn(&Program) -> bool) {
         let new = |program: &&Program| is_one(program) && !self.replayed.contains(&program.nid);
         let programs = self.learned.programs.iter().filter(new);
-        let profiles = programs.map(|program| (Some(program.nid), program.profile.clone()));
-        let profiles: Vec<_> = profiles.collect();
+        let programs: Vec<Program> = programs.cloned().collect();
         self.replayed
-            .extend(profiles.iter().filter_map(|one| one.0));
-        if !profiles.is_empty() {
-            self.replaying.start(&self.launch, profiles);
+            .extend(programs.iter().map(|program| program.nid));
+        if !programs.is_empty() {
+            self.replaying.start(&self.launch, programs);
         }
     }
 

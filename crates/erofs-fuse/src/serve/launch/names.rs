@@ -3,7 +3,7 @@
 //! The kernel learned of an inode by a lookup or a listing of its directory, and those directories
 //! are recorded. So the names are in them, and the path of a directory follows its "..".
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -50,6 +50,7 @@ pub(super) fn profile(engine: &Engine, root: Nid, recording: &Recording) -> Prof
             image: identity(engine),
             ..Profile::default()
         },
+        read: recording.windows.iter().map(|window| window.nid).collect(),
         places: HashMap::new(),
         files: HashMap::new(),
     };
@@ -84,6 +85,8 @@ struct Names<'e> {
     engine: &'e Engine,
     root: Nid,
     profile: Profile,
+    /// Files that were read.
+    read: HashSet<Nid>,
     /// Places of directories in the profile.
     places: HashMap<Nid, Option<u32>>,
     /// Places of files.
@@ -97,13 +100,11 @@ impl Names<'_> {
         let Some(inode) = self.inode(nid) else {
             return;
         };
-        let read: std::collections::HashSet<Nid> =
-            recording.windows.iter().map(|w| w.nid).collect();
         let (mut found, mut entries) = (Vec::new(), 0);
         let mut each = |entry: Result<Dirent<'_>, Error>| {
             entries += 1;
             if let Ok(Dirent { name, nid, .. }) = entry
-                && (read.contains(&nid) || recording.links.contains(&nid))
+                && (self.read.contains(&nid) || recording.links.contains(&nid))
             {
                 found.push((nid, name.to_vec()));
             }

@@ -24,6 +24,8 @@ const NEVER: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Recorder {
     on: AtomicBool,
+    /// A: nothing begins any more.
+    ended: AtomicBool,
     recent: Recent,
     /// L: held for one note.
     log: PiMutex<Log>,
@@ -33,19 +35,23 @@ pub(super) struct Recorder {
 #[derive(Debug, Default)]
 struct Log {
     recording: Recording,
-    /// What was launched, where that is known.
-    program: Option<Nid>,
-    /// When the launch began, and the time of the last note.
-    began: Option<Instant>,
-    last: Option<Instant>,
-    /// The mount ends.
-    ended: bool,
+    launch: Option<UnderWay>,
+}
+
+/// A launch under way.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    program: Nid,
+    began: Instant,
+    /// The last note.
+    last: Instant,
 }
 
 impl Recorder {
     pub(super) fn new() -> Self {
         Self {
             on: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             recent: Recent::default(),
             log: PiMutex::default(),
             changed: PiCondvar::new(),
@@ -58,16 +64,19 @@ impl Recorder {
 
     /// A program was read from its beginning: a launch begins, unless one is under way.
     pub(super) fn begin(&self, program: Nid) {
-        if self.is_on() {
+        if self.is_on() || self.has_ended() {
             return;
         }
         let mut log = self.lock();
-        if log.program.is_some() || log.ended {
+        if log.launch.is_some() {
             return;
         }
-        log.program = Some(program);
         let now = Instant::now();
-        (log.began, log.last) = (Some(now), Some(now));
+        log.launch = Some(UnderWay {
+            program,
+            began: now,
+            last: now,
+        });
         for directory in self.recent.directories() {
             log.recording.saw(directory);
         }
@@ -80,8 +89,8 @@ impl Recorder {
     pub(super) fn wait_for_program(&self) -> Option<Nid> {
         let mut log = self.lock();
         loop {
-            if log.program.is_some() || log.ended {
-                return log.program;
+            if log.launch.is_some() || self.has_ended() {
+                return log.launch.map(|launch| launch.program);
             }
             log = self.changed.wait_timeout(log, NEVER);
         }
@@ -100,28 +109,36 @@ impl Recorder {
         }
         let now = Instant::now();
         let mut log = self.lock();
-        let Some(began) = log.began else {
+        let Some(launch) = &mut log.launch else {
             return;
         };
-        log.last = Some(now);
-        let since = now.saturating_duration_since(began).as_millis();
+        launch.last = now;
+        let since = now.saturating_duration_since(launch.began).as_millis();
         log.recording.now_ms = u32::try_from(since).unwrap_or(u32::MAX);
         add(&mut log.recording);
     }
 
     /// The mount ends: what was recorded until now is all.
     pub(super) fn end(&self) {
-        self.lock().ended = true;
+        // Under the lock, so that no thread begins to wait meanwhile.
+        let log = self.lock();
+        self.ended.store(true, Ordering::Relaxed);
+        drop(log);
         self.changed.notify_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// Waits until the launch is over; returns its requests. Another one may begin then.
     pub(super) fn wait(&self) -> Recording {
         let mut log = self.lock();
         loop {
-            let Some(wait) = log.remaining() else {
+            let remaining = log.launch.and_then(UnderWay::remaining);
+            let Some(wait) = remaining.filter(|_| !self.has_ended()) else {
                 self.on.store(false, Ordering::Relaxed);
-                (log.program, log.began, log.last) = (None, None, None);
+                log.launch = None;
                 return std::mem::take(&mut log.recording);
             };
             log = self.changed.wait_timeout(log, wait);
@@ -133,12 +150,11 @@ impl Recorder {
     }
 }
 
-impl Log {
+impl UnderWay {
     /// How long to wait at least until the launch can be over; `None` when it is.
-    fn remaining(&self) -> Option<Duration> {
-        let (began, last) = self.began.zip(self.last).filter(|_| !self.ended)?;
-        let quiet = QUIET.checked_sub(last.elapsed())?;
-        let whole = LONGEST.checked_sub(began.elapsed())?;
+    fn remaining(self) -> Option<Duration> {
+        let quiet = QUIET.checked_sub(self.last.elapsed())?;
+        let whole = LONGEST.checked_sub(self.began.elapsed())?;
         Some(quiet.min(whole)).filter(|wait| !wait.is_zero())
     }
 }

@@ -71,7 +71,7 @@ pub(super) struct Parts {
 
 impl Replay {
     /// The first page of `program` is left to its launch, which shows by it that it begins.
-    pub(super) fn new(profile: &Profile, program: Option<Nid>) -> Self {
+    pub(super) fn new(profile: &Profile, program: Nid) -> Self {
         let mut items = Vec::with_capacity(profile.windows.len());
         let mut places = HashMap::with_capacity(profile.windows.len());
         for window in &profile.windows {
@@ -82,7 +82,7 @@ impl Replay {
                 continue;
             }
             let mut window = *window;
-            if window.number == 0 && program == Some(file.nid) {
+            if window.number == 0 && program == file.nid {
                 window.pages &= !1;
                 if window.pages == 0 {
                     places.remove(&(file.nid, 0));
@@ -288,10 +288,10 @@ mod tests {
     use launch_profile::{Name, RecordedFile};
 
     fn replay(windows: u32) -> Replay {
-        replay_of(windows, None)
+        replay_of(windows, 1)
     }
 
-    fn replay_of(windows: u32, program: Option<Nid>) -> Replay {
+    fn replay_of(windows: u32, program: Nid) -> Replay {
         let name = Name {
             directory: None,
             name: b"a".to_vec(),
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_first_page_of_a_program_is_left_to_its_launch() {
-        let replay = replay_of(2, Some(7));
+        let replay = replay_of(2, 7);
         let pages: Vec<u32> = replay.items.iter().map(|item| item.window.pages).collect();
         assert_eq!(pages, [0b10, 0b11]);
     }

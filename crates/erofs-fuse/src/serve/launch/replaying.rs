@@ -5,12 +5,11 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use erofs_engine::erofs_format::Nid;
 use fuse_transport::{PageStore, Session};
-use launch_profile::Profile;
+use launch_profile::{Profile, Program};
 
 use super::super::priority::with_that_of_workers;
-use super::super::storing_threads::{self, Call};
+use super::super::storing_threads::{self, First};
 use super::replay::{Parts, Replay};
 use super::state::Launch;
 use crate::error::Error;
@@ -27,16 +26,16 @@ pub(super) struct Replaying {
     /// Of the mount helper; the main thread's, which ends last.
     pub(super) socket: RawFd,
     /// Has the first of the threads that store do something.
-    pub(super) first: Arc<dyn Fn(Call) + Send + Sync>,
+    pub(super) first: First,
 }
 
 impl Replaying {
-    /// Replays profiles one after another, each with the program that is executed, if that is
-    /// known. What a thread that cannot be started would store is left to the launch.
-    pub(super) fn start(&self, launch: &Arc<Launch>, profiles: Vec<(Option<Nid>, Profile)>) {
-        let replays = profiles.into_iter().filter_map(|(program, profile)| {
-            let place = launch.add(Replay::new(&profile, program))?;
-            Some((place, profile))
+    /// Replays programs one after another. What a thread that cannot be started would store is
+    /// left to the launch.
+    pub(super) fn start(&self, launch: &Arc<Launch>, programs: Vec<Program>) {
+        let replays = programs.into_iter().filter_map(|program| {
+            let place = launch.add(Replay::new(&program.profile, program.nid))?;
+            Some((place, program.profile))
         });
         let replays: Vec<(usize, Profile)> = replays.collect();
         let threads = thread::available_parallelism().map_or(1, usize::from);

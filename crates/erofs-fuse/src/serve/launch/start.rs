@@ -10,7 +10,7 @@ use fuse_transport::Session;
 use launch_profile::Learned;
 
 use super::super::nodes::Nodes;
-use super::super::storing_threads::Call;
+use super::super::storing_threads::First;
 use super::learner::Learner;
 use super::replay::{Parts, Replay};
 use super::replaying::Replaying;
@@ -26,7 +26,7 @@ pub(in super::super) struct Mount<'m> {
     pub(in super::super) nodes: Nodes,
     pub(in super::super) root: Nid,
     /// Has the first of the threads that store do something.
-    pub(in super::super) first: Arc<dyn Fn(Call) + Send + Sync>,
+    pub(in super::super) first: First,
 }
 
 /// Learning under way.
