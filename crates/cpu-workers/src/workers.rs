@@ -42,32 +42,30 @@ use crate::{
 use sys::clock::now_ns;
 
 /// All workers of one pool. Dropping the last `Arc` shuts them down.
-///
-/// Field tags: I = set when made; A = atomic; P = under its own lock; else see the type.
 pub struct Workers {
-    /// I.
+    /// Set at start.
     mode: Mode,
-    /// I: as it was started with.
+    /// Set at start: as it was started with.
     priority: Priority,
-    /// I: what normal priority means here.
+    /// Set at start: what normal priority means here.
     base_nice: i32,
-    /// I.
+    /// Set at start.
     cpus: Arc<dyn Cpus>,
     topology: Arc<Topology>,
     unbound: UnboundPool,
-    /// I: None in `Mode::Unbound`, and where the caller checks the CPUs.
+    /// Set at start: None in `Mode::Unbound`, and where the caller checks the CPUs.
     watcher: Option<Watcher>,
     notices: Arc<Notices>,
-    /// P: threads that are no workers and have the pinned ones' priority, with their IDs. Taken
-    /// outside of the topology's locks.
+    /// Guarded by its own lock: threads that are no workers and have the pinned ones' priority,
+    /// with their IDs. Taken outside of the topology's locks.
     followers: PiMutex<Vec<(i32, Arc<ThreadPriority>)>>,
-    /// P: held from the decision on a priority until all threads have it, so that the later
-    /// decision is the one that they end with. Serving threads take it, so they inherit priorities
-    /// by it.
+    /// Guarded by its own lock: held from the decision on a priority until all threads have it, so
+    /// that the later decision is the one that they end with. Serving threads take it, so they
+    /// inherit priorities by it.
     flip: PiMutex<()>,
-    /// A: shutdown has begun.
+    /// Atomic: shutdown has begun.
     ending: AtomicBool,
-    /// P: held while it lasts.
+    /// Guarded by its own lock: held while it lasts.
     ended: Mutex<()>,
 }
 

@@ -16,38 +16,46 @@ use erofs_format::{Image, Inode, Nid, ReadAt, Superblock};
 use page_pool::{PagePool, PoolStats};
 
 use crate::Error;
-use crate::budget::Scope;
-use crate::buffers::Buffers;
-use crate::control::{Control, for_thread};
-use crate::cpu_contention::{Busy, CpuContention, OnContention};
-use crate::data_path::DataPath;
-use crate::decode_context::ContextPool;
-use crate::directory::DirectoryCache;
-use crate::inodes::{BorrowedInode, Inodes};
-use crate::kickoff::{self, Help, ReadContext};
-use crate::load_thread::LoadThread;
-use crate::metadata_cache::MetadataCache;
-use crate::opened::Opened;
+use crate::cache::inodes::{BorrowedInode, Inodes};
+use crate::cache::metadata::MetadataCache;
+use crate::device::verified::StoredDevice;
+use crate::load::watcher::LoadThread;
+use crate::load::{Busy, CpuContention, OnContention};
 use crate::options::{EngineOptions, Hipri, SyncDecompress};
-use crate::page_cache::PageCacheWriter;
-use crate::pcluster::PclusterTable;
-use crate::read::{self, Caller, View};
-use crate::requests::{Request, Requests};
-use crate::seek::seek;
-use crate::special_inodes::special_inodes;
+use crate::read::DataPath;
+use crate::read::buffers::Buffers;
+use crate::read::claim::PclusterTable;
+use crate::read::decode_context::ContextPool;
+use crate::read::map::{self, Caller, View};
+use crate::read::page_cache::PageCacheWriter;
+use crate::read::share::{self, Help, ReadContext};
+use crate::request::budget::Scope;
+use crate::request::control::{Control, for_thread};
+use crate::request::{RequestKey, Requests};
 use crate::stats::{AllCounters, EngineStats, add};
-use crate::verified::StoredDevice;
 
+mod directory;
 mod names;
+mod opened;
+mod resolve;
+mod seek;
+mod special_inodes;
+mod structures;
+
+use directory::DirectoryCache;
+use seek::seek;
+use special_inodes::special_inodes;
 
 pub use names::{EachEntry, EachItem};
+pub use opened::Opened;
 
 /// An opened image.
 #[derive(Debug)]
 pub struct Engine {
     /// Judges the load where the caller does not.
     _load_thread: Option<LoadThread>,
-    /// I. The rest of the engine is torn down after the workers, which may still read through it.
+    /// Set at start. The rest of the engine is torn down after the workers, which may still read
+    /// through it.
     workers: Option<Arc<Workers>>,
     /// Whether other programs keep the CPUs busy, and the resulting priority.
     contention: Arc<CpuContention>,
@@ -62,7 +70,7 @@ pub struct Engine {
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
-    /// I. From the beginning; the workers add theirs.
+    /// Set at start. From the beginning; the workers add theirs.
     notices: Vec<String>,
 }
 
@@ -91,7 +99,7 @@ impl Engine {
             load_files,
             cpus,
         } = opened;
-        crate::opened::locate_image(&name, &options, &mut devices)?;
+        crate::engine::opened::locate_image(&name, &options, &mut devices)?;
         let devices = StoredDevice::all(&name, devices, hash_area)?;
         let control = Arc::new(Control::default());
         let scope = Scope::begin(&for_thread(&control), 0);
@@ -193,7 +201,7 @@ impl Engine {
     }
 
     fn read_inode(&self, nid: Nid) -> Result<Inode, Error> {
-        self.requests.run(Request::Inode(nid), |_| {
+        self.requests.run(RequestKey::Inode(nid), |_| {
             let read = self.image().inode(nid);
             read.map_err(|error| self.error(nid, error))
         })
@@ -222,9 +230,9 @@ impl Engine {
             page_cache: self.page_cache.get().map(|cache| &**cache),
         };
         add(&self.path.counters.own().reads, 1);
-        let request = Request::Read(inode.nid, offset);
+        let request = RequestKey::Read(inode.nid, offset);
         let result = self.requests.run_for(request, count as u64, |_| {
-            self.fill(inode, offset, &mut out[..count], caller)
+            self.read_into(inode, offset, &mut out[..count], caller)
         });
         match result {
             Ok(()) => add(&self.path.counters.own().delivered, count as u64),
@@ -253,7 +261,7 @@ impl Engine {
         match &self.workers {
             Some(workers) => {
                 let helpers: Vec<_> = self.idle_helpers(most).into_iter().map(Some).collect();
-                kickoff::spread(workers, &helpers, work);
+                share::spread(workers, &helpers, work);
             }
             None => work(),
         }
@@ -291,16 +299,16 @@ impl Engine {
     /// Fills `out` from byte `offset` of a file ahead of its readers: without help, and leaving
     /// nothing in the page cache above. All of it must be inside of the file.
     pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
-        let request = Request::Read(inode.nid, offset);
+        let request = RequestKey::Read(inode.nid, offset);
         self.requests.run_for(request, out.len() as u64, |_| {
-            self.fill(inode, offset, out, Caller::METADATA)
+            self.read_into(inode, offset, out, Caller::METADATA)
         })
     }
 
     /// The first byte from `offset` on, which is inside of the file, that is a hole or data; `None`
     /// if there is none. The end of a file is a hole.
     pub fn seek(&self, inode: &Inode, offset: u64, hole: bool) -> Result<Option<u64>, Error> {
-        self.requests.run(Request::Read(inode.nid, offset), |_| {
+        self.requests.run(RequestKey::Read(inode.nid, offset), |_| {
             seek(self.image(), inode, offset, hole).map_err(|error| self.error(inode.nid, error))
         })
     }
@@ -352,14 +360,14 @@ impl Engine {
         self.pool.stats()
     }
 
-    fn fill(
+    fn read_into(
         &self,
         inode: &Inode,
         offset: u64,
         out: &mut [u8],
         caller: Caller<'_>,
     ) -> Result<(), Error> {
-        read::fill(&self.path, &self.view, inode, offset, out, caller)
+        map::read(&self.path, &self.view, inode, offset, out, caller)
     }
 
     pub(crate) fn error(&self, nid: Nid, source: erofs_format::Error) -> Error {

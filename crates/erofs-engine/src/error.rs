@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::budget::Exceeded;
+use crate::request::budget::Exceeded;
 use erofs_codecs::DecodeError;
 use erofs_format::{ErrorClass, Location, Nid};
 

@@ -69,80 +69,42 @@
 //! ```
 //!
 //! # The path of a read
-//! `read` maps the range to extents and serves uncompressed ones; `kickoff` decides which thread
-//! decompresses the rest (`segment`). A `FileReader` (`data_path`) fetches the stored bytes
-//! (`fetch`), decodes them (`decode`) and places the result (`place`). `pcluster` ensures that
-//! no pcluster is decoded twice at the same time (`in_flight`), and caches pclusters read in part
-//! (`read_cache`).
+//! `read/map.rs` maps the range to extents and serves uncompressed ones; `read/share.rs` decides
+//! which threads decompress the rest, and `read/pipeline.rs` conducts each run of segments: claim,
+//! fetch, decode, place.
 #![forbid(unsafe_code)]
 
-pub mod budget;
-mod buffers;
-mod control;
-mod cpu_contention;
-mod cpu_idle;
-mod data_path;
-mod decode;
-mod decode_context;
-mod decoded;
+mod cache;
 mod device;
-mod directory;
 mod engine;
 mod error;
-mod fetch;
-mod in_flight;
-mod inodes;
-mod kickoff;
-mod load_monitor;
-mod load_thread;
-mod locate;
-mod metadata_cache;
-#[cfg(all(test, feature = "loom"))]
-mod models;
-mod opened;
+mod load;
 mod options;
-mod page_buffer;
-mod page_cache;
-mod path;
-mod pcluster;
-mod peaks;
 mod per_thread;
-mod place;
 mod read;
-mod read_cache;
-mod requests;
-mod root_hash_signature;
-mod seek;
-mod segment;
-mod shared_page;
-mod special_inodes;
+mod request;
 mod stats;
-mod structures;
 mod sync;
 pub mod trace_spans;
-mod verified;
-mod verity_options;
-mod windows;
 
-pub use cpu_contention::{Busy, OnContention};
+pub use cache::inodes::BorrowedInode;
 pub use cpu_workers;
-pub use decode::codec;
 pub use device::{OpenFile, open_file};
 pub use dm_verity::RootHash;
-pub use engine::{EachEntry, EachItem, Engine, decoder_settings};
+pub use engine::{EachEntry, EachItem, Engine, Opened, decoder_settings};
 pub use erofs_format;
 pub use error::{Error, errno};
-pub use inodes::BorrowedInode;
-pub use kickoff::ReadContext;
-pub use opened::Opened;
+pub use load::{Busy, OnContention};
 pub use options::{
-    DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, WorkersMode, escape_option,
-    number_option, split_options,
+    DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, VerityOptions, WorkersMode,
+    escape_option, number_option, split_options,
 };
-pub use page_cache::{PageCacheWriter, Remainder};
 #[cfg(feature = "experiments")]
 pub use page_pool::AllocationTimes;
 pub use page_pool::PoolStats;
-pub use peaks::RequestPeaks;
+pub use read::decode::codec;
+pub use read::page_cache::{PageCacheWriter, Remainder};
+pub use read::share::ReadContext;
+pub use request::budget;
+pub use request::peaks::RequestPeaks;
 pub use stats::{CacheStats, EngineStats};
-pub use verity_options::VerityOptions;

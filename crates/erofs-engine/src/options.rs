@@ -3,6 +3,7 @@
 mod number;
 mod size;
 mod split;
+mod verity;
 
 use std::ffi::OsStr;
 use std::num::{IntErrorKind, ParseIntError};
@@ -11,10 +12,9 @@ use std::str::FromStr;
 
 use cpu_workers::Mode;
 
-use crate::verity_options::VerityOptions;
-
 pub use number::number_option;
 pub use split::{escape_option, split_options};
+pub use verity::VerityOptions;
 
 /// Which threads decompress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

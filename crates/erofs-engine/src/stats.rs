@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use crate::peaks::RequestPeaks;
 use crate::per_thread::PerThread;
+use crate::request::peaks::RequestPeaks;
 
-/// A. All fields: added to by one thread, never reset.
+/// All fields are atomic: added to by one thread, never reset.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Reads requested.

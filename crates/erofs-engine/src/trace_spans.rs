@@ -36,11 +36,11 @@ pub struct Span {
     pub bytes: u64,
 }
 
-/// A. Spans are recorded until then; 0 while tracing is off.
+/// Atomic. Spans are recorded until then; 0 while tracing is off.
 static UNTIL: AtomicU64 = AtomicU64::new(0);
-/// A. Spans that found their buffer full.
+/// Atomic. Spans that found their buffer full.
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// L. The recorded trace spans.
+/// Guarded by its own lock. The recorded trace spans.
 static RECORDED: [Mutex<Vec<Span>>; BUFFERS] = [const { Mutex::new(Vec::new()) }; BUFFERS];
 
 /// Whether a recorder wants trace spans.

@@ -109,10 +109,11 @@ pub(crate) struct Extents {
     pub lcluster_bits: u8,
     /// Records there are; records of 4 and 8 bytes are counted by the file's size instead.
     pub count: u64,
-    /// L: leaf lock. For records of 4 bytes: where extents 0, 1024, 2048... start, as far as
-    /// lookups got. Without it every lookup would add up all the lengths before.
+    /// Guarded by its own lock: leaf lock. For records of 4 bytes: where extents 0, 1024, 2048...
+    /// start, as far as lookups got. Without it every lookup would add up all the lengths before.
     checkpoints: RwLock<Vec<u64>>,
-    /// L: leaf lock. The record that was looked up last and where it starts: the next one is near.
+    /// Guarded by its own lock: leaf lock. The record that was looked up last and where it starts:
+    /// the next one is near.
     last: Mutex<(u64, u64)>,
 }
 

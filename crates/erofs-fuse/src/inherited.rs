@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::options::ProfileLocation;
 use crate::request::MountRequest;
 
-/// P: descriptors that the request names, until what they are for is open.
+/// Guarded by its own lock: descriptors that the request names, until what they are for is open.
 static NAMED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
 /// Closes all descriptors of this process but the standard streams and those that the request

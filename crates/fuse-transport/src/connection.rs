@@ -32,32 +32,30 @@ pub struct Restartable {
 }
 
 /// The device, the filesystem and the counters of one mount, and whether it has ended.
-///
-/// Field tags: I = set when made; A = atomic; L = under its own lock.
 pub(crate) struct Connection {
-    /// I.
+    /// Set at start.
     device: OwnedFd,
-    /// I.
+    /// Set at start.
     filesystem: Arc<dyn Filesystem>,
     /// Set by the handshake.
     protocol: OnceLock<Protocol>,
-    /// I: bytes of the largest request.
+    /// Set at start: bytes of the largest request.
     max_request: usize,
-    /// L: one set for each channel ever opened.
+    /// Guarded by its own lock: one set for each channel ever opened.
     counters: PiMutex<Vec<Arc<Counters>>>,
-    /// A.
+    /// Atomic.
     ended: AtomicBool,
-    /// I: readable when a channel saw the end.
+    /// Set at start: readable when a channel saw the end.
     end: EventFd,
-    /// See its own tags.
     wait_order: WaitOrder,
-    /// See its own tags; of a mount over io_uring.
+    /// Used by a mount over io_uring.
     entry_order: EntryOrder,
-    /// A: requests of its own that the mount sent.
+    /// Atomic: requests of its own that the mount sent.
     sent_to_self: AtomicU64,
-    /// I: what a successor of this process needs.
+    /// Set at start: what a successor of this process needs.
     in_flight: OnceLock<Arc<InFlight>>,
-    /// L: descriptors of the device that a successor takes over; channels open no others then.
+    /// Guarded by its own lock: descriptors of the device that a successor takes over; channels
+    /// open no others then.
     clones: PiMutex<Vec<OwnedFd>>,
 }
 

@@ -46,37 +46,33 @@ const TAKEN: u8 = 3;
 const RETURNED: u8 = 4;
 
 /// The queues of one mount.
-///
-/// Field tags: I = set when made; A = atomic.
 #[derive(Debug)]
 pub(crate) struct EntryOrder {
-    /// I.
+    /// Set at start.
     queues: Box<[Queue]>,
-    /// I: wakes the thread that takes entries out.
+    /// Set at start: wakes the thread that takes entries out.
     asked: Arc<EventFd>,
-    /// A: its id, 0 until it waits.
+    /// Atomic: its id, 0 until it waits.
     thread: AtomicI32,
 }
 
 /// Shared by the worker of a CPU and the overflow channel. In cache lines of its own:
 /// the worker writes it with each request.
-///
-/// Field tags: I = set when made; A = atomic.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Queue {
-    /// I: entries of the overflow channel.
+    /// Set at start: entries of the overflow channel.
     overflow: usize,
-    /// A: the worker has an entry. Written by it.
+    /// Atomic: the worker has an entry. Written by it.
     is_served: AtomicBool,
-    /// A: requests that the worker began and ended. Written by it.
+    /// Atomic: requests that the worker began and ended. Written by it.
     begun: AtomicU32,
     ended: AtomicU32,
-    /// A: see above.
+    /// Atomic: see above.
     turn: AtomicU8,
-    /// A: a regular file that the kernel knows; 0: none yet.
+    /// Atomic: a regular file that the kernel knows; 0: none yet.
     file: AtomicU64,
-    /// A: how many requests take the worker's entry out.
+    /// Atomic: how many requests take the worker's entry out.
     requests: AtomicUsize,
 }
 

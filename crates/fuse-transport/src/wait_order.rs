@@ -59,19 +59,17 @@ impl Waiter {
 }
 
 /// All waiters of one mount.
-///
-/// Field tags: A = atomic; L = under its own lock.
 #[derive(Debug)]
 pub(crate) struct WaitOrder {
-    /// A. The CPU whose waiter is first, if it was put there.
+    /// Atomic. The CPU whose waiter is first, if it was put there.
     first: AtomicUsize,
-    /// A. A thread finds out where its reader runs, and follows it.
+    /// Atomic. A thread finds out where its reader runs, and follows it.
     following: AtomicBool,
-    /// A. Time from which on the next one may, ns.
+    /// Atomic. Time from which on the next one may, ns.
     next_ns: AtomicU64,
-    /// A. Number of waiters. A thread that is alone does not sample: no other could answer.
+    /// Atomic. Number of waiters. A thread that is alone does not sample: no other could answer.
     count: AtomicUsize,
-    /// L. In the kernel's order.
+    /// Guarded by its own lock. In the kernel's order.
     waiters: PiMutex<Vec<Arc<Waiter>>>,
 }
 

@@ -19,18 +19,18 @@ use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 /// cannot serve is mapped for that request and unmapped afterwards. The arena never shrinks or
 /// grows.
 ///
-/// Fields: I = set when made, read only afterwards; L = under the lock. Modelled in `models.rs`.
+/// Modelled in `models.rs`.
 #[derive(Debug)]
 pub struct PagePool {
-    /// I: pages of the arena.
+    /// Set at start: pages of the arena.
     reserved_pages: usize,
-    /// I: the arena is locked in memory.
+    /// Set at start: the arena is locked in memory.
     locked: bool,
-    /// I: lines for the user.
+    /// Set at start: lines for the user.
     notices: Vec<String>,
-    /// I: what experiments add; nothing without the feature `experiments`.
+    /// Set at start: what experiments add; nothing without the feature `experiments`.
     instruments: Instruments,
-    /// L. Memory is mapped, unmapped and touched outside of the lock.
+    /// Guarded by its own lock. Memory is mapped, unmapped and touched outside of the lock.
     state: Mutex<State>,
 }
 

@@ -59,12 +59,12 @@ impl fmt::Debug for Lent {
 }
 
 struct Loan {
-    /// I.
+    /// Set at start.
     work: Borrowed,
-    /// A. [`CLOSED`], and [`ONE`] for each thread that is inside. No thread enters once it is
+    /// Atomic. [`CLOSED`], and [`ONE`] for each thread that is inside. No thread enters once it is
     /// closed.
     gate: AtomicUsize,
-    /// I. The lending thread, which may sleep until the last one has left.
+    /// Set at start. The lending thread, which may sleep until the last one has left.
     owner: Thread,
 }
 

@@ -5,7 +5,8 @@ use sys::sched;
 
 use super::set::{Wanted, apply, own_tid};
 
-/// P: held while a priority is set, so that two changes cannot overtake each other.
+/// Guarded by its own lock: held while a priority is set, so that two changes cannot overtake each
+/// other.
 pub(crate) struct ThreadPriority(PiMutex<State>);
 
 struct State {

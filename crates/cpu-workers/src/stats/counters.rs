@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::histogram::Histogram;
 
-/// All fields A: written by the worker's thread alone, read by any. In lines of their own.
+/// All fields are atomic: written by the worker's thread alone, read by any. In lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {

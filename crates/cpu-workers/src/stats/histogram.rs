@@ -15,8 +15,8 @@ const SUB: usize = 1 << SUB_BITS;
 const TOP_BIT: u32 = 40;
 const BUCKETS: usize = (TOP_BIT - SUB_BITS + 2) as usize * SUB;
 
-/// All fields A: written by one thread, so that no instruction is locked; read by any. A reader may
-/// see a value in one field and not yet in another.
+/// All fields are atomic: written by one thread, so that no instruction is locked; read by any. A
+/// reader may see a value in one field and not yet in another.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],

@@ -17,20 +17,19 @@ use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Attach, Worker};
 use crate::{Error, EventSourceFactory};
 
-/// Field tags: I = set when made; S = the slot's own lock; T = under `plan`, which is never held
-/// while a thread starts or is joined, or a job runs.
+/// `plan` is never held while a thread starts or is joined, or a job runs.
 pub(crate) struct Topology {
-    /// I.
+    /// Set at start.
     name: String,
-    /// I: one for each possible CPU. Each S.
+    /// Set at start: one for each possible CPU, each guarded by its own lock.
     slots: Vec<CpuSlot>,
-    /// I.
+    /// Set at start.
     spawner: Spawner,
-    /// I.
+    /// Set at start.
     notices: Arc<Notices>,
-    /// A: workers there are; written under `plan`.
+    /// Atomic: workers there are; written under `plan`.
     count: AtomicUsize,
-    /// T.
+    /// Guarded by its own lock.
     plan: PiMutex<Plan>,
     /// Held while workers are made to follow the CPUs, which no request waits for.
     following: PiMutex<()>,

@@ -13,13 +13,12 @@ use crate::topology::pinned::Topology;
 /// Not called as the workers are: traces match those by name.
 const NAME: &str = "cpu_hotplug";
 
-/// Field tags: I = set when made; A = atomic; P = under its own lock.
 pub(crate) struct Watcher {
-    /// I.
+    /// Set at start.
     cpus: Arc<dyn Cpus>,
-    /// A.
+    /// Atomic.
     stop: Arc<AtomicBool>,
-    /// P.
+    /// Guarded by its own lock.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 

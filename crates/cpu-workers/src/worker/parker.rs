@@ -7,20 +7,20 @@ use std::sync::atomic::Ordering;
 use crate::Waker;
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 
-/// Field tags: A = atomic; P = under its own lock, for a few instructions. In lines of its own: the
-/// owner writes it with each request.
+/// In lines of its own: the owner writes it with each request.
 #[repr(align(128))]
 pub(crate) struct Parker {
-    /// P: a pending wake-up. It persists, so none is lost between the check of the queue and the
-    /// sleep.
+    /// Guarded by its own lock: a pending wake-up. It persists, so none is lost between the check
+    /// of the queue and the sleep.
     token: Mutex<bool>,
     condvar: Condvar,
-    /// P: set and cleared by the owner while it is awake; used by any thread which wakes it.
+    /// Guarded by its own lock: set and cleared by the owner while it is awake; used by any thread
+    /// which wakes it.
     waker: Mutex<Option<Arc<dyn Waker>>>,
-    /// A: registered as idle at its queue. Written under the queue's lock.
+    /// Atomic: registered as idle at its queue. Written under the queue's lock.
     idle: AtomicBool,
-    /// A: in a job, or serving a request of its event source, regardless of `idle`. Written by the
-    /// owner.
+    /// Atomic: in a job, or serving a request of its event source, regardless of `idle`. Written by
+    /// the owner.
     serving: AtomicBool,
 }
 

@@ -14,12 +14,12 @@ use crate::worker::parker::Parker;
 #[derive(Debug)]
 pub(crate) struct JobQueue<T> {
     state: Mutex<State<T>>,
-    /// A: how many items there are, for threads that search for an idle worker. Written under the
-    /// lock.
+    /// Atomic: how many items there are, for threads that search for an idle worker. Written under
+    /// the lock.
     length: AtomicUsize,
 }
 
-/// All of it L: under the lock above.
+/// Guarded by `JobQueue::state`.
 #[derive(Debug)]
 struct State<T> {
     items: VecDeque<T>,

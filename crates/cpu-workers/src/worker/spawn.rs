@@ -13,9 +13,9 @@ use crate::worker::thread::{Worker, current};
 /// A worker that runs.
 pub(crate) struct Running {
     pub(crate) worker: Arc<Worker>,
-    /// I.
+    /// Set at start.
     pub(crate) tid: i32,
-    /// P: taken by the thread which joins.
+    /// Guarded by its own lock: taken by the thread which joins.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 

@@ -39,26 +39,24 @@ pub(crate) struct Queued {
 }
 
 /// State shared by a worker's thread and its owners.
-///
-/// Field tags: I = set when made; A = atomic; P = under its own lock, for a few instructions.
 pub(crate) struct Worker {
-    /// I.
+    /// Set at start.
     pub(crate) name: String,
-    /// I: `None` for a thread of the unbound pool.
+    /// Set at start: `None` for a thread of the unbound pool.
     pub(crate) cpu: Option<usize>,
-    /// I: the one queue of a pinned worker; all threads of the unbound pool share theirs.
+    /// Set at start: the one queue of a pinned worker; all threads of the unbound pool share
+    /// theirs.
     pub(crate) queue: Arc<JobQueue<Queued>>,
-    /// See its own tags.
     pub(crate) parker: Arc<Parker>,
-    /// A; of the CPU, so they outlive this worker.
+    /// Atomic. They belong to the CPU, so they outlive this worker.
     pub(crate) counters: Arc<Counters>,
-    /// I.
+    /// Set at start.
     pub(crate) notices: Arc<Notices>,
     /// See its own tag.
     pub(crate) priority: ThreadPriority,
-    /// P: sources to open; `None` when the worker has ended.
+    /// Guarded by its own lock: sources to open; `None` when the worker has ended.
     mailbox: PiMutex<Option<Vec<Attach>>>,
-    /// A: the mailbox is not empty. Written under its lock.
+    /// Atomic: the mailbox is not empty. Written under its lock.
     has_letters: AtomicBool,
 }
 

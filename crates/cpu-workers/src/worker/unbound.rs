@@ -14,21 +14,20 @@ use crate::worker::queue::JobQueue;
 use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Queued, Worker};
 
-/// Field tags: I = set when made; P = under its own lock.
 pub(crate) struct UnboundPool {
-    /// I.
+    /// Set at start.
     name: String,
-    /// I.
+    /// Set at start.
     most: usize,
-    /// I.
+    /// Set at start.
     wanted: Wanted,
-    /// I.
+    /// Set at start.
     spawner: Spawner,
-    /// I.
+    /// Set at start.
     notices: Arc<Notices>,
-    /// I: shared by all threads.
+    /// Set at start: shared by all threads.
     queue: Arc<JobQueue<Queued>>,
-    /// P.
+    /// Guarded by its own lock.
     threads: Mutex<Threads>,
 }
 

@@ -7,11 +7,11 @@ use erofs_format::{FileType, Inode, Nid};
 
 use super::Engine;
 use crate::Error;
-use crate::budget::{self, Exceeded};
-use crate::directory::Directory;
+use crate::engine::directory::Directory;
 use crate::error::errno;
-use crate::read::{Caller, Content};
-use crate::requests::Request;
+use crate::read::map::{Caller, Content};
+use crate::request::RequestKey;
+use crate::request::budget::{self, Exceeded};
 
 /// Longest symlink the kernel accepts.
 const SYMLINK_MAX: u64 = 4096;
@@ -38,7 +38,7 @@ impl Engine {
         if name == b"." && directory.dot_omitted {
             return Ok(Some(directory.nid));
         }
-        let request = Request::Lookup(directory.nid);
+        let request = RequestKey::Lookup(directory.nid);
         self.requests.run(request, |_| {
             dir::lookup(&content, self.image().superblock().block_size, name)
                 .map(|found| found.map(|(nid, _)| nid))
@@ -106,7 +106,7 @@ impl Engine {
     ) -> Result<ControlFlow<()>, Error> {
         let content = self.directory(directory)?;
         let block_size = self.image().superblock().block_size;
-        let request = Request::List(directory.nid, position);
+        let request = RequestKey::List(directory.nid, position);
         let (mut flow, mut any) = (ControlFlow::Continue(()), false);
         let in_parts = allowed == Allowed::OfListing;
         self.requests.run(request, |scope| {
@@ -142,8 +142,8 @@ impl Engine {
             return Err(self.kind(inode, "symlink longer than a page", errno::EUCLEAN));
         }
         let mut target = vec![0; inode.size as usize];
-        self.requests.run(Request::Read(inode.nid, 0), |_| {
-            self.fill(inode, 0, &mut target, Caller::METADATA)
+        self.requests.run(RequestKey::Read(inode.nid, 0), |_| {
+            self.read_into(inode, 0, &mut target, Caller::METADATA)
         })?;
         if target.contains(&0) {
             let why = "symlink with a NUL byte in its target";

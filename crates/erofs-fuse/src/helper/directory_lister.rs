@@ -16,7 +16,7 @@ const MOST: usize = 2;
 #[derive(Debug)]
 pub(crate) struct DirectoryLister {
     socket: OwnedFd,
-    /// A: packets without an answer.
+    /// Atomic: packets without an answer.
     sent: AtomicUsize,
 }
 

@@ -106,7 +106,7 @@ pub(super) struct HelperSide {
     _alive: Arc<()>,
 }
 
-/// P: the profile of one mount.
+/// Guarded by its own lock: the profile of one mount.
 pub(super) type SharedProfile = Arc<Mutex<ProfileFile>>;
 
 /// Sockets at a time: a server has two at most, and that which it replaces may be dying.

@@ -153,7 +153,7 @@ fn everything_the_parser_takes_is_in_the_table() {
     );
     let engine = include_str!("../../../erofs-engine/src/options.rs");
     let engine = matched(engine, "fn switch(", "fn assign_verity(");
-    let verity = include_str!("../../../erofs-engine/src/verity_options.rs");
+    let verity = include_str!("../../../erofs-engine/src/options/verity.rs");
     let verity = matched(verity, "pub fn set(", "\"fecdevice").map(|n| format!("verity.{n}"));
     let names = ours.chain(engine).map(str::to_owned).chain(verity);
     let in_table = |name: &String| {

@@ -36,7 +36,7 @@ const LONGEST: usize = 4 << 20;
 pub(super) struct NotifyStoreWriter(Arc<Queue>);
 
 struct Queue {
-    /// L: held for a push or a pop only.
+    /// Guarded by its own lock: held for a push or a pop only.
     state: PiMutex<State>,
     changed: PiCondvar,
 }

@@ -22,7 +22,7 @@ pub(super) struct OnDemand {
 /// Asks for one thread.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
-    /// A: set once.
+    /// Atomic: set once.
     asked: Arc<AtomicBool>,
     event: Arc<EventFd>,
 }

@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 16;
 /// The daemon's side.
 #[derive(Debug, Default)]
 pub(super) struct Queries {
-    /// L: the last copy and its number.
+    /// Guarded by its own lock: the last copy and its number.
     copy: PiMutex<(u64, Vec<u8>)>,
 }
 

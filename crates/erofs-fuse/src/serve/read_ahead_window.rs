@@ -21,7 +21,7 @@ pub(super) struct ReadAheadWindow {
     file: OwnedFd,
     /// KiB of one request.
     request: u32,
-    /// L: a window is one request.
+    /// Guarded by its own lock: a window is one request.
     is_narrow: PiMutex<bool>,
 }
 

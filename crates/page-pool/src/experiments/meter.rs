@@ -38,24 +38,23 @@ pub struct AllocationTimes {
     pub in_use_pages: Vec<(usize, u64)>,
 }
 
-/// Fields: I = set when made; A = atomic, sums that are read one by one.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// I: numbers of the tracepoints, or why they are unknown.
+    /// Set at start: numbers of the tracepoints, or why they are unknown.
     events: Result<Vec<u64>, String>,
-    /// I.
+    /// Set at start.
     empty_cpu_ns: u64,
-    /// I.
+    /// Set at start.
     empty_wall_ns: u64,
-    /// A.
+    /// Atomic.
     allocations: AtomicU64,
-    /// A.
+    /// Atomic.
     cpu_ns: AtomicU64,
-    /// A.
+    /// Atomic.
     wall_ns: AtomicU64,
-    /// A.
+    /// Atomic.
     reclaims: AtomicU64,
-    /// A: threads that could not count.
+    /// Atomic: threads that could not count.
     blind_threads: AtomicU64,
 }
 

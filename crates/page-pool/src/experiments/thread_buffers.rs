@@ -14,7 +14,7 @@ thread_local! {
     static BUFFERS: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The buffers of all threads of one pool. A: the sum of their pages.
+/// The buffers of all threads of one pool. Atomic: the sum of their pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadBuffers(Arc<AtomicUsize>);
 

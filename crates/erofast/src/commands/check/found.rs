@@ -10,13 +10,13 @@ use crate::gauge::Gauge;
 /// Results of all threads.
 #[derive(Debug)]
 pub struct Found {
-    /// L. By place in the walk; of a file only the first fault, by offset.
+    /// Guarded by its own lock. By place in the walk; of a file only the first fault, by offset.
     faults: Mutex<BTreeMap<(usize, u64), Vec<Fault>>>,
-    /// L. Files with a fault: what is left of them is not read.
+    /// Guarded by its own lock. Files with a fault: what is left of them is not read.
     broken: Mutex<HashMap<usize, u64>>,
-    /// L. Files that match the manifest.
+    /// Guarded by its own lock. Files that match the manifest.
     matched: Mutex<u64>,
-    /// A. Faults that are kept, and others.
+    /// Atomic. Faults that are kept, and others.
     kept: AtomicUsize,
     pub left_out: AtomicU64,
     /// Bytes read without a fault.

@@ -16,7 +16,7 @@ use crate::text;
 /// Written to by all threads.
 #[derive(Debug)]
 pub struct Journal {
-    /// L. What `--json` prints, but for the bytes.
+    /// Guarded by its own lock. What `--json` prints, but for the bytes.
     summary: Mutex<Summary>,
     gauge: Gauge,
 }

@@ -27,11 +27,11 @@ static ZEROS: [u8; HOLE] = [0; HOLE];
 pub struct OutFile<'a> {
     path: Vec<u8>,
     inode: Arc<Inode>,
-    /// L. Parts that no thread has begun.
+    /// Guarded by its own lock. Parts that no thread has begun.
     parts: Mutex<Parts<'a>>,
     /// Created by the first thread that needs it, which leaves it empty when that fails.
     made: OnceLock<Option<CreatedFile>>,
-    /// A. It will be removed; why was reported already.
+    /// Atomic. It will be removed; why was reported already.
     failed: AtomicBool,
 }
 

@@ -37,7 +37,7 @@ pub struct Queue<'a> {
     engine: &'a Engine,
     /// From the walk.
     leaves: BatchReceiver<Leaf>,
-    /// L. Big files that a writer has begun.
+    /// Guarded by its own lock. Big files that a writer has begun.
     unfinished: Mutex<Vec<Arc<OutFile<'a>>>>,
 }
 

@@ -26,11 +26,11 @@ const LISTINGS_AFTER_READ: u32 = 64;
 /// Read-ahead over the directories of one mount.
 #[derive(Debug)]
 pub(super) struct DirectoryReadAhead {
-    /// L: held for lookups and for one packet to the helper.
+    /// Guarded by its own lock: held for lookups and for one packet to the helper.
     state: PiMutex<State>,
     lister: DirectoryLister,
     listed: AtomicU64,
-    /// A: listings until directories are listed ahead.
+    /// Atomic: listings until directories are listed ahead.
     pause: AtomicU32,
 }
 

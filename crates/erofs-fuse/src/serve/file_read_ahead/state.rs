@@ -22,7 +22,7 @@ const REQUEST: Duration = Duration::from_millis(10);
 /// Read-ahead over the files of one mount.
 #[derive(Debug)]
 pub(in super::super) struct FileReadAhead {
-    /// L: held for lookups only.
+    /// Guarded by its own lock: held for lookups only.
     state: PiMutex<State>,
     changed: PiCondvar,
     /// The thread that stores.

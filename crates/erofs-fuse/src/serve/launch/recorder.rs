@@ -24,10 +24,10 @@ const NEVER: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Recorder {
     on: AtomicBool,
-    /// A: nothing begins any more.
+    /// Atomic: nothing begins any more.
     ended: AtomicBool,
     recent: Recent,
-    /// L: held for one note.
+    /// Guarded by its own lock: held for one note.
     log: PiMutex<Log>,
     changed: PiCondvar,
 }
@@ -162,7 +162,7 @@ impl UnderWay {
 /// Directories, those that were used last. Requests write them without a lock.
 #[derive(Debug)]
 struct Recent {
-    /// S: inode numbers plus one.
+    /// Atomic: inode numbers plus one.
     places: [AtomicU64; RECENT],
     next: AtomicUsize,
 }

@@ -38,7 +38,7 @@ const PROBE_HIT: u8 = 4;
 #[derive(Debug)]
 pub(super) struct Replay {
     items: Vec<Item>,
-    /// I: places of the windows of files.
+    /// Set at start: places of the windows of files.
     places: HashMap<(Nid, u32), usize>,
     next: AtomicUsize,
     /// Bytes that may be stored: a part of the memory that was free.

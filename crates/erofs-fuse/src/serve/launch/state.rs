@@ -31,9 +31,9 @@ pub(in super::super) struct Launch {
     replays: [OnceLock<Replay>; MOST_REPLAYS],
     /// Replays whose names are looked up now.
     visits: AtomicUsize,
-    /// L: programs that were learned, for the counters.
+    /// Guarded by its own lock: programs that were learned, for the counters.
     programs: PiMutex<Vec<Value>>,
-    /// L: what went wrong beside it.
+    /// Guarded by its own lock: what went wrong beside it.
     trouble: PiMutex<Option<String>>,
 }
 

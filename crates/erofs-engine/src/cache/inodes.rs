@@ -1,0 +1,74 @@
+//! Decoded inodes, by number.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use erofs_format::{Inode, Nid};
+
+use crate::Error;
+use crate::cache::{Hit, ReadCache};
+
+/// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
+/// this many files may be read in turn without decoding their inodes again.
+const INODES_KEPT: u64 = 1024;
+
+/// Inodes that were read lately.
+#[derive(Debug)]
+pub(crate) struct Inodes(ReadCache<Nid, Arc<Inode>>);
+
+impl Inodes {
+    pub(crate) fn new() -> Self {
+        Self(ReadCache::new(INODES_KEPT, 1))
+    }
+
+    /// The inode `nid`; one that is not kept is read.
+    pub(crate) fn get(
+        &self,
+        nid: Nid,
+        read: impl FnOnce() -> Result<Inode, Error>,
+    ) -> Result<Arc<Inode>, Error> {
+        match self.0.get(&nid) {
+            Some(inode) => Ok(inode.clone()),
+            None => Ok(self.keep(nid, read()?)),
+        }
+    }
+
+    /// As [`get`](Self::get), without a count that threads share.
+    pub(crate) fn borrow(
+        &self,
+        nid: Nid,
+        read: impl FnOnce() -> Result<Inode, Error>,
+    ) -> Result<BorrowedInode, Error> {
+        match self.0.get(&nid) {
+            Some(inode) => Ok(BorrowedInode(Lender::Cache(inode))),
+            None => Ok(BorrowedInode(Lender::Own(self.keep(nid, read()?)))),
+        }
+    }
+
+    fn keep(&self, nid: Nid, inode: Inode) -> Arc<Inode> {
+        let inode = Arc::new(inode);
+        self.0.put(nid, inode.clone(), 1);
+        inode
+    }
+}
+
+/// An inode for the length of one request. Dereferences to it.
+#[derive(Debug)]
+pub struct BorrowedInode(Lender);
+
+#[derive(Debug)]
+enum Lender {
+    Cache(Hit<Nid, Arc<Inode>>),
+    Own(Arc<Inode>),
+}
+
+impl Deref for BorrowedInode {
+    type Target = Inode;
+
+    fn deref(&self) -> &Inode {
+        match &self.0 {
+            Lender::Cache(inode) => inode,
+            Lender::Own(inode) => inode,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The files an image is made of.
+
+pub(crate) mod locate;
+mod root_hash_signature;
+pub(crate) mod verified;
+
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use std::sync::Arc;
+
+use crate::Error;
+use erofs_format::ReadAt;
+use rustix::fs::{Advice, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+/// A file or block device that holds an image, or one of its extra devices.
+///
+/// Read by pread and never mapped: a file cut short under a mapping would kill the process.
+#[derive(Debug)]
+pub(crate) struct Device {
+    file: File,
+    path: PathBuf,
+    /// First byte of the image in the file.
+    base: u64,
+    /// Bytes from `base` to the end of the file, at the time it was opened.
+    size: u64,
+    /// Cleared when the filesystem below knows no RWF_NOWAIT.
+    nowait: AtomicBool,
+}
+
+/// Opens a file for reading.
+pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
+
+/// Opens a file for reading, and does not wait for the writer of a FIFO.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Reads at most `limit` bytes of a regular file. Anything else could have the process wait.
+pub(crate) fn read_small_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open_file(path)?;
+    if !file.metadata()?.is_file() {
+        let what = "is not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl Device {
+    /// The same file, from `base` on.
+    pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
+        let end = self.base.saturating_add(self.size);
+        Ok(Self {
+            file: self.file.try_clone()?,
+            path: self.path.clone(),
+            base,
+            size: end.saturating_sub(base),
+            nowait: AtomicBool::new(true),
+        })
+    }
+
+    /// The file at `path`, which the error names.
+    pub(crate) fn open_named(
+        path: &Path,
+        base: u64,
+        open: OpenFile<'_>,
+    ) -> Result<Arc<Self>, Error> {
+        open(path)
+            .and_then(|file| Self::from_file(file, path, base))
+            .map(Arc::new)
+            .map_err(|source| Error::Open {
+                path: path.display().to_string(),
+                source: Arc::new(source),
+            })
+    }
+
+    /// A file that is open already; `path` is its name in messages.
+    pub(crate) fn from_file(mut file: File, path: &Path, base: u64) -> io::Result<Self> {
+        let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
+            return Err(io::Error::new(
+                io::ErrorKind::IsADirectory,
+                "is a directory",
+            ));
+        }
+        if !kind.is_file() && !kind.is_block_device() {
+            let what = "is neither a regular file nor a block device";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        // The length of a block device is where its end is, not what its inode says.
+        let position = file.stream_position()?;
+        let end = file.seek(SeekFrom::End(0))?;
+        // A file of the caller's shares its position with us.
+        file.seek(SeekFrom::Start(position))?;
+        if base > 0 && base >= end {
+            let what = format!("offset {base} is past the end of the file ({end} bytes)");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            base,
+            size: end.saturating_sub(base),
+            nowait: AtomicBool::new(true),
+        })
+    }
+
+    /// Fills `buf` from `offset`. When the bytes are not cached, the kernel is advised of all of
+    /// them before this thread starts to wait for the first.
+    pub(crate) fn fetch(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let done = self.read_cached(buf, offset);
+        if done == buf.len() {
+            return Ok(());
+        }
+        let offset = offset + done as u64;
+        let ahead = std::num::NonZeroU64::new((buf.len() - done) as u64);
+        // Only a hint: if it is refused, the read below works all the same.
+        let _ = rustix::fs::fadvise(&self.file, self.base + offset, ahead, Advice::WillNeed);
+        self.read_exact_at(&mut buf[done..], offset)
+    }
+
+    /// Refuses a read beyond byte `size`.
+    pub(crate) fn check_range(&self, length: usize, offset: u64, size: u64) -> io::Result<()> {
+        let end = offset.checked_add(length as u64);
+        if end.is_some_and(|end| end <= size) {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("{path} ends at byte {size}, {length} bytes at {offset} are needed"),
+        ))
+    }
+
+    /// Reads as much of `buf` as is available without waiting for the disk.
+    fn read_cached(&self, buf: &mut [u8], offset: u64) -> usize {
+        if !self.nowait.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let Some(position) = self.base.checked_add(offset) else {
+            return 0;
+        };
+        let mut slices = [IoSliceMut::new(buf)];
+        match rustix::io::preadv2(&self.file, &mut slices, position, ReadWriteFlags::NOWAIT) {
+            Ok(done) => done,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.nowait.store(false, Ordering::Relaxed);
+                0
+            }
+            Err(_) => 0,
+        }
+    }
+}
+
+impl ReadAt for Device {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.check_range(buf.len(), offset, self.size)?;
+        FileExt::read_exact_at(&self.file, buf, self.base + offset)
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+}

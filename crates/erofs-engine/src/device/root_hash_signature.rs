@@ -1,0 +1,46 @@
+//! The signature of a root hash, read before the sandbox stands and checked behind it.
+
+use std::path::PathBuf;
+
+use dm_verity::{Certificates, MAX_SIGNATURE, RootHash, verify_signature};
+
+use crate::device::read_small_file;
+use crate::options::VerityOptions;
+
+/// A signature that nothing has parsed yet, and the certificates that may have made it.
+#[derive(Debug)]
+pub(crate) struct RootHashSignature {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    trusted: Certificates,
+}
+
+impl RootHashSignature {
+    /// Reads what the options name; `None` if they name no signature.
+    pub(crate) fn open(options: &VerityOptions) -> Result<Option<Self>, String> {
+        let Some(path) = &options.root_hash_signature else {
+            return match &options.certificates {
+                Some(_) => Err("verity.certificates= needs verity.roothashsig=".into()),
+                None => Ok(None),
+            };
+        };
+        // One byte more than a signature may have: a longer one is refused.
+        let bytes = read_small_file(path, MAX_SIGNATURE as u64 + 1);
+        let bytes = bytes.map_err(|error| format!("{}: {error}", path.display()))?;
+        let trusted = match &options.certificates {
+            Some(folder) => Certificates::from_folder(folder),
+            None => Certificates::standard(),
+        };
+        Ok(Some(Self {
+            path: path.clone(),
+            bytes,
+            trusted: trusted.map_err(|error| error.to_string())?,
+        }))
+    }
+
+    /// Checks that a trusted certificate has signed this root hash.
+    pub(crate) fn check(&self, root: &RootHash) -> Result<(), String> {
+        verify_signature(&self.bytes, root, &self.trusted)
+            .map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+}

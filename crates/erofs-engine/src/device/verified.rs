@@ -1,0 +1,204 @@
+//! Devices whose blocks are verified before they are decoded or parsed.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use dm_verity::{HashDevice, RootHash, Tree};
+use erofs_format::ReadAt;
+
+use crate::Error;
+use crate::device::root_hash_signature::RootHashSignature;
+use crate::device::{Device, OpenFile};
+use crate::options::{EngineOptions, Offset};
+
+/// Bytes verified at once by [`StoredDevice::scan`].
+const SCAN: u64 = 1 << 20;
+
+/// A device, and the hash tree for it if there is one. All stored bytes of an image come through
+/// here.
+#[derive(Debug)]
+pub(crate) struct StoredDevice {
+    device: Arc<Device>,
+    tree: Option<Tree<Arc<Device>>>,
+    root: Option<RootHash>,
+}
+
+/// A hash area that was opened and not yet read.
+#[derive(Debug)]
+pub(crate) struct HashArea {
+    root: RootHash,
+    signature: Option<RootHashSignature>,
+    device: Arc<Device>,
+    offset: u64,
+}
+
+impl HashArea {
+    /// Opens the hash area of the image at `path`, whose device is `image`; `None` if nothing is to
+    /// be verified.
+    pub(crate) fn open(
+        path: &Path,
+        image: &Arc<Device>,
+        options: &EngineOptions,
+        open: OpenFile<'_>,
+    ) -> Result<Option<Self>, Error> {
+        let refuse = |what| Err(Error::verity(path.display().to_string(), what));
+        let verity = &options.verity;
+        let root = match verity.root() {
+            Ok(Some(root)) => root,
+            Ok(None) => return Ok(None),
+            Err(what) => return refuse(what),
+        };
+        let signature = match RootHashSignature::open(verity) {
+            Ok(signature) => signature,
+            Err(what) => return refuse(what),
+        };
+        if !options.devices.is_empty() {
+            return refuse("a hash tree covers one device, so device= cannot be verified".into());
+        }
+        if options.offset == Offset::Auto {
+            return refuse("offset=auto reads before it verifies: say where the image is".into());
+        }
+        let (device, offset) = match (&verity.hash_device, verity.hash_offset) {
+            (Some(path), offset) => (Device::open_named(path, 0, open)?, offset.unwrap_or(0)),
+            (None, Some(offset)) => (image.clone(), offset),
+            (None, None) => {
+                return refuse("verity.hashdevice= or verity.hashoffset= is missing".into());
+            }
+        };
+        Ok(Some(Self {
+            root,
+            signature,
+            device,
+            offset,
+        }))
+    }
+
+    /// Checks the signature, reads the superblock and opens the tree.
+    fn tree(self, image: &Device) -> Result<Tree<Arc<Device>>, String> {
+        if let Some(signature) = &self.signature {
+            signature.check(&self.root)?;
+        }
+        let parameters = dm_verity::read_superblock(&self.device, self.offset);
+        let parameters = parameters.map_err(|error| error.to_string())?;
+        let (covered, size) = (parameters.data_size(), ReadAt::size(image));
+        if covered > size {
+            return Err(format!(
+                "the hash tree covers {covered} bytes, the image has {size}"
+            ));
+        }
+        Tree::open(parameters, &self.root, self.device).map_err(|error| error.to_string())
+    }
+}
+
+impl StoredDevice {
+    /// The devices of an image, the first of them verified if there is a hash area for it.
+    pub(crate) fn all(
+        name: &Arc<str>,
+        devices: Vec<Arc<Device>>,
+        hash_area: Option<HashArea>,
+    ) -> Result<Vec<Arc<Self>>, Error> {
+        let mut hash_area = hash_area;
+        devices
+            .into_iter()
+            .map(|device| {
+                let area = hash_area.take();
+                let root = area.as_ref().map(|area| area.root.clone());
+                let tree = area.map(|area| area.tree(&device)).transpose();
+                let tree = tree.map_err(|what| Error::verity(name.clone(), what))?;
+                Ok(Arc::new(Self { device, tree, root }))
+            })
+            .collect()
+    }
+
+    /// What the device is verified against.
+    pub(crate) fn root_hash(&self) -> Option<&RootHash> {
+        self.root.as_ref()
+    }
+
+    /// Fills `buf` from `offset`, as [`Device::fetch`].
+    pub(crate) fn fetch(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        match &self.tree {
+            None => self.device.fetch(buf, offset),
+            Some(tree) => self.verified(tree, buf, offset),
+        }
+    }
+
+    /// Verifies every block that the tree covers, whether a file uses it or not, and calls `each`
+    /// with a line for each that does not match. Nothing is verified without a tree.
+    pub(crate) fn scan(&self, each: &mut dyn FnMut(String)) {
+        let Some(tree) = &self.tree else { return };
+        let block = u64::from(tree.parameters().data_block_size());
+        let mut buf = vec![0; SCAN.max(block) as usize];
+        for start in (0..self.size()).step_by(buf.len()) {
+            let length = (self.size() - start).min(buf.len() as u64);
+            if self.fetch(&mut buf[..length as usize], start).is_ok() {
+                continue;
+            }
+            for at in (start..start + length).step_by(block as usize) {
+                if let Err(error) = self.fetch(&mut buf[..block as usize], at) {
+                    each(error.to_string());
+                }
+            }
+        }
+    }
+
+    /// Reads whole blocks into `buf` and verifies them there: the verified bytes are decoded, even
+    /// if the file changes meanwhile. Of the blocks at the ends only a part may be wanted.
+    fn verified(
+        &self,
+        tree: &Tree<Arc<Device>>,
+        mut buf: &mut [u8],
+        mut offset: u64,
+    ) -> io::Result<()> {
+        self.device.check_range(buf.len(), offset, self.size())?;
+        let size = tree.parameters().data_block_size() as usize;
+        let mut scratch = Vec::new();
+        while !buf.is_empty() {
+            let within = (offset % size as u64) as usize;
+            let whole = buf.len() - buf.len() % size;
+            let (target, count) = if within == 0 && whole > 0 {
+                (&mut buf[..whole], whole)
+            } else {
+                scratch.resize(size, 0);
+                (&mut scratch[..], buf.len().min(size - within))
+            };
+            self.device.fetch(target, offset - within as u64)?;
+            tree.verify(target, offset / size as u64)
+                .map_err(|error| io::Error::other(format!("verity: {error}")))?;
+            if !(within == 0 && whole > 0) {
+                buf[..count].copy_from_slice(&scratch[within..within + count]);
+            }
+            buf = &mut buf[count..];
+            offset += count as u64;
+        }
+        Ok(())
+    }
+}
+
+impl ReadAt for StoredDevice {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        match &self.tree {
+            None => ReadAt::read_exact_at(&self.device, buf, offset),
+            Some(tree) => self.verified(tree, buf, offset),
+        }
+    }
+
+    /// With a tree: the bytes that it covers.
+    fn size(&self) -> u64 {
+        match &self.tree {
+            None => ReadAt::size(&*self.device),
+            Some(tree) => tree.parameters().data_size(),
+        }
+    }
+}
+
+impl HashDevice for Device {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        ReadAt::read_exact_at(self, buf, offset)
+    }
+
+    fn size(&self) -> u64 {
+        ReadAt::size(self)
+    }
+}

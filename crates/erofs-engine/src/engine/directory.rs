@@ -1,0 +1,84 @@
+//! The content of directories in windows that are cached.
+//!
+//! The format reads directories block by block. Without this cache each block would cost a system
+//! call, or a decoding of the pcluster or fragment around it: with a small cache, or where a
+//! pcluster is larger than the cache.
+
+use std::io;
+
+use erofs_format::{DataLayout, Nid, ReadAt};
+
+use crate::cache::windows::Windows;
+use crate::read::map::Content;
+use crate::request::budget;
+
+/// Bytes that are decoded at once.
+const WINDOW: u64 = 128 << 10;
+/// Bytes that are read at once of a directory that is stored as it is.
+const PLAIN_WINDOW: u64 = 16 << 10;
+/// Bytes of all cached windows.
+const BUDGET: u64 = 1 << 20;
+
+/// Bytes of a usual window: most directories are small.
+const USUAL: u64 = 4096;
+
+/// By inode and number.
+#[derive(Debug)]
+pub(crate) struct DirectoryCache(Windows<(Nid, u64)>);
+
+impl DirectoryCache {
+    pub(crate) fn new() -> Self {
+        Self(Windows::new(BUDGET, USUAL))
+    }
+}
+
+/// A directory, for one request.
+#[derive(Debug)]
+pub(crate) struct Directory<'a> {
+    pub content: Content<'a>,
+    pub cache: &'a DirectoryCache,
+}
+
+impl Directory<'_> {
+    /// Copies from the window around `offset`; returns how many bytes.
+    fn copy(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let bytes = match self.content.inode.is_compressed() {
+            true => WINDOW,
+            false => PLAIN_WINDOW,
+        };
+        let key = |number| (self.content.inode.nid, number);
+        self.cache.0.copy(&self.content, (key, bytes), offset, buf)
+    }
+
+    /// All of it is behind its inode, which is cached.
+    fn is_inline(&self) -> bool {
+        let block = u64::from(self.content.view.image.superblock().block_size);
+        self.content.inode.layout() == DataLayout::FlatInline && self.size() < block
+    }
+}
+
+impl ReadAt for Directory<'_> {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        budget::step().map_err(io::Error::other)?;
+        if self.is_inline() {
+            return self.content.read_exact_at(buf, offset);
+        }
+        let mut done = 0;
+        while done < buf.len() {
+            match self.copy(&mut buf[done..], offset + done as u64) {
+                Ok(count) => done += count,
+                // Another block of the window may be the broken one.
+                Err(_) => {
+                    return self
+                        .content
+                        .read_exact_at(&mut buf[done..], offset + done as u64);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> u64 {
+        self.content.size()
+    }
+}

@@ -1,0 +1,184 @@
+//! Resources that need privileges: opened and locked before the image is read.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use cpu_workers::SystemCpus;
+use erofs_format::ReadAt;
+use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
+
+use crate::Error;
+use crate::device::verified::HashArea;
+use crate::device::{Device, OpenFile, open_file};
+use crate::load::LoadFiles;
+use crate::options::{EngineOptions, Offset};
+
+/// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
+/// may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
+/// the image and creates all threads.
+#[derive(Debug)]
+pub struct Opened {
+    /// As the image was named.
+    pub(crate) name: Arc<str>,
+    pub(crate) options: EngineOptions,
+    pub(crate) devices: Vec<Arc<Device>>,
+    /// The hash tree of the first device; `None` if nothing is verified.
+    pub(crate) hash_area: Option<HashArea>,
+    /// Its memory is locked already, where that was allowed.
+    pub(crate) pool: Arc<PagePool>,
+    /// Memory of the size of the cache, taken as it is needed; `None` without a cache.
+    pub(crate) cache_memory: Option<Arc<PagePool>>,
+    /// `None` where there are no workers.
+    pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
+    /// Where CPUs that come and go are announced; `None` where there are no workers.
+    pub(crate) cpus: Option<SystemCpus>,
+}
+
+impl Opened {
+    /// Opens the image and its extra devices, reserves the page pool, opens what shows
+    /// contended CPUs, and listens for CPUs that come and go.
+    ///
+    /// # Errors
+    /// One line that names the file.
+    pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
+        Self::with(path, options, &open_file)
+    }
+
+    /// As [`new`](Self::new), with files from `open`, which gets their paths.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened, Error> {
+        let primary = Device::open_named(path, base(options), open)?;
+        Self::with_primary(primary, path, options, open)
+    }
+
+    /// As [`new`](Self::new), with an image that is open already; messages call it `name`.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn from_file(file: File, name: &Path, options: &EngineOptions) -> Result<Opened, Error> {
+        let device = Device::from_file(file, name, base(options));
+        let device = device.map_err(|source| Error::Open {
+            path: name.display().to_string(),
+            source: Arc::new(source),
+        })?;
+        Self::with_primary(Arc::new(device), name, options, &open_file)
+    }
+
+    fn with_primary(
+        primary: Arc<Device>,
+        path: &Path,
+        options: &EngineOptions,
+        open: OpenFile<'_>,
+    ) -> Result<Opened, Error> {
+        let cpus = options.workers.mode().map(|_| SystemCpus::new());
+        let cpus = cpus.transpose().map_err(Error::start)?;
+        let devices = with_extra_devices(primary, options, open)?;
+        let hash_area = HashArea::open(path, &devices[0], options, open)?;
+        Ok(Opened {
+            name: path.display().to_string().into(),
+            devices,
+            hash_area,
+            pool: PagePool::new(&PoolOptions {
+                reserved_pages: options.reserved_pages,
+                prefill: options.prefill,
+                lock: options.reserved_pages > 0,
+                #[cfg(feature = "experiments")]
+                thread_buffers: options.thread_buffers,
+                #[cfg(feature = "experiments")]
+                measure: options.measure_allocations,
+            })
+            .map_err(|error| no_memory("reserved_pages", options.reserved_pages as u64, &error))?,
+            cache_memory: match (options.cache_bytes / PAGE_SIZE as u64) as usize {
+                0 => None,
+                reserved_pages => Some(
+                    PagePool::new(&PoolOptions {
+                        reserved_pages,
+                        ..PoolOptions::default()
+                    })
+                    .map_err(|error| no_memory("cache", options.cache_bytes, &error))?,
+                ),
+            },
+            load_files: cpus.as_ref().map(LoadFiles::open),
+            cpus,
+            options: options.clone(),
+        })
+    }
+}
+
+/// The option that asked for the memory is named.
+fn no_memory(option: &str, value: u64, error: &io::Error) -> Error {
+    let what = format!("no memory for {option}={value}: {error}");
+    Error::start(io::Error::new(error.kind(), what))
+}
+
+/// With `offset=auto`: the primary device from where the image begins.
+pub(crate) fn locate_image(
+    name: &str,
+    options: &EngineOptions,
+    devices: &mut [Arc<Device>],
+) -> Result<(), Error> {
+    if options.offset != Offset::Auto {
+        return Ok(());
+    }
+    for primary in devices.iter_mut().take(1) {
+        let located = crate::device::locate::superblock(primary)
+            .ok_or_else(|| crate::device::locate::not_found(primary.size()))
+            .and_then(|base| primary.with_base(base))
+            .map_err(|source| Error::Open {
+                path: name.to_owned(),
+                source: Arc::new(source),
+            })?;
+        *primary = Arc::new(located);
+    }
+    Ok(())
+}
+
+/// Where to open the image's file.
+fn base(options: &EngineOptions) -> u64 {
+    match options.offset {
+        Offset::Bytes(base) => base,
+        // The image is searched for when the process has dropped its privileges.
+        Offset::Auto => 0,
+    }
+}
+
+fn with_extra_devices(
+    primary: Arc<Device>,
+    options: &EngineOptions,
+    open: OpenFile<'_>,
+) -> Result<Vec<Arc<Device>>, Error> {
+    let extra = options.devices.iter();
+    let extra = extra.map(|path| Device::open_named(path, 0, open));
+    std::iter::once(Ok(primary)).chain(extra).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, WorkersMode};
+
+    /// A process drops its rights between the two halves, so nothing may be parsed before.
+    #[test]
+    fn an_image_is_searched_for_after_the_files_are_open() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        let image = fixtures.join("kitchen-sink.erofs");
+        let path = std::env::temp_dir().join(format!("erofast-auto-{}", std::process::id()));
+        let mut later = vec![0; 64 << 10];
+        later.extend(std::fs::read(image).unwrap());
+        std::fs::write(&path, vec![0; later.len()]).unwrap();
+        let options = EngineOptions {
+            offset: Offset::Auto,
+            workers: WorkersMode::Inline,
+            ..EngineOptions::default()
+        };
+        let opened = Opened::new(&path, &options).unwrap();
+        std::fs::write(&path, later).unwrap();
+        let outcome = Engine::start(opened);
+        std::fs::remove_file(&path).unwrap();
+        outcome.unwrap();
+    }
+}

@@ -1,0 +1,38 @@
+//! What the image says of a file beside its bytes: extended attributes and extents.
+
+use erofs_format::{Extent, Inode, Xattr};
+
+use crate::request::RequestKey;
+use crate::{Engine, Error};
+
+impl Engine {
+    /// All extended attributes of an inode.
+    pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+        self.requests.run(RequestKey::Xattrs(inode.nid), |_| {
+            let all = self.image().xattrs(inode);
+            all.map_err(|error| self.error(inode.nid, error))
+        })
+    }
+
+    /// One extended attribute, by its whole name.
+    pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.requests.run(RequestKey::Xattrs(inode.nid), |_| {
+            let value = self.image().xattr(inode, name);
+            value.map_err(|error| self.error(inode.nid, error))
+        })
+    }
+
+    /// The extent that holds byte `offset` of a file; `None` from its end on.
+    pub fn extent(&self, inode: &Inode, offset: u64) -> Result<Option<Extent>, Error> {
+        if offset >= inode.size {
+            return Ok(None);
+        }
+        let request = RequestKey::Extent(inode.nid, offset);
+        self.requests.run(request, |_| {
+            let extent = self.image().map(inode, offset);
+            extent
+                .map(Some)
+                .map_err(|error| self.error(inode.nid, error))
+        })
+    }
+}

@@ -1,0 +1,312 @@
+//! Policy for contended CPUs: what changes while other programs keep the CPUs busy.
+//!
+//! A real-time worker answers at once while its CPU is contended. On an idle machine the reader
+//! which it wakes is moved to another CPU, which costs more than real-time priority gains, so with
+//! `hipri=auto` a worker is real-time only while its CPU is contended. A request is split over more
+//! CPUs while they are idle.
+//!
+//! A thread that no reader waits for [watches](CpuContention::check) while there are requests, and
+//! sleeps while there are none.
+
+mod idle;
+mod runnable;
+pub(crate) mod watcher;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use cpu_workers::{Cpus, EventFd, Mode, PiMutex, SystemCpus, Workers, now_ns};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::load::idle::CpuIdle;
+use crate::load::runnable::{Others, PERIOD, Runnable, Sample};
+use crate::options::Hipri;
+use crate::per_thread::PerThread;
+
+/// Called when contention begins or ends.
+pub type OnContention = Box<dyn Fn() + Send + Sync>;
+
+/// Samples without a request after which the watching thread sleeps.
+const QUIET_SAMPLES: u32 = 25;
+
+/// What the system says about the load, opened before a sandbox.
+#[derive(Debug)]
+pub(crate) struct LoadFiles {
+    runnable: Runnable,
+    /// Of the CPUs that the process may use.
+    idle: CpuIdle,
+}
+
+impl LoadFiles {
+    /// # Errors
+    /// A file or the CPUs of the process cannot be read, or have an unknown form.
+    pub(crate) fn open(cpus: &SystemCpus) -> io::Result<Self> {
+        Ok(Self {
+            runnable: Runnable::open()?,
+            idle: CpuIdle::open(cpus.usable()?)?,
+        })
+    }
+}
+
+/// Judges the load and sets the priority of the workers.
+pub(crate) struct CpuContention {
+    /// Atomic. What each thread does for the engine.
+    own: PerThread<Own>,
+    /// Atomic. One bit per recent client, by its thread id modulo 64.
+    clients: AtomicU64,
+    /// Atomic. The watching thread sleeps.
+    sleeps: AtomicBool,
+    /// Ends its sleep.
+    event: EventFd,
+    /// Atomic. Other programs keep the CPUs busy.
+    contended: AtomicBool,
+    /// Guarded by its own lock: taken by the watching thread. `None` without workers, or if the
+    /// load cannot be read.
+    watch: Option<PiMutex<Watch>>,
+    /// Set at start. Workers with `hipri=auto` that may be real-time.
+    followers: Option<Arc<Workers>>,
+    /// Set at most once.
+    changed: OnceLock<OnContention>,
+}
+
+/// Atomic: written by one thread.
+#[derive(Debug, Default)]
+struct Own {
+    /// How often [`Busy`] was begun and not ended.
+    busy: AtomicUsize,
+    /// Requests so far.
+    requests: AtomicU64,
+}
+
+impl CpuContention {
+    /// `opened` is what was opened before the sandbox; with `hipri=auto` it decides on the priority
+    /// of `workers`.
+    pub(crate) fn new(
+        workers: Option<&Arc<Workers>>,
+        hipri: Hipri,
+        opened: Option<io::Result<LoadFiles>>,
+        notices: &mut Vec<String>,
+    ) -> io::Result<Self> {
+        let adapts = |workers: &Workers| {
+            hipri == Hipri::Auto && workers.mode() == Mode::PerCpu && workers.is_real_time()
+        };
+        let followers = workers.filter(|workers| adapts(workers)).cloned();
+        if let (Some(Err(error)), Some(workers)) = (&opened, &followers) {
+            notices.push(format!(
+                "hipri=auto: the load of the CPUs is unknown ({error}); workers are not real-time"
+            ));
+            workers.raise_on(&BTreeSet::new());
+        }
+        Ok(Self {
+            own: PerThread::new(),
+            clients: AtomicU64::new(0),
+            sleeps: AtomicBool::new(false),
+            event: EventFd::new()?,
+            contended: AtomicBool::new(false),
+            watch: opened
+                .and_then(Result::ok)
+                .map(|files| PiMutex::new(Watch::new(files))),
+            followers,
+            changed: OnceLock::new(),
+        })
+    }
+
+    /// Sets what is called by the watching thread when contention begins or ends. Later calls have
+    /// no effect.
+    pub(crate) fn on_change(&self, changed: OnContention) {
+        let _ = self.changed.set(changed);
+    }
+
+    /// Counts the calling thread as busy.
+    pub(crate) fn enter(&self) -> Busy<'_> {
+        let own = self.own.own();
+        let begun = own.busy.load(Ordering::Relaxed);
+        own.busy.store(begun + 1, Ordering::Relaxed);
+        if begun == 0 {
+            let requests = own.requests.load(Ordering::Relaxed) + 1;
+            own.requests.store(requests, Ordering::Relaxed);
+            self.wake();
+        }
+        Busy {
+            own,
+            of_this_thread: PhantomData,
+        }
+    }
+
+    /// The same for a request of the client with this thread id.
+    pub(crate) fn asked_by(&self, thread: u32) -> Busy<'_> {
+        let bit = 1 << (thread % 64);
+        if self.clients.load(Ordering::Relaxed) & bit == 0 {
+            self.clients.fetch_or(bit, Ordering::Relaxed);
+        }
+        self.enter()
+    }
+
+    /// Ends the sleep of the watching thread, or its next one.
+    pub(crate) fn end_sleep(&self) {
+        self.event.wake();
+    }
+
+    fn wake(&self) {
+        if self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::Relaxed) {
+            self.event.wake();
+        }
+    }
+
+    /// Threads of the engine which run now. Reads a line of every thread: not for each request.
+    pub(crate) fn busy_threads(&self) -> usize {
+        let busy = |own: &&Own| own.busy.load(Ordering::Relaxed) > 0;
+        self.own.all().filter(busy).count()
+    }
+
+    /// Whether other programs keep the CPUs busy now.
+    pub(crate) fn contended(&self) -> bool {
+        self.contended.load(Ordering::Relaxed)
+    }
+
+    /// Judges the load, once. Returns when the watching thread shall call it again; `None` for when
+    /// the [descriptor](AsFd) is readable.
+    pub(crate) fn check(&self) -> Option<Duration> {
+        let mut watch = self.watch.as_ref()?.lock();
+        if watch.samples.is_multiple_of(CLIENT_SAMPLES)
+            && let Some(workers) = &self.followers
+        {
+            watch.follow(workers.cpus().into_iter().collect());
+        }
+        self.event.clear();
+        let requests = self
+            .own
+            .all()
+            .map(|own| own.requests.load(Ordering::Relaxed));
+        let requests: Vec<_> = requests.collect();
+        let clients = self.clients.swap(0, Ordering::Relaxed);
+        let busy = watch.judge(&requests, clients)?;
+        // One CPU is too few for a program and the worker that serves it.
+        let is = busy.len() >= (watch.files.idle.cpus().len() - 1).max(1);
+        if let Some(workers) = &self.followers {
+            workers.raise_on(&busy);
+        }
+        if self.contended.swap(is, Ordering::Relaxed) != is
+            && let Some(changed) = self.changed.get()
+        {
+            changed();
+        }
+        let awake = watch.quiet < QUIET_SAMPLES;
+        if !awake {
+            self.sleeps.store(true, Ordering::Relaxed);
+        }
+        awake.then_some(PERIOD)
+    }
+}
+
+impl AsFd for CpuContention {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// The watching thread's.
+#[derive(Debug)]
+struct Watch {
+    files: LoadFiles,
+    others: Others,
+    /// Of each thread, at the sample before.
+    requests: Vec<u64>,
+    /// Clients of the last samples, in halves of the time for which they count.
+    clients: [u64; 2],
+    samples: u32,
+    /// Samples since the last request.
+    quiet: u32,
+}
+
+/// Samples for which a client counts at least; at most twice as many.
+const CLIENT_SAMPLES: u32 = 12;
+
+impl Watch {
+    fn new(files: LoadFiles) -> Self {
+        Self {
+            others: Others::new(files.idle.cpus().len()),
+            files,
+            requests: Vec::new(),
+            clients: [0; 2],
+            samples: 0,
+            quiet: 0,
+        }
+    }
+
+    /// The CPUs of the workers, which follow hotplug and the cpuset of the process.
+    fn follow(&mut self, cpus: BTreeSet<usize>) {
+        if !cpus.is_empty() && cpus != *self.files.idle.cpus() {
+            self.others.set_cpus(cpus.len());
+            let _ = self.files.idle.follow(cpus);
+        }
+    }
+
+    /// The CPUs that are contended; `None` if that cannot be read.
+    fn judge(&mut self, requests: &[u64], clients: u64) -> Option<BTreeSet<usize>> {
+        let own = requests.iter().enumerate();
+        let own = own
+            .filter(|(i, now)| self.requests.get(*i) != Some(now))
+            .count();
+        self.requests = requests.to_vec();
+        self.quiet = if own > 0 { 0 } else { self.quiet + 1 };
+        self.samples += 1;
+        if self.samples.is_multiple_of(CLIENT_SAMPLES) {
+            self.clients = [0, self.clients[0]];
+        }
+        self.clients[0] |= clients;
+        let cpu_time = clock_gettime(ClockId::ProcessCPUTime);
+        let sample = Sample {
+            at_ns: now_ns(),
+            runnable: self.files.runnable.read()?,
+            own,
+            clients: (self.clients[0] | self.clients[1]).count_ones() as usize,
+            requests: requests.iter().sum(),
+            own_ns: cpu_time.tv_sec as u64 * 1_000_000_000 + cpu_time.tv_nsec as u64,
+        };
+        self.others.add(sample);
+        Some(self.contended_cpus(sample.at_ns))
+    }
+
+    /// All where the machine is full; those without idle time where others leave enough CPUs, or
+    /// may run on CPUs that are not the mount's.
+    fn contended_cpus(&mut self, now_ns: u64) -> BTreeSet<usize> {
+        let idle = &mut self.files.idle;
+        match self.others.are_many() && idle.are_all() {
+            true => idle.cpus().clone(),
+            false if self.others.average() < Others::LEAST => BTreeSet::new(),
+            false => idle.busy(now_ns, self.others.own_cpus()).clone(),
+        }
+    }
+}
+
+impl fmt::Debug for CpuContention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuContention")
+            .field("contended", &self.contended())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A thread which works for the engine, until dropped.
+#[derive(Debug)]
+pub struct Busy<'e> {
+    own: &'e Own,
+    /// Written by this thread alone.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let count = self.own.busy.load(Ordering::Relaxed);
+        self.own
+            .busy
+            .store(count.saturating_sub(1), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,42 @@
+//! Buffers for decoded bytes, from the page pool and from the memory of the cache.
+
+use std::sync::Arc;
+
+use page_pool::{PageBuf, PagePool};
+
+use crate::read::claim::PclusterTable;
+
+/// Memory for decoded bytes.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    pub pool: Arc<PagePool>,
+    /// As much memory as the cache may hold, shared by cached pclusters and buffers in use.
+    pub cache_memory: Option<Arc<PagePool>>,
+}
+
+impl Buffers {
+    /// A buffer of `bytes`: from the reserve of the pool, else from the cache's memory (where older
+    /// pclusters of `table` are dropped for it), else from the system. `None`: out of memory.
+    pub(crate) fn alloc(&self, table: &PclusterTable, bytes: usize) -> Option<PageBuf> {
+        self.cache_memory
+            .as_ref()
+            .and_then(|memory| {
+                let pool = self.pool.alloc_reserved(bytes);
+                pool.or_else(|| displace_for(table, memory, bytes))
+            })
+            .or_else(|| self.pool.alloc(bytes))
+    }
+}
+
+/// A buffer from the cache's memory, for which older pclusters are dropped.
+fn displace_for(table: &PclusterTable, memory: &Arc<PagePool>, bytes: usize) -> Option<PageBuf> {
+    if bytes as u64 > table.budget() {
+        return None;
+    }
+    loop {
+        let buffer = memory.alloc_reserved(bytes);
+        if buffer.is_some() || !table.displace_oldest() {
+            return buffer;
+        }
+    }
+}

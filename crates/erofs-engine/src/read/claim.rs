@@ -1,0 +1,216 @@
+//! Pclusters in flight and cached pclusters: no pcluster is decoded twice at the same time.
+//!
+//! A reader claims a pcluster in the [`PclusterTable`]. It gets the decoded bytes if they are
+//! cached, or waits for the thread that decodes them now, or becomes that thread. A pcluster is
+//! claimed by the thread that decodes it and at the moment it begins, never by a queued request:
+//! a waiter therefore always waits for a running thread.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use erofs_format::Pcluster;
+
+use crate::Error;
+use crate::cache::{Hit, ReadCache};
+use crate::read::decoded::Decoded;
+use crate::read::in_flight::{Outcome, PclusterInFlight};
+use crate::sync::{PiMutex, lock};
+
+/// Identity of a pcluster. The stored length and the coding belong to it: a crafted image may
+/// describe one address in several ways, and each must see its own bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key(Pcluster);
+
+impl Key {
+    pub(crate) fn of(pcluster: &Pcluster) -> Self {
+        // How much of the stream one extent uses does not make it another stream.
+        Self(Pcluster {
+            decoded_length: 0,
+            partial: false,
+            ..*pcluster
+        })
+    }
+}
+
+#[cfg(test)]
+impl Key {
+    /// Some pcluster, always the same one.
+    pub(crate) fn example() -> Self {
+        use erofs_format::{Algorithm, Coding, Location};
+        Self::of(&Pcluster {
+            location: Location {
+                device: 0,
+                metabox: false,
+                physical: 4096,
+            },
+            length: 4096,
+            coding: Coding::Compressed(Algorithm::Lz4),
+            decoded_length: 0,
+            partial: false,
+            inline: false,
+        })
+    }
+}
+
+/// Decoded bytes of a small pcluster: the table has a slot for each that fits the budget.
+const SMALL_BYTES: u64 = 8 << 10;
+
+/// Result of claiming a pcluster.
+#[derive(Debug)]
+pub(crate) enum Claim<'a> {
+    /// Its bytes, at least as many as claimed; for the length of a request.
+    Cached(Hit<Key, Arc<Decoded>>),
+    /// Another thread is decoding it.
+    InFlight(Arc<PclusterInFlight>),
+    /// The caller decodes it, then ends the lease.
+    Leader(DecodeLease<'a>),
+}
+
+/// The pclusters of an image.
+#[derive(Debug)]
+pub(crate) struct PclusterTable {
+    /// Hits take no lock.
+    cached: ReadCache<Key, Arc<Decoded>>,
+    /// Guarded by its own lock: held for lookups only and never while decoding or waiting. One
+    /// entry for each pcluster that a thread is decoding.
+    in_flight: PiMutex<HashMap<Key, Arc<PclusterInFlight>>>,
+    /// Set at start. Bytes that may be cached.
+    budget: u64,
+}
+
+impl PclusterTable {
+    pub(crate) fn new(budget: u64) -> Self {
+        Self {
+            cached: ReadCache::new(budget, SMALL_BYTES),
+            in_flight: PiMutex::new(HashMap::new()),
+            budget,
+        }
+    }
+
+    /// Returns the first `length` decoded bytes if they are cached, or claims the pcluster for
+    /// decoding.
+    pub(crate) fn claim(&self, key: Key, length: usize) -> Claim<'_> {
+        if let Some(cached) = self.find(&key, length) {
+            return Claim::Cached(cached);
+        }
+        let mut in_flight = lock(&self.in_flight);
+        // A thread that has just decoded it cached it before it left the pclusters in flight.
+        if let Some(cached) = self.find(&key, length) {
+            return Claim::Cached(cached);
+        }
+        match in_flight.entry(key) {
+            Entry::Occupied(in_flight) => Claim::InFlight(in_flight.get().clone()),
+            Entry::Vacant(place) => {
+                let in_flight = place.insert(Arc::default()).clone();
+                Claim::Leader(DecodeLease {
+                    table: self,
+                    key,
+                    in_flight,
+                })
+            }
+        }
+    }
+
+    fn find(&self, key: &Key, length: usize) -> Option<Hit<Key, Arc<Decoded>>> {
+        let found = self.cached.get(key);
+        found.filter(|decoded| decoded.bytes().len() >= length)
+    }
+
+    /// Drops a pcluster that was not read lately; false if none is cached.
+    pub(crate) fn displace_oldest(&self) -> bool {
+        self.cached.pop().is_some()
+    }
+
+    /// Bytes that may be cached.
+    pub(crate) fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// Bytes cached now, and bytes that may be cached.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        (self.cached.weight(), self.budget)
+    }
+}
+
+/// The duty to decode a claimed pcluster. Dropped without an outcome (a panic), it sends the
+/// waiters back to the table, where one of them takes over.
+#[derive(Debug)]
+pub(crate) struct DecodeLease<'a> {
+    table: &'a PclusterTable,
+    key: Key,
+    in_flight: Arc<PclusterInFlight>,
+}
+
+impl DecodeLease<'_> {
+    /// Ends with bytes for the waiters; the caller keeps them alive, not the cache.
+    pub(crate) fn publish(self, decoded: Arc<Decoded>) {
+        self.end(Ok(Some(decoded)));
+    }
+
+    /// Ends with bytes for the waiters and for the cache.
+    pub(crate) fn cache(self, decoded: Arc<Decoded>) {
+        let weight = decoded.memory() as u64;
+        self.table.cached.put(self.key, decoded.clone(), weight);
+        self.end(Ok(Some(decoded)));
+    }
+
+    /// Ends after the bytes went straight to the reader. `copy` returns a copy of as many bytes as
+    /// the waiters need; it is not called if there are none.
+    pub(crate) fn delivered(self, copy: impl FnOnce(usize) -> Option<Decoded>) {
+        // No reader can join once the entry has left the table, so none comes too late for the
+        // copy.
+        self.remove();
+        let wanted = self.in_flight.wanted();
+        let decoded = (wanted > 0).then(|| copy(wanted)).flatten();
+        self.in_flight.complete(Ok(decoded.map(Arc::new)));
+    }
+
+    /// Ends with an error, which all waiters get as well.
+    pub(crate) fn fail(self, error: Error) {
+        self.end(Err(error));
+    }
+
+    /// Leaves the table before it completes: a waiter that needs more bytes than the outcome has
+    /// claims the pcluster again, and would spin on this entry, possibly at a priority that never
+    /// yields.
+    fn end(&self, outcome: Outcome) {
+        self.remove();
+        self.in_flight.complete(outcome);
+    }
+
+    fn remove(&self) {
+        let mut in_flight = lock(&self.table.in_flight);
+        // A successor may be in flight under the same key by the time this one is dropped.
+        let own = in_flight.get(&self.key);
+        if own.is_some_and(|own| Arc::ptr_eq(own, &self.in_flight)) {
+            in_flight.remove(&self.key);
+        }
+    }
+}
+
+impl Drop for DecodeLease<'_> {
+    fn drop(&mut self) {
+        self.end(Ok(None));
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use page_pool::{PagePool, PoolOptions};
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_dropped_for_memory_that_others_need() {
+        let pool = PagePool::new(&PoolOptions::default()).unwrap();
+        let table = PclusterTable::new(1 << 20);
+        assert!(!table.displace_oldest());
+        let Claim::Leader(lease) = table.claim(Key::example(), 1) else {
+            panic!("there is no other reader");
+        };
+        lease.cache(Arc::new(Decoded::new(pool.alloc(1).unwrap())));
+        assert!(table.displace_oldest());
+        assert_eq!((table.usage().0, pool.stats().in_use_pages), (0, 0));
+    }
+}

@@ -1,0 +1,60 @@
+//! Decoding stored bytes: which codec, how many bytes, into which memory.
+
+use erofs_codecs::{Codec, Decoder};
+use erofs_format::Algorithm;
+
+use crate::Error;
+use crate::read::FileReader;
+use crate::read::segment::{Segment, cost};
+use crate::request::budget;
+use crate::stats::add;
+use crate::trace_spans;
+
+impl FileReader<'_> {
+    /// Decodes the beginning of the pcluster of `segment`, as much as `output` holds, or straight
+    /// into the segment's own bytes if there is no `output`.
+    pub(crate) fn decode(
+        &self,
+        decoder: &mut Decoder,
+        algorithm: Algorithm,
+        input: &[u8],
+        segment: &mut Segment<'_>,
+        output: Option<&mut [u8]>,
+    ) -> Result<(), Error> {
+        let (logical, pcluster) = (segment.logical, segment.pcluster);
+        let output = match output {
+            Some(output) => output,
+            None => &mut *segment.out,
+        };
+        let short = (output.len() as u64) < pcluster.decoded_length;
+        let bytes = output.len() as u64;
+        self.within(budget::charge_decoding(bytes, cost(algorithm, bytes)))?;
+        let counters = self.path.counters.own();
+        add(&counters.decodes, 1);
+        add(&counters.prefixes, u64::from(short));
+        let start = trace_spans::begin();
+        decoder
+            .decode(codec(algorithm), input, output, pcluster.partial || short)
+            .map_err(|source| Error::Decode {
+                image: self.path.name.clone(),
+                nid: self.inode.nid,
+                logical,
+                location: pcluster.location,
+                source,
+            })?;
+        let length = output.len() as u64;
+        trace_spans::end(start, "decompress", pcluster.location.physical, length);
+        add(&counters.decoded, length);
+        Ok(())
+    }
+}
+
+/// The codec of an algorithm.
+pub fn codec(algorithm: Algorithm) -> Codec {
+    match algorithm {
+        Algorithm::Lz4 => Codec::Lz4,
+        Algorithm::Lzma => Codec::Lzma,
+        Algorithm::Deflate => Codec::Deflate,
+        Algorithm::Zstd => Codec::Zstd,
+    }
+}

@@ -1,0 +1,82 @@
+//! Fetching stored bytes from devices and from the metabox.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use erofs_format::Location;
+
+use crate::Error;
+use crate::read::FileReader;
+use crate::read::page_buffer::PageBuffer;
+use crate::read::segment::Segment;
+use crate::request::budget;
+use crate::stats::add;
+use crate::trace_spans;
+
+/// Stored bytes in the input buffer of a decode context: where they came from, and how many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    location: Location,
+    length: u64,
+}
+
+impl Stored {
+    /// Where the stored bytes of `segment` are in the input buffer, if all of them are there.
+    fn range(&self, segment: &Segment<'_>) -> Option<Range<usize>> {
+        let at = segment.location();
+        let same = (at.device, at.metabox) == (self.location.device, self.location.metabox);
+        let start = at
+            .physical
+            .checked_sub(self.location.physical)
+            .filter(|_| same)?;
+        let end = start + u64::from(segment.pcluster.length);
+        (end <= self.length).then_some(start as usize..end as usize)
+    }
+}
+
+impl FileReader<'_> {
+    /// Makes the stored bytes of the first segment of `run` available in `input`, and returns where
+    /// they are. Fetches those of the whole run at once.
+    pub(crate) fn fetch(
+        &self,
+        input: &mut PageBuffer,
+        stored: &mut Option<Stored>,
+        run: &[Segment<'_>],
+    ) -> Result<Range<usize>, Error> {
+        if let Some(range) = stored.as_ref().and_then(|stored| stored.range(&run[0])) {
+            return Ok(range);
+        }
+        *stored = None;
+        let location = run[0].location();
+        let length: u64 = run.iter().map(|s| u64::from(s.pcluster.length)).sum();
+        self.within(budget::charge(length))?;
+        let start = trace_spans::begin();
+        self.read(location, input.first(length as usize))?;
+        trace_spans::end(start, "fetch", location.physical, length);
+        add(&self.path.counters.own().fetched, length);
+        *stored = Some(Stored { location, length });
+        Ok(0..run[0].pcluster.length as usize)
+    }
+
+    /// Fills `buf` from a device or from the metabox.
+    pub(crate) fn read(&self, location: Location, buf: &mut [u8]) -> Result<(), Error> {
+        if location.metabox {
+            return self
+                .image
+                .read_meta(true, buf, location.physical)
+                .map_err(|error| self.error(error));
+        }
+        let length = buf.len() as u64;
+        let device = self.path.devices.get(usize::from(location.device));
+        device
+            .ok_or_else(|| std::io::Error::other("no such device"))
+            .and_then(|device| device.fetch(buf, location.physical))
+            .map_err(|error| Error::Fetch {
+                image: self.path.name.clone(),
+                nid: self.inode.nid,
+                location,
+                length,
+                source: Arc::new(error),
+            })
+    }
+}

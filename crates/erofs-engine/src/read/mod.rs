@@ -1,0 +1,88 @@
+//! The data path of an opened image: what its reads share, and the reader of one file.
+
+pub(crate) mod buffers;
+pub(crate) mod claim;
+pub(crate) mod decode;
+pub(crate) mod decode_context;
+mod decoded;
+mod fetch;
+mod in_flight;
+pub(crate) mod map;
+#[cfg(all(test, feature = "loom"))]
+mod models;
+mod page_buffer;
+pub(crate) mod page_cache;
+mod pipeline;
+mod segment;
+pub(crate) mod share;
+mod shared_page;
+
+use std::sync::Arc;
+
+use erofs_format::{Image, Inode};
+use page_pool::PageBuf;
+
+use crate::Error;
+use crate::device::verified::StoredDevice;
+use crate::read::buffers::Buffers;
+use crate::read::claim::PclusterTable;
+use crate::read::decode_context::ContextPool;
+use crate::read::page_cache::PageCacheWriter;
+use crate::request::budget::Exceeded;
+use crate::stats::AllCounters;
+
+/// State shared by all reads of an opened image. All fields are set at start; those that change
+/// have locks.
+#[derive(Debug)]
+pub(crate) struct DataPath {
+    /// The image's path, for messages.
+    pub name: Arc<str>,
+    /// The files; index 0 is the image itself.
+    pub devices: Vec<Arc<StoredDevice>>,
+    pub block_size: u64,
+    pub contexts: ContextPool,
+    pub buffers: Buffers,
+    pub table: PclusterTable,
+    pub counters: AllCounters,
+}
+
+/// Reads one file: fetches stored bytes (`fetch`), decodes them (`decode`) and places the result
+/// (`place`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileReader<'a> {
+    pub path: &'a DataPath,
+    pub image: &'a Image,
+    pub inode: &'a Inode,
+    /// Receives the rest of a pcluster that is read in part.
+    pub page_cache: Option<&'a dyn PageCacheWriter>,
+}
+
+impl FileReader<'_> {
+    /// A buffer for decoded bytes.
+    pub(crate) fn buffer(&self, bytes: usize) -> Result<PageBuf, Error> {
+        let DataPath { buffers, table, .. } = self.path;
+        buffers.alloc(table, bytes).ok_or_else(|| Error::Memory {
+            image: self.path.name.clone(),
+            nid: self.inode.nid,
+            bytes,
+        })
+    }
+
+    /// The end of a request that exceeds its budget, as an error of this file.
+    pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<(), Error> {
+        charged.map_err(|source| Error::Budget {
+            image: self.path.name.clone(),
+            nid: self.inode.nid,
+            source,
+        })
+    }
+
+    /// An error of the format, with the inode at which it was met.
+    pub(crate) fn error(&self, source: erofs_format::Error) -> Error {
+        Error::Inode {
+            image: self.path.name.clone(),
+            nid: self.inode.nid,
+            source: Arc::new(source),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Models of pclusters in in_flight under loom: every interleaving of the readers of one pcluster.
+//!
+//! `cargo test -p erofs-engine --features loom --lib loom_`
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use loom::thread;
+use page_pool::{PagePool, PoolOptions};
+
+use crate::Error;
+use crate::read::claim::{Claim, Key, PclusterTable};
+use crate::read::decoded::Decoded;
+
+/// The decoded bytes of the pcluster.
+const BYTES: [u8; 4] = [1, 2, 3, 4];
+
+/// How the decoding reader ends its lease.
+#[derive(Clone, Copy)]
+enum Ending {
+    /// The bytes are cached.
+    Cache,
+    /// They went straight into the reader's buffer.
+    Direct,
+}
+
+struct Model {
+    table: PclusterTable,
+    pool: Arc<PagePool>,
+    /// Decoder calls. Not a part of what is modelled: one more place to switch at would only
+    /// multiply the interleavings.
+    decodes: AtomicUsize,
+}
+
+impl Model {
+    fn new(budget: u64) -> Arc<Self> {
+        let pool = PagePool::new(&PoolOptions::default()).expect("no memory is needed for that");
+        Arc::new(Model {
+            table: PclusterTable::new(budget),
+            pool,
+            decodes: AtomicUsize::new(0),
+        })
+    }
+
+    fn decode(&self, length: usize) -> Decoded {
+        self.decodes.fetch_add(1, Ordering::Relaxed);
+        self.copy(&BYTES[..length])
+    }
+
+    fn copy(&self, bytes: &[u8]) -> Decoded {
+        let mut buffer = self.pool.alloc(bytes.len()).expect("a page");
+        buffer.copy_from_slice(bytes);
+        Decoded::new(buffer)
+    }
+
+    /// A read of the first `length` bytes, as `place` does it.
+    fn read(&self, length: usize, ending: Ending) -> Result<Vec<u8>, Error> {
+        loop {
+            match self.table.claim(Key::example(), length) {
+                Claim::Cached(decoded) => return Ok(decoded.bytes()[..length].to_vec()),
+                Claim::InFlight(in_flight) => {
+                    in_flight.join(length);
+                    if let Some(decoded) = in_flight.wait(length)? {
+                        return Ok(decoded.bytes()[..length].to_vec());
+                    }
+                }
+                Claim::Leader(lease) => {
+                    let decoded = self.decode(length);
+                    let out = decoded.bytes().to_vec();
+                    match ending {
+                        Ending::Cache => lease.cache(Arc::new(decoded)),
+                        Ending::Direct => {
+                            lease.delivered(|wanted| (wanted <= out.len()).then(|| self.copy(&out)))
+                        }
+                    }
+                    return Ok(out);
+                }
+            }
+        }
+    }
+}
+
+fn failure() -> Error {
+    Error::Start(Arc::new(std::io::Error::other("the stream is broken")))
+}
+
+/// Two readers of `lengths` bytes; the decoder calls that they made together.
+fn two_readers(budget: u64, lengths: [usize; 2], ending: Ending) -> usize {
+    let model = Model::new(budget);
+    let other = model.clone();
+    let thread = thread::spawn(move || other.read(lengths[1], ending).expect("sound"));
+    let mine = model.read(lengths[0], ending).expect("sound");
+    let theirs = thread.join().expect("no panic");
+    assert_eq!(mine, BYTES[..lengths[0]]);
+    assert_eq!(theirs, BYTES[..lengths[1]]);
+    model.decodes.load(Ordering::Relaxed)
+}
+
+#[test]
+fn loom_a_cached_pcluster_is_decoded_once_in_any_order_of_readers() {
+    loom::model(|| assert_eq!(two_readers(1 << 20, [4, 4], Ending::Cache), 1));
+}
+
+#[test]
+fn loom_readers_at_the_same_time_are_served_by_one_decoding_or_come_one_after_the_other() {
+    let shared = Arc::new(AtomicUsize::new(0));
+    let seen = shared.clone();
+    loom::model(move || {
+        let decodes = two_readers(0, [4, 4], Ending::Direct);
+        assert!(decodes == 1 || decodes == 2, "{decodes}");
+        seen.fetch_add(usize::from(decodes == 1), Ordering::Relaxed);
+    });
+    // Some interleavings overlap.
+    assert!(shared.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn loom_a_reader_that_wants_more_than_is_being_decoded_asks_again_and_gets_it() {
+    loom::model(|| {
+        let decodes = two_readers(1 << 20, [2, 4], Ending::Cache);
+        assert!(decodes <= 2, "{decodes}");
+    });
+}
+
+#[test]
+fn loom_a_failure_reaches_all_waiting_readers_and_no_later_one() {
+    loom::model(|| {
+        let model = Model::new(1 << 20);
+        let Claim::Leader(lease) = model.table.claim(Key::example(), 4) else {
+            panic!("no other reader exists yet");
+        };
+        let other = model.clone();
+        let thread = thread::spawn(move || other.read(4, Ending::Cache));
+        lease.fail(failure());
+        // Either it waited and got the failure, or it came later and decoded by itself.
+        match thread.join().expect("no panic") {
+            Ok(bytes) => assert_eq!(bytes, BYTES),
+            Err(error) => assert!(error.to_string().contains("the stream is broken")),
+        }
+        assert_eq!(model.read(4, Ending::Cache).expect("a new try"), BYTES);
+    });
+}
+
+#[test]
+fn loom_a_reader_that_leaves_without_an_outcome_leaves_no_reader_waiting() {
+    loom::model(|| {
+        let model = Model::new(0);
+        let Claim::Leader(lease) = model.table.claim(Key::example(), 4) else {
+            panic!("no other reader exists yet");
+        };
+        let other = model.clone();
+        let thread = thread::spawn(move || other.read(4, Ending::Direct));
+        // As when it panics, or its process shuts down in the middle of a decoding.
+        drop(lease);
+        assert_eq!(thread.join().expect("no panic").expect("took over"), BYTES);
+        assert_eq!(model.decodes.load(Ordering::Relaxed), 1);
+    });
+}

@@ -1,0 +1,114 @@
+//! The rest of a pcluster that a small read decoded, and the page cache above that takes it.
+//!
+//! A pcluster decodes to 100 KiB and more, and a random reader wants 4 of them. The kernel's EROFS
+//! puts the others into the page cache at once, so that each pcluster is decoded only for the first
+//! read of it. Behind FUSE the page cache exists as well, but pages have to be stored explicitly.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use erofs_format::{Inode, Nid};
+
+use crate::read::decoded::Decoded;
+
+/// Longest read whose remainder is written to the page cache: a longer read belongs to a stream,
+/// and the next read of the stream takes the rest.
+pub(crate) const SMALL_READ: usize = 64 << 10;
+
+/// Writes decoded bytes into a page cache above the engine (for FUSE: `FUSE_NOTIFY_STORE`).
+pub trait PageCacheWriter: Send + Sync + Debug {
+    /// Whether it accepts `bytes` more bytes now. If not, the read is served as without it.
+    fn has_room(&self, bytes: usize) -> bool;
+
+    /// Queues a remainder to be written later. Called by decoding threads: must not block.
+    fn store(&self, remainder: Remainder);
+}
+
+/// The decoded bytes of a pcluster around those of a read.
+#[derive(Debug)]
+pub struct Remainder {
+    nid: Nid,
+    logical: u64,
+    /// Bytes inside of the file: a pcluster may decode to more.
+    length: usize,
+    reaches_end: bool,
+    served: Range<usize>,
+    decoded: Arc<Decoded>,
+}
+
+impl Remainder {
+    pub(crate) fn new(
+        inode: &Inode,
+        logical: u64,
+        served: Range<usize>,
+        decoded: Arc<Decoded>,
+    ) -> Self {
+        let inside = inode.size.saturating_sub(logical);
+        let decoded_length = decoded.bytes().len();
+        Self {
+            nid: inode.nid,
+            logical,
+            length: usize::try_from(inside).map_or(decoded_length, |n| n.min(decoded_length)),
+            reaches_end: inside <= decoded_length as u64,
+            served,
+            decoded,
+        }
+    }
+
+    /// Whether the second of [`parts`](Self::parts) ends where the file does.
+    pub fn reaches_end(&self) -> bool {
+        self.reaches_end
+    }
+
+    /// The file they belong to.
+    pub fn nid(&self) -> Nid {
+        self.nid
+    }
+
+    /// Bytes of memory that it holds until it is dropped.
+    pub fn memory(&self) -> usize {
+        self.decoded.memory()
+    }
+
+    /// The bytes before and behind the read, each with the offset in the file where it
+    /// begins; either may be empty.
+    pub fn parts(&self) -> [(u64, &[u8]); 2] {
+        let bytes = self.bytes();
+        let Range { start, end } = self.served;
+        [
+            (self.logical, &bytes[..start]),
+            (self.logical + end as u64, &bytes[end..]),
+        ]
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.decoded.bytes()[..self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use page_pool::{PagePool, PoolOptions};
+
+    #[test]
+    fn the_remainder_is_what_lies_around_the_read() {
+        let pool = PagePool::new(&PoolOptions::default()).unwrap();
+        let mut bytes = pool.alloc(4).unwrap();
+        bytes.copy_from_slice(b"abcd");
+        let decoded = Arc::new(Decoded::new(bytes));
+        let remainder = Remainder {
+            nid: 7,
+            logical: 100,
+            length: 4,
+            reaches_end: false,
+            served: 1..3,
+            decoded,
+        };
+        assert_eq!(remainder.parts(), [(100, &b"a"[..]), (103, &b"d"[..])]);
+        assert_eq!(pool.stats().in_use_pages, 1);
+        drop(remainder);
+        assert_eq!(pool.stats().in_use_pages, 0);
+    }
+}

@@ -1,0 +1,267 @@
+//! Placing decoded bytes: into the reader's buffer, the pcluster cache or the page cache above.
+
+use std::sync::Arc;
+
+use erofs_codecs::Decoder;
+use erofs_format::{Algorithm, Coding, Location, interlaced_offset};
+use page_pool::PageBuf;
+
+use crate::Error;
+use crate::read::FileReader;
+use crate::read::claim::{Claim, DecodeLease, Key};
+use crate::read::decode_context::{DecodeContext, LentContext};
+use crate::read::decoded::Decoded;
+use crate::read::fetch::Stored;
+use crate::read::page_cache::{PageCacheWriter, Remainder};
+use crate::read::segment::Segment;
+use crate::request::budget;
+use crate::stats::add;
+
+/// Where the decoded bytes of a pcluster are, besides the reader's buffer.
+enum Placement {
+    /// In a buffer for the cache.
+    Cached(Arc<Decoded>),
+    /// In a buffer that is not cached; a remainder goes to the page cache.
+    Uncached(Arc<Decoded>, Option<Remainder>),
+    /// Nowhere else: they were decoded straight into the reader's buffer, from the first byte on.
+    Direct,
+}
+
+impl FileReader<'_> {
+    /// Fills the segments of one run (see [`runs`](crate::read::segment::runs)). Skips pclusters
+    /// that another thread is decoding unless it may `wait`. Returns whether all are filled.
+    pub(crate) fn decompress_run(
+        &self,
+        run: &mut [Segment<'_>],
+        wait: bool,
+    ) -> Result<bool, Error> {
+        let (mut context, mut stored) = (self.path.contexts.lend(), None);
+        for index in 0..run.len() {
+            if !run[index].filled {
+                let rest = &mut run[index..];
+                rest[0].filled = self.claim(&mut context, &mut stored, rest, wait)?;
+            }
+        }
+        Ok(run.iter().all(|segment| segment.filled))
+    }
+
+    /// Fills the first segment of `run`; the others only extend the fetch. Returns
+    /// false if another thread is decoding its pcluster and this one may not wait.
+    fn claim(
+        &self,
+        context: &mut LentContext<'_>,
+        stored: &mut Option<Stored>,
+        run: &mut [Segment<'_>],
+        wait: bool,
+    ) -> Result<bool, Error> {
+        let Coding::Compressed(algorithm) = run[0].pcluster.coding else {
+            return self.fetch_plain(&mut run[0]).map(|()| true);
+        };
+        let (key, table) = (Key::of(&run[0].pcluster), &self.path.table);
+        loop {
+            if run[0].joined.is_some() && !wait {
+                return Ok(false);
+            }
+            if let Some(in_flight) = run[0].joined.take()
+                && let Some(decoded) = in_flight.wait(run[0].to())?
+            {
+                add(&self.path.counters.own().merged, 1);
+                copy_out(decoded.bytes(), &mut run[0]);
+                return Ok(true);
+            }
+            match table.claim(key, run[0].to()) {
+                Claim::Cached(cached) => {
+                    add(&self.path.counters.own().cache_hits, 1);
+                    copy_out(cached.bytes(), &mut run[0]);
+                    return Ok(true);
+                }
+                Claim::InFlight(in_flight) => {
+                    in_flight.join(run[0].to());
+                    run[0].joined = Some(in_flight);
+                }
+                Claim::Leader(lease) => {
+                    add(&self.path.counters.own().cache_misses, 1);
+                    self.decode_claimed(context.get(), stored, run, algorithm, lease)?;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Decodes the pcluster of the first segment of `run` for all readers that wait for it.
+    fn decode_claimed(
+        &self,
+        context: &mut DecodeContext,
+        stored: &mut Option<Stored>,
+        run: &mut [Segment<'_>],
+        algorithm: Algorithm,
+        lease: DecodeLease<'_>,
+    ) -> Result<(), Error> {
+        let result = self
+            .fetch(&mut context.input, stored, run)
+            .and_then(|range| self.decode_segment(context, range, &mut run[0], algorithm));
+        match result {
+            Ok(Placement::Cached(decoded)) => lease.cache(decoded),
+            Ok(Placement::Uncached(decoded, remainder)) => {
+                lease.publish(decoded);
+                if let Some((page_cache, remainder)) = self.page_cache.zip(remainder) {
+                    page_cache.store(remainder);
+                }
+            }
+            Ok(Placement::Direct) => {
+                lease.delivered(|wanted| self.copy_prefix(run[0].out, wanted));
+            }
+            Err(error) => {
+                // A request over its budget is a matter of its own; the others decode by
+                // themselves.
+                match budget::exceeded() {
+                    Some(_) => drop(lease),
+                    None => lease.fail(error.clone()),
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes a segment: straight into the reader's buffer if the segment takes all that is
+    /// decoded, else into a buffer. A pcluster that fits into the cache is decoded whole and
+    /// cached, a larger one up to the last byte that is wanted.
+    fn decode_segment(
+        &self,
+        context: &mut DecodeContext,
+        range: std::ops::Range<usize>,
+        segment: &mut Segment<'_>,
+        algorithm: Algorithm,
+    ) -> Result<Placement, Error> {
+        let DecodeContext { decoder, input } = context;
+        let input = &input.bytes()[range];
+        let whole = segment.pcluster.decoded_length as usize;
+        let stores = |cache: &dyn PageCacheWriter| {
+            segment.out.len() < whole && self.has_own_page(segment) && cache.has_room(whole)
+        };
+        if self.page_cache.is_some_and(stores) {
+            return self.decode_for_storing(decoder, algorithm, input, segment);
+        }
+        let fits = whole as u64 <= self.path.table.budget();
+        let length = if fits { whole } else { segment.to() };
+        if segment.from == 0 && segment.out.len() == length {
+            self.decode(decoder, algorithm, input, segment, None)?;
+            return Ok(Placement::Direct);
+        }
+        let mut buffer = self.buffer(length)?;
+        self.decode(decoder, algorithm, input, segment, Some(&mut buffer))?;
+        copy_out(&buffer, segment);
+        let decoded = Arc::new(Decoded::new(buffer));
+        Ok(match fits {
+            true => Placement::Cached(decoded),
+            false => Placement::Uncached(decoded, None),
+        })
+    }
+
+    /// Decodes all of the pcluster, and what its last page has of the next one.
+    fn decode_for_storing(
+        &self,
+        decoder: &mut Decoder,
+        algorithm: Algorithm,
+        input: &[u8],
+        segment: &mut Segment<'_>,
+    ) -> Result<Placement, Error> {
+        let whole = segment.pcluster.decoded_length as usize;
+        let next = self.shared_with_next(segment);
+        let mut buffer = self.buffer(whole + next.map_or(0, |(_, bytes)| bytes))?;
+        let (own, shared) = buffer.split_at_mut(whole);
+        self.decode(decoder, algorithm, input, segment, Some(own))?;
+        if !next.is_some_and(|(next, _)| self.decode_beginning(decoder, &next, shared)) {
+            buffer.resize(whole);
+        }
+        Ok(self.with_remainder(segment, buffer))
+    }
+
+    /// Serves `segment` from its decoded pcluster; the page cache gets the bytes around it.
+    fn with_remainder(&self, segment: &mut Segment<'_>, buffer: PageBuf) -> Placement {
+        let decoded = Arc::new(Decoded::new(buffer));
+        copy_out(decoded.bytes(), segment);
+        let served = segment.from..segment.to();
+        let beyond = decoded.bytes().len() - served.len();
+        add(&self.path.counters.own().remainder, beyond as u64);
+        let remainder = Remainder::new(self.inode, segment.logical, served, decoded.clone());
+        Placement::Uncached(decoded, Some(remainder))
+    }
+
+    /// A copy of the first `wanted` bytes, for readers that joined while the pcluster was decoded.
+    fn copy_prefix(&self, bytes: &[u8], wanted: usize) -> Option<Decoded> {
+        let prefix = bytes.get(..wanted)?;
+        let mut buffer = self.buffer(wanted).ok()?;
+        buffer.copy_from_slice(prefix);
+        Some(Decoded::new(buffer))
+    }
+
+    /// Fills a segment of an uncompressed pcluster.
+    fn fetch_plain(&self, segment: &mut Segment<'_>) -> Result<(), Error> {
+        let (from, pcluster) = (segment.from as u64, segment.pcluster);
+        let stored = u64::from(pcluster.length);
+        let start = match pcluster.coding {
+            Coding::Interlaced => {
+                interlaced_offset(segment.logical, from, self.path.block_size, stored)
+            }
+            _ => from,
+        };
+        // At most one wrap: the bytes up to the end of the stored ones, then those from its start.
+        let until_wrap = stored.saturating_sub(start);
+        let split = segment.out.len().min(until_wrap as usize);
+        let (first, second) = segment.out.split_at_mut(split);
+        let at = |offset| Location {
+            physical: pcluster.location.physical + offset,
+            ..pcluster.location
+        };
+        self.read(at(start), first)?;
+        if second.is_empty() {
+            Ok(())
+        } else {
+            self.read(at(0), second)
+        }
+    }
+}
+
+fn copy_out(decoded: &[u8], segment: &mut Segment<'_>) {
+    let range = segment.from..segment.to();
+    segment.out.copy_from_slice(&decoded[range]);
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::path::Path;
+
+    use crate::{Engine, EngineOptions, ReadContext, WorkersMode};
+
+    /// Decoder calls, and the bytes that they decoded, for two pages of one pcluster.
+    fn decoded_with(cache_bytes: u64) -> (u64, u64) {
+        let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        let options = EngineOptions {
+            workers: WorkersMode::Inline,
+            cache_bytes,
+            ..EngineOptions::default()
+        };
+        let image = images.join("lz4-full-index-64k.erofs");
+        let engine = Engine::open(&image, &options).unwrap();
+        let file = engine.resolve(b"/mixed-90000", true).unwrap();
+        for offset in [0, 4096] {
+            let read = engine.read_at(&file, offset, &mut [0; 4096], ReadContext::Worker);
+            assert_eq!(read.unwrap(), 4096);
+        }
+        let stats = engine.stats();
+        (stats.decodes, stats.decoded_bytes)
+    }
+
+    #[test]
+    fn a_pcluster_that_fits_into_the_cache_is_decoded_whole_and_once() {
+        let (decodes, bytes) = decoded_with(1 << 20);
+        assert!(decodes == 1 && bytes > 8192, "{decodes} {bytes}");
+    }
+
+    #[test]
+    fn a_pcluster_that_does_not_is_decoded_up_to_the_last_byte_that_is_read() {
+        assert_eq!(decoded_with(0), (2, 4096 + 8192));
+    }
+}

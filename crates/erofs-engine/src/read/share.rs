@@ -1,0 +1,313 @@
+//! Kickoff: which thread decompresses a request whose extents are known.
+//!
+//! The rules are those of the kernel's `sync_decompress`; the caller is described by an explicit
+//! [`ReadContext`], never inferred from the thread.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use cpu_workers::{Lent, Mode, PiMutex, Workers, lend};
+
+use crate::Error;
+use crate::load::CpuContention;
+use crate::options::SyncDecompress;
+use crate::read::FileReader;
+use crate::read::segment::{Segment, runs};
+use crate::request::budget::{self, Share};
+use crate::stats::add;
+use crate::trace_spans;
+
+/// The calling thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadContext {
+    /// A worker, which decompresses its own requests.
+    Worker,
+    /// Any other thread.
+    Reader {
+        /// No request waits for the bytes yet.
+        readahead: bool,
+    },
+}
+
+/// Read-ahead of at most this many bytes is decompressed by the reader under `sync_decompress=on`,
+/// as the kernel does it.
+const SMALL_READAHEAD: usize = 12 << 10;
+
+/// Least work for each CPU, in bytes of LZ4 output, before another one is woken:
+/// 256 KiB are about 70 us of decoding, twice what a wake-up across CPUs costs.
+const WORTH_SHARING: u64 = 256 << 10;
+/// The same while the CPUs are contended. No CPU is idle then: a helper preempts a program,
+/// and its wake-up may be delayed. That pays only for milliseconds of work.
+const WORTH_SHARING_CONTENDED: u64 = 4 << 20;
+
+/// Workers, and the state of the CPUs they would help on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Help<'a> {
+    pub workers: &'a Workers,
+    /// Whether other programs keep the CPUs busy, and how many threads of the engine do.
+    pub contention: &'a CpuContention,
+}
+
+/// Whether the calling thread decompresses.
+pub(crate) fn reader_decompresses(
+    policy: SyncDecompress,
+    context: ReadContext,
+    bytes: usize,
+) -> bool {
+    match (context, policy) {
+        (ReadContext::Worker, _) => true,
+        (_, SyncDecompress::Off) => false,
+        (ReadContext::Reader { readahead: false }, _) => true,
+        (ReadContext::Reader { readahead: true }, SyncDecompress::On) => bytes <= SMALL_READAHEAD,
+        (ReadContext::Reader { readahead: true }, SyncDecompress::Auto) => false,
+    }
+}
+
+/// Runs, claimed one after another by the participating threads.
+struct Work<'s, 'p, 'a> {
+    reader: FileReader<'s>,
+    /// Set at start. `next` assigns them; each mutex is locked by the thread that got its index.
+    runs: Vec<PiMutex<&'p mut [Segment<'a>]>>,
+    /// Atomic. Index of the next run.
+    next: AtomicUsize,
+    /// Atomic. A run failed: the others are not started.
+    failed: AtomicBool,
+    /// Guarded by its own lock. The first error.
+    error: PiMutex<Option<Error>>,
+}
+
+impl Work<'_, '_, '_> {
+    /// Fills runs until none is left. Waits at the end for pclusters that other readers decode.
+    fn take_part(&self) {
+        let mut late = Vec::new();
+        while let Some(run) = self.runs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            if !self.run(run, false) {
+                late.push(run);
+            }
+        }
+        for run in late {
+            self.run(run, true);
+        }
+    }
+
+    /// False if part of the run is decoded by another reader.
+    fn run(&self, run: &PiMutex<&mut [Segment<'_>]>, wait: bool) -> bool {
+        if self.failed.load(Ordering::Relaxed) {
+            return true;
+        }
+        let mut run = run.lock();
+        let filled = self.reader.decompress_run(&mut run, wait);
+        filled.unwrap_or_else(|error| {
+            self.failed.store(true, Ordering::Relaxed);
+            self.error.lock().get_or_insert(error);
+            true
+        })
+    }
+
+    /// Success only if every segment was filled: a thread that panicked leaves no error, and the
+    /// reader's buffer may have bytes of an older reply.
+    fn outcome(self) -> Result<(), Error> {
+        if let Some(error) = self.error.into_inner() {
+            return Err(error);
+        }
+        let runs = self.runs.into_iter();
+        let segments = runs.flat_map(PiMutex::into_inner);
+        let missing = segments.filter(|segment| !segment.filled);
+        match missing.map(|segment| segment.out.len()).sum() {
+            0 => Ok(()),
+            bytes => Err(Error::Unfinished {
+                image: self.reader.path.name.clone(),
+                nid: self.reader.inode.nid,
+                bytes,
+            }),
+        }
+    }
+}
+
+/// Fills the segments on this thread, with help if that pays and a worker is idle.
+pub(crate) fn decompress_here(
+    reader: FileReader<'_>,
+    segments: &mut [Segment<'_>],
+    help: Option<Help<'_>>,
+) -> Result<(), Error> {
+    match segments {
+        [] => return Ok(()),
+        [_] => return reader.decompress_run(segments, true).map(drop),
+        _ => {}
+    }
+    let cost: u64 = segments.iter().map(Segment::cost).sum();
+    let work = plan(reader, segments);
+    let helpers = help.map_or(Vec::new(), |help| helpers(help, cost, work.runs.len()));
+    let Some(Help { workers, .. }) = help.filter(|_| !helpers.is_empty()) else {
+        work.take_part();
+        return work.outcome();
+    };
+    add(&reader.path.counters.own().shared, 1);
+    let share = budget::share();
+    let take_part = || {
+        let _scope = share.as_ref().map(Share::enter);
+        work.take_part();
+    };
+    spread(workers, &helpers, &take_part);
+    work.outcome()
+}
+
+/// Calls `work` on the calling thread and on workers of these CPUs. Returns when no thread is
+/// inside of it any more; a worker that has not begun by then does not.
+pub(crate) fn spread(workers: &Workers, cpus: &[Option<usize>], work: &(dyn Fn() + Sync)) {
+    lend(work, |lent| {
+        for cpu in cpus {
+            call(workers, *cpu, lent.clone());
+        }
+        work();
+    });
+}
+
+/// Has a worker fill the segments and waits for it.
+pub(crate) fn decompress_on_worker(
+    reader: FileReader<'_>,
+    segments: &mut [Segment<'_>],
+    workers: &Workers,
+) -> Result<(), Error> {
+    add(&reader.path.counters.own().kickoffs, 1);
+    let work = plan(reader, segments);
+    let share = budget::share();
+    let take_part = || {
+        let _scope = share.as_ref().map(Share::enter);
+        work.take_part();
+    };
+    lend(&take_part, |lent| {
+        let (done, finished) = mpsc::sync_channel::<()>(1);
+        let (lent, queued) = (lent.clone(), trace_spans::begin());
+        let job = Box::new(move |_: &_| {
+            trace_spans::end(queued, "queue", 0, 0);
+            lent.join();
+            let _ = done.send(());
+        });
+        workers.queue(Some(rustix::thread::sched_getcpu()), job);
+        // An error means that the job was dropped or panicked: this thread then does the work.
+        if finished.recv().is_err() {
+            work.take_part();
+        }
+    });
+    work.outcome()
+}
+
+fn plan<'s, 'p, 'a>(reader: FileReader<'s>, segments: &'p mut [Segment<'a>]) -> Work<'s, 'p, 'a> {
+    Work {
+        reader,
+        runs: runs(segments).into_iter().map(PiMutex::new).collect(),
+        next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+        error: PiMutex::new(None),
+    }
+}
+
+/// Idle workers of other CPUs, limited by the amount of work and the number of free CPUs. Threads
+/// of an unbound pool have no CPU; the first free one takes the job.
+fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
+    let Help {
+        workers,
+        contention,
+    } = help;
+    let worth = if contention.contended() {
+        WORTH_SHARING_CONTENDED
+    } else {
+        WORTH_SHARING
+    };
+    let feeds = runs.min(usize::try_from(cost / worth).unwrap_or(usize::MAX));
+    let Some(most) = feeds.checked_sub(1).filter(|&most| most > 0) else {
+        return Vec::new();
+    };
+    // The caller included: each keeps a CPU busy.
+    let busy = contention.busy_threads();
+    if workers.mode() == Mode::Unbound {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        return vec![None; most.min(cpus.saturating_sub(busy))];
+    }
+    let here = rustix::thread::sched_getcpu();
+    let most = most.min(workers.count().saturating_sub(busy));
+    let idle = workers.idle_helpers(here, most);
+    idle.into_iter().map(Some).collect()
+}
+
+fn call(workers: &Workers, cpu: Option<usize>, lent: Lent) {
+    let queued = trace_spans::begin();
+    let job = move |_: &_| {
+        trace_spans::end(queued, "queue", 0, 0);
+        lent.join();
+    };
+    workers.queue(cpu, Box::new(job));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Engine, EngineOptions, PageCacheWriter, Remainder, errno};
+
+    const WAITED_FOR: ReadContext = ReadContext::Reader { readahead: false };
+    const AHEAD: ReadContext = ReadContext::Reader { readahead: true };
+
+    /// Panics on the thread that decodes.
+    #[derive(Debug)]
+    struct Broken;
+
+    impl PageCacheWriter for Broken {
+        fn has_room(&self, _: usize) -> bool {
+            panic!("as a test")
+        }
+
+        fn store(&self, _: Remainder) {}
+    }
+
+    #[test]
+    fn a_read_whose_helper_panicked_is_no_success() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        let options = EngineOptions {
+            sync_decompress: SyncDecompress::Off,
+            ..EngineOptions::default()
+        };
+        let engine = Engine::open(&fixtures.join("lz4-64k.erofs"), &options).unwrap();
+        let file = engine.resolve(b"/data/mixed-200000", true).unwrap();
+        engine.set_page_cache(Box::new(Broken));
+        let mut out = [b'!'; 4096];
+        let read = engine.read_at(&file, 8192, &mut out, WAITED_FOR);
+        assert_eq!(out, [b'!'; 4096], "the helper read nothing");
+        assert_eq!(read.map_err(|error| error.errno()), Err(errno::EIO));
+    }
+
+    #[test]
+    fn a_worker_never_hands_on() {
+        for policy in [
+            SyncDecompress::Auto,
+            SyncDecompress::On,
+            SyncDecompress::Off,
+        ] {
+            assert!(reader_decompresses(policy, ReadContext::Worker, 1 << 20));
+        }
+    }
+
+    #[test]
+    fn off_means_never_even_for_a_read_that_is_waited_for() {
+        assert!(!reader_decompresses(SyncDecompress::Off, WAITED_FOR, 1));
+    }
+
+    #[test]
+    fn auto_means_reads_that_are_waited_for() {
+        assert!(reader_decompresses(
+            SyncDecompress::Auto,
+            WAITED_FOR,
+            1 << 20
+        ));
+        assert!(!reader_decompresses(SyncDecompress::Auto, AHEAD, 1));
+    }
+
+    #[test]
+    fn on_adds_read_ahead_of_up_to_12_kib() {
+        assert!(reader_decompresses(SyncDecompress::On, WAITED_FOR, 1 << 20));
+        assert!(reader_decompresses(SyncDecompress::On, AHEAD, 12_288));
+        assert!(!reader_decompresses(SyncDecompress::On, AHEAD, 12_289));
+    }
+}

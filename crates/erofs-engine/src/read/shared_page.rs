@@ -1,0 +1,75 @@
+//! The page that a pcluster shares with the one behind it.
+//!
+//! Pclusters end inside of pages. Such a page can only be stored with the first bytes of the next
+//! pcluster. If it were left out, the read that asks for it later would have both decoded again.
+
+use erofs_codecs::{Codec, Decoder};
+use erofs_format::{Algorithm, Coding, ExtentKind, Pcluster};
+
+use crate::read::FileReader;
+use crate::read::segment::Segment;
+use crate::request::budget;
+
+/// Page size that is assumed, as for storing.
+const PAGE: u64 = 4096;
+
+/// As many stored bytes as the first page of an LZ4 stream may need and more: the zeros before it,
+/// less than a block of them, and a page that does not compress.
+const STORED: usize = 12 << 10;
+
+impl FileReader<'_> {
+    /// Whether the segment has a page of which the pcluster has all bytes. If it has none, the
+    /// pages around it were stored with an earlier read, most likely.
+    pub(crate) fn has_own_page(&self, segment: &Segment<'_>) -> bool {
+        let end = segment.logical + segment.pcluster.decoded_length;
+        let own_end = match end >= self.inode.size {
+            true => self.inode.size,
+            false => end - end % PAGE,
+        };
+        let own = segment.logical.next_multiple_of(PAGE)..own_end;
+        let from = segment.logical + segment.from as u64;
+        let to = segment.logical + segment.to() as u64;
+        from.max(own.start) < to.min(own.end)
+    }
+
+    /// The pcluster behind that of `segment`, and how many of its bytes fill the page that they
+    /// share; `None` where the reader gets that page itself, or where they would cost too much.
+    pub(crate) fn shared_with_next(&self, segment: &Segment<'_>) -> Option<(Pcluster, usize)> {
+        let end = segment.logical + segment.pcluster.decoded_length;
+        let page_end = end.next_multiple_of(PAGE).min(self.inode.size);
+        let bytes = page_end.checked_sub(end).filter(|&bytes| bytes > 0)?;
+        if segment.to() as u64 == segment.pcluster.decoded_length {
+            return None;
+        }
+        let next = self.image.map(self.inode, end).ok()?;
+        match next.kind {
+            ExtentKind::Compressed(pcluster)
+                if next.logical == end
+                    && pcluster.coding == Coding::Compressed(Algorithm::Lz4)
+                    && pcluster.decoded_length >= bytes =>
+            {
+                Some((pcluster, bytes as usize))
+            }
+            _ => None,
+        }
+    }
+
+    /// Decodes the beginning of an LZ4 pcluster into `out`; false if that cannot be, and then the
+    /// read of that page gets the error.
+    pub(crate) fn decode_beginning(
+        &self,
+        decoder: &mut Decoder,
+        pcluster: &Pcluster,
+        out: &mut [u8],
+    ) -> bool {
+        let mut stored = [0; STORED];
+        let stored = &mut stored[..STORED.min(pcluster.length as usize)];
+        let charged = self.within(budget::charge((stored.len() + out.len()) as u64));
+        charged
+            .and_then(|()| self.read(pcluster.location, stored))
+            .is_ok_and(|()| decoder.decode(Codec::Lz4, stored, out, true).is_ok())
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests;

@@ -1,0 +1,133 @@
+use super::*;
+use crate::request::control::for_thread;
+
+fn control() -> ThreadControl {
+    for_thread(&Arc::default())
+}
+
+#[test]
+fn without_a_request_nothing_is_charged() {
+    assert_eq!(charge(u64::MAX), Ok(()));
+    assert_eq!(charge(u64::MAX), Ok(()));
+}
+
+#[test]
+fn steps_and_bytes_of_nested_requests_add_up() {
+    let control = control();
+    let _outer = Scope::begin(&control, 0);
+    for _ in 0..MAX_STEPS {
+        let _inner = Scope::begin(&control, 0);
+        assert_eq!(step(), Ok(()));
+    }
+    assert_eq!(step(), Err(Exceeded::Steps));
+    // Nothing goes on after that.
+    assert_eq!(charge(1), Err(Exceeded::Steps));
+}
+
+#[test]
+fn the_next_request_begins_anew() {
+    let control = control();
+    for _ in 0..2 {
+        let scope = Scope::begin(&control, 0);
+        assert_eq!(charge(MAX_BYTES), Ok(()));
+        scope.renew();
+        assert_eq!(charge(MAX_BYTES), Ok(()));
+    }
+}
+
+#[test]
+fn only_limits_are_exceeded_again_by_the_same_request() {
+    assert!(Exceeded::Steps.is_limit() && Exceeded::Bytes.is_limit());
+    assert!(!Exceeded::Closed.is_limit() && !Exceeded::Busy.is_limit());
+}
+
+#[test]
+fn closing_ends_a_request_and_all_later_ones() {
+    let control = control();
+    let scope = Scope::begin(&control, 0);
+    assert_eq!(charge(1), Ok(()));
+    control.close();
+    assert_eq!(charge(1), Err(Exceeded::Closed));
+    drop(scope);
+    let _later = Scope::begin(&control, 0);
+    assert_eq!(step(), Err(Exceeded::Closed));
+}
+
+/// A listing that is found one entry after the other can be ended too.
+#[test]
+fn closing_ends_a_request_that_begins_again_and_again() {
+    let control = control();
+    let scope = Scope::begin(&control, 0);
+    control.close();
+    scope.renew();
+    assert_eq!(step(), Err(Exceeded::Closed));
+}
+
+/// 1 MiB of MicroLZMA takes 14 ms, of LZ4 none to speak of.
+#[test]
+fn a_request_is_long_once_it_is_to_cost_more_than_any_of_lz4() {
+    for (cost, long) in [(26 << 20, 0), (50 << 20, 1)] {
+        let control = control();
+        let scope = Scope::begin(&control, 1 << 20);
+        for _ in 0..3 {
+            charge_decoding(1 << 20, cost / 3).unwrap();
+        }
+        drop(scope);
+        assert_eq!(control.peaks.read().long, long, "{cost}");
+    }
+}
+
+/// Beyond half of the budget, which no sound image comes to.
+#[test]
+fn one_heavy_request_is_served_at_a_time() {
+    let (control, heavy) = (control(), MAX_BYTES / 2 + 1);
+    let first = Scope::begin(&control, 0);
+    charge(heavy).unwrap();
+    assert!(is_heavy());
+    let elsewhere = |begin: fn(&ThreadControl, u64) -> Scope, bytes| {
+        let control = &control;
+        let served = move || {
+            let _scope = begin(control, 0);
+            charge(bytes)
+        };
+        std::thread::scope(|scope| scope.spawn(served).join().unwrap())
+    };
+    assert_eq!(elsewhere(Scope::begin, 1), Ok(()));
+    assert_eq!(elsewhere(Scope::begin, heavy), Err(Exceeded::Busy));
+    assert_eq!(elsewhere(Scope::begin_heavy, 1), Err(Exceeded::Busy));
+    drop(first);
+    assert_eq!(elsewhere(Scope::begin_heavy, heavy), Ok(()));
+    assert_eq!(elsewhere(Scope::begin, heavy), Ok(()));
+}
+
+#[test]
+fn a_thread_that_helps_has_a_budget_of_its_own_and_needs_no_turn() {
+    let control = control();
+    let _scope = Scope::begin(&control, 0);
+    charge(MAX_BYTES / 2 + 1).unwrap();
+    let share = share().expect("a request");
+    let helped = || {
+        let _scope = share.enter();
+        (charge(MAX_BYTES), charge(1))
+    };
+    let (within, beyond) = std::thread::scope(|scope| scope.spawn(helped).join().unwrap());
+    assert_eq!((within, beyond), (Ok(()), Err(Exceeded::Bytes)));
+}
+
+#[test]
+fn the_most_that_a_request_took_is_what_it_was_allowed() {
+    let control = control();
+    for bytes in [1 << 20, MAX_BYTES] {
+        let _scope = Scope::begin(&control, 0);
+        for _ in 0..2 {
+            let _ = charge(bytes);
+            let _ = step();
+        }
+    }
+    let peaks = control.peaks.read();
+    assert_eq!((peaks.steps, peaks.bytes, peaks.long), (2, MAX_BYTES, 1));
+    let _scope = Scope::begin(&control, 0);
+    while step().is_ok() {}
+    drop(_scope);
+    assert_eq!(control.peaks.read().steps, MAX_STEPS);
+}

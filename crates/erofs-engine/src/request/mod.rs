@@ -1,0 +1,134 @@
+//! Requests within their budgets, and those that are known to exceed them.
+
+pub mod budget;
+pub(crate) mod control;
+pub(crate) mod peaks;
+
+use std::sync::{Arc, OnceLock};
+
+use erofs_format::Nid;
+
+use crate::Error;
+use crate::cache::ReadCache;
+use crate::per_thread::PerThread;
+use crate::request::control::{Control, ThreadControl, for_thread};
+use budget::{Exceeded, Scope};
+
+/// Requests beyond their budget that are remembered, and inodes that had heavy ones.
+const REMEMBERED: u64 = 1024;
+
+/// Identity of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum RequestKey {
+    /// An inode itself.
+    Inode(Nid),
+    /// Names of a directory.
+    Lookup(Nid),
+    /// The entries of a directory from a position on.
+    List(Nid, u64),
+    /// Content from a byte on.
+    Read(Nid, u64),
+    /// Extended attributes.
+    Xattrs(Nid),
+    /// The extent of a byte.
+    Extent(Nid, u64),
+}
+
+impl RequestKey {
+    /// The inode it is about.
+    fn nid(self) -> Nid {
+        match self {
+            RequestKey::Inode(nid)
+            | RequestKey::Lookup(nid)
+            | RequestKey::List(nid, _)
+            | RequestKey::Read(nid, _)
+            | RequestKey::Extent(nid, _)
+            | RequestKey::Xattrs(nid) => nid,
+        }
+    }
+}
+
+/// Runs the requests of an engine.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    /// The image's path, for messages.
+    image: Arc<str>,
+    pub(crate) control: Arc<Control>,
+    of_threads: PerThread<ThreadControl>,
+    /// The first heavy request makes it; a sound image has none.
+    remembered: OnceLock<Remembered>,
+}
+
+/// What requests of a hostile image took.
+#[derive(Debug)]
+struct Remembered {
+    /// The limits that requests exceeded: repeated, they would again.
+    exceeded: ReadCache<RequestKey, Exceeded>,
+    /// Inodes that had a heavy request.
+    heavy: ReadCache<Nid, ()>,
+}
+
+impl Requests {
+    pub(crate) fn new(image: Arc<str>, control: Arc<Control>) -> Self {
+        Self {
+            image,
+            control,
+            of_threads: PerThread::new(),
+            remembered: OnceLock::new(),
+        }
+    }
+
+    fn remembered(&self) -> &Remembered {
+        self.remembered.get_or_init(|| Remembered {
+            exceeded: ReadCache::new(REMEMBERED, 1),
+            heavy: ReadCache::new(REMEMBERED, 1),
+        })
+    }
+
+    /// Runs a request for metadata.
+    pub(crate) fn run<R>(
+        &self,
+        request: RequestKey,
+        work: impl FnOnce(&Scope) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.run_for(request, 0, work)
+    }
+
+    /// Runs a request for `length` bytes of content. One that exceeds its budget fails at once when
+    /// it is repeated; of an inode that had a heavy one, as long as another heavy one is served.
+    pub(crate) fn run_for<R>(
+        &self,
+        request: RequestKey,
+        length: u64,
+        work: impl FnOnce(&Scope) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let nid = request.nid();
+        let over_budget = |source| Error::Budget {
+            image: self.image.clone(),
+            nid,
+            source,
+        };
+        let remembered = self.remembered.get();
+        if let Some(exceeded) = remembered.and_then(|all| all.exceeded.get(&request)) {
+            return Err(over_budget(*exceeded));
+        }
+        let control = self.of_threads.own_or(|| for_thread(&self.control));
+        let scope = match remembered.and_then(|all| all.heavy.get(&nid)) {
+            Some(_) => Scope::begin_heavy(control, length),
+            None => Scope::begin(control, length),
+        };
+        let result = work(&scope);
+        if budget::is_heavy() {
+            self.remembered().heavy.put(nid, (), 1);
+        }
+        result.map_err(|error| match budget::exceeded() {
+            Some(exceeded) => {
+                if exceeded.is_limit() {
+                    self.remembered().exceeded.put(request, exceeded, 1);
+                }
+                over_budget(exceeded)
+            }
+            None => error,
+        })
+    }
+}
