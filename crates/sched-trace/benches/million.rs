@@ -4,7 +4,7 @@
 use sched_trace::blame::blame;
 use sched_trace::latency::{Filter, GroupBy, analyse};
 use sched_trace::timeline::Timeline;
-use sched_trace::{Comm, Event, Kind, ReadOptions, TaskState, Trace, open, perfetto};
+use sched_trace::{Comm, Event, Kind, ReadOptions, Task, TaskState, Trace, Wake, open, perfetto};
 use std::time::Instant;
 
 const EVENTS: u64 = 1_000_000;
@@ -97,7 +97,11 @@ fn synthetic() -> Trace {
         if running.contains(&next) {
             continue;
         }
-        let (pid, prio, target_cpu) = (next, 120, cpu as u32);
+        let task = |pid| Task {
+            comm: comm(pid),
+            pid,
+            prio: 120,
+        };
         let mut add = |pid, kind| {
             time_ns += 500 + (random >> 50);
             trace.events.push(Event {
@@ -107,62 +111,47 @@ fn synthetic() -> Trace {
                 kind,
             });
         };
-        let work = u64::from(next as u32);
+        let wake = |wake| Kind::Wake {
+            wake,
+            task: task(next),
+            target_cpu: cpu as u32,
+        };
+        let (work, kthread) = (u64::from(next as u32), false);
         let is_kworker = next % 10 == 0;
         if is_kworker {
-            add(
-                waker,
-                Kind::WorkQueued {
-                    work,
-                    function,
-                    queue,
-                    cpu: target_cpu,
-                },
-            );
+            let queued = Kind::WorkQueued {
+                work,
+                function,
+                queue,
+                kthread,
+            };
+            add(waker, queued);
         }
-        add(
-            waker,
-            Kind::Waking {
-                pid,
-                comm: comm(pid),
-                prio,
-                target_cpu,
+        add(waker, wake(Wake::Begins));
+        add(waker, wake(Wake::Done));
+        let switch = Kind::Switch {
+            prev: task(waker),
+            prev_state: if waker == 0 {
+                TaskState::RUNNABLE
+            } else {
+                TaskState::SLEEPING
             },
-        );
-        add(
-            waker,
-            Kind::Wakeup {
-                pid,
-                comm: comm(pid),
-                prio,
-                target_cpu,
-            },
-        );
-        add(
-            waker,
-            Kind::Switch {
-                prev_pid: waker,
-                prev_comm: comm(waker),
-                prev_prio: 120,
-                prev_state: if waker == 0 {
-                    TaskState::RUNNABLE
-                } else {
-                    TaskState::SLEEPING
-                },
-                next_pid: pid,
-                next_comm: comm(pid),
-                next_prio: prio,
-            },
-        );
+            next: task(next),
+        };
+        add(waker, switch);
         if is_kworker {
-            add(pid, Kind::WorkStart { work, function });
-            add(
-                pid,
-                Kind::WorkEnd {
-                    work,
-                    function: Some(function),
-                },
-            );
+            let start = Kind::WorkStart {
+                work,
+                function,
+                kthread,
+            };
+            add(next, start);
+            let end = Kind::WorkEnd {
+                work,
+                function: Some(function),
+                kthread,
+            };
+            add(next, end);
         }
         running[cpu] = next;
     }

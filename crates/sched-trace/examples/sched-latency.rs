@@ -74,7 +74,7 @@ fn show(file: &Path, json: bool) -> sched_trace::Result<()> {
         println!(
             "{:20} {:40} {:6} waits {:9.1} us average; queue delay {:9.1} us",
             group.workqueue.map_or("", |name| report.names.get(name)),
-            report.names.get(group.function),
+            group.function.map_or("", |name| report.names.get(name)),
             group.wakeup.count,
             group.wakeup.average,
             group.queue_delay.average

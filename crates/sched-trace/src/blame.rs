@@ -167,11 +167,7 @@ pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame
     let mut waits = 0;
     // Waits overlap: a damaged trace has some of centuries, whose sum takes more than 64 bits.
     let (mut total, mut idle, mut unknown) = (0, 0, 0);
-    for wait in report
-        .waits
-        .iter()
-        .filter(|wait| filter.accepts(report, wait))
-    {
+    for wait in report.accepted(filter) {
         let behind = timeline.behind(wait);
         waits += 1;
         total += u128::from(wait.length_ns());
@@ -217,49 +213,12 @@ pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame
 mod tests {
     use super::*;
     use crate::latency::analyse;
-    use crate::{Event, Kind, TaskState, Trace};
+    use crate::script::{rename, trace};
 
-    fn switch(us: u64, cpu: u32, prev: i32, next: i32, state: TaskState) -> Event {
-        let comm = |pid| Comm::new(format!("t{pid}").as_bytes());
-        let prio = |pid| if pid == 4 { 98 } else { 120 };
-        let kind = Kind::Switch {
-            prev_pid: prev,
-            prev_comm: comm(prev),
-            prev_prio: prio(prev),
-            prev_state: state,
-            next_pid: next,
-            next_comm: comm(next),
-            next_prio: prio(next),
-        };
-        Event {
-            time_ns: us * 1000,
-            cpu,
-            pid: prev,
-            kind,
-        }
-    }
-
-    fn waking(us: u64, cpu: u32, pid: i32) -> Event {
-        let prio = if pid == 4 { 98 } else { 120 };
-        let kind = Kind::Waking {
-            pid,
-            comm: Comm::default(),
-            prio,
-            target_cpu: cpu,
-        };
-        Event {
-            time_ns: us * 1000,
-            cpu,
-            pid: 0,
-            kind,
-        }
-    }
-
-    fn blamed(events: Vec<Event>, pid: i32) -> Blame {
-        let trace = Trace {
-            events,
-            ..Trace::default()
-        };
+    /// What the waits of a thread were spent behind; thread 4 is real-time.
+    fn blamed(text: &str, pid: i32) -> Blame {
+        let mut trace = trace(text);
+        rename(&mut trace, 4, "t4", 98);
         let of_pid = |other| other == pid;
         let filter = Filter {
             pids: Some(&of_pid),
@@ -268,107 +227,80 @@ mod tests {
         blame(&Timeline::new(&trace), &analyse(&trace), &filter)
     }
 
-    const S: TaskState = TaskState::SLEEPING;
-    const P: TaskState = TaskState::PREEMPTED;
-
     #[test]
-    fn a_wait_is_divided_among_the_threads_that_ran() {
-        let blame = blamed(
-            vec![
-                switch(0, 0, 0, 1, S),
-                waking(10, 0, 3),
-                switch(15, 0, 1, 2, P),
-                switch(35, 0, 2, 0, S),
-                switch(37, 0, 0, 3, S),
-            ],
-            3,
-        );
-        assert_eq!((blame.waits, blame.total_us, blame.idle_us), (1, 27.0, 2.0));
-        let behind: Vec<_> = blame
-            .behind
-            .iter()
-            .map(|b| (b.comm.to_string(), b.total_us))
-            .collect();
-        assert_eq!(behind, [("t2".to_string(), 20.0), ("t1".to_string(), 5.0)]);
-        assert_eq!(blame.why[0].why, Why::AllBusy, "there is no other CPU");
-    }
-
-    #[test]
-    fn an_idle_cpu_elsewhere_asks_for_a_reason() {
-        let mut events = vec![
-            switch(0, 1, 5, 0, S),
-            switch(0, 0, 0, 1, S),
-            waking(10, 0, 3),
-            switch(50, 0, 1, 3, P),
-            switch(60, 0, 3, 1, S),
-            switch(90, 1, 0, 5, S),
+    fn each_part_of_a_wait_is_charged_once() {
+        // A trace, total, idle and unknown time of thread 3, and the threads it waited behind.
+        type Parts = &'static [(&'static str, f64)];
+        let cases: [(&str, [f64; 3], Parts); 5] = [
+            (
+                "0 0 0 S 1; 10 0 0 waking 3; 15 0 1 R+ 2; 35 0 2 S 0; 37 0 0 R 3",
+                [27.0, 2.0, 0.0],
+                &[("t2", 20.0), ("t1", 5.0)],
+            ),
+            // t1 runs since before the trace and is known by its event.
+            (
+                "0 0 1 waking 9; 10 0 0 waking 3; 40 0 1 R+ 3",
+                [30.0, 0.0, 0.0],
+                &[("t1", 30.0)],
+            ),
+            // Migrated from CPU 0 to CPU 1: charged to each in turn, ...
+            (
+                "0 0 0 S 1; 0 1 0 S 2; 10 0 0 waking 3; 50 1 2 migrate 3 0 1; 70 1 2 R+ 3",
+                [60.0, 0.0, 0.0],
+                &[("t1", 40.0), ("t2", 20.0)],
+            ),
+            // ... and unknown where migrations are not recorded.
+            (
+                "0 0 0 S 1; 0 1 0 S 2; 10 0 0 waking 3; 70 1 2 R+ 3",
+                [60.0, 0.0, 60.0],
+                &[],
+            ),
+            // A damaged number of a CPU.
+            (
+                "0 4294967295 1 waking 3 4294967295; 5 4294967295 1 S 3",
+                [5.0, 0.0, 0.0],
+                &[("t1", 5.0)],
+            ),
         ];
-        assert_eq!(blamed(events.clone(), 3).why[0].why, Why::Pinned);
-        events.push(switch(95, 1, 5, 3, S));
-        assert_eq!(blamed(events, 3).why[0].why, Why::NotMoved);
-    }
-
-    #[test]
-    fn only_a_switch_to_a_normal_thread_shows_that_a_real_time_thread_was_throttled() {
-        let mut events = vec![
-            switch(0, 0, 0, 1, S),
-            waking(10, 0, 4),
-            switch(5000, 0, 1, 4, P),
-        ];
-        assert_eq!(blamed(events.clone(), 4).why[0].why, Why::NotPreempted);
-        events[2] = switch(5000, 0, 1, 2, P);
-        events.push(switch(5100, 0, 2, 4, P));
-        assert_eq!(blamed(events, 4).why[0].why, Why::Throttled);
-    }
-
-    #[test]
-    fn a_thread_that_runs_since_before_the_trace_is_known_by_its_events() {
-        let mut early = waking(0, 0, 9);
-        early.pid = 1;
-        let blame = blamed(vec![early, waking(10, 0, 3), switch(40, 0, 1, 3, P)], 3);
-        assert_eq!((blame.unknown_us, blame.behind[0].total_us), (0.0, 30.0));
-    }
-
-    /// t3 is woken on CPU 0 behind t1, migrates to CPU 1 after 40 us, and waits there behind t2.
-    fn migrated(traced: bool) -> Blame {
-        let mut events = vec![
-            switch(0, 0, 0, 1, S),
-            switch(0, 1, 0, 2, S),
-            waking(10, 0, 3),
-            switch(70, 1, 2, 3, P),
-        ];
-        if traced {
-            let kind = Kind::Migrate {
-                pid: 3,
-                comm: Comm::default(),
-                prio: 120,
-                from_cpu: 0,
-                to_cpu: 1,
-            };
-            events.insert(
-                3,
-                Event {
-                    time_ns: 50_000,
-                    cpu: 1,
-                    pid: 2,
-                    kind,
-                },
-            );
+        for (text, [total, idle, unknown], parts) in cases {
+            let blame = blamed(text, 3);
+            let sums = (blame.total_us, blame.idle_us, blame.unknown_us);
+            assert_eq!(sums, (total, idle, unknown), "{text}");
+            let behind = blame
+                .behind
+                .iter()
+                .map(|b| (b.comm.to_string(), b.total_us));
+            let parts = parts.iter().map(|(comm, us)| (comm.to_string(), *us));
+            assert!(behind.eq(parts), "{text}: {:?}", blame.behind);
         }
-        blamed(events, 3)
     }
 
     #[test]
-    fn a_migrated_wait_is_charged_to_each_cpu_in_turn() {
-        let behind = migrated(true).behind;
-        let behind: Vec<_> = behind.iter().map(|b| (b.comm, b.total_us)).collect();
-        assert_eq!(behind, [("t1".into(), 40.0), ("t2".into(), 20.0)]);
-    }
-
-    #[test]
-    fn a_migrated_wait_is_unknown_where_migrations_are_not_recorded() {
-        let blame = migrated(false);
-        assert_eq!((blame.unknown_us, blame.behind.len()), (60.0, 0));
-        assert_eq!(blame.why[0].why, Why::Moved);
+    fn the_reason_is_what_the_trace_shows() {
+        let idle = "0 1 5 S 0; 0 0 0 S 1; 10 0 0 waking 3; 50 0 1 R+ 3; 60 0 3 S 1; 90 1 0 S 5";
+        let cases = [
+            ("0 0 0 S 1; 10 0 0 waking 3; 37 0 1 S 3", 3, Why::AllBusy),
+            (idle, 3, Why::Pinned),
+            (&format!("{idle}; 95 1 5 S 3"), 3, Why::NotMoved),
+            (
+                "0 0 0 S 1; 0 1 0 S 2; 10 0 0 waking 3; 70 1 2 R+ 3",
+                3,
+                Why::Moved,
+            ),
+            // Only a switch to a normal thread shows that a real-time one was throttled.
+            (
+                "0 0 0 S 1; 10 0 0 waking 4; 5000 0 1 R+ 4",
+                4,
+                Why::NotPreempted,
+            ),
+            (
+                "0 0 0 S 1; 10 0 0 waking 4; 5000 0 1 R+ 2; 5100 0 2 R+ 4",
+                4,
+                Why::Throttled,
+            ),
+        ];
+        for (text, pid, why) in cases {
+            assert_eq!(blamed(text, pid).why[0].why, why, "{text}");
+        }
     }
 }

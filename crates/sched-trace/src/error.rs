@@ -1,7 +1,7 @@
 //! Errors: one line each, with the cause and the remedy.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a trace could not be recorded, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -22,54 +22,12 @@ pub enum Error {
         source: io::Error,
     },
     /// A trace file could not be opened, read or written.
-    #[error("{path}: {source}")]
-    Io {
+    #[error("{path}: {fault}")]
+    File {
         /// The trace file.
         path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// The file has none of the known formats.
-    #[error(
-        "{path}: unknown trace format ({found}); known are Perfetto, perf.data, trace.dat and ftrace text"
-    )]
-    UnknownFormat {
-        /// The trace file.
-        path: PathBuf,
-        /// How it begins.
-        found: String,
-    },
-    /// The file has a known format but is damaged, or lacks what is needed.
-    #[error("{path}: broken {format} trace near byte {offset}: {reason}")]
-    Broken {
-        /// The trace file.
-        path: PathBuf,
-        /// Its format.
-        format: &'static str,
-        /// Where, as far as known.
-        offset: u64,
         /// What is wrong.
-        reason: String,
-    },
-    /// The file has a known format, and nothing in it that is read.
-    #[error("{path}: {format} without scheduler events: {record}")]
-    NoEvents {
-        /// The trace file.
-        path: PathBuf,
-        /// Its format.
-        format: &'static str,
-        /// How a trace of this format has them.
-        record: &'static str,
-    },
-    /// A trace that exceeds a bound of the reader.
-    #[error("{path}: more than {limit} {what}; record a shorter trace, or fewer events")]
-    TooBig {
-        /// The trace file.
-        path: PathBuf,
-        /// The bound of [`crate::ReadOptions`] that was exceeded.
-        limit: usize,
-        /// What is bounded.
-        what: &'static str,
+        fault: Fault,
     },
     /// The command to record could not be started.
     #[error("{command}: {source}")]
@@ -88,58 +46,53 @@ pub(crate) const COUNTED: &str = "time stamps that count something else than tim
 /// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of a reader, which does not know the path of its file.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    Io(io::Error),
+/// What is wrong with a trace file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The system's answer.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The file has none of the known formats; how it begins.
+    #[error("unknown trace format ({0}); known are Perfetto, perf.data, trace.dat and ftrace text")]
+    UnknownFormat(String),
+    /// The file has a known format but is damaged, or lacks what is needed.
+    #[error("broken {format} trace near byte {offset}: {reason}")]
     Broken {
+        /// Its format.
         format: &'static str,
+        /// Where, as far as known.
         offset: u64,
+        /// What is wrong.
         reason: String,
     },
+    /// The file has a known format, and nothing in it that is read.
+    #[error("{format} without scheduler events: {record}")]
     NoEvents {
+        /// Its format.
         format: &'static str,
+        /// How a trace of this format has them.
         record: &'static str,
     },
+    /// A trace that exceeds a bound of the reader.
+    #[error("more than {limit} {what}; record a shorter trace, or fewer events")]
     TooBig {
+        /// The bound of [`crate::ReadOptions`] that was exceeded.
         limit: usize,
+        /// What is bounded.
         what: &'static str,
     },
 }
 
 impl Fault {
-    pub fn at(self, path: &std::path::Path) -> Error {
-        let path = path.to_path_buf();
-        match self {
-            Self::Io(source) => Error::Io { path, source },
-            Self::Broken {
-                format,
-                offset,
-                reason,
-            } => Error::Broken {
-                path,
-                format,
-                offset,
-                reason: printable(&reason),
-            },
-            Self::NoEvents { format, record } => Error::NoEvents {
-                path,
-                format,
-                record,
-            },
-            Self::TooBig { limit, what } => Error::TooBig { path, limit, what },
+    /// The error of a file. A reason may quote it; the error stays one line whatever it contains.
+    pub(crate) fn at(mut self, path: &Path) -> Error {
+        if let Self::Broken { reason, .. } = &mut self {
+            *reason = reason.replace(char::is_control, " ");
         }
-    }
-}
-
-/// A reason may quote the file; it stays one line whatever the file contains.
-fn printable(reason: &str) -> String {
-    let blank = |c: char| if c.is_control() { ' ' } else { c };
-    reason.chars().map(blank).collect()
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
+        Error::File {
+            path: path.into(),
+            fault: self,
+        }
     }
 }

@@ -19,87 +19,92 @@ pub struct Event {
     pub kind: Kind,
 }
 
-/// What happened. Work items are known by the address of their struct, which is only an identity.
+/// A thread as an event describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Task {
+    /// Its name.
+    pub comm: Comm,
+    /// Its id; 0 is the idle task, [`UNKNOWN_PID`] a thread that the format does not name.
+    pub pid: i32,
+    /// Its priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
+    pub prio: i32,
+}
+
+/// How far a wake-up has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wake {
+    /// `sched_waking`: another thread or an interrupt is about to make the thread runnable.
+    Begins,
+    /// `sched_wakeup`: the thread is on a run queue now.
+    Done,
+    /// `sched_wakeup_new`: a forked thread is on a run queue for the first time.
+    New,
+}
+
+/// What happened. Work items are known by the address of their struct, which is only an identity;
+/// `kthread` is true for those of a kthread_worker.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields carry the kernel's own names")]
 pub enum Kind {
-    /// `sched_switch`: `prev` left the CPU, `next` runs from here on. Pid 0 is the idle task.
+    /// `sched_switch`: `prev` left the CPU, `next` runs from here on.
     Switch {
-        prev_pid: i32,
-        prev_comm: Comm,
-        prev_prio: i32,
+        prev: Task,
         prev_state: TaskState,
-        next_pid: i32,
-        next_comm: Comm,
-        next_prio: i32,
+        next: Task,
     },
-    /// `sched_waking`: another thread or an interrupt is about to make `pid` runnable. Written by
-    /// the waker.
-    Waking {
-        pid: i32,
-        comm: Comm,
-        prio: i32,
+    /// A wake-up of `task`, written by the waker.
+    Wake {
+        wake: Wake,
+        task: Task,
         target_cpu: u32,
     },
-    /// `sched_wakeup`: `pid` is on a run queue now.
-    Wakeup {
-        pid: i32,
-        comm: Comm,
-        prio: i32,
-        target_cpu: u32,
-    },
-    /// `sched_wakeup_new`: a forked thread is on a run queue for the first time.
-    WakeupNew {
-        pid: i32,
-        comm: Comm,
-        prio: i32,
-        target_cpu: u32,
-    },
-    /// `sched_migrate_task`: `pid` moves to another CPU's run queue.
+    /// `sched_migrate_task`: `task` moves to another CPU's run queue.
     Migrate {
-        pid: i32,
-        comm: Comm,
-        prio: i32,
+        task: Task,
         from_cpu: u32,
         to_cpu: u32,
     },
-    /// `workqueue_queue_work`; `queue` is the work queue's name where the kernel prints it.
+    /// `workqueue_queue_work` or `sched_kthread_work_queue_work`; `queue` is the work queue's name
+    /// where the kernel prints it.
     WorkQueued {
         work: u64,
         function: Name,
         queue: Option<Name>,
-        cpu: u32,
+        kthread: bool,
     },
-    /// `workqueue_execute_start`, written by the kworker [`Event::pid`].
-    WorkStart { work: u64, function: Name },
-    /// `workqueue_execute_end`; older kernels do not record the function.
-    WorkEnd { work: u64, function: Option<Name> },
-    /// `sched_kthread_work_queue_work`; `worker` identifies the kthread_worker.
-    KthreadWorkQueued {
+    /// The worker [`Event::pid`] starts an item: `workqueue_execute_start` or
+    /// `sched_kthread_work_execute_start`.
+    WorkStart {
         work: u64,
         function: Name,
-        worker: u64,
+        kthread: bool,
     },
-    /// `sched_kthread_work_execute_start`, written by the thread [`Event::pid`].
-    KthreadWorkStart { work: u64, function: Name },
-    /// `sched_kthread_work_execute_end`.
-    KthreadWorkEnd { work: u64, function: Option<Name> },
+    /// It ends it: `..._execute_end`. Older kernels do not record the function.
+    WorkEnd {
+        work: u64,
+        function: Option<Name>,
+        kthread: bool,
+    },
     /// `sched_process_fork`: the running thread created `child_pid`.
     Fork {
-        child_pid: i32,
-        child_comm: Comm,
-        parent_pid: i32,
         parent_comm: Comm,
+        parent_pid: i32,
+        child_comm: Comm,
+        child_pid: i32,
     },
+    /// `task_newtask`: the running thread created `pid` with these flags of clone(2).
+    NewTask { pid: i32, comm: Comm, flags: u64 },
     /// `sched_process_exec`: `pid` runs another program now.
     Exec {
+        filename: Name,
         pid: i32,
         old_pid: i32,
-        filename: Name,
     },
     /// `sched_process_exit`.
-    Exit { pid: i32, comm: Comm, prio: i32 },
+    Exit { task: Task },
+    /// `task_rename`.
+    Rename { pid: i32, comm: Comm },
     /// `fuse_request_send`: the running thread sends a request to the FUSE mount of a device
     /// number.
     FuseSent {
@@ -107,8 +112,6 @@ pub enum Kind {
         unique: u64,
         opcode: u32,
     },
-    /// `task_rename`.
-    Rename { pid: i32, comm: Comm },
 }
 
 /// The state a thread left its CPU in: the bits of `prev_state`, as Linux 4.14 and later write
@@ -198,14 +201,15 @@ mod tests {
 
     #[test]
     fn states_are_read_from_bits_and_from_text_alike() {
-        for (bits, text) in [
+        let states = [
             (0, "R"),
             (0x100, "R+"),
             (1, "S"),
             (2, "D"),
             (0x80, "I"),
             (0x10, "X"),
-        ] {
+        ];
+        for (bits, text) in states {
             let state = TaskState::from_bits(bits);
             assert_eq!(state.to_string(), text);
             assert_eq!(TaskState::from_text(text), state);

@@ -38,6 +38,9 @@ mod notice;
 pub mod perfetto;
 mod read;
 pub mod record;
+mod schema;
+#[cfg(test)]
+mod script;
 mod settings;
 pub mod stats;
 pub mod timeline;
@@ -45,8 +48,8 @@ mod trace;
 pub mod why;
 
 pub use comm::Comm;
-pub use error::{Error, Result};
-pub use event::{Event, Kind, TaskState, UNKNOWN_PID};
+pub use error::{Error, Fault, Result};
+pub use event::{Event, Kind, Task, TaskState, UNKNOWN_PID, Wake};
 pub use input::ReadOptions;
 pub use names::{Name, Names};
 pub use notice::Notice;

@@ -36,6 +36,8 @@ pub enum Notice {
     },
     /// The clock of the trace differs between its CPUs.
     LocalClock,
+    /// The trace has no switch, with which waits end.
+    NoSwitches,
     /// The trace has the starts of work items, but not their ends.
     NoEndOfWork,
 }
@@ -45,7 +47,7 @@ impl Notice {
     pub fn spoils_figures(&self) -> bool {
         matches!(
             self,
-            Self::UndecodedRecords { .. } | Self::UnreadPages { .. }
+            Self::UndecodedRecords { .. } | Self::UnreadPages { .. } | Self::NoSwitches
         )
     }
 
@@ -90,6 +92,9 @@ impl fmt::Display for Notice {
                 "the clock \"local\" is not the same on all CPUs: waits that begin on one CPU and end on \
                  another may be too short or too long (trace-cmd record -C mono)",
             ),
+            Self::NoSwitches => {
+                f.write_str("no sched_switch events: the trace does not show when threads ran")
+            }
             Self::NoEndOfWork => f.write_str(
                 "no workqueue_execute_end events: a work item is taken to end when its worker has \
                  nothing to do, or starts the next one",

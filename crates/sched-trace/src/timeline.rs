@@ -1,15 +1,15 @@
 //! What ran on each CPU, and where waiting threads were queued.
 
 use crate::latency::Wait;
-use crate::{Comm, Kind, Trace, UNKNOWN_PID};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use crate::{Comm, Kind, Task, TaskState, Trace, UNKNOWN_PID};
+use std::collections::{BTreeMap, HashMap};
 
 /// The runs of all threads, by CPU.
 #[derive(Debug, Default)]
 pub struct Timeline {
     cpus: BTreeMap<u32, Vec<Run>>,
-    /// The CPUs each thread ran on.
-    seen_on: HashMap<i32, HashSet<u32>>,
+    /// The runs of each thread in the order of time: their CPU, and their index there.
+    threads: HashMap<i32, Vec<(u32, usize)>>,
     /// Migrations of each thread in the order of time.
     migrations: HashMap<i32, Vec<Migration>>,
 }
@@ -27,9 +27,22 @@ pub struct Run {
     pub comm: Comm,
     /// Its priority as the kernel traces it.
     pub prio: i32,
+    /// How it left the CPU, if the trace shows that.
+    pub left: Option<TaskState>,
 }
 
 impl Run {
+    fn begin(start_ns: u64, Task { comm, pid, prio }: Task) -> Self {
+        Self {
+            start_ns,
+            end_ns: u64::MAX,
+            pid,
+            comm,
+            prio,
+            left: None,
+        }
+    }
+
     /// Length of the run.
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
@@ -66,28 +79,17 @@ impl Timeline {
             }
             match event.kind {
                 Kind::Switch {
-                    prev_comm,
-                    prev_prio,
-                    next_pid,
-                    next_comm,
-                    next_prio,
-                    ..
+                    prev,
+                    prev_state,
+                    next,
                 } => {
-                    timeline.name_last(event.cpu, prev_comm, prev_prio);
-                    let run = Run {
-                        start_ns: event.time_ns,
-                        end_ns: u64::MAX,
-                        pid: next_pid,
-                        comm: next_comm,
-                        prio: next_prio,
-                    };
-                    timeline.switch(event.cpu, run);
+                    timeline.leave(event.cpu, prev, prev_state);
+                    timeline.switch(event.cpu, Run::begin(event.time_ns, next));
                 }
                 Kind::Migrate {
-                    pid,
+                    task: Task { pid, .. },
                     from_cpu: from,
                     to_cpu: to,
-                    ..
                 } => timeline.migrations.entry(pid).or_default().push(Migration {
                     time_ns: event.time_ns,
                     from,
@@ -106,22 +108,24 @@ impl Timeline {
     /// The thread that writes the first event of a CPU runs there since the trace began.
     fn begin(&mut self, trace: &Trace, cpu: u32, pid: i32, start_ns: u64) {
         let comm = trace.threads.get(&pid).map_or(Comm::default(), |t| t.comm);
-        let run = Run {
-            start_ns,
-            end_ns: u64::MAX,
-            pid,
+        let task = Task {
             comm,
+            pid,
             prio: 120,
         };
-        self.switch(cpu, run);
+        self.switch(cpu, Run::begin(start_ns, task));
     }
 
     /// A switch names the previous thread, of which the first run of a CPU knows only the pid.
-    fn name_last(&mut self, cpu: u32, comm: Comm, prio: i32) {
-        if let Some([only]) = self.cpus.get_mut(&cpu).map(Vec::as_mut_slice)
-            && !comm.is_empty()
+    fn leave(&mut self, cpu: u32, task: Task, state: TaskState) {
+        let runs = self.cpus.entry(cpu).or_default();
+        if let [only] = runs.as_mut_slice()
+            && !task.comm.is_empty()
         {
-            (only.comm, only.prio) = (comm, prio);
+            (only.comm, only.prio) = (task.comm, task.prio);
+        }
+        if let Some(last) = runs.last_mut().filter(|last| last.pid == task.pid) {
+            last.left = Some(state);
         }
     }
 
@@ -132,7 +136,8 @@ impl Timeline {
         }
         runs.push(run);
         if run.pid > 0 {
-            self.seen_on.entry(run.pid).or_default().insert(cpu);
+            let place = (cpu, runs.len() - 1);
+            self.threads.entry(run.pid).or_default().push(place);
         }
     }
 
@@ -157,7 +162,16 @@ impl Timeline {
 
     /// Whether the thread ran on one CPU only, as far as the trace shows.
     pub fn runs_on_one_cpu(&self, pid: i32) -> bool {
-        self.seen_on.get(&pid).is_none_or(|cpus| cpus.len() == 1)
+        let runs = self.threads.get(&pid);
+        runs.is_none_or(|runs| runs.iter().all(|(cpu, _)| *cpu == runs[0].0))
+    }
+
+    /// The last run of a thread that began before or at a time, and its CPU.
+    pub fn run_before(&self, pid: i32, time_ns: u64) -> Option<(u32, Run)> {
+        let runs = self.threads.get(&pid)?;
+        let run = |(cpu, index): &(u32, usize)| (*cpu, self.cpus[cpu][*index]);
+        let after = runs.partition_point(|place| run(place).1.start_ns <= time_ns);
+        Some(run(runs.get(after.checked_sub(1)?)?))
     }
 
     /// The run queues on which a thread waited.

@@ -95,12 +95,18 @@ impl Trace {
             self.lose(overwritten);
             return;
         };
-        let before = self.events.partition_point(|event| event.time_ns < from_ns);
-        self.events.drain(..before);
+        self.begin_at(from_ns);
         self.notices.push(Notice::Wrapped {
             overwritten,
             from_ns,
         });
+    }
+
+    /// Drops the events of the sorted trace before a time; returns how many these were.
+    pub(crate) fn begin_at(&mut self, from_ns: u64) -> usize {
+        let before = self.events.partition_point(|event| event.time_ns < from_ns);
+        self.events.drain(..before);
+        before
     }
 
     /// Sorts the events by time. Cheap when they are sorted piece by piece.

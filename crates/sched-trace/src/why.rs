@@ -8,9 +8,9 @@ mod history;
 
 use crate::latency::{Report, Wait, WaitKind, WorkRun};
 use crate::stats::us;
-use crate::timeline::Timeline;
-use crate::{Comm, Trace};
-use history::{History, Run};
+use crate::timeline::{Run, Timeline};
+use crate::{Comm, TaskState, Trace};
+use history::History;
 use serde::{Serialize, Serializer};
 
 /// Most steps of a chain; a longer one is cut at its beginning.
@@ -179,7 +179,7 @@ struct Finder<'a> {
     trace: &'a Trace,
     report: &'a Report,
     timeline: Timeline,
-    history: History,
+    history: History<'a>,
 }
 
 impl<'a> Finder<'a> {
@@ -194,12 +194,12 @@ impl<'a> Finder<'a> {
 
     /// What the sleep before this wait began with, and when.
     fn origin(&self, wait: &Wait) -> (Origin, u64) {
-        let run = self.history.run_before(wait.pid, wait.start_ns);
-        let request = run.and_then(|run| {
-            self.history
-                .last_request(wait.pid, run.start_ns, run.end_ns)
-        });
-        let queued = || self.history.work_after(self.report, wait)?.queued_ns;
+        let before = wait.start_ns.saturating_sub(1);
+        let run = self.timeline.run_before(wait.pid, before);
+        let history = &self.history;
+        let request =
+            run.and_then(|(_, run)| history.last_request(wait.pid, run.start_ns, run.end_ns));
+        let queued = || history.work_after(wait)?.queued_ns;
         if let Some(request) = request {
             return (Origin::Request, request.time_ns);
         }
@@ -207,7 +207,9 @@ impl<'a> Finder<'a> {
             return (Origin::WorkItem, queued.min(wait.start_ns));
         }
         match run {
-            Some(run) if run.uninterruptible => (Origin::UninterruptibleSleep, run.end_ns),
+            Some((_, run)) if run.left == Some(TaskState::UNINTERRUPTIBLE) => {
+                (Origin::UninterruptibleSleep, run.end_ns)
+            }
             _ => (Origin::Wakeup, wait.start_ns),
         }
     }
@@ -227,15 +229,16 @@ impl<'a> Finder<'a> {
                 steps.push(interrupt(time, cpu));
                 break;
             }
-            let Some(run) = self.history.run_at(waker, time) else {
+            let run = self.timeline.run_before(waker, time);
+            let Some((on, run)) = run.filter(|(_, run)| run.end_ns >= time) else {
                 break;
             };
             let begin = run.start_ns.max(start_ns);
-            steps.push(self.runs(waker, &run, begin, time));
+            steps.push(self.runs(on, &run, begin, time));
             if run.start_ns <= start_ns {
                 break;
             }
-            let Some(wait) = self.history.wait_before(self.report, waker, run.start_ns) else {
+            let Some(wait) = self.history.wait_before(waker, run.start_ns) else {
                 break;
             };
             steps.push(self.waits(wait));
@@ -244,7 +247,7 @@ impl<'a> Finder<'a> {
                 (waker, cpu) = (wait.caused_by, wait.caused_on);
             }
         }
-        let work = self.history.work_after(self.report, last);
+        let work = self.history.work_after(last);
         match origin {
             Origin::Request => steps.extend(self.asks(last.pid, start_ns)),
             Origin::WorkItem => steps.extend(work.and_then(|work| self.queues(work))),
@@ -290,52 +293,40 @@ impl<'a> Finder<'a> {
     fn waits(&self, wait: &Wait) -> Step {
         let runs = self.timeline.behind(wait).runs;
         let longest = runs.iter().max_by_key(|run| run.length_ns());
+        let action = Action::Waits {
+            cpu: wait.cpu,
+            last_cpu: wait.last_cpu,
+            preempted: wait.kind == WaitKind::Preempted,
+            behind: longest.map(|run| run.comm),
+        };
         Step {
             start_ns: wait.start_ns,
-            end_ns: wait.end_ns,
-            pid: wait.pid,
             comm: wait.comm,
-            action: Action::Waits {
-                cpu: wait.cpu,
-                last_cpu: wait.last_cpu,
-                preempted: wait.kind == WaitKind::Preempted,
-                behind: longest.map(|run| run.comm),
-            },
+            ..self.step(wait.end_ns, wait.pid, action)
         }
     }
 
-    fn runs(&self, pid: i32, run: &Run, start_ns: u64, end_ns: u64) -> Step {
+    fn runs(&self, cpu: u32, run: &Run, start_ns: u64, end_ns: u64) -> Step {
+        let pid = run.pid;
         let part = |start: u64, end: u64| end.min(end_ns).saturating_sub(start.max(start_ns));
-        let slices = self
-            .trace
-            .slices
-            .iter()
-            .filter(|slice| slice.pid == Some(pid));
-        let slices =
-            slices.map(|slice| (slice.name.clone(), part(slice.start_ns, slice.end_ns), None));
+        let slices = self.trace.slices.iter().filter(|s| s.pid == Some(pid));
+        let slices = slices.map(|s| (s.name.clone(), part(s.start_ns, s.end_ns), None));
         let works = self.report.works.iter().filter(|work| work.pid == pid);
         let works = works.map(|work| {
             let end = work.end_ns.unwrap_or(run.end_ns);
             (self.title(work), part(work.start_ns, end), work.queued_by)
         });
         let doing = slices.chain(works).filter(|(_, ns, _)| *ns > 0);
-        let mut doing: Vec<Doing> = doing
-            .map(|(name, ns, queued_by)| Doing {
-                name,
-                us: us(ns),
-                queued_by,
-            })
-            .collect();
+        let doing = doing.map(|(name, ns, queued_by)| Doing {
+            name,
+            us: us(ns),
+            queued_by,
+        });
+        let mut doing: Vec<Doing> = doing.collect();
         doing.sort_by(|a, b| b.us.total_cmp(&a.us).then_with(|| a.name.cmp(&b.name)));
         Step {
             start_ns,
-            end_ns,
-            pid,
-            comm: self.report.comm(pid),
-            action: Action::Runs {
-                cpu: run.cpu,
-                doing,
-            },
+            ..self.step(end_ns, pid, Action::Runs { cpu, doing })
         }
     }
 }
@@ -353,72 +344,28 @@ fn interrupt(time: u64, cpu: u32) -> Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Slice;
     use crate::latency::analyse;
-    use crate::{Event, Kind, Slice, TaskState};
+    use crate::script::{rename, trace};
 
     const PROGRAM: i32 = 20;
     const WORKER: i32 = 30;
 
-    fn event(us: u64, cpu: u32, pid: i32, kind: Kind) -> Event {
-        Event {
-            time_ns: us * 1000,
-            cpu,
-            pid,
-            kind,
-        }
-    }
-
-    fn comm(pid: i32) -> Comm {
-        match pid {
-            PROGRAM => "cc1".into(),
-            WORKER => "erofast/1".into(),
-            0 => "swapper".into(),
-            _ => "fio".into(),
-        }
-    }
-
-    fn switch(us: u64, cpu: u32, prev: i32, state: &str, next: i32) -> Event {
-        let kind = Kind::Switch {
-            prev_pid: prev,
-            prev_comm: comm(prev),
-            prev_prio: 120,
-            prev_state: TaskState::from_text(state),
-            next_pid: next,
-            next_comm: comm(next),
-            next_prio: 120,
-        };
-        event(us, cpu, prev, kind)
-    }
-
-    fn waking(us: u64, cpu: u32, by: i32, pid: i32) -> Event {
-        let kind = Kind::Waking {
-            pid,
-            comm: comm(pid),
-            prio: 120,
-            target_cpu: u32::from(pid == WORKER),
-        };
-        event(us, cpu, by, kind)
+    /// All chains of a thread.
+    fn chains(trace: &Trace, of: i32) -> Vec<Chain> {
+        let (all, chains) = longest(trace, &analyse(trace), &|pid| pid == of, 3);
+        assert_eq!(all, chains.len());
+        chains
     }
 
     /// The program asks on CPU 0 at 100 us and wakes the worker, which waits behind fio on CPU 1
     /// until 150 us, serves the request, and wakes the program at 900 us; it runs at 920 us.
     fn request() -> Trace {
-        let mut trace = Trace::new("mono");
-        let sent = Kind::FuseSent {
-            connection: 44,
-            unique: 2,
-            opcode: 15,
-        };
-        trace.events = vec![
-            switch(10, 0, 0, "R", PROGRAM),
-            switch(20, 1, WORKER, "S", 9),
-            event(100, 0, PROGRAM, sent),
-            waking(101, 0, PROGRAM, WORKER),
-            switch(110, 0, PROGRAM, "D", 9),
-            switch(150, 1, 9, "R", WORKER),
-            waking(900, 1, WORKER, PROGRAM),
-            switch(920, 0, 9, "R", PROGRAM),
-        ];
+        let mut trace = trace(
+            "10 0 0 R 20; 20 1 30 S 9; 100 0 20 asks 15; 101 0 20 waking 30 1; 110 0 20 D 9;
+             150 1 9 R 30; 900 1 30 waking 20; 920 0 9 R 20",
+        );
+        rename(&mut trace, 9, "fio", 120);
         for (name, start, end) in [("read 128 KiB", 160, 890), ("decompress 128 KiB", 200, 800)] {
             trace.add_slice(Slice {
                 name: name.into(),
@@ -433,35 +380,27 @@ mod tests {
 
     #[test]
     fn a_request_is_followed_through_the_worker_to_the_reply() {
-        let trace = request();
-        let report = analyse(&trace);
-        let (all, chains) = longest(&trace, &report, &|pid| pid == PROGRAM, 3);
-        assert_eq!((all, chains.len()), (1, 1));
-        let chain = &chains[0];
+        let [chain] = &chains(&request(), PROGRAM)[..] else {
+            panic!("one chain");
+        };
         assert_eq!((chain.origin, chain.pid), (Origin::Request, PROGRAM));
         assert_eq!((chain.start_ns, chain.end_ns), (100_000, 920_000));
-        let steps: Vec<(i32, u64, u64)> = chain
-            .steps
-            .iter()
-            .map(|step| (step.pid, step.start_ns / 1000, step.end_ns / 1000))
-            .collect();
+        let times = |step: &Step| (step.pid, step.start_ns / 1000, step.end_ns / 1000);
         let expected = [
             (PROGRAM, 100, 100),
             (WORKER, 101, 150),
             (WORKER, 150, 900),
             (PROGRAM, 900, 920),
         ];
-        assert_eq!(steps, expected);
+        assert_eq!(chain.steps.iter().map(times).collect::<Vec<_>>(), expected);
         assert_eq!(chain.steps[0].action, Action::Asks { opcode: 15 });
-        assert_eq!(
-            chain.steps[1].action,
-            Action::Waits {
-                cpu: 1,
-                last_cpu: Some(1),
-                preempted: false,
-                behind: Some("fio".into()),
-            }
-        );
+        let waits = Action::Waits {
+            cpu: 1,
+            last_cpu: Some(1),
+            preempted: false,
+            behind: Some("fio".into()),
+        };
+        assert_eq!(chain.steps[1].action, waits);
         let Action::Runs { cpu: 1, doing } = &chain.steps[2].action else {
             panic!("{:?}", chain.steps[2]);
         };
@@ -472,92 +411,56 @@ mod tests {
         );
     }
 
-    #[test]
-    fn an_interrupt_ends_a_chain() {
-        let mut trace = Trace::new("mono");
-        trace.events = vec![
-            switch(10, 0, 0, "R", PROGRAM),
-            switch(20, 0, PROGRAM, "D", 0),
-            waking(500, 0, 0, PROGRAM),
-            switch(510, 0, 0, "R", PROGRAM),
-        ];
-        let report = analyse(&trace);
-        let (_, chains) = longest(&trace, &report, &|pid| pid == PROGRAM, 3);
-        assert_eq!(chains[0].origin, Origin::UninterruptibleSleep);
-        assert_eq!(chains[0].start_ns, 20_000);
-        assert_eq!(chains[0].steps[0].action, Action::Interrupt { cpu: 0 });
-    }
-
     /// The program queues an item at 20 us and wakes its worker, which runs it from 41 us on.
-    fn work_item() -> Trace {
-        let mut trace = Trace::new("mono");
-        let function = trace.intern("z_erofs_decompressqueue_work");
-        let queue = Some(trace.intern("erofs_worker"));
-        let queued = Kind::WorkQueued {
-            work: 1,
-            function,
-            queue,
-            cpu: 1,
-        };
-        trace.events = vec![
-            switch(10, 0, 0, "R", PROGRAM),
-            event(20, 0, PROGRAM, queued),
-            waking(21, 0, PROGRAM, WORKER),
-            switch(30, 0, PROGRAM, "D", 0),
-            switch(40, 1, 0, "R", WORKER),
-            event(41, 1, WORKER, Kind::WorkStart { work: 1, function }),
-            waking(80, 1, WORKER, PROGRAM),
-            switch(90, 0, 0, "R", PROGRAM),
-        ];
-        trace
-    }
+    const ITEM: &str = "10 0 0 R 20; 20 0 20 queue 1 z_erofs_decompressqueue_work erofs_worker;
+        21 0 20 waking 30; 30 0 20 D 0; 40 1 0 R 30; 41 1 30 start 1 z_erofs_decompressqueue_work;
+        80 1 30 waking 20; 90 0 0 R 20";
+    const WORK: &str = "erofs_worker z_erofs_decompressqueue_work";
 
     #[test]
     fn the_chain_of_a_worker_names_its_item_and_the_threads_that_queued_it_and_woke_it() {
-        let trace = work_item();
-        let (_, chains) = longest(&trace, &analyse(&trace), &|pid| pid == WORKER, 3);
-        let work = "erofs_worker z_erofs_decompressqueue_work";
-        let chain = &chains[0];
+        let chain = &chains(&trace(ITEM), WORKER)[0];
         assert_eq!(
             (chain.origin, chain.work.as_deref()),
-            (Origin::WorkItem, Some(work))
+            (Origin::WorkItem, Some(WORK))
         );
-        let queues = Action::Queues { work: work.into() };
         let [queued, woken, waits] = &chain.steps[..] else {
             panic!("{:?}", chain.steps);
         };
+        let queues = Action::Queues { work: WORK.into() };
         assert_eq!((queued.pid, &queued.action), (PROGRAM, &queues));
         assert_eq!((woken.pid, woken.end_ns), (PROGRAM, 21_000));
         assert_eq!((waits.pid, waits.end_ns), (WORKER, 40_000));
     }
 
     #[test]
-    fn a_wake_up_without_a_known_beginning_names_the_waker() {
-        let mut trace = Trace::new("mono");
-        trace.events = vec![
-            switch(10, 1, 0, "R", PROGRAM),
-            waking(21, 1, PROGRAM, WORKER),
-            switch(40, 0, 0, "R", WORKER),
-        ];
-        let (_, chains) = longest(&trace, &analyse(&trace), &|pid| pid == WORKER, 3);
-        let first = &chains[0].steps[0];
+    fn a_work_item_tells_the_thread_that_queued_it() {
+        let chain = &chains(&trace(ITEM), PROGRAM)[0];
+        let doing = chain.steps.iter().find_map(|step| match &step.action {
+            Action::Runs { doing, .. } => doing.first(),
+            _ => None,
+        });
+        let doing = doing.unwrap();
         assert_eq!(
-            (first.pid, &first.action),
-            (PROGRAM, &Action::Wakes { cpu: 1 })
+            (doing.name.as_str(), doing.queued_by),
+            (WORK, Some(PROGRAM))
         );
     }
 
     #[test]
-    fn a_work_item_tells_the_thread_that_queued_it() {
-        let trace = work_item();
-        let report = analyse(&trace);
-        let (_, chains) = longest(&trace, &report, &|pid| pid == PROGRAM, 3);
-        let runs = chains[0].steps.iter().find_map(|step| match &step.action {
-            Action::Runs { doing, .. } => doing.first(),
-            _ => None,
-        });
-        let doing = runs.unwrap();
-        assert_eq!(doing.name, "erofs_worker z_erofs_decompressqueue_work");
-        assert_eq!(doing.queued_by, Some(PROGRAM));
+    fn a_chain_begins_with_an_interrupt_or_with_the_waker() {
+        let disk = trace("10 0 0 R 20; 20 0 20 D 0; 500 0 0 waking 20; 510 0 0 R 20");
+        let chain = &chains(&disk, PROGRAM)[0];
+        assert_eq!(
+            (chain.origin, chain.start_ns),
+            (Origin::UninterruptibleSleep, 20_000)
+        );
+        assert_eq!(chain.steps[0].action, Action::Interrupt { cpu: 0 });
+        let woken = trace("10 1 0 R 20; 21 1 20 waking 30; 40 0 0 R 30");
+        let first = &chains(&woken, WORKER)[0].steps[0];
+        assert_eq!(
+            (first.pid, &first.action),
+            (PROGRAM, &Action::Wakes { cpu: 1 })
+        );
     }
 }

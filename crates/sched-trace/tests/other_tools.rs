@@ -1,7 +1,7 @@
 //! Figures of other tools' traces equal those in the tools' own text (see fixtures/README.md).
 
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
-use sched_trace::{Error, Kind, ReadOptions, TaskState, Trace, open};
+use sched_trace::{Error, Fault, Kind, ReadOptions, TaskState, Trace, Wake, open};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -72,7 +72,11 @@ fn counts_and_sums_are_those_of_the_tools_own_text() {
 fn work_queues_are_named_in_traces_that_have_them() {
     let report = analyse(&Fixture::new("trace-cmd-v7-zstd.dat", "names").read());
     let works = report.workqueues(&Default::default());
-    let names: Vec<_> = works.iter().map(|w| report.names.get(w.function)).collect();
+    let names: Vec<_> = works.iter().filter_map(|work| work.function).collect();
+    let names: Vec<_> = names
+        .into_iter()
+        .map(|name| report.names.get(name))
+        .collect();
     assert!(names.contains(&"vmstat_shepherd"), "{names:?}");
     assert!(works.iter().all(|w| w.workqueue.is_some()), "{works:?}");
 }
@@ -99,7 +103,11 @@ fn a_cut_file_is_one_line_or_a_shorter_trace_but_never_a_panic() {
             if let Err(error) = open(&fixture.0, &ReadOptions::default()) {
                 let line = error.to_string();
                 assert!(!line.contains('\n'), "{name} {part}: {line}");
-                if let Error::Broken { offset, .. } = error {
+                if let Error::File {
+                    fault: Fault::Broken { offset, .. },
+                    ..
+                } = error
+                {
                     assert!(offset <= length as u64, "{name} {part}: {line}");
                 }
             } else {
@@ -272,11 +280,10 @@ type Switch = (u64, u32, i32, TaskState, i32);
 fn switches(trace: &Trace) -> impl Iterator<Item = Switch> + '_ {
     trace.events.iter().filter_map(|event| match event.kind {
         Kind::Switch {
-            prev_pid,
+            prev,
             prev_state,
-            next_pid,
-            ..
-        } => Some((event.time_ns, event.cpu, prev_pid, prev_state, next_pid)),
+            next,
+        } => Some((event.time_ns, event.cpu, prev.pid, prev_state, next.pid)),
         _ => None,
     })
 }
@@ -297,15 +304,19 @@ fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64)> {
     let (mut last, mut ready, mut delays) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for event in &trace.events {
         match event.kind {
-            Kind::Waking { pid, .. } => {
-                ready.entry(pid).or_insert(event.time_ns);
-            }
-            Kind::Switch {
-                prev_pid,
-                prev_state,
-                next_pid,
+            Kind::Wake {
+                wake: Wake::Begins,
+                task,
                 ..
             } => {
+                ready.entry(task.pid).or_insert(event.time_ns);
+            }
+            Kind::Switch {
+                prev,
+                prev_state,
+                next,
+            } => {
+                let (prev_pid, next_pid) = (prev.pid, next.pid);
                 let since = ready.remove(&prev_pid);
                 if let Some((time, next)) = last.insert(event.cpu, (event.time_ns, next_pid))
                     && next != prev_pid
@@ -329,15 +340,13 @@ fn begin_running(trace: &Trace) -> BTreeSet<i32> {
     let (mut known, mut begin) = (BTreeSet::new(), BTreeSet::new());
     for event in &trace.events {
         match event.kind {
-            Kind::Waking { pid, .. } | Kind::Wakeup { pid, .. } | Kind::WakeupNew { pid, .. } => {
-                known.insert(pid);
+            Kind::Wake { task, .. } => {
+                known.insert(task.pid);
             }
-            Kind::Switch {
-                prev_pid, next_pid, ..
-            } => {
-                known.insert(prev_pid);
-                if known.insert(next_pid) {
-                    begin.insert(next_pid);
+            Kind::Switch { prev, next, .. } => {
+                known.insert(prev.pid);
+                if known.insert(next.pid) {
+                    begin.insert(next.pid);
                 }
             }
             _ => {}

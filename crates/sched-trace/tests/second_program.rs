@@ -22,7 +22,10 @@ fn ours(text: &str) -> BTreeMap<String, Row> {
     let report = analyse(&trace);
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for group in report.workqueues(&Filter::default()) {
-        let name = report.names.get(group.function).to_string();
+        let name = group
+            .function
+            .map_or("", |name| report.names.get(name))
+            .to_string();
         let row = rows.entry(name).or_default();
         row[0] += group.executed;
         for (at, of) in [group.wakeup, group.preempted, group.queue_delay]

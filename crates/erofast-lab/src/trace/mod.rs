@@ -249,6 +249,17 @@ fn validity(
             missing.switches, missing.wakeups
         ));
     }
+    if missing.unexplained > 0 {
+        note(format_args!(
+            "{file}: {} after a sleep without a wake-up in the trace, beside {} wake-ups: record \
+             sched_waking, too",
+            match missing.unexplained {
+                1 => "a thread ran once".into(),
+                times => format!("threads ran {times} times"),
+            },
+            missing.wakeups
+        ));
+    }
     if report.lost_events > 0 {
         bail!(
             "{file}: {} events were lost while recording: the figures are not valid",

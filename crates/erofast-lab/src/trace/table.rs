@@ -3,7 +3,7 @@
 //! Columns of numbers have fixed widths, so `format!` replaces a crate for tables.
 
 use erofast_cli::{By, Sort, TraceLatencyArgs, units};
-use sched_trace::latency::{Filter, Group, GroupBy, Report, WorkGroup};
+use sched_trace::latency::{Filter, Group, GroupBy, Report};
 use sched_trace::stats::Summary;
 
 /// Width of the names. A longer name has a line of its own.
@@ -23,6 +23,8 @@ pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> a
     let rows = Rows { wide: args.wide };
     rows.header(true)?;
     let mut groups = report.group(by, filter);
+    let mut works = groups.clone();
+    groups.retain(|group| group.wakeup.count + group.preempted.count > 0);
     groups.sort_by(|a, b| key(args.sort, b).total_cmp(&key(args.sort, a)));
     let top = args.top.unwrap_or(groups.len()).min(groups.len());
     for group in &groups[..top] {
@@ -49,13 +51,9 @@ pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> a
             units::count(alone, "thread")
         ),
     }
-    if args.by == By::Workqueue {
-        let mut works = report.workqueues(filter);
-        works.retain(|work| work.queue_delay.count > 0);
-        works.truncate(args.top.unwrap_or(works.len()));
-        queue_delays(report, &works, rows)?;
-    }
-    Ok(())
+    works.retain(|work| work.queue_delay.count > 0);
+    works.truncate(args.top.unwrap_or(works.len()));
+    queue_delays(report, &works, rows)
 }
 
 fn key(sort: Sort, group: &Group) -> f64 {
@@ -71,7 +69,7 @@ fn key(sort: Sort, group: &Group) -> f64 {
     }
 }
 
-fn queue_delays(report: &Report, works: &[WorkGroup], rows: Rows) -> anyhow::Result<()> {
+fn queue_delays(report: &Report, works: &[Group], rows: Rows) -> anyhow::Result<()> {
     if works.is_empty() {
         return Ok(());
     }
@@ -80,9 +78,7 @@ fn queue_delays(report: &Report, works: &[WorkGroup], rows: Rows) -> anyhow::Res
     );
     rows.header(false)?;
     for work in works {
-        let queue = work.workqueue.map_or("?", |name| report.names.get(name));
-        let name = format!("{queue} {}", report.names.get(work.function));
-        rows.row(&name, &work.queue_delay, None)?;
+        rows.row(&name(report, work, By::Workqueue), &work.queue_delay, None)?;
     }
     Ok(())
 }

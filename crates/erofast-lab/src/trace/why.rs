@@ -1,11 +1,11 @@
 //! `erofast trace latency --why TASK`: the longest chains that a thread waited for, drawn as text.
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use erofast_cli::Outcome;
 use regex::Regex;
-use sched_trace::Trace;
 use sched_trace::latency::Report;
 use sched_trace::why::{self, Action, Chain, Origin, Step};
+use sched_trace::{Notice, Trace};
 
 use super::table::length;
 
@@ -35,6 +35,7 @@ pub fn chains(trace: &Trace, report: &Report, task: &str) -> anyhow::Result<(usi
             return Ok((all, chains));
         }
     }
+    ensure!(report.switches > 0, "--why {task}: {}", Notice::NoSwitches);
     bail!("--why {task}: the trace has no wait of such a thread");
 }
 

@@ -205,10 +205,8 @@ fn exit_time(trace: &Trace, program: i32, start_ns: u64, seen_ns: u64) -> u64 {
         .rev()
         .find_map(|event| match event.kind {
             Kind::Switch {
-                prev_pid,
-                prev_state,
-                ..
-            } if of_program(prev_pid) && prev_state.is_dead() => Some(event.time_ns),
+                prev, prev_state, ..
+            } if of_program(prev.pid) && prev_state.is_dead() => Some(event.time_ns),
             _ => None,
         });
     gone.filter(|&gone| gone > start_ns && gone <= seen_ns && seen_ns - gone < LATE_NS)

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use sched_trace::{Comm, Kind, Trace};
+use sched_trace::{Comm, Kind, Trace, Wake};
 
 use super::owner::Owner;
 
@@ -103,22 +103,22 @@ impl CpuTime {
         let (mut left, mut not_entered) = (0, 0);
         let mut woken: HashMap<i32, u64> = HashMap::new();
         for event in &trace.events {
-            if let Kind::Waking { pid, .. } = event.kind {
-                woken.insert(pid, event.time_ns);
-            }
-            let Kind::Switch {
-                prev_pid,
-                prev_comm,
-                next_pid,
-                next_comm,
-                ..
-            } = event.kind
-            else {
-                continue;
+            let (prev, next) = match event.kind {
+                Kind::Switch { prev, next, .. } => (prev, next),
+                Kind::Wake {
+                    wake: Wake::Begins,
+                    task,
+                    ..
+                } => {
+                    woken.insert(task.pid, event.time_ns);
+                    continue;
+                }
+                _ => continue,
             };
+            let prev_pid = prev.pid;
             let next = Running {
-                pid: next_pid,
-                comm: next_comm,
+                pid: next.pid,
+                comm: next.comm,
                 since_ns: event.time_ns,
             };
             let before = running.insert(event.cpu, next);
@@ -132,7 +132,7 @@ impl CpuTime {
             }
             let ran = Running {
                 pid: prev_pid,
-                comm: prev_comm,
+                comm: prev.comm,
                 since_ns,
             };
             add(event.cpu, ran, event.time_ns);
@@ -158,15 +158,14 @@ impl CpuTime {
         let mut off: Option<(u64, bool)> = None;
         for event in &trace.events {
             let Kind::Switch {
-                prev_pid,
+                prev,
                 prev_state,
-                next_pid,
-                ..
+                next,
             } = event.kind
             else {
                 continue;
             };
-            if next_pid == program
+            if next.pid == program
                 && let Some((since, runnable)) = off.take()
             {
                 let time = us(event.time_ns.min(end).saturating_sub(since.max(start)));
@@ -175,7 +174,7 @@ impl CpuTime {
                     false => self.program_blocked_us += time,
                 }
             }
-            if prev_pid == program && !prev_state.is_dead() {
+            if prev.pid == program && !prev_state.is_dead() {
                 off = Some((event.time_ns, prev_state.is_runnable()));
             }
         }

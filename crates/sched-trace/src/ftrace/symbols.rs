@@ -53,22 +53,15 @@ impl Addresses {
 }
 
 fn rename(trace: &mut Trace, renamed: &HashMap<Name, Name>) {
-    let new = |function: &mut Name| *function = *renamed.get(function).unwrap_or(function);
     for event in &mut trace.events {
-        match &mut event.kind {
-            Kind::WorkQueued { function, .. }
-            | Kind::WorkStart { function, .. }
-            | Kind::KthreadWorkQueued { function, .. }
-            | Kind::KthreadWorkStart { function, .. }
-            | Kind::WorkEnd {
-                function: Some(function),
-                ..
-            }
-            | Kind::KthreadWorkEnd {
-                function: Some(function),
-                ..
-            } => new(function),
-            _ => {}
+        if let Kind::WorkQueued { function, .. }
+        | Kind::WorkStart { function, .. }
+        | Kind::WorkEnd {
+            function: Some(function),
+            ..
+        } = &mut event.kind
+        {
+            *function = *renamed.get(function).unwrap_or(function);
         }
     }
 }
@@ -109,7 +102,11 @@ mod tests {
         let mut addresses = Addresses::default();
         for (work, address) in [(1, 0x10), (2, 0x20)] {
             let function = addresses.name(&mut trace.names, address);
-            let kind = Kind::WorkStart { work, function };
+            let kind = Kind::WorkStart {
+                work,
+                function,
+                kthread: false,
+            };
             trace.events.push(Event {
                 time_ns: work,
                 cpu: 0,

@@ -1,7 +1,10 @@
-//! Names of the threads that a trace mentions.
+//! Names and processes of the threads that a trace mentions.
 
-use crate::{Comm, Kind, Trace};
+use crate::{Comm, Kind, Task, Trace};
 use std::collections::HashMap;
+
+/// `CLONE_THREAD` of clone(2): the new task is a thread of its parent's process.
+const CLONE_THREAD: u64 = 0x10000;
 
 /// Fills [`Trace::threads`] with the last name each thread of the events had; keeps what is there.
 pub(crate) fn name_threads(trace: &mut Trace) {
@@ -11,32 +14,44 @@ pub(crate) fn name_threads(trace: &mut Trace) {
             comms.insert(pid, comm);
         }
     };
+    let task = |task: Task| (task.pid, task.comm);
     for event in &trace.events {
-        match event.kind {
+        let (pid, comm) = match event.kind {
             // The previous thread was named when it was switched in, unless it was renamed since.
-            Kind::Switch {
-                prev_pid,
-                prev_comm,
-                next_pid,
-                next_comm,
-                ..
-            } => {
-                name(prev_pid, prev_comm);
-                name(next_pid, next_comm);
+            Kind::Switch { prev, next, .. } => {
+                name(prev.pid, prev.comm);
+                task(next)
             }
-            Kind::Waking { pid, comm, .. }
-            | Kind::WakeupNew { pid, comm, .. }
-            | Kind::Exit { pid, comm, .. }
-            | Kind::Rename { pid, comm } => name(pid, comm),
+            Kind::Wake { task: woken, .. } | Kind::Exit { task: woken } => task(woken),
+            Kind::Rename { pid, comm } | Kind::NewTask { pid, comm, .. } => (pid, comm),
             Kind::Fork {
                 child_pid,
                 child_comm,
                 ..
-            } => name(child_pid, child_comm),
-            _ => {}
-        }
+            } => (child_pid, child_comm),
+            _ => continue,
+        };
+        name(pid, comm);
     }
     for (pid, comm) in comms {
         trace.threads.entry(pid).or_default().comm = comm;
+    }
+    processes(trace);
+}
+
+/// Fills in the processes of threads that were created in the trace.
+pub(crate) fn processes(trace: &mut Trace) {
+    for event in &trace.events {
+        if let Kind::NewTask { pid, flags, .. } = event.kind {
+            let process = match flags & CLONE_THREAD {
+                0 => pid,
+                _ => trace
+                    .threads
+                    .get(&event.pid)
+                    .map_or(0, |parent| parent.tgid),
+            };
+            let thread = trace.threads.entry(pid).or_default();
+            thread.tgid = if process > 0 { process } else { thread.tgid };
+        }
     }
 }

@@ -1,10 +1,11 @@
-//! Summarizes waits by thread, by thread name or by work queue.
+//! Summarizes waits by thread, by thread name, by process or by work queue.
 
 use super::filter::Filter;
 use super::report::{Report, Wait, WaitKind};
 use crate::stats::Summary;
 use crate::{Comm, Name};
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 
 /// What a row of waits stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +20,29 @@ pub enum GroupBy {
     Workqueue,
 }
 
-/// The waits of one thread or of threads of one name.
+/// The waits of one row. Times are microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// The name (its last one), of a process that of its first thread.
     pub comm: Comm,
     /// The thread or process; the lowest pid of several threads of one name.
     pub pid: i32,
-    /// Number of threads.
+    /// Number of threads that waited.
     pub threads: usize,
-    /// Work queue, where grouped by it.
+    /// Work queue, where grouped by it and known.
     pub workqueue: Option<Name>,
     /// Function, where grouped by it.
     pub function: Option<Name>,
-    /// Waits after wake-ups, in microseconds.
+    /// Waits after wake-ups; of a work queue those of its workers, for these items.
     pub wakeup: Summary,
-    /// Waits after preemptions, in microseconds.
+    /// Waits after preemptions; of a work queue those while executing these items.
     pub preempted: Summary,
+    /// Executions of the items of a work queue that started in the trace.
+    pub executed: u64,
+    /// From queueing an item to its start; never added to the waits.
+    pub queue_delay: Summary,
+    /// From start to end of an item.
+    pub run: Summary,
 }
 
 impl Group {
@@ -45,31 +52,11 @@ impl Group {
     }
 }
 
-/// The waits for the items of one work queue and function, and their queue delay. Times are
-/// microseconds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WorkGroup {
-    /// The work queue, where known.
-    pub workqueue: Option<Name>,
-    /// The function its items execute.
-    pub function: Name,
-    /// Executions that started in the trace.
-    pub executed: u64,
-    /// Waits of workers after wake-ups, for these items.
-    pub wakeup: Summary,
-    /// Waits of workers after preemptions, while executing these items.
-    pub preempted: Summary,
-    /// From queueing to start; never added to the waits.
-    pub queue_delay: Summary,
-    /// From start to end.
-    pub run: Summary,
-}
-
 /// Collected lengths of one group, in nanoseconds.
 #[derive(Default)]
 struct Bin {
     comm: Comm,
-    pids: Vec<i32>,
+    pids: BTreeSet<i32>,
     wakeup: Vec<u64>,
     preempted: Vec<u64>,
     queued: Vec<u64>,
@@ -80,34 +67,11 @@ struct Bin {
 impl Bin {
     fn add(&mut self, wait: &Wait) {
         self.comm = wait.comm;
-        if self.pids.last() != Some(&wait.pid) {
-            self.pids.push(wait.pid);
-        }
+        self.pids.insert(wait.pid);
         match wait.kind {
             WaitKind::Wakeup => self.wakeup.push(wait.length_ns()),
             WaitKind::Preempted => self.preempted.push(wait.length_ns()),
         }
-    }
-}
-
-impl Report {
-    /// Summaries by thread, by name or by work queue, longest total first.
-    pub fn group(&self, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
-        waits(self, by, filter)
-    }
-
-    /// Summaries by work queue and function, with the queue delay separate from the waits.
-    pub fn workqueues(&self, filter: &Filter<'_>) -> Vec<WorkGroup> {
-        works(self, filter)
-    }
-
-    /// The `count` longest waits, longest first.
-    pub fn worst(&self, count: usize, filter: &Filter<'_>) -> Vec<Wait> {
-        let waits = self.waits.iter().filter(|wait| filter.accepts(self, wait));
-        let mut waits: Vec<Wait> = waits.copied().collect();
-        waits.sort_by_key(|wait| (std::cmp::Reverse(wait.length_ns()), wait.start_ns));
-        waits.truncate(count);
-        waits
     }
 }
 
@@ -117,110 +81,93 @@ enum Key {
     Task(i32, u32),
     Comm(Comm),
     Process(i32),
-    Work(Option<Name>, Option<Name>),
+    Work(Option<Name>, Name),
 }
 
-fn waits(report: &Report, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
-    let mut bins: HashMap<Key, Bin> = HashMap::new();
-    for wait in report
-        .waits
-        .iter()
-        .filter(|wait| filter.accepts(report, wait))
-    {
-        let key = match by {
-            GroupBy::Task => Key::Task(wait.pid, wait.life),
-            GroupBy::Comm => Key::Comm(wait.comm),
-            GroupBy::Process => Key::Process(report.process(wait.pid).unwrap_or(wait.pid)),
-            GroupBy::Workqueue if wait.function.is_none() => continue,
-            GroupBy::Workqueue => Key::Work(wait.workqueue, wait.function),
-        };
-        bins.entry(key).or_default().add(wait);
+impl Report {
+    /// The waits that the filter accepts.
+    pub fn accepted<'a>(&'a self, filter: &'a Filter<'_>) -> impl Iterator<Item = &'a Wait> {
+        self.waits.iter().filter(|wait| filter.accepts(self, wait))
     }
-    let mut groups: Vec<Group> = bins
-        .into_iter()
-        .map(|(key, bin)| group(report, key, bin))
-        .collect();
-    groups.sort_by(|a, b| {
-        b.total_us()
-            .total_cmp(&a.total_us())
-            .then(a.pid.cmp(&b.pid))
-    });
-    groups
-}
 
-fn group(report: &Report, key: Key, mut bin: Bin) -> Group {
-    bin.pids.sort_unstable();
-    bin.pids.dedup();
-    let (workqueue, function) = match key {
-        Key::Work(workqueue, function) => (workqueue, function),
-        _ => (None, None),
-    };
-    let first = bin.pids.first().copied().unwrap_or_default();
-    let (pid, comm) = match key {
-        Key::Process(pid) => (pid, report.comm(pid)),
-        _ => (first, bin.comm),
-    };
-    Group {
-        comm: if comm.is_empty() { bin.comm } else { comm },
-        pid,
-        threads: bin.pids.len(),
-        workqueue,
-        function,
-        wakeup: Summary::of_ns(&bin.wakeup),
-        preempted: Summary::of_ns(&bin.preempted),
+    /// Summaries by thread, by name, by process or by work queue, longest total first.
+    pub fn group(&self, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
+        let mut bins: HashMap<Key, Bin> = HashMap::new();
+        for wait in self.accepted(filter) {
+            let key = match by {
+                GroupBy::Task => Key::Task(wait.pid, wait.life),
+                GroupBy::Comm => Key::Comm(wait.comm),
+                GroupBy::Process => Key::Process(self.process(wait.pid).unwrap_or(wait.pid)),
+                GroupBy::Workqueue => match wait.function {
+                    Some(function) => Key::Work(wait.workqueue, function),
+                    None => continue,
+                },
+            };
+            bins.entry(key).or_default().add(wait);
+        }
+        if by == GroupBy::Workqueue {
+            self.add_works(&mut bins, filter);
+        }
+        let groups = bins.into_iter().map(|(key, bin)| self.summarize(key, bin));
+        let mut groups: Vec<Group> = groups.collect();
+        groups.sort_by(|a, b| {
+            let function = |group: &Group| group.function.map(|name| self.names.get(name));
+            let totals = b.total_us().total_cmp(&a.total_us());
+            totals.then_with(|| (a.pid, function(a)).cmp(&(b.pid, function(b))))
+        });
+        groups
     }
-}
 
-fn works(report: &Report, filter: &Filter<'_>) -> Vec<WorkGroup> {
-    let mut bins: HashMap<(Option<Name>, Name), Bin> = HashMap::new();
-    for work in report
-        .works
-        .iter()
-        .filter(|work| filter.accepts_work(report, work))
-    {
-        let bin = bins.entry((work.workqueue, work.function)).or_default();
-        bin.executed += 1;
-        bin.queued.extend(
-            work.queued_ns
-                .map(|queued| work.start_ns.saturating_sub(queued)),
-        );
-        bin.run
-            .extend(work.end_ns.map(|end| end.saturating_sub(work.start_ns)));
+    /// Summaries by work queue and function, with the queue delay separate from the waits.
+    pub fn workqueues(&self, filter: &Filter<'_>) -> Vec<Group> {
+        self.group(GroupBy::Workqueue, filter)
     }
-    for wait in &report.waits {
-        let Some(function) = wait.function else {
-            continue;
-        };
-        if filter.accepts(report, wait) {
-            bins.entry((wait.workqueue, function))
-                .or_default()
-                .add(wait);
+
+    /// The `count` longest waits, longest first.
+    pub fn worst(&self, count: usize, filter: &Filter<'_>) -> Vec<Wait> {
+        let mut waits: Vec<Wait> = self.accepted(filter).copied().collect();
+        waits.sort_by_key(|wait| (Reverse(wait.length_ns()), wait.start_ns));
+        waits.truncate(count);
+        waits
+    }
+
+    fn add_works(&self, bins: &mut HashMap<Key, Bin>, filter: &Filter<'_>) {
+        let works = self.works.iter();
+        for work in works.filter(|work| filter.accepts_work(self, work)) {
+            let bin = bins
+                .entry(Key::Work(work.workqueue, work.function))
+                .or_default();
+            let delay = work
+                .queued_ns
+                .map(|queued| work.start_ns.saturating_sub(queued));
+            let run = work.end_ns.map(|end| end.saturating_sub(work.start_ns));
+            bin.queued.extend(delay);
+            bin.run.extend(run);
+            bin.executed += 1;
         }
     }
-    let mut groups: Vec<WorkGroup> = bins
-        .into_iter()
-        .map(|(key, bin)| work_group(key, bin))
-        .collect();
-    groups.sort_by(|a, b| {
-        let total = |g: &WorkGroup| g.wakeup.total + g.preempted.total;
-        total(b).total_cmp(&total(a)).then_with(|| {
-            report
-                .names
-                .get(a.function)
-                .cmp(report.names.get(b.function))
-        })
-    });
-    groups
-}
 
-fn work_group((workqueue, function): (Option<Name>, Name), bin: Bin) -> WorkGroup {
-    WorkGroup {
-        workqueue,
-        function,
-        executed: bin.executed,
-        wakeup: Summary::of_ns(&bin.wakeup),
-        preempted: Summary::of_ns(&bin.preempted),
-        queue_delay: Summary::of_ns(&bin.queued),
-        run: Summary::of_ns(&bin.run),
+    fn summarize(&self, key: Key, bin: Bin) -> Group {
+        let first = bin.pids.first().copied().unwrap_or_default();
+        let (pid, comm) = match key {
+            Key::Process(pid) => (pid, self.comm(pid)),
+            _ => (first, bin.comm),
+        };
+        let (workqueue, function) = match key {
+            Key::Work(workqueue, function) => (workqueue, Some(function)),
+            _ => (None, None),
+        };
+        Group {
+            comm: if comm.is_empty() { bin.comm } else { comm },
+            pid,
+            threads: bin.pids.len(),
+            workqueue,
+            function,
+            wakeup: Summary::of_ns(&bin.wakeup),
+            preempted: Summary::of_ns(&bin.preempted),
+            executed: bin.executed,
+            queue_delay: Summary::of_ns(&bin.queued),
+            run: Summary::of_ns(&bin.run),
+        }
     }
 }

@@ -67,10 +67,7 @@ fn unfinished(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
 
 /// Occupied buckets of the lengths of waits: lower bound in microseconds, and count.
 fn histogram(report: &Report, filter: &Filter<'_>, kind: WaitKind) -> Vec<Value> {
-    let waits = report
-        .waits
-        .iter()
-        .filter(|wait| wait.kind == kind && filter.accepts(report, wait));
+    let waits = report.accepted(filter).filter(|wait| wait.kind == kind);
     Histogram::of(waits.map(|wait| wait.length_ns()))
         .occupied()
         .map(|(from, count)| json!({"from_us": from as f64 / 1e3, "count": count}))
@@ -95,9 +92,9 @@ fn workqueues(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
     let groups = report.workqueues(filter);
     let objects = groups.iter().map(|group| {
         let mut object = Map::new();
-        let name = group.workqueue.map_or("", |name| report.names.get(name));
-        object.insert("name".into(), name.into());
-        object.insert("function".into(), report.names.get(group.function).into());
+        let name = |name: Option<_>| name.map_or("", |name| report.names.get(name));
+        object.insert("name".into(), name(group.workqueue).into());
+        object.insert("function".into(), name(group.function).into());
         object.insert("executed".into(), group.executed.into());
         summary(&mut object, "", &group.wakeup);
         summary(&mut object, "preempted_", &group.preempted);

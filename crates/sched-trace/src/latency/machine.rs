@@ -10,46 +10,21 @@
 use super::missing::PerThread;
 use super::report::{Report, Wait, WaitKind, WorkRun};
 use super::works::{Works, worker_name};
-use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, TaskState};
-use crate::{Trace, UNKNOWN_PID};
+use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, Task, TaskState};
+use crate::{Trace, UNKNOWN_PID, Wake};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Analyses the whole trace.
 pub(super) fn run(trace: &Trace) -> Report {
-    let traced = TracedKinds::of(trace);
     let mut machine = Machine {
         names: trace.names.clone(),
-        works: Works::new(traced.ends, traced.kthread_ends),
-        traced,
+        works: Works::new(&trace.events),
         ..Machine::default()
     };
     for event in &trace.events {
         machine.event(event);
     }
     machine.finish(trace)
-}
-
-/// Kinds of work events that the trace has.
-#[derive(Clone, Copy, Default)]
-struct TracedKinds {
-    starts: bool,
-    ends: bool,
-    kthread_ends: bool,
-}
-
-impl TracedKinds {
-    fn of(trace: &Trace) -> Self {
-        let mut traced = Self::default();
-        for event in &trace.events {
-            match event.kind {
-                Kind::WorkStart { .. } => traced.starts = true,
-                Kind::WorkEnd { .. } => traced.ends = true,
-                Kind::KthreadWorkEnd { .. } => traced.kthread_ends = true,
-                _ => {}
-            }
-        }
-        traced
-    }
 }
 
 /// State of a thread.
@@ -78,7 +53,7 @@ struct Since {
 }
 
 #[derive(Default)]
-struct Task {
+struct Thread {
     state: State,
     comm: Comm,
     prio: i32,
@@ -94,7 +69,7 @@ struct Task {
 
 #[derive(Default)]
 struct Machine {
-    tasks: HashMap<i32, Task>,
+    tasks: HashMap<i32, Thread>,
     /// The thread on each CPU. A map, because the CPU numbers of a damaged trace are arbitrary.
     current: BTreeMap<u32, i32>,
     waits: Vec<Wait>,
@@ -105,66 +80,33 @@ struct Machine {
     switches: u64,
     missing_switches: u64,
     missing: PerThread,
-    traced: TracedKinds,
 }
 
 impl Machine {
     fn event(&mut self, event: &Event) {
-        let time = event.time_ns;
         match event.kind {
             Kind::Switch {
-                prev_pid,
-                prev_comm,
-                prev_prio,
+                prev,
                 prev_state,
-                next_pid,
-                next_comm,
-                next_prio,
+                next,
+            } => self.switch(event, prev, prev_state, next),
+            Kind::Wake {
+                wake,
+                task,
+                target_cpu,
             } => {
-                let prev = self.known_prev(prev_pid, event.cpu);
-                self.switches += 1;
-                if let Some(&entered) = self.current.get(&event.cpu)
-                    && entered != prev
-                {
-                    self.missing_switches += 1;
-                    // The end of a wait of one, and the beginning of a sleep of the other.
-                    self.missing.add(entered);
-                    self.missing.add(prev);
+                self.name(task);
+                match wake {
+                    Wake::Begins => self.waking(task.pid, event, target_cpu),
+                    Wake::Done => self.wakeup(task.pid, event, target_cpu),
+                    Wake::New => {
+                        let since = Since::wakeup(event, target_cpu);
+                        self.tasks.entry(task.pid).or_default().state = State::Runnable(since);
+                    }
                 }
-                self.name(prev, prev_comm, prev_prio);
-                self.leave(prev, event, prev_state, next_pid);
-                self.name(next_pid, next_comm, next_prio);
-                self.enter(next_pid, event);
-            }
-            Kind::Waking {
-                pid,
-                comm,
-                prio,
-                target_cpu,
-            } => {
-                self.name(pid, comm, prio);
-                self.waking(pid, event, target_cpu);
-            }
-            Kind::Wakeup {
-                pid,
-                comm,
-                prio,
-                target_cpu,
-            } => {
-                self.name(pid, comm, prio);
-                self.wakeup(pid, event, target_cpu);
-            }
-            Kind::WakeupNew {
-                pid,
-                comm,
-                prio,
-                target_cpu,
-            } => {
-                self.name(pid, comm, prio);
-                let since = Since::wakeup(event, target_cpu);
-                self.tasks.entry(pid).or_default().state = State::Runnable(since);
             }
             Kind::Rename { pid, comm } => self.tasks.entry(pid).or_default().comm = comm,
+            Kind::NewTask { pid, .. } | Kind::Fork { child_pid: pid, .. } => self.begin(pid),
             Kind::WorkQueued {
                 work,
                 function,
@@ -172,25 +114,47 @@ impl Machine {
                 ..
             } => {
                 let by = self.runner(event);
-                self.works.queue(time, by, work, function, queue);
+                self.works.queue(event.time_ns, by, work, function, queue);
             }
-            Kind::KthreadWorkQueued { work, function, .. } => {
-                let by = self.runner(event);
-                self.works.queue(time, by, work, function, None);
-            }
-            Kind::WorkStart { work, function } => self.work_start(event, work, function, false),
-            Kind::KthreadWorkStart { work, function } => {
-                self.work_start(event, work, function, true);
-            }
-            Kind::WorkEnd { .. } | Kind::KthreadWorkEnd { .. } => {
+            Kind::WorkStart {
+                work,
+                function,
+                kthread,
+            } => self.work_start(event, work, function, kthread),
+            Kind::WorkEnd { .. } => {
                 let pid = self.runner(event);
-                self.works.end(time, pid);
+                self.works.end(event.time_ns, pid);
             }
             Kind::Migrate { .. }
             | Kind::FuseSent { .. }
-            | Kind::Fork { .. }
             | Kind::Exec { .. }
             | Kind::Exit { .. } => {}
+        }
+    }
+
+    fn switch(&mut self, event: &Event, prev: Task, state: TaskState, next: Task) {
+        let pid = self.known_prev(prev.pid, event.cpu);
+        self.switches += 1;
+        if let Some(&entered) = self.current.get(&event.cpu)
+            && entered != pid
+        {
+            self.missing_switches += 1;
+            // The end of a wait of one, and the beginning of a sleep of the other.
+            self.missing.add(entered);
+            self.missing.add(pid);
+        }
+        self.name(Task { pid, ..prev });
+        self.leave(pid, event, state, next.pid);
+        self.name(next);
+        self.enter(next.pid, event);
+    }
+
+    /// A thread of this pid is created; one that had it before exited unseen.
+    fn begin(&mut self, pid: i32) {
+        if let Some(thread) = self.tasks.get_mut(&pid)
+            && !matches!(thread.state, State::Unknown)
+        {
+            *thread = thread.next();
         }
     }
 
@@ -207,11 +171,10 @@ impl Machine {
         self.known_prev(event.pid, event.cpu)
     }
 
-    fn name(&mut self, pid: i32, comm: Comm, prio: i32) {
+    fn name(&mut self, Task { comm, pid, prio }: Task) {
         if pid > 0 && !comm.is_empty() {
             let task = self.tasks.entry(pid).or_default();
-            task.comm = comm;
-            task.prio = prio;
+            (task.comm, task.prio) = (comm, prio);
         }
     }
 
@@ -277,10 +240,7 @@ impl Machine {
             self.works.sleep(pid);
         }
         if state.is_dead() {
-            *task = Task {
-                life: task.life + 1,
-                ..Task::default()
-            };
+            *task = task.next();
         }
     }
 
@@ -319,6 +279,9 @@ impl Machine {
 
     /// The waits that last beyond the trace, longest first.
     fn unfinished(&self, end_ns: u64) -> Vec<Wait> {
+        if self.switches == 0 {
+            return Vec::new();
+        }
         let open = self
             .tasks
             .iter()
@@ -363,7 +326,10 @@ impl Machine {
         if trace.clock == "local" && self.current.len() > 1 {
             notices.push(Notice::LocalClock);
         }
-        if self.traced.starts && !self.traced.ends {
+        if self.switches == 0 {
+            notices.push(Notice::NoSwitches);
+        }
+        if self.works.lacks_ends() {
             notices.push(Notice::NoEndOfWork);
         }
         let comms = self.tasks.iter().filter(|(_, task)| !task.comm.is_empty());
@@ -405,7 +371,15 @@ impl Machine {
     }
 }
 
-impl Task {
+impl Thread {
+    /// The thread that has this pid after it.
+    fn next(&self) -> Self {
+        Self {
+            life: self.life + 1,
+            ..Self::default()
+        }
+    }
+
     /// Its wait from `since` to `end_ns`.
     fn wait(&self, pid: i32, since: Since, end_ns: u64, cpu: u32) -> Wait {
         Wait {

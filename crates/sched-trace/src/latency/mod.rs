@@ -18,7 +18,7 @@ mod works;
 mod tests;
 
 pub use filter::Filter;
-pub use group::{Group, GroupBy, WorkGroup};
+pub use group::{Group, GroupBy};
 pub use report::{Report, Wait, WaitKind, WorkRun};
 pub use validity::Missing;
 

@@ -46,8 +46,7 @@ impl Report {
         if filter.accepts_all() {
             return self.missing(|_| true);
         }
-        let waits = self.waits.iter().filter(|wait| filter.accepts(self, wait));
-        let concerned: BTreeSet<i32> = waits.map(|wait| wait.pid).collect();
+        let concerned: BTreeSet<i32> = self.accepted(filter).map(|wait| wait.pid).collect();
         self.missing(|pid| concerned.contains(&pid))
     }
 

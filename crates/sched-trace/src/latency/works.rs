@@ -1,7 +1,7 @@
 //! Joins the events of work items: queued, started, ended.
 
 use super::report::WorkRun;
-use crate::{Name, Names};
+use crate::{Event, Kind, Name, Names};
 use std::collections::HashMap;
 
 /// A queued work item.
@@ -28,15 +28,23 @@ pub(super) struct Works {
 }
 
 impl Works {
-    /// `ends` and `kthread_ends`: whether the trace has `execute_end` events of work queues, and of
-    /// kthread_workers. Without them an item ends when its worker sleeps without work or starts the
-    /// next one.
-    pub fn new(ends: bool, kthread_ends: bool) -> Self {
+    /// Learns whether the trace has `execute_end` events. Without them an item ends when its worker
+    /// sleeps without work or starts the next one.
+    pub fn new(events: &[Event]) -> Self {
+        let ends = |wanted: bool| {
+            let is_end = |event: &Event| matches!(event.kind, Kind::WorkEnd { kthread, .. } if kthread == wanted);
+            events.iter().any(is_end)
+        };
         Self {
-            ends,
-            kthread_ends,
+            ends: ends(false),
+            kthread_ends: ends(true),
             ..Self::default()
         }
+    }
+
+    /// Whether items of work queues started, and the trace has no ends of such.
+    pub fn lacks_ends(&self) -> bool {
+        !self.ends && self.runs.iter().any(|run| !run.kthread)
     }
 
     /// An item is queued. The kernel does not trace the queueing of an item that is queued already.

@@ -1,11 +1,13 @@
 //! Reads ftrace bundles: the events of one CPU.
 
 use super::compact;
-use super::sink::Sink;
 use super::symbols::Symbols;
-use super::wire::{Cut, Stop, Value, fields, try_fields};
+use super::wire::{Cut, Stop, Value as Wire, fields, try_fields};
 use crate::ftrace::symbols::Addresses;
-use crate::{Comm, Event, Kind, Name, TaskState, Trace, UNKNOWN_PID};
+use crate::input::Limits;
+use crate::schema::{self, ABSENT, EVENTS, EventType, Form, GENERIC, Naming, Value, Values};
+use crate::{Event, Trace, UNKNOWN_PID};
+use std::collections::HashMap;
 
 /// Reads bundles into a trace.
 #[derive(Debug, Default)]
@@ -16,19 +18,33 @@ pub(super) struct Bundles {
     pub lossy: u64,
     /// Bundles that hold an error of the recorder's parser.
     pub faulty: u64,
+    /// By CPU, the end of what was before its first bundle.
+    before: HashMap<u64, u64>,
+}
+
+/// Where events go, and what they refer to.
+pub(super) struct Sink<'a> {
+    pub trace: &'a mut Trace,
+    pub symbols: &'a Symbols,
+    pub limits: &'a Limits,
 }
 
 impl Bundles {
-    /// Adds the events of a bundle.
+    /// Adds the events of a bundle (`FtraceEventBundle`).
     pub fn read(&mut self, mut sink: Sink<'_>, bundle: &[u8]) -> Result<(), Stop> {
-        let mut cpu = 0;
+        let (mut cpu, mut before) = (0, 0);
         // The CPU may follow the events.
         fields(bundle, |tag, value| match tag {
-            1 => cpu = value.number() as u32,
+            1 => cpu = value.number(),
             3 => self.lossy += u64::from(value.number() != 0),
+            5 => sink.trace.clock = clock(value.number()).into(),
             8 => self.faulty += 1,
+            // `last_read_event_timestamp`, and its successor since Perfetto 47.
+            9 | 10 => before = value.number().max(before),
             _ => {}
         })?;
+        self.before.entry(cpu).or_insert(before);
+        let cpu = cpu as u32;
         try_fields(bundle, |tag, value| match tag {
             2 => self.event(&mut sink, cpu, value.bytes()),
             4 => compact::read(&mut sink, cpu, value.bytes()),
@@ -36,23 +52,33 @@ impl Bundles {
         })
     }
 
+    /// From when on all CPUs have their events: the buffer held nothing older of one of them.
+    pub fn whole_from_ns(&self) -> u64 {
+        self.before.values().copied().max().unwrap_or(0)
+    }
+
     fn event(&mut self, sink: &mut Sink<'_>, cpu: u32, message: &[u8]) -> Result<(), Stop> {
         let (mut time_ns, mut pid, mut inner) = (0, UNKNOWN_PID, None);
         fields(message, |tag, value| match (tag, value) {
-            (1, Value::Number(time)) => time_ns = time,
-            (2, Value::Number(number)) => pid = number as i32,
-            (_, Value::Bytes(bytes)) => inner = Some((tag, bytes)),
+            (1, Wire::Number(time)) => time_ns = time,
+            (2, Wire::Number(number)) => pid = number as i32,
+            (_, Wire::Bytes(bytes)) => inner = Some((tag, bytes)),
             _ => {}
         })?;
-        let Some((tag, body)) = inner else {
+        let found = match inner {
+            Some((GENERIC, body)) => generic(body)?,
+            Some((tag, body)) => typed(tag, body)?,
+            None => None,
+        };
+        let Some((event, values)) = found else {
             return Ok(());
         };
-        let mut names = Naming {
-            trace: &mut *sink.trace,
+        let mut naming = Naming {
+            names: &mut sink.trace.names,
             symbols: sink.symbols,
             addresses: &mut self.addresses,
         };
-        if let Some(kind) = kind(&mut names, tag, body)? {
+        if let Some(kind) = schema::kind(event.what, &values, pid, &mut naming) {
             sink.trace.events.push(Event {
                 time_ns,
                 cpu,
@@ -64,228 +90,81 @@ impl Bundles {
     }
 }
 
-/// Resolves the function fields of events.
-struct Naming<'a> {
-    trace: &'a mut Trace,
-    symbols: &'a Symbols,
-    addresses: &'a mut Addresses,
+/// The kernel's name of a `FtraceClock`; Perfetto leaves out the one it prefers.
+fn clock(number: u64) -> &'static str {
+    ["boot", "", "global", "local", "mono_raw"]
+        .get(number as usize)
+        .copied()
+        .unwrap_or("")
 }
 
-impl Naming<'_> {
-    /// A function field holds an interning id where symbols were recorded, otherwise an address.
-    fn function(&mut self, value: u64) -> Name {
-        match self.symbols.get(&value) {
-            Some(name) => *name,
-            None => self.addresses.name(&mut self.trace.names, value),
-        }
+/// What was found of an event that is read.
+type Found<'a> = Option<(&'static EventType, Values<'a>)>;
+
+/// The values of an event with a message of its own. Numbers and strings that it lacks are 0 and
+/// empty.
+fn typed(tag: u32, message: &[u8]) -> Result<Found<'_>, Cut> {
+    let Some(event) = EVENTS.iter().find(|event| event.tag == tag) else {
+        return Ok(None);
+    };
+    let mut values = ABSENT;
+    for (value, field) in values.iter_mut().zip(event.fields) {
+        *value = match field.form {
+            _ if field.optional => Value::Absent,
+            Form::Text => Value::Text(&[]),
+            _ => Value::Number(0),
+        };
     }
-
-    fn text(&mut self, bytes: &[u8]) -> Name {
-        self.trace.names.intern(&String::from_utf8_lossy(bytes))
-    }
-}
-
-/// The numbers and strings of a small message by field number.
-#[derive(Default)]
-struct Body<'a> {
-    numbers: [u64; 8],
-    texts: [&'a [u8]; 8],
-}
-
-impl<'a> Body<'a> {
-    fn read(message: &'a [u8]) -> Result<Self, Cut> {
-        let mut body = Self::default();
-        fields(message, |tag, value| {
-            let tag = tag as usize;
+    fields(message, |tag, value| {
+        for (at, field) in event.fields.iter().enumerate() {
             match value {
-                Value::Number(number) if tag < 8 => body.numbers[tag] = number,
-                Value::Bytes(bytes) if tag < 8 => body.texts[tag] = bytes,
+                Wire::Number(0) if field.form == Form::Function && field.optional => {}
+                Wire::Number(number) if field.tag == tag && field.form != Form::Queue => {
+                    values[at] = Value::Number(number);
+                }
+                Wire::Bytes(bytes) if field.tag == tag => values[at] = Value::Text(bytes),
+                // The name of a queue was field 3 for a while.
+                Wire::Bytes(bytes) if field.form == Form::Queue && tag == 3 => {
+                    values[at] = Value::Text(bytes);
+                }
                 _ => {}
             }
-        })?;
-        Ok(body)
-    }
-
-    fn int(&self, tag: usize) -> i32 {
-        self.numbers[tag] as i32
-    }
-
-    fn comm(&self, tag: usize) -> Comm {
-        Comm::new(self.texts[tag])
-    }
+        }
+    })?;
+    Ok(Some((event, values)))
 }
 
-/// Decodes the message of an event; `None` for kinds that are not read.
-fn kind(names: &mut Naming<'_>, tag: u32, message: &[u8]) -> Result<Option<Kind>, Cut> {
-    if !matches!(tag, 4 | 17 | 20 | 57..=59 | 114 | 235..=239 | 327 | 491) {
+/// The values of a `GenericFtraceEvent`: the name of the event, and named fields.
+fn generic(message: &[u8]) -> Result<Found<'_>, Cut> {
+    let mut name = &[][..];
+    fields(message, |tag, value| {
+        if tag == 1 {
+            name = value.bytes();
+        }
+    })?;
+    let event = std::str::from_utf8(name).ok().and_then(schema::by_name);
+    let Some(event) = event.filter(|event| event.tag == GENERIC) else {
         return Ok(None);
-    }
-    if tag == 327 {
-        return generic(names, message);
-    }
-    let body = Body::read(message)?;
-    let (comm, pid, prio, target_cpu) = (
-        body.comm(1),
-        body.int(2),
-        body.int(3),
-        body.numbers[5] as u32,
-    );
-    let (work, function) = (body.numbers[1], body.numbers[2]);
-    Ok(Some(match tag {
-        4 => Kind::Switch {
-            prev_comm: comm,
-            prev_pid: pid,
-            prev_prio: prio,
-            prev_state: TaskState::from_bits(body.numbers[4]),
-            next_comm: body.comm(5),
-            next_pid: body.int(6),
-            next_prio: body.int(7),
-        },
-        17 => Kind::Wakeup {
-            pid,
-            comm,
-            prio,
-            target_cpu,
-        },
-        20 => Kind::Waking {
-            pid,
-            comm,
-            prio,
-            target_cpu,
-        },
-        114 => Kind::WakeupNew {
-            pid,
-            comm,
-            prio,
-            target_cpu,
-        },
-        57 => {
-            let function = (function != 0).then(|| names.function(function));
-            Kind::WorkEnd { work, function }
-        }
-        58 => Kind::WorkStart {
-            work,
-            function: names.function(function),
-        },
-        59 => {
-            // Field 3 was a string for a while; 6 is what newer recorders write.
-            let queue = [body.texts[6], body.texts[3]]
-                .into_iter()
-                .find(|text| !text.is_empty());
-            Kind::WorkQueued {
-                work,
-                function: names.function(function),
-                queue: queue.map(|queue| names.text(queue)),
-                cpu: target_cpu,
-            }
-        }
-        236 => Kind::Rename {
-            pid: body.int(1),
-            comm: body.comm(3),
-        },
-        237 => Kind::Exec {
-            filename: names.text(body.texts[1]),
-            pid,
-            old_pid: prio,
-        },
-        238 => Kind::Exit {
-            comm,
-            pid,
-            prio: body.int(4),
-        },
-        239 => Kind::Fork {
-            parent_comm: comm,
-            parent_pid: pid,
-            child_comm: body.comm(3),
-            child_pid: body.int(4),
-        },
-        491 => Kind::Migrate {
-            comm,
-            pid,
-            prio,
-            from_cpu: body.numbers[4] as u32,
-            to_cpu: target_cpu,
-        },
-        _ => return Ok(None),
-    }))
-}
-
-/// The fields of a `GenericFtraceEvent` that are read.
-#[derive(Default)]
-struct Generic<'a> {
-    event: &'a [u8],
-    work: u64,
-    worker: u64,
-    function: Option<Name>,
-    connection: u64,
-    unique: u64,
-    opcode: u64,
-}
-
-/// Decodes a `GenericFtraceEvent`: the name of the event, and named fields.
-fn generic(names: &mut Naming<'_>, message: &[u8]) -> Result<Option<Kind>, Cut> {
-    let mut found = Generic::default();
+    };
+    let mut values = ABSENT;
     try_fields(message, |tag, value| {
-        match tag {
-            1 => found.event = value.bytes(),
-            2 => generic_field(names, &mut found, value.bytes())?,
-            _ => {}
+        let (mut name, mut found) = (&[][..], Value::Absent);
+        if tag == 2 {
+            fields(value.bytes(), |tag, value| match tag {
+                1 => name = value.bytes(),
+                3 => found = Value::Text(value.bytes()),
+                4 | 5 => found = Value::Number(value.number()),
+                _ => {}
+            })?;
+        }
+        let at = event
+            .fields
+            .iter()
+            .position(|field| field.name.as_bytes() == name);
+        if let Some(at) = at.filter(|at| event.fields[*at].form != Form::Ignored) {
+            values[at] = found;
         }
         Ok::<(), Cut>(())
     })?;
-    let Generic {
-        event,
-        work,
-        worker,
-        function,
-        ..
-    } = found;
-    Ok(match (event, function) {
-        (b"sched_kthread_work_queue_work", Some(function)) => Some(Kind::KthreadWorkQueued {
-            work,
-            function,
-            worker,
-        }),
-        (b"sched_kthread_work_execute_start", Some(function)) => {
-            Some(Kind::KthreadWorkStart { work, function })
-        }
-        (b"sched_kthread_work_execute_end", function) => {
-            Some(Kind::KthreadWorkEnd { work, function })
-        }
-        (b"fuse_request_send", _) => Some(Kind::FuseSent {
-            connection: found.connection as u32,
-            unique: found.unique,
-            opcode: found.opcode as u32,
-        }),
-        _ => None,
-    })
-}
-
-fn generic_field<'a>(
-    names: &mut Naming<'_>,
-    found: &mut Generic<'a>,
-    field: &'a [u8],
-) -> Result<(), Cut> {
-    let (mut name, mut number, mut text) = (&[][..], 0, None);
-    fields(field, |tag, value| match tag {
-        1 => name = value.bytes(),
-        3 => text = Some(value.bytes()),
-        4 | 5 => number = value.number(),
-        _ => {}
-    })?;
-    match name {
-        b"work" => found.work = number,
-        b"worker" => found.worker = number,
-        b"connection" => found.connection = number,
-        b"unique" => found.unique = number,
-        b"opcode" => found.opcode = number,
-        b"function" => {
-            found.function = Some(match text {
-                Some(text) => names.text(text),
-                None => names.function(number),
-            });
-        }
-        _ => {}
-    }
-    Ok(())
+    Ok(Some((event, values)))
 }

@@ -4,10 +4,10 @@
 //! They omit the previous thread of a switch and the waker, which the reader fills in afterwards
 //! from the order of the switches of each CPU.
 
-use super::sink::Sink;
+use super::bundle::Sink;
 use super::wire::{Cut, Stop, Value, packed, try_fields};
 use crate::input::below;
-use crate::{Comm, Event, Kind, TaskState, Trace, UNKNOWN_PID};
+use crate::{Comm, Event, Kind, Task, TaskState, UNKNOWN_PID, Wake};
 
 /// Columns by field number.
 type Columns = [Vec<u64>; 13];
@@ -26,72 +26,66 @@ pub(super) fn read(sink: &mut Sink<'_>, cpu: u32, message: &[u8]) -> Result<(), 
         let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
         Ok::<(), Stop>(below(rows.max(comms.len()), sink.limits.events, "events")?)
     })?;
-    switches(sink.trace, cpu, &columns, &comms)?;
-    wakings(sink.trace, cpu, &columns, &comms)?;
+    let trace = &mut *sink.trace;
+    for (time_ns, [state, pid, prio, comm]) in rows(&columns, [1, 2, 3, 4, 6])? {
+        let prev = Task {
+            pid: UNKNOWN_PID,
+            ..Task::default()
+        };
+        let kind = Kind::Switch {
+            prev,
+            prev_state: TaskState::from_bits(state),
+            next: task(&comms, [comm, pid, prio])?,
+        };
+        trace.events.push(Event {
+            time_ns,
+            cpu,
+            pid: UNKNOWN_PID,
+            kind,
+        });
+    }
+    for (time_ns, [pid, target_cpu, prio, comm]) in rows(&columns, [7, 8, 9, 10, 11])? {
+        let kind = Kind::Wake {
+            wake: Wake::Begins,
+            task: task(&comms, [comm, pid, prio])?,
+            target_cpu: target_cpu as u32,
+        };
+        trace.events.push(Event {
+            time_ns,
+            cpu,
+            pid: UNKNOWN_PID,
+            kind,
+        });
+    }
     Ok(sink.limits.check(sink.trace)?)
 }
 
-fn switches(trace: &mut Trace, cpu: u32, columns: &Columns, comms: &[Comm]) -> Result<(), Cut> {
-    let rows = columns[1].len();
-    if [2, 3, 4, 6]
+/// Times and values of the rows of some columns, of which the first holds differences of time.
+fn rows(
+    columns: &Columns,
+    [times, others @ ..]: [usize; 5],
+) -> Result<impl Iterator<Item = (u64, [u64; 4])>, Cut> {
+    let times = &columns[times];
+    if others
         .iter()
-        .any(|&column: &usize| columns[column].len() != rows)
+        .any(|&other| columns[other].len() != times.len())
     {
         return Err(Cut);
     }
     let mut time_ns = 0u64;
-    for (row, &delta) in columns[1].iter().enumerate() {
+    Ok(times.iter().enumerate().map(move |(row, &delta)| {
         time_ns = time_ns.wrapping_add(delta);
-        let kind = Kind::Switch {
-            prev_pid: UNKNOWN_PID,
-            prev_comm: Comm::default(),
-            prev_prio: 0,
-            prev_state: TaskState::from_bits(columns[2][row]),
-            next_pid: columns[3][row] as i32,
-            next_prio: columns[4][row] as i32,
-            next_comm: comm(comms, columns[6][row])?,
-        };
-        trace.events.push(Event {
-            time_ns,
-            cpu,
-            pid: UNKNOWN_PID,
-            kind,
-        });
-    }
-    Ok(())
+        (time_ns, others.map(|other| columns[other][row]))
+    }))
 }
 
-fn wakings(trace: &mut Trace, cpu: u32, columns: &Columns, comms: &[Comm]) -> Result<(), Cut> {
-    let rows = columns[7].len();
-    if [8, 9, 10, 11]
-        .iter()
-        .any(|&column: &usize| columns[column].len() != rows)
-    {
-        return Err(Cut);
-    }
-    let mut time_ns = 0u64;
-    for (row, &delta) in columns[7].iter().enumerate() {
-        time_ns = time_ns.wrapping_add(delta);
-        let kind = Kind::Waking {
-            pid: columns[8][row] as i32,
-            target_cpu: columns[9][row] as u32,
-            prio: columns[10][row] as i32,
-            comm: comm(comms, columns[11][row])?,
-        };
-        trace.events.push(Event {
-            time_ns,
-            cpu,
-            pid: UNKNOWN_PID,
-            kind,
-        });
-    }
-    Ok(())
-}
-
-fn comm(comms: &[Comm], index: u64) -> Result<Comm, Cut> {
-    usize::try_from(index)
+fn task(comms: &[Comm], [comm, pid, prio]: [u64; 3]) -> Result<Task, Cut> {
+    let comm = usize::try_from(comm)
         .ok()
-        .and_then(|index| comms.get(index))
-        .copied()
-        .ok_or(Cut)
+        .and_then(|index| comms.get(index));
+    Ok(Task {
+        comm: *comm.ok_or(Cut)?,
+        pid: pid as i32,
+        prio: prio as i32,
+    })
 }

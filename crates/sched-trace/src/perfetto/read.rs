@@ -1,17 +1,16 @@
 //! Reads Perfetto's format packet by packet: memory holds one packet, and what was collected so
 //! far.
 
-use super::bundle::Bundles;
+use super::bundle::{Bundles, Sink};
+use super::proto::{self, packet};
 use super::slices::Tracks;
 use super::stats::LostEvents;
 use super::symbols::Sequences;
-use super::wire::{Stop, Value, fields, try_fields};
-use super::{proto, sink};
+use super::wire::{Cut, Stop, Value, fields, try_fields};
 use crate::error::Fault;
 use crate::ftrace::threads;
 use crate::input::{Limits, inflate};
-use crate::{Comm, Event, Kind, Thread, Trace, UNKNOWN_PID};
-use prost::Message;
+use crate::{Comm, Event, Kind, Notice, Task, Thread, Trace, UNKNOWN_PID};
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
@@ -88,6 +87,8 @@ struct Reader {
     sequences: Sequences,
     tracks: Tracks,
     lost: LostEvents,
+    /// When the recording had started.
+    started_ns: u64,
 }
 
 impl Reader {
@@ -99,17 +100,18 @@ impl Reader {
             sequences: Sequences::default(),
             tracks: Tracks::default(),
             lost: LostEvents::default(),
+            started_ns: 0,
         }
     }
 
     fn packet(&mut self, packet: &[u8], depth: u32) -> Result<(), Stop> {
         let (mut sequence, mut time, mut flags, mut dropped) = (0, 0, 0, 0);
         fields(packet, |tag, value| match tag {
-            8 => time = value.number(),
-            10 => sequence = value.number(),
-            13 => flags = value.number(),
-            41 => flags |= value.number() & 1,
-            42 => dropped = value.number() & 1,
+            packet::TIMESTAMP => time = value.number(),
+            packet::SEQUENCE => sequence = value.number(),
+            packet::SEQUENCE_FLAGS => flags |= value.number(),
+            packet::INCREMENTAL_STATE_CLEARED => flags |= value.number() & 1,
+            packet::PREVIOUS_PACKET_DROPPED => dropped = value.number() & 1,
             _ => {}
         })?;
         // Perfetto also marks the first packet of each sequence; nothing is missing before that
@@ -117,13 +119,14 @@ impl Reader {
         if self.sequences.contains(sequence) {
             self.lost.dropped_packets += dropped;
         }
-        let clear = flags & u64::from(proto::SEQ_INCREMENTAL_STATE_CLEARED) != 0;
+        let clear = flags & proto::STATE_CLEARED != 0;
         self.sequences.begin(sequence, clear)?;
         // Interned data may follow the events that refer to it.
         try_fields(packet, |tag, value| match tag {
-            12 => self
-                .sequences
-                .intern(sequence, &mut self.trace, value.bytes()),
+            packet::INTERNED_DATA => {
+                let trace = &mut self.trace;
+                self.sequences.intern(sequence, trace, value.bytes())
+            }
             _ => Ok(()),
         })?;
         try_fields(packet, |tag, value| {
@@ -142,29 +145,29 @@ impl Reader {
     ) -> Result<(), Stop> {
         let bytes = value.bytes();
         match tag {
-            1 => {
-                let symbols = self.sequences.symbols(sequence);
-                let sink = sink::Sink {
+            packet::FTRACE_EVENTS => {
+                let sink = Sink {
                     trace: &mut self.trace,
-                    symbols,
+                    symbols: self.sequences.symbols(sequence),
                     limits: &self.limits,
                 };
                 self.bundles.read(sink, bytes)
             }
-            2 => self.process_tree(bytes),
-            6 => self.clocks(bytes),
-            11 => {
+            packet::PROCESS_TREE => self.process_tree(bytes),
+            packet::CLOCK_SNAPSHOT => self.clocks(bytes),
+            packet::TRACK_EVENT => {
                 let slices = &mut self.trace.slices;
                 self.tracks.event(bytes, time, slices, &self.limits)
             }
-            34 => self.lost.stats(bytes),
-            45 => self.system(bytes),
-            50 => {
+            packet::FTRACE_STATS => self.lost.stats(bytes),
+            packet::SYSTEM_INFO => Ok(self.system(bytes)?),
+            packet::COMPRESSED => {
                 let unpacked = inflate::deflate(bytes, &mut self.limits)?;
                 self.compressed(&unpacked.ok_or(Stop::Damaged)?, depth)
             }
-            60 => self.tracks.descriptor(bytes, &self.limits),
-            133 => {
+            packet::TRACK_DESCRIPTOR => self.tracks.descriptor(bytes, &self.limits),
+            packet::SERVICE_EVENT => Ok(self.service_event(bytes, time)?),
+            packet::COMPRESSED_ZSTD => {
                 let unpacked = inflate::zstd(bytes, &mut self.limits)?;
                 self.compressed(&unpacked.ok_or(Stop::Damaged)?, depth)
             }
@@ -236,7 +239,7 @@ impl Reader {
                     _ => {}
                 })?;
             }
-            match clock as u32 {
+            match clock {
                 proto::BOOTTIME => boot = boot.or(time),
                 proto::MONOTONIC => mono = mono.or(time),
                 _ => {}
@@ -249,24 +252,50 @@ impl Reader {
         Ok(())
     }
 
-    fn system(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        let system = proto::SystemInfo::decode(bytes).map_err(|_| Stop::Damaged)?;
-        let utsname = system.utsname.unwrap_or_default();
-        self.trace.kernel = utsname.release.unwrap_or_default();
-        self.trace.kernel_version = utsname.version.unwrap_or_default();
-        Ok(())
+    /// `SystemInfo.utsname`.
+    fn system(&mut self, bytes: &[u8]) -> Result<(), Cut> {
+        try_fields(bytes, |tag, value| match tag {
+            1 => fields(value.bytes(), |tag, value| {
+                let text = || String::from_utf8_lossy(value.bytes()).into_owned();
+                match tag {
+                    2 => self.trace.kernel_version = text(),
+                    3 => self.trace.kernel = text(),
+                    _ => {}
+                }
+            }),
+            _ => Ok(()),
+        })
+    }
+
+    /// `TracingServiceEvent`: `tracing_started` says that all sources of data have started.
+    fn service_event(&mut self, bytes: &[u8], time: u64) -> Result<(), Cut> {
+        fields(bytes, |tag, value| {
+            if tag == 2 && value.number() != 0 {
+                self.started_ns = time;
+            }
+        })
     }
 
     fn finish(self) -> Result<Trace, Fault> {
         let mut trace = self.trace;
+        trace.sort();
+        fill_in(&mut trace.events);
+        // Before that, some events were not recorded yet.
+        trace.begin_at(self.started_ns);
+        let from_ns = self.bundles.whole_from_ns();
+        if trace.begin_at(from_ns) > 0 {
+            let overwritten = 0;
+            trace.notices.push(Notice::Wrapped {
+                overwritten,
+                from_ns,
+            });
+        }
         if trace.events.is_empty() {
             return Err(Fault::NoEvents {
                 format: FORMAT,
                 record: "ftrace_events with sched/sched_switch has them",
             });
         }
-        trace.sort();
-        fill_in(&mut trace.events);
         let remedy = "record as root with symbolize_ksyms: true in the configuration";
         self.bundles.addresses.resolve(&mut trace, None, remedy);
         let reported = self.bundles.lossy.saturating_add(self.bundles.faulty);
@@ -278,27 +307,17 @@ impl Reader {
 
 /// Compact events omit the running thread: it is the one switched in last on that CPU.
 fn fill_in(events: &mut [Event]) {
-    let mut current: HashMap<u32, (i32, Comm, i32)> = HashMap::new();
+    let mut current: HashMap<u32, Task> = HashMap::new();
     for event in events {
         let running = current.get(&event.cpu).copied();
-        if let (UNKNOWN_PID, Some((pid, _, _))) = (event.pid, running) {
-            event.pid = pid;
+        if let (UNKNOWN_PID, Some(task)) = (event.pid, running) {
+            event.pid = task.pid;
         }
-        let Kind::Switch {
-            prev_pid,
-            prev_comm,
-            prev_prio,
-            next_pid,
-            next_comm,
-            next_prio,
-            ..
-        } = &mut event.kind
-        else {
-            continue;
-        };
-        if let (UNKNOWN_PID, Some((pid, comm, prio))) = (*prev_pid, running) {
-            (*prev_pid, *prev_comm, *prev_prio) = (pid, comm, prio);
+        if let Kind::Switch { prev, next, .. } = &mut event.kind {
+            if let (UNKNOWN_PID, Some(task)) = (prev.pid, running) {
+                *prev = task;
+            }
+            current.insert(event.cpu, *next);
         }
-        current.insert(event.cpu, (*next_pid, *next_comm, *next_prio));
     }
 }

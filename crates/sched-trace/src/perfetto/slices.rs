@@ -1,10 +1,9 @@
 //! Track descriptors and slices of Perfetto's track events.
 
 use super::proto;
-use super::wire::Stop;
+use super::wire::{Stop, fields, try_fields};
 use crate::Slice;
 use crate::input::{LABEL_BYTES, Limits, below};
-use prost::Message;
 use std::collections::HashMap;
 
 /// The tracks of a trace.
@@ -29,15 +28,23 @@ struct Track {
 impl Tracks {
     /// Reads a `TrackDescriptor`.
     pub fn descriptor(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Stop> {
-        let descriptor = proto::TrackDescriptor::decode(bytes).map_err(|_| Stop::Damaged)?;
-        let name = descriptor.name.unwrap_or_default();
+        let (mut uuid, mut name, mut parent, mut tid) = (0, &[][..], 0, None);
+        try_fields(bytes, |tag, value| {
+            match tag {
+                1 => uuid = value.number(),
+                2 => name = value.bytes(),
+                4 => fields(value.bytes(), |tag, value| {
+                    tid = (tag == 2).then(|| value.number() as i32).or(tid);
+                })?,
+                5 => parent = value.number(),
+                _ => {}
+            }
+            Ok::<(), Stop>(())
+        })?;
         self.charge(name.len())?;
-        let uuid = descriptor.uuid.unwrap_or_default();
         let track = self.tracks.entry(uuid).or_default();
-        track.name = name;
-        track.parent = descriptor.parent_uuid.unwrap_or_default();
-        let thread = descriptor.thread.and_then(|thread| thread.tid);
-        track.tid = thread.map(|tid| tid as i32);
+        track.name = String::from_utf8_lossy(name).into_owned();
+        (track.parent, track.tid) = (parent, tid);
         Ok(below(self.tracks.len(), limits.slices, "tracks")?)
     }
 
@@ -49,24 +56,28 @@ impl Tracks {
         slices: &mut Vec<Slice>,
         limits: &Limits,
     ) -> Result<(), Stop> {
-        let event = proto::TrackEvent::decode(bytes).map_err(|_| Stop::Damaged)?;
-        let uuid = event.track_uuid.unwrap_or_default();
-        match event.kind {
-            Some(proto::SLICE_BEGIN) => self.begin(uuid, event.name.unwrap_or_default(), time)?,
-            Some(proto::SLICE_END) => slices.extend(self.end(uuid, time)?),
+        let (mut kind, mut uuid, mut name) = (0, 0, &[][..]);
+        fields(bytes, |tag, value| match tag {
+            9 => kind = value.number(),
+            11 => uuid = value.number(),
+            23 => name = value.bytes(),
+            _ => {}
+        })?;
+        match kind {
+            proto::SLICE_BEGIN => self.begin(uuid, name, time)?,
+            proto::SLICE_END => slices.extend(self.end(uuid, time)?),
             _ => {}
         }
         Ok(below(slices.len() + self.open, limits.slices, "slices")?)
     }
 
-    fn begin(&mut self, uuid: u64, name: String, time: u64) -> Result<(), Stop> {
-        if !self.tracks.contains_key(&uuid) {
-            return Ok(());
-        }
-        self.charge(name.len())?;
+    fn begin(&mut self, uuid: u64, name: &[u8], time: u64) -> Result<(), Stop> {
         if let Some(track) = self.tracks.get_mut(&uuid) {
+            let name = String::from_utf8_lossy(name).into_owned();
+            let length = name.len();
             track.open.push((name, time));
             self.open += 1;
+            self.charge(length)?;
         }
         Ok(())
     }

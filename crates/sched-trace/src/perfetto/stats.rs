@@ -23,7 +23,7 @@ impl LostEvents {
         let mut phase = 0;
         fields(bytes, |tag, value| {
             if tag == 1 {
-                phase = value.number() as i32;
+                phase = value.number();
             }
         })?;
         try_fields(bytes, |tag, value| match tag {
@@ -33,7 +33,7 @@ impl LostEvents {
     }
 
     /// Overrun, commit overrun and dropped events of one CPU.
-    fn cpu(&mut self, bytes: &[u8], phase: i32) -> Result<(), Stop> {
+    fn cpu(&mut self, bytes: &[u8], phase: u64) -> Result<(), Stop> {
         let (mut cpu, mut lost) = (0, 0u64);
         fields(bytes, |tag, value| match tag {
             1 => cpu = value.number(),
@@ -41,11 +41,10 @@ impl LostEvents {
             _ => {}
         })?;
         let (start, end) = self.counters.entry(cpu).or_default();
-        *(if phase == proto::START_OF_TRACE {
-            start
-        } else {
-            end
-        }) = lost;
+        match phase {
+            proto::START_OF_TRACE => *start = lost,
+            _ => *end = lost,
+        }
         Ok(below(self.counters.len(), CPUS, "CPUs")?)
     }
 

@@ -1,5 +1,6 @@
 //! Interned kernel symbols of Perfetto's packet sequences.
 
+use super::proto;
 use super::wire::{Stop, fields, try_fields};
 use crate::input::below;
 use crate::{Name, Trace};
@@ -45,7 +46,7 @@ impl Sequences {
     pub fn intern(&mut self, sequence: u64, trace: &mut Trace, bytes: &[u8]) -> Result<(), Stop> {
         let symbols = self.symbols.entry(sequence).or_default();
         try_fields(bytes, |tag, value| {
-            if tag != 26 {
+            if tag != proto::KERNEL_SYMBOLS {
                 return Ok(());
             }
             let (mut iid, mut text) = (0, &[][..]);

@@ -1,137 +1,75 @@
 //! Promises of the Perfetto format: what is written is read back.
 
+use super::proto::packet;
+use super::wire::Message;
 use super::*;
 use crate::error::Fault;
 use crate::input::{Limits, ReadOptions};
 use crate::latency::analyse;
 use crate::read::open;
-use crate::{Comm, Event, Kind, Slice, TaskState, Thread, Trace};
-use prost::Message;
+use crate::script::{rename, trace};
+use crate::{Comm, Event, Kind, Notice, Slice, Task, Thread, Trace};
 use std::io::Cursor;
 use std::path::PathBuf;
 
 /// One event of each kind.
 fn sample() -> Trace {
-    let mut trace = Trace::new("mono");
+    let mut trace = trace(
+        "1 1 7 queue 18446612682386300536 decompress erofs_worker; 2 0 7 waking 42 1;
+         3 1 7 wakeup 42 1; 4 0 7 new 42 1; 5 1 7 migrate 42 0 1; 6 0 7 R+ 42;
+         7 1 7 start 18446612682386300536 decompress; 8 0 7 end 18446612682386300536 decompress;
+         9 1 7 end 9; 10 0 7 kqueue 1 decompress; 11 1 7 kstart 1 decompress; 12 0 7 kend 1;
+         13 1 7 thread 8; 14 0 7 asks 15",
+    );
+    rename(&mut trace, 42, "kworker/u9:2", 98);
     trace.kernel = "6.12.0".into();
     trace.kernel_version = "#1 SMP; preemption none; autogroup on".into();
     trace.boot_offset_ns = 500;
-    let function = trace.intern("z_erofs_decompressqueue_work");
-    let queue = Some(trace.intern("erofs_worker"));
+    let comm = Comm::from("true");
+    let task = Task {
+        comm,
+        pid: 8,
+        prio: 120,
+    };
+    let fork = Kind::Fork {
+        parent_comm: "sh".into(),
+        parent_pid: 7,
+        child_comm: "fio".into(),
+        child_pid: 8,
+    };
     let filename = trace.intern("/bin/true");
-    let comm = Comm::from("kworker/u9:2");
-    let (pid, prio, target_cpu) = (42, 120, 1);
-    let kinds = [
-        Kind::WorkQueued {
-            work: 0xffff_8880_1234_5678,
-            function,
-            queue,
-            cpu: 1,
-        },
-        Kind::Waking {
-            pid,
-            comm,
-            prio,
-            target_cpu,
-        },
-        Kind::Wakeup {
-            pid,
-            comm,
-            prio,
-            target_cpu,
-        },
-        Kind::WakeupNew {
-            pid,
-            comm,
-            prio,
-            target_cpu,
-        },
-        Kind::Migrate {
-            pid,
-            comm,
-            prio,
-            from_cpu: 0,
-            to_cpu: 1,
-        },
-        Kind::Switch {
-            prev_pid: 7,
-            prev_comm: "fio".into(),
-            prev_prio: 139,
-            prev_state: TaskState::PREEMPTED,
-            next_pid: pid,
-            next_comm: comm,
-            next_prio: prio,
-        },
-        Kind::WorkStart {
-            work: 0xffff_8880_1234_5678,
-            function,
-        },
-        Kind::WorkEnd {
-            work: 0xffff_8880_1234_5678,
-            function: Some(function),
-        },
-        Kind::WorkEnd {
-            work: 9,
-            function: None,
-        },
-        Kind::KthreadWorkQueued {
-            work: 1,
-            function,
-            worker: 3,
-        },
-        Kind::KthreadWorkStart { work: 1, function },
-        Kind::KthreadWorkEnd {
-            work: 1,
-            function: Some(function),
-        },
-        Kind::Fork {
-            child_pid: 8,
-            child_comm: "fio".into(),
-            parent_pid: 7,
-            parent_comm: "sh".into(),
-        },
-        Kind::Exec {
-            pid: 8,
-            old_pid: 8,
-            filename,
-        },
-        Kind::Rename {
-            pid: 8,
-            comm: "true".into(),
-        },
-        Kind::Exit {
-            pid: 8,
-            comm: "true".into(),
-            prio: 120,
-        },
-        Kind::FuseSent {
-            connection: 44,
-            unique: 2,
-            opcode: 15,
-        },
-    ];
-    for (i, kind) in kinds.into_iter().enumerate() {
+    let exec = Kind::Exec {
+        filename,
+        pid: 8,
+        old_pid: -1,
+    };
+    for (at, kind) in [
+        fork,
+        exec,
+        Kind::Rename { pid: 8, comm },
+        Kind::Exit { task },
+    ]
+    .into_iter()
+    .enumerate()
+    {
         trace.events.push(Event {
-            time_ns: 1000 + i as u64,
-            cpu: i as u32 % 2,
+            time_ns: 20_000 + at as u64,
+            cpu: 0,
             pid: 7,
             kind,
         });
     }
-    trace.threads.insert(
-        7,
-        Thread {
-            comm: "fio".into(),
-            tgid: 7,
-        },
-    );
-    trace.threads.insert(
-        8,
-        Thread {
-            comm: "true".into(),
-            tgid: 7,
-        },
-    );
+    trace.threads = [(7, "fio"), (8, "true")]
+        .map(|(pid, comm)| {
+            (
+                pid,
+                Thread {
+                    comm: comm.into(),
+                    tgid: 7,
+                },
+            )
+        })
+        .into();
     trace
 }
 
@@ -257,86 +195,54 @@ fn too_many_events_are_refused() {
     assert!(matches!(read, Err(Fault::TooBig { limit: 5, .. })));
 }
 
-/// Compact scheduling data as Perfetto's recorder writes it for one CPU.
-#[derive(Clone, PartialEq, Message)]
-struct CompactSched {
-    #[prost(uint64, repeated, tag = "1")]
-    switch_timestamp: Vec<u64>,
-    #[prost(int64, repeated, tag = "2")]
-    switch_prev_state: Vec<i64>,
-    #[prost(int32, repeated, tag = "3")]
-    switch_next_pid: Vec<i32>,
-    #[prost(int32, repeated, tag = "4")]
-    switch_next_prio: Vec<i32>,
-    #[prost(string, repeated, tag = "5")]
-    intern_table: Vec<String>,
-    #[prost(uint32, repeated, tag = "6")]
-    switch_next_comm_index: Vec<u32>,
-    #[prost(uint64, repeated, tag = "7")]
-    waking_timestamp: Vec<u64>,
-    #[prost(int32, repeated, tag = "8")]
-    waking_pid: Vec<i32>,
-    #[prost(int32, repeated, tag = "9")]
-    waking_target_cpu: Vec<i32>,
-    #[prost(int32, repeated, tag = "10")]
-    waking_prio: Vec<i32>,
-    #[prost(uint32, repeated, tag = "11")]
-    waking_comm_index: Vec<u32>,
+/// A trace of packets, each of one bundle.
+fn packets(bundles: &[&dyn Fn(&mut Message)]) -> Vec<u8> {
+    let mut trace = Message::default();
+    for fill in bundles {
+        trace.message(1, |packet| {
+            packet.message(packet::FTRACE_EVENTS, fill);
+        });
+    }
+    trace.0
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct CompactBundle {
-    #[prost(uint32, optional, tag = "1")]
-    cpu: Option<u32>,
-    #[prost(message, optional, tag = "4")]
-    compact_sched: Option<CompactSched>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct CompactPacket {
-    #[prost(message, optional, tag = "1")]
-    ftrace_events: Option<CompactBundle>,
-    #[prost(bytes = "vec", optional, tag = "50")]
-    compressed_packets: Option<Vec<u8>>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct CompactTrace {
-    #[prost(message, repeated, tag = "1")]
-    packet: Vec<CompactPacket>,
+/// Compact scheduling data of one CPU as Perfetto's recorder writes them: columns by field.
+fn compact(bundle: &mut Message, names: &[&str], columns: &[(u32, &[u64])]) {
+    bundle.message(4, |compact| {
+        for name in names {
+            compact.bytes(5, name.as_bytes());
+        }
+        for (tag, column) in columns {
+            for number in *column {
+                compact.number(*tag, *number);
+            }
+        }
+    });
 }
 
 /// Idle; 7 is woken at 1010 and runs at 1030; 8 is woken at 1035, 7 is preempted by it at 1040 and
 /// comes back at 1100.
-fn compact() -> CompactTrace {
-    let compact = CompactSched {
-        switch_timestamp: vec![1000, 30, 10, 60],
-        switch_prev_state: vec![1, 0, 0x100, 1],
-        switch_next_pid: vec![0, 7, 8, 7],
-        switch_next_prio: vec![120, 120, 98, 120],
-        intern_table: vec!["swapper/0".into(), "fio".into(), "worker".into()],
-        switch_next_comm_index: vec![0, 1, 2, 1],
-        waking_timestamp: vec![1010, 25],
-        waking_pid: vec![7, 8],
-        waking_target_cpu: vec![0, 0],
-        waking_prio: vec![120, 98],
-        waking_comm_index: vec![1, 2],
-    };
-    let bundle = CompactBundle {
-        cpu: Some(0),
-        compact_sched: Some(compact),
-    };
-    CompactTrace {
-        packet: vec![CompactPacket {
-            ftrace_events: Some(bundle),
-            ..Default::default()
-        }],
-    }
+fn preempted() -> Vec<u8> {
+    packets(&[&|bundle| {
+        let columns: [(u32, &[u64]); 10] = [
+            (1, &[1000, 30, 10, 60]),
+            (2, &[1, 0, 0x100, 1]),
+            (3, &[0, 7, 8, 7]),
+            (4, &[120, 120, 98, 120]),
+            (6, &[0, 1, 2, 1]),
+            (7, &[1010, 25]),
+            (8, &[7, 8]),
+            (9, &[0, 0]),
+            (10, &[120, 98]),
+            (11, &[1, 2]),
+        ];
+        compact(bundle, &["swapper/0", "fio", "worker"], &columns);
+    }])
 }
 
-fn compact_waits(bytes: &[u8]) -> Vec<(i32, u64)> {
-    let trace = read_in(bytes).unwrap();
-    analyse(&trace)
+fn waits(bytes: &[u8]) -> Vec<(i32, u64)> {
+    let report = analyse(&read_in(bytes).unwrap());
+    report
         .waits
         .iter()
         .map(|wait| (wait.pid, wait.length_ns()))
@@ -344,25 +250,162 @@ fn compact_waits(bytes: &[u8]) -> Vec<(i32, u64)> {
 }
 
 #[test]
-fn compact_events_give_the_same_waits() {
+fn compact_and_compressed_events_give_the_same_waits() {
+    let bytes = preempted();
+    assert_eq!(waits(&bytes), [(7, 20), (8, 5), (7, 60)]);
+    let mut outer = Message::default();
+    let packed = miniz_oxide::deflate::compress_to_vec_zlib(&bytes, 6);
+    outer.message(1, |packet| {
+        packet.bytes(packet::COMPRESSED, &packed);
+    });
+    assert_eq!(waits(&outer.0), waits(&bytes));
+}
+
+/// Two CPUs, of which one has overwritten what was before 1000 ns. Thread 50 runs there from 1100
+/// ns on, and 51 from 1200 ns; on the other CPU a new thread runs at 500, 600, 1100 and 1200 ns.
+/// trace_processor has three slices from 1100 ns on, and one that begins each CPU.
+#[test]
+fn a_ring_buffer_counts_from_where_all_cpus_have_events() {
+    let columns = |bundle: &mut Message, cpu: u64, before: u64, times: &[u64], pids: &[u64]| {
+        bundle.number(1, cpu).number(10, before);
+        let nothing = vec![0; times.len()];
+        let columns: Vec<(u32, &[u64])> = vec![
+            (1, times),
+            (2, &nothing),
+            (3, pids),
+            (4, &nothing),
+            (6, &nothing),
+        ];
+        compact(bundle, &["t"], &columns);
+    };
+    let bytes = packets(&[
+        &|bundle| columns(bundle, 3, 1000, &[1100, 100], &[50, 51]),
+        &|bundle| columns(bundle, 6, 0, &[500, 100, 500, 100], &[40, 41, 42, 43]),
+    ]);
+    let trace = read_in(&bytes).unwrap();
+    assert_eq!(trace.span(), Some((1100, 1200)));
+    let (overwritten, from_ns) = (0, 1000);
     assert_eq!(
-        compact_waits(&compact().encode_to_vec()),
-        [(7, 20), (8, 5), (7, 60)]
+        trace.notices,
+        [Notice::Wrapped {
+            overwritten,
+            from_ns
+        }]
+    );
+    let mut unfinished = analyse(&trace).unfinished;
+    unfinished.sort_by_key(|wait| (wait.start_ns, wait.pid));
+    let begins = unfinished.iter().map(|wait| (wait.pid, wait.start_ns));
+    assert_eq!(
+        begins.collect::<Vec<_>>(),
+        [(41, 1100), (42, 1200), (50, 1200)]
     );
 }
 
+/// A packet of switches `time, from, to`, each of a runnable thread, on a CPU.
+fn switches(cpu: u64, list: &[(u64, u64, u64)]) -> impl Fn(&mut Message) {
+    move |bundle| {
+        bundle.number(1, cpu);
+        for (time, from, to) in list {
+            bundle.message(2, |event| {
+                event.number(1, *time).message(4, |switch| {
+                    switch.number(2, *from).number(6, *to).bytes(5, b"t");
+                });
+            });
+        }
+    }
+}
+
+/// Before `tracing_started` at 100 ns some events were not recorded yet: trace_processor has one
+/// slice of thread 1 from 100 to 110 ns, and then one of thread 2.
 #[test]
-fn compressed_packets_are_unpacked() {
-    let inner = compact().encode_to_vec();
-    let compressed = miniz_oxide::deflate::compress_to_vec_zlib(&inner, 6);
-    let packet = CompactPacket {
-        compressed_packets: Some(compressed),
-        ..Default::default()
+fn what_was_recorded_before_the_recording_had_started_is_left_out() {
+    let mut bytes = packets(&[
+        &switches(0, &[(50, 1, 2), (60, 2, 1), (70, 1, 2), (80, 2, 0)]),
+        &switches(2, &[(80, 0, 1), (90, 1, 2), (100, 2, 1), (110, 1, 2)]),
+    ]);
+    let mut started = Message::default();
+    started.message(1, |packet| {
+        packet
+            .number(packet::TIMESTAMP, 100)
+            .message(packet::SERVICE_EVENT, |event| {
+                event.number(2, 1);
+            });
+    });
+    bytes.extend(started.0);
+    let trace = read_in(&bytes).unwrap();
+    assert_eq!((trace.span(), trace.notices.len()), (Some((100, 110)), 0));
+    assert_eq!(waits(&bytes), [(2, 10)]);
+}
+
+/// Threads that run, are preempted and run again on two CPUs. trace_processor counts the threads
+/// that can run: 1, 1, 2, 2, 2, 3, 2 and 2 from each of these times on.
+#[test]
+fn as_many_threads_can_run_at_each_time_as_trace_processor_counts() {
+    let bytes = packets(&[
+        &switches(0, &[(1, 1, 3), (100, 3, 2), (115, 2, 3)]),
+        &switches(
+            1,
+            &[
+                (50, 4, 1),
+                (120, 1, 2),
+                (170, 2, 0),
+                (250, 0, 2),
+                (390, 2, 4),
+            ],
+        ),
+    ]);
+    let report = analyse(&read_in(&bytes).unwrap());
+    let count = |time: u64| {
+        let ended = report
+            .waits
+            .iter()
+            .filter(|w| (w.start_ns..w.end_ns).contains(&time));
+        let open = report
+            .unfinished
+            .iter()
+            .filter(|wait| wait.start_ns <= time);
+        ended.count() + open.count()
     };
-    let outer = CompactTrace {
-        packet: vec![packet],
+    let counts = [1, 50, 100, 115, 120, 170, 250, 390].map(count);
+    assert_eq!(counts, [1, 1, 2, 2, 2, 3, 2, 2]);
+}
+
+/// A thread belongs to the process of the thread that created it, which a later packet names; and a
+/// pid that is given to a new thread belongs to the process of that one.
+#[test]
+fn threads_that_are_created_belong_to_the_process_of_their_creator() {
+    let created = |list: &'static [(u64, u64, u64, u64)]| {
+        move |bundle: &mut Message| {
+            for (time, by, pid, flags) in list {
+                bundle.message(2, |event| {
+                    event.number(1, *time).number(2, *by).message(235, |task| {
+                        task.number(1, *pid).bytes(2, b"t").number(3, *flags);
+                    });
+                });
+            }
+        }
     };
-    assert_eq!(compact_waits(&outer.encode_to_vec()).len(), 3);
+    let mut bytes = packets(&[&created(&[
+        (22, 31, 32, 0x10000),
+        (23, 31, 33, 0x10000),
+        (25, 32, 34, 0x10000),
+        (27, 32, 40, 0),
+        (30, 40, 31, 0x10000),
+        (31, 99, 50, 0x10000),
+    ])]);
+    let mut tree = Message::default();
+    tree.message(1, |packet| {
+        packet.message(packet::PROCESS_TREE, |tree| {
+            tree.message(2, |thread| {
+                thread.number(1, 31).number(3, 30);
+            });
+        });
+    });
+    bytes.extend(tree.0);
+    let trace = read_in(&bytes).unwrap();
+    let process = |pid| trace.threads[&pid].tgid;
+    assert_eq!([31, 32, 33, 34, 40].map(process), [40, 30, 30, 30, 40]);
+    assert_eq!(process(50), 0, "nothing names the process of its creator");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Slices of [`crate::Trace`] as Perfetto tracks: one for each track name and thread.
 
-use super::proto::{self, Data, TracePacket};
+use super::proto::{self, packet};
+use super::wire::Message;
 use crate::{Slice, Trace};
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ const TRACKS: u64 = 0x1000;
 const THREADS: u64 = 1 << 32;
 
 /// Descriptors first, then begins and ends in the order of time on each track.
-pub(super) fn packets(trace: &Trace, offset: u64) -> Vec<TracePacket> {
+pub(super) fn packets(trace: &Trace, offset: u64) -> Vec<Message> {
     let lanes = lanes(trace);
     let mut packets = Vec::new();
     let mut pids: Vec<i32> = lanes.keys().filter_map(|(_, pid)| *pid).collect();
@@ -53,77 +54,63 @@ fn fits(lane: &[&Slice], slice: &Slice) -> bool {
     open.is_none_or(|open| open.end_ns >= slice.end_ns)
 }
 
-fn thread_track(trace: &Trace, pid: i32) -> TracePacket {
-    let tgid = trace
-        .threads
-        .get(&pid)
-        .map_or(pid, |t| if t.tgid == 0 { pid } else { t.tgid });
-    let thread = proto::ThreadDescriptor {
-        pid: Some(tgid),
-        tid: Some(i64::from(pid)),
-    };
-    descriptor(proto::TrackDescriptor {
-        uuid: Some(THREADS + pid as u64),
-        thread: Some(thread),
-        ..Default::default()
+/// A `TrackDescriptor` with a `ThreadDescriptor`.
+fn thread_track(trace: &Trace, pid: i32) -> Message {
+    let process = trace.threads.get(&pid).map(|thread| thread.tgid);
+    let process = process.filter(|tgid| *tgid != 0).unwrap_or(pid);
+    with(packet::TRACK_DESCRIPTOR, |track| {
+        track.number(1, THREADS + pid as u64).message(4, |thread| {
+            thread.number(1, process as u64).number(2, pid as u64);
+        });
     })
 }
 
-fn named_track(name: &str, pid: Option<i32>, uuid: u64) -> TracePacket {
-    descriptor(proto::TrackDescriptor {
-        uuid: Some(uuid),
-        name: Some(name.into()),
-        parent_uuid: pid.map(|pid| THREADS + pid as u64),
-        thread: None,
+fn named_track(name: &str, pid: Option<i32>, uuid: u64) -> Message {
+    with(packet::TRACK_DESCRIPTOR, |track| {
+        track.number(1, uuid).bytes(2, name.as_bytes());
+        if let Some(pid) = pid {
+            track.number(5, THREADS + pid as u64);
+        }
     })
 }
 
-fn descriptor(track: proto::TrackDescriptor) -> TracePacket {
-    TracePacket {
-        data: Some(Data::TrackDescriptor(track)),
-        ..TracePacket::default()
-    }
+fn with(tag: u32, fill: impl FnOnce(&mut Message)) -> Message {
+    let mut message = Message::default();
+    message.message(tag, fill);
+    message
 }
 
 /// Of adjacent slices the first ends before the next begins; outer ones begin first, end last.
-fn edges(lane: &[&Slice], uuid: u64, offset: u64) -> Vec<TracePacket> {
+fn edges(lane: &[&Slice], uuid: u64, offset: u64) -> Vec<Message> {
     let mut packets = Vec::new();
     let mut open: Vec<u64> = Vec::new();
+    let mut add = |name, time: u64| packets.push(edge(uuid, name, time.saturating_add(offset)));
     for slice in lane {
         while let Some(end) = open.pop_if(|end| *end <= slice.start_ns) {
-            packets.push(edge(uuid, None, end.saturating_add(offset)));
+            add(None, end);
         }
-        packets.push(edge(
-            uuid,
-            Some(&slice.name),
-            slice.start_ns.saturating_add(offset),
-        ));
+        add(Some(&slice.name), slice.start_ns);
         open.push(slice.end_ns.max(slice.start_ns));
     }
-    packets.extend(
-        open.into_iter()
-            .rev()
-            .map(|end| edge(uuid, None, end.saturating_add(offset))),
-    );
+    open.into_iter().rev().for_each(|end| add(None, end));
     packets
 }
 
-/// The beginning (with a name) or end of a slice.
-fn edge(track: u64, name: Option<&str>, time: u64) -> TracePacket {
+/// The beginning (with a name) or end of a slice: a `TrackEvent`.
+fn edge(track: u64, name: Option<&String>, time: u64) -> Message {
     let kind = if name.is_some() {
         proto::SLICE_BEGIN
     } else {
         proto::SLICE_END
     };
-    let event = proto::TrackEvent {
-        kind: Some(kind),
-        track_uuid: Some(track),
-        name: name.map(Into::into),
-    };
-    TracePacket {
-        timestamp: Some(time),
-        timestamp_clock_id: Some(proto::BOOTTIME),
-        data: Some(Data::TrackEvent(event)),
-        ..TracePacket::default()
-    }
+    let mut message = with(packet::TRACK_EVENT, |event| {
+        event.number(9, kind).number(11, track);
+        if let Some(name) = name {
+            event.bytes(23, name.as_bytes());
+        }
+    });
+    message
+        .number(packet::TIMESTAMP, time)
+        .number(packet::CLOCK, proto::BOOTTIME);
+    message
 }

@@ -1,11 +1,11 @@
-//! Iterates over the fields of a protocol buffer without building messages.
+//! The wire format of protocol buffers: iterates over the fields of a message, and writes them.
 //!
-//! A trace has millions of events, a message of repeated fields could make a small file take much
-//! memory, and Perfetto changed the type of a field once (`workqueue`), which a generated decoder
-//! would reject.
+//! No structs are generated: a trace has millions of events, a message of repeated fields could make
+//! a small file take much memory, and Perfetto changed the type of a field once (`workqueue`), which
+//! a generated decoder would reject.
 
 use crate::error::Fault;
-use prost::encoding::{WireType, decode_key, decode_varint};
+use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,6 +111,34 @@ fn take<'a>(message: &mut &'a [u8], length: usize) -> Result<&'a [u8], Cut> {
     let (head, rest) = message.split_at_checked(length).ok_or(Cut)?;
     *message = rest;
     Ok(head)
+}
+
+/// A message to write.
+#[derive(Default)]
+pub(super) struct Message(pub Vec<u8>);
+
+impl Message {
+    /// A number, or a bool or an enum; negative ones are extended to 64 bits.
+    pub fn number(&mut self, tag: u32, number: u64) -> &mut Self {
+        encode_key(tag, WireType::Varint, &mut self.0);
+        encode_varint(number, &mut self.0);
+        self
+    }
+
+    /// A string, which need not be UTF-8, or a message.
+    pub fn bytes(&mut self, tag: u32, bytes: &[u8]) -> &mut Self {
+        encode_key(tag, WireType::LengthDelimited, &mut self.0);
+        encode_varint(bytes.len() as u64, &mut self.0);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// The message that `fill` makes.
+    pub fn message(&mut self, tag: u32, fill: impl FnOnce(&mut Self)) -> &mut Self {
+        let mut inner = Self::default();
+        fill(&mut inner);
+        self.bytes(tag, &inner.0)
+    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 //! Order of packets: system and clocks, processes and threads, the events in bundles of one CPU
 //! each, the slices, and the losses. Function names travel as interned kernel symbols.
 
-use super::proto::{self, Data, Event as Proto, FtraceEvent, TracePacket};
+use super::proto::{self, packet};
 use super::tracks;
-use crate::{Comm, Error, Event, Kind, Name, Result, Trace, UNKNOWN_PID};
+use super::wire::Message;
+use crate::schema::{self, EVENTS, Form, GENERIC, Value};
+use crate::{Event, Fault, Name, Result, Trace, UNKNOWN_PID};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,184 +17,121 @@ use std::path::Path;
 const BUNDLE: usize = 512;
 
 /// Packet sequences: ftrace, and the tracks of slices.
-const SEQUENCE_FTRACE: u32 = 1;
-const SEQUENCE_TRACKS: u32 = 2;
+const SEQUENCE_FTRACE: u64 = 1;
+const SEQUENCE_TRACKS: u64 = 2;
 
 /// Writes the trace to a file that ui.perfetto.dev and trace_processor open.
 pub fn save(trace: &Trace, path: &Path) -> Result<()> {
     let file = File::create(path).map(BufWriter::new);
     file.and_then(|mut file| write(trace, &mut file).and_then(|()| file.flush()))
-        .map_err(|source| Error::Io {
-            path: path.into(),
-            source,
-        })
+        .map_err(|error| Fault::Io(error).at(path))
 }
 
 /// Writes the trace.
 pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
-    let mut packets = Packets {
-        out,
-        buffer: Vec::new(),
-        offset: boot_offset(trace),
-    };
-    packets.head(trace)?;
-    packets.process_tree(trace)?;
-    packets.events(trace)?;
-    for packet in tracks::packets(trace, packets.offset) {
-        let packet = TracePacket {
-            trusted_packet_sequence_id: Some(SEQUENCE_TRACKS),
-            ..packet
-        };
-        packets.put(&packet)?;
+    let offset = boot_offset(trace);
+    head(trace, offset, out)?;
+    put(out, |packet| process_tree(trace, packet))?;
+    put(out, |packet| symbols(trace, packet))?;
+    bundles(trace, offset, out)?;
+    for mut packet in tracks::packets(trace, offset) {
+        packet.number(packet::SEQUENCE, SEQUENCE_TRACKS);
+        out.write_all(&Message::default().bytes(1, &packet.0).0)?;
     }
-    packets.stats(proto::END_OF_TRACE, trace.lost_events)
+    put(out, |packet| {
+        stats(packet, proto::END_OF_TRACE, trace.lost_events)
+    })
 }
 
 /// Offset from the trace's times to CLOCK_BOOTTIME, Perfetto's clock.
 fn boot_offset(trace: &Trace) -> u64 {
+    match trace.clock.as_str() {
+        "mono" => trace.boot_offset_ns,
+        _ => 0,
+    }
+}
+
+/// One packet of the events: field 1 of the message `Trace`.
+fn put(out: &mut impl Write, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
+    let mut trace = Message::default();
+    trace.message(1, |packet| {
+        packet.number(packet::SEQUENCE, SEQUENCE_FTRACE);
+        fill(packet);
+    });
+    out.write_all(&trace.0)
+}
+
+fn head(trace: &Trace, offset: u64, out: &mut impl Write) -> io::Result<()> {
+    if !trace.kernel.is_empty() {
+        put(out, |packet| system(trace, packet))?;
+    }
+    let (first, _) = trace.span().unwrap_or_default();
+    let mut clocks = vec![(proto::BOOTTIME, first.saturating_add(offset))];
     if trace.clock == "mono" {
-        trace.boot_offset_ns
-    } else {
-        0
+        clocks.push((proto::MONOTONIC, first));
     }
-}
-
-struct Packets<'a, W> {
-    out: &'a mut W,
-    buffer: Vec<u8>,
-    offset: u64,
-}
-
-impl<W: Write> Packets<'_, W> {
-    /// One packet: field 1 of the message `Trace`.
-    fn put(&mut self, packet: &TracePacket) -> io::Result<()> {
-        self.buffer.clear();
-        prost::encoding::message::encode(1, packet, &mut self.buffer);
-        self.out.write_all(&self.buffer)
-    }
-
-    fn data(&mut self, data: Data) -> io::Result<()> {
-        self.put(&TracePacket {
-            trusted_packet_sequence_id: Some(SEQUENCE_FTRACE),
-            data: Some(data),
-            ..TracePacket::default()
-        })
-    }
-
-    fn head(&mut self, trace: &Trace) -> io::Result<()> {
-        if !trace.kernel.is_empty() {
-            let utsname = proto::Utsname {
-                sysname: Some("Linux".into()),
-                version: Some(trace.kernel_version.clone()).filter(|version| !version.is_empty()),
-                release: Some(trace.kernel.clone()),
-            };
-            self.data(Data::SystemInfo(proto::SystemInfo {
-                utsname: Some(utsname),
-            }))?;
-        }
-        let (first, _) = trace.span().unwrap_or_default();
-        let clock = |clock_id, timestamp| proto::Clock {
-            clock_id: Some(clock_id),
-            timestamp: Some(timestamp),
-        };
-        let mut clocks = vec![clock(proto::BOOTTIME, first.saturating_add(self.offset))];
-        if trace.clock == "mono" {
-            clocks.push(clock(proto::MONOTONIC, first));
-        }
-        let primary_trace_clock = Some(proto::BOOTTIME as i32);
-        self.data(Data::ClockSnapshot(proto::ClockSnapshot {
-            clocks,
-            primary_trace_clock,
-        }))?;
-        self.stats(proto::START_OF_TRACE, 0)
-    }
-
-    fn stats(&mut self, phase: i32, lost: u64) -> io::Result<()> {
-        // The CPU that lost them is not known any more; readers use the sum.
-        let cpu = proto::FtraceCpuStats {
-            cpu: Some(0),
-            overrun: Some(lost),
-            ..Default::default()
-        };
-        let stats = proto::FtraceStats {
-            phase: Some(phase),
-            cpu_stats: vec![cpu],
-        };
-        self.data(Data::FtraceStats(stats))
-    }
-
-    fn process_tree(&mut self, trace: &Trace) -> io::Result<()> {
-        let mut tree = proto::ProcessTree::default();
-        for (&pid, thread) in trace.threads.iter().filter(|(_, thread)| thread.tgid != 0) {
-            let name = thread.comm.as_bytes().to_vec();
-            if thread.tgid == pid {
-                tree.processes.push(proto::Process {
-                    pid: Some(pid),
-                    cmdline: vec![name.clone()],
+    put(out, |packet| {
+        packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+            for (clock, time) in clocks {
+                snapshot.message(1, |message| {
+                    message.number(1, clock).number(2, time);
                 });
             }
-            tree.threads.push(proto::Thread {
-                tid: Some(pid),
-                name: Some(name),
-                tgid: Some(thread.tgid),
-            });
-        }
-        self.data(Data::ProcessTree(tree))
-    }
+            snapshot.number(2, proto::BOOTTIME);
+        });
+    })?;
+    put(out, |packet| stats(packet, proto::START_OF_TRACE, 0))
+}
 
-    /// All symbols go with the first packet of the sequence, then every bundle refers to them.
-    fn events(&mut self, trace: &Trace) -> io::Result<()> {
-        let symbols = trace
-            .names
-            .iter()
-            .map(|(name, text)| proto::InternedString {
-                iid: Some(iid(name)),
-                str: Some(text.as_bytes().to_vec()),
-            });
-        self.put(&TracePacket {
-            trusted_packet_sequence_id: Some(SEQUENCE_FTRACE),
-            sequence_flags: Some(proto::SEQ_INCREMENTAL_STATE_CLEARED),
-            interned_data: Some(proto::InternedData {
-                kernel_symbols: symbols.collect(),
-            }),
-            ..TracePacket::default()
-        })?;
-        let mut bundles: BTreeMap<u32, Vec<FtraceEvent>> = BTreeMap::new();
-        for event in &trace.events {
-            let bundle = bundles.entry(event.cpu).or_default();
-            bundle.push(self.event(trace, event));
-            if bundle.len() == BUNDLE {
-                let full = std::mem::take(bundle);
-                self.bundle(event.cpu, full)?;
+/// `SystemInfo.utsname`.
+fn system(trace: &Trace, packet: &mut Message) {
+    packet.message(packet::SYSTEM_INFO, |system| {
+        system.message(1, |utsname| {
+            utsname.bytes(1, b"Linux");
+            if !trace.kernel_version.is_empty() {
+                utsname.bytes(2, trace.kernel_version.as_bytes());
             }
-        }
-        for (cpu, rest) in bundles.into_iter().filter(|(_, rest)| !rest.is_empty()) {
-            self.bundle(cpu, rest)?;
-        }
-        Ok(())
-    }
+            utsname.bytes(3, trace.kernel.as_bytes());
+        });
+    });
+}
 
-    fn bundle(&mut self, cpu: u32, event: Vec<FtraceEvent>) -> io::Result<()> {
-        let bundle = proto::FtraceEventBundle {
-            cpu: Some(cpu),
-            event,
-            lost_events: None,
-        };
-        self.put(&TracePacket {
-            trusted_packet_sequence_id: Some(SEQUENCE_FTRACE),
-            sequence_flags: Some(proto::SEQ_NEEDS_INCREMENTAL_STATE),
-            data: Some(Data::FtraceEvents(bundle)),
-            ..TracePacket::default()
-        })
-    }
+/// `FtraceStats`. The CPU that lost events is not known any more; readers use the sum.
+fn stats(packet: &mut Message, phase: u64, lost: u64) {
+    packet.message(packet::FTRACE_STATS, |stats| {
+        stats.number(1, phase).message(2, |cpu| {
+            cpu.number(1, 0).number(3, lost);
+        });
+    });
+}
 
-    fn event(&self, trace: &Trace, event: &Event) -> FtraceEvent {
-        FtraceEvent {
-            timestamp: Some(event.time_ns.saturating_add(self.offset)),
-            pid: (event.pid != UNKNOWN_PID).then_some(event.pid as u32),
-            event: Some(kind(trace, &event.kind)),
+fn process_tree(trace: &Trace, packet: &mut Message) {
+    packet.message(packet::PROCESS_TREE, |tree| {
+        for (&pid, thread) in trace.threads.iter().filter(|(_, thread)| thread.tgid != 0) {
+            let name = thread.comm.as_bytes();
+            if thread.tgid == pid {
+                tree.message(1, |process| {
+                    process.number(1, pid as u64).bytes(3, name);
+                });
+            }
+            tree.message(2, |message| {
+                message.number(1, pid as u64).bytes(2, name);
+                message.number(3, thread.tgid as u64);
+            });
         }
-    }
+    });
+}
+
+/// All symbols go with the first packet of the sequence, then every bundle refers to them.
+fn symbols(trace: &Trace, packet: &mut Message) {
+    packet.number(packet::SEQUENCE_FLAGS, proto::STATE_CLEARED);
+    packet.message(packet::INTERNED_DATA, |data| {
+        for (name, text) in trace.names.iter() {
+            data.message(proto::KERNEL_SYMBOLS, |symbol| {
+                symbol.number(1, iid(name)).bytes(2, text.as_bytes());
+            });
+        }
+    });
 }
 
 /// Interning ids begin with 1: 0 means "not set".
@@ -200,161 +139,79 @@ fn iid(name: Name) -> u64 {
     name.index() as u64 + 1
 }
 
-fn bytes(comm: Comm) -> Option<Vec<u8>> {
-    Some(comm.as_bytes().to_vec())
-}
-
-fn kind(trace: &Trace, kind: &Kind) -> Proto {
-    let text = |name: Name| Some(trace.name(name).as_bytes().to_vec());
-    let wake = |pid, comm, prio, target_cpu: u32| proto::SchedWake {
-        comm: bytes(comm),
-        pid: Some(pid),
-        prio: Some(prio),
-        target_cpu: Some(target_cpu as i32),
-    };
-    let execute = |work, function: Option<Name>| proto::WorkExecute {
-        work: Some(work),
-        function: function.map(iid),
-    };
-    match *kind {
-        Kind::Switch {
-            prev_pid,
-            prev_comm,
-            prev_prio,
-            prev_state,
-            next_pid,
-            next_comm,
-            next_prio,
-        } => Proto::SchedSwitch(proto::SchedSwitch {
-            prev_comm: bytes(prev_comm),
-            prev_pid: Some(prev_pid),
-            prev_prio: Some(prev_prio),
-            prev_state: Some(i64::from(prev_state.0)),
-            next_comm: bytes(next_comm),
-            next_pid: Some(next_pid),
-            next_prio: Some(next_prio),
-        }),
-        Kind::Waking {
-            pid,
-            comm,
-            prio,
-            target_cpu,
-        } => Proto::SchedWaking(wake(pid, comm, prio, target_cpu)),
-        Kind::Wakeup {
-            pid,
-            comm,
-            prio,
-            target_cpu,
-        } => Proto::SchedWakeup(wake(pid, comm, prio, target_cpu)),
-        Kind::WakeupNew {
-            pid,
-            comm,
-            prio,
-            target_cpu,
-        } => Proto::SchedWakeupNew(wake(pid, comm, prio, target_cpu)),
-        Kind::Migrate {
-            pid,
-            comm,
-            prio,
-            from_cpu,
-            to_cpu,
-        } => Proto::Migrate(proto::Migrate {
-            comm: bytes(comm),
-            pid: Some(pid),
-            prio: Some(prio),
-            orig_cpu: Some(from_cpu as i32),
-            dest_cpu: Some(to_cpu as i32),
-        }),
-        Kind::WorkQueued {
-            work,
-            function,
-            queue,
-            cpu,
-        } => Proto::WorkQueued(proto::WorkQueued {
-            work: Some(work),
-            function: Some(iid(function)),
-            cpu: Some(cpu as i32),
-            workqueue: queue.and_then(text),
-        }),
-        Kind::WorkStart { work, function } => Proto::WorkStart(execute(work, Some(function))),
-        Kind::WorkEnd { work, function } => Proto::WorkEnd(execute(work, function)),
-        Kind::KthreadWorkQueued {
-            work,
-            function,
-            worker,
-        } => generic(
-            "sched_kthread_work_queue_work",
-            &[("work", work), ("worker", worker)],
-            text(function),
-        ),
-        Kind::KthreadWorkStart { work, function } => generic(
-            "sched_kthread_work_execute_start",
-            &[("work", work)],
-            text(function),
-        ),
-        Kind::KthreadWorkEnd { work, function } => generic(
-            "sched_kthread_work_execute_end",
-            &[("work", work)],
-            function.and_then(text),
-        ),
-        Kind::Fork {
-            child_pid,
-            child_comm,
-            parent_pid,
-            parent_comm,
-        } => Proto::Fork(proto::Fork {
-            parent_comm: bytes(parent_comm),
-            parent_pid: Some(parent_pid),
-            child_comm: bytes(child_comm),
-            child_pid: Some(child_pid),
-        }),
-        Kind::Exec {
-            pid,
-            old_pid,
-            filename,
-        } => Proto::Exec(proto::Exec {
-            filename: text(filename),
-            pid: Some(pid),
-            old_pid: Some(old_pid),
-        }),
-        Kind::Exit { pid, comm, prio } => Proto::Exit(proto::Exit {
-            comm: bytes(comm),
-            pid: Some(pid),
-            prio: Some(prio),
-        }),
-        Kind::FuseSent {
-            connection,
-            unique,
-            opcode,
-        } => generic(
-            "fuse_request_send",
-            &[
-                ("connection", connection.into()),
-                ("unique", unique),
-                ("opcode", opcode.into()),
-            ],
-            None,
-        ),
-        Kind::Rename { pid, comm } => Proto::Rename(proto::Rename {
-            pid: Some(pid),
-            newcomm: bytes(comm),
-        }),
+fn bundles(trace: &Trace, offset: u64, out: &mut impl Write) -> io::Result<()> {
+    let mut cpus: BTreeMap<u32, Vec<&Event>> = BTreeMap::new();
+    for event in &trace.events {
+        let events = cpus.entry(event.cpu).or_default();
+        events.push(event);
+        if events.len() == BUNDLE {
+            bundle(trace, offset, event.cpu, &std::mem::take(events), out)?;
+        }
     }
+    let mut rest = cpus.iter().filter(|(_, events)| !events.is_empty());
+    rest.try_for_each(|(&cpu, events)| bundle(trace, offset, cpu, events, out))
 }
 
-/// An event without a message of its own. A symbol is written as text: readers resolve ids only
-/// in fields known to be functions.
-fn generic(name: &str, numbers: &[(&str, u64)], function: Option<Vec<u8>>) -> Proto {
-    let field = |name: &str, value| proto::GenericField {
-        name: Some(name.into()),
-        value: Some(value),
-    };
-    let numbers = numbers
-        .iter()
-        .map(|&(name, n)| field(name, proto::GenericValue::Uint(n)));
-    let function = function.map(|text| field("function", proto::GenericValue::Str(text)));
-    Proto::Generic(proto::Generic {
-        event_name: Some(name.into()),
-        field: numbers.chain(function).collect(),
+fn bundle(
+    trace: &Trace,
+    offset: u64,
+    cpu: u32,
+    events: &[&Event],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    put(out, |packet| {
+        packet.number(packet::SEQUENCE_FLAGS, proto::NEEDS_STATE);
+        packet.message(packet::FTRACE_EVENTS, |bundle| {
+            bundle.number(1, cpu.into());
+            for event in events {
+                bundle.message(2, |message| {
+                    message.number(1, event.time_ns.saturating_add(offset));
+                    if event.pid != UNKNOWN_PID {
+                        message.number(2, u64::from(event.pid as u32));
+                    }
+                    body(trace, event, message);
+                });
+            }
+        });
     })
+}
+
+/// The part of an `FtraceEvent` that depends on its kind.
+fn body(trace: &Trace, event: &Event, message: &mut Message) {
+    let (what, values) = schema::values(&event.kind);
+    let event = &EVENTS[what as usize];
+    let is_generic = event.tag == GENERIC;
+    message.message(event.tag, |message| {
+        if is_generic {
+            message.bytes(1, event.name.as_bytes());
+        }
+        let present = |(_, value): &(_, Value<'_>)| *value != Value::Absent;
+        for (field, value) in event.fields.iter().zip(values).filter(present) {
+            let value = match value {
+                // Readers resolve ids only in fields known to be functions.
+                Value::Name(name) if field.form == Form::Function && !is_generic => {
+                    Value::Number(iid(name))
+                }
+                Value::Name(name) => Value::Text(trace.name(name).as_bytes()),
+                value => value,
+            };
+            if is_generic {
+                message.message(2, |message| {
+                    message.bytes(1, field.name.as_bytes());
+                    put_value(message, value, [5, 3]);
+                });
+            } else {
+                put_value(message, value, [field.tag, field.tag]);
+            }
+        }
+    });
+}
+
+/// A number goes into the first field, a text into the second.
+fn put_value(message: &mut Message, value: Value<'_>, [number, text]: [u32; 2]) {
+    match value {
+        Value::Number(value) => message.number(number, value),
+        Value::Text(value) => message.bytes(text, value),
+        Value::Absent | Value::Name(_) => message,
+    };
 }

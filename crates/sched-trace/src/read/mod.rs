@@ -11,7 +11,7 @@ mod tests;
 use crate::error::Fault;
 use crate::ftrace::tracing_data;
 use crate::input::{Limits, ReadOptions};
-use crate::{Error, Result, Trace, perfetto};
+use crate::{Result, Trace, perfetto};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
@@ -27,27 +27,29 @@ enum Format {
 
 /// Reads a trace file of any known format.
 pub fn open(path: &Path, options: &ReadOptions) -> Result<Trace> {
-    let file = File::open(path).map_err(|source| Error::Io {
-        path: path.into(),
-        source,
-    })?;
+    let file = File::open(path).map_err(|error| Fault::Io(error).at(path))?;
     read(file, path, options)
 }
 
 /// Reads a trace of any known format from its bytes; `path` names it in errors.
-pub fn read(mut file: impl Read + Seek, path: &Path, options: &ReadOptions) -> Result<Trace> {
-    let head = head(&mut file).map_err(|source| Error::Io {
-        path: path.into(),
-        source,
-    })?;
-    let format = detect(&head).ok_or_else(|| Error::UnknownFormat {
-        path: path.into(),
-        found: describe(&head, path),
-    })?;
+pub fn read(file: impl Read + Seek, path: &Path, options: &ReadOptions) -> Result<Trace> {
+    read_any(file, path, options).map_err(|fault| fault.at(path))
+}
+
+fn read_any(
+    mut file: impl Read + Seek,
+    path: &Path,
+    options: &ReadOptions,
+) -> Result<Trace, Fault> {
+    let head = head(&mut file)?;
+    let unknown = || Fault::UnknownFormat(describe(&head, path));
+    let format = detect(&head).ok_or_else(unknown)?;
     let limits = Limits::new(options);
-    guard::without_panic(|| parse(format, file, limits))
-        .unwrap_or_else(|| Err(contradiction(format)))
-        .map_err(|fault| fault.at(path))
+    guard::without_panic(|| parse(format, file, limits)).unwrap_or(Err(Fault::Broken {
+        format: name(format),
+        offset: 0,
+        reason: "it contradicts itself".into(),
+    }))
 }
 
 /// The first bytes; the file is rewound.
@@ -76,14 +78,6 @@ fn name(format: Format) -> &'static str {
         Format::Perf => perf::FORMAT,
         Format::TraceDat => trace_dat::FORMAT,
         Format::Text => text::FORMAT,
-    }
-}
-
-fn contradiction(format: Format) -> Fault {
-    Fault::Broken {
-        format: name(format),
-        offset: 0,
-        reason: "it contradicts itself".into(),
     }
 }
 

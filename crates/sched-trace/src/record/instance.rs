@@ -2,9 +2,9 @@
 
 use super::options::RecordOptions;
 use super::tracefs::Tracefs;
-use crate::ftrace::decode::{EVENTS, Need};
 use crate::ftrace::format::{EventFormat, PageLayout};
 use crate::ftrace::loss::Loss;
+use crate::schema::{EVENTS, EventType, Need};
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -70,7 +70,10 @@ impl Instance {
             "buffer_size_kb",
             &options.buffer_kib_per_cpu.max(64).to_string(),
         )?;
-        for (group, name, need) in EVENTS {
+        for EventType {
+            group, name, need, ..
+        } in &EVENTS
+        {
             let wanted = match need {
                 Need::Always | Need::IfThere => true,
                 Need::Work => options.work_events,
@@ -93,7 +96,10 @@ impl Instance {
     /// The formats of the events that are read.
     pub fn formats(&self) -> Result<Vec<EventFormat>> {
         let mut formats = Vec::new();
-        for (group, name, need) in EVENTS {
+        for EventType {
+            group, name, need, ..
+        } in &EVENTS
+        {
             match self.get(&format!("events/{group}/{name}/format")) {
                 Ok(text) => formats.extend(EventFormat::parse(&text)),
                 Err(error) if *need == Need::Always => return Err(error),

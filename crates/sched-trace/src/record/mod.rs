@@ -29,8 +29,6 @@ mod pipes;
 mod tracefs;
 
 #[cfg(test)]
-mod second_opinion;
-#[cfg(test)]
 mod tests;
 
 use crate::ftrace::decode::Decoder;
@@ -165,6 +163,7 @@ impl Recorder {
         );
         threads::name_threads(&mut trace);
         threads_of_proc(&mut trace);
+        threads::processes(&mut trace);
         trace
     }
 }

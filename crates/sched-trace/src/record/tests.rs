@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::latency::{Filter, WaitKind, analyse};
-use crate::{Comm, Kind};
+use crate::{Comm, Kind, Wake};
 use std::fs::File;
-use std::io::Write;
+use std::io::{Cursor, Write};
 use std::thread;
 use std::time::Duration;
 
@@ -55,14 +55,14 @@ fn wakeups(trace: &Trace, name: &str) -> Vec<u64> {
 }
 
 fn wakings(trace: &Trace, name: &str) -> usize {
-    let own = |kind| matches!(kind, Kind::Waking { comm, .. } if comm == Comm::from(name));
+    let own = |kind| matches!(kind, Kind::Wake { wake: Wake::Begins, task, .. } if task.comm == name.into());
     trace.events.iter().filter(|event| own(event.kind)).count()
 }
 
 fn preemptions(trace: &Trace, name: &str) -> usize {
     let own = |kind| {
-        matches!(kind, Kind::Switch { prev_comm, prev_state, .. }
-            if prev_comm == Comm::from(name) && prev_state.is_runnable())
+        matches!(kind, Kind::Switch { prev, prev_state, .. }
+            if prev.comm == name.into() && prev_state.is_runnable())
     };
     trace.events.iter().filter(|event| own(event.kind)).count()
 }
@@ -207,7 +207,8 @@ fn kworkers_are_named_by_what_they_did() {
     assert!(!groups.is_empty());
     let addresses = groups
         .iter()
-        .filter(|g| trace.name(g.function).starts_with("0x"))
+        .filter_map(|group| group.function)
+        .filter(|function| trace.name(*function).starts_with("0x"))
         .count();
     assert!(
         addresses == 0 || !trace.notices.is_empty(),
@@ -252,4 +253,48 @@ fn a_wrong_clock_is_one_line_that_names_the_file() {
         }
         Ok(_) => panic!("no kernel has this clock"),
     }
+}
+
+/// The switches, wake-ups and migrations of a CPU with their times, in order.
+fn scheduling(trace: &Trace, cpu: u32) -> Vec<(u64, i32, Kind)> {
+    let events = trace.events.iter().filter(|event| event.cpu == cpu);
+    let of_scheduler = |kind| {
+        matches!(
+            kind,
+            Kind::Switch { .. } | Kind::Wake { .. } | Kind::Migrate { .. }
+        )
+    };
+    let events = events.filter(|event| of_scheduler(event.kind));
+    events
+        .map(|event| (event.time_ns, event.pid, event.kind))
+        .collect()
+}
+
+#[test]
+fn the_binary_pages_and_the_text_of_one_buffer_have_the_same_events() {
+    let options = RecordOptions {
+        drain: Drain::AtStop,
+        ..RecordOptions::default()
+    };
+    let Some(recorder) = recorder(&options) else {
+        return;
+    };
+    sleeper("st-twice");
+    recorder.instance.switch(false).unwrap();
+    let text = std::fs::read(recorder.instance.dir().join("trace")).unwrap();
+    let binary = recorder.stop().unwrap();
+    let text = crate::read(Cursor::new(text), "trace".as_ref(), &Default::default()).unwrap();
+    assert_eq!((binary.lost_events, text.lost_events), (0, 0));
+    let mut compared = 0;
+    for cpu in analyse(&binary).cpus {
+        let (pages, lines) = (scheduling(&binary, cpu), scheduling(&text, cpu));
+        assert_eq!(pages.len(), lines.len(), "CPU {cpu}");
+        for ((time, pid, kind), (near, same_pid, same)) in pages.iter().zip(&lines) {
+            // The text has microseconds.
+            assert!(time.abs_diff(*near) < 1000, "{time} {near}");
+            assert_eq!((pid, kind), (same_pid, same));
+        }
+        compared += pages.len();
+    }
+    assert!(compared > 3 * SLEEPS, "{compared} events");
 }

@@ -1,7 +1,7 @@
 //! Traces written line by line, and the samples that follow from them.
 
 use super::*;
-use sched_trace::{Comm, Event, TaskState};
+use sched_trace::{Comm, Event, Task, TaskState, Wake};
 
 const LAB: i32 = 10;
 const PROGRAM: i32 = 20;
@@ -26,30 +26,20 @@ impl Lines {
         self
     }
     fn switch(self, at_us: u64, prev: i32, prev_state: TaskState, next: i32) -> Self {
-        let comm = |pid: i32| Comm::new(name(pid).as_bytes());
-        self.add(
-            at_us,
-            Kind::Switch {
-                prev_pid: prev,
-                prev_comm: comm(prev),
-                prev_prio: 120,
-                prev_state,
-                next_pid: next,
-                next_comm: comm(next),
-                next_prio: 120,
-            },
-        )
+        let kind = Kind::Switch {
+            prev: task(prev),
+            prev_state,
+            next: task(next),
+        };
+        self.add(at_us, kind)
     }
     fn waking(self, at_us: u64, pid: i32) -> Self {
-        self.add(
-            at_us,
-            Kind::Waking {
-                pid,
-                comm: Comm::new(name(pid).as_bytes()),
-                prio: 120,
-                target_cpu: 0,
-            },
-        )
+        let kind = Kind::Wake {
+            wake: Wake::Begins,
+            task: task(pid),
+            target_cpu: 0,
+        };
+        self.add(at_us, kind)
     }
     fn fork(self, at_us: u64, parent: i32, child: i32) -> Self {
         let comm = Comm::new(b"x");
@@ -62,6 +52,14 @@ impl Lines {
                 parent_comm: comm,
             },
         )
+    }
+}
+
+fn task(pid: i32) -> Task {
+    Task {
+        comm: Comm::new(name(pid).as_bytes()),
+        pid,
+        prio: 120,
     }
 }
 
@@ -171,17 +169,21 @@ fn a_kworker_counts_for_decompression_only() {
                 work: 7,
                 function,
                 queue: None,
-                cpu: 0,
+                kthread: false,
             },
         ));
-        trace
-            .events
-            .push(work(1310, Kind::WorkStart { work: 7, function }));
+        let start = Kind::WorkStart {
+            work: 7,
+            function,
+            kthread: false,
+        };
+        trace.events.push(work(1310, start));
         trace.events.push(work(
             1690,
             Kind::WorkEnd {
                 work: 7,
                 function: Some(function),
+                kthread: false,
             },
         ));
         trace.sort();
@@ -199,13 +201,8 @@ fn a_daemon_beside_the_kernels_mount_is_not_the_kernel() {
     let mut lines = waits();
     for event in &mut lines.0.events {
         match &mut event.kind {
-            Kind::Waking { pid, comm, .. } if *pid == WORKER => *comm = "erofs_worker/0".into(),
-            Kind::Switch {
-                next_pid,
-                next_comm,
-                ..
-            } if *next_pid == WORKER => {
-                *next_comm = "erofs_worker/0".into();
+            Kind::Wake { task, .. } | Kind::Switch { next: task, .. } if task.pid == WORKER => {
+                task.comm = "erofs_worker/0".into();
             }
             _ => {}
         }
@@ -236,13 +233,8 @@ fn reclaim_is_foreign_and_other_cpus_are_not_the_launchs() {
         .switch(100, LAB, TaskState::SLEEPING, WORKER)
         .switch(300, WORKER, preempted, PROGRAM);
     for event in &mut lines.0.events {
-        if let Kind::Switch {
-            prev_comm,
-            next_comm,
-            ..
-        } = &mut event.kind
-        {
-            (*prev_comm, *next_comm) = ("kswapd0".into(), "kswapd0".into());
+        if let Kind::Switch { prev, next, .. } = &mut event.kind {
+            (prev.comm, next.comm) = ("kswapd0".into(), "kswapd0".into());
         }
     }
     let foreign = |threads| {
@@ -342,7 +334,11 @@ fn a_kworker_that_decompressed_and_never_entered_is_a_missing_switch() {
         time_ns: 300_000,
         cpu: 0,
         pid: WORKER,
-        kind: Kind::WorkStart { work: 7, function },
+        kind: Kind::WorkStart {
+            work: 7,
+            function,
+            kthread: false,
+        },
     });
     lines.0.sort();
     let time = Launch::new(&lines.0, threads(true), PROGRAM as u32, 0, 500_000).cpu_time();

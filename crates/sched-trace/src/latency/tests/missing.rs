@@ -1,55 +1,30 @@
 //! Switches that the kernel did not write, and notices.
 
-use super::script::*;
-use crate::latency::{Filter, Report};
-use crate::{Notice, TaskState};
+use super::*;
+use crate::Notice;
+use crate::latency::Filter;
 
 #[test]
 fn a_switch_that_is_not_in_the_trace_is_noticed() {
-    let mut script = Script::new();
-    script
-        .switch(10, 0, 7, SLEEPS, 0)
-        .waking(20, 0, 0, 7)
-        // Thread 7 must have been switched in by now.
-        .switch(40, 0, 7, SLEEPS, 0);
-    let report = script.analyse();
-    assert_eq!((report.switches, report.missing_switches), (2, 1));
-    assert!(report.waits.is_empty() && !report.is_valid());
-
-    let mut script = Script::new();
-    script
-        .switch(10, 0, 7, SLEEPS, 0)
-        .waking(20, 0, 0, 7)
-        .switch(30, 0, 0, PREEMPTED, 7)
-        .switch(30, 1, 8, SLEEPS, 0)
-        .switch(40, 0, 7, SLEEPS, 0);
-    let report = script.analyse();
-    assert_eq!(report.missing_switches, 0);
-    assert!(report.is_valid());
+    // Thread 7 must have been switched in before it leaves again.
+    let missing = report("10 0 7 S 0; 20 0 0 waking 7; 40 0 7 S 0");
+    assert_eq!((missing.switches, missing.missing_switches), (2, 1));
+    assert!(missing.waits.is_empty() && !missing.is_valid());
+    let whole = report("10 0 7 S 0; 20 0 0 waking 7; 30 0 0 R+ 7; 30 1 8 S 0; 40 0 7 S 0");
+    assert_eq!(whole.missing_switches, 0);
+    assert!(whole.is_valid());
 }
 
 /// Thread 7 has `waits` waits on CPU 0; one switch to thread 8 is missing on CPU 1, where the idle
 /// task switches often.
 fn one_switch_missing(waits: u64) -> Report {
-    let mut script = Script::new();
-    for round in 0..waits {
-        let us = round * 10;
-        script
-            .waking(us, 0, 0, 7)
-            .switch(us + 2, 0, 0, TaskState::RUNNABLE, 7)
-            .switch(us + 5, 0, 7, SLEEPS, 0);
-    }
-    for round in 0..5 {
-        let us = 100_000 + round * 10;
-        script
-            .waking(us, 1, 0, 8)
-            .switch(us + 2, 1, 0, TaskState::RUNNABLE, 8)
-            .switch(us + 5, 1, 8, SLEEPS, 0);
-    }
-    script
-        .waking(200_000, 1, 0, 8)
-        .switch(200_005, 1, 8, SLEEPS, 0);
-    script.analyse()
+    let round = |us: u64, cpu: u32, pid: i32| {
+        let (runs, sleeps) = (us + 2, us + 5);
+        format!("{us} {cpu} 0 waking {pid}; {runs} {cpu} 0 R {pid}; {sleeps} {cpu} {pid} S 0;")
+    };
+    let mut text: String = (0..waits).map(|at| round(at * 10, 0, 7)).collect();
+    text.extend((0..5).map(|at| round(100_000 + at * 10, 1, 8)));
+    report(&(text + "200000 1 0 waking 8; 200005 1 8 S 0"))
 }
 
 #[test]
@@ -72,20 +47,14 @@ fn missing_switches_are_judged_against_the_wakeups_of_the_threads_they_concern()
 }
 
 #[test]
+fn a_trace_without_switches_has_no_valid_figures_and_no_waits() {
+    let report = report("10 0 1 waking 7; 20 0 1 wakeup 7; 90 0 1 waking 8");
+    assert_eq!(report.notices, [Notice::NoSwitches]);
+    assert!(!report.is_valid() && report.waits.is_empty() && report.unfinished.is_empty());
+}
+
+#[test]
 fn notices_invalidate_the_figures_they_spoil() {
-    let valid = |notice, filter: &Filter<'_>| {
-        let mut script = Script::new();
-        script
-            .waking(10, 0, 1, 7)
-            .switch(25, 0, 1, SLEEPS, 7)
-            .0
-            .notices
-            .push(notice);
-        let report = script.analyse();
-        assert_eq!(report.to_json()["notices"].as_array().unwrap().len(), 1);
-        report.is_valid_for(filter)
-    };
-    let all = Filter::default();
     let any = |_: &str| true;
     let by_name = Filter {
         name: Some(&any),
@@ -96,7 +65,17 @@ fn notices_invalidate_the_figures_they_spoil() {
         of: 4,
         remedy: "as root",
     };
-    assert!(!valid(Notice::UndecodedRecords { count: 2 }, &all));
-    assert!(valid(unnamed.clone(), &all));
-    assert!(!valid(unnamed, &by_name), "a match could miss a row");
+    for (notice, all, named) in [
+        (Notice::UndecodedRecords { count: 2 }, false, false),
+        // A match could miss a row.
+        (unnamed, true, false),
+        (Notice::LocalClock, true, true),
+    ] {
+        let mut trace = trace("10 0 1 waking 7; 25 0 1 S 7");
+        trace.notices.push(notice.clone());
+        let report = analyse(&trace);
+        assert_eq!(report.to_json()["notices"].as_array().unwrap().len(), 1);
+        assert_eq!(report.is_valid(), all, "{notice}");
+        assert_eq!(report.is_valid_for(&by_name), named, "{notice}");
+    }
 }

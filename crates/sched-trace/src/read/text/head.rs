@@ -1,0 +1,89 @@
+//! The head of a line: the thread that wrote the event, its CPU and time, and the event's name.
+
+/// What stands before the fields of an event.
+pub(super) struct Head<'a> {
+    pub pid: i32,
+    pub process: Option<i32>,
+    pub cpu: u32,
+    pub time: &'a str,
+    pub event: &'a str,
+    pub fields: &'a str,
+}
+
+/// The head of a line, unless it is of no event.
+pub(super) fn head(line: &str) -> Option<Head<'_>> {
+    // The CPU is the first bracketed number that a time follows.
+    line.match_indices('[').find_map(|(at, _)| {
+        let (task, rest) = line.split_at(at);
+        let (cpu, rest) = rest[1..].split_once(']')?;
+        let cpu = cpu.parse().ok()?;
+        let (before, rest) = rest.split_once(": ")?;
+        let time = before.split_whitespace().next_back()?;
+        time.bytes()
+            .all(|b| b.is_ascii_digit() || b == b'.')
+            .then_some(())?;
+        let (event, fields) = rest.split_once(": ").unwrap_or((rest, ""));
+        // perf puts the group before the name.
+        let event = event
+            .rsplit_once(':')
+            .map_or(event.trim_start(), |(_, name)| name);
+        let (pid, process) = thread(task)?;
+        Some(Head {
+            pid,
+            process,
+            cpu,
+            time,
+            event,
+            fields: fields.trim_start(),
+        })
+    })
+}
+
+/// The thread, and its process where the line has it: the number after the last dash, which the
+/// process in parentheses may follow; with perf the last word, which is `TID` or `PID/TID`.
+fn thread(task: &str) -> Option<(i32, Option<i32>)> {
+    let task = task.trim_end();
+    let (task, process) = match task.rfind('(') {
+        Some(at) if task.ends_with(')') => {
+            let process = task[at + 1..task.len() - 1].trim().parse().ok();
+            (task[..at].trim_end(), process)
+        }
+        _ => (task, None),
+    };
+    let (before, word) = task.rsplit_once(char::is_whitespace).unwrap_or(("", task));
+    let tid = word.rsplit('/').next()?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !before.is_empty() && digits(tid) && word.split('/').all(digits) {
+        let process = word.split_once('/').and_then(|(pid, _)| pid.parse().ok());
+        return Some((tid.parse().ok()?, process));
+    }
+    Some((task.rsplit('-').next()?.parse().ok()?, process))
+}
+
+/// `1234.567891` in nanoseconds; `None` for a number that counts something else.
+pub(super) fn seconds(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.')?;
+    let fraction = format!("{part:0<9}");
+    let fraction = fraction.parse::<u64>().ok();
+    let fraction = fraction.filter(|_| (1..=9).contains(&part.len()))?;
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn times_of_any_precision_become_nanoseconds() {
+        assert_eq!(seconds("1.5"), Some(1_500_000_000));
+        assert_eq!(seconds("12.000000001"), Some(12_000_000_001));
+        assert_eq!(
+            (seconds("77"), seconds("1."), seconds("1.x")),
+            (None, None, None)
+        );
+    }
+}

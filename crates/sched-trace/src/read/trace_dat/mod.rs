@@ -1,0 +1,115 @@
+//! Reads trace.dat files of trace-cmd, versions 6 and 7: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5).
+
+mod options;
+mod pages;
+mod sections;
+
+use crate::Trace;
+use crate::error::Fault;
+use crate::ftrace::tracing_data::{TracingData, opening};
+use crate::input::{ByteReader, Limits};
+use options::{Buffer, Options};
+use std::io::{Read, Seek, SeekFrom};
+
+pub(super) const FORMAT: &str = "trace.dat";
+
+/// Most sections that are accepted.
+const SECTIONS: usize = 1000;
+
+/// What the file says before its events.
+#[derive(Default)]
+struct Contents {
+    description: TracingData,
+    /// Lines `PID NAME`.
+    cmdlines: Vec<u8>,
+    options: Options,
+    buffer: Buffer,
+    /// How the events are compressed.
+    algorithm: Option<String>,
+}
+
+/// Reads a whole trace.
+pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Trace, Fault> {
+    let size = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
+    let mut reader = ByteReader::new(file, FORMAT);
+    let opening = opening(&mut reader)?;
+    let contents = match opening.version.as_str() {
+        "6" => version6(&mut reader, opening.page)?,
+        "7" => version7(&mut reader, &mut limits)?,
+        other => return Err(reader.broken(format!("version {other} is not read; 6 and 7 are"))),
+    };
+    // The CPUs' data do not overlap, so their sizes add up to less than the file.
+    let sizes = contents.buffer.cpus.iter().map(|cpu| cpu.size);
+    let sum = sizes.fold(0, u64::saturating_add);
+    if sum > size {
+        return Err(reader.broken(format!("{sum} bytes of events in a file of {size}")));
+    }
+    pages::read(reader, &contents, limits)
+}
+
+fn version6<R: Read + Seek>(reader: &mut ByteReader<R>, page: usize) -> Result<Contents, Fault> {
+    let mut contents = Contents::default();
+    contents.description.read(reader)?;
+    let size = reader.u64("the command lines")?;
+    contents.cmdlines = reader.bytes(size, "the command lines")?;
+    let cpus = reader.u32("the number of CPUs")?;
+    let mut kind = reader.array::<10>("the kind of trace")?;
+    if kind.starts_with(b"options") {
+        while options::option(reader, &mut contents.options, false)? {}
+        kind = reader.array("the kind of trace")?;
+    }
+    if !kind.starts_with(b"flyrecord") {
+        return Err(reader.broken("it holds no ring buffer data (a latency trace?)"));
+    }
+    contents.buffer = Buffer {
+        section: 0,
+        page,
+        cpus: options::cpus(reader, cpus, |_, index| Ok(index))?,
+    };
+    Ok(contents)
+}
+
+fn version7<R: Read + Seek>(
+    reader: &mut ByteReader<R>,
+    limits: &mut Limits,
+) -> Result<Contents, Fault> {
+    let algorithm = reader.string("the compression")?;
+    reader.string("the compression's version")?;
+    let mut options = Options {
+        next: reader.u64("the options' place")?,
+        ..Options::default()
+    };
+    let mut rounds = 0;
+    while options.next != 0 {
+        rounds += 1;
+        if rounds > SECTIONS || options.sections.len() > SECTIONS {
+            return Err(reader.broken("options without an end"));
+        }
+        let mut list = sections::section(reader, options.next, options::DONE, &algorithm, limits)?;
+        options.next = 0;
+        while options::option(&mut list, &mut options, true)? {}
+    }
+    let mut contents = Contents::default();
+    for (id, offset) in std::mem::take(&mut options.sections) {
+        let mut part = sections::section(reader, offset, id, &algorithm, limits)?;
+        let description = &mut contents.description;
+        match id {
+            options::HEADER_INFO => description.header_info(&mut part)?,
+            options::FTRACE_EVENTS => description.ftrace_formats(&mut part)?,
+            options::EVENT_FORMATS => description.event_formats(&mut part)?,
+            options::KALLSYMS => description.kallsyms(&mut part)?,
+            _ => {
+                let size = part.u64("the command lines")?;
+                contents.cmdlines = part.bytes(size, "the command lines")?;
+            }
+        }
+    }
+    let Some(buffer) = options.buffer.take() else {
+        return Err(reader.broken("it holds no ring buffer data"));
+    };
+    let (compressed, _) = sections::section_head(reader, buffer.section, options::BUFFER)?;
+    contents.algorithm = compressed.then_some(algorithm);
+    (contents.options, contents.buffer) = (options, buffer);
+    Ok(contents)
+}
