@@ -5,7 +5,7 @@
 //! `z_erofs_*_cfgs`). Without it the image can hold LZ4 only, and the superblock has its distance.
 
 use crate::meta::Meta;
-use crate::{Algorithm, Error, Result};
+use crate::{Algorithm, Result};
 
 /// The algorithms of an image and their settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,9 +86,7 @@ pub(crate) fn read(
     let available = algorithms_or_distance;
     let unknown = available & !Algorithm::ALL.iter().fold(0, |bits, a| bits | a.bit());
     if unknown != 0 {
-        return Err(Error::unsupported(format!(
-            "compression algorithms {unknown:#x} (bitmap)"
-        )));
+        return unsupported!("compression algorithms {unknown:#x} (bitmap)");
     }
     let mut parsed = CompressionConfigs {
         available,
@@ -141,9 +139,7 @@ fn parse_record(
     };
     if record.len() < needed {
         let length = record.len();
-        return Err(Error::corrupted(format!(
-            "configuration of {algorithm} has {length} bytes, {needed} are needed"
-        )));
+        return corrupted!("configuration of {algorithm} has {length} bytes, {needed} are needed");
     }
     match algorithm {
         Algorithm::Lz4 => parsed.lz4 = Some(parse_lz4(record, block_size)?),
@@ -162,9 +158,9 @@ fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
     // 0 is reserved and counts as 1.
     let blocks = u16_at(record, 2).max(1);
     if u64::from(blocks) * u64::from(block_size) > MAX_PCLUSTER {
-        return Err(Error::corrupted(format!(
+        return corrupted!(
             "lz4 pclusters of {blocks} blocks of {block_size} bytes, 1 MiB is the limit"
-        )));
+        );
     }
     Ok(Lz4Config {
         max_distance: distance(u16_at(record, 0)),
@@ -176,7 +172,7 @@ fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
     let dict_size = u32::from_le_bytes([record[0], record[1], record[2], record[3]]);
     let format = u16_at(record, 4);
     if format != 0 {
-        return Err(Error::unsupported(format!("lzma format {format}")));
+        return unsupported!("lzma format {format}");
     }
     // 0 leaves the size to the reader: the largest one always suffices.
     let dict_size = if dict_size == 0 {
@@ -185,9 +181,7 @@ fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
         dict_size
     };
     if !(MIN_LZMA_DICT..=MAX_LZMA_DICT).contains(&dict_size) {
-        return Err(Error::unsupported(format!(
-            "lzma dictionary of {dict_size} bytes"
-        )));
+        return unsupported!("lzma dictionary of {dict_size} bytes");
     }
     Ok(LzmaConfig { dict_size })
 }
@@ -195,9 +189,7 @@ fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
 fn parse_deflate(record: &[u8]) -> Result<DeflateConfig> {
     let window_bits = record[0];
     if window_bits > 15 {
-        return Err(Error::unsupported(format!(
-            "deflate window of 2^{window_bits} bytes"
-        )));
+        return unsupported!("deflate window of 2^{window_bits} bytes");
     }
     Ok(DeflateConfig {
         window_bits: window_bits.max(8),
@@ -207,13 +199,10 @@ fn parse_deflate(record: &[u8]) -> Result<DeflateConfig> {
 fn parse_zstd(record: &[u8]) -> Result<ZstdConfig> {
     let (format, log) = (record[0], record[1]);
     if format != 0 {
-        return Err(Error::unsupported(format!("zstd format {format}")));
+        return unsupported!("zstd format {format}");
     }
     if log > 10 {
-        return Err(Error::unsupported(format!(
-            "zstd window of 2^{} bytes",
-            u32::from(log) + 10
-        )));
+        return unsupported!("zstd window of 2^{} bytes", u32::from(log) + 10);
     }
     Ok(ZstdConfig {
         window_log: log + 10,
@@ -223,6 +212,7 @@ fn parse_zstd(record: &[u8]) -> Result<ZstdConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     fn parse(bytes: &[u8], configs: bool, bits: u16) -> Result<CompressionConfigs> {
         let bytes = bytes.to_vec();

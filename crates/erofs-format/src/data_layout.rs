@@ -1,6 +1,6 @@
 //! How the data of an inode is laid out, by its `i_format` and `i_u`.
 
-use crate::{Error, Nid, Result};
+use crate::{Nid, Result};
 
 /// `i_format`: all bits that have a meaning.
 const KNOWN_FORMAT: u16 = (1 << 5) - 1;
@@ -27,9 +27,7 @@ pub enum DataLayout {
 /// The layout that `i_format` states.
 pub(crate) fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
     if format & !KNOWN_FORMAT != 0 {
-        return Err(Error::unsupported(format!(
-            "i_format {format:#x} of nid {nid:#x}"
-        )));
+        return unsupported!("i_format {format:#x} of nid {nid:#x}");
     }
     Ok(match (format >> 1) & 7 {
         0 => DataLayout::FlatPlain,
@@ -38,9 +36,7 @@ pub(crate) fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
         3 => DataLayout::CompressedCompact,
         4 => DataLayout::ChunkBased,
         other => {
-            return Err(Error::unsupported(format!(
-                "data layout {other} of nid {nid:#x}"
-            )));
+            return unsupported!("data layout {other} of nid {nid:#x}");
         }
     })
 }
@@ -49,9 +45,7 @@ pub(crate) fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
 pub(crate) fn check_chunk_format(nid: Nid, union_bits: u32) -> Result<()> {
     let format = union_bits & CHUNK_FORMAT;
     if format & !KNOWN_CHUNK_FORMAT != 0 {
-        return Err(Error::unsupported(format!(
-            "chunk format {format:#x} of nid {nid:#x}"
-        )));
+        return unsupported!("chunk format {format:#x} of nid {nid:#x}");
     }
     Ok(())
 }
@@ -59,6 +53,7 @@ pub(crate) fn check_chunk_format(nid: Nid, union_bits: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     #[test]
     fn formats_with_unknown_bits_are_refused() {

@@ -79,7 +79,7 @@ impl Devices {
         let count = self.devices.len();
         match self.devices.get(usize::from(index)) {
             Some((device, _)) => Ok(device),
-            None => Err(Error::corrupted(format!("device {index} of {count}"))),
+            None => corrupted!("device {index} of {count}"),
         }
     }
 
@@ -127,12 +127,12 @@ impl Devices {
         };
         let size = match self.devices.get(usize::from(device)) {
             Some((_, size)) => *size,
-            None => return Err(Error::corrupted(format!("device {device} is not there"))),
+            None => return corrupted!("device {device} is not there"),
         };
         match size.checked_sub(physical) {
-            None | Some(0) => Err(Error::corrupted(format!(
+            None | Some(0) => corrupted!(
                 "address {physical:#x} is beyond the end of device {device} ({size} bytes)"
-            ))),
+            ),
             Some(available) => Ok(Place {
                 device,
                 physical,
@@ -147,10 +147,12 @@ impl Devices {
         if place.available >= length {
             return Ok(place);
         }
-        Err(Error::corrupted(format!(
+        corrupted!(
             "{length} bytes at {:#x} are cut off after {} by the end of device {}",
-            place.physical, place.available, place.device
-        )))
+            place.physical,
+            place.available,
+            place.device
+        )
     }
 
     fn unified(&self, address: u64) -> (u16, u64) {
@@ -172,9 +174,7 @@ impl Devices {
     fn named(&self, device: u16, address: u64) -> Result<(u16, u64)> {
         let Some(slot) = self.slots.get(usize::from(device) - 1) else {
             let count = self.slots.len();
-            return Err(Error::corrupted(format!(
-                "device {device} of {count} extra devices"
-            )));
+            return corrupted!("device {device} of {count} extra devices");
         };
         if !self.flat {
             return Ok((device, address));
@@ -184,9 +184,7 @@ impl Devices {
             .and_then(|start| start.checked_add(address));
         match start {
             Some(address) => Ok((0, address)),
-            None => Err(Error::corrupted(format!(
-                "address {address:#x} of device {device}"
-            ))),
+            None => corrupted!("address {address:#x} of device {device}"),
         }
     }
 
@@ -258,30 +256,13 @@ mod tests {
     fn an_address_of_the_unified_space_finds_its_device() {
         let mut all = devices(&[1024, 1024], &[(2, 2)]);
         all.check_count().unwrap();
-        assert_eq!(
-            all.resolve(0, 1000).unwrap(),
-            Place {
-                device: 0,
-                physical: 1000,
-                available: 24
-            }
-        );
-        assert_eq!(
-            all.resolve(0, 1024).unwrap(),
-            Place {
-                device: 1,
-                physical: 0,
-                available: 1024
-            }
-        );
-        assert_eq!(
-            all.resolve(1, 1000).unwrap(),
-            Place {
-                device: 1,
-                physical: 1000,
-                available: 24
-            }
-        );
+        let place = |device, address| {
+            let place = all.resolve(device, address).unwrap();
+            (place.device, place.physical, place.available)
+        };
+        assert_eq!(place(0, 1000), (0, 1000, 24));
+        assert_eq!(place(0, 1024), (1, 0, 1024));
+        assert_eq!(place(1, 1000), (1, 1000, 24));
         assert!(all.resolve(2, 0).is_err());
         assert!(all.resolve(0, 2048).is_err());
     }

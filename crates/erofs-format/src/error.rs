@@ -87,14 +87,18 @@ impl Error {
             Error::Io { .. } => ErrorClass::Io,
         }
     }
+}
 
-    pub(crate) fn unsupported(feature: impl Into<Cow<'static, str>>) -> Error {
-        Error::Unsupported {
-            feature: feature.into(),
-        }
-    }
+/// `Err` of [`Error::Corrupted`] with what is wrong, formatted.
+macro_rules! corrupted {
+    ($($what:tt)*) => {
+        Err($crate::Error::Corrupted { what: format!($($what)*).into() })
+    };
+}
 
-    pub(crate) fn corrupted(what: impl Into<Cow<'static, str>>) -> Error {
-        Error::Corrupted { what: what.into() }
-    }
+/// `Err` of [`Error::Unsupported`] with the feature, formatted.
+macro_rules! unsupported {
+    ($($feature:tt)*) => {
+        Err($crate::Error::Unsupported { feature: format!($($feature)*).into() })
+    };
 }

@@ -14,6 +14,14 @@ pub struct Extent {
 }
 
 impl Extent {
+    pub(crate) fn new(logical: u64, length: u64, kind: ExtentKind) -> Self {
+        Self {
+            logical,
+            length,
+            kind,
+        }
+    }
+
     /// First byte of the file behind the extent.
     pub fn end(&self) -> u64 {
         self.logical + self.length

@@ -55,13 +55,7 @@ impl Image {
                 reason: "no device was given".into(),
             });
         };
-        let meta = Meta {
-            reader: primary.as_ref(),
-            size: primary.size(),
-            name: "primary device",
-            metabox: false,
-        };
-        let superblock = Superblock::read(&meta)?;
+        let superblock = Superblock::read(&Meta::plain(&**primary, "primary device"))?;
         let devices = Devices::new(devices, &superblock)?;
         let image = Image {
             superblock: Arc::new(superblock),
@@ -108,38 +102,29 @@ impl Image {
     /// Checks that the root is a directory: done by [`Image::open`] unless the root lives in the
     /// metabox, so an engine calls it once more after [`Image::set_metabox`].
     pub fn check_root(&self) -> Result<()> {
-        let nid = self.superblock.root_nid;
-        let root = self.inode(nid)?;
-        if root.file_type() == FileType::Directory {
-            return Ok(());
-        }
-        Err(Error::corrupted(format!(
-            "the root, nid {nid:#x}, is a {:?}",
-            root.file_type()
-        )))
+        self.check_type("root", self.superblock.root_nid, FileType::Directory)
     }
 
+    /// Those that live in the metabox cannot be read yet.
     fn check_special_inodes(&self) -> Result<()> {
+        let outside = |nid: &Nid| nid & NID_IN_METABOX == 0;
         if let Some(nid) = self.metabox_nid() {
-            self.check_special(nid, "metabox")?;
+            self.check_type("metabox", nid, FileType::Regular)?;
         }
-        if let Some(nid) = self.packed_nid().filter(|nid| nid & NID_IN_METABOX == 0) {
-            self.check_special(nid, "packed inode")?;
+        if let Some(nid) = self.packed_nid().filter(outside) {
+            self.check_type("packed inode", nid, FileType::Regular)?;
         }
-        if self.superblock.root_nid & NID_IN_METABOX == 0 {
-            self.check_root()?;
+        match outside(&self.superblock.root_nid) {
+            true => self.check_root(),
+            false => Ok(()),
         }
-        Ok(())
     }
 
-    fn check_special(&self, nid: Nid, name: &str) -> Result<()> {
-        let file_type = self.inode(nid)?.file_type();
-        if file_type == FileType::Regular {
-            return Ok(());
+    fn check_type(&self, name: &str, nid: Nid, wanted: FileType) -> Result<()> {
+        match self.inode(nid)?.file_type() {
+            found if found == wanted => Ok(()),
+            found => corrupted!("the {name}, nid {nid:#x}, is a {found:?}"),
         }
-        Err(Error::corrupted(format!(
-            "the {name}, nid {nid:#x}, is a {file_type:?}"
-        )))
     }
 
     /// Reads and checks an inode.
@@ -184,12 +169,10 @@ impl Image {
                 name: "metabox",
                 metabox: true,
             }),
-            None if self.metabox_nid().is_some() => Err(Error::corrupted(
-                "metadata in the metabox is needed to read the metabox",
-            )),
-            None => Err(Error::corrupted(
-                "metadata in the metabox of an image without one",
-            )),
+            None if self.metabox_nid().is_some() => {
+                corrupted!("metadata in the metabox is needed to read the metabox")
+            }
+            None => corrupted!("metadata in the metabox of an image without one"),
         }
     }
 
@@ -218,10 +201,9 @@ impl Image {
 
     /// Byte address of a block.
     pub(crate) fn block_address(&self, block: u64) -> Result<u64> {
-        block
-            .checked_mul(self.superblock.block_size.into())
-            .ok_or_else(|| {
-                Error::corrupted(format!("block address {block:#x} is no address at all"))
-            })
+        match block.checked_mul(self.superblock.block_size.into()) {
+            Some(address) => Ok(address),
+            None => corrupted!("block address {block:#x} is no address at all"),
+        }
     }
 }

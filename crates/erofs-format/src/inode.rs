@@ -6,7 +6,7 @@ use crate::data_layout::{check_chunk_format, layout};
 use crate::meta::{Meta, structure};
 use crate::raw::{RawInodeCompact, RawInodeExtended};
 use crate::zmap::ZMap;
-use crate::{DataLayout, DeviceNumber, Error, FileType, NID_IN_METABOX, Nid, Result, Superblock};
+use crate::{DataLayout, DeviceNumber, FileType, NID_IN_METABOX, Nid, Result, Superblock};
 
 /// A decoded and checked inode.
 #[derive(Clone, Debug)]
@@ -147,16 +147,16 @@ impl Inode {
 }
 
 fn position(base: u64, nid: Nid, meta: &Meta<'_>) -> Result<u64> {
-    (nid & !NID_IN_METABOX)
-        .checked_mul(SLOT)
-        .and_then(|offset| offset.checked_add(base))
-        .filter(|position| meta.check(*position, SLOT).is_ok())
-        .ok_or_else(|| {
-            Error::corrupted(format!(
-                "nid {nid:#x} is beyond the end of the {} ({} bytes)",
-                meta.name, meta.size
-            ))
-        })
+    let offset = (nid & !NID_IN_METABOX).checked_mul(SLOT);
+    let position = offset.and_then(|offset| offset.checked_add(base));
+    match position.filter(|position| meta.check(*position, SLOT).is_ok()) {
+        Some(position) => Ok(position),
+        None => corrupted!(
+            "nid {nid:#x} is beyond the end of the {} ({} bytes)",
+            meta.name,
+            meta.size
+        ),
+    }
 }
 
 fn extended(raw: &RawInodeExtended) -> Fields {
@@ -200,10 +200,7 @@ fn compact(raw: &RawInodeCompact, superblock: &Superblock) -> Fields {
 fn build(nid: Nid, position: u64, fields: Fields, superblock: &Superblock) -> Result<Inode> {
     let layout = layout(fields.format, nid)?;
     let Some(file_type) = FileType::from_mode(fields.mode) else {
-        return Err(Error::corrupted(format!(
-            "mode {:#o} of nid {nid:#x}",
-            fields.mode
-        )));
+        return corrupted!("mode {:#o} of nid {nid:#x}", fields.mode);
     };
     check_size(nid, file_type, fields.size)?;
     let device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
@@ -249,9 +246,7 @@ fn check_size(nid: Nid, file_type: FileType, size: u64) -> Result<()> {
         i64::MAX as u64
     };
     if size > limit {
-        return Err(Error::corrupted(format!(
-            "{file_type:?} nid {nid:#x} of {size} bytes, {limit} are possible"
-        )));
+        return corrupted!("{file_type:?} nid {nid:#x} of {size} bytes, {limit} are possible");
     }
     Ok(())
 }

@@ -22,13 +22,15 @@
 //! the kernel reads images; the comments name the place.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod error;
+
 mod algorithm;
 mod checksum;
 mod compression;
 mod data_layout;
 mod devices;
 pub mod dir;
-mod error;
 mod extent;
 mod file_type;
 mod image;

@@ -16,7 +16,7 @@ mod zindex;
 #[cfg(test)]
 mod tests;
 
-use crate::{DataLayout, Error, Extent, Image, Inode, Result};
+use crate::{DataLayout, Extent, Image, Inode, Result};
 
 impl Image {
     /// The extent that contains byte `offset` of the inode; `offset` must be below its size. Small
@@ -25,32 +25,28 @@ impl Image {
     /// Plain and hole extents end where the device ends, so that what exists can be read of a file
     /// that claims more than there is; mapping the rest is an error.
     pub fn map(&self, inode: &Inode, offset: u64) -> Result<Extent> {
-        map(self, inode, offset)
-    }
-}
-
-fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
-    let (nid, size) = (inode.nid, inode.size);
-    if offset >= size || !inode.file_type().has_data() {
-        return Err(Error::corrupted(format!(
-            "byte {offset} of nid {nid:#x}, a {:?} of {size} bytes, is nowhere",
-            inode.file_type()
-        )));
-    }
-    let extent = match inode.layout() {
-        DataLayout::FlatPlain | DataLayout::FlatInline => flat::map(image, inode, offset),
-        DataLayout::ChunkBased => chunk::map(image, inode, offset),
-        DataLayout::CompressedFull | DataLayout::CompressedCompact => {
-            zheader::map(image, inode, offset)
+        let (nid, size) = (inode.nid, inode.size);
+        if offset >= size || !inode.file_type().has_data() {
+            return corrupted!(
+                "byte {offset} of nid {nid:#x}, a {:?} of {size} bytes, is nowhere",
+                inode.file_type()
+            );
         }
-    }?;
-    // An index whose distances forwards and backwards contradict each other ends here too.
-    if offset < extent.logical || extent.end() <= offset || extent.end() > size {
-        return Err(Error::corrupted(format!(
-            "byte {offset} of nid {nid:#x}, {size} bytes, is mapped to the extent from {} to {}",
-            extent.logical,
-            extent.end()
-        )));
+        let extent = match inode.layout() {
+            DataLayout::FlatPlain | DataLayout::FlatInline => flat::map(self, inode, offset),
+            DataLayout::ChunkBased => chunk::map(self, inode, offset),
+            DataLayout::CompressedFull | DataLayout::CompressedCompact => {
+                zheader::map(self, inode, offset)
+            }
+        }?;
+        // An index whose distances forwards and backwards contradict each other ends here too.
+        if offset < extent.logical || extent.end() <= offset || extent.end() > size {
+            return corrupted!(
+                "byte {offset} of nid {nid:#x}, {size} bytes, is mapped to the extent from {} to {}",
+                extent.logical,
+                extent.end()
+            );
+        }
+        Ok(extent)
     }
-    Ok(extent)
 }

@@ -14,7 +14,17 @@ pub(crate) struct Meta<'a> {
     pub metabox: bool,
 }
 
-impl Meta<'_> {
+impl<'a> Meta<'a> {
+    /// All of `reader`, which is not the metabox.
+    pub fn plain(reader: &'a dyn ReadAt, name: &'static str) -> Self {
+        Meta {
+            reader,
+            size: reader.size(),
+            name,
+            metabox: false,
+        }
+    }
+
     /// Fills `buf`. Bytes beyond the end are the image's fault, everything else the reader's.
     pub fn read(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.check(offset, buf.len() as u64)?;
@@ -29,10 +39,11 @@ impl Meta<'_> {
         {
             return Ok(());
         }
-        Err(Error::corrupted(format!(
+        corrupted!(
             "metadata of {length} bytes at {offset:#x} is beyond the end of the {} ({} bytes)",
-            self.name, self.size
-        )))
+            self.name,
+            self.size
+        )
     }
 
     /// Reads one on-disk structure.

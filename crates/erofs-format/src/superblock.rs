@@ -152,16 +152,14 @@ fn read_raw(meta: &Meta<'_>) -> Result<RawSuperblock> {
 fn check_shape(raw: &RawSuperblock) -> Result<()> {
     if !BLOCK_BITS.contains(&raw.blkszbits) {
         let bits = raw.blkszbits;
-        return Err(Error::unsupported(format!(
-            "block size of 2^{bits} bytes (2^9 to 2^16 are)"
-        )));
+        return unsupported!("block size of 2^{bits} bytes (2^9 to 2^16 are)");
     }
     let size = superblock_size(raw);
     if size > MAX_SUPERBLOCK {
-        return Err(Error::corrupted(format!(
+        return corrupted!(
             "superblock of {size} bytes ({} extension slots), {MAX_SUPERBLOCK} are possible",
             raw.sb_extslots
-        )));
+        );
     }
     Ok(())
 }
@@ -185,25 +183,16 @@ fn verify_checksum(meta: &Meta<'_>, raw: &RawSuperblock) -> Result<()> {
     if raw.feature_compat.get() & compat::SB_CHKSUM == 0 {
         return Ok(());
     }
-    let mut left = checksummed_length(1 << raw.blkszbits) as usize;
-    let (mut crc, mut offset, mut buf) = (!0, SUPER_OFFSET, [0; 4096]);
-    while left > 0 {
-        let piece = left.min(buf.len());
-        meta.read(&mut buf[..piece], offset)?;
-        if offset == SUPER_OFFSET {
-            // The checksum counts as zero in its own sum.
-            buf[4..8].fill(0);
-        }
-        crc = crc32c(crc, &buf[..piece]);
-        (left, offset) = (left - piece, offset + piece as u64);
-    }
+    let mut bytes = vec![0; checksummed_length(1 << raw.blkszbits) as usize];
+    meta.read(&mut bytes, SUPER_OFFSET)?;
+    // The checksum counts as zero in its own sum.
+    bytes[4..8].fill(0);
+    let crc = crc32c(&bytes);
     if crc == raw.checksum.get() {
         return Ok(());
     }
     let stored = raw.checksum.get();
-    Err(Error::corrupted(format!(
-        "superblock checksum {crc:#010x}, stored is {stored:#010x}"
-    )))
+    corrupted!("superblock checksum {crc:#010x}, stored is {stored:#010x}")
 }
 
 fn check_features(raw: &RawSuperblock) -> Result<()> {
@@ -213,17 +202,15 @@ fn check_features(raw: &RawSuperblock) -> Result<()> {
             .filter(|bit| unknown & (1 << bit) != 0)
             .map(|bit| bit.to_string())
             .collect();
-        return Err(Error::unsupported(format!(
+        return unsupported!(
             "feature_incompat {unknown:#x} (bit {}), made for a newer reader",
             bits.join(", ")
-        )));
+        );
     }
     // The kernel refuses it as well: no image has directory blocks other than blocks.
     if raw.dirblkbits != 0 {
         let bits = raw.dirblkbits;
-        return Err(Error::unsupported(format!(
-            "dirblkbits {bits} (directory block size)"
-        )));
+        return unsupported!("dirblkbits {bits} (directory block size)");
     }
     Ok(())
 }
@@ -280,15 +267,11 @@ fn metabox_nid(raw: &RawSuperblock) -> Result<Option<Nid>> {
         return Ok(None);
     }
     if raw.sb_extslots == 0 {
-        return Err(Error::corrupted(
-            "metabox feature without the extension slot for its nid",
-        ));
+        return corrupted!("metabox feature without the extension slot for its nid");
     }
     let nid = raw.metabox_nid.get();
     if nid & NID_IN_METABOX != 0 {
-        return Err(Error::corrupted(format!(
-            "the metabox (nid {nid:#x}) is inside of itself"
-        )));
+        return corrupted!("the metabox (nid {nid:#x}) is inside of itself");
     }
     Ok(Some(nid))
 }
@@ -301,9 +284,7 @@ fn ishare_prefix(raw: &RawSuperblock) -> Result<Option<u8>> {
     }
     let (id, count) = (raw.ishare_xattr_prefix_id, raw.xattr_prefix_count);
     if id >= count {
-        return Err(Error::corrupted(format!(
-            "digest xattr prefix {id} of {count} prefixes"
-        )));
+        return corrupted!("digest xattr prefix {id} of {count} prefixes");
     }
     Ok(Some(id))
 }

@@ -10,7 +10,7 @@ use crate::checksum::xxh32;
 use crate::meta::{Meta, structure};
 use crate::raw::{RawXattrEntry, RawXattrHeader, compat};
 use crate::xattr_prefix::LongPrefix;
-use crate::{Error, Image, Inode, Result};
+use crate::{Image, Inode, Result};
 
 /// One extended attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,12 +32,26 @@ impl Image {
 
     /// All xattrs of an inode, names whole. Attributes of unknown namespaces are left out.
     pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>> {
-        list(self, inode)
+        let mut found = Vec::new();
+        visit(self, inode, None, &mut |xattr| {
+            found.push(xattr);
+            false
+        })?;
+        Ok(found)
     }
 
     /// One xattr by its whole name.
     pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        get(self, inode, name)
+        let Some((namespace, rest)) = split_name(name) else {
+            return Ok(None);
+        };
+        let bit = 1 << (xxh32(rest, FILTER_SEED.wrapping_add(namespace.into())) & 31);
+        let mut found = None;
+        visit(self, inode, Some(bit), &mut |xattr| {
+            found = (xattr.name == name).then_some(xattr.value);
+            found.is_some()
+        })?;
+        Ok(found)
     }
 }
 
@@ -72,61 +86,13 @@ fn split_name(name: &[u8]) -> Option<(u8, &[u8])> {
     })
 }
 
-/// A stored attribute. The name is in up to two pieces: infix of the long prefix, own name.
-struct Entry<'a> {
-    namespace: u8,
-    infix: &'a [u8],
-    name: &'a [u8],
-    value: &'a [u8],
-}
-
-impl Entry<'_> {
-    /// The name, if it is one that can be asked for: a known namespace, nothing behind the name of
-    /// an ACL, and no NUL, which in the list of a system call would end it and begin another.
-    fn whole_name(&self) -> Option<Vec<u8>> {
-        let name = [prefix_of(self.namespace)?, self.infix, self.name].concat();
-        let (namespace, _) = split_name(&name)?;
-        (namespace == self.namespace && !name.contains(&0)).then_some(name)
-    }
-
-    fn is(&self, namespace: u8, rest: &[u8]) -> bool {
-        self.namespace == namespace
-            && rest
-                .strip_prefix(self.infix)
-                .is_some_and(|name| name == self.name)
-    }
-}
-
-/// All attributes of the inode whose namespace is known.
-fn list(image: &Image, inode: &Inode) -> Result<Vec<Xattr>> {
-    let mut found = Vec::new();
-    visit(image, inode, None, &mut |entry| {
-        if let Some(name) = entry.whole_name() {
-            found.push(Xattr {
-                name,
-                value: entry.value.to_vec(),
-            });
-        }
-        false
-    })?;
-    Ok(found)
-}
-
-/// The value of one attribute.
-fn get(image: &Image, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-    let Some((namespace, rest)) = split_name(name) else {
-        return Ok(None);
-    };
-    let mut found = None;
-    let bit = 1 << (xxh32(rest, FILTER_SEED.wrapping_add(namespace.into())) & 31);
-    visit(image, inode, Some(bit), &mut |entry| {
-        let hit = entry.is(namespace, rest);
-        if hit {
-            found = Some(entry.value.to_vec());
-        }
-        hit
-    })?;
-    Ok(found)
+/// The whole name of a stored attribute: its namespace, the infix of a long prefix, its own name.
+/// `None` if none can ask for it: an unknown namespace, something behind the name of an ACL, or a
+/// NUL, which in the list of a system call would end the name and begin another.
+fn whole_name(namespace: u8, infix: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    let name = [prefix_of(namespace)?, infix, name].concat();
+    let (split, _) = split_name(&name)?;
+    (split == namespace && !name.contains(&0)).then_some(name)
 }
 
 /// Calls `each` for the inline attributes and then the shared ones until it returns true. With a
@@ -135,7 +101,7 @@ fn visit(
     image: &Image,
     inode: &Inode,
     filter_bit: Option<u32>,
-    each: &mut dyn FnMut(&Entry<'_>) -> bool,
+    each: &mut dyn FnMut(Xattr) -> bool,
 ) -> Result<()> {
     let size = inode.xattr_size();
     if size == 0 {
@@ -155,47 +121,41 @@ fn visit(
     let ids = usize::from(header.shared_count) * 4;
     let Some((ids, entries)) = rest.split_at_checked(ids) else {
         let (nid, count) = (inode.nid, header.shared_count);
-        return Err(Error::corrupted(format!(
-            "{count} shared xattrs of nid {nid:#x} in {size} bytes"
-        )));
+        return corrupted!("{count} shared xattrs of nid {nid:#x} in {size} bytes");
     };
-    if visit_inline(image, inode, entries, each)? {
-        return Ok(());
+    let found = visit_inline(image, inode, entries, each)?;
+    if !found {
+        visit_shared(image, ids, each)?;
     }
-    visit_shared(image, ids, each)
+    Ok(())
 }
 
 fn visit_inline(
     image: &Image,
     inode: &Inode,
     mut entries: &[u8],
-    each: &mut dyn FnMut(&Entry<'_>) -> bool,
+    each: &mut dyn FnMut(Xattr) -> bool,
 ) -> Result<bool> {
-    while !entries.is_empty() {
-        let Ok((raw, rest)) = RawXattrEntry::read_from_prefix(entries) else {
-            break;
+    while let Ok((raw, rest)) = RawXattrEntry::read_from_prefix(entries) {
+        let length = payload_length(&raw);
+        let Some(payload) = rest.get(..length) else {
+            return corrupted!(
+                "xattr of nid {:#x} with {length} bytes of name and value, {} are left",
+                inode.nid,
+                rest.len()
+            );
         };
-        let (entry_size, value_size) =
-            (usize::from(raw.name_len), usize::from(raw.value_size.get()));
-        let payload = entry_size + value_size;
-        let Some(payload) = rest.get(..payload) else {
-            let (nid, left) = (inode.nid, rest.len());
-            return Err(Error::corrupted(format!(
-                "xattr of nid {nid:#x} with {payload} bytes of name and value, {left} are left"
-            )));
-        };
-        if offer(image, &raw, payload, each) {
+        if parse(image, &raw, payload).is_some_and(&mut *each) {
             return Ok(true);
         }
         // Entries are padded to 4 bytes; the last one's padding may be cut off.
-        let step = (size_of::<RawXattrEntry>() + payload.len()).next_multiple_of(4);
-        entries = entries.get(step..).unwrap_or_default();
+        entries = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(false)
 }
 
 /// Ids count in 4 bytes from the block of shared attributes.
-fn visit_shared(image: &Image, ids: &[u8], each: &mut dyn FnMut(&Entry<'_>) -> bool) -> Result<()> {
+fn visit_shared(image: &Image, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bool) -> Result<()> {
     let superblock = image.superblock();
     let base = image.block_address(superblock.xattr_block.into())?;
     let in_metabox = superblock.has_compat(compat::SHARED_EA_IN_METABOX);
@@ -204,55 +164,38 @@ fn visit_shared(image: &Image, ids: &[u8], each: &mut dyn FnMut(&Entry<'_>) -> b
         let id = u32::from_le_bytes([id[0], id[1], id[2], id[3]]);
         // Neither 2^48 nor 2^34 can overflow the sum.
         let offset = base + u64::from(id) * 4;
-        if visit_one_shared(image, &meta, offset, each)? {
+        let raw: RawXattrEntry = meta.get(offset)?;
+        let mut payload = vec![0; payload_length(&raw)];
+        meta.read(&mut payload, offset + size_of::<RawXattrEntry>() as u64)?;
+        if parse(image, &raw, &payload).is_some_and(&mut *each) {
             break;
         }
     }
     Ok(())
 }
 
-fn visit_one_shared(
-    image: &Image,
-    meta: &Meta<'_>,
-    offset: u64,
-    each: &mut dyn FnMut(&Entry<'_>) -> bool,
-) -> Result<bool> {
-    let raw: RawXattrEntry = meta.get(offset)?;
-    let payload_at = offset + size_of::<RawXattrEntry>() as u64;
-    let length = usize::from(raw.name_len) + usize::from(raw.value_size.get());
-    meta.check(payload_at, length as u64)?;
-    let mut payload = vec![0; length];
-    meta.read(&mut payload, payload_at)?;
-    Ok(offer(image, &raw, &payload, each))
+/// Bytes of name and value: at most 255 and 65,535.
+fn payload_length(raw: &RawXattrEntry) -> usize {
+    usize::from(raw.name_len) + usize::from(raw.value_size.get())
 }
 
-/// Passes the entry to `each`. A long prefix that is not in the table makes it an unknown one,
-/// which is skipped, as the kernel does.
-fn offer(
-    image: &Image,
-    raw: &RawXattrEntry,
-    payload: &[u8],
-    each: &mut dyn FnMut(&Entry<'_>) -> bool,
-) -> bool {
+/// The attribute, if it can be asked for. A long prefix that is not in the table makes it an
+/// unknown one, which is skipped, as the kernel does.
+fn parse(image: &Image, raw: &RawXattrEntry, payload: &[u8]) -> Option<Xattr> {
     let (name, value) = payload.split_at(raw.name_len.into());
-    let index = raw.name_index;
-    if index & LONG_PREFIX == 0 {
-        return each(&Entry {
-            namespace: index,
-            infix: b"",
-            name,
-            value,
-        });
-    }
-    match image.prefixes().get(usize::from(index & !LONG_PREFIX)) {
-        Some(LongPrefix { namespace, infix }) => each(&Entry {
-            namespace: *namespace,
-            infix,
-            name,
-            value,
-        }),
-        None => false,
-    }
+    let (namespace, infix) = match raw.name_index & LONG_PREFIX {
+        0 => (raw.name_index, &b""[..]),
+        _ => {
+            let long = image
+                .prefixes()
+                .get(usize::from(raw.name_index & !LONG_PREFIX))?;
+            (long.namespace, &long.infix[..])
+        }
+    };
+    Some(Xattr {
+        name: whole_name(namespace, infix, name)?,
+        value: value.to_vec(),
+    })
 }
 
 /// Reads the table of long prefixes: records of a 16-bit length, a namespace and an infix, each
@@ -290,9 +233,7 @@ fn prefix_holder(image: &Image) -> Result<Meta<'_>> {
             name: "packed inode",
             metabox: false,
         }),
-        None => Err(Error::corrupted(
-            "xattr prefixes are needed to read the packed inode",
-        )),
+        None => corrupted!("xattr prefixes are needed to read the packed inode"),
     }
 }
 
@@ -302,10 +243,10 @@ fn read_prefix(meta: &Meta<'_>, offset: u64) -> Result<(LongPrefix, u64)> {
     meta.read(&mut length, offset)?;
     let length = usize::from(u16::from_le_bytes(length));
     if !(1..=1 + MAX_INFIX).contains(&length) {
-        return Err(Error::corrupted(format!(
+        return corrupted!(
             "xattr prefix of {length} bytes at {offset:#x} of the {}",
             meta.name
-        )));
+        );
     }
     let mut record = [0; 1 + MAX_INFIX];
     let record = &mut record[..length];
@@ -333,44 +274,15 @@ mod tests {
 
     #[test]
     fn names_that_cannot_be_asked_for_are_not_listed() {
-        let listed = |namespace, name| {
-            let (infix, value) = (&b""[..], &b"v"[..]);
-            Entry {
-                namespace,
-                infix,
-                name,
-                value,
-            }
-            .whole_name()
-            .is_some()
-        };
+        let listed = |namespace, name| whole_name(namespace, b"", name).is_some();
         assert!(listed(1, b"a") && listed(2, b"") && listed(3, b""));
         assert!(!listed(2, b"more") && !listed(3, b"\0") && !listed(5, b"a"));
         assert!(!listed(1, b"a\0security.capability"));
     }
 
     #[test]
-    fn a_name_in_two_pieces_is_compared_as_one() {
-        let entry = Entry {
-            namespace: 4,
-            infix: b"overlay.",
-            name: b"opaque",
-            value: b"y",
-        };
-        assert!(entry.is(4, b"overlay.opaque"));
-        assert!(!entry.is(1, b"overlay.opaque"));
-        assert!(!entry.is(4, b"overlay.opaqu"));
-        assert_eq!(entry.whole_name().unwrap(), b"trusted.overlay.opaque");
-    }
-
-    #[test]
-    fn attributes_of_unknown_namespaces_have_no_name() {
-        let entry = Entry {
-            namespace: 5,
-            infix: b"",
-            name: b"x",
-            value: b"",
-        };
-        assert_eq!(entry.whole_name(), None);
+    fn a_name_in_two_pieces_is_one() {
+        let name = whole_name(4, b"overlay.", b"opaque");
+        assert_eq!(name.unwrap(), b"trusted.overlay.opaque");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::meta::structure;
 use crate::raw::RawDirent;
-use crate::{Error, Nid, ReadAt, Result};
+use crate::{Nid, ReadAt, Result};
 
 /// Bytes of an entry.
 pub(super) const ENTRY: usize = size_of::<RawDirent>();
@@ -46,10 +46,10 @@ impl<'a> Block<'a> {
             None => 0,
         };
         if first < ENTRY || first % ENTRY != 0 || first > bytes.len() {
-            return Err(Error::corrupted(format!(
+            return corrupted!(
                 "directory block at {start}: names begin at {first} of {} bytes",
                 bytes.len()
-            )));
+            );
         }
         Ok(Block {
             bytes,
@@ -83,16 +83,16 @@ impl<'a> Block<'a> {
                 nid: raw.nid.get(),
                 file_type: raw.file_type,
             }),
-            Some(name) => Err(self.broken(index, format_args!("\"{}\" is no name", shown(name)))),
-            None => Err(self.broken(index, format_args!("its name is at {begin}..{end}"))),
+            Some(name) => corrupted!(
+                "entry {index} of the directory block at {}: \"{}\" is no name",
+                self.start,
+                shown(name)
+            ),
+            None => corrupted!(
+                "entry {index} of the directory block at {}: its name is at {begin}..{end}",
+                self.start
+            ),
         }
-    }
-
-    fn broken(&self, index: usize, why: std::fmt::Arguments<'_>) -> Error {
-        Error::corrupted(format!(
-            "entry {index} of the directory block at {}: {why}",
-            self.start
-        ))
     }
 }
 

@@ -63,7 +63,9 @@ pub fn read(
             }
         };
         if broken > MAX_BROKEN {
-            return Err(none_sound(start));
+            return corrupted!(
+                "directory: no sound entry in {MAX_BROKEN} blocks before the one at {start}"
+            );
         }
         if flow.is_break() {
             return Ok(());
@@ -71,12 +73,6 @@ pub fn read(
         (start, first) = (end, 0);
     }
     Ok(())
-}
-
-fn none_sound(start: u64) -> Error {
-    Error::corrupted(format!(
-        "directory: no sound entry in {MAX_BROKEN} blocks before the one at {start}"
-    ))
 }
 
 /// The entries of the block at `start`, from `first` on. Also returns whether one of them is sound.

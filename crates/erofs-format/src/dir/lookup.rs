@@ -5,10 +5,12 @@
 //! directory stays usable, only slower.
 
 use std::cmp::Ordering;
+use std::ops::ControlFlow;
 
 use crate::{Error, Nid, ReadAt, Result};
 
 use super::block::{Block, load};
+use super::list::{Item, read};
 
 /// Bytes of a block in most images.
 const USUAL_BLOCK: usize = 4096;
@@ -45,7 +47,7 @@ pub fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Opti
     match directory.search(name)? {
         Outcome::Found(nid, file_type) => Ok(Some((nid, file_type))),
         Outcome::Absent => Ok(None),
-        Outcome::Disorder => directory.scan(name),
+        Outcome::Disorder => scan(content, block_size, name),
     }
 }
 
@@ -59,8 +61,6 @@ struct Directory<'a> {
 /// Blocks that a full comparison of a directory reads: 256 MiB in blocks of 4 KiB, millions of
 /// names.
 const MAX_SCAN: u64 = 1 << 16;
-/// As for listings: blocks in a row without a sound entry.
-const MAX_BROKEN: u32 = 64;
 
 impl Directory<'_> {
     fn load(&mut self, number: u64) -> Result<Result<Block<'_>, Error>> {
@@ -120,36 +120,29 @@ impl Directory<'_> {
         let length = (self.size - number * self.block_size).min(self.block_size);
         &self.buf[..length as usize]
     }
+}
 
-    /// Compares every entry that has a name. A name that may be that of a broken entry is an error.
-    fn scan(&mut self, name: &[u8]) -> Result<Option<(Nid, u8)>> {
-        let blocks = self.size.div_ceil(self.block_size);
-        if blocks > MAX_SCAN {
-            return Err(Error::corrupted(format!(
-                "directory of {blocks} blocks out of order, {MAX_SCAN} are searched"
-            )));
-        }
-        let (mut broken, mut gap) = (0, Gap::default());
-        for number in 0..blocks {
-            let sound = match self.load(number)? {
-                Ok(block) => match scan_block(&block, name, &mut gap) {
-                    Scanned::Found(nid, file_type) => return Ok(Some((nid, file_type))),
-                    Scanned::Absent => true,
-                    Scanned::NoneSound => false,
-                },
-                Err(error) => {
-                    gap.add_broken(error);
-                    false
-                }
-            };
-            broken = if sound { 0 } else { broken + 1 };
-            if broken > MAX_BROKEN {
-                return Err(Error::corrupted(format!(
-                    "directory: no sound entry in {MAX_BROKEN} blocks before block {number}"
-                )));
+/// Compares every entry that has a name. A name that may be that of a broken entry is an error.
+fn scan(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Nid, u8)>> {
+    let blocks = content.size().div_ceil(block_size.into());
+    if blocks > MAX_SCAN {
+        return corrupted!("directory of {blocks} blocks out of order, {MAX_SCAN} are searched");
+    }
+    let (mut found, mut gap) = (None, Gap::default());
+    read(content, block_size, 0, &mut |item| {
+        match item {
+            Item::Entry(entry) if entry.name == name => {
+                found = Some((entry.nid, entry.file_type));
+                return ControlFlow::Break(());
             }
+            Item::Entry(entry) => gap.add_sound(entry.name, name),
+            Item::Broken { error, .. } => gap.add_broken(error),
         }
-        gap.end(name).map_or(Ok(None), Err)
+        ControlFlow::Continue(())
+    })?;
+    match found {
+        Some(_) => Ok(found),
+        None => gap.end(name).map_or(Ok(None), Err),
     }
 }
 
@@ -185,28 +178,6 @@ impl Gap {
         let behind = self.broken && *self.before < *wanted;
         self.first.filter(|_| self.fits || behind || self.disorder)
     }
-}
-
-/// Result of comparing all entries of a block.
-enum Scanned {
-    Found(Nid, u8),
-    Absent,
-    NoneSound,
-}
-
-fn scan_block(block: &Block<'_>, name: &[u8], gap: &mut Gap) -> Scanned {
-    let mut scanned = Scanned::NoneSound;
-    for index in 0..block.count {
-        match block.entry(index) {
-            Ok(entry) if entry.name == name => return Scanned::Found(entry.nid, entry.file_type),
-            Ok(entry) => {
-                gap.add_sound(entry.name, name);
-                scanned = Scanned::Absent;
-            }
-            Err(error) => gap.add_broken(error),
-        }
-    }
-    scanned
 }
 
 /// Whether all names exist and ascend. Costs about as much as reading the block, and is called only

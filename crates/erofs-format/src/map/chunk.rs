@@ -4,7 +4,7 @@
 
 use crate::meta::{Window, structure};
 use crate::raw::RawChunkIndex;
-use crate::{Error, Extent, ExtentKind, Image, Inode, Result};
+use crate::{Extent, ExtentKind, Image, Inode, Result};
 
 /// Bits of the chunk format: binary logarithm of blocks in a chunk.
 const BLOCK_BITS: u32 = 0x1f;
@@ -37,7 +37,7 @@ impl Table<'_> {
             .checked_mul(entry_size)
             .and_then(|offset| offset.checked_add(self.start));
         let Some(offset) = offset else {
-            return Err(Error::corrupted(format!("chunk {number} has no index")));
+            return corrupted!("chunk {number} has no index");
         };
         let bytes = self.window.get(offset, entry_size as usize)?;
         if self.indexes {
@@ -49,11 +49,7 @@ impl Table<'_> {
     }
 
     fn parse(&self, raw: &RawChunkIndex) -> Chunk {
-        let mask = if self.wide {
-            (1 << 48) - 1
-        } else {
-            u64::from(u32::MAX)
-        };
+        let mask = (1 << if self.wide { 48 } else { 32 }) - 1;
         let high = u64::from(raw.startblk_hi.get()) << 32;
         let block = (high | u64::from(raw.startblk_lo.get())) & mask;
         (block != mask).then_some((raw.device_id.get() & self.device_mask, block))
@@ -79,34 +75,28 @@ pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     let logical = number << chunk_bits;
     // At most 2^8 chunks of 2^47 bytes.
     let length = (joined << chunk_bits).min(inode.size - logical);
-    match chunk {
-        None => Ok(Extent {
-            logical,
-            length,
-            kind: ExtentKind::Hole,
-        }),
-        Some((device, block)) => {
-            let address = image.block_address(block)?;
-            let place = image.devices().resolve(device, address)?;
-            let length = length.min(place.available);
-            if offset - logical >= length {
-                return Err(Error::corrupted(format!(
-                    "byte {offset} of nid {:#x} is beyond the end of device {}: its chunk starts \
-                     at {:#x}, {} bytes before the end",
-                    inode.nid, place.device, place.physical, place.available
-                )));
-            }
-            let kind = ExtentKind::Raw {
-                device: place.device,
-                physical: place.physical,
-            };
-            Ok(Extent {
-                logical,
-                length,
-                kind,
-            })
-        }
+    let Some((device, block)) = chunk else {
+        return Ok(Extent::new(logical, length, ExtentKind::Hole));
+    };
+    let place = image
+        .devices()
+        .resolve(device, image.block_address(block)?)?;
+    let length = length.min(place.available);
+    if offset - logical >= length {
+        return corrupted!(
+            "byte {offset} of nid {:#x} is beyond the end of device {}: its chunk starts at {:#x}, \
+             {} bytes before the end",
+            inode.nid,
+            place.device,
+            place.physical,
+            place.available
+        );
     }
+    let kind = ExtentKind::Raw {
+        device: place.device,
+        physical: place.physical,
+    };
+    Ok(Extent::new(logical, length, kind))
 }
 
 /// How many chunks from `number` on follow each other on their device (or are holes all). Chunks

@@ -2,7 +2,7 @@
 //!
 //! Facts: `erofs_map_blocks` of fs/erofs/data.c for the flat layouts.
 
-use crate::{DataLayout, Error, Extent, ExtentKind, Image, Inode, Result};
+use crate::{DataLayout, Extent, ExtentKind, Image, Inode, Result};
 
 pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     let block_size = u64::from(image.superblock().block_size);
@@ -15,30 +15,25 @@ pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
         return tail(image, inode, in_blocks, block_size);
     }
     let Some(block) = inode.start_block else {
-        return Ok(Extent {
-            logical: 0,
-            length: in_blocks,
-            kind: ExtentKind::Hole,
-        });
+        return Ok(Extent::new(0, in_blocks, ExtentKind::Hole));
     };
     let place = image.devices().resolve(0, image.block_address(block)?)?;
     let length = in_blocks.min(place.available);
     if offset >= length {
-        return Err(Error::corrupted(format!(
+        return corrupted!(
             "byte {offset} of nid {:#x} is beyond the end of device {}: its {in_blocks} bytes start \
              at {:#x} and {} of them are there",
-            inode.nid, place.device, place.physical, place.available
-        )));
+            inode.nid,
+            place.device,
+            place.physical,
+            place.available
+        );
     }
     let kind = ExtentKind::Raw {
         device: place.device,
         physical: place.physical,
     };
-    Ok(Extent {
-        logical: 0,
-        length,
-        kind,
-    })
+    Ok(Extent::new(0, length, kind))
 }
 
 fn tail(image: &Image, inode: &Inode, logical: u64, block_size: u64) -> Result<Extent> {
@@ -46,10 +41,10 @@ fn tail(image: &Image, inode: &Inode, logical: u64, block_size: u64) -> Result<E
     let physical = inode.body();
     let in_block = physical % block_size;
     if in_block + length > block_size {
-        return Err(Error::corrupted(format!(
+        return corrupted!(
             "inline data of nid {:#x}, {length} bytes at {physical:#x}, crosses its block",
             inode.nid
-        )));
+        );
     }
     let meta = image.meta_of(inode)?;
     meta.check(physical, length)?;
@@ -57,9 +52,5 @@ fn tail(image: &Image, inode: &Inode, logical: u64, block_size: u64) -> Result<E
         metabox: meta.metabox,
         physical,
     };
-    Ok(Extent {
-        logical,
-        length,
-        kind,
-    })
+    Ok(Extent::new(logical, length, kind))
 }

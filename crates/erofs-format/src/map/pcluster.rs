@@ -2,8 +2,7 @@
 
 use crate::compression::{MAX_DECODED, MAX_PCLUSTER};
 use crate::{
-    Algorithm, Coding, Error, Extent, ExtentKind, Image, Inode, Location, NID_IN_METABOX, Pcluster,
-    Result,
+    Algorithm, Coding, Extent, ExtentKind, Image, Inode, Location, NID_IN_METABOX, Pcluster, Result,
 };
 
 /// A pcluster as the index describes it, not yet checked.
@@ -31,69 +30,59 @@ pub(super) fn compressed(image: &Image, inode: &Inode, candidate: &Candidate) ->
         partial,
         inline,
     } = candidate;
-    let at = |what: std::fmt::Arguments<'_>| {
-        format!(
-            "{what} (pcluster at {physical:#x}, byte {logical} of nid {:#x})",
-            inode.nid
-        )
-    };
+    let nid = inode.nid;
+    let at = format_args!("pcluster at {physical:#x}, byte {logical} of nid {nid:#x}");
     let decoded_length = decoded_end - logical;
     if length > MAX_PCLUSTER || decoded_length > MAX_DECODED {
-        return Err(Error::unsupported(at(format_args!(
-            "{length} stored bytes for {decoded_length}, 1 MiB for 12 MiB is the limit"
-        ))));
+        return unsupported!(
+            "{length} stored bytes for {decoded_length}, 1 MiB for 12 MiB is the limit ({at})"
+        );
     }
     match coding {
         Coding::Compressed(algorithm) => {
             if image.superblock().compression.available & algorithm.bit() == 0 {
-                return Err(Error::corrupted(at(format_args!(
-                    "{algorithm} is not declared"
-                ))));
+                return corrupted!("{algorithm} is not declared ({at})");
             }
         }
         Coding::Shifted | Coding::Interlaced if decoded_length > length => {
-            return Err(Error::corrupted(at(format_args!(
-                "{decoded_length} uncompressed bytes in {length} stored ones"
-            ))));
+            return corrupted!(
+                "{decoded_length} uncompressed bytes in {length} stored ones ({at})"
+            );
         }
         Coding::Shifted | Coding::Interlaced => {}
     }
-    let location = locate(image, inode, physical, length, inline)?;
-    Ok(Extent {
+    let pcluster = Pcluster {
+        location: locate(image, inode, candidate)?,
+        length: length as u32,
+        coding,
+        decoded_length,
+        partial,
+        inline,
+    };
+    let length = decoded_end.min(inode.size) - logical;
+    Ok(Extent::new(
         logical,
-        length: decoded_end.min(inode.size) - logical,
-        kind: ExtentKind::Compressed(Pcluster {
-            location,
-            length: length as u32,
-            coding,
-            decoded_length,
-            partial,
-            inline,
-        }),
-    })
+        length,
+        ExtentKind::Compressed(pcluster),
+    ))
 }
 
-fn locate(
-    image: &Image,
-    inode: &Inode,
-    physical: u64,
-    length: u64,
-    inline: bool,
-) -> Result<Location> {
-    if inline {
+fn locate(image: &Image, inode: &Inode, candidate: &Candidate) -> Result<Location> {
+    let &Candidate {
+        physical, length, ..
+    } = candidate;
+    let (device, metabox, physical) = if candidate.inline {
         let meta = image.meta_of(inode)?;
         meta.check(physical, length)?;
-        return Ok(Location {
-            device: 0,
-            metabox: meta.metabox,
-            physical,
-        });
-    }
-    let place = image.devices().resolve_range(0, physical, length)?;
+        (0, meta.metabox, physical)
+    } else {
+        let place = image.devices().resolve_range(0, physical, length)?;
+        (place.device, false, place.physical)
+    };
     Ok(Location {
-        device: place.device,
-        metabox: false,
-        physical: place.physical,
+        device,
+        metabox,
+        physical,
     })
 }
 
@@ -101,10 +90,7 @@ fn locate(
 pub(super) fn algorithm(inode: &Inode, number: u8) -> Result<Coding> {
     match Algorithm::from_number(number) {
         Some(algorithm) => Ok(Coding::Compressed(algorithm)),
-        None => Err(Error::unsupported(format!(
-            "compression algorithm {number} of nid {:#x}",
-            inode.nid
-        ))),
+        None => unsupported!("compression algorithm {number} of nid {:#x}", inode.nid),
     }
 }
 
@@ -121,32 +107,26 @@ pub(super) fn plain(image: &Image, interlaced: bool, physical: u64, length: u64)
 /// itself.
 pub(super) fn fragment(image: &Image, inode: &Inode, logical: u64, offset: u64) -> Result<Extent> {
     let nid = inode.nid;
-    let length = inode.size - logical;
-    let wrong = |why: &str| Error::corrupted(format!("fragment of nid {nid:#x}: {why}"));
     let Some(packed_nid) = image.packed_nid() else {
-        return Err(wrong("the image has no packed inode"));
+        return corrupted!("fragment of nid {nid:#x}: the image has no packed inode");
     };
     if nid == packed_nid {
-        return Err(wrong("the packed inode cannot be a fragment of itself"));
+        return corrupted!("fragment of nid {nid:#x}: it is the packed inode itself");
     }
     if image.metabox_nid() == Some(nid) && packed_nid & NID_IN_METABOX != 0 {
-        return Err(wrong(
-            "the metabox cannot be a fragment of an inode inside of it",
-        ));
+        return corrupted!("fragment of nid {nid:#x}: the packed inode lives in it");
     }
+    let length = inode.size - logical;
     let end = offset.checked_add(length);
-    let packed_size = image.packed().map(|(_, size)| size);
-    match (end, packed_size) {
-        (Some(end), Some(size)) if end > size => Err(wrong(&format!(
-            "{length} bytes at {offset:#x} of the packed inode, which has {size}"
-        ))),
-        (None, _) => Err(wrong(&format!(
-            "{length} bytes at {offset:#x} of the packed inode"
-        ))),
-        _ => Ok(Extent {
-            logical,
-            length,
-            kind: ExtentKind::Fragment { offset },
-        }),
+    let size = image.packed().map_or(u64::MAX, |(_, size)| size);
+    if end.is_none_or(|end| end > size) {
+        return corrupted!(
+            "fragment of nid {nid:#x}: {length} bytes at {offset:#x} of a packed inode of {size}"
+        );
     }
+    Ok(Extent::new(
+        logical,
+        length,
+        ExtentKind::Fragment { offset },
+    ))
 }

@@ -94,6 +94,10 @@ impl Maker {
     }
 }
 
+fn raw(device: u16, physical: u64) -> ExtentKind {
+    ExtentKind::Raw { device, physical }
+}
+
 fn pcluster(extent: &Extent) -> Pcluster {
     match &extent.kind {
         ExtentKind::Compressed(pcluster) => *pcluster,
@@ -109,25 +113,13 @@ fn chunk_indexes_may_have_addresses_of_48_bits() {
     // Without the bit for them the upper half is ignored.
     maker.union(0x20);
     let extent = maker.map(0).unwrap();
-    assert_eq!(
-        extent.kind,
-        ExtentKind::Raw {
-            device: 0,
-            physical: 0
-        }
-    );
+    assert_eq!(extent.kind, raw(0, 0));
     maker.union(0x60);
     let error = maker.map(0).unwrap_err().to_string();
     assert!(error.contains("0x20000000000 is beyond"), "{error}");
     let extent = maker.map(600).unwrap();
     assert_eq!((extent.logical, extent.length), (512, 512));
-    assert_eq!(
-        extent.kind,
-        ExtentKind::Raw {
-            device: 0,
-            physical: 8 * BLOCK
-        }
-    );
+    assert_eq!(extent.kind, raw(0, 8 * BLOCK));
     maker.put(BODY, &[0xff; 2]).put(BODY + 4, &[0xff; 4]);
     assert_eq!(maker.map(0).unwrap().kind, ExtentKind::Hole);
 }
@@ -151,22 +143,10 @@ fn a_chunk_names_its_device_or_an_address_of_the_unified_space() {
     // The device table at byte 4096: 2 blocks at block 1000.
     maker.words(4096 + 64, &[2, 1000]);
     maker.words(BODY, &[1001, 1002]);
-    assert_eq!(
-        maker.map(0).unwrap().kind,
-        ExtentKind::Raw {
-            device: 1,
-            physical: BLOCK
-        }
-    );
+    assert_eq!(maker.map(0).unwrap().kind, raw(1, BLOCK));
     assert!(maker.map(BLOCK).is_err());
     maker.union(0x20).put(BODY, &[0, 0, 1, 0, 1, 0, 0, 0]);
-    assert_eq!(
-        maker.map(0).unwrap().kind,
-        ExtentKind::Raw {
-            device: 1,
-            physical: BLOCK
-        }
-    );
+    assert_eq!(maker.map(0).unwrap().kind, raw(1, BLOCK));
 }
 
 /// A full index: head at 0, then one that shares its stream with others.

@@ -8,7 +8,7 @@
 
 use crate::meta::Window;
 use crate::zmap::{BIG_PCLUSTER_1, BLOCK_COUNT, COMPACTED_2B, Index, Kind, Lcluster};
-use crate::{Error, Inode, Result};
+use crate::{Inode, Result};
 
 /// Lclusters of packs with 16 bits an entry: 2 bits of type and up to 14 of value.
 const MAX_BITS: u8 = 14;
@@ -18,7 +18,6 @@ const MAX_BITS_2B: u8 = 12;
 const MIN_VALUE_BITS: u8 = 12;
 
 /// The pack of an entry.
-#[derive(Debug, PartialEq, Eq)]
 struct Pack {
     /// Where it starts.
     start: u64,
@@ -68,10 +67,10 @@ pub(super) fn load(
     let total = ((inode.size - 1) >> bits) + 1;
     let pack = locate(index, total, lcn);
     if bits > MAX_BITS || (pack.entries == 16 && bits > MAX_BITS_2B) {
-        return Err(Error::unsupported(format!(
+        return unsupported!(
             "compact index with lclusters of 2^{bits} bytes in nid {:#x}",
             inode.nid
-        )));
+        );
     }
     let decoder = Decoder {
         bytes: window.get(pack.start, pack.bytes())?,
@@ -80,9 +79,9 @@ pub(super) fn load(
         big: index.advise & BIG_PCLUSTER_1 != 0,
     };
     let index_end = pack.start + pack.bytes() as u64;
-    decoder.lcluster(pack.slot, index_end).map_err(|wrong| {
-        Error::corrupted(format!("{wrong} at lcluster {lcn} of nid {:#x}", inode.nid))
-    })
+    decoder
+        .lcluster(pack.slot, index_end)
+        .or_else(|wrong| corrupted!("{wrong} at lcluster {lcn} of nid {:#x}", inode.nid))
 }
 
 /// One pack.
@@ -253,72 +252,32 @@ mod tests {
         }
     }
 
+    /// Start, entries and slot of the pack of an entry.
+    fn place(index: &Index, total: u64, lcn: u64) -> (u64, u32, u32) {
+        let Pack {
+            start,
+            entries,
+            slot,
+        } = locate(index, total, lcn);
+        (start, entries, slot)
+    }
+
     #[test]
     fn large_packs_are_aligned_and_small_ones_fill_up() {
         // 8 bytes behind an alignment of 32: six small entries up to it.
         let index = index(1000, COMPACTED_2B);
-        let at = |lcn| locate(&index, 6 + 32 + 3, lcn);
-        assert_eq!(
-            at(0),
-            Pack {
-                start: 1000,
-                entries: 2,
-                slot: 0
-            }
+        let places = [0, 5, 6, 37, 38, 40].map(|lcn| place(&index, 6 + 32 + 3, lcn));
+        let small = [(1000, 2, 0), (1016, 2, 1)];
+        let (large, behind) = (
+            [(1024, 16, 0), (1056, 16, 15)],
+            [(1088, 2, 0), (1096, 2, 0)],
         );
-        assert_eq!(
-            at(5),
-            Pack {
-                start: 1016,
-                entries: 2,
-                slot: 1
-            }
-        );
-        assert_eq!(
-            at(6),
-            Pack {
-                start: 1024,
-                entries: 16,
-                slot: 0
-            }
-        );
-        assert_eq!(
-            at(37),
-            Pack {
-                start: 1056,
-                entries: 16,
-                slot: 15
-            }
-        );
-        assert_eq!(
-            at(38),
-            Pack {
-                start: 1088,
-                entries: 2,
-                slot: 0
-            }
-        );
-        assert_eq!(
-            at(40),
-            Pack {
-                start: 1096,
-                entries: 2,
-                slot: 0
-            }
-        );
+        assert_eq!(places[..], [small, large, behind].concat());
     }
 
     #[test]
     fn without_large_packs_all_are_small() {
-        let index = index(1000, 0);
-        assert_eq!(
-            locate(&index, 100, 99),
-            Pack {
-                start: 1392,
-                entries: 2,
-                slot: 1
-            }
-        );
+        assert_eq!(place(&index(1000, 0), 100, 99), (1392, 2, 1));
     }
 
     #[test]

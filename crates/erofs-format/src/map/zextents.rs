@@ -9,7 +9,7 @@
 
 use crate::meta::{Meta, Window};
 use crate::zmap::Extents;
-use crate::{Coding, Error, Extent, ExtentKind, Image, Inode, Result};
+use crate::{Coding, Extent, ExtentKind, Image, Inode, Result};
 
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 
@@ -77,10 +77,10 @@ impl Extents {
         let records = self.start + 8;
         let number = offset >> self.lcluster_bits;
         if number >= MAX_CONTIGUOUS {
-            return Err(Error::unsupported(format!(
+            return unsupported!(
                 "extent {number} of nid {:#x}, {MAX_CONTIGUOUS} records of 4 bytes are the limit",
                 inode.nid
-            )));
+            );
         }
         // The walk adds up lengths of records that exist, or does not start.
         meta.check(records, (number + 1).saturating_mul(4))?;
@@ -96,12 +96,10 @@ impl Extents {
                 });
             }
             let next = physical.checked_add((stored & LENGTH).into());
-            physical = next.ok_or_else(|| {
-                Error::corrupted(format!(
-                    "extent {at} of nid {:#x} has no address",
-                    inode.nid
-                ))
-            })?;
+            let Some(next) = next else {
+                return corrupted!("extent {at} of nid {:#x} has no address", inode.nid);
+            };
+            physical = next;
             at += 1;
             self.remember(at, physical);
         }
@@ -133,10 +131,11 @@ impl Extents {
                 self.parse(window.get(self.start + middle * self.record, self.record as usize)?);
             let floor = found.as_ref().map_or(0, |record| record.logical);
             if record.logical < floor || (record.logical > end && record.logical > offset) {
-                return Err(Error::corrupted(format!(
+                return corrupted!(
                     "extent {middle} of nid {:#x} begins at {}, out of order",
-                    inode.nid, record.logical
-                )));
+                    inode.nid,
+                    record.logical
+                );
             }
             if record.logical > offset {
                 (high, end) = (middle, record.logical);
@@ -201,11 +200,7 @@ pub(super) fn map(image: &Image, inode: &Inode, extents: &Extents, offset: u64) 
     }
     let length = stored & LENGTH;
     if length == 0 {
-        return Ok(Extent {
-            logical,
-            length: end - logical,
-            kind: ExtentKind::Hole,
-        });
+        return Ok(Extent::new(logical, end - logical, ExtentKind::Hole));
     }
     compressed(
         image,

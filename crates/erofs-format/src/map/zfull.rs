@@ -1,9 +1,9 @@
 //! Entries of 8 bytes (`z_erofs_lcluster_index` of fs/erofs/erofs_fs.h).
 
+use crate::Result;
 use crate::meta::Window;
 use crate::raw::RawLclusterIndex;
 use crate::zmap::{BIG_PCLUSTER_1, BIG_PCLUSTER_2, BLOCK_COUNT, Index, Kind, Lcluster};
-use crate::{Error, Result};
 
 /// `Z_EROFS_LI_PARTIAL_REF`.
 const PARTIAL: u16 = 1 << 15;
@@ -38,9 +38,9 @@ fn distances(index: &Index, lcn: u64, bits: u32, lcluster: &mut Lcluster) -> Res
     lcluster.forward = forward.into();
     if back & BLOCK_COUNT != 0 {
         if index.advise & (BIG_PCLUSTER_1 | BIG_PCLUSTER_2) == 0 {
-            return Err(Error::corrupted(format!(
+            return corrupted!(
                 "lcluster {lcn} has a block count in an inode without big pclusters"
-            )));
+            );
         }
         lcluster.stored_blocks = (back & !BLOCK_COUNT).into();
         lcluster.back = 1;

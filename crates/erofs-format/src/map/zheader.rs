@@ -8,7 +8,7 @@ use crate::zmap::{
     BIG_PCLUSTER_1, BIG_PCLUSTER_2, EXTENTS, Extents, FRAGMENT_PCLUSTER, INLINE_PCLUSTER, Index,
     Tail, ZMap,
 };
-use crate::{DataLayout, Error, Extent, Image, Inode, Result};
+use crate::{DataLayout, Extent, Image, Inode, Result};
 
 use super::pcluster::fragment;
 use super::{zextents, zindex};
@@ -81,14 +81,12 @@ fn check_big_pclusters(image: &Image, inode: &Inode, advise: u16, full: bool) ->
     let (one, two) = (advise & BIG_PCLUSTER_1 != 0, advise & BIG_PCLUSTER_2 != 0);
     let nid = inode.nid;
     if (one || two) && !image.superblock().has(incompat::COMPR_CFGS) {
-        return Err(Error::corrupted(format!(
-            "big pclusters in nid {nid:#x} of an image without that feature"
-        )));
+        return corrupted!("big pclusters in nid {nid:#x} of an image without that feature");
     }
     if !full && one != two {
-        return Err(Error::corrupted(format!(
+        return corrupted!(
             "compact index of nid {nid:#x} with big pclusters for one kind of heads only"
-        )));
+        );
     }
     Ok(())
 }
@@ -113,10 +111,10 @@ fn find_tail(image: &Image, inode: &Inode, index: &Index, first: u32) -> Result<
     let physical = last.index_end;
     let block_size = u64::from(image.superblock().block_size);
     if physical % block_size + u64::from(length) > block_size {
-        return Err(Error::corrupted(format!(
+        return corrupted!(
             "tail packing of nid {:#x}, {length} bytes at {physical:#x}, crosses its block",
             inode.nid
-        )));
+        );
     }
     Ok(Tail::Inline {
         head: last.lcn,

@@ -10,7 +10,7 @@ use crate::meta::Window;
 use crate::zmap::{
     BIG_PCLUSTER_1, BIG_PCLUSTER_2, INTERLACED_PCLUSTER, Index, Kind, Lcluster, Tail,
 };
-use crate::{Coding, Error, Extent, Image, Inode, Result};
+use crate::{Coding, Extent, Image, Inode, Result};
 
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
@@ -35,12 +35,12 @@ fn load(inode: &Inode, index: &Index, window: &mut Window<'_>, lcn: u64) -> Resu
         false => zcompact::load(inode, index, window, lcn),
     }?;
     if lcluster.kind != Kind::NonHead && lcluster.clusterofs >> index.lcluster_bits != 0 {
-        return Err(Error::corrupted(format!(
+        return corrupted!(
             "lcluster {lcn} of nid {:#x} begins at {} of its {} bytes",
             inode.nid,
             lcluster.clusterofs,
             1u64 << index.lcluster_bits
-        )));
+        );
     }
     Ok(lcluster)
 }
@@ -76,10 +76,10 @@ fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -
             });
         }
         if back == 0 || back > lcn {
-            return Err(Error::corrupted(format!(
+            return corrupted!(
                 "lcluster {lcn} of nid {:#x} has its head {back} lclusters before",
                 inode.nid
-            )));
+            );
         }
         lcn -= back;
         lcluster = load(inode, index, window, lcn)?;
@@ -89,10 +89,10 @@ fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -
             0
         };
     }
-    Err(Error::corrupted(format!(
+    corrupted!(
         "no head before byte {offset} of nid {:#x} within {MAX_STEPS} steps",
         inode.nid
-    )))
+    )
 }
 
 pub(super) fn map(image: &Image, inode: &Inode, index: &Index, offset: u64) -> Result<Extent> {
@@ -102,7 +102,7 @@ pub(super) fn map(image: &Image, inode: &Inode, index: &Index, offset: u64) -> R
     }
     let mut window = Window::new(image.meta_of(inode)?);
     let found = find_in(inode, index, &mut window, offset)?;
-    match index.tail {
+    let (physical, length, decoded_end, inline) = match index.tail {
         Tail::Fragment { head, offset } if head == found.lcn => {
             return fragment(image, inode, found.logical, offset);
         }
@@ -110,43 +110,25 @@ pub(super) fn map(image: &Image, inode: &Inode, index: &Index, offset: u64) -> R
             head,
             physical,
             length,
-        } if head == found.lcn => {
-            let length = u64::from(length);
-            let coding = coding(image, inode, index, &found.head, physical, length)?;
-            return compressed(
-                image,
-                inode,
-                &Candidate {
-                    logical: found.logical,
-                    decoded_end: inode.size,
-                    physical,
-                    length,
-                    coding,
-                    partial: found.head.partial,
-                    inline: true,
-                },
-            );
+        } if head == found.lcn => (physical, length.into(), inode.size, true),
+        _ => {
+            let blocks = stored_blocks(inode, index, &mut window, &found)?;
+            let decoded_end = decoded_end(inode, index, &mut window, &found)?;
+            let length = blocks * u64::from(image.superblock().block_size);
+            let physical = image.block_address(found.head.block)?;
+            (physical, length, decoded_end, false)
         }
-        _ => {}
-    }
-    let blocks = stored_blocks(inode, index, &mut window, &found)?;
-    let decoded_end = decoded_end(inode, index, &mut window, &found)?;
-    let physical = image.block_address(found.head.block)?;
-    let length = blocks * u64::from(image.superblock().block_size);
-    let coding = coding(image, inode, index, &found.head, physical, length)?;
-    compressed(
-        image,
-        inode,
-        &Candidate {
-            logical: found.logical,
-            decoded_end,
-            physical,
-            length,
-            coding,
-            partial: found.head.partial,
-            inline: false,
-        },
-    )
+    };
+    let candidate = Candidate {
+        logical: found.logical,
+        decoded_end,
+        physical,
+        length,
+        coding: coding(image, inode, index, &found.head, physical, length)?,
+        partial: found.head.partial,
+        inline,
+    };
+    compressed(image, inode, &candidate)
 }
 
 fn coding(
@@ -189,10 +171,11 @@ fn stored_blocks(
         return Ok(1);
     }
     if lcluster.back != 1 {
-        return Err(Error::corrupted(format!(
+        return corrupted!(
             "lcluster {next} of nid {:#x}, behind a head, has its head {} lclusters before",
-            inode.nid, lcluster.back
-        )));
+            inode.nid,
+            lcluster.back
+        );
     }
     Ok(lcluster.stored_blocks.max(1))
 }
