@@ -10,11 +10,10 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use erofs_format::Pcluster;
+use page_pool::PageBuf;
 
-use crate::Error;
 use crate::cache::{Hit, ReadCache};
-use crate::read::decoded::Decoded;
-use crate::read::in_flight::{Outcome, PclusterInFlight};
+use crate::read::in_flight::{Decoded, PclusterInFlight};
 use crate::sync::{PiMutex, lock};
 
 /// Identity of a pcluster. The stored length and the coding belong to it: a crafted image may
@@ -60,7 +59,7 @@ const SMALL_BYTES: u64 = 8 << 10;
 #[derive(Debug)]
 pub(crate) enum Claim<'a> {
     /// Its bytes, at least as many as claimed; for the length of a request.
-    Cached(Hit<Key, Arc<Decoded>>),
+    Cached(Hit<Key, Decoded>),
     /// Another thread is decoding it.
     InFlight(Arc<PclusterInFlight>),
     /// The caller decodes it, then ends the lease.
@@ -71,7 +70,7 @@ pub(crate) enum Claim<'a> {
 #[derive(Debug)]
 pub(crate) struct PclusterTable {
     /// Hits take no lock.
-    cached: ReadCache<Key, Arc<Decoded>>,
+    cached: ReadCache<Key, Decoded>,
     /// Guarded by its own lock: held for lookups only and never while decoding or waiting. One
     /// entry for each pcluster that a thread is decoding.
     in_flight: PiMutex<HashMap<Key, Arc<PclusterInFlight>>>,
@@ -112,9 +111,9 @@ impl PclusterTable {
         }
     }
 
-    fn find(&self, key: &Key, length: usize) -> Option<Hit<Key, Arc<Decoded>>> {
+    fn find(&self, key: &Key, length: usize) -> Option<Hit<Key, Decoded>> {
         let found = self.cached.get(key);
-        found.filter(|decoded| decoded.bytes().len() >= length)
+        found.filter(|decoded| decoded.len() >= length)
     }
 
     /// Drops a pcluster that was not read lately; false if none is cached.
@@ -133,8 +132,8 @@ impl PclusterTable {
     }
 }
 
-/// The duty to decode a claimed pcluster. Dropped without an outcome (a panic), it sends the
-/// waiters back to the table, where one of them takes over.
+/// The duty to decode a claimed pcluster. Dropped without bytes (a failure, which is this reader's
+/// own, or a panic), it sends the waiters back to the table, where one of them takes over.
 #[derive(Debug)]
 pub(crate) struct DecodeLease<'a> {
     table: &'a PclusterTable,
@@ -144,39 +143,33 @@ pub(crate) struct DecodeLease<'a> {
 
 impl DecodeLease<'_> {
     /// Ends with bytes for the waiters; the caller keeps them alive, not the cache.
-    pub(crate) fn publish(self, decoded: Arc<Decoded>) {
-        self.end(Ok(Some(decoded)));
+    pub(crate) fn publish(self, decoded: Decoded) {
+        self.end(Some(decoded));
     }
 
     /// Ends with bytes for the waiters and for the cache.
-    pub(crate) fn cache(self, decoded: Arc<Decoded>) {
-        let weight = decoded.memory() as u64;
+    pub(crate) fn cache(self, decoded: Decoded) {
+        let weight = decoded.capacity() as u64;
         self.table.cached.put(self.key, decoded.clone(), weight);
-        self.end(Ok(Some(decoded)));
+        self.end(Some(decoded));
     }
 
     /// Ends after the bytes went straight to the reader. `copy` returns a copy of as many bytes as
     /// the waiters need; it is not called if there are none.
-    pub(crate) fn delivered(self, copy: impl FnOnce(usize) -> Option<Decoded>) {
+    pub(crate) fn delivered(self, copy: impl FnOnce(usize) -> Option<PageBuf>) {
         // No reader can join once the entry has left the table, so none comes too late for the
         // copy.
         self.remove();
         let wanted = self.in_flight.wanted();
         let decoded = (wanted > 0).then(|| copy(wanted)).flatten();
-        self.in_flight.complete(Ok(decoded.map(Arc::new)));
+        self.in_flight.complete(decoded.map(Arc::new));
     }
 
-    /// Ends with an error, which all waiters get as well.
-    pub(crate) fn fail(self, error: Error) {
-        self.end(Err(error));
-    }
-
-    /// Leaves the table before it completes: a waiter that needs more bytes than the outcome has
-    /// claims the pcluster again, and would spin on this entry, possibly at a priority that never
-    /// yields.
-    fn end(&self, outcome: Outcome) {
+    /// Leaves the table before it completes: a waiter that needs more bytes than there are claims
+    /// the pcluster again, and would spin on this entry, possibly at a priority that never yields.
+    fn end(&self, decoded: Option<Decoded>) {
         self.remove();
-        self.in_flight.complete(outcome);
+        self.in_flight.complete(decoded);
     }
 
     fn remove(&self) {
@@ -191,7 +184,7 @@ impl DecodeLease<'_> {
 
 impl Drop for DecodeLease<'_> {
     fn drop(&mut self) {
-        self.end(Ok(None));
+        self.end(None);
     }
 }
 
@@ -201,6 +194,22 @@ mod tests {
 
     use super::*;
 
+    /// A file that uses the sound beginning of a stream is readable, whoever else reads the rest.
+    #[test]
+    fn a_failure_is_that_of_the_reader_that_decoded() {
+        let table = PclusterTable::new(0);
+        let Claim::Leader(lease) = table.claim(Key::example(), 4096) else {
+            panic!("there is no other reader");
+        };
+        let Claim::InFlight(in_flight) = table.claim(Key::example(), 10) else {
+            panic!("it is being decoded");
+        };
+        in_flight.join(10);
+        drop(lease);
+        assert!(in_flight.wait(10).is_none(), "claim it again");
+        assert!(matches!(table.claim(Key::example(), 10), Claim::Leader(_)));
+    }
+
     #[test]
     fn the_oldest_is_dropped_for_memory_that_others_need() {
         let pool = PagePool::new(&PoolOptions::default()).unwrap();
@@ -209,7 +218,7 @@ mod tests {
         let Claim::Leader(lease) = table.claim(Key::example(), 1) else {
             panic!("there is no other reader");
         };
-        lease.cache(Arc::new(Decoded::new(pool.alloc(1).unwrap())));
+        lease.cache(Arc::new(pool.alloc(1).unwrap()));
         assert!(table.displace_oldest());
         assert_eq!((table.usage().0, pool.stats().in_use_pages), (0, 0));
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use erofs_format::Location;
+use erofs_format::{Coding, Location, interlaced_offset};
 
 use crate::Error;
 use crate::read::FileReader;
@@ -56,6 +56,32 @@ impl FileReader<'_> {
         add(&self.path.counters.own().fetched, length);
         *stored = Some(Stored { location, length });
         Ok(0..run[0].pcluster.length as usize)
+    }
+
+    /// Reads a segment of an uncompressed pcluster.
+    pub(crate) fn fetch_plain(&self, segment: &mut Segment<'_>) -> Result<(), Error> {
+        let (from, pcluster) = (segment.from as u64, segment.pcluster);
+        let stored = u64::from(pcluster.length);
+        let start = match pcluster.coding {
+            Coding::Interlaced => {
+                interlaced_offset(segment.logical, from, self.path.block_size, stored)
+            }
+            _ => from,
+        };
+        // At most one wrap: the bytes up to the end of the stored ones, then those from its start.
+        let until_wrap = stored.saturating_sub(start);
+        let split = segment.out.len().min(until_wrap as usize);
+        let (first, second) = segment.out.split_at_mut(split);
+        let at = |offset| Location {
+            physical: pcluster.location.physical + offset,
+            ..pcluster.location
+        };
+        self.read(at(start), first)?;
+        if second.is_empty() {
+            Ok(())
+        } else {
+            self.read(at(0), second)
+        }
     }
 
     /// Fills `buf` from a device or from the metabox.

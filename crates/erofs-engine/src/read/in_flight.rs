@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::Error;
-use crate::read::decoded::Decoded;
-use crate::sync::{PiCondvar, PiMutex, PiMutexGuard, lock, wait};
+use page_pool::PageBuf;
+
+use crate::sync::{PiCondvar, PiMutex, lock, wait};
+
+/// Decoded bytes of a pcluster from its beginning; possibly not all of them.
+pub(crate) type Decoded = Arc<PageBuf>;
 
 /// A pcluster that is being decoded.
 #[derive(Debug, Default)]
@@ -19,46 +22,40 @@ pub(crate) struct PclusterInFlight {
 struct State {
     /// Most decoded bytes that a reader which joined needs; 0 if none joined.
     wanted: usize,
-    /// Set once.
-    outcome: Option<Outcome>,
+    ended: bool,
+    /// None after a failure, or if no reader had joined in time for a copy.
+    decoded: Option<Decoded>,
 }
-
-/// `Ok(None)`: decoded, but there is no copy for other readers (none had joined in time).
-pub(crate) type Outcome = Result<Option<Arc<Decoded>>, Error>;
 
 impl PclusterInFlight {
     /// Most decoded bytes that a reader which has joined so far needs; 0 if none has.
     pub(crate) fn wanted(&self) -> usize {
-        self.lock().wanted
+        lock(&self.state).wanted
     }
 
     /// Announces a reader that will [`wait`](Self::wait) for the first `length` decoded bytes.
     pub(crate) fn join(&self, length: usize) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.wanted = state.wanted.max(length);
     }
 
-    /// Waits for the decoding to end. `Ok(None)` means: claim the pcluster again.
-    pub(crate) fn wait(&self, length: usize) -> Outcome {
-        let mut state = self.lock();
-        loop {
-            match &state.outcome {
-                Some(Ok(Some(decoded))) if decoded.bytes().len() < length => return Ok(None),
-                Some(outcome) => return outcome.clone(),
-                None => state = wait(&self.completed, state),
-            }
+    /// Waits for the decoding to end. `None` means: claim the pcluster again.
+    pub(crate) fn wait(&self, length: usize) -> Option<Decoded> {
+        let mut state = lock(&self.state);
+        while !state.ended {
+            state = wait(&self.completed, state);
         }
+        let decoded = state.decoded.clone();
+        decoded.filter(|decoded| decoded.len() >= length)
     }
 
-    /// Ends the decoding and wakes all waiters. The first outcome counts.
-    pub(crate) fn complete(&self, outcome: Outcome) {
-        let mut state = self.lock();
-        state.outcome.get_or_insert(outcome);
+    /// Ends the decoding and wakes all waiters. The first call counts.
+    pub(crate) fn complete(&self, decoded: Option<Decoded>) {
+        let mut state = lock(&self.state);
+        if !state.ended {
+            (state.ended, state.decoded) = (true, decoded);
+        }
         drop(state);
         self.completed.notify_all();
-    }
-
-    fn lock(&self) -> PiMutexGuard<'_, State> {
-        lock(&self.state)
     }
 }

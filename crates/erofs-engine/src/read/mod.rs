@@ -4,7 +4,6 @@ pub(crate) mod buffers;
 pub(crate) mod claim;
 pub(crate) mod decode;
 pub(crate) mod decode_context;
-mod decoded;
 mod fetch;
 mod in_flight;
 pub(crate) mod map;

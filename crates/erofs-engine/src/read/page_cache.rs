@@ -6,11 +6,10 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::Arc;
 
 use erofs_format::{Inode, Nid};
 
-use crate::read::decoded::Decoded;
+use crate::read::in_flight::Decoded;
 
 /// Longest read whose remainder is written to the page cache: a longer read belongs to a stream,
 /// and the next read of the stream takes the rest.
@@ -34,18 +33,13 @@ pub struct Remainder {
     length: usize,
     reaches_end: bool,
     served: Range<usize>,
-    decoded: Arc<Decoded>,
+    decoded: Decoded,
 }
 
 impl Remainder {
-    pub(crate) fn new(
-        inode: &Inode,
-        logical: u64,
-        served: Range<usize>,
-        decoded: Arc<Decoded>,
-    ) -> Self {
+    pub(crate) fn new(inode: &Inode, logical: u64, served: Range<usize>, decoded: Decoded) -> Self {
         let inside = inode.size.saturating_sub(logical);
-        let decoded_length = decoded.bytes().len();
+        let decoded_length = decoded.len();
         Self {
             nid: inode.nid,
             logical,
@@ -68,7 +62,7 @@ impl Remainder {
 
     /// Bytes of memory that it holds until it is dropped.
     pub fn memory(&self) -> usize {
-        self.decoded.memory()
+        self.decoded.capacity()
     }
 
     /// The bytes before and behind the read, each with the offset in the file where it
@@ -83,7 +77,7 @@ impl Remainder {
     }
 
     fn bytes(&self) -> &[u8] {
-        &self.decoded.bytes()[..self.length]
+        &self.decoded[..self.length]
     }
 }
 
@@ -91,13 +85,14 @@ impl Remainder {
 mod tests {
     use super::*;
     use page_pool::{PagePool, PoolOptions};
+    use std::sync::Arc;
 
     #[test]
     fn the_remainder_is_what_lies_around_the_read() {
         let pool = PagePool::new(&PoolOptions::default()).unwrap();
         let mut bytes = pool.alloc(4).unwrap();
         bytes.copy_from_slice(b"abcd");
-        let decoded = Arc::new(Decoded::new(bytes));
+        let decoded = Arc::new(bytes);
         let remainder = Remainder {
             nid: 7,
             logical: 100,

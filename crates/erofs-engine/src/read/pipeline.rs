@@ -3,26 +3,25 @@
 use std::sync::Arc;
 
 use erofs_codecs::Decoder;
-use erofs_format::{Algorithm, Coding, Location, interlaced_offset};
+use erofs_format::{Algorithm, Coding};
 use page_pool::PageBuf;
 
 use crate::Error;
 use crate::read::FileReader;
 use crate::read::claim::{Claim, DecodeLease, Key};
 use crate::read::decode_context::{DecodeContext, LentContext};
-use crate::read::decoded::Decoded;
 use crate::read::fetch::Stored;
+use crate::read::in_flight::Decoded;
 use crate::read::page_cache::{PageCacheWriter, Remainder};
 use crate::read::segment::Segment;
-use crate::request::budget;
 use crate::stats::add;
 
 /// Where the decoded bytes of a pcluster are, besides the reader's buffer.
 enum Placement {
     /// In a buffer for the cache.
-    Cached(Arc<Decoded>),
+    Cached(Decoded),
     /// In a buffer that is not cached; a remainder goes to the page cache.
-    Uncached(Arc<Decoded>, Option<Remainder>),
+    Uncached(Decoded, Option<Remainder>),
     /// Nowhere else: they were decoded straight into the reader's buffer, from the first byte on.
     Direct,
 }
@@ -62,17 +61,16 @@ impl FileReader<'_> {
             if run[0].joined.is_some() && !wait {
                 return Ok(false);
             }
-            if let Some(in_flight) = run[0].joined.take()
-                && let Some(decoded) = in_flight.wait(run[0].to())?
-            {
+            let joined = run[0].joined.take();
+            if let Some(decoded) = joined.and_then(|in_flight| in_flight.wait(run[0].to())) {
                 add(&self.path.counters.own().merged, 1);
-                copy_out(decoded.bytes(), &mut run[0]);
+                run[0].place(&decoded);
                 return Ok(true);
             }
             match table.claim(key, run[0].to()) {
                 Claim::Cached(cached) => {
                     add(&self.path.counters.own().cache_hits, 1);
-                    copy_out(cached.bytes(), &mut run[0]);
+                    run[0].place(&cached);
                     return Ok(true);
                 }
                 Claim::InFlight(in_flight) => {
@@ -88,7 +86,8 @@ impl FileReader<'_> {
         }
     }
 
-    /// Decodes the pcluster of the first segment of `run` for all readers that wait for it.
+    /// Decodes the pcluster of the first segment of `run` for all readers that wait for it. On an
+    /// error they decode it themselves: each may want less of it, and has its own budget.
     fn decode_claimed(
         &self,
         context: &mut DecodeContext,
@@ -97,28 +96,17 @@ impl FileReader<'_> {
         algorithm: Algorithm,
         lease: DecodeLease<'_>,
     ) -> Result<(), Error> {
-        let result = self
-            .fetch(&mut context.input, stored, run)
-            .and_then(|range| self.decode_segment(context, range, &mut run[0], algorithm));
-        match result {
-            Ok(Placement::Cached(decoded)) => lease.cache(decoded),
-            Ok(Placement::Uncached(decoded, remainder)) => {
+        let range = self.fetch(&mut context.input, stored, run)?;
+        match self.decode_segment(context, range, &mut run[0], algorithm)? {
+            Placement::Cached(decoded) => lease.cache(decoded),
+            Placement::Uncached(decoded, remainder) => {
                 lease.publish(decoded);
                 if let Some((page_cache, remainder)) = self.page_cache.zip(remainder) {
                     page_cache.store(remainder);
                 }
             }
-            Ok(Placement::Direct) => {
+            Placement::Direct => {
                 lease.delivered(|wanted| self.copy_prefix(run[0].out, wanted));
-            }
-            Err(error) => {
-                // A request over its budget is a matter of its own; the others decode by
-                // themselves.
-                match budget::exceeded() {
-                    Some(_) => drop(lease),
-                    None => lease.fail(error.clone()),
-                }
-                return Err(error);
             }
         }
         Ok(())
@@ -151,8 +139,8 @@ impl FileReader<'_> {
         }
         let mut buffer = self.buffer(length)?;
         self.decode(decoder, algorithm, input, segment, Some(&mut buffer))?;
-        copy_out(&buffer, segment);
-        let decoded = Arc::new(Decoded::new(buffer));
+        segment.place(&buffer);
+        let decoded = Arc::new(buffer);
         Ok(match fits {
             true => Placement::Cached(decoded),
             false => Placement::Uncached(decoded, None),
@@ -180,53 +168,21 @@ impl FileReader<'_> {
 
     /// Serves `segment` from its decoded pcluster; the page cache gets the bytes around it.
     fn with_remainder(&self, segment: &mut Segment<'_>, buffer: PageBuf) -> Placement {
-        let decoded = Arc::new(Decoded::new(buffer));
-        copy_out(decoded.bytes(), segment);
-        let served = segment.from..segment.to();
-        let beyond = decoded.bytes().len() - served.len();
+        segment.place(&buffer);
+        let (decoded, served) = (Arc::new(buffer), segment.from..segment.to());
+        let beyond = decoded.len() - served.len();
         add(&self.path.counters.own().remainder, beyond as u64);
         let remainder = Remainder::new(self.inode, segment.logical, served, decoded.clone());
         Placement::Uncached(decoded, Some(remainder))
     }
 
     /// A copy of the first `wanted` bytes, for readers that joined while the pcluster was decoded.
-    fn copy_prefix(&self, bytes: &[u8], wanted: usize) -> Option<Decoded> {
+    fn copy_prefix(&self, bytes: &[u8], wanted: usize) -> Option<PageBuf> {
         let prefix = bytes.get(..wanted)?;
         let mut buffer = self.buffer(wanted).ok()?;
         buffer.copy_from_slice(prefix);
-        Some(Decoded::new(buffer))
+        Some(buffer)
     }
-
-    /// Fills a segment of an uncompressed pcluster.
-    fn fetch_plain(&self, segment: &mut Segment<'_>) -> Result<(), Error> {
-        let (from, pcluster) = (segment.from as u64, segment.pcluster);
-        let stored = u64::from(pcluster.length);
-        let start = match pcluster.coding {
-            Coding::Interlaced => {
-                interlaced_offset(segment.logical, from, self.path.block_size, stored)
-            }
-            _ => from,
-        };
-        // At most one wrap: the bytes up to the end of the stored ones, then those from its start.
-        let until_wrap = stored.saturating_sub(start);
-        let split = segment.out.len().min(until_wrap as usize);
-        let (first, second) = segment.out.split_at_mut(split);
-        let at = |offset| Location {
-            physical: pcluster.location.physical + offset,
-            ..pcluster.location
-        };
-        self.read(at(start), first)?;
-        if second.is_empty() {
-            Ok(())
-        } else {
-            self.read(at(0), second)
-        }
-    }
-}
-
-fn copy_out(decoded: &[u8], segment: &mut Segment<'_>) {
-    let range = segment.from..segment.to();
-    segment.out.copy_from_slice(&decoded[range]);
 }
 
 #[cfg(all(test, not(feature = "loom")))]

@@ -29,6 +29,12 @@ impl Segment<'_> {
         self.from + self.out.len()
     }
 
+    /// Copies the wanted bytes out of the decoded ones.
+    pub(crate) fn place(&mut self, decoded: &[u8]) {
+        let range = self.from..self.to();
+        self.out.copy_from_slice(&decoded[range]);
+    }
+
     pub(crate) fn location(&self) -> Location {
         self.pcluster.location
     }
