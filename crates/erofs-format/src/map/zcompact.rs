@@ -79,9 +79,10 @@ pub(super) fn load(
         big: index.advise & BIG_PCLUSTER_1 != 0,
     };
     let index_end = pack.start + pack.bytes() as u64;
-    decoder
-        .lcluster(pack.slot, index_end)
-        .or_else(|wrong| corrupted!("{wrong} at lcluster {lcn} of nid {:#x}", inode.nid))
+    match decoder.lcluster(pack.slot, index_end) {
+        Ok(lcluster) => Ok(lcluster),
+        Err(wrong) => corrupted!("{wrong} at lcluster {lcn} of nid {:#x}", inode.nid),
+    }
 }
 
 /// One pack.
