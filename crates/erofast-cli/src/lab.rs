@@ -31,14 +31,33 @@ pub enum LabCommand {
     Guest,
 }
 
-/// Arguments of `lab suite`.
+/// The engines of an experiment.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab suite"))]
-pub struct LabSuiteArgs {
+pub struct LabEngineArgs {
     /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first is the baseline;
     /// default: kernel, kernel-loop, erofast:io_uring=off, erofast:io_uring=on)
     #[arg(long = "engine", value_name = "ENGINE")]
     pub engines: Vec<String>,
+}
+
+/// What becomes of the report of an experiment.
+#[derive(Args, Debug)]
+pub struct LabOutputArgs {
+    /// Write the report as one HTML file too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print JSON with every sample
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `lab suite`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab suite"))]
+pub struct LabSuiteArgs {
+    /// What is compared.
+    #[command(flatten)]
+    pub compared: LabEngineArgs,
     /// Launches of each program that count; trees are read at most 10 times
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub iterations: usize,
@@ -58,9 +77,9 @@ pub struct LabSuiteArgs {
     /// Seed of the order, and of the places of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Print JSON with every sample
-    #[arg(long)]
-    pub json: bool,
+    /// What becomes of the report.
+    #[command(flatten)]
+    pub output: LabOutputArgs,
 }
 
 /// Arguments of `lab diff`.
@@ -129,9 +148,9 @@ pub struct LabPressureArgs {
     /// Seed of the order, and of the files that are read
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Print JSON with every sample
-    #[arg(long)]
-    pub json: bool,
+    /// What becomes of the report.
+    #[command(flatten)]
+    pub output: LabOutputArgs,
     /// The last program; {} stands for the mount point (default: one that reads files)
     #[arg(last = true)]
     pub command: Vec<OsString>,
@@ -143,10 +162,9 @@ pub struct LabPressureArgs {
 pub struct LabReadArgs {
     /// Image to read
     pub image: PathBuf,
-    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first is the baseline;
-    /// default: kernel, kernel-loop, erofast:io_uring=off, erofast:io_uring=on)
-    #[arg(long = "engine", value_name = "ENGINE")]
-    pub engines: Vec<String>,
+    /// What is compared.
+    #[command(flatten)]
+    pub compared: LabEngineArgs,
     /// Samples of each test that count
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub iterations: usize,
@@ -162,9 +180,9 @@ pub struct LabReadArgs {
     /// Seed of the order, and of the places of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Print JSON with every sample
-    #[arg(long)]
-    pub json: bool,
+    /// What becomes of the report.
+    #[command(flatten)]
+    pub output: LabOutputArgs,
 }
 
 /// Arguments of `lab hotplug`.
@@ -188,9 +206,9 @@ pub struct LabHotplugArgs {
     /// What keeps the machine busy
     #[arg(long, value_name = "fio|none", default_value = "fio")]
     pub load: String,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// What becomes of the report.
+    #[command(flatten)]
+    pub output: LabOutputArgs,
     /// Program to launch while the CPU is offline; {} stands for the mount point
     #[arg(last = true)]
     pub command: Vec<OsString>,
@@ -243,15 +261,12 @@ pub struct LabKernelArgs {
     /// Seed of the order of launches
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write the report as one HTML file too
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
     /// Print all figures after the answer, as is done where standard output is no terminal
     #[arg(long)]
     pub details: bool,
-    /// Print JSON with every sample
-    #[arg(long)]
-    pub json: bool,
+    /// What becomes of the report.
+    #[command(flatten)]
+    pub output: LabOutputArgs,
     /// Program and arguments; {} stands for the mount point
     #[arg(last = true)]
     pub command: Vec<OsString>,
@@ -263,10 +278,9 @@ pub struct LabKernelArgs {
 pub struct LabLaunchArgs {
     /// Image to launch from
     pub image: PathBuf,
-    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first is the baseline;
-    /// default: kernel, kernel-loop, erofast:io_uring=off, erofast:io_uring=on)
-    #[arg(long = "engine", value_name = "ENGINE")]
-    pub engines: Vec<String>,
+    /// What is compared.
+    #[command(flatten)]
+    pub compared: LabEngineArgs,
     /// Launches of each engine that count
     #[arg(long, value_name = "N", default_value_t = 50, visible_alias = "runs")]
     pub iterations: usize,
@@ -297,18 +311,18 @@ pub struct LabLaunchArgs {
     /// Seed of the order of launches
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write the report as one HTML file too
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    /// Keep the traces of each engine's median launch, and of its worst one, in this directory
+    #[arg(long, value_name = "DIR")]
+    pub keep_traces: Option<PathBuf>,
     /// Write the distributions of scheduling latency and launch time as an SVG file too
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Print all figures after the answer, as is done where standard output is no terminal
     #[arg(long)]
     pub details: bool,
-    /// Print JSON with every sample
-    #[arg(long)]
-    pub json: bool,
+    /// What becomes of the report.
+    #[command(flatten)]
+    pub output: LabOutputArgs,
     /// Program and arguments; {} stands for the mount point
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,

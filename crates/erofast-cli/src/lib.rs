@@ -21,8 +21,8 @@ use clap::Subcommand;
 
 pub use examples::{examples, examples_help};
 pub use lab::{
-    LabCommand, LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs,
-    LabReadArgs, LabReportArgs, LabSuiteArgs,
+    LabCommand, LabDiffArgs, LabEngineArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs,
+    LabOutputArgs, LabPressureArgs, LabReadArgs, LabReportArgs, LabSuiteArgs,
 };
 pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line};
 pub use output::{check_stdout, print_json, print_line};

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use erofast_cli::{
-    LabDiffArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabPressureArgs, LabReadArgs,
-    LabReportArgs, LabSuiteArgs, Outcome, Usage, program,
+    LabDiffArgs, LabEngineArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabOutputArgs,
+    LabPressureArgs, LabReadArgs, LabReportArgs, LabSuiteArgs, Outcome, Usage, print_json, program,
 };
 use erofs_fuse::note;
 use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
 use latency_lab::kernel::{self, KernelOptions};
-use latency_lab::launch::{self, LaunchOptions, LaunchReport};
+use latency_lab::launch::{self, LaunchOptions};
 use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
 use latency_lab::suite::{self, SuiteOptions};
@@ -25,11 +25,11 @@ use crate::progress::Shown;
 
 /// `erofast lab launch`
 pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
-    writable([&args.html, &args.svg])?;
-    let engines = engines(&args.engines)?;
-    let mut options = LaunchOptions {
+    writable([&args.output.html, &args.svg])?;
+    let options = LaunchOptions {
         image: args.image.clone(),
         erofast: program("erofast"),
+        engines: engines(&args.compared)?,
         command: args.command.clone(),
         root: args.root,
         directory: args.chdir.clone(),
@@ -40,36 +40,30 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         timeout: Duration::from_secs(args.timeout),
         scratch: args.scratch.clone(),
         overhead: args.overhead,
+        keep_traces: args.keep_traces.clone(),
         seed: args.seed,
         ..LaunchOptions::default()
     };
-    if !engines.is_empty() {
-        options.engines = engines;
-        options.engines_by_default = false;
-    }
     let report = launch::run(&options, &mut Shown::begin())?;
-    write_page(args.html.as_deref(), &report)?;
     write(args.svg.as_deref(), || report.to_svg())?;
-    print_launches(args.json, args.details, &report)
+    end(Report::Launch(Box::new(report)), &args.output, args.details)
 }
 
-/// The page that `lab report` makes of the JSON.
-fn write_page(path: Option<&Path>, report: &LaunchReport) -> anyhow::Result<()> {
-    if path.is_none() {
-        return Ok(());
+/// Writes the page, as `lab report` makes it of the JSON, and prints the report.
+fn end(report: Report, output: &LabOutputArgs, details: bool) -> anyhow::Result<Outcome> {
+    let json = report.to_json();
+    if output.html.is_some() {
+        let page = Report::from_json(json.as_bytes()).map_err(anyhow::Error::msg)?;
+        write(output.html.as_deref(), || page.to_html())?;
     }
-    let page = Report::from_json(report.to_json().as_bytes()).map_err(anyhow::Error::msg)?;
-    write(path, || page.to_html())
-}
-
-fn print_launches(json: bool, details: bool, report: &LaunchReport) -> anyhow::Result<Outcome> {
     // A script or a file gets all figures, a terminal the answer.
-    let text = || match details || !std::io::stdout().is_terminal() {
+    let text = match details || !std::io::stdout().is_terminal() {
+        _ if output.json => json,
         true => report.table(),
         false => report.answer(),
     };
-    print(json, || report.to_json(), text)?;
-    Ok(outcome(report.valid, json, &report.not_valid_because))
+    outln!("{}", text.trim_end_matches('\n'));
+    Ok(outcome(output.json, &report.faults()))
 }
 
 /// `erofast lab report`
@@ -88,18 +82,15 @@ pub fn report(args: &LabReportArgs) -> anyhow::Result<Outcome> {
 
 /// `erofast lab read`
 pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
-    let engines = engines(&args.engines)?;
+    writable([&args.output.html])?;
     let mut options = ReadOptions {
         image: args.image.clone(),
         erofast: program("erofast"),
+        engines: engines(&args.compared)?,
         iterations: args.iterations,
         seed: args.seed,
         ..ReadOptions::default()
     };
-    if !engines.is_empty() {
-        options.engines = engines;
-        options.engines_by_default = false;
-    }
     if let Some(unknown) = args.tests.iter().find(|name| !is_test(name)) {
         bail!(Usage(format!(
             "--test {unknown}: must be seq, rand, tree, meta or list"
@@ -117,9 +108,8 @@ pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
             "--image-state {other}: must be warm or cold"
         ))),
     }
-    let report = read::run(&options, &mut Shown::begin())?;
-    print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid, args.json, &[]))
+    let report = Report::Read(Box::new(read::run(&options, &mut Shown::begin())?));
+    end(report, &args.output, true)
 }
 
 fn is_test(name: &str) -> bool {
@@ -128,9 +118,10 @@ fn is_test(name: &str) -> bool {
 
 /// `erofast lab suite`
 pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
-    let engines = engines(&args.engines)?;
-    let mut options = SuiteOptions {
+    writable([&args.output.html])?;
+    let options = SuiteOptions {
         erofast: program("erofast"),
+        engines: engines(&args.compared)?,
         iterations: args.iterations,
         load: args.load.parse()?,
         only: args.only.clone(),
@@ -139,24 +130,23 @@ pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
         seed: args.seed,
         ..SuiteOptions::default()
     };
-    if !engines.is_empty() {
-        options.engines = engines;
-        options.engines_by_default = false;
-    }
-    let report = suite::run(&options, &mut Shown::begin())?;
-    print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid, args.json, &report.not_valid_because))
+    let report = Report::Suite(Box::new(suite::run(&options, &mut Shown::begin())?));
+    end(report, &args.output, true)
 }
 
 /// `erofast lab diff`
 pub fn diff(args: &LabDiffArgs) -> anyhow::Result<Outcome> {
     let report = diff::run(&args.old, &args.new)?;
-    print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid, args.json, &report.not_valid_because))
+    match args.json {
+        true => print_json(&report)?,
+        false => outln!("{}", report.table().trim_end_matches('\n')),
+    }
+    Ok(outcome(args.json, &report.not_valid_because))
 }
 
 /// `erofast lab pressure`
 pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
+    writable([&args.output.html])?;
     let options = PressureOptions {
         image: args.image.clone(),
         erofast: program("erofast"),
@@ -170,13 +160,13 @@ pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
         seed: args.seed,
         ..PressureOptions::default()
     };
-    let report = pressure::run(&options, &mut Shown::begin())?;
-    print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid, args.json, &report.not_valid_because))
+    let report = Report::Pressure(Box::new(pressure::run(&options, &mut Shown::begin())?));
+    end(report, &args.output, true)
 }
 
 /// `erofast lab hotplug`
 pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
+    writable([&args.output.html])?;
     let options = HotplugOptions {
         image: args.image.clone(),
         erofast: program("erofast"),
@@ -188,14 +178,13 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
         command: args.command.clone(),
         ..HotplugOptions::default()
     };
-    let report = hotplug::run(&options, &mut Shown::begin())?;
-    print(args.json, || report.to_json(), || report.table())?;
-    Ok(outcome(report.valid, args.json, &[]))
+    let report = Report::Hotplug(Box::new(hotplug::run(&options, &mut Shown::begin())?));
+    end(report, &args.output, true)
 }
 
 /// `erofast lab kernel`
 pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
-    writable([&args.html])?;
+    writable([&args.output.html])?;
     let defaults = KernelOptions::default();
     let options = KernelOptions {
         erofast: program("erofast"),
@@ -225,8 +214,7 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Fine);
     }
     let report = kernel::run(&options, &mut Shown::begin())?;
-    write_page(args.html.as_deref(), &report)?;
-    print_launches(args.json, args.details, &report)
+    end(Report::Launch(Box::new(report)), &args.output, args.details)
 }
 
 /// `erofast lab guest`
@@ -235,8 +223,9 @@ pub fn guest() -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-fn engines(names: &[String]) -> anyhow::Result<Vec<Engine>> {
-    names.iter().map(|name| Ok(name.parse()?)).collect()
+fn engines(args: &LabEngineArgs) -> anyhow::Result<Vec<Engine>> {
+    let names = args.engines.iter();
+    names.map(|name| Ok(name.parse()?)).collect()
 }
 
 /// Refuses a report that cannot be written before the run, not after it.
@@ -266,27 +255,10 @@ fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()
     std::fs::write(path, content()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn print(
-    json: bool,
-    as_json: impl Fn() -> String,
-    as_table: impl Fn() -> String,
-) -> anyhow::Result<()> {
-    let text = if json { as_json() } else { as_table() };
-    outln!("{}", text.trim_end_matches('\n'));
-    Ok(())
-}
-
 /// A table has the reasons in itself, and JSON goes to a program.
-fn outcome(is_valid: bool, json: bool, reasons: &[String]) -> Outcome {
-    if is_valid {
-        return Outcome::Fine;
+fn outcome(json: bool, faults: &[String]) -> Outcome {
+    if json && !faults.is_empty() {
+        note(format_args!("the run is not valid: {}", faults.join("; ")));
     }
-    if json {
-        let reasons = match reasons {
-            [] => "see the report".to_owned(),
-            reasons => reasons.join("; "),
-        };
-        note(format_args!("the run is not valid: {reasons}"));
-    }
-    Outcome::Faulty
+    Outcome::of(faults.is_empty())
 }

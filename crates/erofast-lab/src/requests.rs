@@ -5,13 +5,11 @@
 //! second. A mount whose daemon hangs blocks that thread alone, and is left out.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use erofs_fuse::{FSTYPE, Span, take_spans};
+use latency_lab::{Mount, mountinfo};
 use sched_trace::{Kind, Slice, Trace};
 
 /// Well within the ten seconds.
@@ -75,8 +73,9 @@ impl MountWatch {
 
 impl Requests {
     fn ask(&mut self) {
-        let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-        for (device, point) in mounts(&table) {
+        let table = mountinfo();
+        let mounts = table.lines().filter_map(Mount::parse);
+        for Mount { device, point, .. } in mounts.filter(|mount| mount.kind == FSTYPE) {
             // Another user's mount, or a dead one, does not answer.
             let Ok(taken) = take_spans(&point) else {
                 continue;
@@ -168,43 +167,6 @@ fn title(span: &Span) -> String {
     }
 }
 
-/// Device number and mount point of every erofast mount: fields 3 and 5, and the type behind the
-/// dash.
-fn mounts(table: &[u8]) -> Vec<(u32, PathBuf)> {
-    let lines = table.split(|&byte| byte == b'\n');
-    lines.filter_map(mount).collect()
-}
-
-fn mount(line: &[u8]) -> Option<(u32, PathBuf)> {
-    let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
-    let dash = fields.iter().position(|field| *field == b"-")?;
-    if *fields.get(dash + 1)? != FSTYPE.as_bytes() {
-        return None;
-    }
-    let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
-    // The kernel's own dev_t: twenty bits for the minor number.
-    let device = major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?;
-    Some((
-        device,
-        PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
-    ))
-}
-
-/// mountinfo writes spaces and the like as a backslash and three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    let mut at = 0;
-    while at < field.len() {
-        let digits = field.get(at + 1..at + 4).filter(|_| field[at] == b'\\');
-        let byte = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        plain.push(byte.unwrap_or(field[at]));
-        at += if byte.is_some() { 4 } else { 1 };
-    }
-    plain
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,12 +239,5 @@ mod tests {
                 ("read 128 KiB", SERVING, 200, 300, Some(30)),
             ]
         );
-    }
-
-    #[test]
-    fn mounts_are_found_in_mountinfo() {
-        let table = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
-            40 22 0:44 / /mnt/a\\040b ro,nosuid shared:1 - fuse.erofast /i.erofs ro\n";
-        assert_eq!(mounts(table), [(44, PathBuf::from("/mnt/a b"))]);
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use latency_lab::launch::{LaunchOptions, run};
-use latency_lab::{LabError, Progress};
+use latency_lab::{LabError, Progress, Report};
 
 struct Lines;
 
@@ -36,7 +36,6 @@ fn options() -> Result<LaunchOptions, LabError> {
             .split(';')
             .map(str::parse)
             .collect::<Result<_, _>>()?,
-        engines_by_default: false,
         command: command.to_vec(),
         ..LaunchOptions::default()
     })
@@ -45,6 +44,7 @@ fn options() -> Result<LaunchOptions, LabError> {
 fn main() -> ExitCode {
     match options().and_then(|options| run(&options, &mut Lines)) {
         Ok(report) => {
+            let report = Report::Launch(Box::new(report));
             print!("{}", report.table());
             let _ = std::fs::write("launch.json", report.to_json());
             let _ = std::fs::write("launch.html", report.to_html());

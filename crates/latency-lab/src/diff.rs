@@ -48,7 +48,7 @@ pub struct DiffRow {
 pub fn run(old: &Path, new: &Path) -> Result<DiffReport> {
     let reports = Reports::read(&[old.into(), new.into()])?;
     let mut diff = DiffReport {
-        kind: reports.all[0].1.kind(),
+        kind: reports.kind(),
         valid: reports.faults().is_empty(),
         not_valid_because: reports.faults(),
         rows: Vec::new(),
@@ -76,11 +76,6 @@ pub fn run(old: &Path, new: &Path) -> Result<DiffReport> {
 }
 
 impl DiffReport {
-    /// The report as JSON, readable.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default()
-    }
-
     /// The medians with verdicts and intervals.
     pub fn table(&self) -> String {
         self.reports.table()

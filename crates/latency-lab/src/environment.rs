@@ -4,7 +4,7 @@ mod machine;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ use sched_trace::SchedulerSettings;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::process::{Machine, in_path, machine_ticks};
+use crate::process::{Machine, cgroup, in_path, machine_ticks};
 use crate::{LabError, Result, load, mounts};
 use machine::line;
 
@@ -204,18 +204,11 @@ fn kib(name: &str) -> Option<u64> {
 
 /// The path in the cpu controller of version 1, else in version 2.
 fn cpu_cgroup() -> Option<String> {
-    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let groups: Vec<Vec<&str>> = text
-        .lines()
-        .map(|line| line.splitn(3, ':').collect())
-        .collect();
-    let of = |wanted: fn(&str) -> bool| {
-        groups
-            .iter()
-            .find(|fields| fields.len() == 3 && wanted(fields[1]))
-            .map(|fields| fields[2].to_owned())
-    };
-    of(|controllers| controllers.split(',').any(|name| name == "cpu")).or_else(|| of(str::is_empty))
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let first = cgroup(&groups, |list| list.split(',').any(|name| name == "cpu"));
+    first
+        .or_else(|| cgroup(&groups, str::is_empty))
+        .map(str::to_owned)
 }
 
 fn programs(erofast: &Path) -> BTreeMap<String, String> {
@@ -246,20 +239,10 @@ fn first_line_of(program: &Path, argument: &str) -> Option<String> {
 }
 
 fn sha256(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
     let mut hash = Sha256::new();
-    let mut block = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut block)? {
-            0 => break,
-            count => hash.update(&block[..count]),
-        }
-    }
-    Ok(hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+    io::copy(&mut File::open(path)?, &mut hash)?;
+    let digits = hash.finalize();
+    Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Seconds since 1970 as RFC 3339, by the civil calendar of 400-year eras.

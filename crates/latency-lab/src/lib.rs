@@ -20,13 +20,14 @@
 mod compile;
 mod error;
 mod figure;
+mod findings;
 mod interrupt;
 mod mounts;
 mod process;
 mod progress;
 mod scratch;
 mod shell;
-mod validity;
+mod table;
 
 pub mod diff;
 pub mod engine;
@@ -49,6 +50,7 @@ mod schema;
 
 pub use error::LabError;
 pub use interrupt::Interrupt;
+pub use mounts::{Mount, mountinfo};
 pub use process::DaemonMemory;
 pub use progress::{Progress, Silent};
 pub use report::{Report, Reports};

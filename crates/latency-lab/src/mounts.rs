@@ -16,37 +16,60 @@ use crate::{Interrupt, LabError, Result};
 /// How long unknown programs may keep a mount busy after the last known one has ended.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether something is mounted exactly there. Reads mountinfo, which never blocks on a dead
-/// daemon.
+/// A line of mountinfo.
+#[derive(Debug)]
+pub struct Mount<'a> {
+    /// The kernel's own dev_t: twenty bits for the minor number.
+    pub device: u32,
+    pub(crate) root: &'a str,
+    /// Where it is.
+    pub point: PathBuf,
+    /// "ext4", "fuse.erofast".
+    pub kind: &'a str,
+    source: &'a str,
+    pub(crate) options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    /// None for what is no such line.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let (before, after) = line.split_once(" - ")?;
+        let mut before = before.split(' ').skip(2);
+        let mut after = after.split(' ');
+        let (major, minor) = before.next()?.split_once(':')?;
+        let (root, point) = (before.next()?, before.next()?.as_bytes());
+        Some(Mount {
+            device: major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?,
+            root,
+            point: OsString::from_vec(unescape(point)).into(),
+            kind: after.next()?,
+            source: after.next()?,
+            options: after.next()?,
+        })
+    }
+}
+
+/// Mountinfo, which never blocks on a dead daemon. Mount points that are not UTF-8 are not found.
+pub fn mountinfo() -> String {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    String::from_utf8_lossy(&table).into_owned()
+}
+
+/// Whether something is mounted exactly there.
 pub(crate) fn is_mounted(point: &Path) -> bool {
-    let Ok(table) = fs::read("/proc/self/mountinfo") else {
-        return false;
-    };
-    table
-        .split(|&byte| byte == b'\n')
-        .filter_map(mount_point)
-        .any(|mounted| mounted == point)
+    let table = mountinfo();
+    let mut mounts = table.lines().filter_map(Mount::parse);
+    mounts.any(|mount| mount.point == point)
 }
 
 /// The file system that a path is on: "ext4 on /dev/vda1".
 pub(crate) fn filesystem(path: &Path) -> Option<String> {
-    let path = path.canonicalize().ok()?;
-    let table = fs::read("/proc/self/mountinfo").ok()?;
-    let mounts = table.split(|&byte| byte == b'\n').filter_map(|line| {
-        let point = mount_point(line)?;
-        path.starts_with(&point).then_some((point, line))
-    });
+    let (path, table) = (path.canonicalize().ok()?, mountinfo());
+    let mounts = table.lines().filter_map(Mount::parse);
+    let mounts = mounts.filter(|mount| path.starts_with(&mount.point));
     // The last one of the longest: mounts cover those before them.
-    let (_, line) = mounts.max_by_key(|(point, _)| point.as_os_str().len())?;
-    let line = String::from_utf8_lossy(line);
-    let mut words = line.split_once(" - ")?.1.split(' ');
-    Some(format!("{} on {}", words.next()?, words.next()?))
-}
-
-/// The fifth field of a line of mountinfo, with its octal escapes undone.
-fn mount_point(line: &[u8]) -> Option<PathBuf> {
-    let field = line.split(|&byte| byte == b' ').nth(4)?;
-    Some(PathBuf::from(OsString::from_vec(unescape(field))))
+    let mount = mounts.max_by_key(|mount| mount.point.as_os_str().len())?;
+    Some(format!("{} on {}", mount.kind, mount.source))
 }
 
 fn unescape(field: &[u8]) -> Vec<u8> {
@@ -116,8 +139,16 @@ mod tests {
 
     #[test]
     fn mount_points_are_read_with_their_escapes() {
-        let line = b"36 35 98:0 /a /mnt/with\\040space rw,noatime master:1 - ext3 /dev/root rw";
-        assert_eq!(mount_point(line).unwrap(), Path::new("/mnt/with space"));
+        let line = "36 35 98:0 /a /mnt/with\\040space rw,noatime master:1 - ext3 /dev/root rw";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!(mount.point, Path::new("/mnt/with space"));
+        assert_eq!(
+            (mount.kind, mount.source, mount.options),
+            ("ext3", "/dev/root", "rw")
+        );
+        let line = "40 22 0:44 / /mnt/a\\040b ro,nosuid shared:1 - fuse.erofast /i.erofs ro";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!((mount.device, mount.kind), (44, "fuse.erofast"));
         assert_eq!(unescape(b"a\\134b\\01"), b"a\\b\\01");
     }
 

@@ -9,6 +9,15 @@ pub(crate) fn quote(word: &str) -> String {
     }
 }
 
+/// The command line of this process.
+pub(crate) fn command_line() -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    let program = program.file_name().unwrap_or_default().to_owned();
+    let words = std::iter::once(program).chain(std::env::args_os().skip(1));
+    let words: Vec<String> = words.map(|word| quote(&word.to_string_lossy())).collect();
+    words.join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -18,5 +27,10 @@ mod tests {
         assert_eq!(quote("{}/bin/tool"), "{}/bin/tool");
         assert_eq!(quote("it's $HOME"), "'it'\\''s $HOME'");
         assert_eq!(quote(""), "''");
+        assert!(
+            command_line().starts_with("latency_lab-"),
+            "{}",
+            command_line()
+        );
     }
 }

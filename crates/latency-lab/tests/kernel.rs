@@ -27,7 +27,7 @@ fn variants_decompress_where_they_should() {
         ..options()
     };
     let report = run(&options, &mut Silent).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let json: serde_json::Value = serde_json::to_value(&report).unwrap();
     let names: Vec<&str> = json["engines"]
         .as_array()
         .unwrap()

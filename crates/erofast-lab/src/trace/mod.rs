@@ -167,7 +167,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         let Some(longest) = longest else {
             bail!("--html {}: there is no such wait to draw", file.display());
         };
-        let page = page::page(&trace, &report, &longest, report.is_valid_for(&filter));
+        let page = page::of_wait(&trace, &report, &longest, report.is_valid_for(&filter));
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     match (&chains, args.json) {

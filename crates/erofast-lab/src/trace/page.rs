@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use latency_lab::html::escape;
+use latency_lab::html::{escape, page};
 use sched_trace::Trace;
 use sched_trace::latency::Report;
 use sched_trace::timeline::{Run, Timeline};
@@ -22,32 +22,16 @@ const NARROW: f64 = 0.3;
 /// Width of a letter, to see which names fit.
 const LETTER: f64 = 7.0;
 
-const STYLE: &str = "
-:root { color-scheme: light dark; --ground: #fdfdfb; --ink: #1d2125; --soft: #5c646c; --rule: #d9dcdf;
-  --run: #c9d3da; --chain: #7fb2d6; --wait: #a8321a; }
-@media (prefers-color-scheme: dark) { :root { --ground: #15181b; --ink: #e6e8ea; --soft: #9aa3ab;
-  --rule: #33393f; --run: #3a444c; --chain: #2f6690; --wait: #f08a70; } }
-body { margin: 0 auto; max-width: 66rem; padding: 1rem; background: var(--ground); color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.3rem; } .soft { color: var(--soft); } .scroll { overflow-x: auto; }
-svg { display: block; min-width: 40rem; width: 100%; height: auto; }
-svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } .run { fill: var(--run); }
-.chain { fill: var(--chain); } .wait { fill: var(--wait); } .edge { stroke: var(--soft); }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: 1rem; }
-.fault { color: var(--wait); font-weight: bold; }
-td { padding: .15rem .6rem .15rem 0; vertical-align: top; } td:first-child { text-align: right; }
-";
-
 /// The whole page: which threads ran on each CPU, where the threads of the chain waited, and the
 /// steps in words.
-pub fn page(trace: &Trace, report: &Report, chain: &Chain, is_valid: bool) -> String {
+pub fn of_wait(trace: &Trace, report: &Report, chain: &Chain, is_valid: bool) -> String {
     let warning = match is_valid {
         true => "",
-        false => "<p class=\"fault\">NOT VALID: events are missing in this trace.</p>\n",
+        false => "<p class=\"bad\">NOT VALID: events are missing in this trace.</p>\n",
     };
     let length_us = (chain.end_ns - chain.start_ns) as f64 / 1e3;
     let thread = format!("{}:{}", report.comm(chain.pid), chain.pid);
-    let title = escape(&format!("{thread} waited {}", length(length_us)));
+    let title = format!("{thread} waited {}", length(length_us));
     let mut rows = String::new();
     for cells in why::lines(report, chain) {
         let [at, thread, what] = cells.map(|cell| escape(&cell));
@@ -56,15 +40,17 @@ pub fn page(trace: &Trace, report: &Report, chain: &Chain, is_valid: bool) -> St
             "<tr><td>{at}</td><td>{thread}</td><td>{what}</td></tr>"
         );
     }
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{warning}\
-         <p class=\"soft\">From {:.6} s of the trace's clock. A row is a CPU; blue are the threads \
-         of the chain, red is the time in which one of them waited for that CPU.</p>\n\
-         <div class=\"scroll\">\n{}</div>\n<table>\n{rows}</table>\n</body>\n</html>\n",
+    let body = format!(
+        "{warning}<p class=\"soft\">From {:.6} s of the trace's clock. A row is a CPU; blue are the \
+         threads of the chain, orange is the time in which one of them waited for that CPU.</p>\n\
+         <div class=\"scroll\">\n{}</div>\n<table class=\"words\">\n{rows}</table>\n",
         chain.start_ns as f64 / 1e9,
         drawing(trace, report, chain)
+    );
+    page(
+        &title,
+        &body,
+        &serde_json::to_string(chain).unwrap_or_default(),
     )
 }
 
@@ -93,7 +79,7 @@ fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
                 continue;
             }
             drawn = right;
-            let class = if in_chain(run.pid) { "chain" } else { "run" };
+            let class = if in_chain(run.pid) { "s0" } else { "w-load" };
             body += &bar(class, left, right, top, LANE - 4.0, &title(&run));
             let name = run.comm.to_string();
             if name.chars().count() as f64 * LETTER < right - left {
@@ -114,7 +100,7 @@ fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
                 let waited = length((step.end_ns - step.start_ns) as f64 / 1e3);
                 let what = format!("{}:{} waited {waited}", step.comm, step.pid);
                 let (left, right) = (along(step.start_ns), along(step.end_ns));
-                body += &bar("wait", left, right, top - 3.0, 6.0, &what);
+                body += &bar("s1", left, right, top - 3.0, 6.0, &what);
             }
         }
         top += 8.0;
@@ -124,13 +110,13 @@ fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
         let at = length((ns - chain.start_ns) as f64 / 1e3);
         let _ = writeln!(
             body,
-            "<line class=\"edge\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{top:.0}\"/>\
+            "<line class=\"zero\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{top:.0}\"/>\
              <text x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{at}</text>",
             top + 14.0
         );
     }
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"threads on each CPU\">\n\
+        "<svg class=\"broad\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"threads on each CPU\">\n\
          {body}</svg>\n",
         top + 20.0
     )

@@ -5,20 +5,25 @@ use std::path::Path;
 use super::{Engine, Site, missing, mount_point};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The engines that can mount the image. One that the user named must; of the default list
-/// (`asked.1`), one that cannot is left out, with a notice.
+/// The engines that can mount the image. One that the user named must; of the default list, where
+/// none is named, one that cannot is left out, with a notice.
 pub(crate) fn present(
-    asked: (&[Engine], bool),
+    named: &[Engine],
     site: &Site,
     points: &Path,
     interrupt: &Interrupt,
     progress: &mut dyn Progress,
 ) -> Result<(Vec<Engine>, Vec<String>)> {
     let (mut engines, mut failed) = (Vec::new(), Vec::new());
-    for engine in asked.0 {
-        match try_out(engine, site, points, interrupt) {
-            Ok(()) => engines.push(engine.clone()),
-            Err(error) if asked.1 && !interrupt.asked() => failed.push(error),
+    let asked = if named.is_empty() {
+        Engine::default_list()
+    } else {
+        named.to_vec()
+    };
+    for engine in asked {
+        match try_out(&engine, site, points, interrupt) {
+            Ok(()) => engines.push(engine),
+            Err(error) if named.is_empty() && !interrupt.asked() => failed.push(error),
             Err(error) => return Err(error),
         }
     }

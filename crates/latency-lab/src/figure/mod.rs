@@ -3,9 +3,7 @@
 
 mod words;
 
-pub(crate) use words::{
-    FIGURES, amount, carried, difference, median_and_claim, rounded, tally, verdict,
-};
+pub(crate) use words::{amount, percent, tally, verdict};
 
 use crate::statistics::{Comparison, Summary};
 
@@ -29,16 +27,6 @@ pub(crate) struct Row {
     /// In the order of the run; none where one is unknown.
     pub(crate) samples: Vec<f64>,
     pub(crate) against_first: Option<Comparison>,
-}
-
-impl Figure {
-    /// With its unit, for the head of a table.
-    pub(crate) fn title(&self) -> String {
-        match self.of {
-            "" => format!("{} ({})", self.name, self.unit),
-            of => format!("{} ({}): {of}", self.name, self.unit),
-        }
-    }
 }
 
 impl Row {

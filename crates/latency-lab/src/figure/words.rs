@@ -4,18 +4,63 @@ use std::fmt::Write;
 
 use super::{Figure, Row};
 use crate::statistics::{Comparison, Interval, LEVEL, Summary, Verdict};
+use crate::table::Table;
 
 /// A column's name and its figure.
 type Column = (&'static str, fn(&Summary) -> f64);
 
-/// The figures of the patch.
-pub(crate) const FIGURES: [Column; 5] = [
-    ("average", |s| s.average),
+/// The figures of the patch, that of the shifts first.
+const FIGURES: [Column; 5] = [
     ("median", |s| s.median),
+    ("average", |s| s.average),
     ("minimum", |s| s.minimum),
     ("maximum", |s| s.maximum),
     ("deviation", |s| s.stddev),
 ];
+
+impl Figure {
+    /// All that is computed of the samples.
+    pub(crate) fn table(&self) -> Table {
+        let heads = FIGURES.map(|(name, _)| name);
+        let heads = [&[heads[0], "shift"], &heads[1..], &["samples"]].concat();
+        let mut table = Table::keyed(&self.name, &heads);
+        for row in &self.rows {
+            let text = |value: fn(&Summary) -> f64| {
+                let text = |it| amount(rounded(value(&it), &it, &self.unit), &self.unit);
+                row.summary().map_or("n/a".into(), text)
+            };
+            let mut cells = FIGURES.map(|(_, value)| text(value)).to_vec();
+            let shift = row.against_first.as_ref().map(difference);
+            cells.insert(1, shift.unwrap_or_default());
+            cells.push(row.samples.len().to_string());
+            table.add(&row.name, cells);
+        }
+        table
+    }
+
+    /// Medians with verdicts and intervals.
+    pub(crate) fn claims(&self) -> Table {
+        let row = |row: &Row| (row.name.clone(), self.claim(row));
+        let keyed = true;
+        let table = Table::words(&self.name, self.rows.iter().map(row).collect());
+        Table { keyed, ..table }
+    }
+
+    pub(crate) fn claim(&self, row: &Row) -> String {
+        median_and_claim(row, &self.unit)
+    }
+
+    /// What may be claimed of each row but the first, in words.
+    pub(crate) fn verdicts(&self) -> impl Iterator<Item = (String, &Comparison)> {
+        self.rows.iter().filter_map(|row| {
+            let shift = row.against_first.as_ref()?;
+            Some((
+                format!("{}: {}", row.name, verdict(shift, &self.unit)),
+                shift,
+            ))
+        })
+    }
+}
 
 /// A figure rounded to three digits, as [`amount`] prints it, or to the first digit of the standard
 /// error of its average where that is finer.
@@ -26,12 +71,6 @@ pub(crate) fn rounded(value: f64, summary: &Summary, unit: &str) -> f64 {
     let step = 10f64.powf(error.log10().floor()).min(third).max(least);
     let step = if step.is_finite() { step } else { least };
     (value / step).round() * step + 0.0
-}
-
-/// The same for a table whose head has the unit.
-pub(crate) fn carried(value: f64, summary: &Summary, unit: &str) -> String {
-    let digits = if unit == "s" { 3 } else { 0 };
-    format!("{:.digits$}", rounded(value, summary, unit))
 }
 
 /// A value with its unit; microseconds in a suitable one.
@@ -49,7 +88,7 @@ pub(crate) fn amount(value: f64, unit: &str) -> String {
 }
 
 /// The shift, rounded by the width of its interval; in parentheses when it is no claim.
-pub(crate) fn difference(comparison: &Comparison) -> String {
+fn difference(comparison: &Comparison) -> String {
     let text = match (comparison.difference_percent, comparison.difference) {
         (Some(percent), _) => percentage(percent, comparison.interval_percent),
         (None, Some(shift)) => format!("{shift:+.0}"),
@@ -72,6 +111,11 @@ fn percentage(percent: f64, interval: Option<Interval>) -> String {
     // Adding zero makes -0 a 0.
     let rounded = (percent * scale).round() / scale + 0.0;
     format!("{rounded:+.0$} %", digits as usize)
+}
+
+/// A part of a whole: "86.3 %".
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }
 
 /// "12 comparisons: 3 lower, 9 not shown."; empty where nothing is compared.
@@ -101,7 +145,7 @@ pub(crate) fn tally(figures: &[Figure], valid: bool) -> String {
 }
 
 /// What may be claimed, as a word.
-pub(crate) fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lower",
         Verdict::Higher => "higher",
@@ -111,7 +155,7 @@ pub(crate) fn word(verdict: Verdict) -> &'static str {
 }
 
 /// "-85 to -74 %"; none where there are too few samples.
-pub(crate) fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
+fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     let percent = comparison.interval_percent.map(|it| {
         let show = |percent| percentage(percent, Some(it));
         let low = show(it.low);
@@ -122,7 +166,7 @@ pub(crate) fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
 }
 
 /// "  355 ms  lower, -85 to -74 %".
-pub(crate) fn median_and_claim(row: &Row, unit: &str) -> String {
+fn median_and_claim(row: &Row, unit: &str) -> String {
     let median = |it: Summary| amount(it.median, unit);
     let median = row.summary().map_or("n/a".into(), median);
     let Some(comparison) = &row.against_first else {
@@ -162,17 +206,16 @@ mod tests {
 
     #[test]
     fn figures_have_no_more_digits_than_the_samples_carry() {
-        let of = |values: &[f64]| {
+        let of = |values: &[f64], unit: &str| {
             let summary = Summary::of(values).unwrap();
-            carried(summary.average, &summary, "us")
+            rounded(summary.average, &summary, unit)
         };
-        assert_eq!(of(&spread(123_456.0, 9_000.0)), "141000");
-        assert_eq!(of(&spread(123_456.0, 1.0)), "123458");
-        assert_eq!(of(&[0.0; 5]), "0");
+        assert_eq!(of(&spread(123_456.0, 9_000.0), "us"), 141_000.0);
+        assert_eq!(of(&spread(123_456.0, 1.0), "us"), 123_458.0);
+        assert_eq!(of(&[0.0; 5], "us"), 0.0);
         // As in the answer: 67.5 ms.
-        assert_eq!(of(&[22_800.0, 67_471.0, 112_100.0]), "67500");
-        let seconds = Summary::of(&[0.1231, 0.1239]).unwrap();
-        assert_eq!(carried(seconds.average, &seconds, "s"), "0.124");
+        assert_eq!(of(&[22_800.0, 67_471.0, 112_100.0], "us"), 67_500.0);
+        assert!((of(&[0.1231, 0.1239], "s") - 0.124).abs() < 1e-9);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::HotplugOptions;
 use super::cpu::{Cpu, is_pinned};
 use super::readers::{Readers, Reference};
+use super::report::HotplugCounts;
 use crate::engine::{Mounted, Site, mount_point};
 use crate::launch::command_at;
 use crate::load::Fio;
@@ -23,21 +24,13 @@ const STAY_MS: usize = 80;
 /// Result of the cycles.
 #[derive(Debug, Default)]
 pub(super) struct Cycled {
-    pub(super) cycles: usize,
+    pub(super) counts: HotplugCounts,
     pub(super) offline_us: Vec<f64>,
     pub(super) online_us: Vec<f64>,
     pub(super) pin_us: Vec<f64>,
     /// Cycles after which the worker was not pinned again; none where the engine has no such
     /// worker.
     pub(super) not_pinned: Option<usize>,
-    pub(super) launches: u64,
-    pub(super) requests: u64,
-    pub(super) lost: u64,
-    pub(super) wrong_bytes: u64,
-    pub(super) slowest_us: f64,
-    pub(super) first_fault: Option<String>,
-    pub(super) memory: Option<DaemonMemory>,
-    pub(super) interrupted: bool,
 }
 
 pub(super) struct Experiment<'a> {
@@ -69,20 +62,20 @@ impl Experiment<'_> {
         if let Some(load) = &mut load {
             load.count(window);
         }
-        cycled.memory = DaemonMemory::of(&self.site.erofast, mounted.daemon(), &point);
+        cycled.counts.memory = DaemonMemory::of(&self.site.erofast, mounted.daemon(), &point);
         let hanging = readers.stop(self.options.patience);
         ended?;
         mounted.check()?;
-        cycled.requests = counts.requests.load(Ordering::Relaxed) + hanging;
-        cycled.lost += counts.failed.load(Ordering::Relaxed) + hanging;
-        cycled.wrong_bytes = counts.wrong_bytes.load(Ordering::Relaxed);
-        cycled.slowest_us = counts.slowest_ns.load(Ordering::Relaxed) as f64 / 1000.0;
+        cycled.counts.requests = counts.requests.load(Ordering::Relaxed) + hanging;
+        cycled.counts.lost += counts.failed.load(Ordering::Relaxed) + hanging;
+        cycled.counts.wrong_bytes = counts.wrong_bytes.load(Ordering::Relaxed);
+        cycled.counts.slowest_us = counts.slowest_ns.load(Ordering::Relaxed) as f64 / 1000.0;
         let fault = counts
             .first_fault
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
             .take();
-        cycled.first_fault = cycled.first_fault.or(fault);
+        cycled.counts.first_fault = cycled.counts.first_fault.or(fault);
         // A reader that hangs keeps the mount busy; then it is detached, which was reported before.
         let unmounted = mounted.unmount();
         if hanging == 0 {
@@ -104,7 +97,7 @@ impl Experiment<'_> {
         progress.begin("taking a CPU away and back", self.options.cycles as u64);
         for cycle in 0..self.options.cycles {
             if self.interrupt.asked() {
-                cycled.interrupted = true;
+                cycled.counts.interrupted = true;
                 break;
             }
             let start = Instant::now();
@@ -118,7 +111,7 @@ impl Experiment<'_> {
             self.wait_for_pin(cpu, mounted, cycled);
             mounted.check()?;
             stay();
-            cycled.cycles = cycle + 1;
+            cycled.counts.cycles = cycle + 1;
             progress.step(cycle as u64 + 1, "");
         }
         Ok(())
@@ -131,19 +124,19 @@ impl Experiment<'_> {
         }
         let words = command_at(&self.options.command, false, mounted.point());
         let mut child = Child::spawn(Command::new(&words[0]).args(&words[1..]).current_dir("/"))?;
-        cycled.launches += 1;
+        cycled.counts.launches += 1;
         match child.wait(self.options.patience, self.interrupt)? {
             End::Exited(status) if status.success() => (),
             End::Interrupted => (),
             end => {
-                cycled.lost += 1;
+                cycled.counts.lost += 1;
                 let text = format!(
                     "{}: {} {}",
                     words[0].to_string_lossy(),
                     end.describe(),
                     child.last_line()
                 );
-                cycled.first_fault.get_or_insert(text);
+                cycled.counts.first_fault.get_or_insert(text);
             }
         }
         Ok(())

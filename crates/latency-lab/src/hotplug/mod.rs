@@ -12,12 +12,12 @@ mod readers;
 mod report;
 
 pub use options::HotplugOptions;
-pub use report::HotplugReport;
+pub use report::{HotplugCounts, HotplugReport};
 
 use crate::engine::{Site, missing};
 use crate::environment::Environment;
 use crate::launch::names_mount;
-use crate::load::{Fio, LoadChoice};
+use crate::load::Fio;
 use crate::scratch::Scratch;
 use crate::{Interrupt, LabError, Progress, Result};
 
@@ -42,18 +42,8 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
     let points = Scratch::new(&std::env::temp_dir())?;
     let environment = Environment::capture(&site.image, &site.erofast)?;
     let reference = readers::Reference::load(&site, &options.engine, points.path(), &interrupt)?;
-    let mut load = match options.load {
-        LoadChoice::None => None,
-        LoadChoice::Fio => {
-            let scratch = options.scratch.clone().unwrap_or_else(|| "/var/tmp".into());
-            Some(Fio::start(
-                &scratch,
-                options.keep_scratch,
-                &interrupt,
-                progress,
-            )?)
-        }
-    };
+    let scratch = (options.scratch.as_deref(), options.keep_scratch);
+    let mut load = Fio::start(options.load, scratch, None, &interrupt, progress)?;
     let experiment = cycles::Experiment {
         options,
         site: &site,

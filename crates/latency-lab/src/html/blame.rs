@@ -9,7 +9,7 @@ use crate::launch::{Blocked, EngineReport};
 const BARS: usize = 5;
 
 /// The engines' bars, or nothing where no thread waited.
-pub(super) fn bars(engines: &[EngineReport]) -> String {
+pub(crate) fn bars(engines: &[EngineReport]) -> String {
     let all: Vec<Vec<Blocked>> = engines
         .iter()
         .map(|engine| shortened(engine.behind()))
@@ -31,8 +31,8 @@ pub(super) fn bars(engines: &[EngineReport]) -> String {
         let total = bars.iter().map(|blocked| blocked.total_us).sum::<f64>() + 0.0;
         let _ = writeln!(
             out,
-            "<h3><span class=\"key {}\"></span>{}: {} of waiting</h3>\n<ul class=\"bars\">",
-            style::series(number),
+            "<h3>{}{}: {} of waiting</h3>\n<ul class=\"bars\">",
+            style::key(number),
             escape(&engine.engine),
             time(total)
         );
@@ -42,7 +42,7 @@ pub(super) fn bars(engines: &[EngineReport]) -> String {
                 out,
                 "<li><span class=\"what\">{}</span><span class=\"bar\"><span class=\"{}\" style=\"width:{part:.1}%\"></span></span>\
                  <span class=\"much\">{}</span></li>",
-                escape(&title(blocked)),
+                escape(&blocked.to_string()),
                 style::series(number),
                 time(blocked.total_us)
             );
@@ -50,13 +50,6 @@ pub(super) fn bars(engines: &[EngineReport]) -> String {
         out += "</ul>\n";
     }
     out
-}
-
-fn title(blocked: &Blocked) -> String {
-    match blocked.priority {
-        0 => blocked.comm.clone(),
-        priority => format!("{} [{priority}]", blocked.comm),
-    }
 }
 
 /// The first ones, and the sum of the others.

@@ -163,15 +163,17 @@ pub(super) fn cdf(figure: &Figure) -> String {
 /// Every sample as a dot, a row for each engine, its median as a bar.
 pub(super) fn strip(figure: &Figure) -> String {
     const ROW: f64 = 44.0;
-    let height = TOP + BOTTOM + ROW * figure.rows.len() as f64;
+    let drawn = figure.rows.iter().filter(|row| !row.samples.is_empty());
+    let height = TOP + BOTTOM + ROW * drawn.count() as f64;
     let mut canvas = Canvas::new(
         height,
         &format!("{}, every sample", figure.name),
         axis_of(&figure.rows),
     );
     canvas.value_ticks(&figure.name, &figure.unit);
-    for (number, row) in figure.rows.iter().enumerate() {
-        let top = TOP + ROW * number as f64;
+    let rows = figure.rows.iter().enumerate();
+    for (place, (number, row)) in rows.filter(|(_, row)| !row.samples.is_empty()).enumerate() {
+        let top = TOP + ROW * place as f64;
         canvas.row_name(top + 11.0, &row.name);
         for (count, value) in row.samples.iter().enumerate() {
             // A fixed scatter separates equal values; it has no meaning.
@@ -232,12 +234,17 @@ pub(super) struct Shift<'a> {
 /// Shifts in per cent with their intervals; nothing where none has a percentage.
 pub(super) fn shifts(title: &str, shifts: &[Shift<'_>]) -> String {
     const ROW: f64 = 36.0;
-    let intervals = shifts.iter().filter_map(|it| it.of.interval_percent);
-    let ends: Vec<f64> = intervals.flat_map(|it| [it.low, it.high]).collect();
+    let drawn = shifts
+        .iter()
+        .filter_map(|it| Some((it, it.of.interval_percent?)));
+    let ends: Vec<f64> = drawn
+        .clone()
+        .flat_map(|(_, it)| [it.low, it.high])
+        .collect();
     if ends.is_empty() {
         return String::new();
     }
-    let height = TOP + BOTTOM + ROW * shifts.len() as f64;
+    let height = TOP + BOTTOM + ROW * ends.len() as f64 / 2.0;
     let mut canvas = Canvas::new(height, title, Axis::fit(ends.into_iter()));
     canvas.value_ticks(title, "%");
     let zero = along(canvas.x.place(0.0));
@@ -246,12 +253,9 @@ pub(super) fn shifts(title: &str, shifts: &[Shift<'_>]) -> String {
         "<line class=\"zero\" x1=\"{zero:.1}\" x2=\"{zero:.1}\" y1=\"{TOP}\" y2=\"{}\"/>",
         canvas.floor()
     );
-    for (number, shift) in shifts.iter().enumerate() {
+    for (number, (shift, interval)) in drawn.enumerate() {
         let top = TOP + ROW * number as f64;
         canvas.row_name(top + 11.0, shift.name);
-        let Some(interval) = shift.of.interval_percent else {
-            continue;
-        };
         let place = |canvas: &Canvas, percent| along(canvas.x.place(percent));
         let (from, to) = (place(&canvas, interval.low), place(&canvas, interval.high));
         let _ = writeln!(

@@ -3,31 +3,17 @@
 mod axis;
 mod blame;
 mod chart;
-mod figure;
-mod general;
-mod launch;
+mod escape;
 mod page;
-mod style;
+pub(crate) mod style;
 mod svg;
 mod timeline;
 
-pub(crate) use general::{general_page, pages_beside};
-
-/// Text as HTML.
-pub fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
-}
+pub(crate) use blame::bars;
+pub use escape::escape;
+pub use page::page;
+pub(crate) use page::report;
+pub(crate) use timeline::timelines;
 
 /// A value with its unit, as HTML.
 pub(crate) fn amount(value: f64, unit: &str) -> String {
@@ -49,17 +35,4 @@ pub(crate) fn tick(value: f64, unit: &str) -> String {
         _ => (value, ""),
     };
     format!("{}{unit}", (value * 1e6).round() / 1e6)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_cannot_become_markup() {
-        assert_eq!(
-            escape("<a href=\"x\">&'"),
-            "&lt;a href=&quot;x&quot;&gt;&amp;&#39;"
-        );
-    }
 }

@@ -1,109 +1,186 @@
-//! The frame of a report: style for light and dark, wide and narrow, print included.
+//! The page of a report: frame, answer, charts and where it ran; style for light and dark, wide and
+//! narrow, print included.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use serde_json::Value;
+
+use super::chart::{Shift, cdf, over_the_run, shifts, strip};
 use super::escape;
-use super::style::{CHARTS, COLOURS, LAYOUT};
+use super::style::{self, CHARTS, COLOURS, LAYOUT};
 use crate::environment::Environment;
+use crate::figure::{Figure, Row};
+use crate::findings::Findings;
+use crate::table::Table;
 
 /// A whole page around `body`, with the raw report inside for further computing.
-pub(super) fn page(title: &str, body: &str, json: &str) -> String {
+pub fn page(title: &str, body: &str, json: &str) -> String {
     // The element could end early, or a comment begin; in JSON "<" is only in strings.
     let json = json.replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-         <style>{COLOURS}{LAYOUT}{CHARTS}</style>\n</head>\n<body>\n{body}\
+         <style>{COLOURS}{LAYOUT}{CHARTS}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{body}\
          <script type=\"application/json\" id=\"report\">\n{json}\n</script>\n</body>\n</html>\n",
         title = escape(title)
     )
 }
 
-/// Names and values.
-pub(super) fn words(rows: &[(String, String)]) -> String {
-    let mut out = String::from("<div class=\"scroll\"><table class=\"words\"><tbody>\n");
-    for (name, value) in rows {
+/// The page of an experiment.
+pub(crate) fn report(of: &Findings, json: &str) -> String {
+    let (figures, caption) = (&of.figures, of.caption());
+    let mut body = faults(&of.faults) + &line("claim", &of.conclusion());
+    for (number, table) in of.summary.iter().enumerate() {
+        // Once: all tables are of one run.
+        body += &titled(table, if number == 0 { &caption } else { "" });
+    }
+    body.extend(of.notes.iter().map(|note| line("soft", note)));
+    body += &overview(figures);
+    body.extend(figures.iter().map(|figure| section(figure, &caption)));
+    body += &of.drawings;
+    body.extend(of.details.iter().map(|table| titled(table, "")));
+    let _ = writeln!(
+        body,
+        "<h2>What each number means</h2>\n<pre>{}</pre>",
+        escape(&of.legend)
+    );
+    if let Some(environment) = &of.environment {
+        body += &titled(&self::environment(environment), "");
+    }
+    for (title, table) in &of.appendix {
+        let (title, table) = (escape(title), table.html(""));
         let _ = writeln!(
-            out,
-            "<tr><th scope=\"row\">{}</th><td>{}</td></tr>",
-            escape(name),
-            escape(value)
+            body,
+            "<details><summary>{title}</summary>\n{table}</details>"
         );
     }
-    out + "</tbody></table></div>\n"
+    page(of.title, &body, json)
 }
 
-pub(super) fn environment(environment: &Environment) -> String {
-    let text = |value: &Option<String>| value.clone();
-    let number = |value: &Option<i64>| value.map(|value| value.to_string());
-    let mut rows = Vec::new();
-    let mut add = |name: &str, value: Option<String>| {
-        rows.extend(value.map(|value| (name.to_owned(), value)))
-    };
-    add("date", Some(environment.date.clone()));
-    add("kernel", Some(environment.kernel.clone()));
-    add("CPUs", Some(environment.cpus.clone()));
-    add("CPU", text(&environment.cpu_model));
-    add("governor", text(&environment.governor));
-    add("SMT", text(&environment.smt));
-    add(
-        "isolated CPUs",
-        text(&environment.isolated_cpus).filter(|cpus| !cpus.is_empty()),
-    );
-    add("sched_ext", text(&environment.sched_ext));
-    add(
-        "base slice",
-        environment
-            .base_slice_ns
-            .map(|ns| format!("{} us", ns / 1000)),
-    );
-    add("mitigations", list(&environment.mitigations, ""));
-    add("swap", list(&environment.swaps, " KiB"));
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    add("stolen CPU time", environment.cpu_steal_share.map(percent));
-    add(
-        "memory",
-        environment
-            .memory_kib
-            .map(|kib| format!("{} MiB", kib >> 10)),
-    );
-    add("load average before", text(&environment.load_average));
-    add(
-        "sched_rt_runtime_us",
-        number(&environment.sched_rt_runtime_us),
-    );
-    add("kernel preemption", text(&environment.preemption));
-    add(
-        "sched_autogroup_enabled",
-        number(&environment.sched_autogroup_enabled),
-    );
-    add("cpu cgroup", text(&environment.cgroup_cpu));
-    add(
-        "its real-time budget",
-        number(&environment.cgroup_rt_runtime_us),
-    );
-    add("FUSE over io_uring", text(&environment.fuse_uring_enabled));
-    for (program, version) in &environment.programs {
-        add(program, Some(version.clone()));
+fn line(class: &str, text: &str) -> String {
+    match text {
+        "" => String::new(),
+        text => format!("<p class=\"{class}\">{}</p>\n", escape(text)),
     }
-    let image = &environment.image;
-    add(
-        "image",
-        Some(format!("{} ({} bytes)", image.path, image.bytes)),
-    );
-    add("its file system", text(&image.filesystem));
-    add("its SHA-256", Some(image.sha256.clone()));
-    words(&rows)
 }
 
-/// "name: value; name: value".
-fn list<V: std::fmt::Display>(map: &BTreeMap<String, V>, unit: &str) -> Option<String> {
-    let items: Vec<String> = map
+fn faults(reasons: &[String]) -> String {
+    let fault = |reason: &String| line("bad", &format!("Not valid: {reason}."));
+    reasons.iter().map(fault).collect()
+}
+
+fn titled(table: &Table, caption: &str) -> String {
+    match table.title.as_str() {
+        "" => table.html(caption),
+        title => format!(
+            "<h2>{}</h2>\n{}",
+            escape(&capitalised(title)),
+            table.html(caption)
+        ),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.collect::<String>() + letters.as_str()
+}
+
+/// A measured quantity: its table with its caption, verdicts and charts.
+fn section(figure: &Figure, caption: &str) -> String {
+    let mut out = titled(&figure.table(), caption);
+    if !figure.of.is_empty() {
+        out += &line("soft", &format!("{}.", capitalised(figure.of)));
+    }
+    let verdicts = figure.verdicts();
+    out.extend(
+        verdicts.map(|(text, shift)| line(if shift.claims() { "claim" } else { "faint" }, &text)),
+    );
+    out + &legend(&figure.rows) + &charts(figure)
+}
+
+/// None of a figure without samples, or with zeros alone.
+fn charts(figure: &Figure) -> String {
+    let mut samples = figure.rows.iter().flat_map(|row| &row.samples);
+    if samples.all(|sample| *sample == 0.0) {
+        return String::new();
+    }
+    let longest = figure.rows.iter().map(|row| row.samples.len()).max();
+    let title = "shift against the first";
+    let all = [
+        (
+            "Shift against the first, with its interval",
+            0,
+            shifts(title, &compared(figure, |row| &row.name)),
+        ),
+        ("Part of samples at or below", 1, cdf(figure)),
+        ("Every sample, with the median", 1, strip(figure)),
+        ("In the order of the run", 2, over_the_run(figure)),
+    ];
+    let shown = all.into_iter();
+    let shown = shown.filter(|(_, fewest, chart)| longest >= Some(*fewest) && !chart.is_empty());
+    let shown =
+        shown.map(|(title, _, chart)| format!("<figure><h3>{title}</h3>\n{chart}</figure>\n"));
+    grid(&shown.collect::<String>())
+}
+
+pub(super) fn grid(figures: &str) -> String {
+    match figures {
+        "" => String::new(),
+        figures => format!("<div class=\"charts\">\n{figures}</div>\n"),
+    }
+}
+
+/// The shifts of all figures in one chart.
+fn overview(figures: &[Figure]) -> String {
+    let all = figures
         .iter()
-        .map(|(name, value)| format!("{name}: {value}{unit}"))
-        .collect();
-    (!items.is_empty()).then(|| items.join("; "))
+        .flat_map(|figure| compared(figure, |_| &figure.name));
+    let chart = shifts("shift against the first", &all.collect::<Vec<_>>());
+    match figures.first().filter(|_| !chart.is_empty()) {
+        Some(figure) => legend(&figure.rows) + &grid(&format!("<figure>{chart}</figure>\n")),
+        None => String::new(),
+    }
+}
+
+fn compared<'a>(figure: &'a Figure, name: impl Fn(&'a Row) -> &'a String) -> Vec<Shift<'a>> {
+    let shift = |(series, row): (usize, &'a Row)| {
+        let (of, name) = (row.against_first.as_ref()?, name(row));
+        Some(Shift { name, series, of })
+    };
+    figure.rows.iter().enumerate().filter_map(shift).collect()
+}
+
+fn legend(rows: &[Row]) -> String {
+    let name = |(number, row): (usize, &Row)| {
+        format!("<span>{}{}</span>", style::key(number), escape(&row.name))
+    };
+    let names = rows.iter().enumerate().map(name).collect::<String>();
+    format!("<p class=\"legend\">{names}</p>\n")
+}
+
+/// Where a report was made: all fields of its JSON that are known.
+fn environment(environment: &Environment) -> Table {
+    let mut rows = Vec::new();
+    flatten(
+        "",
+        &serde_json::to_value(environment).unwrap_or_default(),
+        &mut rows,
+    );
+    Table::words("where it ran", rows)
+}
+
+fn flatten(name: &str, value: &Value, rows: &mut Vec<(String, String)>) {
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => fields.iter().for_each(|(field, value)| {
+            let name = format!("{name} {}", field.replace('_', " "));
+            flatten(name.trim(), value, rows);
+        }),
+        Value::String(text) if text.is_empty() => {}
+        Value::String(text) => rows.push((name.into(), text.clone())),
+        other => rows.push((name.into(), other.to_string())),
+    }
 }
 
 #[cfg(test)]
@@ -115,5 +192,25 @@ mod tests {
         let page = page("t", "<p>x</p>", "{\"a\": \"</script><b>\"}");
         assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("url("));
         assert_eq!(page.matches("</script>").count(), 1);
+    }
+
+    #[test]
+    fn a_figure_without_samples_or_with_zeros_alone_has_no_chart() {
+        let row = |samples| Row {
+            name: "kernel".into(),
+            samples,
+            against_first: None,
+        };
+        let figure = |samples| Figure {
+            name: "x".into(),
+            of: "",
+            unit: "us".into(),
+            rows: vec![row(samples)],
+        };
+        let charts = |samples| section(&figure(samples), "").matches("<svg").count();
+        assert_eq!(
+            [vec![], vec![0.0; 3], vec![1.0], vec![1.0, 2.0]].map(charts),
+            [0, 0, 2, 3]
+        );
     }
 }

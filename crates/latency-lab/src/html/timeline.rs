@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::axis::Axis;
+use super::page::grid;
 use super::{escape, style, tick, time};
 use crate::launch::{EngineReport, Lane, Owner, Picture, Sample};
 
@@ -35,7 +36,7 @@ const LEGEND: [(&str, &str); 3] = [
 ];
 
 /// For every engine, its two launches.
-pub(super) fn timelines(engines: &[EngineReport]) -> String {
+pub(crate) fn timelines(engines: &[EngineReport]) -> String {
     let figures: Vec<String> = engines.iter().enumerate().flat_map(two).collect();
     if figures.is_empty() {
         return String::new();
@@ -51,8 +52,7 @@ pub(super) fn timelines(engines: &[EngineReport]) -> String {
             "<span><span class=\"key {class}\"></span>{name}</span>"
         );
     }
-    out += "</p>\n<div class=\"charts\">\n";
-    out + &figures.concat() + "</div>\n"
+    out + "</p>\n" + &grid(&figures.concat())
 }
 
 fn two((number, engine): (usize, &EngineReport)) -> Vec<String> {
@@ -68,8 +68,19 @@ fn two((number, engine): (usize, &EngineReport)) -> Vec<String> {
 }
 
 fn figure(engine: &EngineReport, number: usize, word: &str, sample: &Sample) -> String {
+    let zoom = |class: &str, times: &str| {
+        format!(
+            "<label><input type=\"radio\" name=\"{word}{number}\" class=\"{class}\"> {times}</label>\n"
+        )
+    };
+    let zooms = zoom("x1", "whole") + &zoom("x4", "4 times") + &zoom("x16", "16 times");
+    let trace = sample.trace.as_ref().map_or(String::new(), |file| {
+        let file = escape(file);
+        format!("<p>Its trace, for ui.perfetto.dev: <a href=\"{file}\">{file}</a></p>\n")
+    });
     format!(
-        "<figure class=\"{}\"><h3>{}, {word}: {} of waiting in a launch of {}</h3>\n{}</figure>\n",
+        "<figure class=\"{}\"><h3>{}, {word}: {} of waiting in a launch of {}</h3>\n\
+         <p class=\"zoom\">{zooms}</p>\n<div class=\"scroll\">{}</div>\n{trace}</figure>\n",
         style::series(number),
         escape(&engine.engine),
         time(sample.sched_latency_us),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process};
 use rustix::system::{RebootCommand, finit_module, reboot};
 
-use super::job::{IMAGE, JOB, Job, MODULES};
+use super::job::{IMAGE, JOB, Job, MODULES, ORDER};
 use super::message::GuestMessage;
 use super::result;
 use crate::launch;
@@ -67,7 +67,9 @@ fn experiment() -> Result<()> {
     let text = fs::read(JOB).map_err(|source| LabError::io("reading", Path::new(JOB), source))?;
     let mut job: Job = serde_json::from_slice(&text)
         .map_err(|reason| LabError::Kernel(format!("{JOB}: {reason}")))?;
-    for module in &job.modules {
+    let order = fs::read_to_string(ORDER);
+    let order = order.map_err(|source| LabError::io("reading", Path::new(ORDER), source))?;
+    for module in order.lines() {
         load(&Path::new(MODULES).join(module))?;
     }
     take_image(job.image_bytes)?;

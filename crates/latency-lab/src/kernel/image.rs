@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::Path;
 
-use super::libraries;
 use super::options::KernelOptions;
 use super::packages::Packages;
 use super::sandbox::Sandbox;
@@ -72,24 +71,17 @@ fn make(compiler: &str, sandbox: &Sandbox, work: &Work, interrupt: &Interrupt) -
     let program = work.inside(compile::SOURCE_NAME);
     fs::write(&program, compile::SOURCE)
         .map_err(|source| LabError::io("writing", &program, source))?;
-    let libraries = libraries::inside(sandbox, compiler)?;
-    let files: Vec<String> = libraries
-        .iter()
-        .map(|path| path.display().to_string())
-        .chain([compiler.to_owned()])
-        .collect();
     let script = format!(
         "
     cd /build
     rm -rf tree
-    for file in {}; do
+    for file in {compiler} $(/lib64/ld-linux-x86-64.so.2 --list {compiler} | grep -o '/[^ ]*'); do
         mkdir -p \"tree$(dirname $file)\"
         cp -L $file tree$file
     done
     cp program.c tree
     mkfs.erofs -zlz4hc -C65536 -T0 compiler.erofs tree >&2
-    rm -r tree",
-        files.join(" ")
+    rm -r tree"
     );
     sandbox.shell("making an image of the compiler", &script, interrupt)
 }

@@ -1,139 +1,90 @@
 //! What the machine boots with: a kernel, and an archive in memory that is all of its files.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
-use super::cpio::Cpio;
-use super::job::{EROFAST, GUEST, IMAGE, JOB, Job, LAB, MODULES};
-use super::libraries;
-use super::module::Modules;
+use super::job::{GUEST, IMAGE_DIRECTORY, Job, LAB, MODULES, ORDER};
 use super::packages::Packages;
-use super::sandbox::Sandbox;
+use super::sandbox::{Sandbox, finish};
 use super::work::Work;
 use crate::{Interrupt, LabError, Result};
-
-/// Modules of the distribution that the machine needs, by the names modprobe knows; what they need
-/// comes along. Those built into the kernel are none.
-const MODULES_NEEDED: [&str; 5] = ["virtio_pci", "virtio_blk", "loop", "fuse", "erofs"];
-/// Programs of the packages that the experiment runs.
-const PROGRAMS: [&str; 2] = ["/usr/bin/fio", "/usr/sbin/losetup"];
-/// Root directory of the packages' programs. Our own have the libraries of the host, where they
-/// expect them, since they start themselves again; theirs are others of the same names.
-const PACKAGES: &str = "/packages";
 
 /// Files of the boot, as the sandbox sees them.
 #[derive(Debug)]
 pub(super) struct Boot {
-    pub(super) kernel: PathBuf,
+    pub(super) kernel: String,
     pub(super) initramfs: &'static str,
     /// Memory of the machine.
     pub(super) memory_mib: u64,
 }
 
-/// Makes the archive.
-pub(super) fn make(
-    mut job: Job,
-    erofast: &Path,
-    modules: &Modules,
-    packages: &Packages,
-    sandbox: &Sandbox,
-    work: &Work,
-    interrupt: &Interrupt,
-) -> Result<Boot> {
-    let needed = needed_modules(packages, sandbox, work, interrupt)?;
-    let archive = work.inside("initramfs");
-    let mut files = Files::new(work.root());
-    let mut scripts = Vec::new();
-    for (place, name) in &needed {
-        files.host(place, &format!("{MODULES}/{name}"));
-        job.modules.push(name.clone());
-    }
-    for (variant, path) in modules {
-        files.host(path, &format!("{MODULES}/{}", variant.file()));
-    }
-    for program in PROGRAMS {
-        files.package(program);
-        scripts.push((program, enter(program)));
-        libraries::inside(sandbox, program)?
-            .iter()
-            .for_each(|library| files.package(library));
-    }
-    files.host(&work.root().join("usr/bin/busybox"), "/bin/busybox");
-    let own = std::env::current_exe().map_err(|source| LabError::Io {
-        what: "looking for this program".into(),
-        source,
-    })?;
-    for (program, place) in [(own.as_path(), LAB), (erofast, EROFAST)] {
-        files.host(program, place);
-        for library in libraries::of(program)? {
-            files.host(&library, &library.to_string_lossy());
-        }
-    }
-    let image_bytes = job.image_bytes;
-    let job = serde_json::to_vec(&job).unwrap_or_default();
-    let write = || {
-        let mut out = Cpio::new(BufWriter::new(File::create(&archive)?));
-        out.skeleton()?;
-        out.file("/init", 0o755, init().as_bytes())?;
-        for (program, script) in &scripts {
-            out.file(program, 0o755, script.as_bytes())?;
-        }
-        for directory in mount_points() {
-            out.directory(&directory)?;
-        }
-        out.file(JOB, 0o644, &job)?;
-        files.write(&mut out)?;
-        out.finish()
-    };
-    let bytes = write().map_err(|source| LabError::io("writing", &archive, source))?;
-    Ok(Boot {
-        kernel: Path::new("/").join(
-            packages
-                .kernel
-                .strip_prefix(work.root())
-                .unwrap_or(&packages.kernel),
-        ),
-        initramfs: "/build/initramfs",
-        // The archive lies in memory twice while it is unpacked, the image once; 2 x 48 MiB of
-        // trace.
-        memory_mib: 1024 + (2 * bytes + image_bytes) / (1 << 20),
-    })
-}
+/// The host's part of the tree: our own programs, each followed by its name there, with the
+/// libraries of the host, where they expect them, since they start themselves again. The loader
+/// lists them instead of starting the program, whichever loader it is.
+const OWN: &str = r#"
+rm -rf tree
+mkdir -p tree
+cd tree
+for name in bin sbin lib lib64; do mkdir -p "usr/$name"; ln -s "usr/$name" "$name"; done
+while [ $# -gt 0 ]; do
+    install -D "$1" ".$2"
+    LD_TRACE_LOADED_OBJECTS=1 "$1" --version | grep -o '/[^ ]*' |
+        while read -r library; do install -D "$library" ".$library"; done
+    shift 2
+done
+"#;
 
-/// Enters the packages' root for one of their programs. The process stays the same.
-fn enter(program: &str) -> String {
-    format!("#!/bin/busybox sh\nexec /bin/busybox chroot {PACKAGES} {program} \"$@\"\n")
-}
+/// The packages' part: modules of the distribution in the order in which they need one another (the
+/// experiment brings its own erofs; those built into the kernel are none), busybox, fio and losetup.
+/// The latter have a root directory of their own, since their libraries are others of the same
+/// names as the host's.
+const PACKED: &str = r#"
+cd /build
+depmod -b image "$RELEASE"
+# What it would rather have along, it does without.
+rm -f "image/lib/modules/$RELEASE/modules.softdep"
+mkdir -p "tree$MODULES"
+for name in virtio_pci virtio_blk loop fuse erofs; do
+    modprobe -d /build/image -S "$RELEASE" --show-depends "$name" > depends
+    while read -r word file; do
+        to=${file##*/} to=${to%.xz}
+        if [ "$word" = builtin ] || [ "$to" = erofs.ko ] || [ -e "tree$MODULES/$to" ]; then continue; fi
+        case $file in *.xz) xz -dc "$file" ;; *) cat "$file" ;; esac > "tree$MODULES/$to"
+        echo "$to" >> "tree$ORDER"
+    done < depends
+done
+cp erofs-*.ko "tree$MODULES"
+cp /usr/bin/busybox tree/usr/bin
+for name in sh chroot cat env mount mkdir; do ln -sf busybox "tree/usr/bin/$name"; done
+for program in /usr/bin/fio /usr/sbin/losetup; do
+    for file in "$program" $(/lib64/ld-linux-x86-64.so.2 --list "$program" | grep -o '/[^ ]*'); do
+        mkdir -p "tree/packages${file%/*}"
+        cp -L "$file" "tree/packages$file"
+    done
+    # The process stays the same.
+    printf '#!/bin/busybox sh\nexec /bin/busybox chroot /packages %s "$@"\n' "$program" > "tree$program"
+    chmod 755 "tree$program"
+done
+for root in tree tree/packages; do mkdir -p $root/dev $root/proc $root/sys $root/tmp "$root$IMAGES"; done
+mkdir -p tree/var/tmp tree/run tree/root
+mv init job.json tree
+cd tree
+find . | busybox cpio -o -H newc > ../initramfs
+"#;
 
-/// Directory of the image.
-fn image_directory() -> &'static str {
-    IMAGE
-        .rsplit_once('/')
-        .map_or("/", |(directory, _)| directory)
-}
-
-/// What is mounted on in the root, and the same in the packages' root.
-fn mount_points() -> Vec<String> {
-    let names = ["/dev", "/proc", "/sys", "/tmp", image_directory()];
-    let below = names.iter().map(|name| format!("{PACKAGES}{name}"));
-    let own = std::iter::once(image_directory().to_owned());
-    own.chain(below).collect()
-}
-
-/// The init script: mounts what every program needs, then runs this program in its place.
+/// Mounts what every program needs, then runs this program in its place.
 fn init() -> String {
-    let image = image_directory();
     format!(
         "#!/bin/busybox sh
-for root in '' {PACKAGES}; do
+for root in '' /packages; do
     /bin/busybox mount -t devtmpfs dev $root/dev
     /bin/busybox mount -t proc proc $root/proc
     /bin/busybox mount -t sysfs sys $root/sys
     /bin/busybox mount -t tmpfs tmp $root/tmp
 done
-/bin/busybox mount -t tmpfs image {image}
-/bin/busybox mount --bind {image} {PACKAGES}{image}
+/bin/busybox mount -t tmpfs image {IMAGE_DIRECTORY}
+/bin/busybox mount --bind {IMAGE_DIRECTORY} /packages{IMAGE_DIRECTORY}
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 exec {LAB} {}
 ",
@@ -141,145 +92,68 @@ exec {LAB} {}
     )
 }
 
-/// The modules to load, in the order in which they need one another, unpacked; by file and name.
-fn needed_modules(
+/// Makes the archive.
+pub(super) fn make(
+    job: &Job,
+    erofast: &Path,
     packages: &Packages,
     sandbox: &Sandbox,
     work: &Work,
     interrupt: &Interrupt,
-) -> Result<Vec<(PathBuf, String)>> {
-    let release = &packages.release;
-    let script = format!("depmod -b /build/image {release}");
-    sandbox.shell("looking what the modules need", &script, interrupt)?;
-    let directory = work.inside("image").join("lib/modules").join(release);
-    let read = |name: &str| {
-        let path = directory.join(name);
-        fs::read_to_string(&path).map_err(|source| LabError::io("reading", &path, source))
-    };
-    let files = order(&read("modules.dep")?, &read("modules.builtin")?)?;
-    let mut needed = Vec::new();
-    for file in files {
-        let name = module_name(&file);
-        // The experiment brings its own.
-        if name == "erofs" {
-            continue;
-        }
-        let plain = work.inside(&format!("{name}.ko"));
-        let packed = format!("/build/image/lib/modules/{release}/{file}");
-        let unpack = match Path::new(&file).extension().and_then(|end| end.to_str()) {
-            Some("xz") => format!("xz -dc {packed} > /build/{name}.ko"),
-            _ => format!("cp {packed} /build/{name}.ko"),
-        };
-        sandbox.shell(&format!("unpacking the module {name}"), &unpack, interrupt)?;
-        needed.push((plain, format!("{name}.ko")));
+) -> Result<Boot> {
+    let own = std::env::current_exe().map_err(|source| LabError::Io {
+        what: "looking for this program".into(),
+        source,
+    })?;
+    let what = "packing the programs of the machine";
+    let mut host = Command::new("/bin/sh");
+    host.args(["-euc", OWN, "sh"])
+        .arg(own)
+        .arg(LAB)
+        .arg(erofast)
+        .arg(super::job::EROFAST);
+    finish(what, host.current_dir(work.inside("")), interrupt)?;
+    let files = [
+        ("init", init().into_bytes()),
+        ("job.json", serde_json::to_vec(job).unwrap_or_default()),
+    ];
+    for (name, content) in files {
+        let path = work.inside(name);
+        write(&path, &content).map_err(|source| LabError::io("writing", &path, source))?;
     }
-    Ok(needed)
+    let mut command = sandbox.command("/bin/sh");
+    command.args(["-euc", PACKED]);
+    command.envs([
+        ("RELEASE", packages.release.as_str()),
+        ("MODULES", MODULES),
+        ("ORDER", ORDER),
+    ]);
+    finish(
+        "packing the machine",
+        command.env("IMAGES", IMAGE_DIRECTORY),
+        interrupt,
+    )?;
+    let archive = work.inside("initramfs");
+    let length = |source| LabError::io("looking at", &archive, source);
+    let bytes = fs::metadata(&archive).map_err(length)?.len();
+    Ok(Boot {
+        kernel: format!("/build/image/boot/vmlinuz-{}", packages.release),
+        initramfs: "/build/initramfs",
+        // The archive lies in memory twice while it is unpacked, the image once; 2 x 48 MiB of
+        // trace.
+        memory_mib: 1024 + (2 * bytes + job.image_bytes) / (1 << 20),
+    })
 }
 
-/// "kernel/drivers/block/loop.ko.xz" is "loop".
-fn module_name(file: &str) -> String {
-    let name = file.rsplit('/').next().unwrap_or(file);
-    name.split('.').next().unwrap_or(name).replace('-', "_")
-}
-
-/// Files of [`MODULES_NEEDED`] and of what they need, the needed ones first.
-fn order(dependencies: &str, builtin: &str) -> Result<Vec<String>> {
-    let mut order: Vec<String> = Vec::new();
-    for wanted in MODULES_NEEDED {
-        let line = dependencies
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .find(|(file, _)| module_name(file) == wanted);
-        let Some((file, needs)) = line else {
-            if builtin.lines().any(|file| module_name(file) == wanted) {
-                continue;
-            }
-            return Err(LabError::Kernel(format!(
-                "this kernel has no module {wanted}, and none built in"
-            )));
-        };
-        // depmod writes what must be loaded first at the end.
-        let files = needs.split_whitespace().rev().chain([file]);
-        for file in files {
-            if !order.iter().any(|known| known == file) {
-                order.push(file.to_owned());
-            }
-        }
-    }
-    Ok(order)
-}
-
-/// Files to pack: from where, to where.
-struct Files {
-    root: PathBuf,
-    all: Vec<(PathBuf, String)>,
-}
-
-impl Files {
-    fn new(root: PathBuf) -> Self {
-        Files {
-            root,
-            all: Vec::new(),
-        }
-    }
-
-    fn host(&mut self, from: &Path, to: &str) {
-        if !self.all.iter().any(|(_, known)| known == to) {
-            self.all.push((from.to_owned(), to.to_owned()));
-        }
-    }
-
-    /// A file of the packages, to where they have it below their root.
-    fn package(&mut self, path: impl AsRef<Path>) {
-        let path = path.as_ref();
-        let to = format!("{PACKAGES}{}", path.display());
-        self.host(&below(&self.root, path), &to);
-    }
-
-    fn write(&self, out: &mut Cpio<impl Write>) -> io::Result<()> {
-        for (from, to) in &self.all {
-            let read = fs::read(from).map_err(|reason| {
-                io::Error::new(reason.kind(), format!("{}: {reason}", from.display()))
-            });
-            out.file(to, 0o755, &read?)?;
-        }
-        Ok(())
-    }
-}
-
-/// Where a path inside of `root` really is: a link that begins with a slash means that root's.
-fn below(root: &Path, path: &Path) -> PathBuf {
-    let mut path = path.to_path_buf();
-    // As many links in a row as the kernel follows.
-    for _ in 0..40 {
-        let at = root.join(path.strip_prefix("/").unwrap_or(&path));
-        match fs::read_link(&at) {
-            Ok(to) => path = path.parent().unwrap_or(Path::new("/")).join(to),
-            Err(_) => return at,
-        }
-    }
-    root.join(path.strip_prefix("/").unwrap_or(&path))
+/// A file that can be executed.
+fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    fs::write(path, content)?;
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn modules_are_loaded_after_what_they_need() {
-        let dependencies = "kernel/fs/fuse/fuse.ko.xz:\n\
-            kernel/fs/erofs/erofs.ko.xz: kernel/lib/libcrc32c.ko.xz kernel/lib/base.ko.xz\n\
-            kernel/drivers/block/loop.ko.xz:\nkernel/drivers/block/virtio_blk.ko.xz:\n";
-        let builtin = "kernel/drivers/virtio/virtio_pci.ko\n";
-        let files = order(dependencies, builtin).unwrap();
-        let names: Vec<String> = files.iter().map(|file| module_name(file)).collect();
-        assert_eq!(
-            names,
-            ["virtio_blk", "loop", "fuse", "base", "libcrc32c", "erofs"]
-        );
-        let error = order(dependencies, "").unwrap_err().to_string();
-        assert!(error.contains("no module virtio_pci"), "{error}");
-    }
 
     #[test]
     fn this_program_starts_by_itself_and_those_of_the_packages_in_their_own_root() {
@@ -292,22 +166,39 @@ mod tests {
             init.contains("mount --bind /image /packages/image"),
             "{init}"
         );
-        let enter = enter("/usr/bin/fio");
-        assert!(
-            enter.contains("chroot /packages /usr/bin/fio \"$@\""),
-            "{enter}"
-        );
-        assert!(mount_points().contains(&"/packages/dev".to_owned()));
+        assert_eq!(super::super::job::JOB, "/job.json");
     }
 
     #[test]
-    fn links_of_the_packages_stay_in_their_root() {
-        let root = std::env::temp_dir().join(format!("erofast-below-{}", std::process::id()));
-        fs::create_dir_all(root.join("lib64")).unwrap();
-        std::os::unix::fs::symlink("/lib/real.so", root.join("lib64/a.so")).unwrap();
-        std::os::unix::fs::symlink("a.so", root.join("lib64/b.so")).unwrap();
-        let found = below(&root, Path::new("/lib64/b.so"));
-        fs::remove_dir_all(&root).unwrap();
-        assert_eq!(found, root.join("lib/real.so"));
+    fn programs_are_packed_with_what_loads_them() {
+        let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args([
+            "-euc",
+            OWN,
+            "sh",
+            "/bin/cat",
+            "/usr/bin/a",
+            "/bin/true",
+            "/usr/bin/b",
+        ]);
+        assert!(
+            command
+                .current_dir(scratch.path())
+                .status()
+                .unwrap()
+                .success()
+        );
+        let tree = scratch.path().join("tree");
+        let files = Command::new("find")
+            .arg(&tree)
+            .args(["-type", "f"])
+            .output()
+            .unwrap();
+        fs::remove_dir_all(&tree).unwrap();
+        let files = String::from_utf8_lossy(&files.stdout).into_owned();
+        for name in ["/usr/bin/a\n", "/usr/bin/b\n", "libc.", "/ld-"] {
+            assert!(files.contains(name), "{name}: {files}");
+        }
     }
 }

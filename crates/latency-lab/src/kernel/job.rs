@@ -11,13 +11,17 @@ use super::variant::Variant;
 use crate::Result;
 use crate::engine::{Engine, Module};
 use crate::launch::LaunchOptions;
+use crate::shell::command_line;
 
 /// Where things are in the machine.
 pub(super) const JOB: &str = "/job.json";
 pub(super) const MODULES: &str = "/modules";
+/// Names of those to load first, a line each.
+pub(super) const ORDER: &str = "/modules/order";
 /// Arguments that this program, `erofast-lab`, gets there.
 pub(super) const GUEST: [&str; 2] = ["lab", "guest"];
-/// On a filesystem of its own, which the packages' programs see too.
+/// A filesystem of its own, which the packages' programs see too.
+pub(super) const IMAGE_DIRECTORY: &str = "/image";
 pub(super) const IMAGE: &str = "/image/image.erofs";
 pub(super) const LAB: &str = "/usr/bin/erofast-lab";
 pub(super) const EROFAST: &str = "/usr/bin/erofast";
@@ -34,8 +38,6 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// What the machine measures.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
-    /// Modules to load first, in this order: files in [`MODULES`].
-    pub(super) modules: Vec<String>,
     columns: Vec<Column>,
     command: Vec<String>,
     root: bool,
@@ -65,7 +67,6 @@ impl Job {
             .iter()
             .map(|word| word.to_string_lossy().into_owned());
         Job {
-            modules: Vec::new(),
             columns: columns(&options.reserved_pages),
             command: words.collect(),
             root: options.root,
@@ -75,7 +76,7 @@ impl Job {
             seconds: options.time.as_secs(),
             seed: options.seed,
             image_bytes,
-            repeat: options.command_line(),
+            repeat: command_line(),
             notices: vec![format!(
                 "Linux {} (package version {}), fs/erofs built from its source package, loaded anew for each launch",
                 packages.release, packages.version
@@ -113,7 +114,6 @@ impl Job {
             image: IMAGE.into(),
             erofast: EROFAST.into(),
             engines,
-            engines_by_default: false,
             command: self.command.iter().map(Into::into).collect(),
             root: self.root,
             iterations: self.iterations,
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn erofast_stands_beside_the_variants_over_what_the_kernel_has() {
         let job: Job = serde_json::from_value(serde_json::json!({
-            "modules": [], "columns": columns(&[0]), "command": ["x"], "root": true,
+            "columns": columns(&[0]), "command": ["x"], "root": true,
             "iterations": 1, "warm_ups": 0, "load": "none", "seconds": 1, "seed": 1,
             "image_bytes": 0, "notices": [], "repeat": "",
         }))

@@ -2,8 +2,10 @@
 
 use std::io::{self, Write};
 
-/// A line on the console.
-#[derive(Debug, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+/// A line on the console, as JSON behind a mark.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum GuestMessage {
     Up,
     Begin(String, u64),
@@ -18,31 +20,11 @@ impl GuestMessage {
 
     pub(super) fn parse(line: &str) -> Option<GuestMessage> {
         let text = line.trim_end().strip_prefix(GuestMessage::MARK)?;
-        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-        let numbered = || {
-            let (number, text) = rest.split_once(' ').unwrap_or((rest, ""));
-            Some((number.parse().ok()?, text.to_owned()))
-        };
-        Some(match word {
-            "up" => GuestMessage::Up,
-            "begin" => numbered().map(|(total, phase)| GuestMessage::Begin(phase, total))?,
-            "step" => numbered().map(|(done, note)| GuestMessage::Step(done, note))?,
-            "line" => GuestMessage::Line(rest.into()),
-            "error" => GuestMessage::Error(rest.into()),
-            "done" => GuestMessage::Done,
-            _ => return None,
-        })
+        serde_json::from_str(text).ok()
     }
 
     pub(super) fn print(&self) {
-        let text = match self {
-            GuestMessage::Up => "up".into(),
-            GuestMessage::Begin(phase, total) => format!("begin {total} {phase}"),
-            GuestMessage::Step(done, note) => format!("step {done} {note}"),
-            GuestMessage::Line(text) => format!("line {text}"),
-            GuestMessage::Error(text) => format!("error {text}"),
-            GuestMessage::Done => "done".into(),
-        };
+        let text = serde_json::to_string(self).unwrap_or_default();
         let mut out = io::stdout().lock();
         let _ = writeln!(out, "{}{text}", GuestMessage::MARK);
         let _ = out.flush();
@@ -55,20 +37,27 @@ mod tests {
 
     #[test]
     fn lines_of_the_console_are_distinguished_from_the_kernels() {
-        assert_eq!(GuestMessage::parse("LAB up\r\n"), Some(GuestMessage::Up));
-        assert_eq!(
-            GuestMessage::parse("LAB begin 60 measuring\r\n"),
-            Some(GuestMessage::Begin("measuring".into(), 60))
-        );
-        assert_eq!(
-            GuestMessage::parse("LAB step 3 kthread,hipri"),
-            Some(GuestMessage::Step(3, "kthread,hipri".into()))
-        );
-        assert_eq!(
-            GuestMessage::parse("LAB error a b"),
-            Some(GuestMessage::Error("a b".into()))
-        );
-        for other in ["[    1.0] erofs: loaded", "LAB step x y", "LAB what", ""] {
+        let messages = [
+            (r#"LAB "Up""#, GuestMessage::Up),
+            (
+                r#"LAB {"Begin":["measuring",60]}"#,
+                GuestMessage::Begin("measuring".into(), 60),
+            ),
+            (
+                r#"LAB {"Step":[3,"kthread,hipri"]}"#,
+                GuestMessage::Step(3, "kthread,hipri".into()),
+            ),
+            (r#"LAB {"Error":"a b"}"#, GuestMessage::Error("a b".into())),
+        ];
+        for (line, message) in messages {
+            assert_eq!(GuestMessage::parse(&format!("{line}\r\n")), Some(message));
+        }
+        for other in [
+            "[    1.0] erofs: loaded",
+            r#"LAB {"Step":["x"]}"#,
+            "LAB what",
+            "",
+        ] {
             assert_eq!(GuestMessage::parse(other), None, "{other}");
         }
     }

@@ -8,12 +8,10 @@
 //! `machine` boots it and listens; `guest` is this very program inside, which runs the launch
 //! experiment of [`crate::launch`] with one engine for each variant.
 
-mod cpio;
 mod guest;
 mod image;
 mod initramfs;
 mod job;
-mod libraries;
 mod machine;
 mod message;
 mod module;
@@ -43,7 +41,7 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Launc
     let work = Work::open(options.work.as_deref())?;
     let packages = Packages::fetch(options, &work, &interrupt, progress)?;
     let sandbox = Sandbox::new(work.root());
-    let modules = module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
+    module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
     progress.begin("making the machine", 2);
     let image = image::take_or_make(options, &packages, &sandbox, &work, &interrupt)?;
     progress.step(1, "files");
@@ -52,9 +50,8 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Launc
         job.launch(command);
     }
     let boot = initramfs::make(
-        job,
+        &job,
         &options.erofast,
-        &modules,
         &packages,
         &sandbox,
         &work,

@@ -1,17 +1,12 @@
 //! Building `fs/erofs` alone as a module, once for each variant, against the kernel's headers.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 
 use super::packages::Packages;
 use super::sandbox::Sandbox;
 use super::variant::Variant;
 use super::work::Work;
 use crate::{Interrupt, LabError, Progress, Result};
-
-/// Where each variant's module is, outside of the sandbox.
-pub(super) type Modules = BTreeMap<Variant, PathBuf>;
 
 /// Takes `fs/erofs` out of the packed source.
 const TAKE_OUT: &str = "
@@ -28,8 +23,7 @@ pub(super) fn build_all(
     work: &Work,
     interrupt: &Interrupt,
     progress: &mut dyn Progress,
-) -> Result<Modules> {
-    let mut modules = Modules::new();
+) -> Result<()> {
     progress.begin("building modules", Variant::ALL.len() as u64 + 1);
     for (number, variant) in Variant::ALL.into_iter().enumerate() {
         let path = work.inside(&variant.file());
@@ -41,10 +35,9 @@ pub(super) fn build_all(
             build(variant, &packages.release, sandbox, interrupt)?;
             work.done(&stage, &packages.version)?;
         }
-        modules.insert(variant, path);
     }
     progress.step(Variant::ALL.len() as u64 + 1, "");
-    Ok(modules)
+    Ok(())
 }
 
 fn take_out(

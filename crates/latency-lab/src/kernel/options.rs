@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::launch::names_mount;
 use crate::load::LoadChoice;
-use crate::shell::quote;
 use crate::{LabError, Result};
 
 /// Most CPUs of the machine: more than this an emulated one does not use.
@@ -104,35 +103,6 @@ impl KernelOptions {
         Ok(())
     }
 
-    /// The command line of such an experiment.
-    pub(super) fn command_line(&self) -> String {
-        let mut words = vec!["erofast lab kernel".to_owned()];
-        words.push(format!(
-            "--suite {} --cpus {} --iterations {} --minutes {} --load {} --seed {}",
-            quote(&self.suite),
-            self.cpus,
-            self.iterations,
-            self.time.as_secs() / 60,
-            self.load,
-            self.seed
-        ));
-        let pages = self.reserved_pages.iter();
-        words.extend(pages.map(|pages| format!("--reserved-pages {pages}")));
-        if !self.accelerate {
-            words.push("--emulate".into());
-        }
-        if self.root {
-            words.push("--root".into());
-        }
-        if let Some(image) = &self.image {
-            words.push(quote(&image.to_string_lossy()));
-            words.push("--".into());
-            let command = self.command.iter();
-            words.extend(command.map(|word| quote(&word.to_string_lossy())));
-        }
-        words.join(" ")
-    }
-
     /// Packages and their programs are those of x86-64.
     pub(super) fn check_machine(&self) -> Result<()> {
         if std::env::consts::ARCH == "x86_64" {
@@ -153,29 +123,6 @@ mod tests {
         options
             .check()
             .map_or_else(|error| error.to_string(), |()| String::new())
-    }
-
-    #[test]
-    fn the_report_says_what_to_type_for_such_a_run() {
-        let line = KernelOptions::default().command_line();
-        assert_eq!(
-            line,
-            "erofast lab kernel --suite bookworm-backports --cpus 2 --iterations 10 --minutes 9 --load fio \
-             --seed 1 --reserved-pages 0 --reserved-pages 64"
-        );
-        let options = KernelOptions {
-            image: Some("my app.erofs".into()),
-            command: vec!["{}/bin/app".into()],
-            root: true,
-            accelerate: false,
-            reserved_pages: vec![16],
-            ..KernelOptions::default()
-        };
-        let line = options.command_line();
-        assert!(
-            line.ends_with("--reserved-pages 16 --emulate --root 'my app.erofs' -- {}/bin/app"),
-            "{line}"
-        );
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The report of the machine on its result disk: written by the guest, read by the host.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs;
 use std::path::Path;
 
 use crate::launch::LaunchReport;
@@ -9,39 +8,27 @@ use crate::{LabError, Result};
 
 /// The second disk of QEMU's command line.
 const DISK: &str = "/dev/vdb";
-/// Before the length and the bytes of the result.
-const MAGIC: &[u8; 8] = b"EROFLAB1";
 
 /// Writes the report to the result disk.
 pub(super) fn write(report: &LaunchReport) -> Result<()> {
     let bytes = serde_json::to_vec(report).unwrap_or_default();
     let put = || {
-        let mut disk = OpenOptions::new().write(true).open(DISK)?;
-        disk.write_all(MAGIC)?;
-        disk.write_all(&(bytes.len() as u64).to_le_bytes())?;
-        disk.write_all(&bytes)?;
+        let mut disk = fs::OpenOptions::new().write(true).open(DISK)?;
+        std::io::Write::write_all(&mut disk, &bytes)?;
         disk.sync_all()
     };
     put().map_err(|source| LabError::io("writing the result to", Path::new(DISK), source))
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write`] wrote: up to the zeros that the disk was made of.
 pub(super) fn read(disk: &Path) -> Result<LaunchReport> {
     let fault = |reason: String| LabError::Kernel(format!("the machine left no report: {reason}"));
-    let mut file = File::open(disk).map_err(|reason| fault(reason.to_string()))?;
-    let mut head = [0; 16];
-    file.read_exact(&mut head)
-        .map_err(|reason| fault(reason.to_string()))?;
-    let (magic, length) = head.split_at(8);
-    if magic != MAGIC {
-        return Err(fault("its disk is empty".into()));
+    let bytes = fs::read(disk).map_err(|reason| fault(reason.to_string()))?;
+    let report = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    match report.is_empty() {
+        true => Err(fault("its disk is empty".into())),
+        false => serde_json::from_slice(report).map_err(|reason| fault(reason.to_string())),
     }
-    let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
-    let mut bytes = Vec::new();
-    file.take(length)
-        .read_to_end(&mut bytes)
-        .map_err(|reason| fault(reason.to_string()))?;
-    serde_json::from_slice(&bytes).map_err(|reason| fault(reason.to_string()))
 }
 
 #[cfg(test)]
@@ -50,7 +37,10 @@ mod tests {
 
     #[test]
     fn a_disk_without_a_report_is_one_line() {
-        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        let disk = std::env::temp_dir().join(format!("erofast-result-{}", std::process::id()));
+        fs::write(&disk, [0; 64]).unwrap();
+        let error = read(&disk).unwrap_err().to_string();
+        fs::remove_file(&disk).unwrap();
         assert_eq!(error, "the machine left no report: its disk is empty");
     }
 }

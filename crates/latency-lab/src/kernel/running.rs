@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::module;
 use super::options::KernelOptions;
-use super::packages::{Kernel, Packages};
+use super::packages::Packages;
 use super::sandbox::Sandbox;
+use super::variant::Variant;
 use super::work::Work;
 use crate::{Interrupt, LabError, Progress, Result};
 
@@ -25,7 +26,7 @@ pub fn module_for_running_kernel(
 
 pub(super) fn build_for(
     options: &KernelOptions,
-    kernel: Kernel,
+    kernel: Packages,
     to: &Path,
     progress: &mut dyn Progress,
 ) -> Result<Vec<PathBuf>> {
@@ -35,12 +36,13 @@ pub(super) fn build_for(
     let work = Work::open(options.work.as_deref())?;
     let packages = Packages::fetch_to_build(options, kernel, &work, &interrupt, progress)?;
     let sandbox = Sandbox::new(work.root());
-    let modules = module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
-    modules
-        .iter()
-        .map(|(variant, from)| {
+    module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
+    let variants = Variant::ALL.into_iter();
+    variants
+        .map(|variant| {
             let path = to.join(variant.file());
-            fs::copy(from, &path).map_err(|source| LabError::io("writing", &path, source))?;
+            fs::copy(work.inside(&variant.file()), &path)
+                .map_err(|source| LabError::io("writing", &path, source))?;
             Ok(path)
         })
         .collect()
@@ -48,12 +50,12 @@ pub(super) fn build_for(
 
 /// Debian puts the version of the package into its kernels' own:
 /// "#1 SMP PREEMPT_DYNAMIC Debian 6.12.95-1~bpo12+1 (2026-07-05)".
-fn running(release: &str, version: &str) -> Result<Kernel> {
+fn running(release: &str, version: &str) -> Result<Packages> {
     let package = version
         .split_once("Debian ")
         .and_then(|(_, rest)| rest.split(' ').next());
     match package {
-        Some(package) => Ok(Kernel {
+        Some(package) => Ok(Packages {
             release: release.into(),
             version: package.into(),
         }),

@@ -49,9 +49,12 @@ impl Work {
         })
     }
 
-    /// apt's lists and packages.
-    pub(super) fn apt(&self) -> PathBuf {
-        self.path.join("apt")
+    /// The directory of apt's lists and packages.
+    pub(super) fn apt(&self) -> Result<PathBuf> {
+        let path = self.path.join("apt");
+        let made = fs::create_dir_all(&path);
+        made.map_err(|source| LabError::io("making", &path, source))?;
+        Ok(path)
     }
 
     /// The unpacked packages: a small Debian.

@@ -11,12 +11,13 @@ use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::load::LoadChoice;
 use crate::schedule::{Gathered, Kept};
+use crate::shell::command_line;
 use crate::statistics::{Summary, compare, correct};
 
 pub(super) fn build(
     options: &LaunchOptions,
     environment: Environment,
-    finished: Finished,
+    mut finished: Finished,
     gathered: Gathered<Sample>,
     left_out: Vec<String>,
 ) -> LaunchReport {
@@ -41,6 +42,9 @@ pub(super) fn build(
         report.thrown_away = gathered.thrown_away[number].clone();
         report.queue_source = queue_source(&finished.engines[number]).into();
         engines.push(report);
+    }
+    if let Some(traces) = finished.traces.take() {
+        traces.keep(engines.iter().flat_map(|engine| &engine.samples));
     }
     let against = engines
         .iter_mut()
@@ -71,7 +75,7 @@ pub(super) fn build(
         root: options.root,
         warm_ups: options.warm_ups,
         seed: options.seed,
-        repeat: options.repeat(&finished.engines),
+        repeat: Some(options.repeat_with.clone().unwrap_or_else(command_line)),
         cold: explain::COLD.into(),
         notices: options
             .notices

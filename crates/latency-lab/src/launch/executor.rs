@@ -14,6 +14,7 @@ use super::cpu_time::{CpuTime, Foreign};
 use super::options::LaunchOptions;
 use super::owner::{Owner, Threads};
 use super::sample::Sample;
+use super::traces::Traces;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
 use crate::load::{Fio, LoadReport, Spent};
 use crate::process::{Child, End, allowed_cpus, kernel_threads, process_threads};
@@ -36,6 +37,7 @@ pub(super) struct Launcher<'a> {
     /// What the recorder could not read, by engine.
     trace_notices: BTreeSet<TraceNotice>,
     began: Instant,
+    traces: Option<Traces>,
 }
 
 /// Result of all launches.
@@ -44,6 +46,7 @@ pub(super) struct Finished {
     pub(super) load: Option<LoadReport>,
     /// What the recorder could not read, by engine.
     pub(super) trace_notices: BTreeSet<TraceNotice>,
+    pub(super) traces: Option<Traces>,
 }
 
 /// A notice of the recorder.
@@ -119,6 +122,11 @@ impl<'a> Launcher<'a> {
             interrupt,
             trace_notices: BTreeSet::new(),
             began: Instant::now(),
+            traces: options
+                .keep_traces
+                .as_deref()
+                .map(Traces::into)
+                .transpose()?,
         })
     }
 
@@ -132,6 +140,7 @@ impl<'a> Launcher<'a> {
             load: self.load.as_ref().map(Fio::report),
             engines: self.engines,
             trace_notices: self.trace_notices,
+            traces: self.traces,
         }
     }
 
@@ -180,6 +189,9 @@ impl<'a> Launcher<'a> {
         let cpu_us = sample.launch_us * allowed_cpus().len() as f64;
         if let Some(reason) = disturbed(cpu_us, &time.foreign, self.options.foreign_limit) {
             return Ok(run.spoilt(reason, Some(sample)));
+        }
+        if let Some(traces) = &mut self.traces {
+            sample.trace = Some(traces.add(&self.engines[engine].to_string(), &trace)?);
         }
         self.count_load(spent, traced.then_some(&time));
         Ok(Outcome::Good(sample))

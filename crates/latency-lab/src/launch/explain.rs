@@ -10,7 +10,7 @@ pub const COLD: &str = "a fresh mount for each launch: new inodes, no dentries, 
 the image itself stays warm in the page cache, so no launch waits for the disk";
 
 /// Printed below the table.
-pub const EXPLANATION: &str = "\
+pub const EXPLANATION: &str = "
 scheduling latency  how long the threads that decompressed for one launch could run and did not run,
                     added up over the launch. In the kernel: kworkers while they run
                     z_erofs_decompressqueue_work; an engine that decompresses in the program's own
@@ -29,7 +29,8 @@ shift               from the first engine to this one within the rounds of the r
                     parentheses when it is no claim. A difference is claimed if its interval excludes
                     zero, at 1 in 100 for all comparisons of this report; \"no difference\" if the
                     interval lies within 10 %; otherwise nothing is shown.
-cold                a fresh mount each time, nothing decompressed; the image is in the page cache";
+cold                a fresh mount each time, nothing decompressed; the image is in the page cache
+";
 
 /// Stolen time above this part makes figures of one run hard to compare with those of another.
 const STOLEN: f64 = 0.05;

@@ -21,7 +21,7 @@ mod owner;
 mod picture;
 mod report;
 mod sample;
-mod table;
+mod traces;
 
 pub use explain::EXPLANATION;
 pub use options::LaunchOptions;
@@ -30,11 +30,10 @@ pub use owner::Owner;
 pub use picture::{Blocked, Lane, Picture, Stretch, Waited};
 pub use report::{Against, EngineReport, LaunchReport, Machine, Outliers, RecordingCost};
 pub use sample::{Sample, ThreadWaits};
-pub(crate) use table::{bimodal, waiters};
 
 use crate::engine::present;
 use crate::environment::Environment;
-use crate::load::{Fio, LoadChoice};
+use crate::load::Fio;
 use crate::schedule::{Plan, gather, repeats};
 use crate::scratch::Scratch;
 use crate::statistics::fewest_rounds;
@@ -47,8 +46,8 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     let interrupt = Interrupt::watch()?;
     let site = options.site()?;
     let points = Scratch::new(&std::env::temp_dir())?;
-    let asked = (&options.engines[..], options.engines_by_default);
-    let (engines, left_out) = present(asked, &site, points.path(), &interrupt, progress)?;
+    let (engines, left_out) =
+        present(&options.engines, &site, points.path(), &interrupt, progress)?;
     let comparisons = 3 * (engines.len() - 1);
     let fewest = fewest_rounds(comparisons);
     if comparisons > 0 && options.iterations < fewest {
@@ -59,20 +58,13 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
         ));
     }
     let environment = Environment::capture(&site.image, &site.erofast)?;
-    let load = match options.load {
-        LoadChoice::None => None,
-        LoadChoice::Fio if options.load_disk.is_some() => options
-            .load_disk
-            .as_ref()
-            .map(|disk| Fio::start_on_disk(disk, &interrupt, progress))
-            .transpose()?,
-        LoadChoice::Fio => Some(Fio::start(
-            &options.scratch(),
-            options.keep_scratch,
-            &interrupt,
-            progress,
-        )?),
-    };
+    let load = Fio::start(
+        options.load,
+        (options.scratch.as_deref(), options.keep_scratch),
+        options.load_disk.as_deref(),
+        &interrupt,
+        progress,
+    )?;
     let mut launcher = Launcher::new(options, &site, engines, points.path(), load, &interrupt)?;
     let plan = Plan {
         // With `overhead`, every engine is listed twice.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::engine::{Engine, Site};
 use crate::load::LoadChoice;
 use crate::process::{FOREIGN_LIMIT, foreign_pids};
-use crate::shell::quote;
 use crate::{LabError, Result};
 
 /// One launch experiment.
@@ -18,10 +17,9 @@ pub struct LaunchOptions {
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one.
+    /// The engines to compare, each with the first one; where none is named, those of
+    /// [`Engine::default_list`] that are there.
     pub engines: Vec<Engine>,
-    /// The engines were not named by the user: missing ones are left out, with a notice.
-    pub engines_by_default: bool,
     /// The program and its arguments; `{}` stands for the mount point.
     pub command: Vec<OsString>,
     /// Make the mount the program's root directory.
@@ -47,10 +45,12 @@ pub struct LaunchOptions {
     pub scratch: Option<PathBuf>,
     /// A disk that the load's random reader reads instead of a file.
     pub load_disk: Option<PathBuf>,
-    /// The command line of such a run, unless it is `lab launch`.
+    /// The command line of such a run, unless it is that of this process.
     pub repeat_with: Option<String>,
     /// Lines for the reader of the report, besides those of the run itself.
     pub notices: Vec<String>,
+    /// A directory for the trace of each engine's median launch, and of its worst one.
+    pub keep_traces: Option<PathBuf>,
     /// Keep the load's file for the next run.
     pub keep_scratch: bool,
     /// Also launch each engine without the recorder, as often, to measure what recording costs.
@@ -70,8 +70,7 @@ impl Default for LaunchOptions {
         LaunchOptions {
             image: PathBuf::new(),
             erofast: PathBuf::new(),
-            engines: Engine::default_list(),
-            engines_by_default: true,
+            engines: Vec::new(),
             command: Vec::new(),
             root: false,
             directory: None,
@@ -86,6 +85,7 @@ impl Default for LaunchOptions {
             load_disk: None,
             repeat_with: None,
             notices: Vec::new(),
+            keep_traces: None,
             keep_scratch: false,
             overhead: false,
             times_only: false,
@@ -114,8 +114,8 @@ impl LaunchOptions {
         if let Some(directory) = self.directory.as_deref().filter(|path| !names_mount(path)) {
             is_directory(directory)?;
         }
-        if self.iterations == 0 || self.engines.is_empty() {
-            return wrong("nothing to measure: at least one engine and one iteration are needed");
+        if self.iterations == 0 {
+            return wrong("nothing to measure: at least one iteration is needed");
         }
         if !rustix::process::geteuid().is_root() {
             return Err(LabError::Privilege(
@@ -126,48 +126,6 @@ impl LaunchOptions {
             return Err(LabError::Privilege(format!("lab launch: {reason}")));
         }
         Ok(())
-    }
-
-    /// The command line of this run, where the other fields of the report lack a part of it.
-    pub(super) fn repeat(&self, engines: &[Engine]) -> Option<String> {
-        let more = [
-            (
-                "--warmup",
-                Some(self.warm_ups.to_string()).filter(|_| self.warm_ups != 1),
-            ),
-            (
-                "--prepare",
-                self.prepare
-                    .as_ref()
-                    .map(|line| line.to_string_lossy().into()),
-            ),
-            (
-                "--chdir",
-                self.directory
-                    .as_ref()
-                    .map(|path| path.display().to_string()),
-            ),
-        ];
-        if self.repeat_with.is_some() || more.iter().all(|(_, value)| value.is_none()) {
-            return self.repeat_with.clone();
-        }
-        let image = quote(&self.image.to_string_lossy());
-        let mut line = format!("erofast lab launch {image}");
-        for engine in engines {
-            line += &format!(" --engine {}", quote(&engine.to_string()));
-        }
-        let (count, load, seed) = (self.iterations, self.load, self.seed);
-        line += &format!(" --iterations {count} --load {load} --seed {seed}");
-        for (option, value) in more {
-            line += &value.map_or(String::new(), |value| {
-                format!(" {option} {}", quote(&value))
-            });
-        }
-        line += if self.root { " --root --" } else { " --" };
-        let command = self.command.iter();
-        Some(command.fold(line, |line, word| {
-            line + " " + &quote(&word.to_string_lossy())
-        }))
     }
 
     /// Whether a launch counts of which only the time is known: an idle machine's kernel may leave
@@ -200,12 +158,6 @@ impl LaunchOptions {
             )));
         }
         Ok(site)
-    }
-
-    pub(super) fn scratch(&self) -> PathBuf {
-        self.scratch
-            .clone()
-            .unwrap_or_else(|| PathBuf::from("/var/tmp"))
     }
 
     pub(super) fn command_at(&self, point: &Path) -> Vec<OsString> {
@@ -281,26 +233,6 @@ mod tests {
     fn below_the_root_they_stand_for_the_root() {
         let command = options(true, &["{}/bin/tool", "{}"]).command_at(Path::new("/m"));
         assert_eq!(command, ["chroot", "/m", "/bin/tool", "/"]);
-    }
-
-    #[test]
-    fn the_report_has_the_command_line_where_its_fields_lack_a_part() {
-        assert_eq!(options(false, &["{}/app"]).repeat(&[]), None);
-        let options = LaunchOptions {
-            image: "a.erofs".into(),
-            prepare: Some("sync; true".into()),
-            directory: Some("{}".into()),
-            warm_ups: 2,
-            ..options(false, &["bin/app", "-v"])
-        };
-        let engines = [Engine::Kernel];
-        assert_eq!(
-            options.repeat(&engines).as_deref(),
-            Some(
-                "erofast lab launch a.erofs --engine kernel --iterations 50 --load fio --seed 1 \
-                 --warmup 2 --prepare 'sync; true' --chdir {} -- bin/app -v"
-            )
-        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! coarse, so that every launch can keep its own until the median one and the worst are known.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use sched_trace::latency::Wait;
 use sched_trace::timeline::Timeline;
@@ -73,6 +74,16 @@ pub struct Blocked {
     pub priority: i32,
     /// Time waited behind them.
     pub total_us: f64,
+}
+
+impl fmt::Display for Blocked {
+    /// "fio[120]".
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.priority {
+            0 => out.write_str(&self.comm),
+            priority => write!(out, "{}[{priority}]", self.comm),
+        }
+    }
 }
 
 /// The threads behind which all of `waits` were spent, longest first. Time on an idle CPU that was

@@ -110,7 +110,7 @@ pub struct LaunchReport {
     pub warm_ups: usize,
     /// Of the order of launches.
     pub seed: u64,
-    /// The command line of such a run, unless it is `lab launch` with the options above.
+    /// The command line of such a run; reports of early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// The meaning of "cold" in this run.
@@ -290,11 +290,6 @@ impl LaunchReport {
             ),
         ]
     }
-
-    /// The JSON of the contract, readable.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default()
-    }
 }
 
 impl EngineReport {
@@ -363,7 +358,7 @@ impl EngineReport {
         let kept = kept.map(|(median, worst)| [median.iteration, worst.iteration]);
         for sample in &mut self.samples {
             if !kept.is_some_and(|kept| kept.contains(&sample.iteration)) {
-                sample.picture = Picture::default();
+                (sample.picture, sample.trace) = (Picture::default(), None);
             }
         }
     }

@@ -53,6 +53,9 @@ pub struct Sample {
     /// Its timeline; of the launch with the median scheduling latency and of the worst one alone.
     #[serde(rename = "timeline", skip_serializing_if = "Picture::is_empty")]
     pub picture: Picture,
+    /// The file with its trace, in Perfetto's format; of the same two launches, where it was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Work items that decompressed; in-kernel engines only.
     pub works: u64,
     /// CPU time of unrelated programs.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::LoadChoice;
 use super::burn::{LoadReport, Spent, Window, wanted};
 use super::file::{self, LoadFile};
 use crate::process::{Child, descendants, in_path};
@@ -51,30 +52,27 @@ impl Fio {
         })
     }
 
-    /// Starts the load and waits until it reaches its share.
+    /// Starts what is chosen, and waits until it reaches its share. The random reader reads a file
+    /// below `scratch`, or a disk, which it never writes to.
     pub fn start(
-        scratch: &Path,
-        keep_file: bool,
+        choice: LoadChoice,
+        (scratch, keep_file): (Option<&Path>, bool),
+        disk: Option<&Path>,
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
-    ) -> Result<Fio> {
+    ) -> Result<Option<Fio>> {
+        if choice == LoadChoice::None {
+            return Ok(None);
+        }
         if let Some(missing) = Fio::missing() {
             return Err(missing);
         }
-        let file = file::make(scratch, keep_file, interrupt, progress)?;
-        Fio::start_on(file, interrupt, progress)
-    }
-
-    /// As [`Fio::start`], but the random reader reads a disk, which it never writes to.
-    pub fn start_on_disk(
-        disk: &Path,
-        interrupt: &Interrupt,
-        progress: &mut dyn Progress,
-    ) -> Result<Fio> {
-        match Fio::missing() {
-            Some(missing) => Err(missing),
-            None => Fio::start_on(file::disk(disk), interrupt, progress),
-        }
+        let scratch = scratch.unwrap_or(Path::new("/var/tmp"));
+        let file = match disk {
+            Some(disk) => file::disk(disk),
+            None => file::make(scratch, keep_file, interrupt, progress)?,
+        };
+        Fio::start_on(file, interrupt, progress).map(Some)
     }
 
     fn start_on(file: LoadFile, interrupt: &Interrupt, progress: &mut dyn Progress) -> Result<Fio> {

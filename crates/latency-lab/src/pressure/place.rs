@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::mounts::Mount;
+use crate::process::cgroup;
 use crate::{LabError, Result};
 
 /// Which interface the memory controller has.
@@ -80,60 +82,26 @@ fn lists_memory(file: &Path) -> bool {
 /// Version 1: a hierarchy whose options name the controller.
 fn first_version(mounts: &str, groups: &str) -> Option<Hierarchy> {
     let has_memory = |list: &str| list.split(',').any(|name| name == "memory");
-    let mount = mounts.lines().find_map(|line| {
-        Mount::parse(line).filter(|m| m.kind == "cgroup" && has_memory(m.options))
-    })?;
-    let own = group(groups, has_memory)?;
-    mount.hierarchy(own)
+    let found = |mount: &Mount<'_>| mount.kind == "cgroup" && has_memory(mount.options);
+    hierarchy(mounts, found, cgroup(groups, has_memory)?)
 }
 
 /// Version 2: the one hierarchy without a list of controllers.
 fn second_version(mounts: &str, groups: &str) -> Option<Hierarchy> {
-    let mount = mounts
-        .lines()
-        .find_map(|line| Mount::parse(line).filter(|mount| mount.kind == "cgroup2"))?;
-    mount.hierarchy(group(groups, str::is_empty)?)
+    hierarchy(
+        mounts,
+        |mount| mount.kind == "cgroup2",
+        cgroup(groups, str::is_empty)?,
+    )
 }
 
-/// Our own group, in the line of /proc/self/cgroup whose controllers are `wanted`.
-fn group(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
-    groups.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let controllers = fields.next()?;
-        fields.next().filter(|_| wanted(controllers))
-    })
-}
-
-/// Fields of a mountinfo line.
-struct Mount<'a> {
-    root: &'a str,
-    point: &'a str,
-    kind: &'a str,
-    options: &'a str,
-}
-
-impl<'a> Mount<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (before, after) = line.split_once(" - ")?;
-        let mut before = before.split(' ').skip(3);
-        let mut after = after.split(' ');
-        let (root, point) = (before.next()?, before.next()?);
-        let (kind, options) = (after.next()?, after.nth(1)?);
-        Some(Mount {
-            root,
-            point,
-            kind,
-            options,
-        })
-    }
-
-    /// The directory of a group; a container sees only a part of the hierarchy.
-    fn hierarchy(&self, group: &str) -> Option<Hierarchy> {
-        let below = Path::new(group).strip_prefix(self.root).ok();
-        let top = PathBuf::from(self.point);
-        let own = below.map_or_else(|| top.clone(), |below| top.join(below));
-        Some(Hierarchy { top, own })
-    }
+/// The directory of a group; a container sees only a part of the hierarchy.
+fn hierarchy(mounts: &str, found: impl Fn(&Mount<'_>) -> bool, group: &str) -> Option<Hierarchy> {
+    let mount = mounts.lines().filter_map(Mount::parse).find(found)?;
+    let below = Path::new(group).strip_prefix(mount.root).ok();
+    let (top, below) = (mount.point, below.unwrap_or(Path::new("")));
+    let own = top.join(below);
+    Some(Hierarchy { top, own })
 }
 
 #[cfg(test)]

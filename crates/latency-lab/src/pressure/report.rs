@@ -1,7 +1,6 @@
 //! The report of a pressure experiment: the contract's JSON, with further fields.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +8,11 @@ use super::options::{Buffers, PressureOptions};
 use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, difference};
+use crate::figure::{Figure, Row, percent};
+use crate::findings::{Findings, reasons};
 use crate::process::FOREIGN_LIMIT;
 use crate::statistics::{Summary, compare, correct};
-use crate::validity;
+use crate::table::Table;
 
 /// The pool size under test, and the share of allocations that it must cover.
 const QUESTION_PAGES: u64 = 64;
@@ -273,13 +273,27 @@ fn sufficient(in_use: &BTreeMap<u64, u64>) -> Option<Sufficient> {
 }
 
 impl PressureReport {
-    /// The JSON of the contract, readable.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default()
+    pub(crate) fn findings(&self) -> Findings {
+        Findings {
+            kind: "pressure",
+            title: "Launches while memory is short",
+            about: format!(
+                "The last of {} programs in a group of {} MiB",
+                self.programs,
+                self.limit_bytes >> 20
+            ),
+            environment: Some(self.environment.clone()),
+            faults: reasons(self.valid, &self.not_valid_because),
+            figures: self.figures(),
+            summary: self.summary(),
+            legend: LEGEND.into(),
+            conclusion: self.conclusion(),
+            ..Findings::default()
+        }
     }
 
     /// What may differ by the size of the pool.
-    pub(crate) fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<Figure> {
         let ways = self.ways();
         let figure = |name: &str, of, value: fn(&PoolSample) -> f64| {
             let samples = |pool: &PoolReport| pool.samples.iter().map(value).collect::<Vec<f64>>();
@@ -295,17 +309,30 @@ impl PressureReport {
                 rows: rows.collect(),
             }
         };
+        let allocation = "CPU time that the allocating threads spent getting pages";
         let mut figures = vec![
             figure("launch time", "", |sample| sample.launch_us),
-            figure(
-                "allocation",
-                "CPU time that the allocating threads spent getting pages",
-                |sample| sample.alloc_cpu_us,
-            ),
+            figure("allocation", allocation, |sample| sample.alloc_cpu_us),
         ];
         let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
         correct(rows.filter_map(|row| row.against_first.as_mut()).collect());
         figures
+    }
+
+    fn summary(&self) -> Vec<Table> {
+        let mut tables: Vec<Table> = self.figures().iter().map(Figure::claims).collect();
+        tables.push(self.counts());
+        tables
+    }
+
+    /// Whether 64 pages are enough.
+    fn conclusion(&self) -> Option<String> {
+        let sufficient = self.sufficient.filter(|_| self.valid)?;
+        let share = percent(sufficient.share_within_64_pages);
+        let pages = sufficient.pages_for_95_percent;
+        Some(format!(
+            "64 pages are enough for {share} of the allocations; 95 % need {pages}."
+        ))
     }
 
     /// Every way to get buffers, by name.
@@ -319,82 +346,42 @@ impl PressureReport {
         pools.chain(threads).collect()
     }
 
-    /// As text.
-    pub fn table(&self) -> String {
-        let mut out = format!(
-            "{}The last of {} programs in a group of {} MiB, averages\n{}\n{}\
-             {:<16}{:>10}{:>12}{:>12}{:>9}{:>10}{:>6}{:>6}{:>11}{:>9}{:>9}\n",
-            self.conclusion(),
-            self.programs,
-            self.limit_bytes >> 20,
-            self.environment.line(),
-            validity::lines(&self.not_valid_because),
-            "buffers from",
-            "requests",
-            "CPU us",
-            "clock us",
-            "share",
-            "reclaims",
-            "p95",
-            "most",
-            "launch ms",
-            "shift",
-            "RSS MiB"
-        );
-        let launches = self.figures().into_iter().next();
-        let launches = launches.map_or(Vec::new(), |figure| figure.rows);
-        for ((name, pool), launch) in self.ways().iter().zip(&launches) {
-            let shift = launch.against_first.as_ref().map_or("-".into(), difference);
-            row(&mut out, name, pool, &shift);
+    fn counts(&self) -> Table {
+        let heads = [
+            "requests", "CPU us", "clock us", "share", "reclaims", "p95", "most", "RSS MiB",
+        ];
+        let mut table = Table::keyed("averages per launch, by where buffers are from", &heads);
+        for (name, pool) in self.ways() {
+            let peak = pool.memory.map_or(0, |memory| memory.peak_rss_bytes);
+            let cells = [
+                format!("{:.0}", pool.requests),
+                format!("{:.1}", pool.alloc_cpu_us),
+                format!("{:.1}", pool.alloc_wall_us),
+                pool.alloc_cpu_share
+                    .map_or("-".into(), |share| format!("{:.2} %", share * 100.0)),
+                pool.reclaims
+                    .map_or("?".into(), |count| format!("{count:.1}")),
+                pool.pages_in_use_p95.to_string(),
+                pool.pages_in_use_max.to_string(),
+                format!("{:.1}", peak as f64 / f64::from(1 << 20)),
+            ];
+            table.add(&name, cells);
         }
-        out + LEGEND
-    }
-
-    /// Whether 64 pages are enough.
-    fn conclusion(&self) -> String {
-        match &self.sufficient {
-            Some(_) if !self.valid => "No conclusion: the run is not valid.\n".into(),
-            Some(sufficient) => format!(
-                "64 pages are enough for {:.1} % of the allocations; 95 % need {}.\n",
-                sufficient.share_within_64_pages * 100.0,
-                sufficient.pages_for_95_percent
-            ),
-            None => String::new(),
-        }
+        table
     }
 }
 
 /// What the columns are.
 const LEGEND: &str = "
+launch time   how long the measured program ran; allocation: CPU time that the allocating threads
+              spent getting pages. Medians, with the 99 % interval of the shift against the first
+              row (Hodges-Lehmann), at 1 in 100 for all comparisons together
 requests      allocations of a buffer during the measured program
-CPU, clock    time that the allocating threads spent on them; share: of the time without a pool
+CPU, clock    time that the allocating threads spent on them; share: of the CPU time without a pool
 reclaims      how often an allocation had to reclaim memory
 p95, most     pages in use after 95 % of the allocations, and after any
-launch        how long the measured program ran; shift: against the first row (Hodges-Lehmann), in
-              parentheses when it is no claim
 RSS           the daemon's memory at its highest
 ";
-
-fn row(out: &mut String, name: &str, pool: &PoolReport, shift: &str) {
-    let share = pool
-        .alloc_cpu_share
-        .map_or("-".into(), |share| format!("{:.2} %", share * 100.0));
-    let reclaims = pool
-        .reclaims
-        .map_or("?".into(), |count| format!("{count:.1}"));
-    let launch = pool.launch_us.map_or(0.0, |launch| launch.average / 1000.0);
-    let peak = pool.memory.map_or(0, |memory| memory.peak_rss_bytes);
-    let rss = peak as f64 / f64::from(1 << 20);
-    let _ = writeln!(
-        out,
-        "{name:<16}{:>10.0}{:>12.1}{:>12.1}{share:>9}{reclaims:>10}{:>6}{:>6}{launch:>11.1}{shift:>9}{rss:>9.1}",
-        pool.requests,
-        pool.alloc_cpu_us,
-        pool.alloc_wall_us,
-        pool.pages_in_use_p95,
-        pool.pages_in_use_max,
-    );
-}
 
 #[cfg(test)]
 mod tests {
@@ -418,6 +405,10 @@ mod tests {
             group_peak: None,
             foreign_share: 0.05,
         }
+    }
+
+    fn table(report: &PressureReport) -> String {
+        crate::Report::Pressure(Box::new(report.clone())).table()
     }
 
     fn report(samples: Vec<Measured>) -> PressureReport {
@@ -446,7 +437,7 @@ mod tests {
         let sufficient = report.sufficient.unwrap();
         assert_eq!(sufficient.pages_for_95_percent, 34);
         assert_eq!(sufficient.share_within_64_pages, 0.96);
-        assert!(report.table().contains("0.40 %"), "{}", report.table());
+        assert!(table(&report).contains("0.40 %"), "{}", table(&report));
     }
 
     #[test]
@@ -456,7 +447,7 @@ mod tests {
         let mut samples = ways.map(|way| measured(way, 1, None)).to_vec();
         samples[0].counters.reclaims_unknown = Some("no root".into());
         let report = report(samples);
-        let table = report.table();
+        let table = table(&report);
         assert!(!report.valid && table.contains("NOT VALID: reclaim was not counted: no root"));
         assert!(!table.contains("needed no pages") && !table.contains("launches were made"));
     }
@@ -476,6 +467,6 @@ mod tests {
             idle.starts_with("1 of 2 launches needed no pages"),
             "{idle}"
         );
-        assert!(report.table().contains("shift: against"));
+        assert!(table(&report).contains("shift against"));
     }
 }

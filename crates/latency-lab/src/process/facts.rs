@@ -48,6 +48,15 @@ pub(crate) fn foreign_pids() -> Option<&'static str> {
     )
 }
 
+/// Our own group, in the line of /proc/self/cgroup whose controllers are `wanted`.
+pub(crate) fn cgroup(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let controllers = fields.next()?;
+        fields.next().filter(|_| wanted(controllers))
+    })
+}
+
 fn numbers(directory: &str) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();

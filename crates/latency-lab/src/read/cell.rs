@@ -41,42 +41,35 @@ impl Test {
         tests
     }
 
+    /// Word, threads, bytes of a read, unit.
+    fn facts(&self) -> (&'static str, usize, usize, &'static str) {
+        match *self {
+            Test::Sequential { readers } => ("seq", readers, Test::SEQUENTIAL_BLOCK, "MB/s"),
+            Test::Random { block, jobs } => ("rand", jobs, block, "ops/s"),
+            Test::Tree => ("tree", 1, Test::SEQUENTIAL_BLOCK, "s"),
+            Test::Metadata => ("meta", 1, 0, "s"),
+            Test::List => ("list", 1, 0, "s"),
+        }
+    }
+
     /// The contract's word.
     pub fn word(&self) -> &'static str {
-        match self {
-            Test::Sequential { .. } => "seq",
-            Test::Random { .. } => "rand",
-            Test::Tree => "tree",
-            Test::Metadata => "meta",
-            Test::List => "list",
-        }
+        self.facts().0
     }
 
     /// Threads that read.
     pub fn readers(&self) -> usize {
-        match *self {
-            Test::Sequential { readers } => readers,
-            Test::Random { jobs, .. } => jobs,
-            Test::Tree | Test::Metadata | Test::List => 1,
-        }
+        self.facts().1
     }
 
     /// Bytes of one read; 0 where nothing is read.
     pub fn block(&self) -> usize {
-        match *self {
-            Test::Random { block, .. } => block,
-            Test::Metadata | Test::List => 0,
-            Test::Sequential { .. } | Test::Tree => Test::SEQUENTIAL_BLOCK,
-        }
+        self.facts().2
     }
 
     /// Of the samples.
     pub fn unit(&self) -> &'static str {
-        match self {
-            Test::Sequential { .. } => "MB/s",
-            Test::Random { .. } => "ops/s",
-            Test::Tree | Test::Metadata | Test::List => "s",
-        }
+        self.facts().3
     }
 
     /// Label for the table.

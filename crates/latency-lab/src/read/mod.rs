@@ -26,16 +26,16 @@ use executor::Bench;
 
 /// Runs the experiment.
 pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadReport> {
-    if options.iterations == 0 || options.engines.is_empty() || options.tests.is_empty() {
-        let text = "lab read: nothing to measure: at least one engine, one iteration and a test \
-                    with these readers are needed";
+    if options.iterations == 0 || options.tests.is_empty() {
+        let text = "lab read: nothing to measure: at least one iteration and a test with these \
+                    readers are needed";
         return Err(LabError::Usage(text.into()));
     }
     let interrupt = Interrupt::watch()?;
     let site = Site::new(&options.image, &options.erofast)?;
     let points = Scratch::new(&std::env::temp_dir())?;
-    let asked = (&options.engines[..], options.engines_by_default);
-    let (engines, left_out) = present(asked, &site, points.path(), &interrupt, progress)?;
+    let (engines, left_out) =
+        present(&options.engines, &site, points.path(), &interrupt, progress)?;
     let environment = Environment::capture(&site.image, &site.erofast)?;
     let mut bench = Bench::new(options, &site, engines, points.path(), &interrupt)?;
     bench.compare_bytes(progress)?;

@@ -13,10 +13,9 @@ pub struct ReadOptions {
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one.
+    /// The engines to compare, each with the first one; where none is named, those of
+    /// [`Engine::default_list`] that are there.
     pub engines: Vec<Engine>,
-    /// The engines were not named by the user: missing ones are left out, with a notice.
-    pub engines_by_default: bool,
     /// Samples of each test that count.
     pub iterations: usize,
     /// Samples before them that do not.
@@ -40,8 +39,7 @@ impl Default for ReadOptions {
         ReadOptions {
             image: PathBuf::new(),
             erofast: PathBuf::new(),
-            engines: Engine::default_list(),
-            engines_by_default: true,
+            engines: Vec::new(),
             iterations: 5,
             warm_ups: 1,
             tests: Test::all(),

@@ -1,15 +1,15 @@
 //! The report of a read experiment: the contract's JSON and a table.
 
-use std::fmt::Write;
-
 use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, ImageState};
 use super::job::Measured;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, difference};
+use crate::figure::{Figure, Row, amount};
+use crate::findings::Findings;
 use crate::schedule::{Gathered, Kept, Plan};
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, median};
+use crate::table::Table;
 
 /// One test of one engine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -144,18 +144,59 @@ fn result(
 }
 
 impl ReadResult {
-    /// A run that was interrupted has none of the later tests.
-    fn has_figures(&self) -> bool {
-        self.median.is_some()
+    fn name(&self) -> String {
+        format!("{}, image {}", self.title, self.image.word())
     }
 }
 
 impl ReadReport {
+    pub(crate) fn findings(&self) -> Findings {
+        Findings {
+            kind: "read",
+            title: "Reading, engine against engine",
+            about: format!(
+            "{} samples of each test, interleaved, a fresh mount for each",
+            self.iterations
+        ),
+            environment: Some(self.environment.clone()),
+            faults: self.faults(),
+            figures: self.figures(),
+            summary: self.summary(),
+            legend: "\nMedians, with the 99 % interval of the shift (Hodges-Lehmann) against the first engine, at 1 in 100\n\
+         for all comparisons together. MB/s and ops/s: more is better; s: less is better. p99: 99 of 100\n\
+         single reads took less.\n"
+            .into(),
+            notes: self.left_out
+            .iter()
+            .map(|line| format!("left out: {line}"))
+            .collect(),
+            ..Findings::default()
+        }
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let spoilt: usize = self.results.iter().map(|result| result.spoilt).sum();
+        let why = self.results.iter().find_map(|it| it.spoilt_by.as_deref());
+        let fault = match (self.valid, self.interrupted) {
+            (true, _) => None,
+            (_, true) => Some("interrupted".into()),
+            _ if spoilt == 0 => self
+                .environment
+                .steal_fault(None)
+                .or(Some("incomplete".into())),
+            _ => Some(format!(
+                "samples that were spoilt: {spoilt} ({})",
+                why.unwrap_or("unknown")
+            )),
+        };
+        fault.into_iter().collect()
+    }
+
     /// Every test with the image in one state.
-    pub(crate) fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = Vec::new();
-        for result in self.results.iter().filter(|result| result.has_figures()) {
-            let name = format!("{}, image {}", result.title, result.image.word());
+        for result in self.results.iter().filter(|result| result.median.is_some()) {
+            let name = result.name();
             let row = Row {
                 name: result.engine.clone(),
                 samples: result.samples.clone(),
@@ -174,90 +215,21 @@ impl ReadReport {
         figures
     }
 
-    /// The JSON of the contract, readable.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default()
-    }
-
-    /// A line that stays with the table.
-    fn validity(&self) -> String {
-        let spoilt: usize = self.results.iter().map(|result| result.spoilt).sum();
-        match (self.valid, self.interrupted) {
-            (true, _) => "valid".into(),
-            (_, true) => "NOT VALID: interrupted".into(),
-            _ if spoilt == 0 => {
-                let stolen = self.environment.steal_fault(None);
-                format!("NOT VALID: {}", stolen.unwrap_or_default())
-            }
-            _ => {
-                let mut reasons = self.results.iter().filter_map(|it| it.spoilt_by.as_deref());
-                let why = reasons.next().unwrap_or("unknown");
-                format!("NOT VALID: samples that were spoilt: {spoilt} ({why})")
-            }
-        }
-    }
-
-    /// Medians with their ranges, engines across.
-    pub fn table(&self) -> String {
-        let mut out = format!(
-            "Samples of each test: {}, interleaved, a fresh mount for each; median (smallest to largest)\n\
-             {}\n{}\n",
-            self.iterations,
-            self.environment.line(),
-            self.validity()
-        );
-        for (image, title) in [
-            (ImageState::Warm, "image warm"),
-            (ImageState::Cold, "image cold"),
-        ] {
-            let results: Vec<&ReadResult> = self
+    fn summary(&self) -> Vec<Table> {
+        let mut tables: Vec<Table> = self.figures().iter().map(Figure::claims).collect();
+        for table in &mut tables {
+            let of = self
                 .results
                 .iter()
-                .filter(|result| result.image == image && result.has_figures())
-                .collect();
-            if !results.is_empty() {
-                let _ = writeln!(out, "\n{title}");
-                rows(&mut out, &results);
+                .filter(|it| it.median.is_some() && it.name() == table.title);
+            for (row, result) in table.rows.iter_mut().zip(of) {
+                let tail = result
+                    .p99_us
+                    .map(|p99| format!("p99 {}", amount(p99, "us")));
+                row.1.extend(tail);
             }
         }
-        for line in &self.left_out {
-            let _ = writeln!(out, "left out: {line}");
-        }
-        out + "\nMB/s and ops/s: more is better; s: less is better. A percentage in parentheses is no claim (at 1 in\n\
-               100 for all comparisons together). p99: 99 of 100 single reads took less.\n"
-    }
-}
-
-fn rows(out: &mut String, results: &[&ReadResult]) {
-    let mut title = "";
-    for result in results {
-        if result.title != title {
-            title = &result.title;
-            let _ = writeln!(out, "  {title} ({})", result.unit);
-        }
-        let figure =
-            |value: Option<f64>| value.map_or("-".into(), |value| figure(value, &result.unit));
-        let mut line = format!(
-            "    {:<28} {:>9} ({} to {})",
-            result.engine,
-            figure(result.median),
-            figure(result.minimum),
-            figure(result.maximum)
-        );
-        if let Some(p99) = result.p99_us {
-            let _ = write!(line, "  p99 {p99:.0} us");
-        }
-        if let Some(comparison) = &result.against_first {
-            let _ = write!(line, "  {}", difference(comparison));
-        }
-        let _ = writeln!(out, "{line}");
-    }
-}
-
-fn figure(value: f64, unit: &str) -> String {
-    match unit {
-        "s" => format!("{value:.3}"),
-        _ => format!("{value:.0}"),
+        tables
     }
 }
 
@@ -266,6 +238,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::Report;
 
     fn result(title: &str, median: Option<f64>) -> ReadResult {
         ReadResult {
@@ -300,11 +273,15 @@ mod tests {
             left_out: Vec::new(),
             results: vec![result("reached", Some(7.0)), result("not reached", None)],
         };
-        let table = report.table();
+        let text = |report: &ReadReport| Report::Read(Box::new(report.clone())).table();
+        let table = text(&report);
         assert!(table.contains("NOT VALID: interrupted"), "{table}");
-        assert!(table.contains("reached (MB/s)"), "{table}");
+        assert!(
+            table.contains("reached, image warm\n  kernel     7 MB/s"),
+            "{table}"
+        );
         assert!(!table.contains("not reached"), "{table}");
         report.results.remove(0);
-        assert!(!report.table().contains("image warm"));
+        assert!(!text(&report).contains("image warm"));
     }
 }

@@ -3,20 +3,19 @@
 //! The experiments make their own pages here too, so a page that is made later, on another machine,
 //! is the same.
 
-mod export;
 mod several;
 
 pub use several::Reports;
 
 use std::path::Path;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::environment::Environment;
-use crate::figure::Figure;
+use crate::findings::Findings;
 use crate::hotplug::HotplugReport;
-use crate::html::general_page;
+use crate::html;
 use crate::launch::LaunchReport;
 use crate::pressure::PressureReport;
 use crate::read::ReadReport;
@@ -24,14 +23,15 @@ use crate::suite::SuiteReport;
 use crate::{LabError, Result};
 
 /// The report of an experiment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
 pub enum Report {
     /// Of `lab launch`, or `lab kernel`.
     Launch(Box<LaunchReport>),
     /// Of `lab read`.
-    Read(ReadReport),
+    Read(Box<ReadReport>),
     /// Of `lab suite`.
-    Suite(SuiteReport),
+    Suite(Box<SuiteReport>),
     /// Of `lab pressure`.
     Pressure(Box<PressureReport>),
     /// Of `lab hotplug`.
@@ -52,120 +52,50 @@ impl Report {
         let value: Value = parse(text)?;
         let has = |field: &str| value.get(field).is_some();
         match () {
-            () if has("pools") => parse(text).map(|it| Report::Pressure(Box::new(it))),
-            () if has("cycles") => parse(text).map(|it| Report::Hotplug(Box::new(it))),
+            () if has("pools") => parse(text).map(Report::Pressure),
+            () if has("cycles") => parse(text).map(Report::Hotplug),
             () if has("results") => parse(text).map(Report::Read),
             () if has("rows") && has("engines") => parse(text).map(Report::Suite),
-            () if has("engines") => parse(text).map(|it| Report::Launch(Box::new(it))),
+            () if has("engines") => parse(text).map(Report::Launch),
             () => {
                 Err("is no report of lab launch, kernel, read, suite, pressure or hotplug".into())
             }
         }
     }
 
-    /// What was measured, row by row; none where the report has no samples.
-    pub(crate) fn figures(&self) -> Vec<Figure> {
+    pub(crate) fn findings(&self) -> Findings {
         match self {
-            Report::Launch(report) => report.figures(),
-            Report::Read(report) => report.figures(),
-            Report::Suite(report) => report.figures(),
-            Report::Pressure(report) => report.figures(),
-            Report::Hotplug(_) => Vec::new(),
+            Report::Launch(report) => report.findings(),
+            Report::Read(report) => report.findings(),
+            Report::Suite(report) => report.findings(),
+            Report::Pressure(report) => report.findings(),
+            Report::Hotplug(report) => report.findings(),
         }
     }
 
-    /// The experiment, as it is called on the command line.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Report::Launch(_) => "launch",
-            Report::Read(_) => "read",
-            Report::Suite(_) => "suite",
-            Report::Pressure(_) => "pressure",
-            Report::Hotplug(_) => "hotplug",
-        }
-    }
-
-    /// Whether the figures may be relied on.
-    pub fn is_valid(&self) -> bool {
-        match self {
-            Report::Launch(report) => report.valid,
-            Report::Read(report) => report.valid,
-            Report::Suite(report) => report.valid,
-            Report::Pressure(report) => report.valid,
-            Report::Hotplug(report) => report.valid,
-        }
-    }
-
-    /// Where it ran.
-    pub(crate) fn environment(&self) -> Option<&Environment> {
-        match self {
-            Report::Launch(report) => Some(&report.environment),
-            Report::Read(report) => Some(&report.environment),
-            Report::Suite(report) => report.environment.as_ref(),
-            Report::Pressure(report) => Some(&report.environment),
-            Report::Hotplug(report) => Some(&report.environment),
-        }
+    /// Why the figures must not be used; nothing where they may.
+    pub fn faults(&self) -> Vec<String> {
+        self.findings().faults
     }
 
     /// The answer alone: a sentence, and a row an engine.
     pub fn answer(&self) -> String {
-        match self {
-            Report::Launch(report) => report.answer(),
-            other => other.table(),
-        }
+        self.findings().answer()
     }
 
-    /// All that the experiment prints.
+    /// All that there is as text.
     pub fn table(&self) -> String {
-        match self {
-            Report::Launch(report) => report.table(),
-            Report::Read(report) => report.table(),
-            Report::Suite(report) => report.table(),
-            Report::Pressure(report) => report.table(),
-            Report::Hotplug(report) => report.table(),
-        }
+        self.findings().table()
     }
 
     /// One HTML file that needs no network.
     pub fn to_html(&self) -> String {
-        if let Report::Launch(report) = self {
-            return report.to_html();
-        }
-        let title = match self {
-            Report::Read(_) => "Reading, engine against engine",
-            Report::Suite(_) => "Programs and trees, engine against engine",
-            Report::Pressure(_) => "Launches while memory is short",
-            _ => "A CPU that goes and comes back",
-        };
-        general_page(
-            title,
-            (&self.table(), &self.caption()),
-            (&self.figures(), self.is_valid()),
-            self.environment(),
-            &self.to_json(),
-        )
-    }
-
-    /// What must stay with a table that is quoted alone.
-    pub(crate) fn caption(&self) -> String {
-        let valid = if self.is_valid() {
-            "valid"
-        } else {
-            "NOT VALID"
-        };
-        let line = self.environment().map_or(String::new(), |it| it.line());
-        format!("lab {}; {line}; {valid}", self.kind())
+        html::report(&self.findings(), &self.to_json())
     }
 
     /// The report as JSON, readable.
     pub fn to_json(&self) -> String {
-        match self {
-            Report::Launch(report) => report.to_json(),
-            Report::Read(report) => report.to_json(),
-            Report::Suite(report) => report.to_json(),
-            Report::Pressure(report) => report.to_json(),
-            Report::Hotplug(report) => report.to_json(),
-        }
+        serde_json::to_string_pretty(self).unwrap_or_default()
     }
 }
 

@@ -3,17 +3,16 @@
 //! Unlike engines of one run, these samples were not interleaved: what else differs between the
 //! runs is part of the difference, so the environments are compared as well.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::Report;
-use super::export::{CSV_HEAD, csv, markdown};
-use crate::figure::{Figure, Row, median_and_claim, tally};
-use crate::html::pages_beside;
+use crate::figure::{Figure, Row};
+use crate::findings::Findings;
+use crate::html;
 use crate::statistics::{Verdict, compare, correct};
-use crate::validity;
+use crate::table::Table;
 use crate::{LabError, Result};
 
 /// One report or more of the same experiment, by the names of their files.
@@ -35,12 +34,12 @@ impl Reports {
             all.push((name, Report::read(file)?));
         }
         let reports = Reports { all };
-        let (first, of) = reports.first();
-        if let Some((name, other)) = reports.others().find(|(_, it)| it.kind() != of.kind()) {
+        let (first, kind) = (&reports.first().0, reports.kind());
+        if let Some((name, other)) = reports.others().find(|(_, it)| it.findings().kind != kind) {
             return Err(LabError::Usage(format!(
                 "{first} is of lab {} and {name} of lab {}: only reports of one experiment compare",
-                of.kind(),
-                other.kind()
+                kind,
+                other.findings().kind
             )));
         }
         if reports.all.len() > 1 {
@@ -52,13 +51,18 @@ impl Reports {
     /// Whether there is something to compare or to export.
     fn check_samples(&self) -> Result<()> {
         let (name, report) = self.first();
-        match report.figures().is_empty() {
+        match report.findings().figures.is_empty() {
             false => Ok(()),
             true => Err(LabError::Usage(format!(
                 "{name}: reports of lab {} have no samples",
-                report.kind()
+                self.kind()
             ))),
         }
+    }
+
+    /// Which experiment made them.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.first().1.findings().kind
     }
 
     fn first(&self) -> &(String, Report) {
@@ -103,7 +107,10 @@ impl Reports {
 
     /// The reports that are not valid.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let invalid = self.all.iter().filter(|(_, report)| !report.is_valid());
+        let invalid = self
+            .all
+            .iter()
+            .filter(|(_, report)| !report.faults().is_empty());
         let invalid = invalid.map(|(name, _)| format!("{name} says that it is not valid"));
         invalid.collect()
     }
@@ -122,87 +129,90 @@ impl Reports {
         again.chain(differences).collect()
     }
 
+    /// Those of the one report, or of all beside one another.
+    fn findings(&self) -> Findings {
+        if let [(_, report)] = &self.all[..] {
+            return report.findings();
+        }
+        let figures = self.figures();
+        let captions = self.all.iter();
+        let captions = captions.map(|(name, it)| (name.clone(), it.findings().caption()));
+        Findings {
+            kind: self.kind(),
+            title: "Reports side by side",
+            about: format!("{} reports of lab {}", self.all.len(), self.kind()),
+            faults: self.faults(),
+            summary: figures.iter().map(Figure::claims).collect(),
+            notes: self.notices(),
+            legend: "Medians, with the 99 % interval of the shift (Hodges-Lehmann) against the first report, at 1 in 100\n\
+                     for all comparisons together. The runs were not interleaved: what else changed counts too.\n"
+                .into(),
+            appendix: vec![("The reports".into(), Table::words("", captions.collect()))],
+            figures,
+            ..Findings::default()
+        }
+    }
+
     /// The answer of one report; of several, the medians with verdicts and intervals.
     pub fn answer(&self) -> String {
-        match &self.all[..] {
-            [(_, report)] => report.answer(),
-            _ => self.beside(),
-        }
+        self.findings().answer()
     }
 
     /// All that there is as text.
     pub fn table(&self) -> String {
-        match &self.all[..] {
-            [(_, report)] => report.table(),
-            _ => self.beside(),
-        }
-    }
-
-    fn beside(&self) -> String {
-        let mut out = validity::lines(&self.faults());
-        let figures = self.figures();
-        let _ = writeln!(out, "{}", tally(&figures, self.faults().is_empty()));
-        let names = self.all.iter().map(|(name, _)| name.chars().count());
-        let width = names.max().unwrap_or(0).min(48);
-        for figure in figures {
-            let _ = writeln!(out, "\n{}", figure.name);
-            for row in &figure.rows {
-                let line = format!(
-                    "  {:<width$}  {}",
-                    row.name,
-                    median_and_claim(row, &figure.unit)
-                );
-                let _ = writeln!(out, "{}", line.trim_end());
-            }
-        }
-        out.push('\n');
-        for line in self.notices() {
-            let _ = writeln!(out, "note: {line}");
-        }
-        out + "Medians, with the 99 % interval of the shift (Hodges-Lehmann) against the first report, at 1 in 100\n\
-               for all comparisons together. The runs were not interleaved: what else changed counts too.\n"
+        self.findings().table()
     }
 
     /// One HTML file that needs no network.
     pub fn to_html(&self) -> String {
-        if let [(_, report)] = &self.all[..] {
-            return report.to_html();
-        }
-        let lines: Vec<(String, String)> = self
-            .all
-            .iter()
-            .map(|(name, report)| (name.clone(), report.caption()))
-            .collect();
         let json: Vec<String> = self.all.iter().map(|(_, it)| it.to_json()).collect();
-        pages_beside(
-            &lines,
-            (&self.faults(), &self.notices()),
-            &self.figures(),
-            &format!("[{}]", json.join(",\n")),
-        )
+        let json = match &json[..] {
+            [one] => one.clone(),
+            all => format!("[{}]", all.join(",\n")),
+        };
+        html::report(&self.findings(), &json)
     }
 
     /// Every sample of every report as a line.
     pub fn to_csv(&self) -> Result<String> {
         self.check_samples()?;
-        let all = self.all.iter();
-        let lines = all.map(|(name, report)| csv(name, report.is_valid(), &report.figures()));
-        Ok(CSV_HEAD.to_owned() + &lines.collect::<String>())
+        let mut out = "report,figure,row,sample,value,unit,valid\n".to_owned();
+        for (name, report) in &self.all {
+            let (figures, valid) = (report.findings().figures, report.faults().is_empty());
+            let rows = figures
+                .iter()
+                .flat_map(|figure| figure.rows.iter().map(move |row| (figure, row)));
+            for (figure, row) in rows {
+                let words = [name, &figure.name, &row.name]
+                    .map(|it| quoted(it))
+                    .join(",");
+                let unit = quoted(&figure.unit);
+                let line = |(number, value)| format!("{words},{number},{value},{unit},{valid}\n");
+                out.extend((1..).zip(&row.samples).map(line));
+            }
+        }
+        Ok(out)
     }
 
     /// A table for each figure, for a page of documentation.
     pub fn to_markdown(&self) -> Result<String> {
         self.check_samples()?;
-        let captions: String = self
-            .all
+        let captions = self.all.iter();
+        let captions =
+            captions.map(|(name, report)| format!("* {name}: {}\n", report.findings().caption()));
+        let figures = self.findings().figures;
+        let tables = figures
             .iter()
-            .map(|(name, report)| format!("* {name}: {}\n", report.caption()))
-            .collect();
-        let figures = match &self.all[..] {
-            [(_, report)] => report.figures(),
-            _ => self.figures(),
-        };
-        Ok(captions + &markdown(&figures))
+            .map(|it| format!("\n{}", it.table().markdown()));
+        Ok(captions.chain(tables).collect())
+    }
+}
+
+/// A field of comma-separated values.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.into(),
     }
 }
 
@@ -210,7 +220,7 @@ impl Reports {
 type Series = (String, String, Vec<f64>);
 
 fn series(report: &Report) -> Vec<Series> {
-    let figures = report.figures().into_iter();
+    let figures = report.findings().figures.into_iter();
     let of = |figure: Figure| {
         let (name, unit) = (figure.name, figure.unit);
         let row = move |row: Row| (format!("{}, {name}", row.name), unit.clone(), row.samples);
@@ -298,6 +308,12 @@ mod tests {
     }
 
     #[test]
+    fn names_with_commas_stay_one_field() {
+        assert_eq!(quoted("erofast:percpu,hipri"), "\"erofast:percpu,hipri\"");
+        assert_eq!(quoted("a \"b\""), "\"a \"\"b\"\"\"");
+    }
+
+    #[test]
     fn each_report_is_compared_with_the_first_by_the_rules_of_one_run() {
         let reports = reports([
             ("a.json", read("tree", 100.0, "6.18")),
@@ -319,7 +335,7 @@ mod tests {
         assert_eq!(reports.notices(), ["kernel differs: 6.18, in b.json 6.19"]);
         let text = reports.answer();
         assert!(
-            text.starts_with("valid\n1 comparison: 1 lower.\n"),
+            text.starts_with("1 comparison: 1 lower.\n3 reports of lab read; valid\n"),
             "{text}"
         );
         assert!(
@@ -340,6 +356,6 @@ mod tests {
         assert_eq!(csv.lines().count(), 1 + 60);
         assert!(csv.contains("\nb.json,\"tree, image warm\",kernel,1,80,s,true\n"));
         let markdown = reports.to_markdown().unwrap();
-        assert!(markdown.contains("| b.json | 82.000 |"), "{markdown}");
+        assert!(markdown.contains("| b.json | 82.000 s |"), "{markdown}");
     }
 }

@@ -10,7 +10,6 @@ mod images;
 mod options;
 mod program;
 mod report;
-mod table;
 mod tools;
 mod tree;
 
@@ -125,8 +124,13 @@ impl Suite<'_> {
     ) -> Result<()> {
         let site = Site::new(image, &self.options.erofast)?;
         let points = Scratch::new(&std::env::temp_dir())?;
-        let asked = (&self.options.engines[..], self.options.engines_by_default);
-        let (engines, left_out) = present(asked, &site, points.path(), interrupt, progress)?;
+        let (engines, left_out) = present(
+            &self.options.engines,
+            &site,
+            points.path(),
+            interrupt,
+            progress,
+        )?;
         self.report.environment = Some(Environment::capture(&site.image, &site.erofast)?);
         self.report.left_out.extend(left_out);
         self.engines = engines;
@@ -138,7 +142,6 @@ impl Suite<'_> {
             image: made.path.clone(),
             erofast: self.options.erofast.clone(),
             engines: self.engines.clone(),
-            engines_by_default: false,
             command: made.command.iter().map(Into::into).collect(),
             root: made.is_root(),
             iterations: self.options.iterations,
@@ -158,7 +161,6 @@ impl Suite<'_> {
             image: made.path.clone(),
             erofast: self.options.erofast.clone(),
             engines: self.engines.clone(),
-            engines_by_default: false,
             iterations: self.options.iterations.min(MOST_READS),
             tests: tests.to_vec(),
             states: vec![ImageState::Warm],

@@ -14,10 +14,9 @@ use crate::{LabError, Result};
 pub struct SuiteOptions {
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one.
+    /// The engines to compare, each with the first one; where none is named, those of
+    /// [`Engine::default_list`] that are there.
     pub engines: Vec<Engine>,
-    /// The engines were not named by the user: missing ones are left out, with a notice.
-    pub engines_by_default: bool,
     /// Launches of each program that count; trees are read at most ten times.
     pub iterations: usize,
     /// What keeps the machine busy during launches. Trees are read without load.
@@ -36,8 +35,7 @@ impl Default for SuiteOptions {
     fn default() -> Self {
         SuiteOptions {
             erofast: PathBuf::new(),
-            engines: Engine::default_list(),
-            engines_by_default: true,
+            engines: Vec::new(),
             iterations: 20,
             load: LoadChoice::Fio,
             only: Vec::new(),
@@ -59,8 +57,8 @@ pub fn part_names() -> Vec<&'static str> {
 impl SuiteOptions {
     pub(super) fn check(&self) -> Result<()> {
         let wrong = |text: String| Err(LabError::Usage(format!("lab suite: {text}")));
-        if self.iterations == 0 || self.engines.is_empty() {
-            return wrong("at least one engine and one iteration are needed".into());
+        if self.iterations == 0 {
+            return wrong("at least one iteration is needed".into());
         }
         let parts = part_names();
         if let Some(unknown) = self

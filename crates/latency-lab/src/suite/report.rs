@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::SuiteOptions;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row};
+use crate::figure::{Figure, Row, amount};
+use crate::findings::Findings;
 use crate::launch::LaunchReport;
 use crate::read::{ReadReport, ReadResult};
 use crate::statistics::{Comparison, Summary, correct};
+use crate::table::Table;
 
 /// What `lab suite` prints as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,7 +56,8 @@ pub struct SuiteCell {
     pub samples: Vec<f64>,
     /// None without samples.
     pub median: Option<f64>,
-    /// How long it takes, the first engine being 1: of the medians, whatever the unit.
+    /// How long it takes, the first engine being 1, whatever the unit: by the shift of
+    /// `against_first`.
     pub time_ratio: Option<f64>,
     /// Against the first engine; none for the first.
     pub against_first: Option<Comparison>,
@@ -130,40 +133,18 @@ impl SuiteReport {
         }
     }
 
-    fn add_row(&mut self, name: String, test: &str, unit: &str, mut cells: Vec<SuiteCell>) {
-        let base = cells.first().and_then(|cell| cell.median);
-        for cell in &mut cells {
-            cell.time_ratio = cell
-                .median
-                .zip(base)
-                .map(|(median, base)| match unit {
-                    "us" | "s" => median / base,
-                    _ => base / median,
-                })
-                .filter(|ratio| ratio.is_finite() && *ratio > 0.0);
-        }
-        self.rows.push(SuiteRow {
+    fn add_row(&mut self, name: String, test: &str, unit: &str, cells: Vec<SuiteCell>) {
+        let (test, unit) = (test.into(), unit.into());
+        let mut row = SuiteRow {
             name,
-            test: test.into(),
-            unit: unit.into(),
+            test,
+            unit,
             cells,
-        });
-    }
-
-    /// Every row.
-    pub(crate) fn figures(&self) -> Vec<Figure> {
-        let row = |cell: &SuiteCell| Row {
-            name: cell.engine.clone(),
-            samples: cell.samples.clone(),
-            against_first: cell.against_first.clone(),
         };
-        let figure = |of: &SuiteRow| Figure {
-            name: of.name.clone(),
-            of: "",
-            unit: of.unit.clone(),
-            rows: of.cells.iter().map(row).collect(),
-        };
-        self.rows.iter().map(figure).collect()
+        for number in 0..row.cells.len() {
+            row.cells[number].time_ratio = row.ratio(&row.cells[number]);
+        }
+        self.rows.push(row);
     }
 
     /// The figures over all rows.
@@ -206,31 +187,162 @@ impl SuiteReport {
             worst_ratio: worst.map(|(ratio, _)| *ratio),
         }
     }
+}
 
-    /// The report as JSON, readable.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default()
+impl SuiteReport {
+    pub(crate) fn findings(&self) -> Findings {
+        Findings {
+            kind: "suite",
+            title: "Programs and trees, engine against engine",
+            about: format!(
+            "{} launches of each program, load {}; trees read without load, at most 10 times",
+            self.iterations, self.load
+        ),
+            environment: self.environment.clone(),
+            faults: self.not_valid_because.clone(),
+            figures: self.figures(),
+            summary: self.summary(),
+            legend: "\n[1]: medians in their own unit. The others: the time they take, that of [1] being 1, by the shift\n\
+         (Hodges-Lehmann); less is better, also where the unit is a rate. In parentheses when no\n\
+         difference is shown.\n"
+            .into(),
+            notes: self.notes(),
+            ..Findings::default()
+        }
+    }
+
+    /// Every row.
+    fn figures(&self) -> Vec<Figure> {
+        let row = |cell: &SuiteCell| Row {
+            name: cell.engine.clone(),
+            samples: cell.samples.clone(),
+            against_first: cell.against_first.clone(),
+        };
+        let figure = |of: &SuiteRow| Figure {
+            name: of.name.clone(),
+            of: "",
+            unit: of.unit.clone(),
+            rows: of.cells.iter().map(row).collect(),
+        };
+        self.rows.iter().map(figure).collect()
+    }
+
+    /// The first engine in its unit, the others as parts of its time.
+    fn summary(&self) -> Vec<Table> {
+        let numbers: Vec<String> = (1..=self.engines.len())
+            .map(|it| format!("[{it}]"))
+            .collect();
+        let names = numbers.iter().zip(&self.engines);
+        let names = names.map(|(number, it)| (number.clone(), it.engine.clone()));
+        let names = Table {
+            keyed: true,
+            ..Table::words("", names.collect())
+        };
+        let mut table = Table {
+            heads: numbers,
+            ..Table::default()
+        };
+        for row in &self.rows {
+            let cells = row.cells.iter().enumerate();
+            table.add(
+                &row.name,
+                cells.map(|(number, cell)| row.text(number, cell)),
+            );
+        }
+        let of = |ratio: fn(&SuiteEngine) -> Option<f64>| {
+            let text = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+            self.engines.iter().map(ratio).map(text).collect::<Vec<_>>()
+        };
+        table.add("geometric mean", of(|engine| engine.geometric_mean));
+        table.add("worst row", of(|engine| engine.worst_ratio));
+        vec![names, table]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let worst = (1..)
+            .zip(&self.engines)
+            .skip(1)
+            .filter_map(|(number, engine)| {
+                let row = engine.worst_row.as_ref()?;
+                Some(format!("worst row of [{number}]: {row}"))
+            });
+        let left_out = self.left_out.iter().map(|line| format!("left out: {line}"));
+        worst.chain(left_out).collect()
+    }
+}
+
+impl SuiteRow {
+    fn text(&self, number: usize, cell: &SuiteCell) -> String {
+        let claims = cell.against_first.as_ref().is_some_and(Comparison::claims);
+        match (number, cell.median, cell.time_ratio) {
+            (0, Some(median), _) => amount(median, &self.unit),
+            (1.., _, Some(ratio)) if claims => format!("{ratio:.2}"),
+            (1.., _, Some(ratio)) => format!("({ratio:.2})"),
+            _ => "-".into(),
+        }
+    }
+
+    /// How long `cell` takes, the first engine being 1.
+    fn ratio(&self, cell: &SuiteCell) -> Option<f64> {
+        let first = self.cells.first()?.median?;
+        let times = match &cell.against_first {
+            None => cell.median? / first,
+            Some(shift) => match (shift.difference_percent, shift.difference) {
+                (Some(percent), _) => 1.0 + percent / 100.0,
+                (None, shift) => (first + shift?) / first,
+            },
+        };
+        let ratio = match self.unit.as_str() {
+            "us" | "s" => times,
+            _ => 1.0 / times,
+        };
+        Some(ratio).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Report;
+    use crate::statistics::compare;
 
-    fn cell(engine: &str, median: f64) -> SuiteCell {
+    fn cell(engine: &str, median: f64, first: Option<f64>) -> SuiteCell {
         SuiteCell {
             engine: engine.into(),
             samples: vec![median],
             median: Some(median),
             time_ratio: None,
-            against_first: None,
+            against_first: first.map(|first| compare(&[first], &[median])),
         }
+    }
+
+    #[test]
+    fn the_ratio_is_of_the_shift_that_the_verdict_is_on() {
+        let mut report = SuiteReport::new(&SuiteOptions::default());
+        let first = [100.0, 100.0, 100.0, 200.0, 200.0];
+        let second = [110.0, 110.0, 220.0, 220.0, 220.0];
+        let shift = compare(&first, &second);
+        let percent = shift.difference_percent.unwrap();
+        let mut other = cell("other", 220.0, None);
+        other.against_first = Some(shift);
+        report.add_row(
+            "launch".into(),
+            "launch",
+            "us",
+            vec![cell("kernel", 100.0, None), other],
+        );
+        // The ratio of the medians is 2.2.
+        assert_eq!(
+            report.rows[0].cells[1].time_ratio,
+            Some(1.0 + percent / 100.0)
+        );
+        assert!(percent < 20.0, "{percent}");
     }
 
     #[test]
     fn ratios_are_of_times_whatever_the_unit() {
         let mut report = SuiteReport::new(&SuiteOptions::default());
-        let cells = |a, b| vec![cell("kernel", a), cell("other", b)];
+        let cells = |a, b| vec![cell("kernel", a, None), cell("other", b, Some(a))];
         report.add_row("launch".into(), "launch", "us", cells(100.0, 200.0));
         report.add_row("stream".into(), "seq", "MB/s", cells(500.0, 1000.0));
         report.add_row("list".into(), "list", "s", cells(1.0, 1.0));
@@ -240,16 +352,15 @@ mod tests {
             .iter()
             .filter_map(|row| row.cells[1].time_ratio)
             .collect();
-        assert_eq!(ratios, [2.0, 0.5, 1.0]);
+        for (ratio, right) in ratios.iter().zip([2.0, 0.5, 1.0]) {
+            assert!((ratio - right).abs() < 1e-9, "{ratios:?}");
+        }
         let other = &report.engines[1];
         assert!((other.geometric_mean.unwrap() - 1.0).abs() < 1e-12);
-        assert_eq!(
-            (other.worst_row.as_deref(), other.worst_ratio),
-            (Some("launch"), Some(2.0))
-        );
+        assert_eq!(other.worst_row.as_deref(), Some("launch"));
         assert_eq!(report.engines[0].geometric_mean, Some(1.0));
         crate::schema::check("lab-suite", &serde_json::to_value(&report).unwrap());
-        let table = report.table();
+        let table = Report::Suite(Box::new(report)).table();
         assert!(table.contains("1.000 s"), "{table}");
         assert!(table.contains("geometric mean"), "{table}");
         assert!(

@@ -12,64 +12,19 @@ const TOOLS: usize = 40;
 const DATA: &str = "/data/text";
 
 /// Tools of a small system and how the script calls them; the first forty that work are taken.
-const CANDIDATES: [&str; 56] = [
-    "cat /data/text",
-    "head -n 3 /data/text",
-    "tail -n 3 /data/text",
-    "wc /data/text",
-    "sort /data/text",
-    "uniq /data/text",
-    "cut -c 1-10 /data/text",
-    "tr -d x",
-    "sed s/a/b/ /data/text",
-    "grep -c line /data/text",
-    "awk {print} /data/text",
-    "ls -l /data",
-    "find /data",
-    "stat /data/text",
-    "du /data",
-    "basename /data/text",
-    "dirname /data/text",
-    "readlink -f /data/text",
-    "realpath /data/text",
-    "md5sum /data/text",
-    "sha1sum /data/text",
-    "sha256sum /data/text",
-    "cksum /data/text",
-    "base64 /data/text",
-    "od /data/text",
-    "fold /data/text",
-    "fmt /data/text",
-    "nl /data/text",
-    "pr /data/text",
-    "tac /data/text",
-    "rev /data/text",
-    "expand /data/text",
-    "unexpand /data/text",
-    "paste /data/text /data/text",
-    "join /data/text /data/text",
-    "comm /data/text /data/text",
-    "cmp /data/text /data/text",
-    "diff /data/text /data/text",
-    "gzip -c /data/text",
-    "xz -c /data/text",
-    "bzip2 -c /data/text",
-    "tar -cf - /data",
-    "seq 10",
-    "expr 1 + 1",
-    "date",
-    "uname -a",
-    "id -u",
-    "env",
-    "printenv PATH",
-    "true",
-    "sleep 0",
-    "factor 60",
-    "numfmt 1000",
-    "shuf -n 2 /data/text",
-    "split -n l/1/2 /data/text",
-    "perl -e 1",
-];
+const CANDIDATES: &str = "\
+cat /data/text; head -n 3 /data/text; tail -n 3 /data/text; wc /data/text; sort /data/text; \
+uniq /data/text; cut -c 1-10 /data/text; tr -d x; sed s/a/b/ /data/text; \
+grep -c line /data/text; awk {print} /data/text; ls -l /data; find /data; stat /data/text; \
+du /data; basename /data/text; dirname /data/text; readlink -f /data/text; \
+realpath /data/text; md5sum /data/text; sha1sum /data/text; sha256sum /data/text; \
+cksum /data/text; base64 /data/text; od /data/text; fold /data/text; fmt /data/text; \
+nl /data/text; pr /data/text; tac /data/text; rev /data/text; expand /data/text; \
+unexpand /data/text; paste /data/text /data/text; join /data/text /data/text; \
+comm /data/text /data/text; cmp /data/text /data/text; diff /data/text /data/text; \
+gzip -c /data/text; xz -c /data/text; bzip2 -c /data/text; tar -cf - /data; seq 10; \
+expr 1 + 1; date; uname -a; id -u; env; printenv PATH; true; sleep 0; factor 60; \
+numfmt 1000; shuf -n 2 /data/text; split -n l/1/2 /data/text; perl -e 1";
 
 /// Fills the tree with shell, tools and script.
 pub(super) fn script(tree: &Tree) -> io::Result<Vec<String>> {
@@ -82,7 +37,7 @@ pub(super) fn script(tree: &Tree) -> io::Result<Vec<String>> {
     tree.write(DATA.trim_start_matches('/'), &lines)?;
     let mut script = String::from("set -e\n");
     let mut taken = 0;
-    for line in CANDIDATES {
+    for line in CANDIDATES.split("; ") {
         let program = line.split(' ').next().unwrap_or(line);
         let Ok(path) = tree.program_in_path(program) else {
             continue;

@@ -1,0 +1,142 @@
+//! What the report of every experiment has, and its text. Text, page and exports are made of this
+//! alone.
+
+use crate::environment::Environment;
+use crate::figure::{Figure, tally};
+use crate::table::Table;
+
+/// The report of an experiment, or of several side by side.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// As it is called on the command line.
+    pub(crate) kind: &'static str,
+    /// Heads the page.
+    pub(crate) title: &'static str,
+    /// What was measured, without machine and date.
+    pub(crate) about: String,
+    /// Where it ran.
+    pub(crate) environment: Option<Environment>,
+    /// Why the figures must not be used; nothing where they may.
+    pub(crate) faults: Vec<String>,
+    /// What the run shows; where nothing is said, the verdicts are counted.
+    pub(crate) conclusion: Option<String>,
+    /// The answer.
+    pub(crate) summary: Vec<Table>,
+    /// Row by row; nothing where the report has no samples.
+    pub(crate) figures: Vec<Figure>,
+    /// What explains the answer.
+    pub(crate) details: Vec<Table>,
+    /// Limits of the figures.
+    pub(crate) notes: Vec<String>,
+    /// What the tables mean.
+    pub(crate) legend: String,
+    /// Further charts of the page.
+    pub(crate) drawings: String,
+    /// Further parts of the page that are opened on demand, with what they are of.
+    pub(crate) appendix: Vec<(String, Table)>,
+}
+
+impl Findings {
+    /// What must stay with a table that is quoted alone.
+    pub(crate) fn caption(&self) -> String {
+        let line = self
+            .environment
+            .as_ref()
+            .map(|it| format!("; {}", it.line()));
+        let valid = if self.faults.is_empty() {
+            "valid"
+        } else {
+            "NOT VALID"
+        };
+        format!("{}{}; {valid}", self.about, line.unwrap_or_default())
+    }
+
+    pub(crate) fn conclusion(&self) -> String {
+        let tally = || tally(&self.figures, self.faults.is_empty());
+        self.conclusion.clone().unwrap_or_else(tally)
+    }
+
+    /// The answer alone: a sentence, and a row an engine.
+    pub(crate) fn answer(&self) -> String {
+        let details = match (self.details.len(), self.notes.len()) {
+            (0, _) => return self.table(),
+            (_, 0) => String::new(),
+            (_, 1) => ", 1 note".into(),
+            (_, count) => format!(", {count} notes"),
+        };
+        format!("{}The other figures{details}: --details.\n", self.head())
+    }
+
+    /// All that there is as text.
+    pub(crate) fn table(&self) -> String {
+        let mut out = self.head();
+        let spoilt = if self.faults.is_empty() {
+            ""
+        } else {
+            " - NOT VALID"
+        };
+        for figure in self.figures.iter().filter(|_| !self.details.is_empty()) {
+            let mut table = figure.table();
+            let colon = if figure.of.is_empty() { "" } else { ": " };
+            table.title += &format!("{colon}{}{spoilt}", figure.of);
+            let verdicts = figure.verdicts().map(|(line, _)| format!("  {line}\n"));
+            out += &format!("\n{}{}", table.text(), verdicts.collect::<String>());
+        }
+        out.extend(
+            self.details
+                .iter()
+                .map(|table| format!("\n{}", table.text())),
+        );
+        out.push('\n');
+        out.extend(self.notes.iter().map(|line| format!("note: {line}\n")));
+        out + &self.legend
+    }
+
+    /// Faults, conclusion and answer.
+    fn head(&self) -> String {
+        let mut out = fault_lines(&self.faults) + &wrapped(&self.conclusion());
+        out += &wrapped(&self.caption());
+        for table in &self.summary {
+            let mut table = table.clone();
+            if table.title.is_empty() && !self.faults.is_empty() {
+                table.title = "NOT VALID".into();
+            }
+            out += &format!("\n{}", table.text());
+        }
+        out
+    }
+}
+
+/// The reasons of a report that is not valid; that of an early version may have none.
+pub(crate) fn reasons(valid: bool, reasons: &[String]) -> Vec<String> {
+    match (valid, reasons) {
+        (true, _) => Vec::new(),
+        (false, []) => vec!["the report says so".into()],
+        (false, reasons) => reasons.to_vec(),
+    }
+}
+
+/// A line for each reason. They stand above the tables, so that they are quoted with them.
+fn fault_lines(reasons: &[String]) -> String {
+    reasons
+        .iter()
+        .map(|reason| format!("NOT VALID: {reason}\n"))
+        .collect()
+}
+
+/// Lines of at most 100 characters.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    let mut length = 0;
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let more = word.chars().count() + 1;
+        let (gap, before) = match length {
+            0 => ("", 0),
+            _ if length + more > 100 => ("\n", 0),
+            _ => (" ", length),
+        };
+        out += &format!("{gap}{word}");
+        length = before + more;
+    }
+    if out.is_empty() { out } else { out + "\n" }
+}

@@ -1,0 +1,83 @@
+//! Traces of launches that the user keeps: of each engine's median launch and of the worst one,
+//! which are known at the end. The others, and those of a run that fails, are removed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sched_trace::{Trace, perfetto};
+
+use super::sample::Sample;
+use crate::{LabError, Result};
+
+/// Removes its files when dropped.
+#[derive(Debug)]
+pub(super) struct Traces {
+    directory: PathBuf,
+    files: Vec<PathBuf>,
+}
+
+impl Traces {
+    pub(super) fn into(directory: &Path) -> Result<Traces> {
+        fs::create_dir_all(directory)
+            .map_err(|source| LabError::io("making the directory", directory, source))?;
+        let (directory, files) = (directory.to_owned(), Vec::new());
+        Ok(Traces { directory, files })
+    }
+
+    /// Writes the trace of a launch from this engine; the file.
+    pub(super) fn add(&mut self, engine: &str, trace: &Trace) -> Result<String> {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let (engine, number) = (
+            engine.chars().map(plain).collect::<String>(),
+            self.files.len(),
+        );
+        let file = self
+            .directory
+            .join(format!("{engine}-{number}.perfetto-trace"));
+        self.files.push(file.clone());
+        perfetto::save(trace, &file).map_err(|error| LabError::Recorder(error.to_string()))?;
+        Ok(file.to_string_lossy().into_owned())
+    }
+
+    /// Leaves the files of these samples where they are.
+    pub(super) fn keep<'a>(mut self, samples: impl Iterator<Item = &'a Sample>) {
+        let kept: Vec<&Path> = samples
+            .filter_map(|it| it.trace.as_deref())
+            .map(Path::new)
+            .collect();
+        self.files.retain(|file| !kept.contains(&file.as_path()));
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        for file in &self.files {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn only_the_traces_of_the_samples_that_show_them_stay() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let mut traces = Traces::into(scratch.path()).unwrap();
+        let mut add = || traces.add("erofast:percpu", &Trace::new("mono")).unwrap();
+        let (first, second) = (add(), add());
+        assert!(
+            first.ends_with("/erofast-percpu-0.perfetto-trace"),
+            "{first}"
+        );
+        assert!(fs::metadata(&second).unwrap().len() > 0);
+        let shown = Sample {
+            trace: Some(second.clone()),
+            ..Sample::default()
+        };
+        traces.keep([shown, Sample::default()].iter());
+        assert!(!Path::new(&first).exists() && Path::new(&second).exists());
+    }
+}

@@ -1,0 +1,205 @@
+//! A table, which terminals, pages and documentation show alike.
+
+use std::fmt::Write;
+
+use crate::html::{escape, style};
+
+/// Longer names push their row.
+const NAME: usize = 40;
+
+/// Rows with names; figures of the terminal are on the right of their columns, words on the left.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Table {
+    /// Above it, or empty.
+    pub(crate) title: String,
+    /// Of the columns, without that of the names.
+    pub(crate) heads: Vec<String>,
+    pub(crate) rows: Vec<(String, Vec<String>)>,
+    /// The rows are those of the charts, and have their colours.
+    pub(crate) keyed: bool,
+    /// The cells are words.
+    pub(crate) words: bool,
+    /// Below it, or empty.
+    pub(crate) note: String,
+}
+
+impl Table {
+    pub(crate) fn new(title: impl Into<String>, heads: &[&str]) -> Table {
+        Table {
+            title: title.into(),
+            heads: heads.iter().map(|head| (*head).into()).collect(),
+            ..Table::default()
+        }
+    }
+
+    /// One whose rows have the colours of the charts.
+    pub(crate) fn keyed(title: impl Into<String>, heads: &[&str]) -> Table {
+        let keyed = true;
+        Table {
+            keyed,
+            ..Table::new(title, heads)
+        }
+    }
+
+    /// Names with words.
+    pub(crate) fn words(title: impl Into<String>, rows: Vec<(String, String)>) -> Table {
+        let rows = rows.into_iter().map(|(name, text)| (name, vec![text]));
+        let (rows, words) = (rows.collect(), true);
+        Table {
+            rows,
+            words,
+            ..Table::new(title, &[])
+        }
+    }
+
+    pub(crate) fn add(&mut self, name: &str, cells: impl IntoIterator<Item = String>) {
+        self.rows.push((name.into(), cells.into_iter().collect()));
+    }
+
+    /// Columns of a terminal, below the title.
+    pub(crate) fn text(&self) -> String {
+        let indent = if self.title.is_empty() { "" } else { "  " };
+        let heads = [(String::new(), self.heads.clone())];
+        let lines = || {
+            heads
+                .iter()
+                .filter(|_| !self.heads.is_empty())
+                .chain(&self.rows)
+        };
+        let length = |text: &String| text.chars().count();
+        let name = lines()
+            .map(|(name, _)| length(name))
+            .filter(|it| *it <= NAME);
+        let name = name.max().unwrap_or(0);
+        let column = |at: usize| {
+            lines()
+                .filter_map(move |(_, cells)| cells.get(at))
+                .map(length)
+        };
+        let mut out = match self.title.as_str() {
+            "" => String::new(),
+            title => format!("{title}\n"),
+        };
+        for (text, cells) in lines() {
+            let mut line = format!("{indent}{text:<name$}");
+            for (at, cell) in cells.iter().enumerate() {
+                let width = column(at).max().unwrap_or(0);
+                let _ = match self.words {
+                    true => write!(line, "  {cell:<width$}"),
+                    false => write!(line, "  {cell:>width$}"),
+                };
+            }
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+        match self.note.as_str() {
+            "" => out,
+            note => format!("{out}\n{note}\n"),
+        }
+    }
+
+    /// Below a caption that stays with it, without the title.
+    pub(crate) fn html(&self, caption: &str) -> String {
+        let [words, figure] = [(self.words, "words"), (self.keyed, " figure")]
+            .map(|(is, class)| if is { class } else { "" });
+        let mut out = format!("<div class=\"scroll{figure}\"><table class=\"{words}\">\n");
+        if !caption.is_empty() {
+            let _ = writeln!(out, "<caption>{}</caption>", escape(caption));
+        }
+        if !self.heads.is_empty() {
+            let cells = self
+                .heads
+                .iter()
+                .map(|head| format!("<th>{}</th>", escape(head)));
+            let _ = writeln!(
+                out,
+                "<thead><tr><th></th>{}</tr></thead>",
+                cells.collect::<String>()
+            );
+        }
+        out += "<tbody>\n";
+        for (number, (name, cells)) in self.rows.iter().enumerate() {
+            let key = if self.keyed {
+                style::key(number)
+            } else {
+                String::new()
+            };
+            let cells = cells
+                .iter()
+                .enumerate()
+                .map(|(at, cell)| self.cell(at, cell));
+            let (name, cells) = (breakable(name), cells.collect::<String>());
+            let _ = writeln!(out, "<tr><th scope=\"row\">{key}{name}</th>{cells}</tr>");
+        }
+        let note = escape(&self.note);
+        format!("{out}</tbody></table></div>\n<p class=\"soft\">{note}</p>\n")
+    }
+
+    /// A shift that is no claim is faint.
+    fn cell(&self, at: usize, cell: &str) -> String {
+        let class = match (
+            self.heads.get(at).map(String::as_str),
+            cell.starts_with('('),
+        ) {
+            (Some("shift"), true) => " class=\"shift faint\"",
+            (Some("shift"), false) => " class=\"shift\"",
+            (_, true) => " class=\"faint\"",
+            _ => "",
+        };
+        format!("<td{class}>{}</td>", escape(cell).replace(" us", " µs"))
+    }
+
+    /// For a page of documentation.
+    pub(crate) fn markdown(&self) -> String {
+        let line = |name: &str, cells: &[String]| {
+            let cells: String = cells
+                .iter()
+                .map(|cell| format!(" {} |", plain(cell)))
+                .collect();
+            format!("| {} |{cells}\n", plain(name))
+        };
+        let rows: String = self
+            .rows
+            .iter()
+            .map(|(name, cells)| line(name, cells))
+            .collect();
+        let rule = format!("| --- |{}\n", " ---: |".repeat(self.heads.len()));
+        line(&self.title, &self.heads) + &rule + &rows
+    }
+}
+
+/// A name that a narrow column breaks where its parts end.
+fn breakable(name: &str) -> String {
+    let name = escape(name);
+    let parts = name.split_inclusive([':', ',', '=', '/']);
+    parts.collect::<Vec<_>>().join("<wbr>")
+}
+
+fn plain(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_read_on_a_terminal_on_a_page_and_in_documentation() {
+        let mut table = Table::keyed("time", &["median", "shift"]);
+        table.add("a|<b>", ["7 us", "(-3 %)"].map(String::from));
+        table.add("erofast", ["100 us", "+1 %"].map(String::from));
+        let text = "time\n           median   shift\n  a|<b>      7 us  (-3 %)\n  \
+                    erofast  100 us    +1 %\n";
+        assert_eq!(table.text(), text);
+        let html = table.html("of a run");
+        assert!(
+            html.contains("a|&lt;b&gt;</th><td>7 µs</td><td class=\"shift faint\">"),
+            "{html}"
+        );
+        assert!(html.contains("<caption>of a run") && html.contains("class=\"key s1\""));
+        assert!(
+            table
+                .markdown()
+                .ends_with("| a\\|<b> | 7 us | (-3 %) |\n| erofast | 100 us | +1 % |\n")
+        );
+    }
+}
