@@ -95,7 +95,7 @@ fn one_report_becomes_its_answer_its_page_and_its_samples() {
     );
     let markdown = place.prints(&["a.json", "--markdown"]);
     assert!(
-        markdown.contains("| launch time (us) | median | shift |"),
+        markdown.contains("| launch time | median | shift |"),
         "{markdown}"
     );
 }

@@ -315,7 +315,7 @@ fn a_wait_is_drawn_as_a_page() {
     assert!(output.status.success(), "{output:?}");
     let html = std::fs::read_to_string(page).unwrap();
     assert!(html.contains("<h1>cc1:20 waited 810.0 us</h1>"), "{html}");
-    assert_eq!(html.matches("class=\"wait\"").count(), 2, "{html}");
+    assert_eq!(html.matches("class=\"s1\"").count(), 2, "{html}");
     assert!(html.contains("erofast/1:30 waited 49.0 us") && !html.contains("http"));
     assert!(run(TRACE, &["--html", page]).status.success());
     let nothing = run(TRACE, &["--match", "nobody", "--html", page]);

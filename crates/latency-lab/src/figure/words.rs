@@ -26,7 +26,7 @@ impl Figure {
         let mut table = Table::keyed(&self.name, &heads);
         for row in &self.rows {
             let text = |value: fn(&Summary) -> f64| {
-                let text = |it| amount(rounded(value(&it), &it, &self.unit), &self.unit);
+                let text = |it| carried(value(&it), &it, &self.unit);
                 row.summary().map_or("n/a".into(), text)
             };
             let mut cells = FIGURES.map(|(_, value)| text(value)).to_vec();
@@ -62,15 +62,23 @@ impl Figure {
     }
 }
 
-/// A figure rounded to three digits, as [`amount`] prints it, or to the first digit of the standard
-/// error of its average where that is finer.
-pub(crate) fn rounded(value: f64, summary: &Summary, unit: &str) -> f64 {
+/// A figure with its unit, as [`amount`] has it: with three digits, or down to the first digit of
+/// the standard error of its average where that is finer.
+fn carried(value: f64, summary: &Summary, unit: &str) -> String {
     let error = summary.stddev / (summary.count.max(1) as f64).sqrt();
     let least = if unit == "s" { 1e-3 } else { 1.0 };
     let third = 10f64.powf(value.abs().log10().floor() - 2.0);
     let step = 10f64.powf(error.log10().floor()).min(third).max(least);
     let step = if step.is_finite() { step } else { least };
-    (value / step).round() * step + 0.0
+    let (scale, unit) = match (unit, value.abs()) {
+        ("us", us) if us >= 1e6 => (1e6, "s"),
+        ("us", us) if us >= 1e3 => (1e3, "ms"),
+        _ => (1.0, unit),
+    };
+    let digits = (-(step / scale).log10()).round().max(0.0) as usize;
+    // Adding zero makes -0 a 0.
+    let rounded = (value / step).round() * step + 0.0;
+    format!("{:.digits$} {unit}", rounded / scale)
 }
 
 /// A value with its unit; microseconds in a suitable one.
@@ -208,14 +216,14 @@ mod tests {
     fn figures_have_no_more_digits_than_the_samples_carry() {
         let of = |values: &[f64], unit: &str| {
             let summary = Summary::of(values).unwrap();
-            rounded(summary.average, &summary, unit)
+            carried(summary.average, &summary, unit)
         };
-        assert_eq!(of(&spread(123_456.0, 9_000.0), "us"), 141_000.0);
-        assert_eq!(of(&spread(123_456.0, 1.0), "us"), 123_458.0);
-        assert_eq!(of(&[0.0; 5], "us"), 0.0);
+        assert_eq!(of(&spread(123_456.0, 9_000.0), "us"), "141 ms");
+        assert_eq!(of(&spread(123_456.0, 1.0), "us"), "123.458 ms");
+        assert_eq!(of(&[0.0; 5], "us"), "0 us");
         // As in the answer: 67.5 ms.
-        assert_eq!(of(&[22_800.0, 67_471.0, 112_100.0], "us"), 67_500.0);
-        assert!((of(&[0.1231, 0.1239], "s") - 0.124).abs() < 1e-9);
+        assert_eq!(of(&[22_800.0, 67_471.0, 112_100.0], "us"), "67.5 ms");
+        assert_eq!(of(&[0.1231, 0.1239], "s"), "0.124 s");
     }
 
     #[test]

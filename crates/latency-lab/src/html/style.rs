@@ -47,7 +47,7 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; } thead th {
 caption { text-align: left; max-width: calc(100vw - 2rem); color: var(--soft); font-size: .85rem; padding: .2rem 0; }
 table + table, .scroll + .scroll { margin-top: 1rem; }
 .words th, .words td { text-align: left; white-space: normal; vertical-align: top; }
-.words th { white-space: nowrap; font-weight: 600; color: var(--soft); }
+.words th { white-space: nowrap; font-weight: 600; color: var(--soft); } .words thead th { white-space: normal; }
 .faint { color: var(--soft); } .claim { font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 1.2rem 2rem; }
 figure { margin: 0; max-width: 36rem; } svg { display: block; width: 100%; height: auto; } .broad { min-width: 40rem; }

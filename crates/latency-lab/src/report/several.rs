@@ -356,6 +356,6 @@ mod tests {
         assert_eq!(csv.lines().count(), 1 + 60);
         assert!(csv.contains("\nb.json,\"tree, image warm\",kernel,1,80,s,true\n"));
         let markdown = reports.to_markdown().unwrap();
-        assert!(markdown.contains("| b.json | 82.000 s |"), "{markdown}");
+        assert!(markdown.contains("| b.json | 82.0 s |"), "{markdown}");
     }
 }
