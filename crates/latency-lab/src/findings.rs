@@ -3,7 +3,7 @@
 
 use crate::environment::Environment;
 use crate::figure::{Figure, tally};
-use crate::table::Table;
+use crate::table::{Table, wrapped};
 
 /// The report of an experiment, or of several side by side.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Findings {
     pub(crate) environment: Option<Environment>,
     /// Why the figures must not be used; nothing where they may.
     pub(crate) faults: Vec<String>,
-    /// What the run shows; where nothing is said, the verdicts are counted.
+    /// What the run shows; otherwise the verdicts are counted.
     pub(crate) conclusion: Option<String>,
     /// The answer.
     pub(crate) summary: Vec<Table>,
@@ -88,14 +88,18 @@ impl Findings {
                 .map(|table| format!("\n{}", table.text())),
         );
         out.push('\n');
-        out.extend(self.notes.iter().map(|line| format!("note: {line}\n")));
+        out.extend(
+            self.notes
+                .iter()
+                .map(|line| wrapped(&format!("note: {line}"), 6)),
+        );
         out + &self.legend
     }
 
     /// Faults, conclusion and answer.
     fn head(&self) -> String {
-        let mut out = fault_lines(&self.faults) + &wrapped(&self.conclusion());
-        out += &wrapped(&self.caption());
+        let mut out = fault_lines(&self.faults) + &wrapped(&self.conclusion(), 0);
+        out += &wrapped(&self.caption(), 0);
         for table in &self.summary {
             let mut table = table.clone();
             if table.title.is_empty() && !self.faults.is_empty() {
@@ -111,7 +115,7 @@ impl Findings {
 pub(crate) fn reasons(valid: bool, reasons: &[String]) -> Vec<String> {
     match (valid, reasons) {
         (true, _) => Vec::new(),
-        (false, []) => vec!["the report says so".into()],
+        (false, []) => vec!["the report is marked as not valid".into()],
         (false, reasons) => reasons.to_vec(),
     }
 }
@@ -122,21 +126,4 @@ fn fault_lines(reasons: &[String]) -> String {
         .iter()
         .map(|reason| format!("NOT VALID: {reason}\n"))
         .collect()
-}
-
-/// Lines of at most 100 characters.
-fn wrapped(text: &str) -> String {
-    let mut out = String::new();
-    let mut length = 0;
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let more = word.chars().count() + 1;
-        let (gap, before) = match length {
-            0 => ("", 0),
-            _ if length + more > 100 => ("\n", 0),
-            _ => (" ", length),
-        };
-        out += &format!("{gap}{word}");
-        length = before + more;
-    }
-    if out.is_empty() { out } else { out + "\n" }
 }

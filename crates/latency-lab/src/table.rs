@@ -82,6 +82,10 @@ impl Table {
         };
         for (text, cells) in lines() {
             let mut line = format!("{indent}{text:<name$}");
+            if let (true, [words]) = (self.words, &cells[..]) {
+                out += &wrapped(&format!("{line}  {words}"), indent.len() + name + 2);
+                continue;
+            }
             for (at, cell) in cells.iter().enumerate() {
                 let width = column(at).max().unwrap_or(0);
                 let _ = match self.words {
@@ -167,6 +171,25 @@ impl Table {
     }
 }
 
+/// Lines of at most 100 characters, unless a word is longer; those after the first are indented.
+pub(crate) fn wrapped(text: &str, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if line.chars().count() + word.chars().count() < 100 {
+            *line += &format!("{word} ");
+        } else {
+            lines.push(format!("{}{word} ", " ".repeat(indent)));
+        }
+    }
+    let lines = lines.iter().map(|line| line.trim_end());
+    let lines = lines
+        .filter(|line| !line.is_empty())
+        .map(|line| format!("{line}\n"));
+    lines.collect()
+}
+
 /// A name that a narrow column breaks where its parts end.
 fn breakable(name: &str) -> String {
     let name = escape(name);
@@ -190,6 +213,12 @@ mod tests {
         let text = "time\n           median   shift\n  a|<b>      7 us  (-3 %)\n  \
                     erofast  100 us    +1 %\n";
         assert_eq!(table.text(), text);
+        let long = Table::words("", vec![("name".into(), "word ".repeat(30))]).text();
+        let lines: Vec<&str> = long.lines().collect();
+        assert!(
+            lines[0].len() <= 100 && lines[1].starts_with("      word word"),
+            "{long}"
+        );
         let html = table.html("of a run");
         assert!(
             html.contains("a|&lt;b&gt;</th><td>7 µs</td><td class=\"shift faint\">"),

@@ -5,10 +5,11 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::HotplugOptions;
 use super::cpu::{Cpu, is_pinned};
 use super::readers::{Readers, Reference};
-use super::report::HotplugCounts;
 use crate::engine::{Mounted, Site, mount_point};
 use crate::launch::command_at;
 use crate::load::Fio;
@@ -20,6 +21,29 @@ use crate::{Interrupt, LabError, Progress, Result};
 const PIN: Duration = Duration::from_secs(5);
 /// Longest time that the CPU stays offline, and online.
 const STAY_MS: usize = 80;
+
+/// What happened while a CPU went and came back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct HotplugCounts {
+    /// Completed cycles.
+    pub cycles: usize,
+    /// Reads issued.
+    pub requests: u64,
+    /// Reads that failed or never returned, and launches that failed.
+    pub lost: u64,
+    /// Of all reads together.
+    pub wrong_bytes: u64,
+    /// The slowest read.
+    pub slowest_us: f64,
+    /// The user stopped the run.
+    pub interrupted: bool,
+    /// The first failure.
+    pub first_fault: Option<String>,
+    /// Launches while the CPU was offline.
+    pub launches: u64,
+    /// Of the daemon, where it is ours.
+    pub memory: Option<DaemonMemory>,
+}
 
 /// Result of the cycles.
 #[derive(Debug, Default)]

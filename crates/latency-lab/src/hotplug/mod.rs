@@ -11,8 +11,9 @@ mod options;
 mod readers;
 mod report;
 
+pub use cycles::HotplugCounts;
 pub use options::HotplugOptions;
-pub use report::{HotplugCounts, HotplugReport};
+pub use report::HotplugReport;
 
 use crate::engine::{Site, missing};
 use crate::environment::Environment;

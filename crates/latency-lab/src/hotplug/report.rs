@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::HotplugOptions;
-use super::cycles::Cycled;
-use crate::DaemonMemory;
+use super::cycles::{Cycled, HotplugCounts};
 use crate::environment::Environment;
 use crate::figure::amount;
 use crate::findings::Findings;
@@ -41,29 +40,6 @@ pub struct HotplugReport {
     pub load_seen: Option<LoadReport>,
     /// Where this ran.
     pub environment: Environment,
-}
-
-/// What happened while a CPU went and came back.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct HotplugCounts {
-    /// Completed cycles.
-    pub cycles: usize,
-    /// Reads issued.
-    pub requests: u64,
-    /// Reads that failed or never returned, and launches that failed.
-    pub lost: u64,
-    /// Of all reads together.
-    pub wrong_bytes: u64,
-    /// The slowest read.
-    pub slowest_us: f64,
-    /// The user stopped the run.
-    pub interrupted: bool,
-    /// The first failure.
-    pub first_fault: Option<String>,
-    /// Launches while the CPU was offline.
-    pub launches: u64,
-    /// Of the daemon, where it is ours.
-    pub memory: Option<DaemonMemory>,
 }
 
 pub(super) fn build(

@@ -36,9 +36,9 @@ done
 "#;
 
 /// The packages' part: modules of the distribution in the order in which they need one another (the
-/// experiment brings its own erofs; those built into the kernel are none), busybox, fio and losetup.
-/// The latter have a root directory of their own, since their libraries are others of the same
-/// names as the host's.
+/// experiment brings its own erofs; those built into the kernel are none), busybox, fio and
+/// losetup. The last two have a root directory of their own, since their libraries are others of
+/// the same names as the host's.
 const PACKED: &str = r#"
 cd /build
 depmod -b image "$RELEASE"

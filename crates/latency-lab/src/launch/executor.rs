@@ -186,12 +186,12 @@ impl<'a> Launcher<'a> {
             }
             sample = sample.without_scheduling(reason);
         }
+        if let Some(traces) = &mut self.traces {
+            sample.trace = Some(traces.add(&self.engines[engine].to_string(), &trace)?);
+        }
         let cpu_us = sample.launch_us * allowed_cpus().len() as f64;
         if let Some(reason) = disturbed(cpu_us, &time.foreign, self.options.foreign_limit) {
             return Ok(run.spoilt(reason, Some(sample)));
-        }
-        if let Some(traces) = &mut self.traces {
-            sample.trace = Some(traces.add(&self.engines[engine].to_string(), &trace)?);
         }
         self.count_load(spent, traced.then_some(&time));
         Ok(Outcome::Good(sample))
