@@ -128,7 +128,6 @@ pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
         work: args.work.clone(),
         timeout: Duration::from_secs(args.timeout),
         seed: args.seed,
-        ..SuiteOptions::default()
     };
     let report = Report::Suite(Box::new(suite::run(&options, &mut Shown::begin())?));
     end(report, &args.output, true)
