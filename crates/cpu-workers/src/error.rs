@@ -37,22 +37,6 @@ pub enum Error {
     /// A worker would wait for itself.
     #[error("attach() was called on a worker's own thread")]
     OnWorker,
-    /// There is no worker for that CPU.
-    #[error("CPU {cpu} has no worker")]
-    NoWorker {
-        /// The CPU.
-        cpu: usize,
-    },
-    /// A priority was refused.
-    #[error("priority of {name} (thread {tid}) not changed: {reason}")]
-    Priority {
-        /// The thread's name.
-        name: String,
-        /// Its id.
-        tid: i32,
-        /// Why, with what to do.
-        reason: String,
-    },
     /// After shutdown.
     #[error("the workers have been shut down")]
     ShutDown,

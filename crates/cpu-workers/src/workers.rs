@@ -32,7 +32,7 @@ use crate::topology::pinned::Topology;
 use crate::topology::watcher::Watcher;
 use crate::worker::attached_source::message;
 use crate::worker::lowered;
-use crate::worker::spawn::{Running, Spawner};
+use crate::worker::spawn::Spawner;
 use crate::worker::thread::{Attach, Job, Queued, Worker, current};
 use crate::worker::unbound::UnboundPool;
 use crate::{
@@ -68,11 +68,6 @@ pub struct Workers {
     /// Guarded by its own lock: held while it lasts.
     ended: Mutex<()>,
 }
-
-/// Pools that live now, by mode, priority and name.
-static SHARED: Mutex<Vec<(SharedKey, Weak<Workers>)>> = Mutex::new(Vec::new());
-
-type SharedKey = (Mode, Priority, String);
 
 impl Workers {
     /// Makes the unbound pool, the pinned workers and the watcher of hotplug. A worker that cannot
@@ -125,22 +120,6 @@ impl Workers {
             }
         }
         Ok(Arc::new(workers))
-    }
-
-    /// The one pool of this process for this mode, priority and name: made by the first caller,
-    /// while others wait; it ends with its last `Arc`. A failure leaves nothing behind, and the
-    /// next caller tries again.
-    pub fn shared(options: WorkerOptions) -> Result<Arc<Workers>, Error> {
-        let mut pools = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.retain(|(_, pool)| pool.strong_count() > 0);
-        let key = (options.mode, options.priority, options.name.clone());
-        let found = pools.iter().find(|(other, _)| *other == key);
-        if let Some(workers) = found.and_then(|(_, pool)| pool.upgrade()) {
-            return Ok(workers);
-        }
-        let workers = Workers::start(options)?;
-        pools.push((key, Arc::downgrade(&workers)));
-        Ok(workers)
     }
 
     /// Queues a job at the worker of `cpu`, or at the unbound pool (`None`, or an empty slot).
@@ -303,39 +282,6 @@ impl Workers {
         }
     }
 
-    /// Changes the priority of the worker of `cpu`, or of all workers and their followers (`None`;
-    /// in `Mode::Unbound` the unbound threads), now and for later ones. Returns the first refusal;
-    /// the thread then has the next best priority that is allowed.
-    pub fn set_priority(&self, cpu: Option<usize>, priority: Priority) -> Result<(), Error> {
-        let wanted = match priority {
-            Priority::High | Priority::Best => Wanted::RealTime,
-            Priority::Normal => Wanted::Normal {
-                nice: self.base_nice,
-            },
-        };
-        let _flip = self.flip.lock();
-        let pinned = self.topology.want(cpu, wanted);
-        if let (Some(cpu), true) = (cpu, pinned.is_empty()) {
-            return Err(Error::NoWorker { cpu });
-        }
-        let unbound = match self.mode {
-            Mode::Unbound => self.unbound.threads(),
-            Mode::PerCpu => Vec::new(),
-        };
-        let mut result = Ok(());
-        for running in pinned.iter().chain(&unbound) {
-            let applied = self.apply(running, wanted);
-            result = result.and(applied);
-        }
-        if cpu.is_none() {
-            for (tid, priority) in &*self.followers.lock() {
-                // A refusal is already reported for the workers.
-                let _ = priority.set(*tid, wanted);
-            }
-        }
-        result
-    }
-
     /// Makes the pinned workers of `raised` real-time, and their followers if there is one; the
     /// others have normal priority and a slice of 100 us where the kernel grants it. Threads that
     /// have what they shall have cost no system call.
@@ -399,12 +345,6 @@ impl Workers {
         let own = priority::own_tid();
         let _flip = self.flip.lock();
         self.followers.lock().retain(|(tid, _)| *tid != own);
-    }
-
-    fn apply(&self, running: &Running, wanted: Wanted) -> Result<(), Error> {
-        let (name, tid) = (running.worker.name.clone(), running.tid);
-        let applied = running.worker.priority.set(tid, wanted);
-        applied.map_err(|reason| Error::Priority { name, tid, reason })
     }
 
     /// Lets everything that is queued finish, then ends all threads and returns. Called on one of

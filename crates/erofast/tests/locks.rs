@@ -36,10 +36,7 @@ const LISTED: [(&str, &str); 9] = [
         "cpu-workers/src/worker/unbound.rs",
         "behind pinned workers for CPUs without one only",
     ),
-    (
-        "cpu-workers/src/workers.rs",
-        "the table of pools, and the end of one",
-    ),
+    ("cpu-workers/src/workers.rs", "the end of a pool"),
     (
         "dm-verity/src/cache.rs",
         "tried, not waited for; and the few upper blocks, each put once",

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::IoSlice;
 use sys::eventfd::EventFd;
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 use zerocopy::IntoBytes;
@@ -17,9 +16,10 @@ use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::Protocol;
 use crate::in_flight::InFlight;
+use crate::message;
 use crate::rings::Entries;
 use crate::wait_order::WaitOrder;
-use crate::wire::{MIN_READ_BUFFER, OutHeader, RetrieveOut};
+use crate::wire::{MIN_READ_BUFFER, RetrieveOut};
 
 /// What a mount needs whose server may be replaced by another process.
 #[derive(Debug)]
@@ -180,17 +180,13 @@ impl Connection {
             nodeid: file,
             ..RetrieveOut::default()
         };
-        let header = OutHeader {
-            len: (size_of::<OutHeader>() + size_of::<RetrieveOut>()) as u32,
-            error: RetrieveOut::CODE,
-            unique: 0,
-        };
-        let slices = [
-            IoSlice::new(header.as_bytes()),
-            IoSlice::new(retrieve.as_bytes()),
-        ];
-        rustix::io::writev(&self.device, &slices)?;
-        Ok(())
+        let code = RetrieveOut::CODE;
+        Ok(message::send(
+            &self.device,
+            0,
+            code,
+            [retrieve.as_bytes(), &[]],
+        )?)
     }
 
     /// Counters of a new channel; `ring` is its transport.
@@ -202,7 +198,7 @@ impl Connection {
 
     pub(crate) fn statistics(&self) -> Statistics {
         let sets = self.counters.lock().clone();
-        Statistics::gather(sets.iter().map(|set| &**set))
+        Statistics::gather(&sets.iter().map(|set| &**set).collect::<Vec<_>>())
     }
 
     /// Called by the channel which saw the end of the mount.

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
-use sys::counts::add;
 
 use crate::wire::Opcode;
 
@@ -30,25 +29,35 @@ const BUCKETS: usize = 48;
 #[repr(align(128))]
 pub(crate) struct Counters {
     ring: bool,
-    kinds: [AtomicU64; KINDS],
-    unknown: AtomicU64,
     errors: AtomicU64,
-    bytes_read: AtomicU64,
     same_cpu: AtomicU64,
     other_cpu: AtomicU64,
     cpu_unknown: AtomicU64,
     cpus: [AtomicU64; CPUS],
-    run_ns: [AtomicU64; BUCKETS],
-    run_total_ns: AtomicU64,
-    /// The same for each kind.
-    kind_runs: [KindRuns; KINDS],
-    read_bytes: [AtomicU64; BUCKETS],
+    /// Times by kind. The last place is that of unknown kinds.
+    run_ns: [Distribution; KINDS + 1],
+    read_bytes: Distribution,
 }
 
-/// Times of one kind of request.
-struct KindRuns {
+/// Values, and their sum.
+struct Distribution {
     buckets: [AtomicU64; BUCKETS],
-    total_ns: AtomicU64,
+    sum: AtomicU64,
+}
+
+impl Distribution {
+    fn new() -> Self {
+        let sum = AtomicU64::new(0);
+        Self {
+            buckets: zeros(),
+            sum,
+        }
+    }
+
+    fn add(&self, value: u64) {
+        add(&self.buckets[bucket(value)], 1);
+        add(&self.sum, value);
+    }
 }
 
 /// One request served.
@@ -75,31 +84,19 @@ impl Counters {
     pub(crate) fn new(ring: bool) -> Self {
         Self {
             ring,
-            kinds: zeros(),
-            unknown: AtomicU64::new(0),
             errors: AtomicU64::new(0),
-            bytes_read: AtomicU64::new(0),
             same_cpu: AtomicU64::new(0),
             other_cpu: AtomicU64::new(0),
             cpu_unknown: AtomicU64::new(0),
             cpus: zeros(),
-            run_ns: zeros(),
-            run_total_ns: AtomicU64::new(0),
-            kind_runs: std::array::from_fn(|_| KindRuns {
-                buckets: zeros(),
-                total_ns: AtomicU64::new(0),
-            }),
-            read_bytes: zeros(),
+            run_ns: std::array::from_fn(|_| Distribution::new()),
+            read_bytes: Distribution::new(),
         }
     }
 
     pub(crate) fn add(&self, record: &Record) {
-        add(
-            record
-                .opcode
-                .map_or(&self.unknown, |kind| &self.kinds[kind.index()]),
-            1,
-        );
+        let kind = record.opcode.map_or(KINDS, Opcode::index);
+        self.run_ns[kind].add(record.run_ns);
         add(&self.errors, u64::from(record.failed));
         let place = match record.reader_cpu {
             None => &self.cpu_unknown,
@@ -108,16 +105,8 @@ impl Counters {
         };
         add(place, 1);
         add(&self.cpus[record.cpu.min(CPUS - 1)], 1);
-        add(&self.run_ns[bucket(record.run_ns)], 1);
-        add(&self.run_total_ns, record.run_ns);
-        if let Some(kind) = record.opcode {
-            let runs = &self.kind_runs[kind.index()];
-            add(&runs.buckets[bucket(record.run_ns)], 1);
-            add(&runs.total_ns, record.run_ns);
-        }
         if record.opcode == Some(Opcode::Read) {
-            add(&self.bytes_read, record.reply_bytes as u64);
-            add(&self.read_bytes[bucket(record.reply_bytes as u64)], 1);
+            self.read_bytes.add(record.reply_bytes as u64);
         }
     }
 }
@@ -134,10 +123,11 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    fn gather<'c>(sets: impl Iterator<Item = &'c [AtomicU64; BUCKETS]>, sum: u64) -> Self {
-        let mut sums = [0u64; BUCKETS];
-        for set in sets {
-            for (sum, counter) in sums.iter_mut().zip(set) {
+    fn gather<'c>(all: impl IntoIterator<Item = &'c Distribution>) -> Self {
+        let (mut sums, mut sum) = ([0; BUCKETS], 0);
+        for one in all {
+            sum += one.sum.load(Relaxed);
+            for (sum, counter) in sums.iter_mut().zip(&one.buckets) {
                 *sum += counter.load(Relaxed);
             }
         }
@@ -191,73 +181,51 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    pub(crate) fn gather<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> Self {
-        let sum = |pick: fn(&Counters) -> &AtomicU64| -> u64 {
-            sets.clone().map(|set| pick(set).load(Relaxed)).sum()
+    pub(crate) fn gather(sets: &[&Counters]) -> Self {
+        let sum = |pick: &dyn Fn(&Counters) -> &AtomicU64| -> u64 {
+            sets.iter().map(|set| pick(set).load(Relaxed)).sum()
         };
-        let through = |ring| sets.clone().filter(|s| s.ring == ring).map(total).sum();
-        let unknown = sum(|s| &s.unknown);
-        let bytes_read = sum(|s| &s.bytes_read);
-        let mut by_kind = kinds(sets.clone());
-        if unknown > 0 {
-            by_kind.insert("unknown", unknown);
-        }
-        let by_transport = ByTransport {
-            dev_fuse: through(false),
-            io_uring: through(true),
+        let through = |ring| {
+            let own = sets.iter().filter(|set| set.ring == ring);
+            Histogram::gather(own.flat_map(|set| &set.run_ns)).count
         };
+        let of_kind = |kind: usize| {
+            let label = Opcode::ALL.get(kind).map_or("unknown", |kind| kind.label());
+            let runs = Histogram::gather(sets.iter().map(|set| &set.run_ns[kind]));
+            (label, runs)
+        };
+        let kinds = (0..=KINDS).map(of_kind).filter(|(_, runs)| runs.count > 0);
+        let run_ns_by_kind = BTreeMap::from_iter(kinds);
+        let run_ns = Histogram::gather(sets.iter().flat_map(|set| &set.run_ns));
+        let read_bytes = Histogram::gather(sets.iter().map(|set| &set.read_bytes));
+        let cpus: Vec<u64> = (0..CPUS).map(|cpu| sum(&|set| &set.cpus[cpu])).collect();
+        let used = cpus.iter().rposition(|times| *times > 0);
         Self {
-            requests: by_transport.dev_fuse + by_transport.io_uring,
-            by_kind,
-            errors: sum(|s| &s.errors),
-            bytes_read,
-            same_cpu: sum(|s| &s.same_cpu),
-            other_cpu: sum(|s| &s.other_cpu),
-            cpu_unknown: sum(|s| &s.cpu_unknown),
-            by_transport,
-            by_cpu: cpus(sets.clone()),
-            run_ns: Histogram::gather(sets.clone().map(|s| &s.run_ns), sum(|s| &s.run_total_ns)),
-            run_ns_by_kind: kind_runs(sets.clone()),
-            read_bytes: Histogram::gather(sets.clone().map(|s| &s.read_bytes), bytes_read),
+            requests: run_ns.count,
+            by_kind: run_ns_by_kind
+                .iter()
+                .map(|(kind, runs)| (*kind, runs.count))
+                .collect(),
+            errors: sum(&|set| &set.errors),
+            bytes_read: read_bytes.sum,
+            same_cpu: sum(&|set| &set.same_cpu),
+            other_cpu: sum(&|set| &set.other_cpu),
+            cpu_unknown: sum(&|set| &set.cpu_unknown),
+            by_transport: ByTransport {
+                dev_fuse: through(false),
+                io_uring: through(true),
+            },
+            by_cpu: cpus[..used.map_or(0, |last| last + 1)].to_vec(),
+            run_ns,
+            run_ns_by_kind,
+            read_bytes,
         }
     }
 }
 
-fn total(set: &Counters) -> u64 {
-    set.unknown.load(Relaxed) + set.kinds.iter().map(|kind| kind.load(Relaxed)).sum::<u64>()
-}
-
-fn kinds<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> BTreeMap<&'static str, u64> {
-    let times = |kind: &Opcode| -> u64 {
-        sets.clone()
-            .map(|set| set.kinds[kind.index()].load(Relaxed))
-            .sum()
-    };
-    let all = Opcode::ALL.iter().map(|kind| (kind.label(), times(kind)));
-    all.filter(|(_, times)| *times > 0).collect()
-}
-
-fn kind_runs<'c>(
-    sets: impl Iterator<Item = &'c Counters> + Clone,
-) -> BTreeMap<&'static str, Histogram> {
-    let runs = |kind: &Opcode| {
-        let own = sets.clone().map(|set| &set.kind_runs[kind.index()]);
-        let sum = own.clone().map(|runs| runs.total_ns.load(Relaxed)).sum();
-        Histogram::gather(own.map(|runs| &runs.buckets), sum)
-    };
-    let all = Opcode::ALL.iter().map(|kind| (kind.label(), runs(kind)));
-    all.filter(|(_, runs)| runs.count > 0).collect()
-}
-
-fn cpus<'c>(sets: impl Iterator<Item = &'c Counters> + Clone) -> Vec<u64> {
-    let times = |cpu: usize| -> u64 { sets.clone().map(|set| set.cpus[cpu].load(Relaxed)).sum() };
-    let mut all: Vec<u64> = (0..CPUS).map(times).collect();
-    let used = all
-        .iter()
-        .rposition(|times| *times > 0)
-        .map_or(0, |last| last + 1);
-    all.truncate(used);
-    all
+/// Adds without a locked instruction: each counter has one writer.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
 #[cfg(test)]
@@ -281,7 +249,7 @@ mod tests {
         ring.add(&record(Opcode::Read, Some(1)));
         ring.add(&record(Opcode::Read, Some(0)));
         device.add(&record(Opcode::Lookup, None));
-        let sums = Statistics::gather([&ring, &device].into_iter());
+        let sums = Statistics::gather(&[&ring, &device]);
         assert_eq!(sums.requests, 3);
         assert_eq!((sums.same_cpu, sums.other_cpu, sums.cpu_unknown), (1, 1, 1));
         assert_eq!(

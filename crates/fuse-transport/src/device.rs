@@ -5,10 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll;
-use rustix::io::{Errno, IoSlice};
+use rustix::io::Errno;
 use rustix::thread::CpuSet;
 use sys::eventfd::EventFd;
-use zerocopy::IntoBytes;
 
 use crate::back_off::BackOff;
 use crate::buffer::Buffer;
@@ -17,13 +16,14 @@ use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
 use crate::fail_points;
 use crate::in_flight::Taken;
+use crate::message;
 use crate::reader_cpu::ReaderCpu;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::state::{Ready, State};
 use crate::timing::Timing;
 use crate::wait_order::{DEVICE, Waiter};
-use crate::wire::{InHeader, OutHeader};
+use crate::wire::InHeader;
 use sys::clock::now_ns;
 
 /// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target).
@@ -144,8 +144,8 @@ impl DeviceChannel {
             &self.connection,
             header.pid,
         );
-        let from = (opcode, header.unique);
-        timing.report(self.connection.filesystem(), from, answered, reply_bytes);
+        let filesystem = self.connection.filesystem();
+        timing.report(filesystem, opcode, header.unique, answered, reply_bytes);
         let (cpu, run_ns) = (timing.cpu(), timing.run_ns());
         self.counters.add(&Record {
             opcode,
@@ -166,7 +166,7 @@ impl DeviceChannel {
         match answer {
             Answer::Silent => Ok(()),
             Answer::Error(errno) => self.refuse(to, errno),
-            Answer::Reply => match self.reply(to, reply_bytes) {
+            Answer::Reply => match self.write(to, 0, &self.reply.bytes()[..reply_bytes]) {
                 // The kernel refused the reply (a bug here): the program must not wait for another.
                 Err(Errno::INVAL | Errno::FAULT | Errno::NOMEM) => self.refuse(to, Errno::IO),
                 other => other,
@@ -175,28 +175,11 @@ impl DeviceChannel {
     }
 
     fn refuse(&self, to: &InHeader, errno: Errno) -> Result<(), Errno> {
-        let len = size_of::<OutHeader>() as u32;
-        let header = OutHeader {
-            len,
-            error: -errno.raw_os_error(),
-            unique: to.unique,
-        };
-        self.write(&[IoSlice::new(header.as_bytes())])
+        self.write(to, -errno.raw_os_error(), &[])
     }
 
-    fn reply(&self, to: &InHeader, bytes: usize) -> Result<(), Errno> {
-        let header = OutHeader {
-            len: (size_of::<OutHeader>() + bytes) as u32,
-            error: 0,
-            unique: to.unique,
-        };
-        let body = IoSlice::new(&self.reply.bytes()[..bytes]);
-        self.write(&[IoSlice::new(header.as_bytes()), body])
-    }
-
-    /// One reply is one write.
-    fn write(&self, slices: &[IoSlice<'_>]) -> Result<(), Errno> {
-        rustix::io::retry_on_intr(|| rustix::io::writev(&self.waiter.device, slices)).map(drop)
+    fn write(&self, to: &InHeader, error: i32, body: &[u8]) -> Result<(), Errno> {
+        message::send(&self.waiter.device, to.unique, error, [body, &[]])
     }
 
     fn end(&self) -> State {

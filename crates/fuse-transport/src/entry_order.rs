@@ -246,7 +246,7 @@ pub(crate) struct Turn<'o> {
 
 impl Turns {
     /// The thread took a request of that queue.
-    pub(crate) fn take(&mut self, (order, number): (&EntryOrder, u16)) {
+    pub(crate) fn take(&mut self, order: &EntryOrder, number: u16) {
         self.idle = order.queue(number).and_then(Queue::idle_since);
     }
 
@@ -255,7 +255,8 @@ impl Turns {
     /// has the entry.
     pub(crate) fn begin<'o>(
         &mut self,
-        (order, number): (&'o EntryOrder, u16),
+        order: &'o EntryOrder,
+        number: u16,
         here: usize,
     ) -> Option<Turn<'o>> {
         let queue = order.queue(number)?;
@@ -341,8 +342,8 @@ mod tests {
                     before == 0 && after == 1
                 });
                 turns.next_ns = 0;
-                turns.take((&order, 0));
-                let turn = turns.begin((&order, 0), ELSEWHERE).unwrap();
+                turns.take(&order, 0);
+                let turn = turns.begin(&order, 0, ELSEWHERE).unwrap();
                 returned.store(1, Ordering::Release);
                 turns.end(&turn);
                 worker.join().unwrap()
@@ -354,11 +355,11 @@ mod tests {
     #[test]
     fn a_worker_that_does_not_come_costs_a_moment_and_is_too_late_then() {
         let (order, mut turns) = (order(), Turns::default());
-        turns.take((&order, 0));
-        let turn = turns.begin((&order, 0), ELSEWHERE).unwrap();
+        turns.take(&order, 0);
+        let turn = turns.begin(&order, 0, ELSEWHERE).unwrap();
         turns.end(&turn);
         assert!(order.take().is_none());
-        let begins = |turns: &mut Turns, here| turns.begin((&order, 0), here).is_some();
+        let begins = |turns: &mut Turns, here| turns.begin(&order, 0, here).is_some();
         assert!(!begins(&mut turns, ELSEWHERE), "there is a pause");
         turns.next_ns = 0;
         assert!(
@@ -376,15 +377,15 @@ mod tests {
         let (order, mut turns) = (order(), Turns::default());
         let queue = order.queue(0).unwrap();
         queue.begin();
-        turns.take((&order, 0));
+        turns.take(&order, 0);
         queue.end();
-        assert!(turns.begin((&order, 0), ELSEWHERE).is_none(), "it was busy");
-        turns.take((&order, 0));
+        assert!(turns.begin(&order, 0, ELSEWHERE).is_none(), "it was busy");
+        turns.take(&order, 0);
         queue.begin();
-        assert!(turns.begin((&order, 0), ELSEWHERE).is_none(), "it is busy");
+        assert!(turns.begin(&order, 0, ELSEWHERE).is_none(), "it is busy");
         queue.end();
         assert!(
-            turns.begin((&order, 0), ELSEWHERE).is_none(),
+            turns.begin(&order, 0, ELSEWHERE).is_none(),
             "it has served one"
         );
     }

@@ -28,13 +28,10 @@ const REFUSED_AT: usize = 8;
 const MOST_REFUSED: usize = 16;
 /// Numbers of a request: whether it is in flight, unique, node, opcode.
 const NUMBERS: usize = 4;
-/// Where the slots of the serving threads begin, in the part that all programs have had.
-const CLOSE_SLOTS_AT: usize = 80;
-const CLOSE_SLOTS: usize = 100;
-/// The same behind it, each in a cache line of its own. A server under the mount helper of an older
-/// program has none of them.
-const SLOTS_AT: usize = shared_words::LEAST;
+/// Where the slots of the serving threads begin, each in a cache line of its own.
+const SLOTS_AT: usize = 80;
 const LINE: usize = 8;
+const SLOTS: usize = (shared_words::COUNT - SLOTS_AT) / LINE;
 
 const ACL: u64 = 1;
 const RESEND: u64 = 2;
@@ -42,8 +39,7 @@ const RESEND: u64 = 2;
 /// More than any kernel agrees to.
 const LARGEST_REQUEST: u64 = 256 << 20;
 
-const _: () = assert!(REFUSED_AT + MOST_REFUSED * NUMBERS <= CLOSE_SLOTS_AT);
-const _: () = assert!(CLOSE_SLOTS_AT + NUMBERS * CLOSE_SLOTS <= shared_words::LEAST);
+const _: () = assert!(REFUSED_AT + MOST_REFUSED * NUMBERS <= SLOTS_AT && NUMBERS <= LINE);
 
 /// A request, as far as it is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +85,7 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.in_flight.set(self.in_flight.place(self.slot), 0);
+        self.in_flight.set(place(self.slot), 0);
     }
 }
 
@@ -128,20 +124,20 @@ impl InFlight {
     /// if one of them may have killed the last server: then only that one is in flight at the next
     /// crash.
     pub fn begin_again(&self, one_by_one: bool) {
-        (0..self.slots()).for_each(|slot| self.set(self.place(slot), 0));
+        (0..SLOTS).for_each(|slot| self.set(place(slot), 0));
         self.set(ONE_BY_ONE, one_by_one.into());
     }
 
     /// The requests that are being served; after a death, those that were.
     pub fn requests(&self) -> Vec<TakenRequest> {
-        let busy = |slot: &usize| self.get(self.place(*slot)) != 0;
-        let slots = (0..self.slots()).filter(busy);
-        slots.map(|slot| self.request(self.place(slot))).collect()
+        let busy = |slot: &usize| self.get(place(*slot)) != 0;
+        let slots = (0..SLOTS).filter(busy);
+        slots.map(|slot| self.request(place(slot))).collect()
     }
 
     /// The request that was taken last.
     pub fn last(&self) -> Option<TakenRequest> {
-        let all = (0..self.slots()).map(|slot| self.request(self.place(slot)));
+        let all = (0..SLOTS).map(|slot| self.request(place(slot)));
         let taken = all.filter(|request| request.unique != 0);
         taken.max_by_key(|request| request.unique)
     }
@@ -190,7 +186,7 @@ impl InFlight {
 
     /// A place for the requests of one thread. With very many threads some share one.
     pub(crate) fn slot(&self) -> usize {
-        self.next_slot.fetch_add(1, Ordering::Relaxed) % self.slots()
+        self.next_slot.fetch_add(1, Ordering::Relaxed) % SLOTS
     }
 
     /// A thread took a request.
@@ -205,7 +201,7 @@ impl InFlight {
             node,
             opcode,
         };
-        self.write(self.place(slot), taken);
+        self.write(place(slot), taken);
         let is_this = |other: &TakenRequest| other.unique == unique;
         Taken {
             in_flight: self,
@@ -230,27 +226,6 @@ impl InFlight {
         }
     }
 
-    /// Slots in lines of their own.
-    fn lone_slots(&self) -> usize {
-        self.words.words().len().saturating_sub(SLOTS_AT) / LINE
-    }
-
-    fn slots(&self) -> usize {
-        self.lone_slots() + CLOSE_SLOTS
-    }
-
-    /// Where a slot is: those in lines of their own come first, then every second one of the
-    /// others.
-    fn place(&self, slot: usize) -> usize {
-        match slot.checked_sub(self.lone_slots()) {
-            None => SLOTS_AT + slot * LINE,
-            Some(slot) => {
-                let (row, half) = (slot % (CLOSE_SLOTS / 2), slot / (CLOSE_SLOTS / 2));
-                CLOSE_SLOTS_AT + (2 * row + half) * NUMBERS
-            }
-        }
-    }
-
     fn word(&self, at: usize) -> &AtomicU64 {
         &self.words.words()[at]
     }
@@ -263,6 +238,11 @@ impl InFlight {
     fn set(&self, at: usize, value: u64) {
         self.word(at).store(value, Ordering::Relaxed);
     }
+}
+
+/// Where the numbers of a slot are.
+fn place(slot: usize) -> usize {
+    SLOTS_AT + slot * LINE
 }
 
 #[cfg(test)]
@@ -293,19 +273,6 @@ mod tests {
         helper.count_restart();
         helper.begin_again(false);
         assert_eq!((server.restarts(), helper.requests().len()), (1, 0));
-    }
-
-    #[test]
-    fn no_two_slots_share_a_number() {
-        let file = InFlight::create().unwrap();
-        let shared = InFlight::map(file.as_fd()).unwrap();
-        let mut places: Vec<_> = (0..shared.slots()).map(|slot| shared.place(slot)).collect();
-        let lines = places.iter().take(192).map(|place| place / LINE);
-        assert_eq!(lines.collect::<std::collections::BTreeSet<_>>().len(), 192);
-        places.sort_unstable();
-        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= NUMBERS));
-        assert!(places[0] >= REFUSED_AT + MOST_REFUSED * NUMBERS);
-        assert!(places[places.len() - 1] + NUMBERS <= shared_words::COUNT);
     }
 
     #[test]

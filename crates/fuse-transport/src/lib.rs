@@ -111,6 +111,7 @@ mod fail_points;
 mod filesystem;
 mod handshake;
 mod in_flight;
+mod message;
 mod node;
 mod page_store;
 mod reader_cpu;

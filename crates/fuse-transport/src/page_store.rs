@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::io::{Errno, IoSlice};
+use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::wire::{OutHeader, StoreOut};
+use crate::message;
+use crate::wire::StoreOut;
 
 /// Writes to the page cache of one mount.
 #[derive(Debug)]
@@ -35,17 +36,7 @@ impl PageStore {
             size: u32::try_from(bytes.len()).map_err(|_| Errno::INVAL)?,
             padding: 0,
         };
-        let header = OutHeader {
-            len: (size_of::<OutHeader>() + size_of::<StoreOut>() + bytes.len()) as u32,
-            error: StoreOut::CODE,
-            unique: 0,
-        };
-        let slices = [
-            IoSlice::new(header.as_bytes()),
-            IoSlice::new(store.as_bytes()),
-            IoSlice::new(bytes),
-        ];
-        rustix::io::writev(&self.device, &slices)?;
-        Ok(())
+        let body = [store.as_bytes(), bytes];
+        Ok(message::send(&self.device, 0, StoreOut::CODE, body)?)
     }
 }

@@ -213,7 +213,7 @@ impl RingChannel {
 
     fn serve_entry(&mut self, number: usize) {
         if let Part::Overflow(turns) = &mut self.part {
-            turns.take((self.connection.entry_order(), self.ring.queue(number)));
+            turns.take(self.connection.entry_order(), self.ring.queue(number));
         }
         let message = self.ring.message(number);
         let answered = answer_message(&self.connection, message, &mut self.rest);
@@ -235,10 +235,10 @@ impl RingChannel {
     /// the request.
     fn return_in_turn(&mut self, answered: &Answered) {
         let order = self.connection.entry_order();
-        let queue = (order, self.ring.queue(answered.number));
+        let queue = self.ring.queue(answered.number);
         let turn = match &mut self.part {
             Part::Overflow(turns) if !answered.is_sent_to_self() => {
-                turns.begin(queue, answered.record.cpu)
+                turns.begin(order, queue, answered.record.cpu)
             }
             _ => None,
         };

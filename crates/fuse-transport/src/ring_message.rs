@@ -89,8 +89,7 @@ pub(crate) fn answer_message(
     };
     header.in_out[..size_of::<OutHeader>()].copy_from_slice(out.as_bytes());
     header.entry.payload_size = sent as u32;
-    let from = (opcode, to.unique);
-    timing.report(connection.filesystem(), from, answered, sent);
+    timing.report(connection.filesystem(), opcode, to.unique, answered, sent);
     let record = Record {
         opcode,
         failed: answer.is_failure(),

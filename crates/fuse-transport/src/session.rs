@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::OFlags;
-use rustix::io::{Errno, IoSlice};
+use rustix::io::Errno;
 use sys::pi_mutex::PiMutex;
 use zerocopy::IntoBytes;
 
@@ -20,14 +20,13 @@ use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::{Config, Protocol, Verdict, negotiate};
 use crate::in_flight::InFlight;
+use crate::message;
 use crate::page_store::PageStore;
 use crate::request::Request;
 use crate::ring::PreparedChannel;
 use crate::rings::Rings;
 use crate::turn_channel::TurnChannel;
-use crate::wire::{
-    InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, OutHeader, RESEND_CODE,
-};
+use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, RESEND_CODE};
 
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
@@ -153,13 +152,12 @@ impl Session {
     /// # Errors
     /// The kernel is too old, or the mount is gone.
     pub fn resend(&self) -> io::Result<()> {
-        let header = OutHeader {
-            len: size_of::<OutHeader>() as u32,
-            error: RESEND_CODE,
-            unique: 0,
-        };
-        rustix::io::write(self.connection.device(), header.as_bytes())?;
-        Ok(())
+        Ok(message::send(
+            self.connection.device(),
+            0,
+            RESEND_CODE,
+            [&[], &[]],
+        )?)
     }
 
     fn with_connection(
@@ -375,14 +373,6 @@ fn parse_init(bytes: &[u8]) -> Result<(InHeader, InitIn), Error> {
 }
 
 fn send(device: BorrowedFd<'_>, to: &InHeader, error: i32, body: &[u8]) -> Result<(), Error> {
-    let len = (size_of::<OutHeader>() + body.len()) as u32;
-    let header = OutHeader {
-        len,
-        error,
-        unique: to.unique,
-    };
-    let slices = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
-    rustix::io::writev(device, &slices)
-        .map(drop)
-        .map_err(Error::io("reply to INIT on /dev/fuse"))
+    let sent = message::send(device, to.unique, error, [body, &[]]);
+    sent.map_err(Error::io("reply to INIT on /dev/fuse"))
 }

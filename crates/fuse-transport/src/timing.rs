@@ -22,7 +22,8 @@ impl Timing {
     pub(crate) fn report(
         &self,
         filesystem: &dyn Filesystem,
-        (opcode, unique): (Option<Opcode>, u64),
+        opcode: Option<Opcode>,
+        unique: u64,
         answered: Option<u64>,
         bytes: usize,
     ) {

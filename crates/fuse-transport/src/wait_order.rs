@@ -21,11 +21,12 @@ pub(crate) const DEVICE: u64 = 0;
 /// No CPU is first yet.
 const NONE: usize = usize::MAX;
 
-/// Following a reader is paused for this many times as long as it took, so that it takes a tenth of
-/// a CPU at most. With two waiters that is 50 us, with 128, of which half change their place, a
-/// millisecond: two readers on different CPUs would have the order changed for each request.
+/// After each reordering, following readers pauses for this many times as long as the reordering
+/// took, so that it takes a tenth of a CPU at most. Otherwise two readers on different CPUs would
+/// have the order changed for each request. With two waiters the pause is 50 us; with 128, of which
+/// half change places, a millisecond.
 const PAUSE: u64 = 10;
-/// The longest such pause. A thread that was preempted meanwhile measures more than it took.
+/// The longest pause. A thread that was preempted meanwhile measures too long a time.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The descriptors of one waiting thread.

@@ -2,8 +2,6 @@
 //!
 //! Exact, unlike those of times: the question is whether 64 pages suffice.
 
-use sys::counts::nearest_rank;
-
 /// Counts above this share the last bucket. 4 MiB in use at once is far beyond the 64 pages that
 /// matter.
 const LIMIT: usize = 1024;
@@ -35,7 +33,13 @@ impl PageHistogram {
 
     /// The smallest number of pages that `percent` per cent of the records do not exceed.
     pub(crate) fn percentile(&self, percent: u64) -> usize {
-        match nearest_rank(&self.counts, percent, 100) {
+        let wanted = (self.counts.iter().sum::<u64>() * percent).div_ceil(100);
+        let mut seen = 0;
+        let reaches = |count: &u64| {
+            seen += count;
+            seen >= wanted
+        };
+        match self.counts.iter().position(reaches) {
             Some(LIMIT) => self.largest,
             pages => pages.unwrap_or(0),
         }

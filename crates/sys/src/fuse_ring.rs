@@ -256,7 +256,7 @@ impl FuseRing {
         self.events.iter().any(is_request)
     }
 
-    /// Takes at most `most` of the requests that are there, without what happened besides.
+    /// Takes up to `most` requests; other events stay queued.
     pub fn take_requests(&mut self, most: usize) -> Vec<usize> {
         self.take_completions();
         let mut taken = Vec::new();

@@ -1,6 +1,5 @@
-//! System calls and functions of C libraries that libraries lack; what else needs unsafe code:
-//! memory runs, locks with priority inheritance, lent closures; and the clock and the counts that
-//! the crates above would each have otherwise.
+//! System calls and functions of C libraries that have no safe binding, and what else needs unsafe
+//! code: memory runs, locks with priority inheritance, lent closures.
 //!
 //! The only crate of the workspace with unsafe code: each module offers a safe interface, and each
 //! unsafe block states why it is sound.
@@ -9,7 +8,6 @@
 pub mod allocator;
 pub mod attempts;
 pub mod clock;
-pub mod counts;
 pub mod eventfd;
 pub mod fork;
 pub mod fuse_ioctl;

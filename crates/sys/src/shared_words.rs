@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{
@@ -11,21 +10,14 @@ use rustix::fs::{
 
 use crate::mapping::Mapping;
 
-/// Count of the numbers that [`create`] makes: 16 KiB.
-pub const COUNT: usize = 2048;
-/// Least count of a file that can be mapped: older programs made one page of 4 KiB.
-pub const LEAST: usize = 512;
-/// Most.
-const MOST: usize = 1 << 16;
+/// Count of the numbers: 32 KiB.
+pub const COUNT: usize = 4096;
 
 const BYTES: usize = COUNT * size_of::<AtomicU64>();
 
 /// The numbers, all of them 0 at first. What another process wrote is only a number.
 #[derive(Debug)]
-pub struct SharedWords {
-    mapping: Mapping,
-    count: usize,
-}
+pub struct SharedWords(Mapping);
 
 /// The file of new numbers, for [`SharedWords::map`]. Its size is fixed, so that no process can
 /// take the memory from another one.
@@ -49,20 +41,17 @@ impl SharedWords {
     /// The kernel's refusal, or the file is another one.
     pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
         let is_fixed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
-        let count = usize::try_from(fstat(file)?.st_size).unwrap_or(0) / size_of::<AtomicU64>();
-        if !is_fixed || !(LEAST..=MOST).contains(&count) {
+        if !is_fixed || fstat(file)?.st_size != BYTES as i64 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mapping = Mapping::shared(file, count * size_of::<AtomicU64>())?;
-        Ok(Self { mapping, count })
+        Ok(Self(Mapping::shared(file, BYTES)?))
     }
 
-    /// The numbers: as many as the file has.
-    pub fn words(&self) -> &[AtomicU64] {
-        let words = NonNull::slice_from_raw_parts(self.mapping.at(0).cast(), self.count);
+    /// The numbers.
+    pub fn words(&self) -> &[AtomicU64; COUNT] {
         // SAFETY: mapped for as long as `self`, on a page, of a file which cannot shrink (sealed);
         // any bits are valid atomic numbers, and every process accesses them atomically.
-        unsafe { words.as_ref() }
+        unsafe { self.0.at(0).cast().as_ref() }
     }
 }
 

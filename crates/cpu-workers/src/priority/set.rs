@@ -48,8 +48,8 @@ pub(crate) enum Wanted {
     Best,
 }
 
-/// Sets it, as near as allowed. An error is one line: what was refused, the priority granted
-/// instead, and the remedy.
+/// Applies the priority, or the closest one permitted. An error is one line: what was refused, the
+/// priority granted instead, and the remedy.
 pub(crate) fn apply(tid: i32, wanted: Wanted) -> Result<(), String> {
     match wanted {
         Wanted::Untouched => Ok(()),

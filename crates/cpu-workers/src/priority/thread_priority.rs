@@ -68,6 +68,6 @@ pub(crate) fn lower_this() -> Option<u8> {
 
 /// Makes the calling thread real-time again.
 pub(crate) fn raise_this(priority: u8) {
-    // What it may not have again it does without.
+    // If raising is refused, the thread stays at normal priority.
     let _ = sched::set_policy(0, sched::Policy::Fifo(priority));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::histogram::Histogram;
+use super::histogram::{Histogram, add};
 
 /// All fields are atomic: written by the worker's thread alone, read by any. In lines of their own.
 #[derive(Debug)]
@@ -31,5 +31,5 @@ impl Counters {
 
 /// Adds one. Only the worker's thread may call this.
 pub(crate) fn count(counter: &AtomicU64) {
-    sys::counts::add(counter, 1);
+    add(counter, 1);
 }

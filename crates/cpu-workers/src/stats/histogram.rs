@@ -4,8 +4,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sys::counts::{add, nearest_rank};
-
 use crate::Summary;
 
 /// Each power of two is cut in 16, so a bucket is at most 1/16 wide.
@@ -47,11 +45,17 @@ impl Histogram {
             .iter()
             .map(|n| n.load(Ordering::Relaxed))
             .collect();
-        let count = counts.iter().sum();
+        let count: u64 = counts.iter().sum();
         let max_ns = self.max.load(Ordering::Relaxed);
+        // The nearest rank: the first bucket up to which there are as many.
         let percentile = |per_mille: u64| {
-            nearest_rank(&counts, per_mille, 1000)
-                .map_or(0, |bucket| upper_bound(bucket).min(max_ns))
+            let wanted = u128::from(count) * u128::from(per_mille);
+            let mut seen = 0_u64;
+            let bucket = counts.iter().position(|values| {
+                seen += values;
+                u128::from(seen) * 1000 >= wanted
+            });
+            bucket.map_or(max_ns, |bucket| upper_bound(bucket).min(max_ns))
         };
         Summary {
             count,
@@ -63,6 +67,12 @@ impl Histogram {
             p999_ns: percentile(999),
         }
     }
+}
+
+/// Adds without a locked instruction: one thread alone writes.
+pub(super) fn add(counter: &AtomicU64, more: u64) {
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(more);
+    counter.store(sum, Ordering::Relaxed);
 }
 
 /// Values below 16 have their own bucket; above, the highest bit and the four bits behind it.

@@ -3,7 +3,7 @@
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::fake::{FakeCpus, options, start, wait, where_it_runs};
-use crate::{Error, Mode, Policy, Priority, WorkerOptions, Workers};
+use crate::{Mode, Policy, Priority, WorkerOptions, Workers};
 
 fn high(mode: Mode) -> WorkerOptions {
     WorkerOptions {
@@ -18,6 +18,13 @@ fn policies(workers: &Workers, pinned: bool) -> Vec<Policy> {
         .into_iter()
         .filter(|stats| stats.cpu.is_some() == pinned);
     stats.map(|stats| stats.policy.unwrap()).collect()
+}
+
+/// Makes all workers real-time, or none; false where the system refuses that.
+fn raise(workers: &Workers, priority: Priority) -> bool {
+    let wanted = priority == Priority::High;
+    workers.raise_on(&(0..8).filter(|_| wanted).collect());
+    workers.is_real_time() == wanted
 }
 
 /// Runs `f` on a thread that may not raise priorities; what it starts inherits that.
@@ -46,7 +53,7 @@ fn flips_at_the_same_time_leave_all_workers_with_the_same_priority() {
         std::thread::scope(|scope| {
             for priority in [Priority::High, Priority::Normal] {
                 let workers = &workers;
-                scope.spawn(move || workers.set_priority(None, priority).unwrap());
+                scope.spawn(move || raise(workers, priority));
             }
         });
         let policies = policies(&workers, true);
@@ -78,8 +85,8 @@ fn an_unbound_thread_that_a_worker_starts_has_neither_its_cpu_nor_its_priority()
     for priority in [Priority::Normal, Priority::High] {
         let cpus = FakeCpus::new(2, 0..2);
         let workers = Workers::start_on(options(Mode::PerCpu), cpus.clone()).unwrap();
-        if let Err(error) = workers.set_priority(None, priority) {
-            println!("skipped: {error}");
+        if !raise(&workers, priority) {
+            println!("skipped: SCHED_FIFO is refused here");
             return;
         }
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -120,16 +127,16 @@ fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
             let before = own();
             let follows = workers.follow();
             assert_eq!(own(), before, "no thread was raised yet");
-            if let Err(error) = workers.set_priority(None, Priority::High) {
-                println!("skipped: {error}");
+            if !raise(&workers, Priority::High) {
+                println!("skipped: SCHED_FIFO is refused here");
                 return;
             }
             assert_eq!(own(), sys::sched::Policy::Fifo(1));
             assert_eq!(policies(&workers, true), [Policy::Fifo(1)]);
-            workers.set_priority(None, Priority::Normal).unwrap();
+            raise(&workers, Priority::Normal);
             assert_eq!(own(), before);
             drop(follows);
-            workers.set_priority(None, Priority::High).unwrap();
+            raise(&workers, Priority::High);
             assert_eq!(own(), before);
             let follows = workers.follow();
             let at_once = "raised already when it came";
@@ -150,9 +157,9 @@ fn a_thread_whose_work_panicked_is_followed_no_more() {
             panic!("as a test");
         });
         assert!(std::panic::catch_unwind(work).is_err());
-        match workers.set_priority(None, Priority::High) {
-            Ok(()) => assert_eq!(own(), before),
-            Err(error) => println!("skipped: {error}"),
+        match raise(&workers, Priority::High) {
+            true => assert_eq!(own(), before),
+            false => println!("skipped: SCHED_FIFO is refused here"),
         }
     })
     .join()
@@ -168,15 +175,15 @@ fn a_lowered_follower_gets_what_the_workers_have_by_then() {
             let follows = workers.follow();
             let ordinary = own();
             crate::lower();
-            if let Err(error) = workers.set_priority(None, Priority::High) {
-                println!("skipped: {error}");
+            if !raise(&workers, Priority::High) {
+                println!("skipped: SCHED_FIFO is refused here");
                 return;
             }
             assert_eq!(own(), ordinary, "its request takes long");
             crate::raise();
             assert_eq!(own(), sys::sched::Policy::Fifo(1));
             crate::lower();
-            workers.set_priority(None, Priority::Normal).unwrap();
+            raise(&workers, Priority::Normal);
             crate::raise();
             assert_eq!(own(), ordinary);
             drop(follows);
@@ -260,40 +267,6 @@ fn each_worker_and_those_that_come_have_the_priority_of_their_cpu() {
     assert_eq!(raised(&[]), [false; 3]);
 }
 
-#[test]
-fn priority_changes_while_it_runs_for_one_and_for_all() {
-    let cpus = FakeCpus::new(3, 0..2);
-    let workers = start(Mode::PerCpu, &cpus);
-    if let Err(error) = workers.set_priority(Some(1), Priority::High) {
-        println!("skipped: {error}");
-        return;
-    }
-    assert_eq!(policies(&workers, true)[1], Policy::Fifo(1));
-    assert_ne!(policies(&workers, true)[0], Policy::Fifo(1));
-    workers.set_priority(None, Priority::High).unwrap();
-    assert_eq!(policies(&workers, true), [Policy::Fifo(1); 2]);
-    cpus.set(0..3);
-    super::fake::until("a third", || workers.cpus().len() == 3);
-    assert_eq!(
-        policies(&workers, true)[2],
-        Policy::Fifo(1),
-        "those to come as well"
-    );
-    workers.set_priority(None, Priority::Normal).unwrap();
-    assert!(
-        policies(&workers, true)
-            .iter()
-            .all(|policy| matches!(policy, Policy::Other { .. }))
-    );
-}
-
-#[test]
-fn a_cpu_without_worker_is_an_error_that_names_it() {
-    let workers = start(Mode::PerCpu, &FakeCpus::new(2, [0]));
-    let error = workers.set_priority(Some(1), Priority::Normal);
-    assert!(matches!(error, Err(Error::NoWorker { cpu: 1 })));
-}
-
 /// Runs `f` on the worker of CPU 0 and returns its result.
 fn on_worker<R: Send + 'static>(workers: &Workers, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, result) = std::sync::mpsc::channel();
@@ -328,15 +301,15 @@ fn a_worker_that_lowers_itself_is_ordinary_until_it_raises_itself() {
 fn a_lowered_worker_gets_what_all_have_by_then_and_not_before() {
     use sys::sched::Policy::{Fifo, Other};
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
-    if let Err(error) = workers.set_priority(None, Priority::High) {
-        println!("skipped: {error}");
+    if !raise(&workers, Priority::High) {
+        println!("skipped: SCHED_FIFO is refused here");
         return;
     }
     for (priority, raised) in [(Priority::Normal, Other), (Priority::High, Fifo(1))] {
         let all = std::sync::Arc::clone(&workers);
         let seen = on_worker(&workers, move || {
             crate::lower();
-            all.set_priority(None, priority).unwrap();
+            raise(&all, priority);
             let lowered = own_policy();
             crate::raise();
             (lowered, own_policy())

@@ -195,24 +195,3 @@ fn delays_and_run_times_are_counted_per_job() {
     assert!(stats.run.max_ns >= stats.run.p50_ns && stats.run.max_ns > 0);
     assert_eq!(stats.wakeups, 1, "only the first found it asleep");
 }
-
-#[test]
-fn the_shared_pool_ends_with_its_last_owner() {
-    let options = crate::WorkerOptions {
-        name: "shared_test".into(),
-        ..Default::default()
-    };
-    let made: Vec<_> = std::thread::scope(|scope| {
-        let start = || scope.spawn(|| Workers::shared(options.clone()).unwrap());
-        let threads: Vec<_> = (0..4).map(|_| start()).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
-    });
-    assert!(made.iter().all(|workers| Arc::ptr_eq(workers, &made[0])));
-    let old = Arc::downgrade(&made[0]);
-    drop(made);
-    assert!(old.upgrade().is_none());
-    assert!(Workers::shared(options).is_ok());
-}

@@ -296,24 +296,6 @@ impl Topology {
         Ok(())
     }
 
-    /// Remembers the priority for workers to come and returns those it is for now.
-    pub(crate) fn want(&self, cpu: Option<usize>, wanted: Wanted) -> Vec<Arc<Running>> {
-        let mut plan = self.plan();
-        match cpu {
-            Some(cpu) => {
-                plan.wanted_for.insert(cpu, wanted);
-                let slot = self.slots.get(cpu);
-                let both = slot.map(|slot| [slot.worker.get(), slot.resting().clone()]);
-                both.into_iter().flatten().flatten().collect()
-            }
-            None => {
-                plan.wanted_for.clear();
-                plan.wanted = wanted;
-                self.workers().into_iter().chain(self.resting()).collect()
-            }
-        }
-    }
-
     /// Remembers priorities for workers to come, `all` for CPUs that have none yet, and calls
     /// `each` with every worker there is and its own, outside of the lock.
     pub(crate) fn want_each(

@@ -37,7 +37,7 @@ impl Spawner {
         let worker = Arc::new(worker);
         let (ready, outcome) = channel();
         let inherits = worker.cpu.is_none() && current().is_some();
-        // What the thread would inherit is of a worker, and not what it was to be left with.
+        // The creator is a worker; do not inherit its priority.
         let wanted = match wanted {
             Wanted::Untouched if inherits => Wanted::Normal {
                 nice: self.base_nice,
