@@ -1,23 +1,25 @@
 //! Mounting in the foreground or in the background.
 //!
-//! The daemon is this program started again, not a fork: threads do not survive a fork, and the
-//! daemon gets a command line that says what it serves. It consists of two processes: the mount
-//! helper and the server, which the helper starts, and replaces when it dies. The standard
-//! output of both is a pipe on which the outcome of the mount is reported; the parent waits for
-//! that, and exits with the same outcome.
+//! In the background the daemon serves: this program started again, since threads do not survive a
+//! fork, and since its command line then says what it serves. It consists of two processes: the
+//! mount helper, and the server, a fork of the helper, which replaces one that dies. The standard
+//! output of both is a pipe for the outcome of the mount.
 //!
-//! 1. The parent starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its environment.
-//! 2. [`run_if_daemon`] finds the mark, becomes the mount helper and starts the server, which
-//!    mounts; notices go to standard error as usual.
-//! 3. When the mount is served, the server goes on in a new session, in `/`, with its standard
-//!    descriptors at `/dev/null`, and informs the helper. From that moment on the helper replaces a
-//!    server that dies; it writes [`READY`] into the pipe, closes it and answers the server, which
-//!    closes it, too. The end of the pipe shows the parent that nothing follows. If the helper is
-//!    killed meanwhile, it may have written or not: the server writes, and the mount stays.
+//! 1. The parent starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its environment, and
+//!    reads the pipe to its end.
+//! 2. [`run_if_daemon`] finds the mark. The process becomes the mount helper and forks the server,
+//!    which mounts; notices go to standard error as usual.
+//! 3. When the server serves, it begins a new session, has `/dev/null` as standard error, and
+//!    informs the helper, which writes [`READY`] into the pipe and closes it; then the server
+//!    closes the pipe, too. If the helper was killed before it answered, the server writes: the
+//!    helper may have reported the mount, so it must stay.
 //! 4. On failure: the error's line into the pipe, exit status 1.
+//!
+//! In the foreground the process is the server, and the mount helper its child: whoever kills the
+//! process ends the mount, and the helper cleans up.
 
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::process::{ExitCode, Stdio};
 
 use rustix::fs::{Mode, OFlags};
@@ -29,7 +31,8 @@ use crate::log::Log;
 use crate::note::note;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
-use crate::serve::{self, Start};
+use crate::serve;
+use crate::start::Start;
 
 /// Mounts an image.
 ///
@@ -41,8 +44,9 @@ pub fn mount(request: &MountRequest) -> Result<(), Error> {
     helper::check_passed(request)?;
     if request.foreground || request.options.debug {
         let log = Log::open(&request.options, false)?;
+        let helper = MountHelper::start(request)?;
         let (notice, ready) = (&mut |line: &str| show(request, line), &mut |_: &_| Ok(()));
-        return serve::serve(request, Start::Foreground, log, notice, ready);
+        return serve::serve(request, Start::Foreground, helper, log, notice, ready);
     }
     start(request)
 }
@@ -115,68 +119,52 @@ pub fn run_if_daemon() -> Option<ExitCode> {
         let request = respawn::own_request(role)?;
         inherited::close_inherited(&request);
         match role {
-            Role::Daemon => helper::run_daemon(request, serve_as_fork),
-            Role::MountHelper => helper::run(request),
-            Role::Server => serve_first(&request),
+            Role::Daemon => helper::run_daemon(request, serve_in_background),
+            Role::MountHelper => helper::run(request, serve_in_background),
             // Programs use the mount: one that is not logged is better than none.
             Role::Upgrade => {
                 respawn::name_process();
                 let log = Log::open(&request.options, true).unwrap_or(Log::None);
-                serve_next(&request, log)
+                serve_behind(&request, log, Start::Successor)
             }
         }
     });
-    Some(match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // The parent prints it; after READY nothing reads the pipe any more.
-            let _ = writeln!(std::io::stdout(), "{error}");
-            ExitCode::FAILURE
+    Some(ExitCode::from(reported(outcome)))
+}
+
+/// The exit status. The process that waits for the mount prints an error; after READY nothing reads
+/// the pipe any more.
+fn reported(outcome: Result<(), Error>) -> u8 {
+    let Err(error) = outcome else { return 0 };
+    let _ = writeln!(std::io::stdout(), "{error}");
+    1
+}
+
+/// In a fork of the mount helper.
+fn serve_in_background(request: &MountRequest, log: Log, start: Start) -> i32 {
+    reported(serve_behind(request, log, start)).into()
+}
+
+/// The server of a helper, which has started it. Its standard input is the socket; the other
+/// standard streams are those of the command, or /dev/null when that is gone.
+fn serve_behind(request: &MountRequest, log: Log, start: Start) -> Result<(), Error> {
+    // Before the sandbox, which forbids it; and by no path that may lead into a mount which nobody
+    // serves.
+    let null = match start {
+        Start::Successor => rustix::io::dup(rustix::stdio::stdout()),
+        _ => rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()),
+    };
+    let null = null.map_err(Error::io("/dev/null"))?;
+    let helper = MountHelper::parent(&null)?;
+    let notice = &mut |line: &str| show(request, line);
+    let ready = &mut |helper: &MountHelper| {
+        // Fails only for the leader of a process group, which needs no new session.
+        let _ = rustix::process::setsid();
+        rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
+        match helper.served()? {
+            true => helper::close_stdout(),
+            false => helper::report_ready(),
         }
-    })
-}
-
-/// The first server of a mount.
-fn serve_first(request: &MountRequest) -> Result<(), Error> {
-    // Opened before the sandbox, which forbids it.
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(Error::io("/dev/null"))?;
-    let log = Log::open(&request.options, true)?;
-    let (notice, ready) = (
-        &mut |line: &str| show(request, line),
-        &mut |helper: &MountHelper| {
-            detach(&null)?;
-            match helper.served()? {
-                true => helper::close_stdout(),
-                false => helper::report_ready(),
-            }
-        },
-    );
-    serve::serve(request, Start::Background, log, notice, ready)
-}
-
-/// A server of a mount that is there. Its standard streams are its socket and /dev/null.
-fn serve_next(request: &MountRequest, log: Log) -> Result<(), Error> {
-    let (notice, ready) = (&mut |_: &str| {}, &mut |helper: &MountHelper| {
-        start_session();
-        helper.served().map(drop)
-    });
-    serve::serve(request, Start::Successor, log, notice, ready)
-}
-
-/// The same in a fork of the mount helper.
-fn serve_as_fork(request: &MountRequest, log: Log) -> i32 {
-    serve_next(request, log).map_or(1, |()| 0)
-}
-
-/// Detaches from the terminal. The parent waits for the standard output.
-fn detach(null: &OwnedFd) -> Result<(), Error> {
-    start_session();
-    rustix::stdio::dup2_stdin(null).map_err(Error::io("/dev/null"))?;
-    rustix::stdio::dup2_stderr(null).map_err(Error::io("/dev/null"))
-}
-
-fn start_session() {
-    // Fails only for the leader of a process group, which needs no new session.
-    let _ = rustix::process::setsid();
+    };
+    serve::serve(request, start, helper, log, notice, ready)
 }

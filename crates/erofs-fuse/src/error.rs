@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::options::OptionError;
 
 /// An error of mounting, unmounting or reading counters.
@@ -63,6 +65,9 @@ pub enum Error {
         /// Its number.
         number: u32,
     },
+    /// `restart=on`, and the server of this mount cannot be replaced.
+    #[error("restart=on: {0}")]
+    Restart(String),
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
@@ -74,6 +79,18 @@ pub enum Error {
     /// The daemon could not mount; its own line.
     #[error("{0}")]
     Daemon(String),
+    /// The mount helper refused a request, or could not carry it out.
+    #[error(transparent)]
+    Helper(#[from] HelperError),
+    /// A server could not be started or ended, or has died.
+    #[error("{0}")]
+    Server(String),
+    /// One process of a mount asked another for what was not its turn, or is not there.
+    #[error("{0}")]
+    Protocol(String),
+    /// The launch profile.
+    #[error("{0}")]
+    Profile(String),
 }
 
 impl Error {
@@ -122,6 +139,38 @@ impl Error {
             mountpoint,
             format!("not unmounted: another filesystem is mounted at {by}; umount that first"),
         )
+    }
+}
+
+/// Characters of the longest line in a [`HelperError`]: a packet holds it, although JSON makes six
+/// bytes of some.
+const LINE_CHARS: usize = 2500;
+
+/// An error of the mount helper, as its server gets it.
+#[derive(Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("{line}")]
+pub struct HelperError {
+    line: String,
+    /// Number of the system call's error, if it was one.
+    errno: Option<i32>,
+}
+
+impl From<&Error> for HelperError {
+    fn from(error: &Error) -> Self {
+        Self {
+            line: error.to_string().chars().take(LINE_CHARS).collect(),
+            errno: match error {
+                Error::Io { source, .. } => source.raw_os_error(),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl From<HelperError> for io::Error {
+    fn from(error: HelperError) -> Self {
+        let known = error.errno.map(Self::from_raw_os_error);
+        known.unwrap_or_else(|| Self::other(error))
     }
 }
 

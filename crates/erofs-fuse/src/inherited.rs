@@ -21,6 +21,11 @@ pub fn close_inherited(request: &MountRequest) {
     *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = named;
 }
 
+/// Those that the request names, as long as they are open.
+pub(crate) fn named_descriptors() -> Vec<RawFd> {
+    NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 /// Closes those that the request names: what they are for is open by now.
 pub(crate) fn close_named() {
     close_named_but(None);

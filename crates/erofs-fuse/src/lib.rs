@@ -18,15 +18,17 @@ mod log;
 mod note;
 mod options;
 mod origin;
+mod poll;
 mod request;
 mod respawn;
 mod sandbox;
 mod serve;
+mod start;
 pub mod text;
 mod upgrade;
 
 pub use daemon::{mount, run_if_daemon};
-pub use error::Error;
+pub use error::{Error, HelperError};
 pub use helper::{mountpoint_of, mountpoints, profile_folder, umount};
 pub use inherited::close_inherited;
 pub use note::note;
@@ -36,5 +38,5 @@ pub use options::{
 pub use request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]
 pub use serve::{ATTEMPTS_XATTR, CRASH_XATTR};
-pub use serve::{STAT_XATTR, Span, Spans, TRACE_XATTR, prometheus, stat, take_spans};
+pub use serve::{Span, Spans, prometheus, stat, take_spans};
 pub use upgrade::upgrade;

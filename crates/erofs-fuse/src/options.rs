@@ -56,6 +56,14 @@ pub enum IoUring {
     Off,
 }
 
+const IO_URING: &[(&str, IoUring)] = &[
+    ("auto", IoUring::Auto),
+    ("on", IoUring::On),
+    ("off", IoUring::Off),
+];
+
+const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];
+
 /// Which rights the daemon drops before it reads the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SandboxMode {
@@ -67,6 +75,12 @@ pub enum SandboxMode {
     /// Nothing.
     Off,
 }
+
+const SANDBOX: &[(&str, SandboxMode)] = &[
+    ("on", SandboxMode::On),
+    ("off", SandboxMode::Off),
+    ("strict", SandboxMode::Strict),
+];
 
 /// Where the launch profile of a mount is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,7 +94,7 @@ pub enum ProfileLocation {
 }
 
 /// The options of one mount.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct MountOptions {
     /// For the engine.
     pub engine: EngineOptions,
@@ -104,8 +118,8 @@ pub struct MountOptions {
     pub allow_root: bool,
     /// The kernel checks permissions (always, when others may use the mount).
     pub default_permissions: bool,
-    /// The kernel enforces POSIX ACLs, wherever it checks permissions.
-    pub acl: bool,
+    /// The kernel does not enforce POSIX ACLs, as it does otherwise wherever it checks permissions.
+    pub no_acl: bool,
     /// Unmounted when the daemon dies.
     pub auto_unmount: bool,
     /// The daemon drops the rights it does not need.
@@ -123,38 +137,9 @@ pub struct MountOptions {
     /// Name of the source in `/proc/mounts`, instead of the image's path.
     pub fsname: Option<OsString>,
     /// `nodev`, `nosuid` and the like.
-    pub(crate) flags: MountFlags,
+    pub(crate) flag_bits: u32,
     /// As the user wrote them, for the daemon that is started with them again.
     pub(crate) given: Vec<OsString>,
-}
-
-impl Default for MountOptions {
-    fn default() -> Self {
-        Self {
-            engine: EngineOptions::default(),
-            io_uring: IoUring::default(),
-            restart: None,
-            read_ahead_kb: None,
-            log: None,
-            profile: None,
-            subdir: None,
-            timeout: None,
-            allow_other: false,
-            allow_root: false,
-            default_permissions: false,
-            acl: true,
-            auto_unmount: false,
-            sandbox: SandboxMode::default(),
-            uid: None,
-            gid: None,
-            debug: false,
-            silent: false,
-            ready_fd: None,
-            fsname: None,
-            flags: MountFlags::RDONLY,
-            given: Vec::new(),
-        }
-    }
 }
 
 impl MountOptions {
@@ -238,8 +223,8 @@ impl MountOptions {
             "debug" => self.debug = true,
             "silent" => self.silent = true,
             "loud" => self.silent = false,
-            "acl" => self.acl = true,
-            "noacl" => self.acl = false,
+            "acl" => self.no_acl = false,
+            "noacl" => self.no_acl = true,
             _ => return false,
         }
         true
@@ -249,10 +234,10 @@ impl MountOptions {
     fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, OptionError> {
         let text = value.to_string_lossy();
         match name {
-            "io_uring" => self.io_uring = io_uring(&text)?,
-            "restart" => self.restart = Some(restart(&text)?),
+            "io_uring" => self.io_uring = choice(name, &text, IO_URING)?,
+            "restart" => self.restart = Some(choice(name, &text, RESTART)?),
             "read_ahead_kb" => self.read_ahead_kb = Some(number(name, &text)?),
-            "sandbox" => self.sandbox = sandbox(&text)?,
+            "sandbox" => self.sandbox = choice(name, &text, SANDBOX)?,
             "profile" => self.profile = profile(value)?,
             "log" if value.is_empty() => return Err(OptionError::value(name, &text, "a file")),
             "log" => self.log = Some(PathBuf::from(value)),
@@ -287,8 +272,16 @@ impl MountOptions {
             "relatime" => (MountFlags::RELATIME, true),
             _ => return false,
         };
-        self.flags.set(flag, on);
+        match on {
+            true => self.flag_bits |= flag.bits(),
+            false => self.flag_bits &= !flag.bits(),
+        }
         true
+    }
+
+    /// For mount(2): always read-only.
+    pub(crate) fn flags(&self) -> MountFlags {
+        MountFlags::from_bits_retain(self.flag_bits) | MountFlags::RDONLY
     }
 
     /// Whether the kernel checks permissions by mode and owner. Root mounts for everyone, so there
@@ -329,21 +322,17 @@ fn check_reserved_pages(name: &str, pages: usize) -> Result<(), OptionError> {
     Err(OptionError::Value(what))
 }
 
-fn restart(text: &str) -> Result<bool, OptionError> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(OptionError::value("restart", text, "on or off")),
+/// One of a few words.
+fn choice<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, OptionError> {
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        return Ok(*value);
     }
-}
-
-fn sandbox(text: &str) -> Result<SandboxMode, OptionError> {
-    match text {
-        "on" => Ok(SandboxMode::On),
-        "off" => Ok(SandboxMode::Off),
-        "strict" => Ok(SandboxMode::Strict),
-        _ => Err(OptionError::value("sandbox", text, "on, off or strict")),
-    }
+    let (last, others) = words
+        .split_last()
+        .map_or(("", words), |((last, _), all)| (*last, all));
+    let others: Vec<_> = others.iter().map(|(word, _)| *word).collect();
+    let must = format!("{} or {last}", others.join(", "));
+    Err(OptionError::value(name, text, &must))
 }
 
 fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
@@ -360,15 +349,6 @@ fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
     let path = std::path::absolute(value);
     let path = path.map_err(|_| OptionError::value("profile", "", "auto, learn, off or a file"))?;
     Ok(Some(ProfileLocation::File(path)))
-}
-
-fn io_uring(text: &str) -> Result<IoUring, OptionError> {
-    match text {
-        "auto" => Ok(IoUring::Auto),
-        "on" => Ok(IoUring::On),
-        "off" => Ok(IoUring::Off),
-        _ => Err(OptionError::value("io_uring", text, "auto, on or off")),
-    }
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ struct Origin {
     in_first_namespace: bool,
 }
 
-/// Found out once: neither a process that is not dumpable nor the sandbox may read it.
+/// Read at the start: later neither a non-dumpable process nor the sandbox may.
 static ORIGIN: LazyLock<Origin> = LazyLock::new(|| Origin {
     user: getuid(),
-    // Where there is no /proc, the system is just starting.
+    // Without /proc the system is just starting.
     in_first_namespace: std::fs::metadata("/proc/self/ns/user")
         .map_or(true, |namespace| namespace.ino() == FIRST),
 });

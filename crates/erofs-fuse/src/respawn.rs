@@ -17,13 +17,11 @@ pub(crate) const MARK: &str = "EROFAST_DAEMON";
 /// The role of a process that was started here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Serves a mount in the background: it starts the server, and is its mount helper.
+    /// Serves a mount in the background: the mount helper, which forks the server.
     Daemon,
-    /// Serves a mount on behalf of a daemon.
-    Server,
     /// Takes over the mount of a server that serves: the program that is installed now.
     Upgrade,
-    /// Mounts and unmounts on behalf of a server.
+    /// Mounts and unmounts for the server in the foreground.
     MountHelper,
 }
 
@@ -32,9 +30,8 @@ impl Role {
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Self::Daemon => "1",
-            Self::Server => "mount-server",
             // The number of what two programs must agree on: socket, memory and arguments.
-            Self::Upgrade => "mount-upgrade-1",
+            Self::Upgrade => "mount-upgrade-2",
             Self::MountHelper => "mount-helper",
         }
     }
@@ -45,11 +42,11 @@ impl Role {
         let known = Self::ALL.into_iter().find(|role| mark == role.mark());
         Some(known.ok_or_else(|| {
             let mark = mark.display();
-            Error::Daemon(format!("{MARK}={mark} means nothing to this program"))
+            Error::Protocol(format!("{MARK}={mark} means nothing to this program"))
         }))
     }
 
-    const ALL: [Self; 4] = [Self::Daemon, Self::Server, Self::Upgrade, Self::MountHelper];
+    const ALL: [Self; 3] = [Self::Daemon, Self::Upgrade, Self::MountHelper];
 }
 
 /// A command that starts this program again in a role: by its own path, which names the process in
@@ -94,10 +91,9 @@ pub(crate) fn command_of(program: &Path, role: Role) -> Command {
 /// there, for whoever may read them, as long as the mount is.
 fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
     let by_role: &[&str] = match role {
-        // fusermount3, the folder of launch profiles, and for its server the service manager.
+        // For fusermount3, the folder of launch profiles, and the service manager.
         Role::Daemon => &["PATH", "HOME", "XDG_CACHE_HOME", "NOTIFY_SOCKET"],
         Role::MountHelper => &["PATH", "HOME", "XDG_CACHE_HOME"],
-        Role::Server => &["NOTIFY_SOCKET"],
         Role::Upgrade => &[],
     };
     let names = ALWAYS.iter().chain(by_role);
@@ -185,7 +181,7 @@ fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
             options: MountOptions::parse(&lists)?,
             foreground: true,
         }),
-        _ => Err(Error::Daemon(format!(
+        _ => Err(Error::Protocol(format!(
             "{MARK} is set, but this is not the command line of a daemon"
         ))),
     }

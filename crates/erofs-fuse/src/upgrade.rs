@@ -1,11 +1,8 @@
 //! `erofast upgrade`: another server for a mount, of the program that is installed now.
 
 use std::path::Path;
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-
-use serde_json::Value;
 
 use crate::error::Error;
 use crate::helper::UpgradableMount;
@@ -16,9 +13,6 @@ const LIMIT: Duration = Duration::from_secs(90);
 
 /// Interval between looks for the outcome.
 const INTERVAL: Duration = Duration::from_millis(20);
-
-/// How long a server may take to answer, where it has to be asked.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// Has the mount helper of a mount start the program that is installed now, which takes the mount
 /// over. Returns when it serves. A server that does not answer is replaced, too.
@@ -48,7 +42,7 @@ pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
 
 /// Why a mount without a record cannot be upgraded.
 fn reason(mountpoint: &Path) -> Result<Error, Error> {
-    let restart = &stat_in_time(mountpoint)?["restart"];
+    let restart = &stat(mountpoint)?["restart"];
     let helper = format!("/proc/{}", restart["helper"]);
     let why = match restart["on"] == true {
         true if Path::new(&helper).exists() => "only root and the user that mounted it may do that",
@@ -59,15 +53,4 @@ fn reason(mountpoint: &Path) -> Result<Error, Error> {
     };
     let why = format!("cannot be upgraded: {why}");
     Ok(Error::mountpoint(mountpoint, why))
-}
-
-/// The counters; an error where the server does not answer. The thread that asks it is left then.
-fn stat_in_time(mountpoint: &Path) -> Result<Value, Error> {
-    let (sender, answer) = mpsc::channel();
-    let asked = mountpoint.to_owned();
-    thread::spawn(move || sender.send(stat(&asked)));
-    answer.recv_timeout(ANSWER).unwrap_or_else(|_| {
-        let why = format!("its server did not answer for {} s", ANSWER.as_secs());
-        Err(Error::mountpoint(mountpoint, why))
-    })
 }

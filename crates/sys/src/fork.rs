@@ -2,7 +2,7 @@
 //! program, its libraries, their cache), which may lie where nobody answers; a fork takes none.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::inherited::close_all_but;
@@ -20,11 +20,7 @@ use crate::inherited::close_all_but;
 ///
 /// # Errors
 /// As fork(2): EAGAIN at the limit of processes, ENOMEM.
-pub fn fork(
-    stdin: OwnedFd,
-    keep: &[BorrowedFd<'_>],
-    child: impl FnOnce() -> i32,
-) -> io::Result<i32> {
+pub fn fork(stdin: OwnedFd, keep: &[RawFd], child: impl FnOnce() -> i32) -> io::Result<i32> {
     // SAFETY: the child touches its own copy of the memory only, in which every value of this
     // thread is as it was here. It never returns to the frames of the caller, so that what they own
     // is neither used nor dropped twice.
@@ -35,8 +31,7 @@ pub fn fork(
                 exit_now(101)
             }
             // Their owners are never dropped in this process.
-            let kept: Vec<RawFd> = keep.iter().map(AsRawFd::as_raw_fd).collect();
-            close_all_but(&kept);
+            close_all_but(keep);
             let code = catch_unwind(AssertUnwindSafe(child)).unwrap_or(101);
             exit_now(code)
         }
@@ -61,7 +56,7 @@ pub(crate) fn exit_status(pid: i32) -> i32 {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::os::fd::AsFd;
+    use std::os::fd::AsRawFd;
 
     use super::*;
     use crate::inherited::is_open;
@@ -71,7 +66,7 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let (stdin, mut input) = io::pipe().unwrap();
         let numbers = [stdin.as_raw_fd(), input.as_raw_fd(), reader.as_raw_fd()];
-        let pid = fork(stdin.into(), &[writer.as_fd()], || {
+        let pid = fork(stdin.into(), &[writer.as_raw_fd()], || {
             let open = numbers.iter().filter(|number| is_open(**number)).count();
             let mut text = [b'0' + open as u8; 2];
             let read = io::stdin().read_exact(&mut text[1..]);

@@ -1,7 +1,7 @@
 //! A process that this one has started.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
@@ -23,7 +23,7 @@ impl ChildProcess {
     /// descriptors `keep`.
     pub(super) fn fork(
         stdin: OwnedFd,
-        keep: &[BorrowedFd<'_>],
+        keep: &[RawFd],
         child: impl FnOnce() -> i32,
     ) -> io::Result<Self> {
         let pid = sys::fork::fork(stdin, keep, child)?;
@@ -44,12 +44,11 @@ impl ChildProcess {
         self.reap(WaitOptions::NOHANG)
     }
 
-    /// How its first thread ended, which is how the process does, while other threads are left of
-    /// it: `waitpid` says nothing before the last one is gone. `None` if it is alive, or if this
-    /// process may not know.
+    /// How its first thread ended, which is how the process will: `waitpid` waits for the last
+    /// thread. `None` if the first thread is alive, or if this process may not know.
     ///
-    /// From proc_pid_stat(5), whose last field is the wait status. 0 is also what is shown to a
-    /// process without the right to trace that one.
+    /// From the last field of proc_pid_stat(5), the wait status. A process without the right to
+    /// trace the child reads 0.
     pub(super) fn outcome_of_first_thread(&self) -> Option<ExitStatus> {
         let pid = self.0.as_raw_nonzero();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::{InFlight, Restartable, Session};
-use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
+use super::broker::Broker;
 use super::directory_lister::DirectoryLister;
-use super::launch::LaunchHelper;
 use super::protocol::{self, Order, Request, Response};
 use crate::error::Error;
 use crate::request::MountRequest;
@@ -34,45 +33,38 @@ impl AsFd for MountHelper {
 impl MountHelper {
     /// Starts the helper of one mount.
     pub(crate) fn start(request: &MountRequest) -> Result<Self, Error> {
-        let socket = start_process(request)?;
+        let (socket, theirs) = protocol::socket_pair()?;
+        // Never waited for: it exits after this process, and init reaps it.
+        respawn::command(Role::MountHelper)
+            .args(respawn::arguments(request))
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(Error::std_io("cannot start the mount helper"))?;
         Ok(Self { socket })
     }
 
-    /// The helper that started this server, with a socket as its standard input.
-    pub(crate) fn parent() -> Result<Self, Error> {
+    /// The helper that started this server, with a socket as its standard input, which becomes
+    /// `null`.
+    pub(crate) fn parent(null: impl AsFd) -> Result<Self, Error> {
         let stdin = rustix::stdio::stdin();
         let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
-        let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
-        let null = null.map_err(Error::io("/dev/null"))?;
-        rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
-        Ok(Self { socket })
-    }
-
-    /// The helper of a server that took a mount over. The standard output is /dev/null by then.
-    pub(crate) fn of_successor() -> Result<Self, Error> {
-        let (stdin, stdout) = (rustix::stdio::stdin(), rustix::stdio::stdout());
-        let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
-        rustix::stdio::dup2_stdin(stdout).map_err(Error::io("stdin"))?;
+        rustix::stdio::dup2_stdin(null).map_err(Error::io("stdin"))?;
         Ok(Self { socket })
     }
 
     /// The order that has come, when the socket is readable; `None` if the helper is gone.
     pub(crate) fn order(&self) -> Option<Order> {
-        Order::receive(&self.socket)
+        protocol::receive(&self.socket).ok()
     }
 
     /// A file of the mount, for reading: the same one for each server.
     pub(crate) fn open(&self, request: &MountRequest, path: &Path) -> io::Result<File> {
         let file = request.files().iter().position(|other| *other == path);
         let file = file.ok_or(io::ErrorKind::NotFound)?;
-        match self.ask(Request::Open { file })? {
-            Response::Done(Some(file)) => Ok(file.into()),
-            Response::Failed(errno) => {
-                let errno = errno.parse().map(io::Error::from_raw_os_error);
-                Err(errno.unwrap_or_else(|_| io::ErrorKind::InvalidData.into()))
-            }
-            Response::Done(None) => Err(io::ErrorKind::InvalidData.into()),
-        }
+        let file = self.ask(Request::Open { file })??;
+        Ok(file.ok_or(io::ErrorKind::InvalidData)?.into())
     }
 
     /// Makes the memory for requests in flight.
@@ -115,8 +107,7 @@ impl MountHelper {
     /// reported that the mount is there, so that the mount must not end.
     pub(crate) fn served(&self) -> Result<bool, Error> {
         match self.ask(Request::Served) {
-            Ok(Response::Done(_)) => Ok(true),
-            Ok(Response::Failed(line)) => Err(Error::Daemon(line)),
+            Ok(outcome) => Ok(outcome.map(|_| true)?),
             Err(_) => Ok(false),
         }
     }
@@ -132,10 +123,9 @@ impl MountHelper {
         self.call(Request::HandshakeDone).map(drop)
     }
 
-    /// Helps with a launch profile, which must have been asked for. To be called when the handshake
-    /// is complete.
-    pub(crate) fn launch(&mut self) -> Result<LaunchHelper, Error> {
-        self.descriptor(Request::Launch).map(LaunchHelper::new)
+    /// To be called when the handshake is complete.
+    pub(crate) fn broker(&mut self) -> Result<Broker, Error> {
+        self.descriptor(Request::Broker).map(Broker::new)
     }
 
     /// The file that sets the kernel's read-ahead of the mount, in KiB, unless that is refused. To
@@ -146,7 +136,7 @@ impl MountHelper {
 
     /// Lists directories ahead of readers. To be called when the handshake is complete.
     pub(crate) fn directory_lister(&mut self) -> Result<DirectoryLister, Error> {
-        self.descriptor(Request::Launch)
+        self.descriptor(Request::Broker)
             .and_then(DirectoryLister::new)
     }
 
@@ -167,40 +157,24 @@ impl MountHelper {
     }
 
     fn descriptor(&self, request: Request) -> Result<OwnedFd, Error> {
-        let missing = || Error::Daemon("the mount helper sent no descriptor".to_owned());
+        let missing = || Error::Protocol("the mount helper sent no descriptor".to_owned());
         self.call(request)?.ok_or_else(missing)
     }
 
     fn call(&self, request: Request) -> Result<Option<OwnedFd>, Error> {
-        match self.ask(request).map_err(gone)? {
-            Response::Done(device) => Ok(device),
-            Response::Failed(line) => Err(Error::Daemon(line)),
-        }
+        Ok(self.ask(request).map_err(gone)??)
     }
 
     fn ask(&self, request: Request) -> io::Result<Response> {
-        request.send(&self.socket)?;
-        Response::receive(&self.socket)
+        protocol::send(&self.socket, &request)?;
+        protocol::receive_response(&self.socket)
     }
 }
 
-/// Those that are there, online or not. A worker of one that is plugged in later shares a
+/// CPUs that are plugged in, online or not. The worker of a CPU that comes later shares a
 /// descriptor.
 fn cpus() -> usize {
     plugged_in_cpus().map_or(1, |cpus| cpus.into_iter().filter(|there| *there).count())
-}
-
-fn start_process(request: &MountRequest) -> Result<OwnedFd, Error> {
-    let (ours, theirs) = protocol::socket_pair().map_err(Error::std_io("socketpair"))?;
-    // Never waited for: it exits after this process, and init reaps it.
-    respawn::command(Role::MountHelper)
-        .args(respawn::arguments(request))
-        .stdin(theirs)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(Error::std_io("cannot start the mount helper"))?;
-    Ok(ours)
 }
 
 fn gone(error: io::Error) -> Error {
@@ -220,7 +194,10 @@ mod tests {
         let helper = MountHelper { socket };
         std::thread::scope(|scope| {
             let served = scope.spawn(|| helper.served());
-            assert_eq!(Request::receive(&theirs), Some(Request::Served));
+            assert_eq!(
+                protocol::receive::<Request>(&theirs).unwrap(),
+                Request::Served
+            );
             drop(theirs);
             assert!(!served.join().unwrap().unwrap());
         });

@@ -7,12 +7,11 @@
 //! parent-death signal (dropped if the server may not signal the helper) comes in time.
 
 use std::io::Write;
-use std::os::fd::OwnedFd;
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::mounted::Mounted;
 use crate::error::Error;
+use crate::poll::has_ended;
 
 /// A FUSE connection.
 #[derive(Debug)]
@@ -46,12 +45,7 @@ impl Connection {
 
     /// False when it was unmounted or aborted.
     pub(super) fn is_alive(&self) -> bool {
-        let mut watched = [PollFd::new(&self.device, PollFlags::empty())];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().is_empty()
+        !has_ended(self.device.as_fd())
     }
 }
 

@@ -10,22 +10,22 @@ use fuse_transport::TakenRequest;
 
 use super::child::ChildProcess;
 
-/// So many deaths within that time end a mount.
+/// This many deaths within [`WITHIN`] end a mount.
 const MOST: usize = 5;
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the next server waits until it is known how the last one died. With each further death
-/// it is four times as long: on a busy machine five servers died of one request before the first
-/// was judged.
+/// How long the start of the next server waits for the outcome of the last one. Each further death
+/// makes it four times as long: on a busy machine one request killed five servers before the first
+/// death was judged.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A process that has to be waited for.
 #[derive(Debug)]
 struct Dying {
     child: ChildProcess,
-    /// What it was serving; `None` when it is known how it died. A thread of it that stores pages
-    /// may stay until a next server has served the read that it waits for, and that server may die
-    /// of the same request first.
+    /// The requests it was serving; `None` once it is known how it died. Its thread that stores
+    /// pages may live until the next server has answered a read, and that server may die of the
+    /// same request first.
     taken: Option<Vec<TakenRequest>>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Deaths {
     dying: Vec<Dying>,
     /// The requests that were being served at the last crash.
     suspects: Vec<TakenRequest>,
-    /// How the last one of known outcome died.
+    /// How the last server died whose outcome is known.
     last: Option<ExitStatus>,
 }
 
@@ -78,7 +78,7 @@ impl Deaths {
         twice
     }
 
-    /// A process whose end was wanted.
+    /// Waits for a process whose end is wanted.
     pub(super) fn expect(&mut self, child: Option<ChildProcess>) {
         self.dying
             .extend(child.map(|child| Dying::new(child, Vec::new())));
@@ -101,7 +101,7 @@ impl Deaths {
         twice
     }
 
-    /// Only a crash is a request's fault: SIGKILL comes from outside, or for want of memory.
+    /// Only a crash is a request's fault: SIGKILL comes from outside, or from the OOM killer.
     fn convict(&mut self, status: ExitStatus, taken: Vec<TakenRequest>) -> Vec<TakenRequest> {
         self.last = Some(status);
         if !is_crash(status) || taken.is_empty() {
@@ -127,10 +127,10 @@ impl Deaths {
         self.is_outcome_missing() || self.last.is_some_and(is_crash)
     }
 
-    /// Whether one of the deaths of late came after that moment.
-    pub(super) fn came_since(&self, moment: Instant) -> bool {
-        let is_recent = |death: &Instant| *death >= moment && death.elapsed() < WITHIN;
-        self.recent.iter().any(is_recent)
+    /// Whether two of the recent deaths came after that moment.
+    pub(super) fn came_twice_since(&self, moment: Instant) -> bool {
+        let after = self.recent.iter().filter(|death| **death >= moment);
+        after.count() >= 2
     }
 
     /// Whether there were so many lately that another server would die too.

@@ -50,7 +50,7 @@ pub(super) fn mount(plan: &MountPlan<'_>) -> Result<(Mounted, OwnedFd), Error> {
                 None => (*name).to_owned(),
             });
             let joined: Vec<String> = joined.collect();
-            let flags = plan.options.flags;
+            let flags = plan.options.flags();
             let data = CString::new(joined.join(",")).map_err(nul("an option contains"))?;
             rustix::mount::mount(&*source, &plan.mountpoint, FSTYPE, flags, &*data)
                 .map_err(Error::io(what()))?;
@@ -74,7 +74,7 @@ fn detached(plan: &MountPlan<'_>, source: &CString, options: &Options) -> Result
         }
     }
     fsconfig_create(&context)?;
-    let attributes = attributes(plan.options.flags);
+    let attributes = attributes(plan.options.flags());
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::OFlags;
 
-use super::launch::LIST;
+use super::broker::LIST;
 use super::protocol::{PACKET_BYTES, receive_bytes};
 use crate::error::Error;
 

@@ -2,21 +2,17 @@
 //! `/dev/fuse`, mounts, and passes the descriptor back over a socket.
 
 use std::ffi::OsString;
-use std::io::{self, IoSliceMut, Read};
-use std::mem::MaybeUninit;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use erofs_engine::escape_option;
-use rustix::io::Errno;
 use rustix::mount::MountFlags;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketFlags,
-    SocketType, recvmsg, socketpair,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::plan::MountPlan;
+use super::protocol::receive_bytes;
 use crate::error::Error;
 use crate::respawn::MARK;
 
@@ -41,8 +37,8 @@ pub(super) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
         command.stdin(theirs.try_clone()?).spawn()
     })?;
     drop(theirs);
-    let device = receive(&ours);
-    let Some(device) = device.map_err(Error::std_io("reply of fusermount3"))? else {
+    let reply = receive_bytes(&ours).map_err(Error::std_io("reply of fusermount3"))?;
+    let (_, Some(device)) = reply else {
         return Err(refused(&plan.mountpoint, helper));
     };
     let _ = helper.wait();
@@ -87,7 +83,7 @@ fn options(plan: &MountPlan<'_>) -> OsString {
     let mut list = OsString::from("ro,subtype=erofast,fsname=");
     list.push(escape_option(&plan.source));
     list.push(format!(",max_read={}", plan.max_read));
-    let flags = plan.options.flags;
+    let flags = plan.options.flags();
     let switches = [
         (plan.default_permissions, ",default_permissions"),
         (
@@ -105,30 +101,6 @@ fn options(plan: &MountPlan<'_>) -> OsString {
         }
     }
     list
-}
-
-/// The descriptor it sends; `None` when it exits without one.
-fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0; 1];
-    let received = rustix::io::retry_on_intr(|| {
-        recvmsg(
-            socket,
-            &mut [IoSliceMut::new(&mut byte)],
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        )
-    })?;
-    if received.flags.contains(ReturnFlags::CTRUNC) {
-        return Err(Errno::MFILE.into());
-    }
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
-            return Ok(descriptors.next());
-        }
-    }
-    Ok(None)
 }
 
 fn refused(mountpoint: &Path, mut helper: Child) -> Error {

@@ -1,5 +1,6 @@
 //! What identifies a mount, whatever is at its path by now.
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
@@ -73,7 +74,7 @@ fn id_of(root: &OwnedFd) -> Result<u64, Error> {
     let text = std::fs::read_to_string(&path).map_err(Error::std_io(&path))?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
     id.and_then(|id| id.trim().parse().ok())
-        .ok_or_else(|| Error::Daemon(format!("{path}: no mnt_id")))
+        .ok_or_else(|| Error::std_io(&path)(ErrorKind::InvalidData.into()))
 }
 
 fn unique_id_of(root: impl AsFd) -> Option<u64> {

@@ -3,7 +3,7 @@
 //! A server in the [sandbox](crate::sandbox) can neither mount nor unmount, so the mount helper,
 //! which is this program started again, does both for it and nothing else. It never reads an image.
 //!
-//! 1. In the background the helper starts the server, in the foreground the server starts the
+//! 1. In the background the helper forks the server, in the foreground the server starts the
 //!    helper, with a socket as the standard input ([`client`], [`server`]).
 //! 2. The helper takes one [request](protocol) at a time from the socket and answers each
 //!    ([`process`]). The answer to `mount` carries the descriptor of `/dev/fuse`.
@@ -11,18 +11,19 @@
 //!    waits for an answer, and unmounts if the handshake was never completed, or with
 //!    `auto_unmount`.
 //!
-//!    In the background a fork of it serves instead, for which it keeps what that needs
-//!    ([`replaceable`]), unless too many die ([`deaths`]).
+//!    In the background it forks another server instead, for which it keeps files and descriptors
+//!    ([`replaceable`]), unless too many have died ([`deaths`]).
 //!
 //! It unmounts the mount that it made and no other, whatever is at its path by then ([`mounted`]).
 //!
 //! A mount that the caller made ([`passed`]) is neither mounted nor unmounted.
 //!
-//! With a launch profile a thread of it also reads and writes the profile, and lists directories of
-//! the mount ([`launch`]).
+//! Threads of it, the brokers, do at the server's request what the sandbox forbids: they list
+//! directories of the mount, resolve names, and read and write the launch profile ([`broker`]).
 //!
-//! To add a request: a variant and its text in [`protocol`], its action in [`state`].
+//! To add a request: a variant in [`protocol`], its action in [`state`].
 
+mod broker;
 mod child;
 mod client;
 mod connection;
@@ -32,7 +33,6 @@ mod directory_lister;
 mod enable_uring;
 mod fusermount;
 mod identity;
-mod launch;
 mod mount;
 mod mounted;
 mod passed;
@@ -51,13 +51,13 @@ mod upgrades;
 mod users;
 mod visit;
 
+pub(crate) use broker::Broker;
 pub(crate) use client::MountHelper;
 pub(crate) use directory_lister::DirectoryLister;
 pub(crate) use enable_uring::{
     EnableUringRestorer, can_be_enabled as io_uring_can_be_enabled, enables as enables_io_uring,
     is_enabled as io_uring_is_enabled,
 };
-pub(crate) use launch::LaunchHelper;
 pub(crate) use passed::check as check_passed;
 pub(crate) use process::{READY, close_stdout, report_ready, run, run_daemon};
 pub use profile_file::cache_folder as profile_folder;

@@ -81,7 +81,7 @@ impl ProfileFile {
         if *location == ProfileLocation::Learned {
             // Not asked for: no caches are made where there are none.
             let caches = path.parent().filter(|caches| caches.is_dir());
-            let missing = || Error::Daemon(format!("{option}: no folder for {}", path.display()));
+            let missing = || Error::Profile(format!("{option}: no folder for {}", path.display()));
             return caches.map(|_| ()).ok_or_else(missing);
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
@@ -92,7 +92,7 @@ impl ProfileFile {
     /// Opens it for reading; `None` when it is not there. Later calls must name the same file.
     pub(super) fn open(&mut self, name: &[u8]) -> Result<Option<OwnedFd>, Error> {
         if let Some(why) = &self.unreachable {
-            return Err(Error::Daemon(why.clone()));
+            return Err(Error::Profile(why.clone()));
         }
         let path = self.path_of(name)?;
         let first = self.path.get_or_insert_with(|| path.clone());
@@ -177,13 +177,13 @@ impl ProfileFile {
 
 fn not_regular(path: &Path) -> Error {
     let path = path.display();
-    Error::Daemon(format!(
+    Error::Profile(format!(
         "profile: {path}: is no regular file; it is left alone"
     ))
 }
 
 fn refused(why: &str) -> Error {
-    Error::Daemon(format!("the launch profile is refused: {why}"))
+    Error::Profile(format!("the launch profile is refused: {why}"))
 }
 
 fn written() -> Error {
@@ -247,7 +247,7 @@ pub fn cache_folder() -> Result<PathBuf, Error> {
     };
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     cache.map(|cache| cache.join("erofast")).ok_or_else(|| {
-        Error::Daemon("launch profiles: neither XDG_CACHE_HOME nor HOME is set".into())
+        Error::Profile("launch profiles: neither XDG_CACHE_HOME nor HOME is set".into())
     })
 }
 

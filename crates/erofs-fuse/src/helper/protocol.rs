@@ -1,5 +1,5 @@
-//! Requests of a server to its mount helper and the responses: one packet of text each, on a
-//! SOCK_SEQPACKET socket, and with one response a descriptor.
+//! Requests of a server to its mount helper and the responses: one packet of JSON each, on a
+//! SOCK_SEQPACKET socket, some with a descriptor.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -10,15 +10,16 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
     sendmsg, socketpair,
 };
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-/// Bytes of the longest packet. Only an error message can be longer, and is cut.
-pub(super) const PACKET_BYTES: usize = 4096;
+use crate::error::{Error, HelperError};
 
-/// The text of [`Response::Done`].
-const OK: &str = "ok";
+/// Bytes of the longest packet. An error of [`HelperError`]'s longest line fits.
+pub(super) const PACKET_BYTES: usize = 16 << 10;
 
 /// A request of the server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// Mount, with reads of at most this many bytes.
     Mount {
@@ -27,8 +28,8 @@ pub(super) enum Request {
     },
     /// The handshake with the kernel is complete.
     HandshakeDone,
-    /// Start what a launch profile needs; the response carries a socket.
-    Launch,
+    /// Start a broker; the response carries its socket.
+    Broker,
     /// Open a file of the mount, by its place in the list of them; a later server gets the same
     /// one.
     Open {
@@ -57,7 +58,7 @@ pub(super) enum Request {
 }
 
 /// An order of the helper, which comes without a request, where it may not signal its server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Unmount and end.
     End,
@@ -65,154 +66,75 @@ pub(crate) enum Order {
     Exit,
 }
 
-impl Order {
-    fn text(self) -> &'static str {
-        match self {
-            Self::End => "end",
-            Self::Exit => "exit",
-        }
-    }
-
-    pub(super) fn send(self, socket: impl AsFd) -> io::Result<()> {
-        send(socket, self.text().as_bytes(), None)
-    }
-
-    /// `None` when the helper is gone, or for what is no order. Waits for a packet.
-    pub(super) fn receive(socket: impl AsFd) -> Option<Self> {
-        let (text, _) = receive(socket).ok()?;
-        [Self::End, Self::Exit]
-            .into_iter()
-            .find(|order| order.text() == text)
-    }
-}
-
-/// A response of the helper.
-#[derive(Debug)]
-pub(super) enum Response {
-    /// Carried out; `Mount` returns the descriptor of `/dev/fuse`, `Launch` a socket, and so on.
-    Done(Option<OwnedFd>),
-    /// One line.
-    Failed(String),
-}
+/// What the helper did: done, some requests with a descriptor, or refused.
+pub(super) type Response = Result<Option<OwnedFd>, HelperError>;
 
 /// A socket for requests and responses.
-pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn socket_pair() -> Result<(OwnedFd, OwnedFd), Error> {
     let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
-    Ok(socketpair(AddressFamily::UNIX, kind, flags, None)?)
+    socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))
 }
 
-impl std::fmt::Display for Request {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Mount { max_read } => write!(f, "mount {max_read}"),
-            Self::HandshakeDone => f.write_str("handshake-done"),
-            Self::Launch => f.write_str("launch"),
-            Self::Open { file } => write!(f, "open {file}"),
-            Self::ReadAhead => f.write_str("read-ahead"),
-            Self::InFlight => f.write_str("in-flight"),
-            Self::Clone { number } => write!(f, "clone {number}"),
-            Self::Resume => f.write_str("resume"),
-            Self::Served => f.write_str("served"),
-            Self::Detach => f.write_str("detach"),
-            Self::Mark => f.write_str("mark"),
-            Self::Expire => f.write_str("expire"),
-        }
-    }
+/// Sends a request or an order. Waits for room.
+pub(super) fn send(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
+    send_bytes(socket, &serde_json::to_vec(message)?)
 }
 
-impl Request {
-    fn parse(text: &str) -> Option<Self> {
-        let (name, number) = match text.split_once(' ') {
-            Some((name, number)) => (name, Some(number.parse().ok()?)),
-            None => (text, None),
-        };
-        match number {
-            Some(max_read) if name == "mount" => Some(Self::Mount { max_read }),
-            Some(file) if name == "open" => Some(Self::Open { file }),
-            Some(number) if name == "clone" => Some(Self::Clone { number }),
-            None if text == "handshake-done" => Some(Self::HandshakeDone),
-            None if text == "launch" => Some(Self::Launch),
-            None if text == "read-ahead" => Some(Self::ReadAhead),
-            None if text == "in-flight" => Some(Self::InFlight),
-            None if text == "resume" => Some(Self::Resume),
-            None if text == "served" => Some(Self::Served),
-            None if text == "detach" => Some(Self::Detach),
-            None if text == "mark" => Some(Self::Mark),
-            None if text == "expire" => Some(Self::Expire),
-            _ => None,
-        }
-    }
+/// By write(2): the server's sandbox allows no call that takes an address.
+pub(super) fn send_bytes(socket: impl AsFd, packet: &[u8]) -> io::Result<()> {
+    rustix::io::retry_on_intr(|| rustix::io::write(&socket, packet))?;
+    Ok(())
+}
 
-    pub(super) fn send(self, socket: impl AsFd) -> io::Result<()> {
-        send(socket, self.to_string().as_bytes(), None)
-    }
+/// Answers. Does not wait: a server that does not take its answers gets no more.
+pub(super) fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
+    let packet = serde_json::to_vec(&response.as_ref().map(|_| ()))?;
+    let descriptor = response.as_ref().ok().and_then(Option::as_ref);
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    send_message(socket, &packet, descriptor, flags)
+}
 
-    /// `None` when the server exited or sent an invalid request.
-    pub(super) fn receive(socket: impl AsFd) -> Option<Self> {
-        let (text, _) = receive(socket).ok()?;
-        Self::parse(&text)
+/// Receives a request or an order. Waits for it.
+///
+/// # Errors
+/// The other end is closed (`UnexpectedEof`), or has sent something else.
+pub(super) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<T> {
+    parse(&receive_bytes(socket)?.0)
+}
+
+pub(super) fn receive_response(socket: impl AsFd) -> io::Result<Response> {
+    let (packet, descriptor) = receive_bytes(socket)?;
+    let outcome: Result<(), HelperError> = parse(&packet)?;
+    Ok(outcome.map(|()| descriptor))
+}
+
+fn parse<T: DeserializeOwned>(packet: &[u8]) -> io::Result<T> {
+    match packet {
+        [] => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(serde_json::from_slice(packet)?),
     }
 }
 
-impl Response {
-    /// Does not wait: one that asks without taking the answers is left without them.
-    pub(super) fn send(self, socket: impl AsFd) -> io::Result<()> {
-        let (text, device) = match &self {
-            Self::Done(device) => (OK, device.as_ref()),
-            Self::Failed(line) => (&**line, None),
-        };
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        send_message(socket, text.as_bytes(), device, flags)
-    }
-
-    pub(super) fn receive(socket: impl AsFd) -> io::Result<Self> {
-        let (text, device) = receive(socket)?;
-        match text.as_str() {
-            OK => Ok(Self::Done(device)),
-            "" => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => Ok(Self::Failed(text)),
-        }
-    }
-}
-
-pub(super) fn send(socket: impl AsFd, text: &[u8], device: Option<OwnedFd>) -> io::Result<()> {
-    let text = &text[..text.len().min(PACKET_BYTES)];
-    let Some(device) = device else {
-        // The server's sandbox allows no call that takes an address.
-        rustix::io::retry_on_intr(|| rustix::io::write(&socket, text))?;
-        return Ok(());
-    };
-    send_message(socket, text, Some(&device), SendFlags::NOSIGNAL)
-}
-
-fn send_message(
+/// Sends a packet with a descriptor.
+pub(super) fn send_message(
     socket: impl AsFd,
-    text: &[u8],
-    device: Option<&OwnedFd>,
+    packet: &[u8],
+    descriptor: Option<&OwnedFd>,
     flags: SendFlags,
 ) -> io::Result<()> {
-    let text = &text[..text.len().min(PACKET_BYTES)];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let devices = device.map(AsFd::as_fd);
-    if let Some(device) = &devices {
-        control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(
-            device,
-        )));
+    let descriptors = descriptor.map(|descriptor| [descriptor.as_fd()]);
+    if let Some(descriptors) = &descriptors {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     rustix::io::retry_on_intr(|| {
-        sendmsg(&socket, &[IoSlice::new(text)], &mut control, flags).map(drop)
+        sendmsg(&socket, &[IoSlice::new(packet)], &mut control, flags).map(drop)
     })?;
     Ok(())
 }
 
-/// One packet as text; an empty one means that the other end is closed.
-fn receive(socket: impl AsFd) -> io::Result<(String, Option<OwnedFd>)> {
-    let (bytes, descriptor) = receive_bytes(socket)?;
-    Ok((String::from_utf8_lossy(&bytes).into_owned(), descriptor))
-}
-
-/// One packet; an empty one means that the other end is closed.
+/// One packet, or some bytes of a stream; none when the other end is closed.
 pub(super) fn receive_bytes(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -238,67 +160,49 @@ pub(super) fn receive_bytes(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<Ow
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
 
     #[test]
-    fn requests_are_parsed_as_they_are_written() {
-        for request in [
-            Request::Mount { max_read: 1 << 20 },
-            Request::HandshakeDone,
-            Request::Launch,
-            Request::Open { file: 2 },
-            Request::ReadAhead,
-            Request::InFlight,
-            Request::Clone { number: 1 },
-            Request::Resume,
-            Request::Served,
-            Request::Detach,
-            Request::Mark,
-            Request::Expire,
-        ] {
-            assert_eq!(Request::parse(&request.to_string()), Some(request));
+    fn messages_are_received_as_they_are_sent() {
+        let (a, b) = socket_pair().unwrap();
+        for request in [Request::Mount { max_read: 1 << 20 }, Request::Detach] {
+            send(&a, &request).unwrap();
+            assert_eq!(receive::<Request>(&b).unwrap(), request);
         }
-        for text in ["", "mount", "mount all", "umount", "detach now"] {
-            assert_eq!(Request::parse(text), None, "{text}");
+        for order in [Order::End, Order::Exit] {
+            send(&a, &order).unwrap();
+            assert_eq!(receive::<Order>(&b).unwrap(), order);
         }
+        for other in ["", "mount", r#"{"Mount":{"max_read":"all"}}"#] {
+            send(&a, &other).unwrap();
+            assert!(receive::<Request>(&b).is_err(), "{other}");
+        }
+        drop(a);
+        assert!(receive::<Request>(&b).is_err());
+        assert!(receive_response(&b).is_err());
     }
 
     #[test]
-    fn a_response_carries_a_descriptor_or_an_error_line() {
+    fn a_response_carries_a_descriptor_or_an_error_with_its_number() {
         let (a, b) = socket_pair().unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();
-        Response::Done(Some(file.into())).send(&a).unwrap();
-        assert!(matches!(
-            Response::receive(&b).unwrap(),
-            Response::Done(Some(_))
-        ));
-        Response::Failed("no".into()).send(&a).unwrap();
-        assert!(matches!(Response::receive(&b).unwrap(), Response::Failed(line) if line == "no"));
+        respond(&a, &Ok(Some(file.into()))).unwrap();
+        assert!(receive_response(&b).unwrap().unwrap().is_some());
+        let long = "\u{1}".repeat(1 << 20);
+        respond(&a, &Err((&Error::io(long)(Errno::NXIO)).into())).unwrap();
+        let error = receive_response(&b).unwrap().unwrap_err();
+        let number = io::Error::from(error).raw_os_error();
+        assert_eq!(number, Some(Errno::NXIO.raw_os_error()));
+        respond(&a, &Err((&Error::Busy).into())).unwrap();
+        let error = receive_response(&b).unwrap().unwrap_err();
+        assert_eq!(io::Error::from(error).to_string(), Error::Busy.to_string());
     }
 
     #[test]
     fn a_server_that_takes_no_answers_is_not_waited_for() {
         let (a, _b) = socket_pair().unwrap();
-        let answers = (0..1 << 20).map(|_| Response::Done(None).send(&a));
+        let answers = (0..1 << 20).map(|_| respond(&a, &Ok(None)));
         let refused = answers.filter_map(Result::err).next().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
-    }
-
-    #[test]
-    fn orders_are_received_as_they_are_sent() {
-        let (a, b) = socket_pair().unwrap();
-        for order in [Order::End, Order::Exit] {
-            order.send(&a).unwrap();
-            assert_eq!(Order::receive(&b), Some(order));
-        }
-        drop(a);
-        assert_eq!(Order::receive(&b), None);
-    }
-
-    #[test]
-    fn a_closed_socket_is_the_end() {
-        let (a, b) = socket_pair().unwrap();
-        drop(a);
-        assert!(Response::receive(&b).is_err());
-        assert_eq!(Request::receive(&b), None);
     }
 }

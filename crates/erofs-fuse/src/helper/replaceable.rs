@@ -1,10 +1,10 @@
-//! What the helper keeps, so that another server can take the place of one that died.
+//! Files, descriptors and memory that the helper keeps for the server after a death.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::InFlight;
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::error::Error;
 use crate::request::MountRequest;
@@ -25,27 +25,28 @@ pub(super) struct Replaceable {
 }
 
 impl Replaceable {
-    /// A file of the mount. An error is the number of the kernel's.
+    /// A file of the mount.
     pub(super) fn file(&mut self, request: &MountRequest, number: usize) -> Result<OwnedFd, Error> {
         let paths = request.files();
-        let refused = |errno: Errno| Error::Daemon(errno.raw_os_error().to_string());
-        let path = paths.get(number).ok_or_else(|| refused(Errno::INVAL))?;
+        let none = || Error::Protocol(format!("there is no file {number}"));
+        let path = paths.get(number).ok_or_else(none)?;
+        let name = || path.display().to_string();
         self.files.resize_with(paths.len(), || None);
-        if self.files[number].is_none() {
-            let file = erofs_engine::open_file(path)
-                .map_err(|error| refused(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-            self.files[number] = Some(file.into());
-        }
-        let file = self.files[number].as_ref();
-        let file = file.ok_or_else(|| refused(Errno::BADF))?;
-        fcntl_dupfd_cloexec(file, 0).map_err(refused)
+        let file = match self.files[number].take() {
+            Some(file) => file,
+            None => erofs_engine::open_file(path)
+                .map_err(Error::std_io(name()))?
+                .into(),
+        };
+        let file = self.files[number].insert(file);
+        fcntl_dupfd_cloexec(file, 0).map_err(Error::io(name()))
     }
 
     /// A cloned descriptor, the same one for each server.
     pub(super) fn clone(&mut self, device: &OwnedFd, number: usize) -> Result<OwnedFd, Error> {
         let possible = plugged_in_cpus().map_or(1, |cpus| cpus.len().max(1));
         if number > self.clones.len() || number >= possible + OTHER_CLONES {
-            return Err(Error::Daemon(format!("there is no clone {number}")));
+            return Err(Error::Protocol(format!("there is no clone {number}")));
         }
         if number == self.clones.len() {
             self.clones.push(cloned(device)?);
@@ -55,19 +56,21 @@ impl Replaceable {
 
     /// The memory for requests in flight.
     pub(super) fn shared(&mut self) -> Result<OwnedFd, Error> {
-        let failed = Error::std_io;
-        if self.in_flight.is_none() {
-            let file = InFlight::create().map_err(failed("requests in flight"))?;
-            let mapped = InFlight::map(file.as_fd()).map_err(failed("requests in flight"))?;
-            self.in_flight = Some((file, mapped));
-        }
-        let file = self.in_flight.as_ref().map(|(file, _)| file);
-        let file = file.ok_or_else(|| Error::Daemon("no requests in flight".into()))?;
-        fcntl_dupfd_cloexec(file, 0).map_err(Error::io("requests in flight"))
+        const WHAT: &str = "requests in flight";
+        let made = match self.in_flight.take() {
+            Some(made) => made,
+            None => {
+                let file = InFlight::create().map_err(Error::std_io(WHAT))?;
+                let mapped = InFlight::map(file.as_fd()).map_err(Error::std_io(WHAT))?;
+                (file, mapped)
+            }
+        };
+        let (file, _) = self.in_flight.insert(made);
+        fcntl_dupfd_cloexec(file, 0).map_err(Error::io(WHAT))
     }
 
-    /// The requests in flight of a mount that is served by a server that can be replaced: only such
-    /// a one has stored the outcome of the handshake.
+    /// The requests in flight, if the server can be replaced: only such a server stores the outcome
+    /// of the handshake.
     pub(super) fn in_flight(&self) -> Option<&InFlight> {
         let shared = self.in_flight.as_ref().filter(|_| self.served);
         let shared = shared.map(|(_, in_flight)| in_flight);

@@ -2,39 +2,123 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::Shutdown;
+use rustix::net::{SendFlags, Shutdown};
 use rustix::process::Signal;
 
 use super::child::ChildProcess;
 use super::protocol::{self, Order};
 use crate::error::Error;
+use crate::inherited;
 use crate::log::Log;
+use crate::poll::{first_ready, has_ended};
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
+use crate::start::Start;
 
-/// What a fork of this process does as the server of the mount; its result is the exit status. The
-/// socket is its standard input, and its other streams are /dev/null.
-pub(crate) type Successor = fn(&MountRequest, Log) -> i32;
+/// What a fork of this process does as a server, which mounts or gets the mount of another one; its
+/// result is the exit status. The socket is its standard input.
+pub(crate) type Serve = fn(&MountRequest, Log, Start) -> i32;
 
-/// How a server is started in the place of another one.
+/// How a server is started.
 #[derive(Clone)]
-pub(super) enum Start {
-    /// As a fork of this process. While nobody serves, that works where starting a program does
-    /// not: the files that it takes may lie in the mount, or in an overlayfs of it.
-    Fork(Successor),
+pub(super) enum How {
+    /// As a fork of this process, with the descriptors that the request names; it mounts.
+    First,
+    /// As a fork, for a mount that is there. While nobody serves, that works where starting a
+    /// program does not: its files may lie in the mount, or in an overlayfs of it.
+    Fork,
     /// As the program that is installed now.
     Installed,
     /// As a program that served before, whatever is installed by now.
     Program(Arc<OwnedFd>),
+}
+
+/// Starts the servers of one mount.
+pub(super) struct Servers {
+    pub(super) request: MountRequest,
+    pub(super) log: Log,
+    serve: Serve,
+    /// Where relative paths of the options begin.
+    started_at: PathBuf,
+}
+
+impl Servers {
+    pub(super) fn new(request: MountRequest, log: Log, serve: Serve) -> Self {
+        let started_at = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        Self {
+            request,
+            log,
+            serve,
+            started_at,
+        }
+    }
+
+    /// A server with the standard output and error of this process.
+    pub(super) fn start(&self, how: &How) -> Result<Server, Error> {
+        let (socket, theirs) = protocol::socket_pair()?;
+        let (program, sender) = protocol::socket_pair()?;
+        let mut kept: Vec<_> = self
+            .log
+            .descriptor()
+            .iter()
+            .map(AsRawFd::as_raw_fd)
+            .collect();
+        match how {
+            How::First => kept.extend(inherited::named_descriptors()),
+            How::Fork => {}
+            How::Installed => kept.push(sender.as_raw_fd()),
+            How::Program(program) => kept.push(program.as_raw_fd()),
+        }
+        let child = ChildProcess::fork(theirs, &kept, || match how {
+            How::First => self.serve(Start::Background),
+            How::Fork => self.serve(Start::Successor),
+            How::Installed => {
+                let path = respawn::installed();
+                send_program(&path, &sender);
+                self.become_program(&path)
+            }
+            How::Program(program) => {
+                let path = format!("/proc/self/fd/{}", program.as_raw_fd());
+                self.become_program(Path::new(&path))
+            }
+        });
+        Ok(Server {
+            socket,
+            child: Some(child.map_err(Error::std_io("cannot start the server"))?),
+            program: Some(program),
+        })
+    }
+
+    /// In a child: serves.
+    fn serve(&self, start: Start) -> i32 {
+        let log = self.log.duplicate().unwrap_or(Log::None);
+        (self.serve)(&self.request, log, start)
+    }
+
+    /// In a child: a program takes the place of this one.
+    fn become_program(&self, path: &Path) -> i32 {
+        let _ = rustix::process::chdir(&self.started_at);
+        let arguments = respawn::arguments(&self.request);
+        let error = respawn::command_of(path, Role::Upgrade)
+            .args(arguments)
+            .exec();
+        self.report(&format!("cannot start the server: {error}"));
+        CANNOT_START
+    }
+
+    /// Without a log there is nowhere to report that either.
+    pub(super) fn report(&self, what: &str) {
+        let place = self.request.mountpoint.display();
+        let _ = self.log.line(&format!("{place}: {what}"));
+    }
 }
 
 /// A server process.
@@ -67,82 +151,25 @@ impl Server {
         })
     }
 
-    /// Starts the first server. It has the standard streams of this process, and reports on them.
-    pub(super) fn start(request: &MountRequest) -> Result<Self, Error> {
-        let (ours, theirs) = protocol::socket_pair().map_err(Error::std_io("socketpair"))?;
-        let child = respawn::command(Role::Server)
-            .args(respawn::arguments(request))
-            .stdin(theirs)
-            .stdout(Stdio::inherit())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .map_err(Error::std_io("cannot start the server"))?;
-        Ok(Self {
-            socket: ours,
-            child: Some(ChildProcess::from(child)),
-            program: None,
-        })
-    }
-
-    /// Starts a server for a mount that is there. The streams of this process are /dev/null by now.
-    /// `at`: where relative paths of the options begin.
-    pub(super) fn start_next(
-        start: &Start,
-        request: &MountRequest,
-        at: &Path,
-        log: &Log,
-    ) -> Result<Self, Error> {
-        let pair = || protocol::socket_pair().map_err(Error::std_io("socketpair"));
-        let ((ours, theirs), (program, sender)) = (pair()?, pair()?);
-        let kept = match start {
-            Start::Program(program) => program.as_fd(),
-            _ => sender.as_fd(),
-        };
-        let kept: Vec<_> = log.descriptor().into_iter().chain([kept]).collect();
-        let child = ChildProcess::fork(theirs, &kept, || match start {
-            Start::Fork(successor) => {
-                sys::inherited::close(sender.as_raw_fd());
-                successor(request, log.duplicate().unwrap_or(Log::None))
-            }
-            Start::Installed => {
-                let path = respawn::installed();
-                send_program(&path, &sender);
-                become_program(respawn::command_of(&path, Role::Upgrade), request, at, log)
-            }
-            Start::Program(program) => {
-                let path = format!("/proc/self/fd/{}", program.as_raw_fd());
-                let command = respawn::command_of(Path::new(&path), Role::Upgrade);
-                become_program(command, request, at, log)
-            }
-        });
-        let child = child.map_err(Error::std_io("cannot start the server"))?;
-        Ok(Self {
-            socket: ours,
-            child: Some(child),
-            program: Some(program),
-        })
-    }
-
-    /// The program of one that was started as the installed one, when it asks for something: it is
-    /// that program by now. Kept, since another one may be installed when this one has to be
-    /// started again.
-    pub(super) fn program(&self) -> Option<Start> {
+    /// The program of a server that was started as the installed one and has made a request. It is
+    /// kept to be started again: another program may be installed by then.
+    pub(super) fn program(&self) -> Option<How> {
         let (_, program) = protocol::receive_bytes(self.program.as_ref()?).ok()?;
-        program.map(|program| Start::Program(Arc::new(program)))
+        program.map(|program| How::Program(Arc::new(program)))
     }
 
-    /// Has it unmount and end. One that started this process gets the signals of its caller.
+    /// Has it unmount and end. A server that started this process gets its caller's signals.
     pub(super) fn end(&self) {
         if let Some(child) = &self.child
             && child.signal(Signal::TERM) == Err(Errno::PERM)
         {
-            let _ = Order::End.send(&self.socket);
+            let _ = protocol::send(&self.socket, &Order::End);
         }
     }
 
-    /// Kills it, and waits for the end of its threads that serve. Without the right to do so (root
-    /// lacks CAP_KILL) it is asked to exit. One that started this process has stopped, maybe: it
-    /// ends when it continues, since nobody answers it any more.
+    /// Kills it, and waits for the end of its threads that serve. Without the right to kill it
+    /// (root without CAP_KILL), asks it to exit. A server that started this process may have
+    /// stopped: it ends when it continues, since nobody answers it any more.
     ///
     /// # Errors
     /// It may not be killed, and did not exit when asked.
@@ -163,19 +190,19 @@ impl Server {
         let [limit, interval] = ORDER;
         while begin.elapsed() < limit {
             // An error shows that it is gone.
-            let _ = Order::Exit.send(&self.socket);
-            let asked = Instant::now();
-            while asked.elapsed() < interval {
-                if self.is_heard_within(&timespec(interval)) && !self.reads_packet() {
+            let _ = protocol::send(&self.socket, &Order::Exit);
+            let again = Instant::now() + interval;
+            while Instant::now() < again {
+                if self.is_heard_before(again, None, None) && !self.reads_packet() {
                     return Ok(());
                 }
             }
         }
         let why = "the server does not exit, and this process lacks the right to kill it";
-        Err(Error::Daemon(why.into()))
+        Err(Error::Server(why.into()))
     }
 
-    /// What it sends is dropped; false at the end.
+    /// Reads and drops a packet; false at the end.
     fn reads_packet(&self) -> bool {
         protocol::receive_bytes(&self.socket).is_ok_and(|(packet, _)| !packet.is_empty())
     }
@@ -193,38 +220,31 @@ impl Server {
         if status.code().is_some() {
             reported()?;
         }
-        Err(Error::Daemon(format!("the server died: {status}")))
+        Err(Error::Server(format!("the server died: {status}")))
     }
 
-    /// The process, whose socket has ended.
-    pub(super) fn into_child(self) -> Option<ChildProcess> {
-        self.child
+    /// The process, whose socket has ended or will.
+    pub(super) fn take_child(&mut self) -> Option<ChildProcess> {
+        self.child.take()
     }
 
-    /// Whether a request, or the end, comes within this time.
-    fn is_heard_within(&self, limit: &Timespec) -> bool {
-        let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
-        rustix::io::retry_on_intr(|| poll(&mut watched, Some(limit))).is_ok_and(|ready| ready > 0)
-    }
-
-    /// The same before `deadline`, unless the end of `other` or a signal comes first.
+    /// Whether a request, or the end, comes before `deadline`, unless the end of `other` or a
+    /// signal comes first.
     pub(super) fn is_heard_before(
         &self,
         deadline: Instant,
         other: Option<&Self>,
-        signal: &OwnedFd,
+        signal: Option<&OwnedFd>,
     ) -> bool {
-        let mut watched = vec![PollFd::new(&self.socket, PollFlags::IN)];
-        watched.push(PollFd::new(signal, PollFlags::IN));
-        watched.extend(other.map(|other| PollFd::new(&other.socket, PollFlags::empty())));
-        let outcome = rustix::io::retry_on_intr(|| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            poll(&mut watched, Some(&timespec(left)))
-        });
-        outcome.is_ok_and(|_| !watched[0].revents().is_empty())
+        let other = other.map(|other| (other.socket.as_fd(), PollFlags::empty()));
+        let signal = signal.map(|signal| (signal.as_fd(), PollFlags::IN));
+        let own = Some((self.socket.as_fd(), PollFlags::IN));
+        let watched: Vec<_> = [own, signal, other].into_iter().flatten().collect();
+        let left = deadline.saturating_duration_since(Instant::now());
+        matches!(first_ready(&watched, Some(left)), Ok(Some(0)))
     }
 
-    /// Why one that has to ask for something has not done so, in a few words.
+    /// Why it has made no request, in a few words.
     pub(super) fn why_silent(&self) -> String {
         let begin = Instant::now();
         // Its socket ends a moment before the process does.
@@ -243,35 +263,18 @@ impl Server {
 
     /// Whether its socket has.
     pub(super) fn has_ended(&self) -> bool {
-        let mut watched = [PollFd::new(&self.socket, PollFlags::empty())];
-        let now = timespec(Duration::ZERO);
-        poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
+        has_ended(self.socket.as_fd())
     }
 }
 
-/// In a child, for its parent. Another process than the mount helper opens it, since that may wait
-/// for the mount.
+/// In a child, for its parent: opening the program may wait for the mount, which the helper must
+/// not.
 fn send_program(path: &Path, sender: &OwnedFd) {
-    let program = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     // Without it the next server is a fork.
-    let _ = program.map(|program| protocol::send(sender, b"program", Some(program)));
+    if let Ok(program) = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = protocol::send_message(sender, b"program", Some(&program), SendFlags::NOSIGNAL);
+    }
 }
 
 /// Exit status where the program cannot be started, as in shells.
 const CANNOT_START: i32 = 127;
-
-/// In a child: a program takes the place of this one.
-fn become_program(mut command: Command, request: &MountRequest, at: &Path, log: &Log) -> i32 {
-    let _ = rustix::process::chdir(at);
-    let error = command.args(respawn::arguments(request)).exec();
-    let place = request.mountpoint.display();
-    log.line(&format!("{place}: cannot start the server: {error}"));
-    CANNOT_START
-}
-
-pub(super) fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: time.as_secs().cast_signed(),
-        tv_nsec: time.subsec_nanos().into(),
-    }
-}

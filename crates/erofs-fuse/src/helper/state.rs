@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use fuse_transport::{InFlight, TakenRequest};
 use rustix::io::fcntl_dupfd_cloexec;
 
+use super::broker::{BrokerThread, SharedProfile};
 use super::connection::Connection;
 use super::enable_uring::EnableUringGuard;
-use super::launch::{HelperSide, SharedProfile};
 use super::mount;
 use super::mounted::Mounted;
 use super::profile_file::ProfileFile;
@@ -24,15 +24,15 @@ use crate::request::MountRequest;
 pub(super) struct MountState {
     request: MountRequest,
     mounted: Option<(Mounted, Connection)>,
-    /// Detached once: a compromised server must not have it repeated at a later time.
+    /// Detached once: a compromised server must not repeat it later.
     detached: bool,
-    /// The server was about to end: its end is no death.
+    /// The server is about to end: its end is no death.
     ending: bool,
     replaceable: Replaceable,
-    /// What may never be needed: threads to be started with their first packet.
-    asleep: Vec<HelperSide>,
-    /// Shared by all of them, asleep or not.
-    launches: Arc<()>,
+    /// Brokers that start with their first packet, since many mounts need none.
+    asleep: Vec<BrokerThread>,
+    /// Shared by all brokers, asleep or not.
+    brokers: Arc<()>,
     /// With `profile=`.
     profile_file: Option<SharedProfile>,
     /// Held until the handshake is complete.
@@ -48,7 +48,7 @@ impl MountState {
         let profile = location.map(|location| ProfileFile::new(location, &request.mountpoint));
         Self {
             profile_file: profile.map(|file| Arc::new(Mutex::new(file))),
-            launches: Arc::new(()),
+            brokers: Arc::new(()),
             request,
             mounted: None,
             detached: false,
@@ -81,7 +81,7 @@ impl MountState {
                 self.record_upgrades();
                 Ok(None)
             }
-            // It stays detached; the server asks for it when it is asked to end.
+            // The mount stays detached; a server that is asked to end asks again.
             (Request::Detach, _) if self.detached => Ok(None),
             _ if self.detached => Err(out_of_order(request)),
             (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
@@ -91,10 +91,10 @@ impl MountState {
                 read_ahead::set(mounted, self.request.options.read_ahead_kb)?;
                 Ok(None)
             }
-            (Request::Launch, Some((mounted, _))) => {
+            (Request::Broker, Some((mounted, _))) => {
                 let profile = self.profile_file.clone();
-                let (side, theirs) = HelperSide::new(mounted, profile, &self.launches)?;
-                self.asleep.push(side);
+                let (broker, theirs) = BrokerThread::new(mounted, profile, &self.brokers)?;
+                self.asleep.push(broker);
                 Ok(Some(theirs))
             }
             (Request::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
@@ -105,7 +105,7 @@ impl MountState {
         }
     }
 
-    /// Where the server can be replaced.
+    /// If the server can be replaced.
     fn record_upgrades(&mut self) {
         if let Some((mounted, _)) = self.mounted.as_ref().filter(|_| self.is_replaceable())
             && self.upgrades.is_none()
@@ -145,7 +145,7 @@ impl MountState {
     }
 
     /// Threads that start when their descriptor is readable.
-    pub(super) fn asleep(&self) -> &[HelperSide] {
+    pub(super) fn asleep(&self) -> &[BrokerThread] {
         &self.asleep
     }
 
@@ -154,7 +154,7 @@ impl MountState {
         self.asleep.swap_remove(index).start();
     }
 
-    /// Without memory for the record, nobody learns of it.
+    /// Without memory for the record, the command does not learn of the upgrade.
     pub(super) fn upgrade_begins(&mut self) {
         let _ = self.upgrades.as_mut().map(UpgradeRecord::begin);
     }
@@ -179,8 +179,16 @@ impl MountState {
     }
 
     /// What the server of a mount that is served shares.
-    pub(super) fn in_flight(&self) -> Option<&InFlight> {
+    fn in_flight(&self) -> Option<&InFlight> {
         self.replaceable.in_flight()
+    }
+
+    /// What a server that died was serving, and the last request that one took. Counts the death.
+    pub(super) fn death(&self) -> (Vec<TakenRequest>, Option<TakenRequest>) {
+        self.in_flight().map_or_else(Default::default, |shared| {
+            shared.count_restart();
+            (shared.requests(), shared.last())
+        })
     }
 
     /// Has a request answered with EIO when it is sent again; false if it is already.
@@ -191,10 +199,9 @@ impl MountState {
 
     /// Before a server gets the mount of another one: see [`InFlight::begin_again`].
     pub(super) fn begin_again(&self, one_by_one: bool) {
-        let shared = self.in_flight();
-        shared
-            .iter()
-            .for_each(|shared| shared.begin_again(one_by_one));
+        if let Some(shared) = self.in_flight() {
+            shared.begin_again(one_by_one);
+        }
     }
 
     /// Cleans up after the server exited or died.
@@ -212,7 +219,7 @@ impl MountState {
 }
 
 fn out_of_order(request: Request) -> Error {
-    Error::Daemon(format!(
-        "request '{request}' to the mount helper is out of order"
+    Error::Protocol(format!(
+        "request {request:?} to the mount helper is out of order"
     ))
 }

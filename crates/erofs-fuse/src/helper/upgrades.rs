@@ -2,9 +2,6 @@
 //! `erofast upgrade` reads that through `/proc/PID/fd`, which is open to processes that may signal
 //! the helper. The server is not asked: one that has stopped answers nobody, and is the one to be
 //! replaced.
-//!
-//! Lines of text: `device MAJOR:MINOR` of the mount, then for the last upgrade `N begun`, followed
-//! by `N done` or `N failed WHY`.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{DupFlags, dup3};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 
 use super::{table, umount};
 use crate::error::Error;
@@ -22,50 +20,62 @@ use crate::request::FSTYPE;
 const NAME: &str = "erofast-upgrades";
 
 /// Longest text that is read: an error is one line.
-const MOST_BYTES: u64 = 64 << 10;
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The content of the file, as JSON.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct Record {
+    /// `MAJOR:MINOR` of the mount.
+    device: String,
+    /// Number of the last upgrade that has begun.
+    begun: u64,
+    /// Number and outcome of the last one that has ended.
+    ended: Option<(u64, Result<(), String>)>,
+}
 
 /// The helper's side.
 #[derive(Debug)]
 pub(super) struct UpgradeRecord {
     /// Whole whenever it is opened: a new text is a new file under the same number.
     file: OwnedFd,
-    device: String,
-    last: u64,
+    record: Record,
 }
 
 impl UpgradeRecord {
     /// `device`: that of the mount.
     pub(super) fn new(device: &str) -> io::Result<Self> {
-        Ok(Self {
-            file: written(device, "")?,
+        let record = Record {
             device: device.to_owned(),
-            last: 0,
-        })
+            ..Record::default()
+        };
+        let file = written(&record)?;
+        Ok(Self { file, record })
     }
 
     pub(super) fn begin(&mut self) -> io::Result<()> {
-        self.last += 1;
-        self.write(&format!("{} begun\n", self.last))
+        self.record.begun += 1;
+        self.write()
     }
 
     pub(super) fn end(&mut self, outcome: &Result<(), Error>) -> io::Result<()> {
-        let last = self.last;
-        let outcome = match outcome {
-            Ok(()) => "done".to_owned(),
-            Err(error) => format!("failed {}", crate::text::line(&error.to_string())),
-        };
-        self.write(&format!("{last} begun\n{last} {outcome}\n"))
+        let line = |error: &Error| crate::text::line(&error.to_string());
+        let outcome = outcome.as_ref().copied().map_err(line);
+        self.record.ended = Some((self.record.begun, outcome));
+        self.write()
     }
 
-    fn write(&mut self, lines: &str) -> io::Result<()> {
-        let next = written(&self.device, lines)?;
-        Ok(dup3(next, &mut self.file, DupFlags::CLOEXEC)?)
+    fn write(&mut self) -> io::Result<()> {
+        Ok(dup3(
+            written(&self.record)?,
+            &mut self.file,
+            DupFlags::CLOEXEC,
+        )?)
     }
 }
 
-fn written(device: &str, lines: &str) -> io::Result<OwnedFd> {
+fn written(record: &Record) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create(NAME, MemfdFlags::CLOEXEC)?);
-    write!(file, "device {device}\n{lines}")?;
+    file.write_all(&serde_json::to_vec(record)?)?;
     Ok(file.into())
 }
 
@@ -76,20 +86,6 @@ pub(crate) struct UpgradableMount {
     /// Of the record.
     record: PathBuf,
     device: String,
-}
-
-/// How the last upgrade that has ended did so.
-#[derive(PartialEq, Eq, Debug)]
-enum Ended {
-    Done,
-    Failed(String),
-}
-
-/// Numbers of the last upgrade that has begun, and of the last one that has ended.
-#[derive(PartialEq, Eq, Debug, Default)]
-struct State {
-    begun: u64,
-    ended: Option<(u64, Ended)>,
 }
 
 impl UpgradableMount {
@@ -130,20 +126,17 @@ impl UpgradableMount {
     pub(crate) fn outcome(&self, before: u64) -> Result<Option<Result<(), String>>, Error> {
         let ended = self.state().ok_or_else(gone)?.ended;
         let ended = ended.filter(|(number, _)| *number > before);
-        Ok(ended.map(|(_, ended)| match ended {
-            Ended::Done => Ok(()),
-            Ended::Failed(why) => Err(why),
-        }))
+        Ok(ended.map(|(_, outcome)| outcome))
     }
 
     /// `None`: the helper has ended.
-    fn state(&self) -> Option<State> {
-        parse(&read(&self.record)?, &self.device)
+    fn state(&self) -> Option<Record> {
+        read(&self.record, &self.device)
     }
 }
 
 fn gone() -> Error {
-    Error::Daemon("its mount helper is gone".into())
+    Error::Server("its mount helper is gone".into())
 }
 
 /// Whether it was started as [`crate::respawn`] starts one.
@@ -163,33 +156,16 @@ fn record_of(pid: Pid, device: &str) -> Option<PathBuf> {
         link.as_os_str().as_encoded_bytes() == format!("/memfd:{NAME} (deleted)").as_bytes()
     };
     let mut records = paths.filter(is_record);
-    records.find(|path| read(path).is_some_and(|text| parse(&text, device).is_some()))
-}
-
-fn read(record: &Path) -> Option<String> {
-    let mut text = String::new();
-    let file = File::open(record).ok()?;
-    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    records.find(|path| read(path, device).is_some())
 }
 
 /// `None` for another mount.
-fn parse(text: &str, device: &str) -> Option<State> {
-    let mut lines = text
-        .split_inclusive('\n')
-        .map_while(|line| line.strip_suffix('\n'));
-    let own = lines.next()?.strip_prefix("device ") == Some(device);
-    let mut state = State::default();
-    for line in lines {
-        let (number, what) = line.split_once(' ')?;
-        let number = number.parse().ok()?;
-        match what.split_once(' ').unwrap_or((what, "")) {
-            ("begun", _) => state.begun = number,
-            ("done", _) => state.ended = Some((number, Ended::Done)),
-            (_, why) => state.ended = Some((number, Ended::Failed(why.to_owned()))),
-        }
-    }
-    own.then_some(state)
+fn read(path: &Path, device: &str) -> Option<Record> {
+    let mut text = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+    let record: Record = serde_json::from_slice(&text).ok()?;
+    (record.device == device).then_some(record)
 }
 
 #[cfg(test)]
@@ -211,12 +187,12 @@ mod tests {
             record: path.into(),
             device: "0:7".into(),
         };
-        assert_eq!(mount.state(), Some(State::default()));
+        assert_eq!(mount.state().unwrap().begun, 0);
         assert!(record_of(pid, "0:8").is_none());
         record.begin().unwrap();
         assert_eq!(mount.outcome(0).unwrap(), None);
         record
-            .end(&Err(Error::Daemon("it is\nbroken".into())))
+            .end(&Err(Error::Server("it is\nbroken".into())))
             .unwrap();
         let failed = mount.outcome(0).unwrap().unwrap().unwrap_err();
         assert!(
@@ -241,27 +217,18 @@ mod tests {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 while !ended.load(std::sync::atomic::Ordering::Relaxed) {
-                    let text = read(&path).unwrap();
-                    let state = parse(&text, "0:9").unwrap_or_else(|| panic!("{text:?}"));
-                    let ended = state.ended.map(|(number, _)| number);
-                    assert!(ended.is_none_or(|number| number == state.begun), "{text:?}");
+                    read(&path, "0:9").expect("a whole record");
                 }
             });
             let why = "9 of those and ".repeat(4000);
             for _ in 0..1000 {
                 record.begin().unwrap();
-                record.end(&Err(Error::Daemon(why.clone()))).unwrap();
+                record.end(&Err(Error::Server(why.clone()))).unwrap();
                 record.begin().unwrap();
                 record.end(&Ok(())).unwrap();
             }
             ended.store(true, std::sync::atomic::Ordering::Relaxed);
             reader.join().unwrap();
         });
-    }
-
-    #[test]
-    fn half_a_line_counts_for_nothing() {
-        let state = parse("device 0:7\n3 begun\n3 do", "0:7").unwrap();
-        assert_eq!((state.begun, state.ended), (3, None));
     }
 }

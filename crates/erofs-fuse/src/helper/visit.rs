@@ -19,7 +19,7 @@ pub(super) fn list(mounted: &Mounted, paths: &[u8]) -> Result<(), Error> {
     let root = root(mounted)?;
     let mut room = vec![MaybeUninit::uninit(); ENTRIES_BYTES];
     for path in paths.split(|byte| *byte == 0) {
-        // What cannot be opened is left to the launch.
+        // Skip a directory that cannot be opened: the launch meets the error itself.
         let Ok(directory) = open(&root, path, OFlags::RDONLY) else {
             continue;
         };

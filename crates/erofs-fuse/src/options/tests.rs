@@ -60,8 +60,8 @@ fn generic_options_of_fstab_are_tolerated() {
         | MountFlags::NOSUID
         | MountFlags::NOEXEC
         | MountFlags::NOATIME;
-    assert_eq!(options.flags, wanted);
-    assert_eq!(parse("nosuid,suid").flags, MountFlags::RDONLY);
+    assert_eq!(options.flags(), wanted);
+    assert_eq!(parse("nosuid,suid").flags(), MountFlags::RDONLY);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::origin;
 const NOBODY: u32 = 65534;
 
 /// Makes a calling thread of root one of `nobody`, and of no group; permitted capabilities stay.
-/// Root of another user namespace is a user outside of it, and remains.
+/// Root inside a user namespace is already unprivileged outside; it keeps its id.
 ///
 /// The caller has no other threads: they would keep their ids.
 pub(super) fn leave_root() -> Result<(), String> {
@@ -23,13 +23,13 @@ pub(super) fn leave_root() -> Result<(), String> {
         return Ok(());
     }
     if !everyone_enters("/") {
-        // Below it are the counts of CPUs and the load, which are read at any time.
+        // Threads read the counts of CPUs and the load below it at any time.
         return Err("only root may enter the root directory".into());
     }
     let parent = getppid();
     let signal = parent_process_death_signal().unwrap_or(None);
     become_nobody().map_err(|errno| errno.to_string())?;
-    // The kernel has forgotten it with the user.
+    // The kernel clears the signal when the user changes.
     match signal {
         Some(signal) => end_with(parent, signal).map_err(|errno| errno.to_string()),
         None => Ok(()),
@@ -40,7 +40,7 @@ fn everyone_enters(directory: &str) -> bool {
     rustix::fs::stat(directory).is_ok_and(|stat| stat.st_mode & 0o1 != 0)
 }
 
-/// This process ends with its parent (`setpriv --pdeathsig`), which may be gone by now.
+/// Ends this process with its parent (`setpriv --pdeathsig`), which may be gone by now.
 fn end_with(parent: Option<Pid>, signal: Signal) -> Result<(), Errno> {
     set_parent_process_death_signal(Some(signal))?;
     if getppid() != parent {
@@ -56,6 +56,6 @@ fn become_nobody() -> Result<(), Errno> {
     set_thread_res_gid(group, group, group)?;
     set_thread_res_uid(user, user, user)?;
     set_keep_capabilities(false)?;
-    // The kernel has set it anew with the user.
+    // The kernel resets it when the user changes.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }

@@ -10,9 +10,9 @@ use erofs_engine::cpu_workers::{Policy, Summary, WorkerStats};
 use fuse_transport::Session;
 use serde_json::{Value, json};
 
+use super::queries;
 use super::restart::{self, Restart};
 use super::uring_mode::fallback;
-use super::xattrs::{STAT_XATTR, VALUE_BYTES, get};
 use crate::error::Error;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
@@ -22,7 +22,7 @@ use crate::sandbox::Sandbox;
 /// # Errors
 /// One line: it is no erofast mount, may not be read, or its daemon is dead.
 pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
-    let value = get(mountpoint, STAT_XATTR)?;
+    let value = queries::get(mountpoint, queries::COUNTERS)?;
     serde_json::from_slice(&value).map_err(|error| {
         Error::mountpoint(
             mountpoint,
@@ -90,7 +90,7 @@ impl Reporter {
             .chain(engine.notices())
             .chain(restart::notices(in_flight))
             .collect();
-        let mut report = json!({
+        Some(json!({
             "image": self.image.to_string_lossy(),
             "mountpoint": self.mountpoint.to_string_lossy(),
             "pid": std::process::id(),
@@ -108,9 +108,7 @@ impl Reporter {
             "verity": engine.root_hash().map(|root| json!({"root_hash": root.to_string()})),
             "restart": self.restart.report(in_flight),
             "notices": notices,
-        });
-        shorten(&mut report, VALUE_BYTES);
-        Some(report)
+        }))
     }
 }
 
@@ -132,31 +130,6 @@ fn worker(stats: &WorkerStats) -> Value {
         "queue_delay": summary(&stats.queue_delay),
         "run": summary(&stats.run),
     })
-}
-
-/// The report of a machine with very many CPUs exceeds an attribute. Then the times of workers are
-/// left out, those of idle ones first, then the workers themselves, and `shortened` is set.
-fn shorten(report: &mut Value, limit: usize) {
-    let is_idle = |worker: &Value| worker["done"] == 0;
-    let mut fits = |shorten: &dyn Fn(&mut Vec<Value>)| {
-        if report.to_string().len() > limit {
-            report["shortened"] = true.into();
-            report["workers"].as_array_mut().map(shorten);
-        }
-    };
-    fits(&|workers| {
-        let idle = workers.iter_mut().filter(|worker| is_idle(worker));
-        idle.for_each(without_times);
-    });
-    fits(&|workers| workers.iter_mut().for_each(without_times));
-    fits(&Vec::clear);
-}
-
-fn without_times(worker: &mut Value) {
-    if let Some(fields) = worker.as_object_mut() {
-        fields.remove("queue_delay");
-        fields.remove("run");
-    }
 }
 
 fn summary(times: &Summary) -> Value {
@@ -197,34 +170,4 @@ fn times(times: &erofs_engine::AllocationTimes) -> Value {
         "reclaims_unknown": times.reclaims.as_ref().err(),
         "in_use_pages": times.in_use_pages,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report(workers: usize, done: u64) -> Value {
-        let times = summary(&Summary::default());
-        let worker =
-            json!({"done": done, "name": "erofs_worker/100", "run": times, "queue_delay": times});
-        json!({"requests": 1, "workers": vec![worker; workers]})
-    }
-
-    #[test]
-    fn a_report_of_a_few_workers_is_whole() {
-        let mut whole = report(8, 0);
-        shorten(&mut whole, VALUE_BYTES);
-        assert_eq!(whole, report(8, 0));
-    }
-
-    #[test]
-    fn a_report_of_very_many_workers_is_shortened_and_says_so() {
-        for (workers, done, left) in [(600, 0, 600), (600, 1, 600), (20_000, 1, 0)] {
-            let mut report = report(workers, done);
-            shorten(&mut report, VALUE_BYTES);
-            assert!(report.to_string().len() <= VALUE_BYTES);
-            assert_eq!(report["shortened"], true);
-            assert_eq!(report["workers"].as_array().unwrap().len(), left);
-        }
-    }
 }

@@ -20,13 +20,11 @@ use super::file_read_ahead::{FileReadAhead, is_small_file};
 use super::inode_number::inode_number;
 use super::launch::Launch;
 use super::nodes::Nodes;
-use super::queries::Queries;
+use super::queries::{self, Queries};
 use super::request_line::line;
 use super::trace_spans;
 use super::xattr_scan::XattrScan;
-use super::xattrs::{
-    STAT_QUERY, STAT_XATTR, TRACE_QUERY, TRACE_XATTR, is_in_a_namespace, lists_trusted,
-};
+use super::xattrs::{is_in_a_namespace, lists_trusted};
 use crate::note::note;
 
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
@@ -392,23 +390,9 @@ impl Filesystem for Image {
 
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         self.admit(caller)?;
-        if node == fuse_transport::wire::ROOT_NODE {
-            if name == TRACE_XATTR.as_bytes() {
-                return trace_spans::value(caller).map(Some);
-            }
-            if name == STAT_XATTR.as_bytes() {
-                return self.counters().map(Some).ok_or(Errno::AGAIN);
-            }
-            #[cfg(feature = "fail-points")]
-            if name == super::attempts::CRASH_XATTR.as_bytes() {
-                std::process::abort();
-            }
-            #[cfg(feature = "fail-points")]
-            if name == super::attempts::ATTEMPTS_XATTR.as_bytes() {
-                let image = std::path::Path::new(self.engine.name());
-                let made = super::attempts::make(image);
-                return Ok(Some(made.to_string().into_bytes()));
-            }
+        #[cfg(feature = "fail-points")]
+        if let Some(value) = super::attempts::attribute(node, name, self.engine.name()) {
+            return Ok(Some(value));
         }
         if !is_in_a_namespace(name) {
             return Err(Errno::OPNOTSUPP);
@@ -457,13 +441,14 @@ impl Filesystem for Image {
         input: &[u8],
         room: usize,
     ) -> Result<Vec<u8>, Errno> {
+        self.admit(caller)?;
         if node != fuse_transport::wire::ROOT_NODE {
             return Err(Errno::NOTTY);
         }
         self.queries
             .answer(command, input, room, |number| match number {
-                STAT_QUERY => self.counters().ok_or(Errno::AGAIN),
-                TRACE_QUERY => trace_spans::value(caller),
+                queries::COUNTERS => self.counters().ok_or(Errno::AGAIN),
+                queries::SPANS => trace_spans::value(caller),
                 _ => Err(Errno::NOTTY),
             })
     }

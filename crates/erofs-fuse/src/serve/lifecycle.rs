@@ -1,6 +1,6 @@
 //! Start-up and shut-down of one mount.
 //!
-//! Up: signals, mount helper, files, sandbox, image, log, mount, handshake, serving threads, ready.
+//! Up: signals, files, sandbox, image, log, mount, handshake, serving threads, ready.
 //! Down, whatever ends it: unmount, end the requests, join the threads, close log and image. If a
 //! step fails, the owners of the earlier ones release them; the mount by [`UnmountGuard`].
 
@@ -27,7 +27,6 @@ use super::read_ahead_window::ReadAheadWindow;
 use super::readiness::Readiness;
 use super::request_size::request_bytes;
 use super::restart::Restart;
-use super::start::Start;
 use super::storing_threads::{First, StoringThreads};
 use super::threads;
 use super::uring_mode::Uring;
@@ -40,6 +39,7 @@ use crate::options::{MountOptions, SandboxMode};
 use crate::origin;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
+use crate::start::Start;
 
 /// Time for the names of a recorded launch when the mount ends.
 const LAST_NAMES: Duration = Duration::from_millis(300);
@@ -50,29 +50,24 @@ const LAST_NAMES: Duration = Duration::from_millis(300);
 pub(crate) fn serve(
     request: &MountRequest,
     start: Start,
+    mut helper: MountHelper,
     log: Log,
     notice: &mut dyn FnMut(&str),
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
-    // Found out once, from what neither a process that is not dumpable nor the sandbox may read.
+    // Read now: later neither a non-dumpable process nor the sandbox may.
     let _ = rustix::param::page_size();
     origin::remember();
-    // Before it dies of a crash, a process that may be dumped waits for all of its threads. One
-    // that stores pages may wait for a read which no thread will answer, and which the helper ends
-    // only after the death.
+    // A dumpable process that crashes waits for all of its threads before it dies. The thread that
+    // stores pages may wait for a read that only the helper can end, after the death.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(Error::io("prctl"))?;
-    // Before any thread exists: they inherit the mask, and only this one reads the signals.
+    // Before any thread exists: all threads inherit the mask, and only this one reads signals.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let options = &request.options;
     let mut restart = Restart::new(request, start)?;
-    let mut helper = match start {
-        Start::Foreground => MountHelper::start(request)?,
-        Start::Background => MountHelper::parent()?,
-        Start::Successor => MountHelper::of_successor()?,
-    };
-    // What a successor does takes no path that may lead into the mount, which nobody serves.
+    // A successor must not resolve a path that may lead into the mount: nobody serves it.
     let covers = match start {
         Start::Successor => None,
         _ => covered_notice(&request.mountpoint),
@@ -129,7 +124,7 @@ pub(crate) fn serve(
     let mut on_demand = OnDemand::new()?;
     let (faults, logging) = FaultRecorder::start(log, &engine, root, &mut on_demand)?;
     let mut ready = |helper: &MountHelper| {
-        // Not before: where nothing is mounted, the error is the only line.
+        // Print notices only after mounting, so that a failure prints just its error.
         notices.iter().chain(&covers).for_each(|line| notice(line));
         ready(helper)?;
         readiness.iter().for_each(Readiness::announce);
@@ -149,7 +144,7 @@ pub(crate) fn serve(
         no_log,
     };
     let served = serving.run(&mut helper, &mut ready);
-    // The workers hold channels, which hold the filesystem, which holds the engine.
+    // Workers hold channels, channels the filesystem, and the filesystem the engine.
     if let Some(workers) = engine.workers() {
         workers.shutdown();
     }
@@ -198,8 +193,8 @@ impl Serving<'_> {
         let sandbox = self.sandbox.clone();
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move || reporter.report()));
-        let mount = (&session, &*unmount.helper);
-        let writer = NotifyStoreWriter::start(engine, image.nodes(), mount)?;
+        let nodes = image.nodes();
+        let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper)?;
         let first = writer.caller();
         engine.set_page_cache(Box::new(writer));
         let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first)?;
@@ -214,8 +209,8 @@ impl Serving<'_> {
             unmount.unmounts = true;
         }
         ready(unmount.helper)?;
-        // On busy CPUs a thread that a request needs must not wait for the one that starts it, nor
-        // a worker for the one that raises it.
+        // This thread starts threads that requests need and raises workers: on busy CPUs it must
+        // not wait for its turn.
         if let Some(workers) = engine.pinned_workers() {
             workers.lead();
         }
@@ -261,8 +256,8 @@ impl Serving<'_> {
         let files = Arc::new(FileReadAhead::new(storing.demand()));
         let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
         image.set_read_ahead(files);
-        // Others cannot copy the mount, which would then be in use by the helper; and it does not
-        // know a mount that the caller has made.
+        // Only root can copy the mount; without a copy the helper would keep the mount busy. And
+        // the helper does not know a mount that the caller made.
         if origin::user().is_root() && self.request.passed_device().is_none() {
             let (lister, root) = (helper.directory_lister()?, image.nodes().root());
             let directories = DirectoryReadAhead::new(root, lister);
@@ -317,7 +312,7 @@ impl Serving<'_> {
     fn resume(&self, helper: &MountHelper, image: &Arc<Image>) -> Result<Arc<Session>, Error> {
         let restartable = helper.restartable()?;
         let protocol = restartable.in_flight.protocol();
-        let unknown = || Error::Daemon("the handshake of the mount is not known".to_owned());
+        let unknown = || Error::Protocol("the handshake of the mount is not known".to_owned());
         let protocol = protocol.ok_or_else(unknown)?;
         let device = helper.resume()?;
         let session = Session::resume(device, image.clone(), protocol, restartable);
@@ -345,8 +340,8 @@ impl Serving<'_> {
             root: image.nodes().root(),
             first,
         };
-        let launch_helper = helper.launch()?;
-        let running = launch::start(location, launch_helper, helper, &mount)?;
+        let broker = helper.broker()?;
+        let running = launch::start(location, broker, helper, &mount)?;
         image.set_launch(Arc::clone(&running.launch));
         Ok(Some(running))
     }
@@ -367,7 +362,8 @@ impl Serving<'_> {
     }
 }
 
-/// A launch that was recorded needs names of the image, however long a hostile one takes for them.
+/// Closes the engine after a while: a recorded launch needs names, for which a hostile image may
+/// take long.
 fn close_soon(engine: &Arc<Engine>) {
     let engine = Arc::downgrade(engine);
     let close = move || {
@@ -377,7 +373,7 @@ fn close_soon(engine: &Arc<Engine>) {
         }
     };
     let name = "erofs_close".to_owned();
-    // Without the thread it takes as long as it takes.
+    // Without the thread, the end of the mount waits for the names.
     let _ = thread::Builder::new().name(name).spawn(close);
 }
 
@@ -386,7 +382,7 @@ fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
     let mut algorithms = engine.image().superblock().algorithms();
     let slow = algorithms.any(|algorithm| algorithm != Algorithm::Lz4);
     Config {
-        acl: options.acl && options.kernel_checks(root),
+        acl: !options.no_acl && options.kernel_checks(root),
         max_request: request_bytes(options.read_ahead_kb, io_uring || slow),
         ..Config::default()
     }

@@ -24,7 +24,7 @@ mod request_size;
 mod restart;
 #[cfg(test)]
 mod shared_lines;
-mod start;
+mod spawn;
 mod storing_threads;
 mod threads;
 mod trace_spans;
@@ -38,6 +38,4 @@ pub use attempts::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub use counters::stat;
 pub(crate) use lifecycle::serve;
 pub use prometheus::prometheus;
-pub(crate) use start::Start;
 pub use trace_spans::{Span, Spans, take_spans};
-pub use xattrs::{STAT_XATTR, TRACE_XATTR};

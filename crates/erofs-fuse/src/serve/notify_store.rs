@@ -56,7 +56,8 @@ impl NotifyStoreWriter {
     pub(super) fn start(
         engine: &Arc<Engine>,
         nodes: Nodes,
-        (session, helper): (&Arc<Session>, &MountHelper),
+        session: &Arc<Session>,
+        helper: &MountHelper,
     ) -> Result<Self, Error> {
         let queue = Arc::new(Queue {
             state: PiMutex::default(),

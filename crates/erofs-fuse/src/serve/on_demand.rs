@@ -52,8 +52,8 @@ impl OnDemand {
         self.threads.push((demand.clone(), Some(Box::new(start))));
     }
 
-    /// Starts the threads that were asked for. What a thread that cannot be started would do is
-    /// left undone: all of it can be.
+    /// Starts the threads that were asked for. If a thread cannot start, its work is skipped; all
+    /// of it is optional.
     pub(super) fn start_asked(&mut self) {
         self.asked.clear();
         for (demand, start) in &mut self.threads {

@@ -1,8 +1,8 @@
-//! Queries of a daemon about its mount, by an ioctl of the mount's root.
+//! Queries of a program about a mount, by an ioctl of the mount's root: they need no socket and
+//! follow the mount's own permissions.
 //!
-//! It serves the same values as the hidden [attributes](super::xattrs), and still does after ENOSYS
-//! made the kernel stop asking for attributes. A value travels in parts; its first part takes a
-//! copy, so that the others are of the same moment.
+//! A value travels in parts; its first part takes a copy, so that the others are of the same
+//! moment.
 //!
 //! | bytes | request | answer |
 //! | --- | --- | --- |
@@ -12,11 +12,23 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sys::fuse_ioctl::{QUERY_BYTES, query, query_command};
 use sys::pi_mutex::PiMutex;
+
+use crate::error::Error;
+use crate::helper::{answer_within, pid_of_server};
+
+/// The number of a query: the live counters, as JSON.
+pub(super) const COUNTERS: u8 = 1;
+/// The trace spans.
+pub(super) const SPANS: u8 = 2;
+
+/// How long a server may take to answer.
+const ANSWER: Duration = Duration::from_secs(5);
 
 const HEADER_BYTES: usize = 16;
 
@@ -51,12 +63,8 @@ impl Queries {
                 .map(u64::from_ne_bytes)
         };
         let (wanted, offset) = field(0).zip(field(8)).ok_or(Errno::INVAL)?;
-        // Computed before the lock is taken, as it may take long.
-        let fresh = if wanted == 0 {
-            Some(value(number)?)
-        } else {
-            None
-        };
+        // Before the lock is taken: it may take long.
+        let fresh = (wanted == 0).then(|| value(number)).transpose()?;
         let mut copy = self.copy.lock();
         if let Some(fresh) = fresh {
             *copy = (copy.0 + 1, fresh);
@@ -81,8 +89,30 @@ impl Queries {
 /// The program's side: the whole value.
 ///
 /// # Errors
-/// ENOTTY when the daemon does not know the query, or there is none.
-pub(super) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Errno> {
+/// One line: it is no erofast mount, may not be asked, or its server is dead or does not answer.
+pub(super) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
+    let place = mountpoint.to_owned();
+    let why = match answer_within(ANSWER, move || get_whole(&place, number)) {
+        Some(Ok(value)) => return Ok(value),
+        Some(Err(errno)) => reason(errno),
+        None => match pid_of_server(mountpoint) {
+            Some(pid) => format!("its server (process {pid}) does not answer"),
+            None => "its server does not answer".to_owned(),
+        },
+    };
+    Err(Error::mountpoint(mountpoint, why))
+}
+
+fn reason(errno: Errno) -> String {
+    match errno {
+        Errno::NOTTY | Errno::NOTDIR => "is not the mount point of an erofast mount".to_owned(),
+        Errno::AGAIN => "its daemon starts or ends at this moment".to_owned(),
+        Errno::NOTCONN => "its daemon is dead: run erofast umount".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn get_whole(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(mountpoint, flags, Mode::empty())?;
     for _ in 0..ATTEMPTS {

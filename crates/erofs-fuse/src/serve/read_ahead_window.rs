@@ -38,7 +38,7 @@ impl ReadAheadWindow {
             request,
             is_narrow: PiMutex::default(),
         };
-        // A server before this one may have left another one, and the CPUs may be busy already.
+        // An earlier server may have left another window, and the CPUs may be busy already.
         window.set(READ_AHEAD_KB);
         window.adapt(engine);
         let followed = Arc::downgrade(engine);
@@ -60,7 +60,7 @@ impl ReadAheadWindow {
         self.set(if wanted { self.request } else { READ_AHEAD_KB });
     }
 
-    /// A refusal leaves a window that works as well.
+    /// If refused, the old window still works.
     fn set(&self, kib: u32) {
         let _ = rustix::io::write(&self.file, kib.to_string().as_bytes());
     }

@@ -3,10 +3,10 @@
 use fuse_transport::{InFlight, Session};
 use serde_json::{Value, json};
 
-use super::start::Start;
 use crate::error::Error;
 use crate::options::IoUring;
 use crate::request::MountRequest;
+use crate::start::Start;
 
 /// What became of the option `restart`.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Restart {
 
     fn checked(self) -> Result<Self, Error> {
         match &self.off {
-            Some(why) if self.required => Err(Error::Daemon(format!("restart=on: {why}"))),
+            Some(why) if self.required => Err(Error::Restart(why.clone())),
             _ => Ok(self),
         }
     }

@@ -13,12 +13,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::{Arc, mpsc};
-use std::thread;
+use std::sync::Arc;
 
 use fuse_transport::{PageStore, Session};
 
 use super::on_demand::{Demand, OnDemand};
+use super::spawn::spawn;
 use crate::error::Error;
 use crate::helper::MountHelper;
 
@@ -68,28 +68,8 @@ pub(super) fn start(
     socket: RawFd,
     work: impl FnOnce(&PageStore) + Send + 'static,
 ) -> Result<(), Error> {
-    let (sender, started) = mpsc::channel();
-    let (begin, begun) = mpsc::channel::<()>();
-    let body = move || {
-        let _ = begun.recv();
-        let store = own_store(&session, socket);
-        drop(session);
-        match store {
-            Ok(store) => {
-                let _ = sender.send(Ok(()));
-                work(&store);
-            }
-            Err(error) => drop(sender.send(Err(error))),
-        }
-    };
-    let thread = thread::Builder::new().name(name.to_owned());
-    let thread = thread.spawn(body).map_err(Error::std_io(name))?;
-    // This thread waits for it below; all of them have the priority of the workers.
-    let _ = sys::sched::share_priority(&thread);
-    drop(begin);
-    let ended = || Err(io::Error::other("the thread ended"));
-    let outcome = started.recv().unwrap_or_else(|_| ended());
-    outcome.map_err(Error::std_io(name))
+    let prepare = move || own_store(&session, socket);
+    spawn(name, prepare, move |store| work(&store))
 }
 
 /// In a descriptor table of the calling thread's own.

@@ -2,7 +2,7 @@
 //! over io_uring needs besides.
 
 use std::io;
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use erofs_engine::Engine;
@@ -10,6 +10,7 @@ use erofs_engine::cpu_workers::{self, EventSource, EventSourceState, OpenEventSo
 use fuse_transport::{Channel, Ready, Session, State};
 
 use super::priority::with_that_of_workers;
+use super::spawn::spawn;
 use super::uring_mode::UringMode;
 use crate::error::Error;
 use crate::options::MountOptions;
@@ -60,7 +61,7 @@ fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<
         move |channel: Channel| with_that_of_workers(&engine, || channel.run())
     };
     let with_run = |name, open: fn(&Arc<Session>) -> io::Result<Channel>| {
-        spawn_with(name, session, open, run(Arc::downgrade(engine)))
+        spawn_channel(name, session, open, run(Arc::downgrade(engine)))
     };
     with_run("erofs_overflow", Session::overflow_channel)?;
     // Without it requests are served all the same, more often by the overflow queue.
@@ -117,51 +118,20 @@ fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Resul
 fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
     let count = thread::available_parallelism().map_or(1, usize::from);
     for number in 0..count {
-        spawn(&format!("erofs_reader/{number}"), session, move |session| {
-            open(session, None)
-        })?;
+        let name = format!("erofs_reader/{number}");
+        let open = move |session: &Arc<Session>| open(session, None);
+        spawn_channel(&name, session, open, Channel::run)?;
     }
     Ok(())
 }
 
-/// Starts a thread that opens its own channel (a ring can only be used by the thread that opened
-/// it) and serves until the mount is gone. Returns when the channel is open.
-fn spawn(
-    name: &str,
-    session: &Arc<Session>,
-    open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
-) -> Result<(), Error> {
-    spawn_with(name, session, open, Channel::run)
-}
-
-/// The same, where `run` has the channel serve.
-fn spawn_with(
+/// Starts a thread that opens its own channel: only that thread can use a ring.
+fn spawn_channel(
     name: &str,
     session: &Arc<Session>,
     open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
     run: impl FnOnce(Channel) + Send + 'static,
 ) -> Result<(), Error> {
-    let (sender, opened) = mpsc::channel();
     let session = Arc::clone(session);
-    let serve = move || {
-        let channel = open(&session);
-        drop(session);
-        match channel {
-            Ok(channel) => {
-                let _ = sender.send(Ok(()));
-                run(channel);
-            }
-            Err(error) => {
-                let _ = sender.send(Err(error));
-            }
-        }
-    };
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(serve)
-        .map_err(Error::std_io(name))?;
-    let outcome = opened
-        .recv()
-        .unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
-    outcome.map_err(Error::std_io(format!("{name}: cannot open its channel")))
+    spawn(name, move || open(&session), run)
 }

@@ -1,22 +1,19 @@
-//! Trace spans: what a mount did and when, read through a hidden extended attribute of its root.
+//! Trace spans: what a mount did and when, taken by a [query](queries).
 //!
-//! A read of the attribute with a buffer below the kernel's limit for a value loses trace spans: it
-//! is for [`take_spans`] only. It switches recording on for [`trace_spans::LASTING`], see
-//! [`erofs_engine::trace_spans`]. Only root and the mount's own user may read it.
+//! The query switches recording on for [`trace_spans::LASTING`], see [`erofs_engine::trace_spans`].
+//! Only root and the mount's own user may make it.
 
 use std::path::Path;
 
 use erofs_engine::trace_spans;
 use fuse_transport::{Caller, Errno, Served};
 
-use super::xattrs::{TRACE_XATTR, VALUE_BYTES, get};
+use super::queries;
 use crate::error::Error;
 use crate::origin;
 
-/// The longest line: a name of at most 16 bytes, a thread, and four numbers with their spaces.
-const LONGEST_LINE: usize = 16 + 11 + 4 * 21;
-/// Spans of one value.
-const MAX_SPANS: usize = VALUE_BYTES / LONGEST_LINE - 1;
+/// Spans of one value, of some 80 bytes each.
+const MAX_SPANS: usize = 1 << 13;
 
 /// An interval of a thread's time, as the recorder reads it. Times are CLOCK_MONOTONIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +50,7 @@ pub(super) fn record(served: &Served) {
     trace_spans::write(name, served.taken_ns, served.sent_ns, unique, bytes);
 }
 
-/// The value of the attribute: a line with the number of trace spans lost, then one line a span.
+/// The value: a line with the number of trace spans lost, then one line a span.
 pub(super) fn value(caller: Caller) -> Result<Vec<u8>, Errno> {
     if caller.uid != 0 && caller.uid != origin::user().as_raw() {
         return Err(Errno::ACCESS);
@@ -74,7 +71,7 @@ pub(super) fn value(caller: Caller) -> Result<Vec<u8>, Errno> {
 pub fn take_spans(mountpoint: &Path) -> Result<Spans, Error> {
     let mut all = Spans::default();
     loop {
-        let value = get(mountpoint, TRACE_XATTR)?;
+        let value = queries::get(mountpoint, queries::SPANS)?;
         let before = all.spans.len();
         parse(&String::from_utf8_lossy(&value), &mut all)
             .ok_or_else(|| Error::mountpoint(mountpoint, "its trace spans cannot be parsed"))?;

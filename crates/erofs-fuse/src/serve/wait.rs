@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{RESCAN_INTERVAL, Workers};
 use fuse_transport::{Channel, Ready, Session};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 
 use super::on_demand::OnDemand;
 use crate::error::Error;
 use crate::helper::{MountHelper, Order};
+use crate::poll::first_ready;
 
 /// How long programs may go on using a mount after a signal asked it to end: with what follows, the
 /// end comes within two seconds.
@@ -27,7 +28,7 @@ pub(super) struct Watched<'w> {
     pub signals: &'w OwnedFd,
     pub helper: &'w mut MountHelper,
     pub on_demand: &'w mut OnDemand,
-    /// Those whose CPUs may come and go: pinned ones.
+    /// The pinned workers, whose CPUs may come and go.
     pub workers: Option<&'w Workers>,
     /// Its load is judged meanwhile.
     pub engine: &'w Engine,
@@ -43,18 +44,13 @@ impl Watched<'_> {
     /// One line when a signal came and the mount could not be unmounted.
     pub(super) fn wait_for_end(mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
-        let mut cpus = self.workers.map(CpuChecks::new);
-        let mut load = LoadChecks::new(self.engine);
+        let (mut cpus, mut load) = (Check::now(), Check::now());
         let mut helper_lives = true;
         loop {
-            let intervals = [
-                idle.as_ref().map(Idle::interval),
-                cpus.as_ref().map(CpuChecks::interval),
-                load.interval(),
-            ];
+            let intervals = [idle.as_ref().map(Idle::interval), cpus.left(), load.left()];
             let limit = intervals.into_iter().flatten().min();
             let woken = sleep(&self.sources(helper_lives), limit)?;
-            load.check(woken == Woken::Load);
+            load.run(woken == Woken::Load, || self.engine.check_load());
             let ends = match woken {
                 Woken::Signal => true,
                 Woken::Order => match self.helper.order() {
@@ -82,9 +78,10 @@ impl Watched<'_> {
             if self.session.ended() {
                 return Ok(());
             }
-            if let Some(cpus) = &mut cpus {
-                cpus.check(woken == Woken::Cpus);
-            }
+            cpus.run(woken == Woken::Cpus, || {
+                self.workers?.check_cpus();
+                Some(RESCAN_INTERVAL)
+            });
             if let Some(idle) = &mut idle {
                 let requests = self.session.statistics().requests;
                 idle.check(Instant::now(), requests, self.helper);
@@ -137,70 +134,29 @@ enum Woken {
 
 /// Sleeps until one of `sources` is readable; the first of them that is.
 fn sleep(sources: &[(Woken, BorrowedFd<'_>)], limit: Option<Duration>) -> Result<Woken, Error> {
-    let polled = sources.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN));
-    let mut watched: Vec<_> = polled.collect();
-    let limit = limit.map(|limit| Timespec {
-        tv_sec: limit.as_secs() as i64,
-        tv_nsec: limit.subsec_nanos().into(),
-    });
-    loop {
-        match poll(&mut watched, limit.as_ref()) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(Error::io("poll")(errno)),
-            Ok(_) => break,
-        }
-    }
-    let ready = watched.iter().position(|fd| !fd.revents().is_empty());
+    let watched: Vec<_> = sources.iter().map(|(_, fd)| (*fd, PollFlags::IN)).collect();
+    let ready = first_ready(&watched, limit).map_err(Error::io("poll"))?;
     Ok(ready.map_or(Woken::Time, |index| sources[index].0))
 }
 
-/// Checks the CPUs after an event, and at intervals.
-struct CpuChecks<'w> {
-    workers: &'w Workers,
-    due: Instant,
-}
+/// A check that is due at intervals, and after an event.
+struct Check(Option<Instant>);
 
-impl<'w> CpuChecks<'w> {
-    /// The first check is due at once: something may have changed since the workers were started.
-    fn new(workers: &'w Workers) -> Self {
-        let due = Instant::now();
-        Self { workers, due }
+impl Check {
+    /// The first time is now: there may have been an event before.
+    fn now() -> Self {
+        Self(Some(Instant::now()))
     }
 
-    fn interval(&self) -> Duration {
-        self.due.saturating_duration_since(Instant::now())
-    }
-
-    fn check(&mut self, event: bool) {
-        if event || self.interval().is_zero() {
-            self.workers.check_cpus();
-            self.due = Instant::now() + RESCAN_INTERVAL;
-        }
-    }
-}
-
-/// Judges the load of the CPUs while there are requests.
-struct LoadChecks<'w> {
-    engine: &'w Engine,
-    due: Option<Instant>,
-}
-
-impl<'w> LoadChecks<'w> {
-    /// The first check is due at once.
-    fn new(engine: &'w Engine) -> Self {
-        let due = Some(Instant::now());
-        Self { engine, due }
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        let due = self.due?;
+    fn left(&self) -> Option<Duration> {
+        let due = self.0?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
-    fn check(&mut self, event: bool) {
-        if event || self.interval().is_some_and(|left| left.is_zero()) {
-            let next = self.engine.check_load();
-            self.due = next.map(|next| Instant::now() + next);
+    /// `check` returns the time until the next one; without it only an event brings one.
+    fn run(&mut self, event: bool, check: impl FnOnce() -> Option<Duration>) {
+        if event || self.left().is_some_and(|left| left.is_zero()) {
+            self.0 = check().map(|next| Instant::now() + next);
         }
     }
 }

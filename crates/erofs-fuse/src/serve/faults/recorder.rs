@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use erofs_engine::erofs_format::Nid;
 use erofs_engine::{Engine, cpu_workers};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::PollFlags;
 use serde_json::Value;
 use sys::eventfd::EventFd;
 use sys::pi_mutex::PiMutex;
@@ -22,6 +22,7 @@ use super::report::report;
 use super::table::{FaultTable, Known};
 use crate::error::Error;
 use crate::log::Log;
+use crate::poll::first_ready;
 
 /// Counts the faults of one mount.
 #[derive(Debug)]
@@ -115,8 +116,7 @@ impl FaultRecorder {
             if closing {
                 return self.log_end();
             }
-            let mut news = [PollFd::from_borrowed_fd(self.news.as_fd(), PollFlags::IN)];
-            let _ = poll(&mut news, None);
+            let _ = first_ready(&[(self.news.as_fd(), PollFlags::IN)], None);
             self.news.clear();
         }
     }

@@ -75,7 +75,7 @@ impl Learner {
             self.name = names::identity(&engine).file_name(root);
         }
         // Nothing has to be learned: where that cannot be, `stat` has the reason.
-        match self.replaying.helper.open(&self.name) {
+        match self.replaying.broker.open(&self.name) {
             Ok(file) => self.unread = file,
             Err(error) => return self.launch.fail(error.to_string()),
         }
@@ -237,7 +237,7 @@ impl Learner {
     /// Adds what was launched from this mount to what the file has by now: other mounts write it,
     /// and so does `profile remove`. At its end all others were not launched from it.
     fn write(&mut self, ends: bool) {
-        let written = self.replaying.helper.open(&self.name).and_then(|file| {
+        let written = self.replaying.broker.open(&self.name).and_then(|file| {
             let is_there = file.is_some();
             let learned = file.map_or(Ok(Learned::default()), |file| self.parse(file));
             let Ok(mut learned) = learned else {
@@ -255,7 +255,7 @@ impl Learner {
             if !is_there && self.learned.programs.is_empty() {
                 return Ok(());
             }
-            self.replaying.helper.write(&self.learned.to_bytes())
+            self.replaying.broker.write(&self.learned.to_bytes())
         });
         if let Err(error) = written {
             self.launch.fail(error.to_string());

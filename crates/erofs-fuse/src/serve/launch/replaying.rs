@@ -13,7 +13,7 @@ use super::super::storing_threads::{self, First};
 use super::replay::{Parts, Replay};
 use super::state::Launch;
 use crate::error::Error;
-use crate::helper::LaunchHelper;
+use crate::helper::Broker;
 
 /// Threads of a replay. With more of them, storing is the bottleneck.
 const MOST_THREADS: usize = 8;
@@ -21,7 +21,7 @@ const MOST_THREADS: usize = 8;
 /// What the threads of a replay need.
 pub(super) struct Replaying {
     pub(super) parts: Parts,
-    pub(super) helper: Arc<LaunchHelper>,
+    pub(super) broker: Arc<Broker>,
     pub(super) session: Arc<Session>,
     /// Of the mount helper; the main thread's, which ends last.
     pub(super) socket: RawFd,
@@ -54,18 +54,18 @@ impl Replaying {
             });
         }
         let (launch, engine) = (Arc::clone(launch), self.parts.engine.clone());
-        let helper = Arc::clone(&self.helper);
+        let broker = Arc::clone(&self.broker);
         // Threads that store have descriptors of their own, and none of the helper.
         let names = thread::Builder::new().name("erofs_names".to_owned());
         let _ = names.spawn(move || {
-            let budget = free_memory(&helper) / 2;
+            let budget = free_memory(&broker) / 2;
             with_that_of_workers(&engine, || {
                 for (place, profile) in &replays {
                     let Some(replay) = launch.replay(*place) else {
                         return;
                     };
                     replay.set_budget(budget / replays.len() as u64);
-                    match launch.visit(|| visit(profile, &helper, replay)) {
+                    match launch.visit(|| visit(profile, &broker, replay)) {
                         Ok(listed) => replay.count_listed(listed),
                         Err(error) => launch.fail(error.to_string()),
                     }
@@ -88,7 +88,7 @@ impl Replaying {
 }
 
 /// Fills the kernel's dentry cache with the names of the launch; returns the directories listed.
-fn visit(profile: &Profile, helper: &LaunchHelper, replay: &Replay) -> Result<usize, Error> {
+fn visit(profile: &Profile, broker: &Broker, replay: &Replay) -> Result<usize, Error> {
     let directories = (0_u32..).zip(&profile.directories);
     let listed = directories.filter(|(_, directory)| directory.listed);
     let paths = listed.map(|(index, _)| profile.directory_path(Some(index)));
@@ -103,16 +103,16 @@ fn visit(profile: &Profile, helper: &LaunchHelper, replay: &Replay) -> Result<us
         if replay.is_stopped() {
             return Ok(0);
         }
-        helper.list(part)?;
+        broker.list(part)?;
     }
-    helper.look_up(&names)?;
+    broker.look_up(&names)?;
     Ok(directories.len())
 }
 
 /// Bytes that programs could still allocate without evicting others.
-fn free_memory(helper: &LaunchHelper) -> u64 {
+fn free_memory(broker: &Broker) -> u64 {
     let mut text = String::new();
-    if let Ok(Some(mut file)) = helper.memory() {
+    if let Ok(Some(mut file)) = broker.memory() {
         let _ = file.read_to_string(&mut text);
     }
     let line = text

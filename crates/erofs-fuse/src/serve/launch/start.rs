@@ -16,7 +16,7 @@ use super::replay::{Parts, Replay};
 use super::replaying::Replaying;
 use super::state::{Beginning, Launch};
 use crate::error::Error;
-use crate::helper::{LaunchHelper, MountHelper};
+use crate::helper::{Broker, MountHelper};
 use crate::options::ProfileLocation;
 
 /// Parts of a mount that a profile uses.
@@ -52,25 +52,25 @@ impl Running {
 /// A file that the mount names for its profiles is something else: it is not overwritten.
 pub(in super::super) fn start(
     location: &ProfileLocation,
-    helper: LaunchHelper,
-    mount_helper: &MountHelper,
+    broker: Broker,
+    helper: &MountHelper,
     mount: &Mount<'_>,
 ) -> Result<Running, Error> {
     if let ProfileLocation::File(_) = location
-        && let Some(mut file) = helper.open("")?
+        && let Some(mut file) = broker.open("")?
         && Learned::is_other(&mut file)
     {
         let line = launch_profile::Error::Magic;
-        return Err(Error::Daemon(format!("profile: {line}; it is left alone")));
+        return Err(Error::Profile(format!("profile: {line}; it is left alone")));
     }
     let replaying = Replaying {
         parts: Parts {
             engine: Arc::downgrade(mount.engine),
             nodes: mount.nodes,
         },
-        helper: Arc::new(helper),
+        broker: Arc::new(broker),
         session: Arc::clone(mount.session),
-        socket: mount_helper.as_fd().as_raw_fd(),
+        socket: helper.as_fd().as_raw_fd(),
         first: Arc::clone(&mount.first),
     };
     let launch = Arc::new(Launch::new(match location {

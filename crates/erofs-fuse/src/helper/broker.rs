@@ -1,10 +1,10 @@
-//! The parts of a launch profile outside of the sandbox: its file, and lookups through the mount,
-//! which fill the kernel's dentry cache. Directories are listed ahead of walks in the same way.
+//! What a server has done outside of its sandbox while it serves: lookups through the mount, which
+//! fill the kernel's dentry cache ahead of launches and walks, and the file of the launch profile.
 //!
-//! A thread of the mount helper does it, over a socket of its own: a packet is a letter and its
-//! arguments, answered by a [`Response`]. The server passes the names; they
-//! reach nothing outside of its own mount, and no file but the profile is written. It may have been
-//! taken over: what it can have done is bounded in number and size (docs/sandbox.md).
+//! A broker is a thread of the mount helper with a socket of its own. A packet is a letter and its
+//! arguments, answered by a [`Response`](super::protocol::Response). The names that the server
+//! passes reach nothing outside of its mount, and no file but the profile is written. A server that
+//! an image has taken over gets no more: requests are bounded in number and size (docs/sandbox.md).
 
 use std::fs::File;
 use std::io;
@@ -12,11 +12,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-
 use super::mounted::Mounted;
 use super::profile_file::ProfileFile;
-use super::protocol::{PACKET_BYTES, Response, receive_bytes, send};
+use super::protocol::{
+    PACKET_BYTES, receive_bytes, receive_response, respond, send_bytes, socket_pair,
+};
 use super::visit;
 use crate::error::Error;
 
@@ -29,9 +29,9 @@ const MEMORY: u8 = b'f';
 
 /// The server's side.
 #[derive(Debug)]
-pub(crate) struct LaunchHelper(OwnedFd);
+pub(crate) struct Broker(OwnedFd);
 
-impl LaunchHelper {
+impl Broker {
     pub(super) fn new(socket: OwnedFd) -> Self {
         Self(socket)
     }
@@ -76,7 +76,7 @@ impl LaunchHelper {
             };
             let count = rest.iter().take_while(fits).count();
             let (now, later) = rest.split_at(count.max(1));
-            // A path that no packet can carry is left to the launch.
+            // A path longer than a packet is skipped: the launch looks it up itself.
             if count > 0 {
                 self.call(letter, &now.join(&0))?;
             }
@@ -87,17 +87,14 @@ impl LaunchHelper {
 
     fn call(&self, letter: u8, body: &[u8]) -> Result<Option<OwnedFd>, Error> {
         let gone = Error::std_io("the mount helper process is gone");
-        let answer = send(&self.0, &[&[letter], body].concat(), None)
-            .and_then(|()| Response::receive(&self.0));
-        match answer.map_err(gone)? {
-            Response::Done(descriptor) => Ok(descriptor),
-            Response::Failed(line) => Err(Error::Daemon(line)),
-        }
+        let sent = send_bytes(&self.0, &[&[letter], body].concat());
+        let response = sent.and_then(|()| receive_response(&self.0));
+        Ok(response.map_err(gone)??)
     }
 }
 
-/// The helper's side, to be [started](HelperSide::start) with the first packet.
-pub(super) struct HelperSide {
+/// The helper's side, to be [started](BrokerThread::start) with the first packet.
+pub(super) struct BrokerThread {
     socket: OwnedFd,
     mounted: Mounted,
     /// With `profile=`: that of the mount, however many of these there are.
@@ -112,27 +109,25 @@ pub(super) type SharedProfile = Arc<Mutex<ProfileFile>>;
 /// Sockets at a time: a server has two at most, and that which it replaces may be dying.
 const MOST: usize = 4;
 
-impl AsFd for HelperSide {
+impl AsFd for BrokerThread {
     /// Readable when there is a packet, or never will be.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl HelperSide {
-    /// The descriptor is for a [`LaunchHelper`]. `alive` is held by each of them.
+impl BrokerThread {
+    /// The descriptor is for a [`Broker`]. `alive` is held by each of them.
     pub(super) fn new(
         mounted: &Mounted,
         file: Option<SharedProfile>,
         alive: &Arc<()>,
     ) -> Result<(Self, OwnedFd), Error> {
         if Arc::strong_count(alive) > MOST {
-            let why = format!("a mount has at most {MOST} launch helpers");
-            return Err(Error::Daemon(why));
+            let why = format!("a mount has at most {MOST} brokers");
+            return Err(Error::Protocol(why));
         }
-        let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
-        let (socket, theirs) =
-            socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))?;
+        let (socket, theirs) = socket_pair()?;
         let this = Self {
             socket,
             mounted: mounted.clone(),
@@ -142,9 +137,9 @@ impl HelperSide {
         Ok((this, theirs))
     }
 
-    /// Starts the thread. Without one, what it would do is refused.
+    /// Starts the thread. If it cannot start, the server's requests fail.
     pub(super) fn start(self) {
-        let thread = thread::Builder::new().name("erofs_launch".to_owned());
+        let thread = thread::Builder::new().name("erofs_broker".to_owned());
         let _ = thread.spawn(move || self.run());
     }
 
@@ -152,18 +147,15 @@ impl HelperSide {
         while let Ok((packet, _)) = receive_bytes(&self.socket)
             && let Some((letter, body)) = packet.split_first()
         {
-            let response = match self.handle(*letter, body) {
-                Ok(descriptor) => Response::Done(descriptor),
-                Err(error) => Response::Failed(error.to_string()),
-            };
-            if response.send(self.socket.as_fd()).is_err() {
+            let response = self.handle(*letter, body);
+            if respond(&self.socket, &response.map_err(|error| (&error).into())).is_err() {
                 break;
             }
         }
     }
 
     fn file(&self) -> Result<MutexGuard<'_, ProfileFile>, Error> {
-        let none = || Error::Daemon("no profile was requested".into());
+        let none = || Error::Protocol("no profile was requested".into());
         let file = self.file.as_ref().ok_or_else(none)?;
         Ok(file.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -176,9 +168,7 @@ impl HelperSide {
             LIST => visit::list(&self.mounted, body).map(|()| None),
             LOOK_UP => visit::look_up(&self.mounted, body).map(|()| None),
             MEMORY => Ok(File::open("/proc/meminfo").ok().map(OwnedFd::from)),
-            _ => Err(Error::std_io("launch helper")(
-                io::ErrorKind::InvalidInput.into(),
-            )),
+            _ => Err(Error::std_io("broker")(io::ErrorKind::InvalidInput.into())),
         }
     }
 }
@@ -195,7 +185,7 @@ mod tests {
         let place = Path::new("/proc");
         let mounted = Mounted::direct(place.to_owned(), MountId::at(place).unwrap());
         let alive = Arc::new(());
-        let new = || HelperSide::new(&mounted, None, &alive);
+        let new = || BrokerThread::new(&mounted, None, &alive);
         let mut sides: Vec<_> = (0..MOST).map(|_| new().unwrap()).collect();
         assert!(new().is_err());
         sides.pop();

@@ -1,0 +1,31 @@
+//! Waiting for descriptors.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// Waits until a descriptor has one of its events, or has ended, for no longer than `limit`. The
+/// place of the first one; `None` when the time is over.
+pub(crate) fn first_ready(
+    watched: &[(BorrowedFd<'_>, PollFlags)],
+    limit: Option<Duration>,
+) -> Result<Option<usize>, Errno> {
+    let polled = watched.iter();
+    let polled = polled.map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
+    let mut polled: Vec<_> = polled.collect();
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    rustix::io::retry_on_intr(|| {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        poll(&mut polled, left.as_ref())
+    })?;
+    Ok(polled.iter().position(|fd| !fd.revents().is_empty()))
+}
+
+/// Whether the other end of a socket is closed, or the device was unmounted or aborted.
+pub(crate) fn has_ended(descriptor: BorrowedFd<'_>) -> bool {
+    let now = first_ready(&[(descriptor, PollFlags::empty())], Some(Duration::ZERO));
+    now.is_ok_and(|ended| ended.is_some())
+}
