@@ -37,7 +37,7 @@ rest:
 	scripts/check-rest
 
 build:
-	$(CARGO) build --locked --release -p erofast -p erofast-lab -p liberofast
+	$(CARGO) build --locked --release -p erofast -p erofast-lab -p erofast-fetch -p liberofast
 	scripts/licence-texts > target/release/third-party-licences
 
 lint:
@@ -66,7 +66,7 @@ install:
 	@if command -v $(CARGO) >/dev/null; then $(MAKE) build; \
 	elif test -s target/release/third-party-licences; then echo "install: no $(CARGO) in PATH: installing what make build built"; \
 	else echo "install: no $(CARGO) in PATH, and nothing is built: run make build as yourself first" >&2; exit 1; fi
-	LAB=target/release/erofast-lab LIBRARY=target/release scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
+	LAB=target/release/erofast-lab FETCH=target/release/erofast-fetch LIBRARY=target/release scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
 
 uninstall:
 	scripts/install-files --remove "$(DESTDIR)" "$(PREFIX)"

@@ -58,6 +58,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("erofs-format", &[]),
     ("launch-profile", &[]),
     ("dm-verity", &[]),
+    // No code of the network in a program that parses images, and no parser where the network is.
+    ("erofast-fetch", &["remote-image"]),
+    ("remote-image", &[]),
     ("sys", &[]),
     ("workspace-hack", &[]),
     ("erofast-fuzz", &["erofs-oracles", "sched-trace"]),
@@ -76,6 +79,9 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Crates that may contain unsafe code, and in which files; none named: in all.
 const UNSAFE: &[(&str, &[&str])] = &[
+    // No code of the network in a program that parses images, and no parser where the network is.
+    ("erofast-fetch", &["remote-image"]),
+    ("remote-image", &[]),
     ("sys", &[]),
     // Pointers of C callers.
     ("liberofast", &["exports.rs", "pointers.rs"]),

@@ -30,6 +30,8 @@ fn libraries(edges: &str) -> BTreeMap<String, String> {
             "erofast",
             "-p",
             "erofast-lab",
+            "-p",
+            "erofast-fetch",
             "--prefix",
             "none",
         ])

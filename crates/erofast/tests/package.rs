@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// In the place of erofast-lab, which is not built with these tests.
+/// In the place of erofast-lab and erofast-fetch, which are not built with these tests.
 const LAB: &str = env!("CARGO_BIN_EXE_erofast");
 
 fn root() -> PathBuf {
@@ -46,7 +46,7 @@ fn packages(place: &TempDir, library: Option<&Path>) -> Option<PathBuf> {
     command.env("SOURCE_DATE_EPOCH", "1700000000");
     // A package that is inspected once need not be small.
     command.env("COMPRESSION", "none");
-    command.env("LAB", LAB);
+    command.env("LAB", LAB).env("FETCH", LAB);
     if let Some(library) = library {
         command.env("LIBRARY", library);
     }
@@ -209,7 +209,8 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
         command.args([std::env::consts::ARCH]).arg(&out);
         command
             .env("SOURCE_DATE_EPOCH", "1700000000")
-            .env("LAB", LAB);
+            .env("LAB", LAB)
+            .env("FETCH", LAB);
         PathBuf::from(text(&run(&mut command)).trim())
     };
     let (first, second) = (make("one"), make("two"));
@@ -225,6 +226,7 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
     let unpacked = place.path().join(name);
     for file in [
         "bin/erofast-lab",
+        "bin/erofast-fetch",
         "sbin/mount.erofast",
         "share/man/man1/erofast.1.gz",
     ] {
@@ -262,6 +264,8 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
         "zstd-sys",
         "erofs-engine",
         "erofast-lab",
+        "erofast-fetch",
+        "rustls",
         "sched-trace",
     ] {
         assert!(
@@ -332,7 +336,7 @@ fn install(arguments: &[&Path]) {
 
 fn install_below(arguments: &[&Path], prefix: &str) {
     let mut command = Command::new(root().join("scripts/install-files"));
-    command.env("LAB", LAB);
+    command.env("LAB", LAB).env("FETCH", LAB);
     run(command.args(arguments).arg(prefix));
 }
 
@@ -347,6 +351,7 @@ fn what_is_installed_without_a_package_is_complete_and_can_be_removed() {
     for file in [
         "./usr/local/bin/erofast",
         "./usr/local/bin/erofast-lab",
+        "./usr/local/bin/erofast-fetch",
         "./usr/sbin/mount.erofast",
         "./usr/local/share/man/man1/erofast-mount.1.gz",
         "./usr/local/share/man/man8/mount.erofast.8.gz",
@@ -482,6 +487,7 @@ fn the_lab_has_a_package_of_its_own() {
     };
     let program = listed(&package);
     assert!(!program.contains("bin/erofast-lab\n"), "{program}");
+    assert!(program.contains("bin/erofast-fetch\n"), "{program}");
     let files = listed(&lab);
     for file in [
         "./usr/bin/erofast-lab\n",

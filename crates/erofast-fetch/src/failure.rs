@@ -1,0 +1,83 @@
+//! Why a request to the server failed.
+
+use std::error::Error;
+use std::time::Duration;
+
+/// One line without secrets, and what to do about it.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Names no URL; the caller puts it before.
+    pub text: String,
+    /// The image at the URL is another one: asking again gives no answer.
+    pub changed: bool,
+    /// It will be the same next time.
+    pub lasting: bool,
+    /// There is nothing at the URL.
+    pub missing: bool,
+    /// The server asks to wait so long.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// One that may pass.
+    pub fn new(text: impl Into<String>) -> Failure {
+        let text = text.into();
+        Failure {
+            text,
+            changed: false,
+            lasting: false,
+            missing: false,
+            retry_after: None,
+        }
+    }
+
+    /// One that stays.
+    pub fn lasting(text: impl Into<String>) -> Failure {
+        Failure {
+            lasting: true,
+            ..Failure::new(text)
+        }
+    }
+
+    /// Another image is at the URL.
+    pub fn changed(what: &str) -> Failure {
+        let text = format!("the image changed on the server ({what})");
+        Failure {
+            changed: true,
+            ..Failure::lasting(text)
+        }
+    }
+
+    /// What the line is about before the line.
+    pub fn about(self, what: impl std::fmt::Display) -> Failure {
+        Failure {
+            text: format!("{what}: {}", self.text),
+            ..self
+        }
+    }
+}
+
+impl From<reqwest::Error> for Failure {
+    /// The innermost errors say what happened; none of them has the URL's query.
+    fn from(error: reqwest::Error) -> Failure {
+        let error = error.without_url();
+        let mut text = match () {
+            () if error.is_timeout() => "the server did not answer in time".to_owned(),
+            () if error.is_connect() => "no connection".to_owned(),
+            () => "the answer broke off".to_owned(),
+        };
+        let mut cause = error.source();
+        let mut certificate = false;
+        while let Some(error) = cause {
+            certificate |= error.is::<rustls::Error>();
+            cause = error.source();
+            if cause.is_none() {
+                text = format!("{text}: {error}").replace('\n', " ");
+            }
+        }
+        Failure {
+            lasting: certificate,
+            ..Failure::new(text)
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! One request to the server: credentials, redirects, and what the answer must be.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::time::Duration;
+
+use remote_image::message::Identity;
+use remote_image::{Options, Source};
+use reqwest::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderName,
+    IF_RANGE, LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
+};
+use reqwest::{Client, Response, StatusCode, Url, redirect};
+
+use crate::credentials;
+use crate::failure::Failure;
+
+const REDIRECTS: usize = 10;
+
+/// A server, as one source is fetched from it.
+#[derive(Debug)]
+pub struct Server {
+    client: Client,
+    options: Options,
+    url: Url,
+    /// For the origin of `url` alone.
+    credentials: RefCell<HeaderMap>,
+    /// Where redirects led to, until an answer from there is none.
+    location: RefCell<Option<Url>>,
+}
+
+impl Server {
+    /// Connects to nothing.
+    pub fn new(source: &Source, options: &Options) -> Result<Server, Failure> {
+        let url = Url::parse(source.url());
+        let url = url.map_err(|error| Failure::lasting(error.to_string()))?;
+        let stalled = (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10));
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .connect_timeout(stalled)
+            .read_timeout(stalled)
+            .pool_idle_timeout(Duration::from_secs(60))
+            .http2_initial_stream_window_size(2 << 20)
+            .http2_initial_connection_window_size(32 << 20)
+            .user_agent(concat!("erofast/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        Ok(Server {
+            client,
+            options: options.clone(),
+            url,
+            credentials: RefCell::new(credentials::read(options)?),
+            location: RefCell::new(None),
+        })
+    }
+
+    /// The answer to a request for bytes, whole or in part, of the image known by `identity`.
+    pub async fn get(
+        &self,
+        bytes: &Range<u64>,
+        identity: Option<&Identity>,
+    ) -> Result<Response, Failure> {
+        let found = self.location.borrow().clone();
+        let mut url = found.unwrap_or_else(|| self.url.clone());
+        for _ in 0..REDIRECTS {
+            let response = self.request(&url, bytes, identity).await?;
+            if !is_redirect(response.status()) {
+                return self.settle(url, response);
+            }
+            url = next(&url, response.headers())?;
+        }
+        Err(Failure::new(format!("more than {REDIRECTS} redirects")))
+    }
+
+    async fn request(
+        &self,
+        url: &Url,
+        bytes: &Range<u64>,
+        identity: Option<&Identity>,
+    ) -> Result<Response, Failure> {
+        let mut request = self.client.get(url.clone());
+        if url.origin() == self.url.origin() {
+            request = request.headers(self.credentials.borrow().clone());
+        }
+        let range = format!("bytes={}-{}", bytes.start, bytes.end - 1);
+        request = request
+            .header(RANGE, range)
+            .header(ACCEPT_ENCODING, "identity");
+        if let Some(validator) = identity.and_then(validator) {
+            request = request.header(IF_RANGE, validator);
+        }
+        Ok(request.send().await?)
+    }
+
+    /// Whether it is an answer with bytes, and where from next time.
+    fn settle(&self, url: Url, response: Response) -> Result<Response, Failure> {
+        let status = response.status();
+        let answered = [StatusCode::OK, StatusCode::PARTIAL_CONTENT].contains(&status);
+        let moved = url != self.url && answered;
+        *self.location.borrow_mut() = moved.then_some(url);
+        if answered {
+            return match response.headers().get(CONTENT_ENCODING) {
+                Some(encoding) if encoding != "identity" => {
+                    Err(Failure::new("the server compresses what it sends"))
+                }
+                _ => Ok(response),
+            };
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            // A token may have been written anew.
+            *self.credentials.borrow_mut() = credentials::read(&self.options)?;
+        }
+        Err(refused(status, response.headers()))
+    }
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    [301, 302, 303, 307, 308].contains(&status.as_u16())
+}
+
+fn next(url: &Url, headers: &HeaderMap) -> Result<Url, Failure> {
+    let location = text(headers, LOCATION).ok_or_else(|| Failure::new("a redirect to nowhere"))?;
+    let next = url
+        .join(&location)
+        .map_err(|error| Failure::new(format!("a redirect: {error}")))?;
+    match (url.scheme(), next.scheme()) {
+        ("https", "https") | ("http", "http" | "https") => Ok(next),
+        (_, scheme) => Err(Failure::lasting(format!("a redirect to {scheme}://"))),
+    }
+}
+
+fn refused(status: StatusCode, headers: &HeaderMap) -> Failure {
+    let again = [408, 425, 429].contains(&status.as_u16()) || status.is_server_error();
+    let seconds = text(headers, RETRY_AFTER).and_then(|value| value.trim().parse().ok());
+    Failure {
+        lasting: !again,
+        missing: [404, 410].contains(&status.as_u16()),
+        retry_after: seconds.map(Duration::from_secs),
+        ..Failure::new(format!("the server answers {status}"))
+    }
+}
+
+/// What If-Range takes: a strong tag, or the date.
+fn validator(identity: &Identity) -> Option<&str> {
+    let strong = identity
+        .etag
+        .as_deref()
+        .filter(|etag| !etag.starts_with("W/"));
+    strong.or(identity.modified.as_deref())
+}
+
+/// The header as text, if it is there and is some.
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.to_owned())
+}
+
+/// Which image an answer is of, whatever part of it.
+pub fn identity(response: &Response) -> Result<Identity, Failure> {
+    let headers = response.headers();
+    let partial = response.status() == StatusCode::PARTIAL_CONTENT;
+    let length = match partial {
+        true => content_range(headers).map(|(_, length)| length),
+        false => text(headers, CONTENT_LENGTH).and_then(|value| value.parse().ok()),
+    };
+    Ok(Identity {
+        length: length.ok_or_else(|| Failure::new("the server does not tell the length"))?,
+        etag: text(headers, ETAG),
+        modified: text(headers, LAST_MODIFIED),
+    })
+}
+
+/// Whether an answer is of this image. A part of it may leave the date out.
+pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failure> {
+    let found = identity(response)?;
+    let differs = |found: &Option<String>, known| found.is_some() && found != known;
+    match () {
+        () if found.length != known.length => {
+            let what = format!("{} bytes, before {}", found.length, known.length);
+            Err(Failure::changed(&what))
+        }
+        () if differs(&found.etag, &known.etag) => Err(Failure::changed("another ETag")),
+        () if differs(&found.modified, &known.modified) => {
+            Err(Failure::changed("another Last-Modified"))
+        }
+        () => Ok(()),
+    }
+}
+
+/// Whether an answer has the bytes that were asked for, and no others.
+pub fn check_range(response: &Response, bytes: &Range<u64>) -> Result<(), Failure> {
+    let headers = response.headers();
+    let range = content_range(headers).map(|(range, _)| range);
+    if range.as_ref() != Some(bytes) {
+        return Err(Failure::new("the server answers with another range"));
+    }
+    match text(headers, CONTENT_LENGTH).and_then(|value| value.parse::<u64>().ok()) {
+        Some(length) if length != bytes.end - bytes.start => {
+            Err(Failure::new(format!("the server announces {length} bytes")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `bytes FIRST-LAST/LENGTH`.
+fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, u64)> {
+    let value = text(headers, CONTENT_RANGE)?;
+    let (range, length) = value.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+    let length = length.parse().ok()?;
+    (first <= last && last < length).then(|| (first..last + 1, length))
+}

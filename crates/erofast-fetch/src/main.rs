@@ -1,0 +1,92 @@
+//! Fetches blocks of a remote image into the cache, for `erofast` and programs with liberofast,
+//! which start it. What to fetch comes over standard input, a socket; see `remote_image::message`.
+#![forbid(unsafe_code)]
+
+mod clients;
+mod credentials;
+mod failure;
+mod fetch;
+mod http;
+mod opening;
+mod range;
+mod room;
+mod waiting;
+
+use std::cell::OnceCell;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use remote_image::message::{News, Order, receive, send};
+
+fn main() -> ExitCode {
+    let socket = rustix::stdio::stdin().try_clone_to_owned();
+    let Some((socket, order)) = socket.ok().and_then(|socket| first(socket)) else {
+        eprintln!("erofast-fetch: programs start it, with their orders on standard input");
+        return ExitCode::from(2);
+    };
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime {
+        Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, run(socket, order)),
+        Err(error) => fail(&socket, &error.to_string(), false),
+    }
+}
+
+/// The first packet, if standard input is a socket with one.
+fn first(socket: OwnedFd) -> Option<(OwnedFd, (Order, Vec<OwnedFd>))> {
+    let order = receive(&socket).ok()??;
+    Some((socket, order))
+}
+
+fn fail(socket: &OwnedFd, line: &str, missing: bool) -> ExitCode {
+    let _ = send(
+        socket,
+        &News::Failed {
+            line: line.to_owned(),
+            missing,
+        },
+        &[],
+    );
+    ExitCode::FAILURE
+}
+
+/// Until the parent closes its end.
+async fn run(socket: OwnedFd, (order, files): (Order, Vec<OwnedFd>)) -> ExitCode {
+    let taken = socket.try_clone().and_then(clients::packets);
+    let (
+        Ok(orders),
+        Order::Open {
+            source,
+            options,
+            identity,
+        },
+    ) = (taken, order)
+    else {
+        return fail(&socket, "the first order opens no image", false);
+    };
+    let (parent, opened) = (Rc::new(socket), Rc::new(OnceCell::new()));
+    let opening = Rc::clone(&opened);
+    tokio::task::spawn_local(async move {
+        let fetch = match identity {
+            Some(identity) => opening::resume((source, options), identity, files, &parent),
+            None => opening::open((source, options), &parent).await,
+        };
+        match fetch {
+            Ok(fetch) => fetch::tick(opening.get_or_init(|| fetch)),
+            Err(failure) => {
+                fail(&parent, &failure.text, failure.missing);
+                std::process::exit(1);
+            }
+        }
+    });
+    while let Some(client) = clients::next(&orders).await {
+        // The parent has readers once the image is open.
+        if let Some(fetch) = opened.get() {
+            clients::serve(fetch, client);
+        }
+    }
+    ExitCode::SUCCESS
+}

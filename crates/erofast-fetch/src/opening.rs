@@ -1,0 +1,105 @@
+//! What happens once: which image is at the URL, and where its blocks are put.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use remote_image::message::{Identity, News, send};
+use remote_image::store::BLOCK;
+use remote_image::{Options, Source};
+use reqwest::{Response, StatusCode};
+
+use crate::failure::Failure;
+use crate::fetch::Fetch;
+use crate::http::{Server, check_range, identity};
+use crate::range::{NO_RANGES, take};
+use crate::room::Room;
+
+/// Pauses before another try, unless the server asks for longer ones.
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_millis(1600),
+];
+
+/// Goes on with the files of a fetcher that died; asks the server nothing.
+pub fn resume(
+    (source, options): (Source, Options),
+    identity: Identity,
+    files: Vec<OwnedFd>,
+    parent: &Rc<OwnedFd>,
+) -> Result<Rc<Fetch>, Failure> {
+    let server = Server::new(&source, &options)?;
+    let room = Room::resume(files, &options, identity.length)?;
+    Ok(Fetch::new(
+        (source, options),
+        identity,
+        (server, room),
+        parent,
+    ))
+}
+
+/// Asks for the first block, and tells the parent which image it is of.
+pub async fn open(
+    (source, options): (Source, Options),
+    parent: &Rc<OwnedFd>,
+) -> Result<Rc<Fetch>, Failure> {
+    let about = |failure: Failure| failure.about(&source);
+    let server = Server::new(&source, &options).map_err(about)?;
+    let response = first_block(&server, &options).await.map_err(about)?;
+    let identity = identity(&response).map_err(about)?;
+    let part = response.status() == StatusCode::PARTIAL_CONTENT;
+    check(&response, &identity, part || options.whole).map_err(about)?;
+    let (room, line) = Room::open(&source, &options, &identity).map_err(about)?;
+    let fetch = Fetch::new((source, options), identity, (server, room), parent);
+    line.iter().for_each(|line| fetch.note(line));
+    match part {
+        // What it is short of is asked for again.
+        true => drop(take(&fetch, response, &(0..fetch.room.range(0).end)).await),
+        false => whole(&fetch, response).await?,
+    }
+    let opened = News::Opened(fetch.identity.clone());
+    let sent = send(parent, &opened, &fetch.room.files());
+    sent.map_err(|error| Failure::lasting(error.to_string()))?;
+    Ok(fetch)
+}
+
+async fn first_block(server: &Server, options: &Options) -> Result<Response, Failure> {
+    for pause in PAUSES {
+        let failure = match server.get(&(0..BLOCK), None).await {
+            Err(failure) if !failure.lasting => failure,
+            answered => return answered,
+        };
+        tokio::time::sleep(failure.retry_after.unwrap_or(pause).min(options.timeout)).await;
+    }
+    server.get(&(0..BLOCK), None).await
+}
+
+fn check(response: &Response, identity: &Identity, usable: bool) -> Result<(), Failure> {
+    if !usable {
+        return Err(Failure::lasting(NO_RANGES));
+    }
+    match response.status() {
+        StatusCode::PARTIAL_CONTENT => check_range(response, &(0..BLOCK.min(identity.length))),
+        _ if identity.length == 0 => Err(Failure::lasting("the file is empty")),
+        _ => Ok(()),
+    }
+}
+
+/// Fetches the whole image, unless it is there.
+async fn whole(fetch: &Fetch, response: Response) -> Result<(), Failure> {
+    let all = 0..fetch.identity.length;
+    if remote_image::store::blocks(&all).all(|block| fetch.room.has(block)) {
+        return Ok(());
+    }
+    let about = |failure: Failure| failure.about(&fetch.source);
+    let Err(failure) = take(fetch, response, &all).await else {
+        return Ok(());
+    };
+    fetch.note(&format!("{}; once more", failure.text));
+    let response = first_block(&fetch.server, &fetch.options)
+        .await
+        .map_err(about)?;
+    crate::http::check_identity(&response, &fetch.identity).map_err(about)?;
+    take(fetch, response, &all).await.map_err(about)
+}

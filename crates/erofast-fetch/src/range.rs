@@ -1,0 +1,61 @@
+//! One range in flight.
+
+use std::ops::Range;
+
+use reqwest::{Response, StatusCode};
+
+use crate::failure::Failure;
+use crate::fetch::Fetch;
+use crate::http::{check_identity, check_range};
+use remote_image::store::blocks;
+
+/// Why a server without ranges is of no use.
+pub const NO_RANGES: &str = "the server has no ranges (fetch=whole fetches the image first)";
+
+/// Fetches blocks; what arrived before a failure is kept.
+pub async fn transfer(fetch: &Fetch, run: &Range<u64>) -> Result<(), Failure> {
+    let bytes = fetch.room.range(run.start).start..fetch.room.range(run.end - 1).end;
+    fetch.count(|counters| counters.round_trips += 1);
+    let response = fetch.server.get(&bytes, Some(&fetch.identity)).await?;
+    check_identity(&response, &fetch.identity)?;
+    match response.status() {
+        StatusCode::PARTIAL_CONTENT => {
+            check_range(&response, &bytes)?;
+            take(fetch, response, &bytes).await
+        }
+        _ if fetch.options.whole => take(fetch, response, &(0..fetch.identity.length)).await,
+        _ => Err(Failure::new(NO_RANGES)),
+    }
+}
+
+/// Puts the blocks of an answer, which begins with a block, where they belong.
+pub async fn take(
+    fetch: &Fetch,
+    mut response: Response,
+    bytes: &Range<u64>,
+) -> Result<(), Failure> {
+    let mut left = blocks(bytes);
+    let mut partial = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        fetch.heard();
+        let mut chunk = &chunk[..];
+        while !chunk.is_empty() {
+            let block = left.clone().next();
+            let block = block.ok_or_else(|| Failure::new("the server sends more than asked"))?;
+            let range = fetch.room.range(block);
+            let wanted = (range.end - range.start) as usize - partial.len();
+            let (part, rest) = chunk.split_at(wanted.min(chunk.len()));
+            partial.extend_from_slice(part);
+            if part.len() == wanted {
+                fetch.arrived(block, &partial)?;
+                partial.clear();
+                left.next();
+            }
+            chunk = rest;
+        }
+    }
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new("the server sends less than asked")),
+    }
+}

@@ -1,0 +1,185 @@
+//! Where blocks are put: the cache, or the spare where the cache has no room.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use remote_image::cache;
+use remote_image::message::Identity;
+use remote_image::store::{BLOCK, Store};
+use remote_image::{Options, Source};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, ftruncate, memfd_create, openat};
+
+use crate::failure::Failure;
+
+/// Blocks that the spare has at most: they are memory.
+const SPARE: usize = (64 << 20) / BLOCK as usize;
+/// After so many bytes the cache is looked at again.
+const GROWTH: u64 = 64 << 20;
+
+/// The store and the spare of an image.
+#[derive(Debug)]
+pub struct Room {
+    store: Store,
+    spare: Store,
+    /// Blocks of the spare, the oldest first.
+    spared: RefCell<VecDeque<u64>>,
+    /// The cache's directory, and how large it may be.
+    cache: Option<(PathBuf, u64)>,
+    grown: Cell<u64>,
+    full: Cell<bool>,
+}
+
+impl Room {
+    /// Files of the cache, or without it a file that goes when it is closed. The text says why.
+    pub fn open(
+        source: &Source,
+        options: &Options,
+        identity: &Identity,
+    ) -> Result<(Room, Option<String>), Failure> {
+        let Identity {
+            length,
+            etag,
+            modified,
+        } = identity;
+        let known = [etag, modified, &options.root_hash]
+            .iter()
+            .any(|what| what.is_some());
+        let opened = match (options.keep, known) {
+            (false, _) => Err(None),
+            (_, false) => Err(Some(
+                "the server sends neither ETag nor Last-Modified".to_owned(),
+            )),
+            _ => cache::open(source, options, identity).map_err(|error| Some(error.to_string())),
+        };
+        let cannot = |error: io::Error| Failure::lasting(format!("no room: {error}"));
+        let (store, why) = match opened {
+            Ok(store) => (store, None),
+            Err(why) => (temporary(*length).map_err(cannot)?, why),
+        };
+        let spare = in_memory(*length).map_err(cannot)?;
+        let room = Room::new(store, spare, options);
+        room.prune();
+        Ok((
+            room,
+            why.map(|why| format!("nothing is kept in the cache: {why}")),
+        ))
+    }
+
+    /// Of the files that a fetcher had which died.
+    pub fn resume(files: Vec<OwnedFd>, options: &Options, length: u64) -> Result<Room, Failure> {
+        let files = <[OwnedFd; 4]>::try_from(files);
+        let [data, map, spare, spare_map] = files.map_err(|_| Failure::lasting("four files"))?;
+        // Which of its blocks are the oldest died with the fetcher.
+        let emptied = ftruncate(&spare_map, 0).and_then(|()| ftruncate(&spare, 0));
+        emptied.map_err(|error| Failure::lasting(error.to_string()))?;
+        let (store, spare) = (
+            Store::new(data, map, length),
+            Store::new(spare, spare_map, length),
+        );
+        Ok(Room::new(store, spare, options))
+    }
+
+    fn new(store: Store, spare: Store, options: &Options) -> Room {
+        let directory = options.cache_dir.clone().or_else(cache::default_directory);
+        Room {
+            store,
+            spare,
+            spared: RefCell::default(),
+            cache: directory.map(|directory| (directory, options.cache_size)),
+            grown: Cell::new(0),
+            full: Cell::new(false),
+        }
+    }
+
+    /// Bytes and map of the store, and of the spare.
+    pub fn files(&self) -> [BorrowedFd<'_>; 4] {
+        let [store, spare] = [&self.store, &self.spare];
+        [store.data(), store.map(), spare.data(), spare.map()].map(AsFd::as_fd)
+    }
+
+    /// Where a block is in the image.
+    pub fn range(&self, block: u64) -> Range<u64> {
+        self.store.range(block)
+    }
+
+    /// Bytes of the image that are in the store.
+    pub fn present(&self) -> u64 {
+        self.store.present().unwrap_or(0)
+    }
+
+    /// Whether a block is there and whole.
+    pub fn has(&self, block: u64) -> bool {
+        let whole = |store: &Store| matches!(store.read_block(block), Ok(Some(_)));
+        whole(&self.store) || whole(&self.spare)
+    }
+
+    /// Puts a block where there is room. The text is said once in a row.
+    pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
+        let Err(error) = self.put_in_store(block, bytes) else {
+            self.full.set(false);
+            return Ok(None);
+        };
+        let cannot = |error| Failure::new(format!("no room for a block: {error}"));
+        self.put_in_spare(block, bytes).map_err(cannot)?;
+        let line = || format!("nothing is kept in the cache now: {error}");
+        Ok((!self.full.replace(true)).then(line))
+    }
+
+    fn put_in_store(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
+        self.grown.set(self.grown.get() + bytes.len() as u64);
+        if self.grown.get() > GROWTH {
+            self.prune();
+        }
+        self.store.write_block(block, bytes).or_else(|error| {
+            let removed = match &self.cache {
+                Some((directory, _)) if !self.full.get() => cache::prune(directory, 0)?,
+                _ => Vec::new(),
+            };
+            match removed.is_empty() {
+                true => Err(error),
+                false => self.store.write_block(block, bytes),
+            }
+        })
+    }
+
+    fn put_in_spare(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut spared = self.spared.borrow_mut();
+        spared.retain(|&other| other != block);
+        while spared.len() >= SPARE {
+            spared
+                .pop_front()
+                .map(|oldest| self.spare.remove_block(oldest))
+                .transpose()?;
+        }
+        self.spare.write_block(block, bytes)?;
+        spared.push_back(block);
+        Ok(())
+    }
+
+    fn prune(&self) {
+        self.grown.set(0);
+        if let Some((directory, size)) = &self.cache {
+            // What cannot be removed now is tried again.
+            let _ = cache::prune(directory, *size);
+        }
+    }
+}
+
+fn in_memory(length: u64) -> io::Result<Store> {
+    let file = || memfd_create("erofast-fetch", MemfdFlags::CLOEXEC);
+    Ok(Store::new(file()?, file()?, length))
+}
+
+/// On disk where that works: the image may be larger than memory.
+fn temporary(length: u64) -> io::Result<Store> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = || openat(CWD, "/var/tmp", flags, Mode::RUSR | Mode::WUSR);
+    match (file(), file()) {
+        (Ok(data), Ok(map)) => Ok(Store::new(data, map, length)),
+        _ => in_memory(length),
+    }
+}

@@ -1,0 +1,199 @@
+//! What readers wait for, and which range is asked for next.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use remote_image::message::Class;
+
+use crate::clients::Client;
+use crate::failure::Failure;
+
+/// Most blocks of one request to the server.
+const RUN: u64 = 16;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A question that is not answered yet.
+#[derive(Debug)]
+pub struct Asked {
+    /// Who asked; none: read-ahead of the fetcher's own.
+    pub client: Option<Client>,
+    /// The client's number for it.
+    pub id: u64,
+    /// What for.
+    pub class: Class,
+    /// Blocks that are not there yet.
+    pub missing: BTreeSet<u64>,
+    /// The last failure of a range with one of these blocks.
+    pub failure: Option<Failure>,
+    since: Instant,
+    failures: u32,
+    not_before: Instant,
+}
+
+impl Asked {
+    /// A question that came just now.
+    pub fn new(client: Option<Client>, id: u64, class: Class, missing: BTreeSet<u64>) -> Asked {
+        let now = Instant::now();
+        Asked {
+            client,
+            id,
+            class,
+            missing,
+            failure: None,
+            since: now,
+            failures: 0,
+            not_before: now,
+        }
+    }
+
+    fn overlaps(&self, run: &Range<u64>) -> bool {
+        self.missing.range(run.clone()).next().is_some()
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        let pause = FIRST_PAUSE * (1 << self.failures.min(8));
+        self.failures += 1;
+        self.not_before = Instant::now() + pause.min(LONGEST_PAUSE);
+        self.failure = Some(failure.clone());
+    }
+}
+
+/// All questions, in the order in which they came, and the blocks in flight.
+#[derive(Debug)]
+pub struct Waiting {
+    asked: Vec<Asked>,
+    in_flight: HashSet<u64>,
+    runs: usize,
+    /// When a byte came from the server.
+    pub heard: Instant,
+    /// The server asked not to be asked before.
+    pub hold: Instant,
+}
+
+impl Waiting {
+    /// Nothing waits.
+    pub fn new() -> Waiting {
+        let now = Instant::now();
+        Waiting {
+            asked: Vec::new(),
+            in_flight: HashSet::new(),
+            runs: 0,
+            heard: now,
+            hold: now,
+        }
+    }
+
+    /// Takes a question.
+    pub fn push(&mut self, asked: Asked) {
+        self.asked.push(asked);
+    }
+
+    /// Questions that are not answered.
+    pub fn len(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// All clients with questions.
+    pub fn clients(&self) -> impl Iterator<Item = &Client> {
+        self.asked.iter().filter_map(|asked| asked.client.as_ref())
+    }
+
+    /// Whether a block is being fetched.
+    pub fn is_in_flight(&self, block: u64) -> bool {
+        self.in_flight.contains(&block)
+    }
+
+    /// The blocks to ask for next, which are in flight from now on.
+    pub fn next_run(&mut self) -> Option<Range<u64>> {
+        let now = Instant::now();
+        if now < self.hold {
+            return None;
+        }
+        let ready = self.asked.iter().filter(|asked| asked.not_before <= now);
+        let ready = ready.filter(|asked| self.runs < most_runs(asked.class));
+        let first = |asked: &Asked| {
+            let mut missing = asked.missing.iter().copied();
+            missing.find(|block| !self.in_flight.contains(block))
+        };
+        let candidates = ready.filter_map(|asked| Some((asked, first(asked)?)));
+        let (asked, start) = candidates.min_by_key(|(asked, _)| asked.class)?;
+        let wanted = |block: &u64| asked.missing.contains(block) && !self.in_flight.contains(block);
+        let end = (start..start + RUN).take_while(wanted).last()? + 1;
+        self.in_flight.extend(start..end);
+        self.runs += 1;
+        Some(start..end)
+    }
+
+    /// A block is there: what needs no other.
+    pub fn arrived(&mut self, block: u64) -> Vec<Asked> {
+        self.in_flight.remove(&block);
+        let now = Instant::now();
+        for asked in &mut self.asked {
+            if asked.missing.remove(&block) {
+                asked.since = now;
+                asked.failures = 0;
+            }
+        }
+        self.take(|asked| asked.missing.is_empty())
+    }
+
+    /// A range has ended. What asked for an image that is not there any more is returned.
+    pub fn ended(&mut self, run: Range<u64>, failure: Option<&Failure>) -> Vec<Asked> {
+        self.runs -= 1;
+        self.in_flight.retain(|block| !run.contains(block));
+        let Some(failure) = failure else {
+            return Vec::new();
+        };
+        if let Some(pause) = failure.retry_after {
+            self.hold = Instant::now() + pause;
+        }
+        let concerned = self.asked.iter_mut().filter(|asked| asked.overlaps(&run));
+        concerned.for_each(|asked| asked.fail(failure));
+        if !failure.changed {
+            return Vec::new();
+        }
+        self.take(|asked| asked.overlaps(&run))
+    }
+
+    /// Questions for none of whose blocks a byte came for so long. A question that waits for its
+    /// turn waits as long as anything comes.
+    pub fn expired(&mut self, timeout: Duration) -> Vec<Asked> {
+        let heard = self.heard;
+        self.take(|asked| {
+            let turn = asked.failures == 0 && asked.failure.is_none();
+            let since = if turn {
+                asked.since.max(heard)
+            } else {
+                asked.since
+            };
+            since.elapsed() >= timeout
+        })
+    }
+
+    /// A client has gone.
+    pub fn leave(&mut self, client: u64) {
+        self.take(|asked| {
+            asked
+                .client
+                .as_ref()
+                .is_some_and(|asker| asker.number == client)
+        });
+    }
+
+    fn take(&mut self, which: impl Fn(&Asked) -> bool) -> Vec<Asked> {
+        self.asked.extract_if(.., |asked| which(asked)).collect()
+    }
+}
+
+/// Requests to the server at the same time, up to which another one of the class is made: the
+/// lower classes leave room for readers that wait.
+fn most_runs(class: Class) -> usize {
+    match class {
+        Class::Demand => 16,
+        Class::ReadAhead => 14,
+        Class::Profile => 12,
+        Class::Fill | Class::Counters => 4,
+    }
+}

@@ -1,0 +1,70 @@
+//! Deaths of the fetcher under readers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::*;
+use remote_image::Event;
+use remote_image::store::BLOCK;
+use rustix::process::{Pid, Signal, kill_process};
+
+const LENGTH: usize = 500 * BLOCK as usize + 4711;
+const DEATHS: usize = 100;
+
+/// At random moments of ranges in flight over a slow link. The cache's file is emptied now and
+/// then, so that there is always something to fetch.
+#[test]
+fn a_hundred_deaths_of_the_fetcher_are_no_error_and_no_wrong_byte() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    server.state().bytes_per_second = Some(4 << 20);
+    let mut fetcher = start(&server.url("/a"), &options(&cache)).unwrap();
+    let file = RemoteFile::new(fetcher.client().unwrap());
+    let (content, over) = (image(LENGTH), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for seed in 1..4 {
+            let (file, content, over) = (&file, &content, &over);
+            scope.spawn(move || compare_until(over, file, content, seed));
+        }
+        let mut random = Random(7);
+        for _ in 0..DEATHS {
+            std::thread::sleep(Duration::from_millis(random.below(40)));
+            let pid = Pid::from_raw(fetcher.id() as i32).unwrap();
+            kill_process(pid, Signal::KILL).unwrap();
+            while fetcher.event().unwrap() != Event::Died {}
+            fetcher.restart().unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    server.state().bytes_per_second = None;
+    assert!(read(&file, 0..LENGTH).unwrap() == content);
+    // And what is left on disk.
+    drop((file, fetcher));
+    let again = open(&server.url("/a"), &options(&cache)).unwrap();
+    assert!(read(&again, 0..LENGTH).unwrap() == content);
+}
+
+fn compare_until(over: &AtomicBool, file: &RemoteFile, content: &[u8], seed: u64) {
+    let mut random = Random(seed);
+    while !over.load(Ordering::Relaxed) {
+        let start = random.below(LENGTH as u64) as usize;
+        let end = (start + random.below(6 * BLOCK) as usize).min(LENGTH);
+        let bytes = read(file, start..end).expect("no error");
+        assert!(bytes == content[start..end], "{start}..{end}");
+    }
+}
+
+/// A reader that came while the fetcher was dead is served by the next one.
+#[test]
+fn a_reader_may_come_while_the_fetcher_is_dead() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let mut fetcher = start(&server.url("/a"), &options(&cache)).unwrap();
+    let pid = Pid::from_raw(fetcher.id() as i32).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    while fetcher.event().unwrap() != Event::Died {}
+    let file = RemoteFile::new(fetcher.client().unwrap());
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(&file, LENGTH - 100..LENGTH).unwrap());
+        fetcher.restart().unwrap();
+        assert_eq!(reader.join().unwrap(), image(LENGTH)[LENGTH - 100..]);
+    });
+}

@@ -1,0 +1,284 @@
+//! Faults of the server.
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::*;
+use remote_image::store::{BLOCK, Store, blocks};
+
+const LENGTH: usize = 60 * BLOCK as usize + 99;
+
+fn passing() -> Vec<Fault> {
+    use Fault::{Closed, Compressed, Garbage, Long, OtherRange, Short, Stalled, Status, Whole};
+    let statuses = [400, 401, 403, 404, 408, 416, 429, 500, 502, 503, 504].map(Status);
+    let others = [
+        Short, Long, OtherRange, Whole, Stalled, Closed, Garbage, Compressed,
+    ];
+    statuses.into_iter().chain(others).collect()
+}
+
+/// A fault is noticed after a third of a second.
+fn impatient(cache: &tempfile::TempDir) -> Options {
+    Options {
+        timeout: Duration::from_secs(1),
+        ..options(cache)
+    }
+}
+
+#[test]
+fn a_fault_that_passes_is_no_error() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let file = open(&server.url("/a"), &options(&cache)).unwrap();
+    for (number, fault) in (1..).zip(passing()) {
+        server.state().faults = [Some(fault.clone())].into();
+        let range = number * 2 * BLOCK as usize..(number * 2 + 1) * BLOCK as usize;
+        let bytes = read(&file, range.clone());
+        let bytes = bytes.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        assert_eq!(bytes, image(LENGTH)[range], "{fault:?}");
+        let failures = file.counters().unwrap().failures;
+        assert_eq!(failures, number as u64, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let file = open(&server.url("/a?sign=secret"), &impatient(&cache)).unwrap();
+    let cases = [
+        (Fault::Status(404), "404"),
+        (Fault::Status(500), "500"),
+        (Fault::Short, "broke off"),
+        (Fault::Long, "announces 65636 bytes"),
+        (Fault::OtherRange, "another range"),
+        (Fault::Whole, "no ranges"),
+        (Fault::Stalled, ""),
+        (Fault::Closed, ""),
+        (Fault::Garbage, ""),
+        (Fault::Compressed, "compresses"),
+    ];
+    for (number, (fault, words)) in (1..).zip(cases) {
+        server.state().always = Some(fault.clone());
+        let range = number * BLOCK as usize..(number + 1) * BLOCK as usize;
+        let error = read(&file, range.clone()).unwrap_err();
+        let line = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{line}");
+        let begin = format!(
+            "{}: bytes {}-{}: ",
+            server.url("/a"),
+            range.start,
+            range.end - 1
+        );
+        assert!(
+            line.starts_with(&begin) && line.contains(words),
+            "{fault:?}: {line}"
+        );
+        assert!(!line.contains("secret") && !line.contains('\n'), "{line}");
+        assert_eq!(read(&file, 5..99).unwrap(), image(LENGTH)[5..99]);
+        server.state().always = None;
+        assert_eq!(read(&file, range.clone()).unwrap(), image(LENGTH)[range]);
+    }
+}
+
+#[test]
+fn an_image_that_changed_is_an_error_and_never_a_mixture() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let file = open(&server.url("/a"), &options(&cache)).unwrap();
+    for fault in [Fault::Changed, Fault::OtherLength] {
+        server.state().always = Some(fault.clone());
+        let error = read(&file, LENGTH - 9..LENGTH).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StaleNetworkFileHandle, "{error}");
+        assert!(error.to_string().contains("the image changed"), "{error}");
+    }
+    // The same by date alone, where the server has no ETag.
+    server.state().always = None;
+    (server.state().etag, server.state().modified) = (None, Some("yesterday".into()));
+    let file = open(&server.url("/b"), &options(&cache)).unwrap();
+    server.state().modified = Some("today".into());
+    assert!(read(&file, LENGTH - 9..LENGTH).is_err());
+    server.state().modified = Some("yesterday".into());
+    assert_eq!(
+        read(&file, LENGTH - 9..LENGTH).unwrap(),
+        image(LENGTH)[LENGTH - 9..]
+    );
+}
+
+#[test]
+fn what_cannot_be_opened_is_one_line() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let error = start(&server.url("/none?secret"), &options(&cache)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    let line = format!("{}: the server answers 404 Not Found", server.url("/none"));
+    assert_eq!(error.to_string(), line);
+    server.state().always = Some(Fault::Whole);
+    let error = start(&server.url("/a"), &options(&cache))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("no ranges (fetch=whole"), "{error}");
+    let unused = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = start(&format!("http://{unused}/a"), &options(&cache))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("no connection: "), "{error}");
+    server.state().always = None;
+    server.state().image = Vec::new().into();
+    let error = start(&server.url("/a"), &options(&cache))
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with(&server.url("/a")), "{error}");
+}
+
+#[test]
+fn without_ranges_the_whole_image_comes_first() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    server.state().always = Some(Fault::Whole);
+    server.state().faults = [Some(Fault::Whole), Some(Fault::Closed)].into();
+    let whole = Options {
+        whole: true,
+        ..options(&cache)
+    };
+    let file = open(&server.url("/a"), &whole).unwrap();
+    server.state().always = Some(Fault::Status(500));
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+}
+
+/// Whatever the server does, every byte that is read is right, and every byte that is kept.
+#[test]
+fn two_hundred_faults_leave_nothing_wrong_behind() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let faults = passing();
+    let mut random = Random(42);
+    let mut made = 0;
+    let mut choose = || {
+        let choice = random.below(2 * faults.len() as u64 + 2) as usize;
+        let fault = faults.get(choice).cloned();
+        let fault = if choice == 2 * faults.len() {
+            Some(Fault::Changed)
+        } else {
+            fault
+        };
+        made += usize::from(fault.is_some());
+        fault
+    };
+    // The first is for opening.
+    let mut queue: std::collections::VecDeque<_> = [None].into();
+    queue.extend((0..600).map(|_| choose()));
+    assert!(made >= 200, "{made} faults");
+    let planned = queue.len();
+    server.state().faults = queue;
+    let mut round = 0;
+    while !server.state().faults.is_empty() {
+        round += 1;
+        let own = tempfile::tempdir().unwrap();
+        read_under_faults(&server, &own, round);
+        check_kept(&own);
+    }
+    assert!(server.state().asked.len() >= planned);
+    drop(cache);
+}
+
+/// Three readers at once; an image that changed is an error at first.
+fn read_under_faults(server: &Server, cache: &tempfile::TempDir, seed: u64) {
+    let patient = Options {
+        timeout: Duration::from_secs(3),
+        ..options(cache)
+    };
+    let opened = (0..20).find_map(|_| open(&server.url("/a"), &patient).ok());
+    let file = opened.expect("it opens in the end");
+    let content = image(LENGTH);
+    let changed = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let (file, content, changed) = (&file, &content, &changed);
+            scope.spawn(move || {
+                let mut random = Random(seed * 10 + reader + 1);
+                for _ in 0..40 {
+                    let start = random.below(LENGTH as u64) as usize;
+                    let end = (start + random.below(3 * BLOCK) as usize).min(LENGTH);
+                    match read(file, start..end) {
+                        Ok(bytes) => assert!(bytes == content[start..end]),
+                        Err(error) => {
+                            let stale = error.kind() == ErrorKind::StaleNetworkFileHandle;
+                            let over = error.kind() == ErrorKind::TimedOut;
+                            assert!(stale || over, "{error}");
+                            changed.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    // As long as there are faults left they may hit this, too.
+    while read(&file, 0..LENGTH).is_err() {}
+    assert!(read(&file, 0..LENGTH).unwrap() == content);
+}
+
+/// Each block of the cache on disk that its map has.
+fn check_kept(cache: &tempfile::TempDir) {
+    let entries = remote_image::cache::list(&cache.path().join("cache")).unwrap();
+    let stores: Vec<Store> = entries.iter().map(|entry| entry.store().unwrap()).collect();
+    let content = image(LENGTH);
+    let mut whole = 0;
+    for store in stores {
+        for block in blocks(&(0..store.length())) {
+            let range = store.range(block);
+            let bytes = store.read_block(block).unwrap();
+            if let Some(bytes) = bytes {
+                whole += 1;
+                assert!(bytes == content[range.start as usize..range.end as usize]);
+            }
+        }
+    }
+    assert!(whole >= blocks(&(0..LENGTH as u64)).end, "{whole} blocks");
+}
+
+#[test]
+fn a_bit_that_flips_in_the_cache_is_fetched_again() {
+    use std::os::unix::fs::FileExt;
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    read(
+        &open(&server.url("/a"), &options(&cache)).unwrap(),
+        0..LENGTH,
+    )
+    .unwrap();
+    let entry = remote_image::cache::list(&cache.path().join("cache"))
+        .unwrap()
+        .remove(0);
+    let data = std::fs::File::options()
+        .write(true)
+        .open(entry.path.join("data"))
+        .unwrap();
+    data.write_all_at(&[image(LENGTH)[200_000] ^ 1], 200_000)
+        .unwrap();
+    let file = open(&server.url("/a"), &options(&cache)).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    // A file that was cut short, too, whatever was checked before.
+    data.set_len(70_000).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+}
+
+#[test]
+fn readers_that_wait_do_not_hold_up_what_is_there() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let file = open(&server.url("/a"), &options(&cache)).unwrap();
+    server.state().always = Some(Fault::Stalled);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let bytes = read(&file, 30 * BLOCK as usize..31 * BLOCK as usize);
+            assert!(done.load(Ordering::SeqCst));
+            bytes.unwrap()
+        });
+        while file.counters().unwrap().waiting == 0 {}
+        assert_eq!(read(&file, 0..50).unwrap(), image(LENGTH)[..50]);
+        server.state().always = None;
+        done.store(true, Ordering::SeqCst);
+        assert_eq!(
+            waiting.join().unwrap(),
+            image(LENGTH)[30 * BLOCK as usize..31 * BLOCK as usize]
+        );
+    });
+}

@@ -1,0 +1,76 @@
+//! Tests of the fetcher against a web server of their own.
+
+mod deaths;
+mod faults;
+mod origins;
+mod reading;
+mod server;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use remote_image::{Fetcher, Options, RemoteFile, Source};
+
+pub(crate) use server::{Fault, Server};
+
+/// Bytes in which each block differs from all others.
+pub(crate) fn image(length: usize) -> Vec<u8> {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    (0..length).map(|_| random.next() as u8).collect()
+}
+
+/// Numbers that are the same in each run (xorshift).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 8
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+pub(crate) fn program() -> PathBuf {
+    env!("CARGO_BIN_EXE_erofast-fetch").into()
+}
+
+/// With a cache of its own.
+pub(crate) fn options(cache: &tempfile::TempDir) -> Options {
+    let cache_dir = Some(cache.path().join("cache"));
+    Options {
+        cache_dir,
+        timeout: Duration::from_secs(20),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn source(url: &str) -> Source {
+    Source::parse(url).expect("a URL").expect("a good one")
+}
+
+pub(crate) fn start(url: &str, options: &Options) -> std::io::Result<Fetcher> {
+    Fetcher::start_program(program(), &source(url), options)
+}
+
+/// A file whose fetcher is started again when it dies.
+pub(crate) fn open(url: &str, options: &Options) -> std::io::Result<RemoteFile> {
+    let mut fetcher = start(url, options)?;
+    let file = RemoteFile::new(fetcher.client()?);
+    fetcher.watch(|_| ())?;
+    Ok(file)
+}
+
+pub(crate) fn read(file: &RemoteFile, range: std::ops::Range<usize>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; range.len()];
+    file.read_at(&mut bytes, range.start as u64)?;
+    Ok(bytes)
+}
+
+pub(crate) fn cache() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}

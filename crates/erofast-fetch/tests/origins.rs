@@ -1,0 +1,116 @@
+//! Redirects, and who sees credentials.
+
+use crate::*;
+
+const LENGTH: usize = 300_000;
+
+fn secrets(cache: &tempfile::TempDir) -> Options {
+    let file = |name: &str, text: &str| {
+        let path = cache.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Some(path)
+    };
+    Options {
+        header_file: file("headers", "X-Key: key\n\nX-Other: a: b\n"),
+        token_file: file("token", "abc\n"),
+        ..options(cache)
+    }
+}
+
+#[test]
+fn credentials_go_to_the_origin_of_the_url_and_no_further() {
+    let (store, front, cache) = (
+        Server::start(image(LENGTH)),
+        Server::start(Vec::new()),
+        cache(),
+    );
+    front.state().always = Some(Fault::Redirect(store.url("/stored?sign=1")));
+    let file = open(&front.url("/a"), &secrets(&cache)).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    let (first, then) = (front.state().asked.clone(), store.state().asked.clone());
+    // Where it leads is remembered.
+    assert_eq!(first.len(), 1);
+    assert_eq!(first[0].header("authorization"), Some("Bearer abc"));
+    assert_eq!(
+        (first[0].header("x-key"), first[0].header("x-other")),
+        (Some("key"), Some("a: b"))
+    );
+    for asked in then {
+        assert_eq!(asked.path, "/stored?sign=1");
+        assert_eq!(
+            (asked.header("authorization"), asked.header("x-key")),
+            (None, None)
+        );
+    }
+    // A signature that is over: the way is asked for again.
+    let location = store.url("/none");
+    front.state().always = Some(Fault::Redirect(location));
+    let file = open(&front.url("/b"), &options(&cache));
+    assert!(file.unwrap_err().to_string().contains("404"));
+}
+
+#[test]
+fn a_place_that_is_gone_is_asked_for_again() {
+    let (store, front, cache) = (
+        Server::start(image(LENGTH)),
+        Server::start(Vec::new()),
+        cache(),
+    );
+    front.state().always = Some(Fault::Redirect(store.url("/1")));
+    let file = open(&front.url("/a"), &options(&cache)).unwrap();
+    front.state().always = Some(Fault::Redirect(store.url("/2")));
+    store.state().faults = [Some(Fault::Status(403))].into();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    assert_eq!(store.state().asked.last().unwrap().path, "/2");
+}
+
+#[test]
+fn redirects_end() {
+    let (server, cache) = (Server::start(Vec::new()), cache());
+    server.state().always = Some(Fault::Redirect("/a".into()));
+    let error = start(&server.url("/a"), &options(&cache))
+        .unwrap_err()
+        .to_string();
+    assert!(error.ends_with("more than 10 redirects"), "{error}");
+    server.state().always = Some(Fault::Redirect("file:///etc/passwd".into()));
+    let error = start(&server.url("/a"), &options(&cache))
+        .unwrap_err()
+        .to_string();
+    assert!(error.ends_with("a redirect to file://"), "{error}");
+}
+
+#[test]
+fn user_and_password_are_sent_and_in_nobodys_arguments() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let path = cache.path().join("user");
+    std::fs::write(&path, "me:secret\n").unwrap();
+    let user = Options {
+        user_file: Some(path),
+        ..options(&cache)
+    };
+    let fetcher = start(&server.url("/a?sign=secret"), &user).unwrap();
+    let sent = server.state().asked[0].clone();
+    assert_eq!(sent.header("authorization"), Some("Basic bWU6c2VjcmV0"));
+    for file in ["cmdline", "environ"] {
+        let text = std::fs::read(format!("/proc/{}/{file}", fetcher.id())).unwrap();
+        assert!(!String::from_utf8_lossy(&text).contains("secret"));
+    }
+}
+
+#[test]
+fn a_file_that_is_none_is_named_without_what_is_in_it() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let path = cache.path().join("headers");
+    std::fs::write(&path, "Name: value\nsecret\n").unwrap();
+    let bad = Options {
+        header_file: Some(path.clone()),
+        ..options(&cache)
+    };
+    let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
+    let line = format!(
+        "{}: {}:2: no header `Name: value`",
+        server.url("/a"),
+        path.display()
+    );
+    assert_eq!(error, line);
+}

@@ -1,0 +1,274 @@
+//! A web server on loopback with one image, which makes the faults that it is told.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+/// What the server does instead of answering.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The answer ends before its last byte.
+    Short,
+    /// It goes on after the range, with a length that says so.
+    Long,
+    /// Another range than the one asked for, which the header admits.
+    OtherRange,
+    /// The whole image, as if no range were asked for.
+    Whole,
+    /// Half of the answer, and then nothing until the other side closes.
+    Stalled,
+    /// A status, and Retry-After where it is 503.
+    Status(u16),
+    /// The connection closes instead of an answer.
+    Closed,
+    /// What is no HTTP.
+    Garbage,
+    /// A Content-Encoding.
+    Compressed,
+    /// Another ETag: the image was replaced.
+    Changed,
+    /// Another length of the whole.
+    OtherLength,
+    /// To that URL.
+    Redirect(String),
+}
+
+/// What a client asked.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asked {
+    /// The path.
+    pub(crate) path: String,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl Asked {
+    /// A header's value.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut named = self.headers.iter().filter(|(known, _)| known == name);
+        named.next().map(|(_, value)| value.as_str())
+    }
+
+    fn range(&self) -> Option<Range<u64>> {
+        let (first, last) = self
+            .header("range")?
+            .strip_prefix("bytes=")?
+            .split_once('-')?;
+        Some(first.parse().ok()?..last.parse::<u64>().ok()? + 1)
+    }
+}
+
+/// What the server has, and what it is to do.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The file at every path but those that begin with `/none`.
+    pub(crate) image: Arc<Vec<u8>>,
+    /// Validators that go with it.
+    pub(crate) etag: Option<String>,
+    /// The header Last-Modified.
+    pub(crate) modified: Option<String>,
+    /// For the next requests; then there are none.
+    pub(crate) faults: VecDeque<Option<Fault>>,
+    /// For all requests.
+    pub(crate) always: Option<Fault>,
+    /// What was asked.
+    pub(crate) asked: Vec<Asked>,
+    /// Between request and answer.
+    pub(crate) latency: Duration,
+    /// Of each connection.
+    pub(crate) bytes_per_second: Option<u64>,
+}
+
+/// Serves until the process ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+impl Server {
+    pub(crate) fn start(image: Vec<u8>) -> Server {
+        Server::start_over(image, |stream| Some(Box::new(stream)))
+    }
+
+    /// Over connections that `accept` makes of those of TCP.
+    pub(crate) fn start_over(
+        image: Vec<u8>,
+        accept: impl Fn(TcpStream) -> Option<Box<dyn Connection>> + Send + Sync + 'static,
+    ) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let state = State {
+            image: image.into(),
+            etag: Some("\"1\"".into()),
+            ..State::default()
+        };
+        let server = Server {
+            address,
+            state: Arc::new(Mutex::new(state)),
+        };
+        let (accept, serving) = (Arc::new(accept), server.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (accept, serving) = (Arc::clone(&accept), serving.clone());
+                thread::spawn(move || {
+                    if let Some(stream) = accept(stream) {
+                        serving.serve(BufReader::new(stream));
+                    }
+                });
+            }
+        });
+        server
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic")
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    fn serve(&self, mut stream: BufReader<Box<dyn Connection>>) {
+        while let Some(asked) = read(&mut stream) {
+            let (fault, latency) = {
+                let mut state = self.state();
+                state.asked.push(asked.clone());
+                let next = state.faults.pop_front().flatten();
+                (next.or_else(|| state.always.clone()), state.latency)
+            };
+            thread::sleep(latency);
+            if self.answer(stream.get_mut(), &asked, fault).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// None: the connection is to be closed.
+    fn answer(&self, to: &mut dyn Connection, asked: &Asked, fault: Option<Fault>) -> Option<()> {
+        let (image, etag, modified, rate) = {
+            let state = self.state();
+            let image = Arc::clone(&state.image);
+            (
+                image,
+                state.etag.clone(),
+                state.modified.clone(),
+                state.bytes_per_second,
+            )
+        };
+        let all = 0..image.len() as u64;
+        let mut range = asked
+            .range()
+            .map(|range| range.start..range.end.min(all.end));
+        let mut total = all.end;
+        let mut headers = String::new();
+        let mut etag = etag;
+        match &fault {
+            Some(Fault::Closed) => return None,
+            Some(Fault::Garbage) => return to.write_all(b"no HTTP at all\r\n\r\n").err().and(None),
+            Some(Fault::Whole) => range = None,
+            Some(Fault::OtherRange) => {
+                range = range.map(|range| match range.start {
+                    0 => 1..range.end,
+                    start => start - 1..range.end - 1,
+                });
+            }
+            Some(Fault::Compressed) => headers += "Content-Encoding: gzip\r\n",
+            Some(Fault::Changed) => etag = Some("\"2\"".into()),
+            Some(Fault::OtherLength) => total += 1,
+            Some(Fault::Status(status)) => return refuse(to, *status, ""),
+            Some(Fault::Redirect(url)) => return refuse(to, 302, &format!("Location: {url}\r\n")),
+            _ if asked.path.starts_with("/none") => return refuse(to, 404, ""),
+            _ => {}
+        }
+        if asked.header("if-range").is_some_and(|known| {
+            etag.as_deref() != Some(known) && modified.as_deref() != Some(known)
+        }) {
+            range = None;
+        }
+        let status = if range.is_some() {
+            "206 Partial Content"
+        } else {
+            "200 OK"
+        };
+        if let Some(range) = &range {
+            let last = range.end - 1;
+            headers += &format!("Content-Range: bytes {}-{last}/{total}\r\n", range.start);
+        }
+        let range = range.unwrap_or(all);
+        let mut body = image[range.start as usize..range.end as usize].to_vec();
+        if fault == Some(Fault::Long) {
+            body.extend([7; 100]);
+        }
+        etag.iter()
+            .for_each(|etag| headers += &format!("ETag: {etag}\r\n"));
+        modified
+            .iter()
+            .for_each(|date| headers += &format!("Last-Modified: {date}\r\n"));
+        let length = body.len();
+        write!(
+            to,
+            "HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n"
+        )
+        .ok()?;
+        match fault {
+            Some(Fault::Short) => send(to, &body[..length * 2 / 3], rate).and(None),
+            Some(Fault::Stalled) => {
+                send(to, &body[..length / 2], rate)?;
+                to.wait_for_close();
+                None
+            }
+            _ => send(to, &body, rate),
+        }
+    }
+}
+
+fn refuse(to: &mut dyn Connection, status: u16, headers: &str) -> Option<()> {
+    let again = if status == 503 {
+        "Retry-After: 0\r\n"
+    } else {
+        ""
+    };
+    let head = format!("HTTP/1.1 {status} No\r\n{headers}{again}Content-Length: 0\r\n\r\n");
+    to.write_all(head.as_bytes()).ok()
+}
+
+fn send(to: &mut dyn Connection, body: &[u8], rate: Option<u64>) -> Option<()> {
+    let Some(rate) = rate else {
+        return to.write_all(body).ok();
+    };
+    for part in body.chunks(16 << 10) {
+        thread::sleep(Duration::from_secs_f64(part.len() as f64 / rate as f64));
+        to.write_all(part).ok()?;
+    }
+    Some(())
+}
+
+fn read(from: &mut impl BufRead) -> Option<Asked> {
+    let mut line = String::new();
+    from.read_line(&mut line).ok()?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        from.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim().split_once(':') else {
+            return Some(Asked { path, headers });
+        };
+        headers.push((name.to_lowercase(), value.trim().to_owned()));
+    }
+}
+
+/// TCP, or TLS over it.
+pub(crate) trait Connection: Read + Write + Send {
+    /// Reads until there is nothing more.
+    fn wait_for_close(&mut self) {
+        while matches!(self.read(&mut [0; 100]), Ok(1..)) {}
+    }
+}
+
+impl<T: Read + Write + Send> Connection for T {}

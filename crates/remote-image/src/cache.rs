@@ -1,0 +1,202 @@
+//! The directory of the cache: a directory for each image.
+//!
+//! An image's directory is named by a hash of what it is keyed by, and has three files: `data` and
+//! `map`, the two of a [`Store`], and `image.json`, which says what is in them. Its time of change
+//! is that of its last use. Whoever uses an image holds a shared lock on `map`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
+
+use crate::message::Identity;
+use crate::store::Store;
+use crate::{Options, Source};
+
+/// `$XDG_CACHE_HOME/erofast`; else /var/cache/erofast for root, and ~/.cache/erofast for others.
+pub fn default_directory() -> Option<PathBuf> {
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let root = rustix::process::geteuid().is_root();
+    let caches = set("XDG_CACHE_HOME").or_else(|| match root {
+        true => Some("/var/cache".into()),
+        false => Some(set("HOME")?.join(".cache")),
+    });
+    Some(caches?.join("erofast"))
+}
+
+/// What an entry of the cache holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The URL it was first fetched from, without its query.
+    pub url: String,
+    /// Which bytes were there.
+    pub identity: Identity,
+    /// Keyed by it, if it is there.
+    pub root_hash: Option<String>,
+    /// A second hash of the key: the first is the directory's name.
+    key: u64,
+}
+
+/// An image in the cache.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its directory.
+    pub path: PathBuf,
+    /// What it holds.
+    pub record: Record,
+    /// Bytes on disk.
+    pub allocated: u64,
+    /// When it was last used.
+    pub used: SystemTime,
+    /// A fetcher uses it now.
+    pub busy: bool,
+}
+
+/// The files of an image, made where they are not there, and marked as used now.
+pub fn open(source: &Source, options: &Options, identity: &Identity) -> io::Result<Store> {
+    let root = options.cache_dir.clone().or_else(default_directory);
+    let root = root.ok_or_else(|| io::Error::other("no HOME for the cache"))?;
+    let key = key(source, options, identity);
+    let path = root.join(format!("{:016x}", XxHash3_64::oneshot(key.as_bytes())));
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&path)?;
+    let (data, map) = (file(&path.join("data"))?, file(&path.join("map"))?);
+    flock(&map, FlockOperation::LockShared)?;
+    let record = Record {
+        url: source.to_string(),
+        identity: identity.clone(),
+        root_hash: options.root_hash.clone(),
+        key: XxHash3_64::oneshot_with_seed(1, key.as_bytes()),
+    };
+    record.settle(&path)?;
+    if data.metadata()?.len() != identity.length {
+        data.set_len(identity.length)?;
+    }
+    Ok(Store::new(data.into(), map.into(), identity.length))
+}
+
+/// What decides that two images are the same bytes.
+fn key(source: &Source, options: &Options, identity: &Identity) -> String {
+    let Identity {
+        length,
+        etag,
+        modified,
+    } = identity;
+    match &options.root_hash {
+        Some(root_hash) => format!("{length} {root_hash}"),
+        None => format!("{length} {} {etag:?} {modified:?}", source.url()),
+    }
+}
+
+fn file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+impl Record {
+    /// Writes the record, or finds it as it is to be.
+    fn settle(&self, path: &Path) -> io::Result<()> {
+        let name = path.join("image.json");
+        if let Some(there) = Record::read(path) {
+            if there.key != self.key {
+                return Err(io::Error::other(format!(
+                    "{} holds another image",
+                    path.display()
+                )));
+            }
+            return File::open(name)?.set_modified(SystemTime::now());
+        }
+        let new = path.join(format!("image.json.{}", std::process::id()));
+        fs::write(&new, serde_json::to_vec(self)?)?;
+        fs::rename(new, name)
+    }
+
+    fn read(path: &Path) -> Option<Record> {
+        serde_json::from_slice(&fs::read(path.join("image.json")).ok()?).ok()
+    }
+}
+
+/// All images of a cache, the one not used for longest first. What is no image is left out.
+pub fn list(directory: &Path) -> io::Result<Vec<Entry>> {
+    let folders = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        folders => folders?,
+    };
+    let mut entries: Vec<Entry> = folders
+        .filter_map(|folder| Entry::read(folder.ok()?.path()))
+        .collect();
+    entries.sort_by_key(|entry| entry.used);
+    Ok(entries)
+}
+
+/// Removes images that nobody uses, the one not used for longest first, until the cache has at
+/// most so many bytes. Returns what was removed.
+pub fn prune(directory: &Path, size: u64) -> io::Result<Vec<Entry>> {
+    let entries = list(directory)?;
+    let mut total: u64 = entries.iter().map(|entry| entry.allocated).sum();
+    let mut removed = Vec::new();
+    for entry in entries {
+        if total > size && entry.remove()? {
+            total -= entry.allocated;
+            removed.push(entry);
+        }
+    }
+    Ok(removed)
+}
+
+impl Entry {
+    fn read(path: PathBuf) -> Option<Entry> {
+        let record = Record::read(&path)?;
+        let map = File::open(path.join("map")).ok()?;
+        let blocks = map.metadata().ok()?.blocks() + fs::metadata(path.join("data")).ok()?.blocks();
+        let used = fs::metadata(path.join("image.json"))
+            .ok()?
+            .modified()
+            .ok()?;
+        let busy = flock(&map, FlockOperation::NonBlockingLockExclusive).is_err();
+        Some(Entry {
+            path,
+            record,
+            allocated: blocks * 512,
+            used,
+            busy,
+        })
+    }
+
+    /// The store, to see what of it is there.
+    pub fn store(&self) -> io::Result<Store> {
+        let open = |name| File::open(self.path.join(name));
+        Ok(Store::new(
+            open("data")?.into(),
+            open("map")?.into(),
+            self.record.identity.length,
+        ))
+    }
+
+    /// False: it is in use. The map goes last: an entry without it is made anew.
+    fn remove(&self) -> io::Result<bool> {
+        let map = File::open(self.path.join("map"))?;
+        if flock(&map, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(false);
+        }
+        fs::remove_dir_all(&self.path)?;
+        Ok(true)
+    }
+}

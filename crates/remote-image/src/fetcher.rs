@@ -1,0 +1,257 @@
+//! The program erofast-fetch, as its parent sees it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+use crate::message::{Identity, News, Order, pair, receive, send};
+use crate::{Options, Parts, Source};
+
+const PROGRAM: &str = "erofast-fetch";
+
+/// What a fetcher has to say, once [`Fetcher::as_fd`] is readable.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// One line for the log.
+    Note(String),
+    /// It is dead: [`Fetcher::restart`].
+    Died,
+}
+
+/// A fetcher with an open image. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Fetcher {
+    program: PathBuf,
+    source: Source,
+    options: Options,
+    identity: Identity,
+    /// Bytes and map of the store, and of the spare: writable.
+    files: Vec<OwnedFd>,
+    /// The fetcher's ends of the sockets, for the one that comes after a death.
+    clients: Vec<OwnedFd>,
+    process: Process,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    /// A fork of the parent leaves it alone.
+    parent: u32,
+    socket: OwnedFd,
+}
+
+impl Fetcher {
+    /// Starts the program and waits until it knows the image. The error is one line without
+    /// secrets.
+    pub fn start(source: &Source, options: &Options) -> io::Result<Fetcher> {
+        Fetcher::start_program(program(), source, options)
+    }
+
+    /// The same with a program that is known.
+    pub fn start_program(
+        program: PathBuf,
+        source: &Source,
+        options: &Options,
+    ) -> io::Result<Fetcher> {
+        let process = Process::start(&program)?;
+        let mut fetcher = Fetcher {
+            program,
+            source: source.clone(),
+            options: options.clone(),
+            identity: Identity {
+                length: 0,
+                etag: None,
+                modified: None,
+            },
+            files: Vec::new(),
+            clients: Vec::new(),
+            process,
+        };
+        fetcher.order_open(None)?;
+        match receive(&fetcher.process.socket)? {
+            Some((News::Opened(identity), files)) if files.len() == 4 => {
+                (fetcher.identity, fetcher.files) = (identity, files);
+                Ok(fetcher)
+            }
+            Some((
+                News::Failed {
+                    line,
+                    missing: true,
+                },
+                _,
+            )) => Err(io::Error::new(io::ErrorKind::NotFound, line)),
+            Some((News::Failed { line, .. } | News::Note(line), _)) => Err(io::Error::other(line)),
+            _ => Err(io::Error::other(format!("{source}: {PROGRAM} ended"))),
+        }
+    }
+
+    /// Bytes of the image.
+    pub fn length(&self) -> u64 {
+        self.identity.length
+    }
+
+    /// What a new reader needs; works while the fetcher is dead, too.
+    pub fn client(&mut self) -> io::Result<Parts> {
+        let (socket, end) = pair()?;
+        let limit = Some(Duration::from_secs(5));
+        set_socket_timeout(&socket, Timeout::Send, limit)?;
+        self.clients.retain(|client| !is_closed(client));
+        // Where it is dead, the next one gets all of them.
+        let _ = send(&self.process.socket, &Order::Client, &[end.as_fd()]);
+        self.clients.push(end);
+        let readable = |file: &OwnedFd| reopen(file);
+        Ok(Parts {
+            store: [readable(&self.files[0])?, readable(&self.files[1])?],
+            spare: [readable(&self.files[2])?, readable(&self.files[3])?],
+            socket,
+            length: self.identity.length,
+            timeout: self.options.timeout,
+        })
+    }
+
+    /// Waits for the next event.
+    pub fn event(&mut self) -> io::Result<Event> {
+        loop {
+            match receive(&self.process.socket) {
+                Ok(Some((News::Note(line), _))) => return Ok(Event::Note(line)),
+                Ok(Some((News::Failed { line, .. }, _))) => return Err(io::Error::other(line)),
+                Ok(Some((News::Opened(_), _))) => {}
+                Ok(None) => return Ok(Event::Died),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Ok(Event::Died);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Starts the program again, with the same image and the same readers, who ask again.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.process = Process::start(&self.program)?;
+        self.clients.retain(|client| !is_closed(client));
+        self.order_open(Some(self.identity.clone()))?;
+        for client in &self.clients {
+            send(&self.process.socket, &Order::Client, &[client.as_fd()])?;
+        }
+        Ok(())
+    }
+
+    /// The process's number, for tests of its death.
+    pub fn id(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    fn order_open(&self, identity: Option<Identity>) -> io::Result<()> {
+        let (source, options) = (self.source.clone(), self.options.clone());
+        let order = Order::Open {
+            source,
+            options,
+            identity,
+        };
+        let files: Vec<BorrowedFd> = self.files.iter().map(AsFd::as_fd).collect();
+        send(&self.process.socket, &order, &files)
+    }
+}
+
+impl Fetcher {
+    /// Starts a thread that starts the program again when it dies, and gives its lines to `note`,
+    /// until the process ends.
+    pub fn watch(mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
+        let watch = move || {
+            // The error is the end: a fetcher that cannot be started.
+            let mut event = || -> io::Result<()> {
+                match self.event()? {
+                    Event::Note(line) => note(&line),
+                    Event::Died => self.restart()?,
+                }
+                Ok(())
+            };
+            while event()
+                .map_err(|error| note(&format!("erofast-fetch: {error}")))
+                .is_ok()
+            {}
+        };
+        std::thread::Builder::new()
+            .name("fetcher".into())
+            .spawn(watch)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Fetcher {
+    /// Readable: there is an event.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.process.socket.as_fd()
+    }
+}
+
+impl Process {
+    /// Nothing of what it is to do is in its arguments or its environment. It ends when the other
+    /// end of its standard input does.
+    fn start(program: &Path) -> io::Result<Process> {
+        let (socket, end) = pair()?;
+        let mut command = Command::new(program);
+        // The terminal's signals are for the parent.
+        command
+            .stdin(Stdio::from(end))
+            .stdout(Stdio::null())
+            .process_group(0);
+        let child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::new(
+                error.kind(),
+                "erofast-fetch is not installed (Debian package: erofast)",
+            ),
+            kind => io::Error::new(kind, format!("{}: {error}", program.display())),
+        })?;
+        Ok(Process {
+            child,
+            parent: std::process::id(),
+            socket,
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.parent == std::process::id() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Beside this program, or else in `PATH`.
+fn program() -> PathBuf {
+    let own = std::env::current_exe().ok();
+    let beside = own
+        .as_deref()
+        .and_then(Path::parent)
+        .map(|folder| folder.join(PROGRAM));
+    let beside = beside.filter(|program| program.is_file());
+    beside.unwrap_or_else(|| PROGRAM.into())
+}
+
+fn is_closed(socket: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(socket, PollFlags::empty())];
+    let polls = poll(&mut polled, Some(&rustix::event::Timespec::default()));
+    polls.is_ok() && polled[0].revents().contains(PollFlags::HUP)
+}
+
+/// The same file, readable only.
+fn reopen(file: &OwnedFd) -> io::Result<OwnedFd> {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(openat(
+        CWD,
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
+}

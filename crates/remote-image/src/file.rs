@@ -1,0 +1,226 @@
+//! A remote image as a reader sees it.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Class, Counters, RANGES, pair, receive, send};
+use crate::receiver::{Conversation, Request};
+use crate::store::{BLOCK, Store, blocks};
+use crate::{Fetcher, Options, Source};
+
+/// Blocks that were fetched and went again before they were read, as they do without room on
+/// disk, are asked for so often.
+const TRIES: usize = 16;
+
+/// What a [`RemoteFile`] is made of, all readable only.
+#[derive(Debug)]
+pub struct Parts {
+    /// The cache of the image: bytes, and the map.
+    pub store: [OwnedFd; 2],
+    /// Where blocks go that the cache has no room for: bytes, and the map.
+    pub spare: [OwnedFd; 2],
+    /// To the fetcher.
+    pub socket: OwnedFd,
+    /// Bytes of the image.
+    pub length: u64,
+    /// How long a read may wait without a byte of its blocks.
+    pub timeout: Duration,
+}
+
+/// What goes with the descriptors of [`Parts`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    length: u64,
+    timeout: Duration,
+}
+
+impl Parts {
+    /// As one descriptor, for another process or another part of this one.
+    pub fn into_descriptor(self) -> io::Result<OwnedFd> {
+        let (end, reader) = pair()?;
+        let header = Header {
+            length: self.length,
+            timeout: self.timeout,
+        };
+        let [data, map] = &self.store;
+        let [spare, spare_map] = &self.spare;
+        let files = [data, map, spare, spare_map, &self.socket];
+        send(&end, &header, &files.map(AsFd::as_fd))?;
+        Ok(reader)
+    }
+
+    /// From what [`into_descriptor`](Self::into_descriptor) made; does not wait.
+    pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Parts> {
+        let received = receive(&descriptor)?;
+        let (header, files): (Header, Vec<OwnedFd>) =
+            received.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let files: Result<[OwnedFd; 5], _> = files.try_into();
+        let [data, map, spare, spare_map, socket] =
+            files.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok(Parts {
+            store: [data, map],
+            spare: [spare, spare_map],
+            socket,
+            length: header.length,
+            timeout: header.timeout,
+        })
+    }
+}
+
+/// An image at a URL. Bytes that are there are read without a lock.
+#[derive(Debug)]
+pub struct RemoteFile {
+    store: Store,
+    spare: Store,
+    /// A bit for each block of the store whose checksum was seen to fit.
+    checked: Vec<AtomicU64>,
+    conversation: Arc<Conversation>,
+}
+
+impl RemoteFile {
+    /// Reads nothing and starts no thread.
+    pub fn new(parts: Parts) -> RemoteFile {
+        let Parts {
+            store: [data, map],
+            spare: [spare, spare_map],
+            length,
+            ..
+        } = parts;
+        let words = length.div_ceil(BLOCK).div_ceil(64) as usize;
+        RemoteFile {
+            store: Store::new(data, map, length),
+            spare: Store::new(spare, spare_map, length),
+            checked: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            conversation: Conversation::new(parts.socket, parts.timeout),
+        }
+    }
+
+    /// Starts the thread that receives replies; else the first request does.
+    pub fn start(&self) -> io::Result<()> {
+        self.conversation.start()
+    }
+
+    /// Bytes of the image.
+    pub fn length(&self) -> u64 {
+        self.store.length()
+    }
+
+    /// Reads `bytes.len()` bytes, without waiting for the network. False: some are not there, and
+    /// `bytes` may be written in part. An error: the range ends after the image, or the disk's.
+    pub fn read_cached(&self, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
+        let range = self.range(bytes.len(), offset)?;
+        if blocks(&range).all(|block| self.is_checked(block)) {
+            return self.store.read(bytes, offset);
+        }
+        for block in blocks(&range) {
+            let whole = self.store.range(block);
+            let part = whole.start.max(range.start)..whole.end.min(range.end);
+            let to = &mut bytes[(part.start - offset) as usize..(part.end - offset) as usize];
+            if self.is_checked(block) && self.store.read(to, part.start)? {
+                continue;
+            }
+            let Some(block) = self.block(block)? else {
+                return Ok(false);
+            };
+            to.copy_from_slice(&block[(part.start - whole.start) as usize..][..to.len()]);
+        }
+        Ok(true)
+    }
+
+    /// Whether all of a range is there, as far as the maps say.
+    pub fn is_cached(&self, range: &Range<u64>) -> bool {
+        let is = |store: &Store, block| store.has_block(block).unwrap_or(false);
+        blocks(range)
+            .all(|block| self.is_checked(block) || is(&self.store, block) || is(&self.spare, block))
+    }
+
+    /// Reads `bytes.len()` bytes, and waits for the network as [`Request::wait`] does.
+    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let range = self.range(bytes.len(), offset)?;
+        for _ in 0..TRIES {
+            if self.read_cached(bytes, offset)? {
+                return Ok(());
+            }
+            self.request(std::slice::from_ref(&range), Class::Demand)?
+                .wait()?;
+        }
+        Err(io::Error::other("blocks go before they are read"))
+    }
+
+    /// Asks for what is missing of all these ranges, at most [`RANGES`], at once.
+    pub fn request(&self, ranges: &[Range<u64>], class: Class) -> io::Result<Request> {
+        self.conversation.ask(self.within(ranges), class, false)
+    }
+
+    /// Asks for what is missing, and waits for nothing.
+    pub fn prefetch(&self, ranges: &[Range<u64>], class: Class) -> io::Result<()> {
+        let mut ranges = self.within(ranges);
+        while !ranges.is_empty() {
+            let rest = ranges.split_off(ranges.len().min(RANGES));
+            self.conversation.ask(ranges, class, true)?;
+            ranges = rest;
+        }
+        Ok(())
+    }
+
+    /// What the fetcher did; waits for it.
+    pub fn counters(&self) -> io::Result<Counters> {
+        let reply = self
+            .conversation
+            .ask(Vec::new(), Class::Counters, false)?
+            .reply()?;
+        reply.outcome()?;
+        Ok(serde_json::from_str(&reply.text)?)
+    }
+
+    fn within(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+        let end = |range: &Range<u64>| range.end.min(self.length());
+        let ranges = ranges.iter().map(|range| range.start..end(range));
+        ranges.filter(|range| !range.is_empty()).collect()
+    }
+
+    fn range(&self, length: usize, offset: u64) -> io::Result<Range<u64>> {
+        let end = offset
+            .checked_add(length as u64)
+            .filter(|&end| end <= self.length());
+        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(offset..end)
+    }
+
+    fn block(&self, block: u64) -> io::Result<Option<Vec<u8>>> {
+        if let Some(bytes) = self.store.read_block(block)? {
+            self.checked[block as usize / 64].fetch_or(1 << (block % 64), Ordering::Relaxed);
+            return Ok(Some(bytes));
+        }
+        self.spare.read_block(block)
+    }
+
+    fn is_checked(&self, block: u64) -> bool {
+        self.checked[block as usize / 64].load(Ordering::Relaxed) & 1 << (block % 64) != 0
+    }
+}
+
+impl Drop for RemoteFile {
+    fn drop(&mut self) {
+        self.conversation.end();
+    }
+}
+
+/// Opens an image for one process: a thread starts the fetcher again when it dies, and gives its
+/// lines to `note`, until the process ends.
+pub fn open(
+    source: &Source,
+    options: &Options,
+    note: impl Fn(&str) + Send + 'static,
+) -> io::Result<RemoteFile> {
+    let mut fetcher = Fetcher::start(source, options)?;
+    let file = RemoteFile::new(fetcher.client()?);
+    fetcher.watch(note)?;
+    Ok(file)
+}

@@ -1,0 +1,21 @@
+//! Images at a URL: what a reader opens, the cache on disk, and the protocol between a reader and
+//! the program erofast-fetch, which alone has the network. This crate knows nothing of EROFS.
+//!
+//! A [`Fetcher`] is that program as its parent sees it, a [`RemoteFile`] the image as a reader sees
+//! it. Bytes never pass through a socket: the fetcher writes them to the files of the cache, from
+//! which readers take them.
+#![forbid(unsafe_code)]
+
+pub mod cache;
+mod fetcher;
+mod file;
+pub mod message;
+mod receiver;
+mod source;
+pub mod store;
+
+pub use fetcher::{Event, Fetcher};
+pub use file::{Parts, RemoteFile, open};
+pub use message::{Class, Counters};
+pub use receiver::Request;
+pub use source::{Options, Source};

@@ -1,0 +1,249 @@
+//! Packets between a fetcher, its parent and the readers, over sockets that keep packets apart.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{Options, Source};
+
+/// The longest packet.
+pub const PACKET: usize = 16 << 10;
+/// Most ranges in one question.
+pub const RANGES: usize = (PACKET - 9) / 16;
+/// The number of a reply by which a fetcher says that it is new: readers ask again.
+pub const HELLO: u64 = 0;
+/// The number of a reply by which a fetcher says that it is there.
+pub const ALIVE: u64 = 1;
+
+/// What a reader wants bytes for; what comes first is fetched first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Class {
+    /// A reader waits.
+    Demand,
+    /// A reader will probably want it next.
+    ReadAhead,
+    /// The launch profile names it.
+    Profile,
+    /// Everything else, where bandwidth is idle.
+    Fill,
+    /// No bytes: the reply's text is [`Counters`] as JSON.
+    Counters,
+}
+
+/// What a fetcher did since it was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Bytes of blocks that came over the network.
+    pub fetched_bytes: u64,
+    /// Bytes of the image that are in the cache now.
+    pub cached_bytes: u64,
+    /// Questions of readers that wait now.
+    pub waiting: u64,
+    /// Requests to the server.
+    pub round_trips: u64,
+    /// Requests to the server that failed and were made again or given up.
+    pub failures: u64,
+}
+
+/// Ranges of bytes that a reader asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The reader's number for it, above [`ALIVE`].
+    pub id: u64,
+    /// What for.
+    pub class: Class,
+    /// At most [`RANGES`].
+    pub ranges: Vec<Range<u64>>,
+}
+
+impl Question {
+    /// As a packet.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut packet = self.id.to_le_bytes().to_vec();
+        packet.push(self.class as u8);
+        for range in &self.ranges {
+            packet.extend(range.start.to_le_bytes());
+            packet.extend(range.end.to_le_bytes());
+        }
+        packet
+    }
+
+    /// None: it is none.
+    pub fn decode(packet: &[u8]) -> Option<Question> {
+        use Class::{Counters, Demand, Fill, Profile, ReadAhead};
+        let (id, rest) = packet.split_first_chunk()?;
+        let (&class, rest) = rest.split_first()?;
+        let classes = [Demand, ReadAhead, Profile, Fill, Counters];
+        let class = *classes.get(usize::from(class))?;
+        let words = rest.chunks_exact(8);
+        let words: Vec<u64> = words
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+            .collect();
+        let ranges = words.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect();
+        let id = u64::from_le_bytes(*id);
+        Some(Question { id, class, ranges })
+    }
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The question's number, [`HELLO`] or [`ALIVE`].
+    pub id: u64,
+    /// 0: the bytes are in the store.
+    pub errno: i32,
+    /// One line without secrets, or counters.
+    pub text: String,
+}
+
+impl Reply {
+    /// As a packet.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut packet = self.id.to_le_bytes().to_vec();
+        packet.extend(self.errno.to_le_bytes());
+        packet.extend(self.text.bytes().take(PACKET - 12));
+        packet
+    }
+
+    /// None: it is none.
+    pub fn decode(packet: &[u8]) -> Option<Reply> {
+        let (id, rest) = packet.split_first_chunk()?;
+        let (errno, text) = rest.split_first_chunk()?;
+        Some(Reply {
+            id: u64::from_le_bytes(*id),
+            errno: i32::from_le_bytes(*errno),
+            text: String::from_utf8_lossy(text).into_owned(),
+        })
+    }
+
+    /// As the outcome of a read.
+    pub fn outcome(&self) -> io::Result<()> {
+        if self.errno == 0 {
+            return Ok(());
+        }
+        let kind = io::Error::from_raw_os_error(self.errno).kind();
+        Err(io::Error::new(kind, self.text.clone()))
+    }
+}
+
+/// Which bytes are at the URL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Bytes of the image.
+    pub length: u64,
+    /// The header `ETag`, as the server sends it.
+    pub etag: Option<String>,
+    /// The header `Last-Modified`, as the server sends it.
+    pub modified: Option<String>,
+}
+
+/// What a parent tells its fetcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// The first packet. With an identity the four files of the store and the spare come along.
+    Open {
+        /// What to fetch.
+        source: Source,
+        /// And how.
+        options: Options,
+        /// What was found before, by a fetcher that died.
+        identity: Option<Identity>,
+    },
+    /// A reader's socket comes along.
+    Client,
+}
+
+/// What a fetcher tells its parent.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum News {
+    /// The image is open. Four files come along: bytes and map of the store, and of the spare.
+    Opened(Identity),
+    /// It cannot be opened: one line without secrets, and whether there is nothing at the URL.
+    Failed {
+        /// The line.
+        line: String,
+        /// The server answered that there is no such file.
+        missing: bool,
+    },
+    /// One line for the log.
+    Note(String),
+}
+
+/// Two ends that keep packets apart, closed in programs that are started.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    Ok(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Sends a message with descriptors.
+pub fn send(socket: impl AsFd, message: &impl Serialize, files: &[BorrowedFd]) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(files));
+    }
+    let slices = [IoSlice::new(&text)];
+    let flags = SendFlags::NOSIGNAL;
+    rustix::io::retry_on_intr(|| sendmsg(&socket, &slices, &mut control, flags))?;
+    Ok(())
+}
+
+/// The next message with its descriptors; None: the other end is closed.
+pub fn receive<T: for<'a> Deserialize<'a>>(
+    socket: impl AsFd,
+) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = vec![0; PACKET];
+    let received = rustix::io::retry_on_intr(|| {
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let mut files = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            files.extend(descriptors);
+        }
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    Ok(Some((
+        serde_json::from_slice(&bytes[..received.bytes])?,
+        files,
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_read_as_they_are_written() {
+        let ranges = vec![0..5, 1 << 40..u64::MAX];
+        let question = Question {
+            id: 7,
+            class: Class::Profile,
+            ranges,
+        };
+        assert_eq!(Question::decode(&question.encode()), Some(question));
+        let reply = Reply {
+            id: 9,
+            errno: 5,
+            text: "no route".into(),
+        };
+        assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        assert_eq!(Question::decode(&[0; 8]), None);
+        assert_eq!(Question::decode(&[9; 9]), None);
+        assert_eq!(Reply::decode(&[0; 11]), None);
+    }
+}

@@ -1,0 +1,231 @@
+//! Questions of a reader, and the thread that receives their replies.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::message::{ALIVE, Class, HELLO, PACKET, Question, Reply};
+
+/// A fetcher says at least so often that it is there.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// What waiters and the receiving thread share.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    socket: OwnedFd,
+    timeout: Duration,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    next: u64,
+    asked: HashMap<u64, Asked>,
+    heard: Instant,
+    receiving: bool,
+}
+
+#[derive(Debug)]
+struct Asked {
+    question: Question,
+    reply: Option<Reply>,
+    /// Nobody waits: it is forgotten with the reply.
+    unattended: bool,
+}
+
+impl Conversation {
+    pub(crate) fn new(socket: OwnedFd, timeout: Duration) -> Arc<Conversation> {
+        let state = State {
+            next: ALIVE + 1,
+            asked: HashMap::new(),
+            heard: Instant::now(),
+            receiving: false,
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Arc::new(Conversation {
+            socket,
+            timeout,
+            state,
+            changed,
+        })
+    }
+
+    /// Starts the thread, once; it ends with the socket.
+    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
+        if std::mem::replace(&mut self.lock().receiving, true) {
+            return Ok(());
+        }
+        let conversation = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("replies".into());
+        let started = thread.spawn(move || conversation.receive());
+        if started.is_err() {
+            self.lock().receiving = false;
+        }
+        started.map(drop)
+    }
+
+    /// Ends the thread; whoever waits gets an error.
+    pub(crate) fn end(&self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+
+    /// Asks, and leaves the waiting to the request, if somebody waits.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        ranges: Vec<Range<u64>>,
+        class: Class,
+        unattended: bool,
+    ) -> io::Result<Request> {
+        self.start()?;
+        let question = self.register(ranges, class, unattended);
+        let request = Request {
+            conversation: Arc::clone(self),
+            id: question.id,
+            unattended,
+            started: Instant::now(),
+        };
+        self.send(&question)?;
+        Ok(request)
+    }
+
+    fn register(&self, ranges: Vec<Range<u64>>, class: Class, unattended: bool) -> Question {
+        let mut state = self.lock();
+        let id = state.next;
+        state.next += 1;
+        let question = Question { id, class, ranges };
+        let asked = Asked {
+            question: question.clone(),
+            reply: None,
+            unattended,
+        };
+        state.asked.insert(id, asked);
+        question
+    }
+
+    /// Without an address, which a sandbox may forbid. The socket has a time limit of its own.
+    fn send(&self, question: &Question) -> io::Result<()> {
+        let packet = question.encode();
+        rustix::io::retry_on_intr(|| rustix::io::write(&self.socket, &packet))?;
+        Ok(())
+    }
+
+    fn receive(&self) {
+        let mut packet = vec![0; PACKET];
+        loop {
+            let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.socket, &mut packet));
+            match read {
+                Ok(read) if read > 0 => self.take(&packet[..read]),
+                _ => break,
+            }
+        }
+        let mut state = self.lock();
+        for (&id, asked) in &mut state.asked {
+            let (errno, text) = (
+                rustix::io::Errno::PIPE.raw_os_error(),
+                "the fetcher ended".into(),
+            );
+            asked.reply.get_or_insert(Reply { id, errno, text });
+        }
+        self.changed.notify_all();
+    }
+
+    fn take(&self, packet: &[u8]) {
+        let Some(reply) = Reply::decode(packet) else {
+            return;
+        };
+        let mut state = self.lock();
+        state.heard = Instant::now();
+        match reply.id {
+            ALIVE => {}
+            HELLO => {
+                let unanswered = state.asked.values().filter(|asked| asked.reply.is_none());
+                let again: Vec<_> = unanswered.map(|asked| asked.question.clone()).collect();
+                drop(state);
+                // One that does not arrive is missed by its waiter.
+                again.iter().for_each(|question| drop(self.send(question)));
+            }
+            id => {
+                if state.asked.get(&id).is_some_and(|asked| asked.unattended) {
+                    state.asked.remove(&id);
+                } else if let Some(asked) = state.asked.get_mut(&id) {
+                    asked.reply = Some(reply);
+                    self.changed.notify_all();
+                }
+            }
+        }
+    }
+
+    /// The reply, or none after `most`.
+    fn wait(&self, request: &Request, most: Duration) -> io::Result<Option<Reply>> {
+        let limit = self.timeout + GRACE;
+        let end = Instant::now() + most;
+        let mut state = self.lock();
+        loop {
+            let heard = state.heard.max(request.started);
+            let asked = state.asked.get_mut(&request.id);
+            if let Some(reply) = asked.and_then(|asked| asked.reply.take()) {
+                return Ok(Some(reply));
+            }
+            let Some(left) = limit.checked_sub(heard.elapsed()) else {
+                let text = format!("no word from the fetcher for {} s", limit.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            };
+            let most = end.saturating_duration_since(Instant::now());
+            if most.is_zero() {
+                return Ok(None);
+            }
+            let waited = self.changed.wait_timeout(state, left.min(most));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question whose reply somebody waits for; forgotten when it is dropped.
+#[derive(Debug)]
+pub struct Request {
+    conversation: Arc<Conversation>,
+    id: u64,
+    unattended: bool,
+    started: Instant,
+}
+
+impl Request {
+    /// Waits until all bytes are in the store. The error is one line without secrets: what the
+    /// server did, or that the time limit is over ([`io::ErrorKind::TimedOut`]).
+    pub fn wait(self) -> io::Result<()> {
+        while !self.wait_for(GRACE)? {}
+        Ok(())
+    }
+
+    /// The same for a time; false when it is over.
+    pub fn wait_for(&self, most: Duration) -> io::Result<bool> {
+        match self.conversation.wait(self, most)? {
+            Some(reply) => reply.outcome().map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    pub(crate) fn reply(self) -> io::Result<Reply> {
+        loop {
+            if let Some(reply) = self.conversation.wait(&self, GRACE)? {
+                return Ok(reply);
+            }
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if !self.unattended {
+            self.conversation.lock().asked.remove(&self.id);
+        }
+    }
+}

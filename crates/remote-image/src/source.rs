@@ -1,0 +1,123 @@
+//! Where an image is, and how it is fetched.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// An `http://` or `https://` URL. Shown without its query, which may hold a signature.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    url: String,
+}
+
+impl Source {
+    /// None: `text` is no URL, so it is a path. The error is one line without secrets.
+    pub fn parse(text: &str) -> Option<Result<Source, String>> {
+        let (scheme, rest) = text.split_once("://")?;
+        let known = ["http", "https"].map(|known| scheme.eq_ignore_ascii_case(known));
+        if !known.contains(&true) {
+            return None;
+        }
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        Some(match authority.split_once('@') {
+            Some((_, host)) => Err(format!(
+                "{scheme}://{host}: user and password in a URL are seen by other users; \
+                 http.user_file= takes them"
+            )),
+            None if authority.is_empty() => Err(format!("{scheme}://: the URL has no host")),
+            None => Ok(Source { url: text.into() }),
+        })
+    }
+
+    /// As the fetcher uses it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A file beside the image: its path with `suffix`, for example `.roothash`; the query stays.
+    pub fn beside(&self, suffix: &str) -> Source {
+        let end = self.url.find(['?', '#']).unwrap_or(self.url.len());
+        let (path, query) = self.url.split_at(end);
+        let url = [path, suffix, query].concat();
+        Source { url }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.url.find(['?', '#']).unwrap_or(self.url.len());
+        f.write_str(&self.url[..end])
+    }
+}
+
+/// How a source is fetched and kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    /// The directory of the cache. None: [`crate::cache::default_directory`].
+    pub cache_dir: Option<PathBuf>,
+    /// Images not used for longest are removed until the cache has at most so many bytes.
+    pub cache_size: u64,
+    /// Keep blocks in the cache, for the next to open the image.
+    pub keep: bool,
+    /// Fetch the whole image first where the server has no ranges.
+    pub whole: bool,
+    /// How long a read may wait without a byte of its blocks.
+    pub timeout: Duration,
+    /// Lines `Name: value` that go with each request to the host of the URL.
+    pub header_file: Option<PathBuf>,
+    /// A file with a bearer token.
+    pub token_file: Option<PathBuf>,
+    /// A file with `user:password`.
+    pub user_file: Option<PathBuf>,
+    /// The image's root hash, in hexadecimal: then the same image at another URL is the same
+    /// entry of the cache. Only for readers that verify each block.
+    pub root_hash: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            cache_dir: None,
+            cache_size: 16 << 30,
+            keep: true,
+            whole: false,
+            timeout: Duration::from_secs(30),
+            header_file: None,
+            token_file: None,
+            user_file: None,
+            root_hash: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_told_from_paths_and_secrets_are_not_shown() {
+        for path in ["a.erofs", "/a://b", "oci://host/name", "ftp://host/x"] {
+            assert_eq!(Source::parse(path), None, "{path}");
+        }
+        let source = Source::parse("HTTPS://host:1/a/b.erofs?sign=secret")
+            .unwrap()
+            .unwrap();
+        assert_eq!(source.to_string(), "HTTPS://host:1/a/b.erofs");
+        let beside = source.beside(".roothash");
+        assert_eq!(
+            beside.url(),
+            "HTTPS://host:1/a/b.erofs.roothash?sign=secret"
+        );
+        let error = Source::parse("http://me:secret@host/a")
+            .unwrap()
+            .unwrap_err();
+        assert!(
+            error.starts_with("http://host: ") && !error.contains("secret"),
+            "{error}"
+        );
+        assert!(Source::parse("http:///a").unwrap().is_err());
+    }
+}

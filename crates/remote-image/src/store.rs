@@ -1,0 +1,174 @@
+//! Blocks of an image in two sparse files: their bytes, and a checksum of each.
+//!
+//! The map has 8 bytes for each block, little-endian: 0 is a block that is absent, all else the
+//! checksum of its bytes. The bytes are written first, so what a crash or a full disk leaves
+//! behind is absent, or does not fit its checksum. Several processes may write: the entries of two
+//! blocks share no byte, and whoever writes a block writes the same.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::{pread, pwrite};
+use twox_hash::XxHash3_64;
+
+/// Bytes of a block.
+pub const BLOCK: u64 = 64 << 10;
+
+/// The blocks that a range of bytes touches.
+pub fn blocks(range: &Range<u64>) -> Range<u64> {
+    range.start / BLOCK..range.end.div_ceil(BLOCK)
+}
+
+/// The two files, and the length of the image in bytes.
+#[derive(Debug)]
+pub struct Store {
+    data: OwnedFd,
+    map: OwnedFd,
+    length: u64,
+}
+
+impl Store {
+    /// The bytes, the map, and the length of the image.
+    pub fn new(data: OwnedFd, map: OwnedFd, length: u64) -> Store {
+        Store { data, map, length }
+    }
+
+    /// The file of bytes.
+    pub fn data(&self) -> &OwnedFd {
+        &self.data
+    }
+
+    /// The file of checksums.
+    pub fn map(&self) -> &OwnedFd {
+        &self.map
+    }
+
+    /// Bytes of the image.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Where a block is in the image; the last may be short.
+    pub fn range(&self, block: u64) -> Range<u64> {
+        block * BLOCK..((block + 1) * BLOCK).min(self.length)
+    }
+
+    /// The bytes of a block that is there and fits its checksum.
+    pub fn read_block(&self, block: u64) -> io::Result<Option<Vec<u8>>> {
+        let entry = self.entry(block)?;
+        if entry == 0 {
+            return Ok(None);
+        }
+        let range = self.range(block);
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let whole = read_exact(&self.data, &mut bytes, range.start)?;
+        Ok((whole && checksum(&bytes) == entry).then_some(bytes))
+    }
+
+    /// Whether the map has a block.
+    pub fn has_block(&self, block: u64) -> io::Result<bool> {
+        Ok(self.entry(block)? != 0)
+    }
+
+    /// Bytes at an offset, unchecked; false if the file ends before.
+    pub fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
+        read_exact(&self.data, bytes, offset)
+    }
+
+    /// Writes the bytes of a block, then its checksum.
+    pub fn write_block(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
+        write_all(&self.data, bytes, block * BLOCK)?;
+        write_all(&self.map, &checksum(bytes).to_le_bytes(), block * 8)
+    }
+
+    /// Frees a block.
+    pub fn remove_block(&self, block: u64) -> io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        write_all(&self.map, &[0; 8], block * 8)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.data, flags, block * BLOCK, BLOCK)?)
+    }
+
+    /// Bytes of the blocks that the map has.
+    pub fn present(&self) -> io::Result<u64> {
+        let mut map = vec![0; 8 * self.length.div_ceil(BLOCK) as usize];
+        read_some(&self.map, &mut map, 0)?;
+        let there = map
+            .chunks_exact(8)
+            .enumerate()
+            .filter(|(_, entry)| entry != &[0; 8]);
+        let bytes = there.map(|(block, _)| self.range(block as u64));
+        Ok(bytes.map(|range| range.end - range.start).sum())
+    }
+
+    fn entry(&self, block: u64) -> io::Result<u64> {
+        let mut entry = [0; 8];
+        read_exact(&self.map, &mut entry, block * 8)?;
+        Ok(u64::from_le_bytes(entry))
+    }
+}
+
+/// Never 0, which is a block that is absent.
+fn checksum(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes).max(1)
+}
+
+fn read_exact(file: impl AsFd, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
+    Ok(read_some(file, bytes, offset)? == bytes.len())
+}
+
+fn read_some(file: impl AsFd, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = offset + done as u64;
+        match rustix::io::retry_on_intr(|| pread(&file, &mut bytes[done..], at))? {
+            0 => break,
+            read => done += read,
+        }
+    }
+    Ok(done)
+}
+
+fn write_all(file: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = offset + done as u64;
+        done += rustix::io::retry_on_intr(|| pwrite(&file, &bytes[done..], at))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(length: u64) -> Store {
+        let file = || OwnedFd::from(tempfile::tempfile().unwrap());
+        Store::new(file(), file(), length)
+    }
+
+    #[test]
+    fn a_block_is_there_once_it_was_written_and_only_whole() {
+        let store = store(BLOCK + 5);
+        assert_eq!(store.read_block(1).unwrap(), None);
+        store.write_block(1, b"abcde").unwrap();
+        assert_eq!(store.read_block(1).unwrap().unwrap(), b"abcde");
+        assert_eq!(
+            (store.read_block(0).unwrap(), store.present().unwrap()),
+            (None, 5)
+        );
+        // As after a loss of power: the map without the bytes.
+        rustix::fs::ftruncate(&store.data, BLOCK).unwrap();
+        assert_eq!(store.read_block(1).unwrap(), None);
+    }
+
+    #[test]
+    fn a_flipped_bit_makes_a_block_absent() {
+        let store = store(BLOCK);
+        store.write_block(0, &vec![0; BLOCK as usize]).unwrap();
+        assert!(store.read_block(0).unwrap().is_some());
+        write_all(&store.data, &[4], 4711).unwrap();
+        assert_eq!(store.read_block(0).unwrap(), None);
+    }
+}
