@@ -1,6 +1,5 @@
 //! Readers, each with a socket.
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -8,27 +7,13 @@ use std::rc::Rc;
 use remote_image::message::{HELLO, Order, PACKET, Question, Reply, receive};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::spawn_local;
 
+use crate::client::Client;
 use crate::fetch::Fetch;
 
-/// Where replies to a reader go.
-#[derive(Debug, Clone)]
-pub struct Client {
-    /// Tells readers apart.
-    pub number: u64,
-    replies: UnboundedSender<Reply>,
-}
-
-impl Client {
-    /// One that has gone hears nothing.
-    pub fn reply(&self, reply: Reply) {
-        let _ = self.replies.send(reply);
-    }
-}
-
-/// A socket that keeps packets apart, as tokio has it.
+/// A packet socket, as tokio has it.
 pub fn packets(socket: OwnedFd) -> io::Result<UnixDatagram> {
     let socket = std::os::unix::net::UnixDatagram::from(socket);
     socket.set_nonblocking(true)?;
@@ -47,17 +32,11 @@ pub async fn next(orders: &UnixDatagram) -> Option<UnixDatagram> {
     }
 }
 
-thread_local! {
-    static CLIENTS: Cell<u64> = const { Cell::new(0) };
-}
-
 /// Takes the reader's questions until it closes its end.
 pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
     let (replies, outgoing) = unbounded_channel();
-    let client = Client {
-        number: CLIENTS.replace(CLIENTS.get() + 1),
-        replies,
-    };
+    let client = Client::new(replies);
+    fetch.join();
     client.reply(Reply {
         id: HELLO,
         errno: 0,

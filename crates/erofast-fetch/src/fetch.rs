@@ -2,42 +2,45 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use remote_image::message::{ALIVE, Class, Counters, Identity, News, Question, Reply, send};
-use remote_image::store::blocks;
-use remote_image::{Options, Source};
+use remote_image::store::{BLOCK, blocks};
+use remote_image::{ImageUrl, Options};
 use rustix::io::Errno;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
-use crate::clients::Client;
+use crate::client::Client;
 use crate::failure::Failure;
 use crate::http::Server;
-use crate::range;
 use crate::room::Room;
+use crate::streams::Streams;
 use crate::waiting::{Asked, Waiting};
 
+/// How exactly pauses and time limits end.
 const TICK: Duration = Duration::from_millis(100);
-/// Ticks after which clients that wait hear that the fetcher is there.
-const ALIVE_TICKS: u32 = 10;
 
 /// One image at one URL.
 #[derive(Debug)]
 pub struct Fetch {
     /// The URL, to be shown.
-    pub source: Source,
+    pub source: ImageUrl,
     /// How it is fetched.
     pub options: Options,
     /// Which bytes are there.
     pub identity: Identity,
-    /// Who has them.
+    /// Where they come from.
     pub server: Server,
     /// Where blocks are put.
     pub room: Room,
     parent: Rc<OwnedFd>,
+    clients: Cell<usize>,
     waiting: RefCell<Waiting>,
+    streams: RefCell<Streams>,
     asked: Notify,
     counters: Cell<Counters>,
 }
@@ -45,7 +48,7 @@ pub struct Fetch {
 impl Fetch {
     /// Nothing is asked yet.
     pub fn new(
-        (source, options): (Source, Options),
+        (source, options): (ImageUrl, Options),
         identity: Identity,
         (server, room): (Server, Room),
         parent: &Rc<OwnedFd>,
@@ -57,7 +60,9 @@ impl Fetch {
             server,
             room,
             parent: Rc::clone(parent),
+            clients: Cell::new(0),
             waiting: RefCell::new(Waiting::new()),
+            streams: RefCell::default(),
             asked: Notify::new(),
             counters: Cell::default(),
         })
@@ -98,19 +103,48 @@ impl Fetch {
                 text: String::new(),
             });
         }
-        let asked = Asked::new(Some(client.clone()), id, question.class, missing);
-        self.waiting.borrow_mut().push(asked);
+        let ahead = match question.class {
+            Class::Demand => self.ahead(&missing),
+            _ => BTreeSet::new(),
+        };
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.push(Asked::new(
+            Some(client.clone()),
+            id,
+            question.class,
+            missing,
+        ));
+        if !ahead.is_empty() {
+            waiting.push(Asked::new(None, 0, Class::ReadAhead, ahead));
+        }
+        drop(waiting);
         self.asked.notify_one();
-        self.dispatch();
+    }
+
+    /// What the reader of these blocks will probably want next, and is neither there nor asked for.
+    fn ahead(&self, missing: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let (Some(&first), Some(&last)) = (missing.first(), missing.last()) else {
+            return BTreeSet::new();
+        };
+        let mut streams = self.streams.borrow_mut();
+        // Blocks far from each other are of several readers.
+        let together = last - first < 2 * missing.len() as u64;
+        let ahead = streams.follow(&(first..last + 1)).filter(|_| together);
+        let waiting = self.waiting.borrow();
+        let wanted = |block: &u64| !waiting.is_asked(*block) && !self.room.has(*block);
+        self.within(ahead.unwrap_or_default())
+            .filter(wanted)
+            .collect()
+    }
+
+    fn within(&self, blocks: Range<u64>) -> Range<u64> {
+        blocks.start..blocks.end.min(self.identity.length.div_ceil(BLOCK))
     }
 
     fn missing(&self, question: &Question) -> BTreeSet<u64> {
         let waiting = self.waiting.borrow();
-        let end = blocks(&(0..self.identity.length)).end;
-        let asked = question
-            .ranges
-            .iter()
-            .flat_map(|range| blocks(range).start..blocks(range).end.min(end));
+        let ranges = question.ranges.iter();
+        let asked = ranges.flat_map(|range| self.within(blocks(range)));
         asked
             .filter(|&block| waiting.is_in_flight(block) || !self.room.has(block))
             .collect()
@@ -127,9 +161,19 @@ impl Fetch {
         serde_json::to_string(&counters).unwrap_or_default()
     }
 
-    /// A client has gone.
+    /// A client has come.
+    pub fn join(&self) {
+        self.clients.set(self.clients.get() + 1);
+    }
+
+    /// A client has gone. After the last one there is nothing to do: a parent that has another one
+    /// finds a dead fetcher, and starts it again.
     pub fn leave(&self, client: u64) {
         self.waiting.borrow_mut().leave(client);
+        self.clients.set(self.clients.get() - 1);
+        if self.clients.get() == 0 {
+            std::process::exit(0);
+        }
     }
 
     /// A byte came.
@@ -149,23 +193,13 @@ impl Fetch {
         Ok(())
     }
 
-    /// Starts as many ranges as may be in flight.
-    fn dispatch(self: &Rc<Self>) {
-        loop {
-            let run = self.waiting.borrow_mut().next_run();
-            let Some(run) = run else {
-                return;
-            };
-            let fetch = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                let outcome = range::transfer(&fetch, &run).await;
-                fetch.ended(run, outcome.err());
-                fetch.dispatch();
-            });
-        }
+    /// The blocks of the next range, which is in flight from now on.
+    pub fn next_run(&self) -> Option<Range<u64>> {
+        self.waiting.borrow_mut().next_run()
     }
 
-    fn ended(&self, run: std::ops::Range<u64>, failure: Option<Failure>) {
+    /// What became of a range.
+    pub fn ended(&self, run: Range<u64>, failure: Option<Failure>) {
         if failure.is_some() {
             self.count(|counters| counters.failures += 1);
         }
@@ -202,14 +236,27 @@ impl Fetch {
         }
     }
 
-    fn expire(&self) {
+    /// Waits for the next question; while there are others, for a moment at most.
+    pub async fn next_question(&self) {
+        let asked = self.asked.notified();
+        let waiting = self.waiting.borrow().len();
+        match waiting {
+            0 => asked.await,
+            // Over is over.
+            _ => drop(timeout(TICK, asked).await),
+        }
+    }
+
+    /// Gives up what waits for too long.
+    pub fn expire(&self) {
         let expired = self.waiting.borrow_mut().expired(self.options.timeout);
         expired
             .into_iter()
             .for_each(|asked| self.give_up(asked, Errno::TIMEDOUT));
     }
 
-    fn say_alive(&self) {
+    /// Tells clients that wait.
+    pub fn say_alive(&self) {
         let (id, errno, text) = (ALIVE, 0, String::new());
         let waiting = self.waiting.borrow();
         waiting.clients().for_each(|client| {
@@ -220,22 +267,4 @@ impl Fetch {
             })
         });
     }
-}
-
-/// Ends pauses and waits, while anything waits.
-pub fn tick(fetch: &Rc<Fetch>) {
-    let fetch = Rc::clone(fetch);
-    tokio::task::spawn_local(async move {
-        for number in (0..ALIVE_TICKS).cycle() {
-            if fetch.waiting.borrow().len() == 0 {
-                fetch.asked.notified().await;
-            }
-            tokio::time::sleep(TICK).await;
-            fetch.expire();
-            fetch.dispatch();
-            if number == 0 {
-                fetch.say_alive();
-            }
-        }
-    });
 }

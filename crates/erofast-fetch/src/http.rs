@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use remote_image::message::Identity;
-use remote_image::{Options, Source};
+use remote_image::{ImageUrl, Options};
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderName,
     IF_RANGE, LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
@@ -16,6 +16,8 @@ use crate::credentials;
 use crate::failure::Failure;
 
 const REDIRECTS: usize = 10;
+/// Of what Retry-After asks for.
+const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
 /// A server, as one source is fetched from it.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ pub struct Server {
 
 impl Server {
     /// Connects to nothing.
-    pub fn new(source: &Source, options: &Options) -> Result<Server, Failure> {
+    pub fn new(source: &ImageUrl, options: &Options) -> Result<Server, Failure> {
         let url = Url::parse(source.url());
         let url = url.map_err(|error| Failure::lasting(error.to_string()))?;
         let stalled = (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10));
@@ -134,7 +136,7 @@ fn refused(status: StatusCode, headers: &HeaderMap) -> Failure {
     Failure {
         lasting: !again,
         missing: [404, 410].contains(&status.as_u16()),
-        retry_after: seconds.map(Duration::from_secs),
+        retry_after: seconds.map(|seconds| Duration::from_secs(seconds).min(LONGEST_HOLD)),
         ..Failure::new(format!("the server answers {status}"))
     }
 }
@@ -162,7 +164,7 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
         false => text(headers, CONTENT_LENGTH).and_then(|value| value.parse().ok()),
     };
     Ok(Identity {
-        length: length.ok_or_else(|| Failure::new("the server does not tell the length"))?,
+        length: length.ok_or_else(|| Failure::new("the server does not send the length"))?,
         etag: text(headers, ETAG),
         modified: text(headers, LAST_MODIFIED),
     })

@@ -2,14 +2,17 @@
 //! which start it. What to fetch comes over standard input, a socket; see `remote_image::message`.
 #![forbid(unsafe_code)]
 
+mod client;
 mod clients;
 mod credentials;
+mod dispatch;
 mod failure;
 mod fetch;
 mod http;
 mod opening;
 mod range;
 mod room;
+mod streams;
 mod waiting;
 
 use std::cell::OnceCell;
@@ -21,10 +24,11 @@ use remote_image::message::{News, Order, receive, send};
 
 fn main() -> ExitCode {
     let socket = rustix::stdio::stdin().try_clone_to_owned();
-    let Some((socket, order)) = socket.ok().and_then(|socket| first(socket)) else {
+    let Some((socket, order)) = socket.ok().and_then(first) else {
         eprintln!("erofast-fetch: programs start it, with their orders on standard input");
         return ExitCode::from(2);
     };
+    die_of_panics();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -33,6 +37,15 @@ fn main() -> ExitCode {
         Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, run(socket, order)),
         Err(error) => fail(&socket, &error.to_string(), false),
     }
+}
+
+/// A task that panics would leave its range in flight; the parent starts a dead fetcher again.
+fn die_of_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 /// The first packet, if standard input is a socket with one.
@@ -71,11 +84,11 @@ async fn run(socket: OwnedFd, (order, files): (Order, Vec<OwnedFd>)) -> ExitCode
     let opening = Rc::clone(&opened);
     tokio::task::spawn_local(async move {
         let fetch = match identity {
-            Some(identity) => opening::resume((source, options), identity, files, &parent),
-            None => opening::open((source, options), &parent).await,
+            Some(identity) => opening::resume((source, *options), identity, files, &parent),
+            None => opening::open((source, *options), &parent).await,
         };
         match fetch {
-            Ok(fetch) => fetch::tick(opening.get_or_init(|| fetch)),
+            Ok(fetch) => dispatch::run(opening.get_or_init(|| fetch)).await,
             Err(failure) => {
                 fail(&parent, &failure.text, failure.missing);
                 std::process::exit(1);

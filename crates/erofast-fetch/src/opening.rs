@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use remote_image::message::{Identity, News, send};
 use remote_image::store::BLOCK;
-use remote_image::{Options, Source};
+use remote_image::{ImageUrl, Options};
 use reqwest::{Response, StatusCode};
 
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ const PAUSES: [Duration; 3] = [
 
 /// Goes on with the files of a fetcher that died; asks the server nothing.
 pub fn resume(
-    (source, options): (Source, Options),
+    (source, options): (ImageUrl, Options),
     identity: Identity,
     files: Vec<OwnedFd>,
     parent: &Rc<OwnedFd>,
@@ -39,9 +39,9 @@ pub fn resume(
     ))
 }
 
-/// Asks for the first block, and tells the parent which image it is of.
+/// Asks for the first block, and reports to the parent which image it is of.
 pub async fn open(
-    (source, options): (Source, Options),
+    (source, options): (ImageUrl, Options),
     parent: &Rc<OwnedFd>,
 ) -> Result<Rc<Fetch>, Failure> {
     let about = |failure: Failure| failure.about(&source);

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use remote_image::cache;
 use remote_image::message::Identity;
 use remote_image::store::{BLOCK, Store};
-use remote_image::{Options, Source};
+use remote_image::{ImageUrl, Options};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, ftruncate, memfd_create, openat};
 
 use crate::failure::Failure;
 
 /// Blocks that the spare has at most: they are memory.
 const SPARE: usize = (64 << 20) / BLOCK as usize;
-/// After so many bytes the cache is looked at again.
+/// After so many bytes the size of the cache is checked again.
 const GROWTH: u64 = 64 << 20;
 
 /// The store and the spare of an image.
@@ -36,7 +36,7 @@ pub struct Room {
 impl Room {
     /// Files of the cache, or without it a file that goes when it is closed. The text says why.
     pub fn open(
-        source: &Source,
+        source: &ImageUrl,
         options: &Options,
         identity: &Identity,
     ) -> Result<(Room, Option<String>), Failure> {
@@ -117,7 +117,7 @@ impl Room {
         whole(&self.store) || whole(&self.spare)
     }
 
-    /// Puts a block where there is room. The text is said once in a row.
+    /// Puts a block where there is room. The text is a line for the log, once in a row.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
         let Err(error) = self.put_in_store(block, bytes) else {
             self.full.set(false);
@@ -134,16 +134,14 @@ impl Room {
         if self.grown.get() > GROWTH {
             self.prune();
         }
-        self.store.write_block(block, bytes).or_else(|error| {
-            let removed = match &self.cache {
-                Some((directory, _)) if !self.full.get() => cache::prune(directory, 0)?,
-                _ => Vec::new(),
-            };
-            match removed.is_empty() {
-                true => Err(error),
-                false => self.store.write_block(block, bytes),
+        loop {
+            let written = self.store.write_block(block, bytes);
+            let full = written.as_ref().is_err_and(is_full);
+            match &self.cache {
+                Some((directory, _)) if full && cache::shrink(directory)? => {}
+                _ => return written,
             }
-        })
+        }
     }
 
     fn put_in_spare(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
@@ -167,6 +165,13 @@ impl Room {
             let _ = cache::prune(directory, *size);
         }
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn in_memory(length: u64) -> io::Result<Store> {

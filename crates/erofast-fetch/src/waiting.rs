@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use remote_image::message::Class;
 
-use crate::clients::Client;
+use crate::client::Client;
 use crate::failure::Failure;
 
 /// Most blocks of one request to the server.
@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A question that is not answered yet.
 #[derive(Debug)]
 pub struct Asked {
-    /// Who asked; none: read-ahead of the fetcher's own.
+    /// The reader; none: read-ahead of the fetcher's own.
     pub client: Option<Client>,
     /// The client's number for it.
     pub id: u64,
@@ -103,6 +103,15 @@ impl Waiting {
     /// Whether a block is being fetched.
     pub fn is_in_flight(&self, block: u64) -> bool {
         self.in_flight.contains(&block)
+    }
+
+    /// Whether a block is being fetched or will be.
+    pub fn is_asked(&self, block: u64) -> bool {
+        self.is_in_flight(block)
+            || self
+                .asked
+                .iter()
+                .any(|asked| asked.missing.contains(&block))
     }
 
     /// The blocks to ask for next, which are in flight from now on.

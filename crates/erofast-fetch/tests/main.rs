@@ -5,11 +5,12 @@ mod faults;
 mod origins;
 mod reading;
 mod server;
+mod tls;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use remote_image::{Fetcher, Options, RemoteFile, Source};
+use remote_image::{Fetcher, ImageUrl, Options, RemoteFile};
 
 pub(crate) use server::{Fault, Server};
 
@@ -49,8 +50,8 @@ pub(crate) fn options(cache: &tempfile::TempDir) -> Options {
     }
 }
 
-pub(crate) fn source(url: &str) -> Source {
-    Source::parse(url).expect("a URL").expect("a good one")
+pub(crate) fn source(url: &str) -> ImageUrl {
+    ImageUrl::parse(url).expect("a URL").expect("a good one")
 }
 
 pub(crate) fn start(url: &str, options: &Options) -> std::io::Result<Fetcher> {

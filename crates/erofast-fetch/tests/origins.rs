@@ -1,4 +1,4 @@
-//! Redirects, and who sees credentials.
+//! Redirects, and where credentials go.
 
 use crate::*;
 

@@ -1,6 +1,9 @@
 //! What a reader gets of a server that does what it should.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::*;
+use remote_image::Event;
 use remote_image::store::BLOCK;
 
 const LENGTH: usize = 40 * BLOCK as usize + 777;
@@ -39,4 +42,108 @@ fn the_next_to_open_it_finds_it_in_the_cache_while_the_image_is_the_same() {
     let new = open(&server.url("/a"), &options(&cache)).unwrap();
     assert_eq!(read(&new, 0..LENGTH).unwrap(), other);
     assert_eq!(read(&again, 0..LENGTH).unwrap(), image(LENGTH));
+}
+
+#[test]
+fn all_of_an_image_is_fetched_ahead() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let file = open(&server.url("/a"), &options(&cache)).unwrap();
+    let mut steps = Vec::new();
+    file.fetch_all(|there| steps.push(there)).unwrap();
+    assert_eq!(steps.last(), Some(&(LENGTH as u64)));
+    server.state().always = Some(Fault::Closed);
+    let mut bytes = vec![0; LENGTH];
+    assert!(file.read_cached(&mut bytes, 0).unwrap() && bytes == image(LENGTH));
+}
+
+#[test]
+fn a_reader_that_goes_on_is_read_ahead_of() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let file = open(&server.url("/a"), &options(&cache)).unwrap();
+    for part in (0..LENGTH - 20_000).step_by(20_000) {
+        assert_eq!(
+            read(&file, part..part + 20_000).unwrap(),
+            image(LENGTH)[part..part + 20_000]
+        );
+    }
+    // By block it would be 41 requests.
+    let requests = server.state().asked.len();
+    assert!(requests < 16, "{requests} requests");
+    assert_eq!(file.counters().unwrap().fetched_bytes, LENGTH as u64);
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_asked() {
+    let (proxy, cache) = (Server::start(image(LENGTH)), cache());
+    let script = cache.path().join("fetch");
+    let line = format!(
+        "export http_proxy={}\nexec {}\n",
+        proxy.url(""),
+        program().display()
+    );
+    std::fs::write(&script, format!("#!/bin/sh\n{line}")).unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let url = source("http://images.test/a");
+    let mut fetcher = Fetcher::start_program(script, &url, &options(&cache)).unwrap();
+    let file = RemoteFile::new(fetcher.client().unwrap());
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    assert!(
+        proxy
+            .state()
+            .asked
+            .iter()
+            .all(|asked| asked.path == "http://images.test/a")
+    );
+}
+
+/// Blocks come all the same, again and again, and none of them is wrong.
+#[test]
+fn a_disk_that_is_full_is_one_line() {
+    let Some(small) = SmallDisk::mount() else {
+        println!("skipped: no right to mount a tmpfs");
+        return;
+    };
+    let server = Server::start(image(LENGTH));
+    let mut fetcher = start(&server.url("/a"), &options(&small.0)).unwrap();
+    let file = RemoteFile::new(fetcher.client().unwrap());
+    for _ in 0..2 {
+        assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    }
+    let Event::Note(line) = fetcher.event().unwrap() else {
+        panic!("it died");
+    };
+    let begin = format!(
+        "{}: nothing is kept in the cache now: No space left",
+        server.url("/a")
+    );
+    assert!(line.starts_with(&begin), "{line}");
+    drop((file, fetcher));
+}
+
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<SmallDisk> {
+        let place = cache();
+        let mut mount = std::process::Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=512k", "tmpfs"])
+            .arg(place.path());
+        mount
+            .output()
+            .ok()?
+            .status
+            .success()
+            .then_some(SmallDisk(place))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = std::process::Command::new("umount")
+            .arg("-l")
+            .arg(self.0.path())
+            .status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
 }

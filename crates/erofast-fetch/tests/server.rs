@@ -1,4 +1,4 @@
-//! A web server on loopback with one image, which makes the faults that it is told.
+//! A web server on loopback with one image, which makes faults.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) enum Fault {
     /// The answer ends before its last byte.
     Short,
-    /// It goes on after the range, with a length that says so.
+    /// It goes on after the range, and its length is that of all.
     Long,
     /// Another range than the one asked for, which the header admits.
     OtherRange,

@@ -2,7 +2,7 @@
 //!
 //! An image's directory is named by a hash of what it is keyed by, and has three files: `data` and
 //! `map`, the two of a [`Store`], and `image.json`, which says what is in them. Its time of change
-//! is that of its last use. Whoever uses an image holds a shared lock on `map`.
+//! is that of its last use. Fetchers of an image hold a shared lock on `map`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ use twox_hash::XxHash3_64;
 
 use crate::message::Identity;
 use crate::store::Store;
-use crate::{Options, Source};
+use crate::{ImageUrl, Options};
 
 /// `$XDG_CACHE_HOME/erofast`; else /var/cache/erofast for root, and ~/.cache/erofast for others.
 pub fn default_directory() -> Option<PathBuf> {
@@ -62,7 +62,7 @@ pub struct Entry {
 }
 
 /// The files of an image, made where they are not there, and marked as used now.
-pub fn open(source: &Source, options: &Options, identity: &Identity) -> io::Result<Store> {
+pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
     let root = options.cache_dir.clone().or_else(default_directory);
     let root = root.ok_or_else(|| io::Error::other("no HOME for the cache"))?;
     let key = key(source, options, identity);
@@ -87,7 +87,7 @@ pub fn open(source: &Source, options: &Options, identity: &Identity) -> io::Resu
 }
 
 /// What decides that two images are the same bytes.
-fn key(source: &Source, options: &Options, identity: &Identity) -> String {
+fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
     let Identity {
         length,
         etag,
@@ -161,6 +161,16 @@ pub fn prune(directory: &Path, size: u64) -> io::Result<Vec<Entry>> {
     Ok(removed)
 }
 
+/// Removes the image not used for longest that nobody uses; false: there is none.
+pub fn shrink(directory: &Path) -> io::Result<bool> {
+    for entry in list(directory)? {
+        if entry.remove()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 impl Entry {
     fn read(path: PathBuf) -> Option<Entry> {
         let record = Record::read(&path)?;
@@ -198,5 +208,97 @@ impl Entry {
         }
         fs::remove_dir_all(&self.path)?;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::BLOCK;
+
+    fn options(directory: &Path) -> Options {
+        Options {
+            cache_dir: Some(directory.to_owned()),
+            ..Options::default()
+        }
+    }
+
+    fn identity(etag: &str) -> Identity {
+        Identity {
+            length: 10 * BLOCK,
+            etag: Some(etag.into()),
+            modified: None,
+        }
+    }
+
+    fn fill(directory: &Path, url: &str, etag: &str) -> Store {
+        let source = ImageUrl::parse(url).unwrap().unwrap();
+        let store = open(&source, &options(directory), &identity(etag)).unwrap();
+        store.write_block(3, &[7; BLOCK as usize]).unwrap();
+        store
+    }
+
+    #[test]
+    fn an_entry_is_found_by_url_and_validator_or_by_root_hash() {
+        let place = tempfile::tempdir().unwrap();
+        let source = ImageUrl::parse("http://host/a?b").unwrap().unwrap();
+        drop(fill(place.path(), "http://host/a?b", "1"));
+        let there = |options: &Options, etag: &str| {
+            let store = open(&source, options, &identity(etag)).unwrap();
+            store.read_block(3).unwrap().is_some()
+        };
+        let plain = options(place.path());
+        assert!(there(&plain, "1") && !there(&plain, "2"));
+        let verified = Options {
+            root_hash: Some("ab".into()),
+            ..plain
+        };
+        assert!(!there(&verified, "1"));
+        open(&source, &verified, &identity("1"))
+            .unwrap()
+            .write_block(3, &[1; BLOCK as usize])
+            .unwrap();
+        assert!(there(&verified, "3"));
+        let entries = list(place.path()).unwrap();
+        assert_eq!(entries.len(), 3);
+        assert!(
+            entries
+                .iter()
+                .all(|entry| entry.record.url == "http://host/a" && !entry.busy)
+        );
+    }
+
+    #[test]
+    fn images_not_used_for_longest_go_first_and_those_in_use_stay() {
+        let place = tempfile::tempdir().unwrap();
+        drop(fill(place.path(), "http://host/old", "1"));
+        let used = fill(place.path(), "http://host/used", "1");
+        drop(fill(place.path(), "http://host/new", "1"));
+        let left = || -> Vec<String> {
+            let entries = list(place.path()).unwrap();
+            entries.into_iter().map(|entry| entry.record.url).collect()
+        };
+        for (age, entry) in (1..).zip(list(place.path()).unwrap().iter()) {
+            let name = entry.record.url.rsplit('/').next().unwrap();
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(age);
+            let time = if name == "new" {
+                SystemTime::now()
+            } else {
+                time
+            };
+            File::open(entry.path.join("image.json"))
+                .unwrap()
+                .set_modified(time)
+                .unwrap();
+        }
+        let removed = prune(place.path(), 2 * (BLOCK + 4096)).unwrap();
+        assert_eq!(removed[0].record.url, "http://host/old");
+        assert_eq!(left(), ["http://host/used", "http://host/new"]);
+        prune(place.path(), 0).unwrap();
+        assert_eq!(left(), ["http://host/used"]);
+        assert!(!shrink(place.path()).unwrap());
+        drop(used);
+        assert!(shrink(place.path()).unwrap());
+        assert!(left().is_empty());
     }
 }

@@ -12,9 +12,12 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::message::{Identity, News, Order, pair, receive, send};
-use crate::{Options, Parts, Source};
+use crate::parts::Parts;
+use crate::{ImageUrl, Options};
 
 const PROGRAM: &str = "erofast-fetch";
+/// Before another one: those that die at once shall not keep a CPU busy.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What a fetcher has to say, once [`Fetcher::as_fd`] is readable.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +32,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Fetcher {
     program: PathBuf,
-    source: Source,
+    source: ImageUrl,
     options: Options,
     identity: Identity,
     /// Bytes and map of the store, and of the spare: writable.
@@ -50,14 +53,14 @@ struct Process {
 impl Fetcher {
     /// Starts the program and waits until it knows the image. The error is one line without
     /// secrets.
-    pub fn start(source: &Source, options: &Options) -> io::Result<Fetcher> {
+    pub fn start(source: &ImageUrl, options: &Options) -> io::Result<Fetcher> {
         Fetcher::start_program(program(), source, options)
     }
 
     /// The same with a program that is known.
     pub fn start_program(
         program: PathBuf,
-        source: &Source,
+        source: &ImageUrl,
         options: &Options,
     ) -> io::Result<Fetcher> {
         let process = Process::start(&program)?;
@@ -132,8 +135,9 @@ impl Fetcher {
         }
     }
 
-    /// Starts the program again, with the same image and the same readers, who ask again.
+    /// Starts the program again, with the same image and the same readers, which ask again.
     pub fn restart(&mut self) -> io::Result<()> {
+        std::thread::sleep(PAUSE);
         self.process = Process::start(&self.program)?;
         self.clients.retain(|client| !is_closed(client));
         self.order_open(Some(self.identity.clone()))?;
@@ -143,13 +147,23 @@ impl Fetcher {
         Ok(())
     }
 
+    /// False: the last reader has gone.
+    fn attend(&mut self, note: &impl Fn(&str)) -> io::Result<bool> {
+        match self.event()? {
+            Event::Note(line) => note(&line),
+            Event::Died if self.clients.iter().all(is_closed) => return Ok(false),
+            Event::Died => self.restart()?,
+        }
+        Ok(true)
+    }
+
     /// The process's number, for tests of its death.
     pub fn id(&self) -> u32 {
         self.process.child.id()
     }
 
     fn order_open(&self, identity: Option<Identity>) -> io::Result<()> {
-        let (source, options) = (self.source.clone(), self.options.clone());
+        let (source, options) = (self.source.clone(), Box::new(self.options.clone()));
         let order = Order::Open {
             source,
             options,
@@ -162,20 +176,13 @@ impl Fetcher {
 
 impl Fetcher {
     /// Starts a thread that starts the program again when it dies, and gives its lines to `note`,
-    /// until the process ends.
+    /// until the last reader has gone.
     pub fn watch(mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
         let watch = move || {
             // The error is the end: a fetcher that cannot be started.
-            let mut event = || -> io::Result<()> {
-                match self.event()? {
-                    Event::Note(line) => note(&line),
-                    Event::Died => self.restart()?,
-                }
-                Ok(())
-            };
-            while event()
-                .map_err(|error| note(&format!("erofast-fetch: {error}")))
-                .is_ok()
+            while let Ok(true) = self
+                .attend(&note)
+                .inspect_err(|error| note(&format!("{PROGRAM}: {error}")))
             {}
         };
         std::thread::Builder::new()

@@ -1,77 +1,24 @@
 //! A remote image as a reader sees it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use crate::message::{Class, Counters, RANGES, pair, receive, send};
+use crate::message::{Class, Counters, RANGES};
+use crate::parts::Parts;
 use crate::receiver::{Conversation, Request};
 use crate::store::{BLOCK, Store, blocks};
-use crate::{Fetcher, Options, Source};
+use crate::{Fetcher, ImageUrl, Options};
 
 /// Blocks that were fetched and went again before they were read, as they do without room on
 /// disk, are asked for so often.
 const TRIES: usize = 16;
 
-/// What a [`RemoteFile`] is made of, all readable only.
-#[derive(Debug)]
-pub struct Parts {
-    /// The cache of the image: bytes, and the map.
-    pub store: [OwnedFd; 2],
-    /// Where blocks go that the cache has no room for: bytes, and the map.
-    pub spare: [OwnedFd; 2],
-    /// To the fetcher.
-    pub socket: OwnedFd,
-    /// Bytes of the image.
-    pub length: u64,
-    /// How long a read may wait without a byte of its blocks.
-    pub timeout: Duration,
-}
-
-/// What goes with the descriptors of [`Parts`].
-#[derive(Debug, Serialize, Deserialize)]
-struct Header {
-    length: u64,
-    timeout: Duration,
-}
-
-impl Parts {
-    /// As one descriptor, for another process or another part of this one.
-    pub fn into_descriptor(self) -> io::Result<OwnedFd> {
-        let (end, reader) = pair()?;
-        let header = Header {
-            length: self.length,
-            timeout: self.timeout,
-        };
-        let [data, map] = &self.store;
-        let [spare, spare_map] = &self.spare;
-        let files = [data, map, spare, spare_map, &self.socket];
-        send(&end, &header, &files.map(AsFd::as_fd))?;
-        Ok(reader)
-    }
-
-    /// From what [`into_descriptor`](Self::into_descriptor) made; does not wait.
-    pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Parts> {
-        let received = receive(&descriptor)?;
-        let (header, files): (Header, Vec<OwnedFd>) =
-            received.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let files: Result<[OwnedFd; 5], _> = files.try_into();
-        let [data, map, spare, spare_map, socket] =
-            files.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        Ok(Parts {
-            store: [data, map],
-            spare: [spare, spare_map],
-            socket,
-            length: header.length,
-            timeout: header.timeout,
-        })
-    }
-}
+/// Bytes that [`RemoteFile::fetch_all`] asks for at once, and how often at the same time.
+const STEP: u64 = 4 << 20;
+const STEPS: usize = 8;
 
 /// An image at a URL. Bytes that are there are read without a lock.
 #[derive(Debug)]
@@ -169,6 +116,31 @@ impl RemoteFile {
         Ok(())
     }
 
+    /// Fetches all that is missing, and says after each step how many bytes are there.
+    pub fn fetch_all(&self, mut there: impl FnMut(u64)) -> io::Result<()> {
+        let steps = (0..self.length())
+            .step_by(STEP as usize)
+            .map(|start| start..start + STEP);
+        let mut asked = VecDeque::new();
+        for step in steps {
+            if asked.len() == STEPS {
+                there(self.finish(asked.pop_front())?);
+            }
+            let request = self.request(std::slice::from_ref(&step), Class::Fill)?;
+            asked.push_back((step.end, request));
+        }
+        while !asked.is_empty() {
+            there(self.finish(asked.pop_front())?);
+        }
+        Ok(())
+    }
+
+    fn finish(&self, step: Option<(u64, Request)>) -> io::Result<u64> {
+        let (end, request) = step.ok_or(io::ErrorKind::UnexpectedEof)?;
+        request.wait()?;
+        Ok(end.min(self.length()))
+    }
+
     /// What the fetcher did; waits for it.
     pub fn counters(&self) -> io::Result<Counters> {
         let reply = self
@@ -215,7 +187,7 @@ impl Drop for RemoteFile {
 /// Opens an image for one process: a thread starts the fetcher again when it dies, and gives its
 /// lines to `note`, until the process ends.
 pub fn open(
-    source: &Source,
+    source: &ImageUrl,
     options: &Options,
     note: impl Fn(&str) + Send + 'static,
 ) -> io::Result<RemoteFile> {

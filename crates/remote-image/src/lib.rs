@@ -10,12 +10,14 @@ pub mod cache;
 mod fetcher;
 mod file;
 pub mod message;
+mod parts;
 mod receiver;
-mod source;
 pub mod store;
+mod url;
 
 pub use fetcher::{Event, Fetcher};
-pub use file::{Parts, RemoteFile, open};
+pub use file::{RemoteFile, open};
 pub use message::{Class, Counters};
+pub use parts::Parts;
 pub use receiver::Request;
-pub use source::{Options, Source};
+pub use url::{ImageUrl, Options};

@@ -1,4 +1,4 @@
-//! Packets between a fetcher, its parent and the readers, over sockets that keep packets apart.
+//! Packets between a fetcher, its parent and the readers, over packet sockets.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Options, Source};
+use crate::{ImageUrl, Options};
 
 /// The longest packet.
 pub const PACKET: usize = 16 << 10;
@@ -145,15 +145,15 @@ pub struct Identity {
     pub modified: Option<String>,
 }
 
-/// What a parent tells its fetcher.
+/// From a parent to its fetcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
     /// The first packet. With an identity the four files of the store and the spare come along.
     Open {
         /// What to fetch.
-        source: Source,
+        source: ImageUrl,
         /// And how.
-        options: Options,
+        options: Box<Options>,
         /// What was found before, by a fetcher that died.
         identity: Option<Identity>,
     },
@@ -161,7 +161,7 @@ pub enum Order {
     Client,
 }
 
-/// What a fetcher tells its parent.
+/// From a fetcher to its parent.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum News {
     /// The image is open. Four files come along: bytes and map of the store, and of the spare.
@@ -177,7 +177,7 @@ pub enum News {
     Note(String),
 }
 
-/// Two ends that keep packets apart, closed in programs that are started.
+/// Two ends of a packet socket, closed in programs that are started.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     Ok(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)

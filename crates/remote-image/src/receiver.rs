@@ -73,7 +73,7 @@ impl Conversation {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// Asks, and leaves the waiting to the request, if somebody waits.
+    /// Asks, and leaves the waiting to the request, if it is attended.
     pub(crate) fn ask(
         self: &Arc<Self>,
         ranges: Vec<Range<u64>>,
@@ -138,7 +138,10 @@ impl Conversation {
             return;
         };
         let mut state = self.lock();
-        state.heard = Instant::now();
+        if reply.id != HELLO {
+            // One that dies again and again is not there.
+            state.heard = Instant::now();
+        }
         match reply.id {
             ALIVE => {}
             HELLO => {
@@ -188,7 +191,7 @@ impl Conversation {
     }
 }
 
-/// A question whose reply somebody waits for; forgotten when it is dropped.
+/// A question whose reply is waited for; forgotten when it is dropped.
 #[derive(Debug)]
 pub struct Request {
     conversation: Arc<Conversation>,

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 /// An `http://` or `https://` URL. Shown without its query, which may hold a signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct ImageUrl {
     url: String,
 }
 
-impl Source {
+impl ImageUrl {
     /// None: `text` is no URL, so it is a path. The error is one line without secrets.
-    pub fn parse(text: &str) -> Option<Result<Source, String>> {
+    pub fn parse(text: &str) -> Option<Result<ImageUrl, String>> {
         let (scheme, rest) = text.split_once("://")?;
         let known = ["http", "https"].map(|known| scheme.eq_ignore_ascii_case(known));
         if !known.contains(&true) {
@@ -27,7 +27,7 @@ impl Source {
                  http.user_file= takes them"
             )),
             None if authority.is_empty() => Err(format!("{scheme}://: the URL has no host")),
-            None => Ok(Source { url: text.into() }),
+            None => Ok(ImageUrl { url: text.into() }),
         })
     }
 
@@ -37,15 +37,15 @@ impl Source {
     }
 
     /// A file beside the image: its path with `suffix`, for example `.roothash`; the query stays.
-    pub fn beside(&self, suffix: &str) -> Source {
+    pub fn beside(&self, suffix: &str) -> ImageUrl {
         let end = self.url.find(['?', '#']).unwrap_or(self.url.len());
         let (path, query) = self.url.split_at(end);
         let url = [path, suffix, query].concat();
-        Source { url }
+        ImageUrl { url }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ImageUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.url.find(['?', '#']).unwrap_or(self.url.len());
         f.write_str(&self.url[..end])
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn urls_are_told_from_paths_and_secrets_are_not_shown() {
         for path in ["a.erofs", "/a://b", "oci://host/name", "ftp://host/x"] {
-            assert_eq!(Source::parse(path), None, "{path}");
+            assert_eq!(ImageUrl::parse(path), None, "{path}");
         }
-        let source = Source::parse("HTTPS://host:1/a/b.erofs?sign=secret")
+        let source = ImageUrl::parse("HTTPS://host:1/a/b.erofs?sign=secret")
             .unwrap()
             .unwrap();
         assert_eq!(source.to_string(), "HTTPS://host:1/a/b.erofs");
@@ -111,13 +111,13 @@ mod tests {
             beside.url(),
             "HTTPS://host:1/a/b.erofs.roothash?sign=secret"
         );
-        let error = Source::parse("http://me:secret@host/a")
+        let error = ImageUrl::parse("http://me:secret@host/a")
             .unwrap()
             .unwrap_err();
         assert!(
             error.starts_with("http://host: ") && !error.contains("secret"),
             "{error}"
         );
-        assert!(Source::parse("http:///a").unwrap().is_err());
+        assert!(ImageUrl::parse("http:///a").unwrap().is_err());
     }
 }

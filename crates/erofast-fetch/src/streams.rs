@@ -1,0 +1,84 @@
+//! Reading ahead of readers that go on where they ended.
+//!
+//! A reader asks only for what is missing, so a question that begins where the last window ended
+//! says that the reader caught up: the window doubles. Its length thus follows from round trip and
+//! bandwidth without either being measured.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Readers that are followed at the same time.
+const STREAMS: usize = 16;
+/// The longest window, in blocks: as much as may be in flight.
+const LONGEST: u64 = 256;
+
+/// Where readers are expected next, in blocks; the one seen last is the last.
+#[derive(Debug, Default)]
+pub struct Streams(VecDeque<Stream>);
+
+#[derive(Debug)]
+struct Stream {
+    /// The end of what was asked for, and of the window after it.
+    ends: [u64; 2],
+    window: u64,
+}
+
+impl Streams {
+    /// The blocks to read ahead after a question for these. None for one that begins elsewhere.
+    pub fn follow(&mut self, asked: &Range<u64>) -> Option<Range<u64>> {
+        let start = asked.start;
+        let fits = |stream: &Stream| (stream.ends[0]..=stream.ends[1]).contains(&start);
+        let found = self
+            .0
+            .iter()
+            .position(fits)
+            .and_then(|at| self.0.remove(at));
+        let window = match &found {
+            Some(stream) => (2 * stream.window).clamp(asked.end - start, LONGEST),
+            None => 0,
+        };
+        self.0.push_back(Stream {
+            ends: [asked.end, asked.end + window],
+            window,
+        });
+        if self.0.len() > STREAMS {
+            self.0.pop_front();
+        }
+        found.map(|_| asked.end..asked.end + window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_doubles_when_a_reader_catches_up_and_others_are_not_followed() {
+        let mut streams = Streams::default();
+        assert_eq!(streams.follow(&(0..2)), None);
+        assert_eq!(streams.follow(&(50..51)), None);
+        assert_eq!(streams.follow(&(2..4)), Some(4..6));
+        assert_eq!(streams.follow(&(6..8)), Some(8..12));
+        assert_eq!(streams.follow(&(12..14)), Some(14..22));
+        assert_eq!(streams.follow(&(51..52)), Some(52..53));
+        assert_eq!(streams.follow(&(900..902)), None);
+        let mut at = 22;
+        for _ in 0..20 {
+            at = streams.follow(&(at..at + 2)).expect("a stream").end;
+        }
+        assert_eq!(
+            streams.follow(&(at..at + 2)),
+            Some(at + 2..at + 2 + LONGEST)
+        );
+    }
+
+    #[test]
+    fn only_so_many_are_remembered() {
+        let mut streams = Streams::default();
+        for number in 0..=STREAMS as u64 {
+            streams.follow(&(number * 100..number * 100 + 1));
+        }
+        assert_eq!(streams.follow(&(1..2)), None);
+        assert_eq!(streams.follow(&(1601..1602)), Some(1602..1603));
+    }
+}

@@ -1,0 +1,168 @@
+//! HTTPS, with HTTP/1.1 and HTTP/2.
+
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::server::Connection;
+use crate::*;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+const LENGTH: usize = 3_000_000;
+
+/// A certificate for a name, and its key.
+fn certificate(folder: &Path, name: &str) -> Arc<ServerConfig> {
+    let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+        ])
+        .args(["-nodes", "-days", "2", "-subj", "/CN=test"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-addext", &format!("subjectAltName={name}")])
+        .args([
+            "-keyout".as_ref(),
+            key.as_os_str(),
+            "-out".as_ref(),
+            cert.as_os_str(),
+        ])
+        .output();
+    assert!(made.expect("openssl").status.success());
+    let cert = CertificateDer::from_pem_file(cert).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(key).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("versions").with_no_client_auth();
+    Arc::new(config.with_single_cert(vec![cert], key).expect("they fit"))
+}
+
+fn server(config: Arc<ServerConfig>) -> Server {
+    Server::start_over(image(LENGTH), move |stream: TcpStream| {
+        let connection = ServerConnection::new(Arc::clone(&config)).ok()?;
+        let stream = StreamOwned::new(connection, stream);
+        Some(Box::new(stream) as Box<dyn Connection>)
+    })
+}
+
+/// The program with another set of trusted certificates.
+fn trusting(folder: &Path) -> PathBuf {
+    let script = folder.join("fetch");
+    let cert = folder.join("cert.pem");
+    let line = format!(
+        "export SSL_CERT_FILE={}\nexec {}\n",
+        cert.display(),
+        program().display()
+    );
+    std::fs::write(&script, format!("#!/bin/sh\n{line}")).unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    script
+}
+
+fn open_with(
+    program: PathBuf,
+    url: &str,
+    cache: &tempfile::TempDir,
+) -> std::io::Result<RemoteFile> {
+    let mut fetcher = Fetcher::start_program(program, &source(url), &options(cache))?;
+    let file = RemoteFile::new(fetcher.client()?);
+    fetcher.watch(|_| ())?;
+    Ok(file)
+}
+
+#[test]
+fn an_image_comes_over_tls_if_the_certificate_fits() {
+    let cache = cache();
+    let server = server(certificate(cache.path(), "IP:127.0.0.1"));
+    let url = server.url("/a").replace("http:", "https:");
+    let file = open_with(trusting(cache.path()), &url, &cache).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    // The system does not trust it.
+    let error = open_with(program(), &url, &cache).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&url) && error.contains("certificate"),
+        "{error}"
+    );
+    // It is for another name.
+    let named = url.replace("127.0.0.1", "localhost");
+    let error = open_with(trusting(cache.path()), &named, &cache)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("not valid for name"), "{error}");
+}
+
+#[test]
+fn http_2_has_all_ranges_over_one_connection() {
+    let cache = cache();
+    let mut config = Arc::unwrap_or_clone(certificate(cache.path(), "IP:127.0.0.1"));
+    config.alpn_protocols = vec![b"h2".into()];
+    let (connections, ranges) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/a", listener.local_addr().unwrap());
+    let counts = (Arc::clone(&connections), Arc::clone(&ranges));
+    std::thread::spawn(move || serve_http_2(listener, config, &counts));
+    let file = open_with(trusting(cache.path()), &url, &cache).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+    // The first block, and the 45 others in ranges of 16.
+    assert_eq!(ranges.load(Ordering::SeqCst), 1 + 3);
+}
+
+type Counts = (Arc<AtomicUsize>, Arc<AtomicUsize>);
+
+fn serve_http_2(listener: std::net::TcpListener, config: ServerConfig, counts: &Counts) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        listener.set_nonblocking(true).unwrap();
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        while let Ok((stream, _)) = listener.accept().await {
+            let stream = acceptor.accept(stream).await.unwrap();
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            counts.0.fetch_add(1, Ordering::SeqCst);
+            while let Some(Ok((request, respond))) = connection.accept().await {
+                counts.1.fetch_add(1, Ordering::SeqCst);
+                answer(&request, respond);
+            }
+        }
+    });
+}
+
+/// All at once: what the windows have no room for is kept until they do.
+fn answer(
+    request: &http::Request<h2::RecvStream>,
+    mut respond: h2::server::SendResponse<bytes::Bytes>,
+) {
+    let range = request.headers()["range"]
+        .to_str()
+        .unwrap()
+        .strip_prefix("bytes=")
+        .unwrap();
+    let (first, last) = range.split_once('-').unwrap();
+    let (first, last) = (
+        first.parse::<usize>().unwrap(),
+        last.parse::<usize>().unwrap(),
+    );
+    let response = http::Response::builder()
+        .status(206)
+        .header("etag", "\"1\"")
+        .header("content-range", format!("bytes {first}-{last}/{LENGTH}"));
+    let mut body = respond
+        .send_response(response.body(()).unwrap(), false)
+        .unwrap();
+    body.send_data(image(LENGTH)[first..=last].to_vec().into(), true)
+        .unwrap();
+}
