@@ -5,7 +5,7 @@ use crate::UNKNOWN_PID;
 use crate::latency::{Filter, Report, Wait};
 use crate::stats::us;
 use crate::timeline::{Run, Timeline};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
 /// A real-time thread that waits behind one normal thread for longer than this was held up by
@@ -76,7 +76,6 @@ pub struct Blame {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Blocker {
     /// The threads' name.
-    #[serde(serialize_with = "comm_text")]
     pub comm: Comm,
     /// Their priority as the kernel traces it.
     pub prio: i32,
@@ -95,10 +94,6 @@ pub struct Reason {
     pub waits: u64,
     /// Their sum.
     pub total_us: f64,
-}
-
-fn comm_text<S: Serializer>(comm: &Comm, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(comm)
 }
 
 impl Timeline {
@@ -160,51 +155,62 @@ impl Timeline {
     }
 }
 
+/// A number of waits, and a time in nanoseconds. Waits overlap: a damaged trace has some of
+/// centuries, whose sum takes more than 64 bits.
+#[derive(Default)]
+struct Sum {
+    waits: u64,
+    ns: u128,
+}
+
+impl Sum {
+    fn add(&mut self, waits: u64, ns: u64) {
+        self.waits += waits;
+        self.ns += u128::from(ns);
+    }
+}
+
 /// Summarizes what the waits that the filter accepts were spent behind.
 pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame {
-    let mut blockers: HashMap<(Comm, i32), (u64, u128)> = HashMap::new();
-    let mut reasons: HashMap<Why, (u64, u128)> = HashMap::new();
-    let mut waits = 0;
-    // Waits overlap: a damaged trace has some of centuries, whose sum takes more than 64 bits.
-    let (mut total, mut idle, mut unknown) = (0, 0, 0);
+    let mut blockers: HashMap<(Comm, i32), Sum> = HashMap::new();
+    let mut reasons: HashMap<Why, Sum> = HashMap::new();
+    let [mut total, mut idle, mut unknown] = [const { Sum { waits: 0, ns: 0 } }; 3];
     for wait in report.accepted(filter) {
         let behind = timeline.behind(wait);
-        waits += 1;
-        total += u128::from(wait.length_ns());
-        idle += u128::from(behind.idle_ns);
-        unknown += u128::from(behind.unknown_ns);
-        let reason = reasons.entry(behind.why).or_default();
-        *reason = (reason.0 + 1, reason.1 + u128::from(wait.length_ns()));
+        total.add(1, wait.length_ns());
+        idle.add(1, behind.idle_ns);
+        unknown.add(1, behind.unknown_ns);
+        reasons
+            .entry(behind.why)
+            .or_default()
+            .add(1, wait.length_ns());
         let mut counted = HashSet::new();
         for run in behind.runs {
             let key = (run.comm, run.prio);
-            let blocker = blockers.entry(key).or_default();
-            blocker.0 += u64::from(counted.insert(key));
-            blocker.1 += u128::from(run.length_ns());
+            let first = u64::from(counted.insert(key));
+            blockers.entry(key).or_default().add(first, run.length_ns());
         }
     }
-    let behind = blockers
-        .into_iter()
-        .map(|((comm, prio), (waits, ns))| Blocker {
-            comm,
-            prio,
-            waits,
-            total_us: us(ns),
-        });
-    let why = reasons.into_iter().map(|(why, (waits, ns))| Reason {
+    let behind = blockers.into_iter().map(|((comm, prio), sum)| Blocker {
+        comm,
+        prio,
+        total_us: us(sum.ns),
+        waits: sum.waits,
+    });
+    let why = reasons.into_iter().map(|(why, sum)| Reason {
         why,
-        waits,
-        total_us: us(ns),
+        waits: sum.waits,
+        total_us: us(sum.ns),
     });
     let (mut behind, mut why): (Vec<_>, Vec<_>) = (behind.collect(), why.collect());
     behind.sort_by(|a, b| b.total_us.total_cmp(&a.total_us).then(a.comm.cmp(&b.comm)));
     why.sort_by(|a, b| b.total_us.total_cmp(&a.total_us).then(a.why.cmp(&b.why)));
     Blame {
-        waits,
-        total_us: us(total),
+        waits: total.waits,
+        total_us: us(total.ns),
         behind,
-        idle_us: us(idle),
-        unknown_us: us(unknown),
+        idle_us: us(idle.ns),
+        unknown_us: us(unknown.ns),
         why,
     }
 }

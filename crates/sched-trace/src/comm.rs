@@ -1,5 +1,6 @@
 //! Thread names as the scheduler prints them.
 
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// A thread's name: at most 15 bytes, as `/proc/PID/comm` shows it.
@@ -47,6 +48,12 @@ impl From<&str> for Comm {
 impl fmt::Display for Comm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl Serialize for Comm {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

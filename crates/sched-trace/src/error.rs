@@ -40,7 +40,7 @@ pub enum Error {
 }
 
 /// Why a trace of the clocks `counter` and, without its scale, `x86-tsc` is refused.
-pub(crate) const COUNTED: &str = "time stamps that count something else than time; record with the clock mono \
+pub(crate) const COUNTED: &str = "its clock counts events or cycles and not time; record with the clock mono \
                        (trace-cmd record -C mono; echo mono > trace_clock)";
 
 /// Results of this crate.

@@ -41,32 +41,15 @@ impl Names {
         self.texts.get(name.0 as usize).map_or("", |text| text)
     }
 
-    /// The name of `text` if some event uses it.
-    pub fn find(&self, text: &str) -> Option<Name> {
-        self.index.get(text).copied()
-    }
-
     /// All strings with their names.
     pub fn iter(&self) -> impl Iterator<Item = (Name, &str)> {
-        self.texts
-            .iter()
-            .enumerate()
-            .map(|(i, text)| (Name(i as u32), &**text))
+        let texts = self.texts.iter().enumerate();
+        texts.map(|(index, text)| (Name(index as u32), &**text))
     }
 
     /// Bytes of all strings, with the overhead of each.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.texts.len() * 64
-    }
-
-    /// How many different strings there are.
-    pub fn len(&self) -> usize {
-        self.texts.len()
-    }
-
-    /// True when nothing was interned.
-    pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
     }
 }
 
@@ -81,6 +64,5 @@ mod tests {
         assert_eq!(names.intern("erofs_worker"), a);
         assert_ne!(names.intern("events"), a);
         assert_eq!(names.get(a), "erofs_worker");
-        assert_eq!(names.find("missing"), None);
     }
 }

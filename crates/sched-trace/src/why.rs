@@ -11,7 +11,7 @@ use crate::stats::us;
 use crate::timeline::{Run, Timeline};
 use crate::{Comm, TaskState, Trace};
 use history::History;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// Most steps of a chain; a longer one is cut at its beginning.
 const STEPS: usize = 24;
@@ -57,7 +57,6 @@ pub struct Step {
     /// The thread; 0 for an interrupt on an idle CPU.
     pub pid: i32,
     /// Its name.
-    #[serde(serialize_with = "comm_text")]
     pub comm: Comm,
     /// What it did.
     pub action: Action,
@@ -98,7 +97,6 @@ pub enum Action {
         /// True after a preemption.
         preempted: bool,
         /// Name of the thread that it waited behind longest.
-        #[serde(serialize_with = "optional_comm")]
         behind: Option<Comm>,
     },
     /// An interrupt on this CPU woke the next thread.
@@ -117,17 +115,6 @@ pub struct Doing {
     pub us: f64,
     /// For a work item: the thread that queued it.
     pub queued_by: Option<i32>,
-}
-
-fn comm_text<S: Serializer>(comm: &Comm, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(comm)
-}
-
-fn optional_comm<S: Serializer>(comm: &Option<Comm>, serializer: S) -> Result<S::Ok, S::Error> {
-    match comm {
-        Some(comm) => serializer.collect_str(comm),
-        None => serializer.serialize_none(),
-    }
 }
 
 /// The longest chains of the threads that `wanted` accepts, longest first.

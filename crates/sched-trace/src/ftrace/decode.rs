@@ -80,7 +80,7 @@ impl Decoder {
     pub fn finish(
         &self,
         trace: &mut Trace,
-        kallsyms: Option<&mut dyn std::io::BufRead>,
+        kallsyms: &mut dyn std::io::BufRead,
         remedy: &'static str,
     ) {
         self.addresses.resolve(trace, kallsyms, remedy);

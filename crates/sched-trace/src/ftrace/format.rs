@@ -50,10 +50,8 @@ impl EventFormat {
 
     /// The field of that name.
     pub fn field(&self, name: &str) -> Option<Field> {
-        self.fields
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|&(_, field)| field)
+        let mut fields = self.fields.iter();
+        fields.find(|(n, _)| n == name).map(|&(_, field)| field)
     }
 }
 
@@ -93,16 +91,10 @@ impl Field {
     /// An integer of 1, 2, 4 or 8 bytes, little-endian, widened with its sign.
     pub fn int(&self, record: &[u8]) -> Option<i64> {
         let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
-        Some(match (bytes.len(), self.signed) {
-            (1, false) => i64::from(bytes[0]),
-            (1, true) => i64::from(bytes[0] as i8),
-            (2, false) => i64::from(u16::from_le_bytes(bytes.try_into().ok()?)),
-            (2, true) => i64::from(i16::from_le_bytes(bytes.try_into().ok()?)),
-            (4, false) => i64::from(u32::from_le_bytes(bytes.try_into().ok()?)),
-            (4, true) => i64::from(i32::from_le_bytes(bytes.try_into().ok()?)),
-            (8, _) => i64::from_le_bytes(bytes.try_into().ok()?),
-            _ => return None,
-        })
+        let negative = self.signed && bytes.last()? & 0x80 != 0;
+        let mut wide = [if negative { 0xff } else { 0 }; 8];
+        wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        matches!(bytes.len(), 1 | 2 | 4 | 8).then(|| i64::from_le_bytes(wide))
     }
 
     /// The bytes of an array or of a string with a location, possibly with a NUL at the end.

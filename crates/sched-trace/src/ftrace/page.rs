@@ -140,38 +140,17 @@ mod tests {
 
     #[test]
     fn times_add_up_and_extensions_and_stamps_are_followed() {
-        let page = page(
-            0,
-            &[
-                entry(1, 5),
-                0xaaaa_aaaa,
-                entry(TIME_EXTEND, 1),
-                1,
-                entry(0, 2),
-                8,
-                0xbbbb_bbbb,
-                entry(PADDING, 3),
-                8,
-                0,
-                entry(TIME_STAMP, 7),
-                2,
-                entry(2, 1),
-                1,
-                2,
-            ],
-        );
+        let extended = [entry(TIME_EXTEND, 1), 1, entry(0, 2), 8, 0xbbbb_bbbb];
+        let padded = [entry(PADDING, 3), 8, 0];
+        let stamped = [entry(TIME_STAMP, 7), 2, entry(2, 1), 1, 2];
+        let first = [entry(1, 5), 0xaaaa_aaaa];
+        let page = page(0, &[&first[..], &extended, &padded, &stamped].concat());
         let (found, summary) = read(&page);
         let times: Vec<u64> = found.iter().map(|(time, _)| *time).collect();
         assert_eq!(times, [1005, 1005 + (1 << 27) + 1 + 2, (2 << 27) + 7 + 1]);
         assert_eq!(found[1].1, [0xbb; 4]);
         assert_eq!(found[2].1.len(), 8);
-        assert_eq!(
-            summary,
-            PageSummary {
-                lost: 0,
-                records: 3
-            }
-        );
+        assert_eq!((summary.lost, summary.records), (0, 3));
     }
 
     #[test]
@@ -185,21 +164,23 @@ mod tests {
     #[test]
     fn a_broken_page_is_an_error_and_never_a_panic() {
         let none = |_, _: &[u8]| {};
-        assert!(records(&[0; 10], &LAYOUT, none).is_err());
-        assert!(records(&page(5000, &[]), &LAYOUT, none).is_err());
-        assert!(records(&page(0, &[entry(28, 0), 1]), &LAYOUT, none).is_err());
-        assert!(records(&page(0, &[entry(0, 0), 2]), &LAYOUT, none).is_err());
-        assert!(records(&page(0, &[entry(0, 0), u32::MAX]), &LAYOUT, none).is_err());
-        assert!(records(&page(0, &[entry(PADDING, 1), u32::MAX]), &LAYOUT, none).is_ok());
-        assert!(records(&page(0, &[entry(TIME_EXTEND, 1)]), &LAYOUT, none).is_err());
+        let broken = |page: &[u8]| records(page, &LAYOUT, none).is_err();
+        assert!(broken(&[0; 10]) && broken(&page(5000, &[])));
+        for words in [
+            &[entry(28, 0), 1][..],
+            &[entry(0, 0), 2],
+            &[entry(0, 0), u32::MAX],
+        ] {
+            assert!(broken(&page(0, words)), "{words:?}");
+        }
+        assert!(broken(&page(0, &[entry(TIME_EXTEND, 1)])));
+        assert!(!broken(&page(0, &[entry(PADDING, 1), u32::MAX])));
     }
 
     #[test]
     fn padding_without_a_delta_ends_the_page() {
-        let (found, _) = read(&page(
-            0,
-            &[entry(1, 1), 9, entry(PADDING, 0), 0, entry(1, 1), 9],
-        ));
+        let words = [entry(1, 1), 9, entry(PADDING, 0), 0, entry(1, 1), 9];
+        let (found, _) = read(&page(0, &words));
         assert_eq!(found.len(), 1);
     }
 }

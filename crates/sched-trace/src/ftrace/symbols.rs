@@ -22,19 +22,12 @@ impl Addresses {
 
     /// Replaces provisional names by symbols; a notice says how many stay unresolved, and the
     /// remedy.
-    pub fn resolve(
-        &self,
-        trace: &mut Trace,
-        kallsyms: Option<&mut dyn BufRead>,
-        remedy: &'static str,
-    ) {
+    pub fn resolve(&self, trace: &mut Trace, kallsyms: &mut dyn BufRead, remedy: &'static str) {
         if self.0.is_empty() {
             return;
         }
         let wanted: HashSet<u64> = self.0.keys().copied().collect();
-        let symbols = kallsyms
-            .map(|lines| pick(lines, &wanted))
-            .unwrap_or_default();
+        let symbols = pick(kallsyms, &wanted);
         let mut renamed = HashMap::new();
         for (address, provisional) in &self.0 {
             if let Some(symbol) = symbols.get(address) {
@@ -115,7 +108,7 @@ mod tests {
             });
         }
         let mut kallsyms = &b"0000000000000010 t vmstat_update\n0000000000000030 T other [m]\n"[..];
-        addresses.resolve(&mut trace, Some(&mut kallsyms), "as root");
+        addresses.resolve(&mut trace, &mut kallsyms, "as root");
         let names: Vec<&str> = trace
             .events
             .iter()

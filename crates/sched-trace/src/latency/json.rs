@@ -2,9 +2,10 @@
 
 use super::filter::Filter;
 use super::group::GroupBy;
-use super::report::{Report, WaitKind};
+use super::report::{Report, Wait, WaitKind};
+use crate::Name;
 use crate::stats::{Histogram, Summary};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 impl Report {
     /// The JSON of `trace latency`.
@@ -53,16 +54,15 @@ fn unfinished(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
         .unfinished
         .iter()
         .filter(|wait| filter.accepts(report, wait));
-    waits
-        .map(|wait| {
-            json!({
-                "comm": wait.comm.to_string(),
-                "pid": wait.pid,
-                "preempted": wait.kind == WaitKind::Preempted,
-                "at_least_us": wait.length_ns() as f64 / 1e3,
-            })
+    let object = |wait: &Wait| {
+        json!({
+            "comm": wait.comm,
+            "pid": wait.pid,
+            "preempted": wait.kind == WaitKind::Preempted,
+            "at_least_us": wait.length_ns() as f64 / 1e3,
         })
-        .collect()
+    };
+    waits.map(object).collect()
 }
 
 /// Occupied buckets of the lengths of waits: lower bound in microseconds, and count.
@@ -77,48 +77,43 @@ fn histogram(report: &Report, filter: &Filter<'_>, kind: WaitKind) -> Vec<Value>
 fn tasks(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
     let groups = report.group(GroupBy::Task, filter);
     let objects = groups.iter().map(|group| {
-        let mut object = Map::new();
-        object.insert("comm".into(), group.comm.to_string().into());
-        object.insert("pid".into(), group.pid.into());
-        object.insert("process".into(), report.process(group.pid).into());
-        summary(&mut object, "", &group.wakeup);
-        summary(&mut object, "preempted_", &group.preempted);
-        Value::Object(object)
+        let process = report.process(group.pid);
+        let object = json!({ "comm": group.comm, "pid": group.pid, "process": process });
+        let waits = [("", &group.wakeup), ("preempted_", &group.preempted)];
+        waits.into_iter().fold(object, with)
     });
     objects.collect()
 }
 
 fn workqueues(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
+    let name = |name: Option<Name>| name.map_or("", |name| report.names.get(name));
     let groups = report.workqueues(filter);
     let objects = groups.iter().map(|group| {
-        let mut object = Map::new();
-        let name = |name: Option<_>| name.map_or("", |name| report.names.get(name));
-        object.insert("name".into(), name(group.workqueue).into());
-        object.insert("function".into(), name(group.function).into());
-        object.insert("executed".into(), group.executed.into());
-        summary(&mut object, "", &group.wakeup);
-        summary(&mut object, "preempted_", &group.preempted);
-        summary(&mut object, "queue_delay_", &group.queue_delay);
-        summary(&mut object, "run_", &group.run);
-        Value::Object(object)
+        let object = json!({
+            "name": name(group.workqueue),
+            "function": name(group.function),
+            "executed": group.executed,
+        });
+        let summaries = [
+            ("", &group.wakeup),
+            ("preempted_", &group.preempted),
+            ("queue_delay_", &group.queue_delay),
+            ("run_", &group.run),
+        ];
+        summaries.into_iter().fold(object, with)
     });
     objects.collect()
 }
 
-/// Inserts the ten figures of a summary in microseconds, each name with a prefix.
-fn summary(object: &mut Map<String, Value>, prefix: &str, summary: &Summary) {
-    object.insert(format!("{prefix}count"), summary.count.into());
-    for (name, figure) in [
-        ("total", summary.total),
-        ("average", summary.average),
-        ("median", summary.median),
-        ("minimum", summary.minimum),
-        ("maximum", summary.maximum),
-        ("stddev", summary.stddev),
-        ("p90", summary.p90),
-        ("p99", summary.p99),
-        ("p999", summary.p999),
-    ] {
-        object.insert(format!("{prefix}{name}_us"), figure.into());
+/// Adds the ten figures of a summary in microseconds, each name with a prefix.
+fn with(mut object: Value, (prefix, summary): (&str, &Summary)) -> Value {
+    let figures = json!(summary);
+    for (name, figure) in figures.as_object().into_iter().flatten() {
+        let name = match name.as_str() {
+            "samples" => format!("{prefix}count"),
+            name => format!("{prefix}{name}_us"),
+        };
+        object[name] = figure.clone();
     }
+    object
 }

@@ -341,11 +341,8 @@ impl Machine {
         let processes = trace.threads.iter().filter(|(_, thread)| thread.tgid > 0);
         let processes = processes.map(|(pid, thread)| (*pid, thread.tgid)).collect();
         let cpus: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
-        let (works, home) = self.works.finish();
         let mut waits = self.waits;
-        for wait in waits.iter_mut().filter(|wait| wait.workqueue.is_none()) {
-            wait.workqueue = wait.function.and_then(&home);
-        }
+        let works = self.works.finish(&mut waits);
         Report {
             format: trace.format,
             cpus: cpus.into_iter().collect(),

@@ -2,7 +2,8 @@
 //! and notices.
 
 use super::filter::Filter;
-use super::report::{Report, WaitKind};
+use super::report::{Report, Wait, WaitKind};
+use crate::Notice;
 use std::collections::BTreeSet;
 
 /// More than one missing event in this many wake-ups makes the figures of a thread invalid.
@@ -29,10 +30,8 @@ impl Missing {
 impl Report {
     /// Missing events of the threads that `concerned` accepts.
     pub fn missing(&self, concerned: impl Fn(i32) -> bool) -> Missing {
-        let wakeups = self
-            .waits
-            .iter()
-            .filter(|wait| wait.kind == WaitKind::Wakeup && concerned(wait.pid));
+        let of_kind = |wait: &&Wait| wait.kind == WaitKind::Wakeup && concerned(wait.pid);
+        let wakeups = self.waits.iter().filter(of_kind);
         Missing {
             // A switch concerns two threads, and is missing once.
             switches: self.missing.of(&concerned).min(self.missing_switches),
@@ -59,10 +58,10 @@ impl Report {
     /// The same for the threads that the filter accepts. Figures that are selected by the name of a
     /// work function are also invalid when the trace does not name all of them.
     pub fn is_valid_for(&self, filter: &Filter<'_>) -> bool {
-        let spoilt = self
-            .notices
-            .iter()
-            .any(|notice| notice.spoils_figures() || filter.by_name() && notice.spoils_names());
-        self.lost_events == 0 && !spoilt && !self.missing_of(filter).spoils()
+        let spoils =
+            |notice: &Notice| notice.spoils_figures() || filter.by_name() && notice.spoils_names();
+        self.lost_events == 0
+            && !self.notices.iter().any(spoils)
+            && !self.missing_of(filter).spoils()
     }
 }

@@ -1,6 +1,6 @@
 //! Joins the events of work items: queued, started, ended.
 
-use super::report::WorkRun;
+use super::report::{Wait, WorkRun};
 use crate::{Event, Kind, Name, Names};
 use std::collections::HashMap;
 
@@ -66,11 +66,8 @@ impl Works {
 
     /// The worker `run.pid` starts an item; `run` lacks what the queueing event adds.
     pub fn start(&mut self, work: u64, mut run: WorkRun) {
-        if let Some(queued) = self
-            .queued
-            .remove(&work)
-            .filter(|q| q.function == run.function)
-        {
+        let queued = self.queued.remove(&work);
+        if let Some(queued) = queued.filter(|queued| queued.function == run.function) {
             run.queued_ns = Some(queued.time_ns);
             run.queued_by = Some(queued.by);
             run.workqueue = queued.queue.or(run.workqueue);
@@ -89,15 +86,12 @@ impl Works {
     /// The worker goes to sleep, and not inside an item. Its item has ended, unless the trace has
     /// the ends of items.
     pub fn sleep(&mut self, pid: i32) {
-        let traced_end = |run: &WorkRun| {
-            if run.kthread {
-                self.kthread_ends
-            } else {
-                self.ends
-            }
-        };
-        if let Some(index) = self.open.get(&pid)
-            && !traced_end(&self.runs[*index])
+        let (ends, kthread_ends) = (self.ends, self.kthread_ends);
+        let has_end = |run: &WorkRun| if run.kthread { kthread_ends } else { ends };
+        if self
+            .open
+            .get(&pid)
+            .is_some_and(|index| !has_end(&self.runs[*index]))
         {
             self.open.remove(&pid);
         }
@@ -109,18 +103,17 @@ impl Works {
         Some((run.function, run.workqueue))
     }
 
-    /// The queue of a function whose item was queued before the trace began.
-    pub fn home(&self, function: Name) -> Option<Name> {
-        self.home.get(&function).copied().flatten()
-    }
-
-    /// All runs, including queues that only later events name.
-    pub fn finish(mut self) -> (Vec<WorkRun>, impl Fn(Name) -> Option<Name>) {
-        let mut runs = std::mem::take(&mut self.runs);
-        for run in runs.iter_mut().filter(|run| run.workqueue.is_none()) {
-            run.workqueue = self.home(run.function);
+    /// All runs; those and the waits get the queues that only later events name.
+    pub fn finish(self, waits: &mut [Wait]) -> Vec<WorkRun> {
+        let home = |function: Name| self.home.get(&function).copied().flatten();
+        for wait in waits.iter_mut().filter(|wait| wait.workqueue.is_none()) {
+            wait.workqueue = wait.function.and_then(home);
         }
-        (runs, move |function| self.home(function))
+        let mut runs = self.runs;
+        for run in runs.iter_mut().filter(|run| run.workqueue.is_none()) {
+            run.workqueue = home(run.function);
+        }
+        runs
     }
 }
 

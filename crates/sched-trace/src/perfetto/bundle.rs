@@ -5,7 +5,9 @@ use super::symbols::Symbols;
 use super::wire::{Cut, Stop, Value as Wire, fields, try_fields};
 use crate::ftrace::symbols::Addresses;
 use crate::input::Limits;
-use crate::schema::{self, ABSENT, EVENTS, EventType, Form, GENERIC, Naming, Value, Values};
+use crate::schema::{
+    self, ABSENT, EVENTS, EventType, FieldType, Form, GENERIC, Naming, Value, Values,
+};
 use crate::{Event, Trace, UNKNOWN_PID};
 use std::collections::HashMap;
 
@@ -116,19 +118,17 @@ fn typed(tag: u32, message: &[u8]) -> Result<Found<'_>, Cut> {
         };
     }
     fields(message, |tag, value| {
-        for (at, field) in event.fields.iter().enumerate() {
-            match value {
-                Wire::Number(0) if field.form == Form::Function && field.optional => {}
-                Wire::Number(number) if field.tag == tag && field.form != Form::Queue => {
-                    values[at] = Value::Number(number);
-                }
-                Wire::Bytes(bytes) if field.tag == tag => values[at] = Value::Text(bytes),
-                // The name of a queue was field 3 for a while.
-                Wire::Bytes(bytes) if field.form == Form::Queue && tag == 3 => {
-                    values[at] = Value::Text(bytes);
-                }
-                _ => {}
-            }
+        let is_it = |field: &FieldType| match value {
+            Wire::Number(_) => field.tag == tag && field.form != Form::Queue,
+            // The name of a queue was field 3 for a while.
+            Wire::Bytes(_) => field.tag == tag || field.form == Form::Queue && tag == 3,
+        };
+        if let Some(at) = event.fields.iter().position(is_it) {
+            values[at] = match value {
+                Wire::Number(0) if event.fields[at].optional => Value::Absent,
+                Wire::Number(number) => Value::Number(number),
+                Wire::Bytes(bytes) => Value::Text(bytes),
+            };
         }
     })?;
     Ok(Some((event, values)))

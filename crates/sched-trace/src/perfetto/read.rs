@@ -297,7 +297,9 @@ impl Reader {
             });
         }
         let remedy = "record as root with symbolize_ksyms: true in the configuration";
-        self.bundles.addresses.resolve(&mut trace, None, remedy);
+        self.bundles
+            .addresses
+            .resolve(&mut trace, &mut std::io::empty(), remedy);
         let reported = self.bundles.lossy.saturating_add(self.bundles.faulty);
         trace.lost_events = self.lost.total(reported);
         threads::name_threads(&mut trace);

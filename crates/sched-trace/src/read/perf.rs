@@ -93,7 +93,7 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
         Some(running) if stored.is_empty() => running,
         _ => &mut stored,
     };
-    decoder.finish(&mut trace, Some(kallsyms), NAME_FUNCTIONS);
+    decoder.finish(&mut trace, kallsyms, NAME_FUNCTIONS);
     threads::name_threads(&mut trace);
     Ok(trace)
 }

@@ -40,7 +40,6 @@ pub use machine::{base_slice_ns, scheduler_settings};
 pub use options::{Drain, RecordOptions};
 use pipes::{Drainer, Pages, Pipes};
 use rustix::time::{ClockId, clock_gettime};
-use std::io::BufReader;
 use std::process::{Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 
@@ -94,10 +93,10 @@ impl Recorder {
     /// under way are cut at the edge: pause, or ask at a quiet moment.
     pub fn take(&mut self) -> Result<Trace> {
         let pages = pipes::lock(&self.pipes).take();
-        let lost: u64 = pages
+        let lost = pages
             .iter()
             .map(|pages| self.instance.lost(pages.cpu))
-            .sum();
+            .sum::<u64>();
         let new = lost.saturating_sub(self.lost_before);
         self.lost_before = self.lost_before.max(lost);
         Ok(self.read(&pages, new))
@@ -143,24 +142,16 @@ impl Recorder {
                 }
             }
         }
-        trace
-            .notices
-            .extend(first.map(|reason| Notice::UnreadPages {
-                count: unread,
-                reason,
-            }));
+        let notice = |reason| Notice::UnreadPages {
+            count: unread,
+            reason,
+        };
+        trace.notices.extend(first.map(notice));
         // The pages flag the same losses that the statistics count, but later.
         trace.lost_events = lost.max(flagged);
         trace.sort();
-        let kallsyms = std::fs::File::open("/proc/kallsyms").ok();
-        let mut kallsyms = kallsyms.map(BufReader::new);
-        decoder.finish(
-            &mut trace,
-            kallsyms
-                .as_mut()
-                .map(|file| file as &mut dyn std::io::BufRead),
-            symbols::RECORD_AGAIN,
-        );
+        let kallsyms = std::fs::read("/proc/kallsyms").unwrap_or_default();
+        decoder.finish(&mut trace, &mut kallsyms.as_slice(), symbols::RECORD_AGAIN);
         threads::name_threads(&mut trace);
         threads_of_proc(&mut trace);
         threads::processes(&mut trace);
@@ -197,16 +188,11 @@ fn boot_offset_ns() -> u64 {
 
 /// Asks /proc for the process of each thread that still lives and has none yet.
 fn threads_of_proc(trace: &mut Trace) {
-    for (pid, thread) in trace
-        .threads
-        .iter_mut()
-        .filter(|(_, thread)| thread.tgid == 0)
-    {
+    let threads = &mut trace.threads;
+    for (pid, thread) in threads.iter_mut().filter(|(_, thread)| thread.tgid == 0) {
         thread.tgid = tgid(*pid).unwrap_or(0);
     }
-    trace
-        .threads
-        .retain(|_, thread| *thread != Thread::default());
+    threads.retain(|_, thread| *thread != Thread::default());
 }
 
 fn tgid(pid: i32) -> Option<i32> {

@@ -6,7 +6,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where distributions mount it.
 const USUAL: &str = "/sys/kernel/tracing";
@@ -15,10 +15,8 @@ const USUAL: &str = "/sys/kernel/tracing";
 #[derive(Debug)]
 pub(super) struct Tracefs {
     pub root: PathBuf,
-    /// A private mount attached to no directory; closing the descriptor unmounts it...
+    /// A private mount attached to no directory; closing the descriptor unmounts it.
     _detached: Option<OwnedFd>,
-    /// ...or, on kernels without fsmount(2), a mount that is unmounted on drop.
-    mounted_at: Option<PathBuf>,
 }
 
 impl Tracefs {
@@ -29,7 +27,6 @@ impl Tracefs {
             Some(root) => Self {
                 root,
                 _detached: None,
-                mounted_at: None,
             },
             None => Self::mount()?,
         };
@@ -40,43 +37,18 @@ impl Tracefs {
     }
 
     fn mount() -> Result<Self> {
-        match detached("tracefs") {
-            Ok(fd) => {
-                let root = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-                Ok(Self {
-                    root,
-                    _detached: Some(fd),
-                    mounted_at: None,
-                })
-            }
-            Err(Errno::NOSYS) => Self::mount_at(Path::new(USUAL)),
-            Err(error) => Err(cannot_mount(error)),
-        }
-    }
-
-    fn mount_at(path: &Path) -> Result<Self> {
-        use rustix::mount::{MountFlags, mount};
-        mount("tracefs", path, "tracefs", MountFlags::empty(), None).map_err(cannot_mount)?;
+        let mount = detached("tracefs").map_err(cannot_mount)?;
         Ok(Self {
-            root: path.into(),
-            _detached: None,
-            mounted_at: Some(path.into()),
+            root: PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd())),
+            _detached: Some(mount),
         })
-    }
-}
-
-impl Drop for Tracefs {
-    fn drop(&mut self) {
-        if let Some(path) = &self.mounted_at {
-            // EBUSY: another process uses it by now, so it stays mounted.
-            let _ = rustix::mount::unmount(path, rustix::mount::UnmountFlags::empty());
-        }
     }
 }
 
 fn cannot_mount(error: Errno) -> Error {
     match error {
         Errno::PERM | Errno::ACCESS => missing("tracefs is not mounted and mounting it needs root"),
+        Errno::NOSYS => missing(&format!("run: mount -t tracefs tracefs {USUAL}")),
         Errno::NODEV => missing("this kernel has no tracefs (CONFIG_FTRACE is off)"),
         other => missing(&format!("tracefs is not mounted and cannot be: {other}")),
     }

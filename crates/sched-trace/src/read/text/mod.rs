@@ -88,7 +88,7 @@ impl Lines {
             return Err("it ends in the middle of a line, without a line feed".into());
         }
         if self.untimed > 0 {
-            return Err(format!("it has {COUNTED}"));
+            return Err(COUNTED.into());
         }
         if self.garbled > 0 {
             return Err(format!(

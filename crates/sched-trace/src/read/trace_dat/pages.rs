@@ -74,7 +74,7 @@ impl Pages {
         };
         let tsc = options.tsc.filter(|_| clock == "x86-tsc");
         if clock == "counter" || clock == "x86-tsc" && tsc.is_none() {
-            return Err(reader.broken(format!("it has {COUNTED}")));
+            return Err(reader.broken(COUNTED));
         }
         let mut trace = Trace::new(clock);
         trace.kernel = options.kernel.clone();
@@ -127,7 +127,7 @@ impl Pages {
         trace.sort();
         let kallsyms = &mut &contents.description.kallsyms[..];
         self.decoder
-            .finish(&mut trace, Some(kallsyms), symbols::RECORD_AGAIN);
+            .finish(&mut trace, kallsyms, symbols::RECORD_AGAIN);
         name_from(&mut trace, &contents.cmdlines);
         threads::name_threads(&mut trace);
         let options = &contents.options;
