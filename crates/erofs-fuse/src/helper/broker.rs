@@ -12,6 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use sys::pi_mutex::PiMutex;
+
 use super::mounted::Mounted;
 use super::profile_file::ProfileFile;
 use super::protocol::{
@@ -29,11 +31,15 @@ const MEMORY: u8 = b'f';
 
 /// The server's side.
 #[derive(Debug)]
-pub(crate) struct Broker(OwnedFd);
+pub(crate) struct Broker {
+    /// Locked from a request to its response: several threads ask.
+    socket: PiMutex<OwnedFd>,
+}
 
 impl Broker {
     pub(super) fn new(socket: OwnedFd) -> Self {
-        Self(socket)
+        let socket = PiMutex::new(socket);
+        Self { socket }
     }
 
     /// The profile; `None` when there is none yet. `name` is its file in the cache folder, unless
@@ -87,8 +93,9 @@ impl Broker {
 
     fn call(&self, letter: u8, body: &[u8]) -> Result<Option<OwnedFd>, Error> {
         let gone = Error::std_io("the mount helper process is gone");
-        let sent = send_bytes(&self.0, &[&[letter], body].concat());
-        let response = sent.and_then(|()| receive_response(&self.0));
+        let socket = self.socket.lock();
+        let sent = send_bytes(&*socket, &[&[letter], body].concat());
+        let response = sent.and_then(|()| receive_response(&*socket));
         Ok(response.map_err(gone)??)
     }
 }
@@ -179,6 +186,26 @@ mod tests {
 
     use super::super::identity::MountId;
     use super::*;
+
+    #[test]
+    fn responses_reach_the_threads_that_asked() {
+        let (socket, theirs) = socket_pair().unwrap();
+        let helper = thread::spawn(move || {
+            while let Ok((packet, _)) = receive_bytes(&theirs)
+                && let Some(letter) = packet.first()
+            {
+                let file = || File::open("/dev/null").unwrap().into();
+                respond(&theirs, &Ok((*letter == MEMORY).then(file))).unwrap();
+            }
+        });
+        let broker = Broker::new(socket);
+        thread::scope(|scope| {
+            scope.spawn(|| (0..2000).for_each(|_| broker.list(&[b"a".to_vec()]).unwrap()));
+            scope.spawn(|| (0..2000).for_each(|_| drop(broker.memory().unwrap().unwrap())));
+        });
+        drop(broker);
+        helper.join().unwrap();
+    }
 
     #[test]
     fn a_server_has_few_sockets_at_a_time() {
