@@ -90,7 +90,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     let status = daemon
         .wait()
         .map_err(Error::std_io("cannot wait for the daemon"))?;
-    // It did so itself, unless it was killed.
+    // The helper restores it itself, unless it was killed.
     uring.restore();
     helper::unmount_dead(&request.mountpoint, &before);
     let line = String::from_utf8_lossy(&outcome).trim().to_owned();
@@ -101,7 +101,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     }))
 }
 
-/// EAGAIN of fork(2) and clone(2) does not say what there is too little of.
+/// EAGAIN of fork(2) and clone(2) does not name the limit.
 fn explained(line: String) -> String {
     let number = format!("(os error {})", rustix::io::Errno::AGAIN.raw_os_error());
     match line.ends_with(&number) {

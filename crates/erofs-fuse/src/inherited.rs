@@ -1,4 +1,4 @@
-//! What this process has of the program that started it: nothing but what a mount was asked to use.
+//! Closes the descriptors that this process inherited, except those that the mount names.
 //!
 //! A descriptor of the caller would stay open for the life of the mount: a lock would stay held,
 //! the other end of a pipe would wait, and a server that an image has taken over could write.

@@ -87,8 +87,8 @@ pub(crate) fn command_of(program: &Path, role: Role) -> Command {
     command
 }
 
-/// What a process needs of the caller's environment, in which there may be secrets: they would be
-/// there, for whoever may read them, as long as the mount is.
+/// The part of the caller's environment that a process needs. The rest may hold secrets, which
+/// would stay readable in the process as long as the mount is there.
 fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
     let by_role: &[&str] = match role {
         // For fusermount3, the folder of launch profiles, and the service manager.
@@ -100,7 +100,7 @@ fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
     names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }
 
-/// Without it the program may not start; what a crash prints.
+/// The program may need the first to start; the second decides what a crash prints.
 const ALWAYS: &[&str] = &[
     "LD_LIBRARY_PATH",
     "RUST_BACKTRACE",
@@ -108,7 +108,7 @@ const ALWAYS: &[&str] = &[
     fuse_transport::FAIL_STEP,
 ];
 
-/// Is there in every initramfs, by systemd's convention.
+/// Exists in every initramfs, by systemd's convention.
 const INITRAMFS: &str = "/etc/initrd-release";
 
 /// The name of this process, for `ps`. In an initramfs it begins with `@`: systemd kills all other

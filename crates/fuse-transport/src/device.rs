@@ -58,8 +58,8 @@ impl DeviceChannel {
         });
         let memory = |bytes| Buffer::new(bytes).ok_or_else(|| io::Error::from(Errno::NOMEM));
         let mut request = memory(REQUEST_BYTES)?;
-        // All of it is there: the kernel answers a request with EIO that it cannot copy to a
-        // process which is just being killed, for want of a page.
+        // Touch every page: if one is missing while the process is being killed, the kernel answers
+        // the request with EIO.
         request.bytes_mut().fill(1);
         let this = Self {
             waiter,

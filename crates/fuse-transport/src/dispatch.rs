@@ -30,8 +30,8 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Whether something is wrong. That a name, an attribute, a hole or an operation is not there
-    /// is what programs and the kernel ask to find out, all the time.
+    /// Whether something is wrong. Programs and the kernel ask all the time whether a name, an
+    /// attribute, a hole or an operation exists: its absence is no failure.
     pub(crate) fn is_failure(self) -> bool {
         const ROUTINE: [Errno; 9] = [
             Errno::NOENT,

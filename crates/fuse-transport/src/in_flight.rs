@@ -120,9 +120,8 @@ impl InFlight {
         self.set(RESTARTS, self.restarts().saturating_add(1));
     }
 
-    /// Another server begins with nothing in flight. What is sent to it again is served one by one
-    /// if one of them may have killed the last server: then only that one is in flight at the next
-    /// crash.
+    /// Another server begins with nothing in flight. If a request may have killed the last server,
+    /// repeated requests are served one by one, so that at the next crash only one is in flight.
     pub fn begin_again(&self, one_by_one: bool) {
         (0..SLOTS).for_each(|slot| self.set(place(slot), 0));
         self.set(ONE_BY_ONE, one_by_one.into());
@@ -142,8 +141,8 @@ impl InFlight {
         taken.max_by_key(|request| request.unique)
     }
 
-    /// Has a request answered with EIO when the kernel repeats it. False if it was already, or if
-    /// there is no room: there is for some only.
+    /// Has a request answered with EIO when the kernel repeats it. False if it is refused already,
+    /// or if the list is full.
     pub fn refuse(&self, request: TakenRequest) -> bool {
         let refused = self.refused();
         let is_new = refused.len() < MOST_REFUSED && !refused.contains(&request);

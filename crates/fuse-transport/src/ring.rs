@@ -144,7 +144,7 @@ impl RingChannel {
         let entered = fail_points::check_now("enter").map_err(io::Error::from);
         match entered.and_then(|()| self.ring.wait()) {
             Ok(()) => self.back_off.end(),
-            // What it did not submit it submits the next time.
+            // The next wait submits the rest.
             Err(error) if self.passes(&error) => return Ready::Woken,
             Err(_) => return self.end(),
         }

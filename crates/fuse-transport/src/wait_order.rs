@@ -131,8 +131,8 @@ impl WaitOrder {
         };
         waiters.rotate_left(index);
         let moved = waiters.len() - index;
-        // A waiter that cannot be registered again is out of memory; its thread still serves what
-        // other wake-ups bring, and the others serve the device.
+        // Registering fails only without memory. The waiter's thread still serves after other
+        // wake-ups, and the other threads serve the device.
         waiters[moved..].iter().for_each(|waiter| {
             let _ = waiter.move_to_end();
         });

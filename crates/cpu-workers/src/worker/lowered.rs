@@ -1,5 +1,5 @@
-//! Real-time threads without their priority for a while: what takes long must not keep the programs
-//! of a CPU waiting.
+//! Takes real-time priority from a thread for a while: long work must not keep the programs of a
+//! CPU waiting.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::priority::{ThreadPriority, lower_this, raise_this};
 use crate::worker::thread::current_worker;
 
 thread_local! {
-    /// What a thread that follows the workers has to have.
+    /// The priority of a thread that follows the workers.
     static FOLLOWER: RefCell<Option<Arc<ThreadPriority>>> = const { RefCell::new(None) };
     /// The real-time priority of a lowered thread that neither is a worker nor follows them.
     static LOWERED_FROM: Cell<Option<u8>> = const { Cell::new(None) };

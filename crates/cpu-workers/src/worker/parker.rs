@@ -65,8 +65,8 @@ impl Parker {
         *lock(&self.waker) = waker;
     }
 
-    /// Registered as idle at its queue. A push that chooses it, and the close, end that before they
-    /// wake it: one whose sleep ends for another reason need not take the lock to go on sleeping.
+    /// Whether it is registered as idle at its queue. A push or the close unregisters it before
+    /// waking it, so a thread that wakes for another reason can sleep on without the lock.
     pub(crate) fn is_registered(&self) -> bool {
         self.idle.load(Ordering::Acquire)
     }

@@ -18,7 +18,7 @@ use crate::respawn::MARK;
 
 const PROGRAM: &str = "fusermount3";
 
-/// Where it is looked for: a service manager may leave these out of PATH.
+/// Where it is searched for: a service manager may leave these folders out of PATH.
 const PLACES: [&str; 3] = [PROGRAM, "/usr/bin/fusermount3", "/bin/fusermount3"];
 
 /// Mounts, and returns the descriptor of `/dev/fuse`.

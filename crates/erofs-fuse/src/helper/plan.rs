@@ -72,7 +72,7 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
         let why = "is the root directory, which stays where it is below a mount on it";
         return Err(Error::mountpoint(path, why));
     }
-    // Covered, they would be read through the mount before it is served.
+    // A mount over them would be read before it is served: the server and the helper need them.
     let needed = [PROC_SUPER_MAGIC, libc::SYSFS_MAGIC];
     if fstatfs(handle).is_ok_and(|it| needed.contains(&it.f_type)) {
         let why = "is in a filesystem of the kernel that the mount itself needs";

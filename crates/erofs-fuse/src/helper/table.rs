@@ -131,8 +131,8 @@ pub(super) fn is_dead(path: &Path) -> bool {
     answer_within(ANSWER, status) == Some(Some(Errno::NOTCONN))
 }
 
-/// What a server is asked that may not answer; `None` if it does not within this time, or if no
-/// thread can be made.
+/// Asks a server that may not answer; `None` if it does not within this time, or if no thread can
+/// be made.
 pub(crate) fn answer_within<T: Send + 'static>(
     limit: Duration,
     ask: impl FnOnce() -> T + Send + 'static,

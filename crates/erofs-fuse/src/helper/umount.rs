@@ -55,7 +55,8 @@ pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
     mounts.unwrap_or_default()
 }
 
-/// Unmounts those that came to a path since `before` and whose server is dead, or dies soon.
+/// Unmounts the mounts that were added at a path since `before`, if their server is dead or dies
+/// soon.
 pub(crate) fn unmount_dead(path: &Path, before: &[Entry]) {
     let begin = Instant::now();
     let is_new = |entry: &Entry| entry.fstype == FSTYPE && !before.contains(entry);

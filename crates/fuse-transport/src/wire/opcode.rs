@@ -110,8 +110,8 @@ opcodes! {
     RemoveMapping = 49, "removemapping", 4, Unsupported;
     Syncfs = 50, "syncfs", 8, Agreed;
     Tmpfile = 51, "tmpfile", 16, ReadOnly;
-    /// Only sent for the time of birth, which there is none of. ENOSYS makes the kernel use
-    /// attributes that it has; any other answer would be asked for again and again.
+    /// Sent only for the birth time, of which there is none. ENOSYS makes the kernel use the
+    /// attributes that it has; after any other answer it asks again and again.
     Statx = 52, "statx", 24, Unsupported;
     CopyFileRange64 = 53, "copy_file_range_64", 56, ReadOnly;
 }
