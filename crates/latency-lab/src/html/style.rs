@@ -57,7 +57,7 @@ figure { margin: 0; max-width: 36rem; } svg { display: block; width: 100%; heigh
 .bars .bar > span { display: block; height: .8rem; background: var(--c); border-radius: 2px; min-width: 1px; } .bars .much { text-align: right; }
 .w-program { --c: var(--ink); } .w-load { --c: var(--rule); } .w-other { --c: var(--soft-fill); } rect { fill: var(--c); }
 .w-wait { fill: none; stroke: var(--c); }
-.zoom { font-size: .85rem; } figure:has(.x4:checked) svg { width: 400%; } figure:has(.x16:checked) svg { width: 1600%; }
+.zoom { font-size: .85rem; } svg.time { padding: 0 24px 0 44px; overflow: visible; } figure:has(.x4:checked) svg { width: 400%; } figure:has(.x16:checked) svg { width: 1600%; }
 details { margin: .5rem 0; } summary { cursor: pointer; }
 @media (max-width: 32rem) { .figure tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
   .bars li { grid-template-columns: 6.2rem 1fr 4.4rem; gap: .4rem; } body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }

@@ -8,10 +8,7 @@ use super::page::grid;
 use super::{escape, style, tick, time};
 use crate::launch::{EngineReport, Lane, Owner, Picture, Sample};
 
-/// Drawing units, as of the other charts.
-const WIDTH: f64 = 480.0;
-const LEFT: f64 = 44.0;
-const RIGHT: f64 = 24.0;
+/// Pixels.
 const LANE: f64 = 16.0;
 /// A row of waits.
 const ROW: f64 = 7.0;
@@ -69,8 +66,9 @@ fn two((number, engine): (usize, &EngineReport)) -> Vec<String> {
 
 fn figure(engine: &EngineReport, number: usize, word: &str, sample: &Sample) -> String {
     let zoom = |class: &str, times: &str| {
+        let checked = if class == "x1" { " checked" } else { "" };
         format!(
-            "<label><input type=\"radio\" name=\"{word}{number}\" class=\"{class}\"> {times}</label>\n"
+            "<label><input type=\"radio\" name=\"{word}{number}\" class=\"{class}\"{checked}> {times}</label>\n"
         )
     };
     let zooms = zoom("x1", "whole") + &zoom("x4", "4 times") + &zoom("x16", "16 times");
@@ -89,26 +87,22 @@ fn figure(engine: &EngineReport, number: usize, word: &str, sample: &Sample) -> 
     )
 }
 
+/// Along the time in per cent of the width, which the reader chooses; the text keeps its size.
 fn drawing(picture: &Picture) -> String {
     let axis = Axis::fit([picture.length_us].into_iter());
-    let along = |us: f64| LEFT + axis.place(us) * (WIDTH - LEFT - RIGHT);
+    let along = |us: f64| axis.place(us) * 100.0;
     let mut body = String::new();
     let mut top = 6.0;
     for Lane { cpu, ran } in &picture.cpus {
         let _ = writeln!(
             body,
-            "<text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">CPU {cpu}</text>",
-            LEFT - 5.0,
+            "<text class=\"tick\" x=\"-5\" y=\"{:.0}\" text-anchor=\"end\">CPU {cpu}</text>",
             top + LANE - 4.0
         );
         for stretch in ran {
             let (class, name) = side(stretch.owner);
-            let (from, to) = (along(stretch.from_us), along(stretch.to_us));
-            let _ = writeln!(
-                body,
-                "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{LANE}\"><title>{name}</title></rect>",
-                to - from
-            );
+            let part = (along(stretch.from_us), along(stretch.to_us));
+            body += &bar(class, part, (top, LANE), name);
         }
         top += LANE + 2.0;
         let mut ends: Vec<f64> = Vec::new();
@@ -119,34 +113,36 @@ fn drawing(picture: &Picture) -> String {
                 Some(end) => *end = wait.to_us.max(*end),
                 None => ends.push(wait.to_us),
             }
-            let (from, to) = (along(wait.from_us), along(wait.to_us));
-            let _ = writeln!(
-                body,
-                "<rect class=\"w-wait\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{}\"><title>{} waited {}</title></rect>",
-                top + ROW * row as f64,
-                (to - from).max(0.8),
-                ROW - 2.0,
-                escape(&wait.comm),
-                time(wait.to_us - wait.from_us)
-            );
+            let part = (along(wait.from_us), along(wait.to_us));
+            let what = format!("{} waited {}", wait.comm, time(wait.to_us - wait.from_us));
+            body += &bar("w-wait", part, (top + ROW * row as f64, ROW - 2.0), &what);
         }
         top += ROW * ends.len() as f64 + 5.0;
     }
     let height = top + 22.0;
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"which threads ran and which waited\">\n"
+        "<svg class=\"time\" style=\"height: {height:.0}px\" role=\"img\" \
+         aria-label=\"which threads ran and which waited\">\n"
     );
     for value in axis.ticks() {
         let x = along(value);
         let _ = writeln!(
             svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"2\" y2=\"{top:.0}\"/>\
-             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+            "<line class=\"grid\" x1=\"{x:.2}%\" x2=\"{x:.2}%\" y1=\"2\" y2=\"{top:.0}\"/>\
+             <text class=\"tick\" x=\"{x:.2}%\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
             top + 15.0,
             tick(value, "us")
         );
     }
     svg + &body + "</svg>\n"
+}
+
+fn bar(class: &str, (from, to): (f64, f64), (top, height): (f64, f64), title: &str) -> String {
+    let (width, title) = ((to - from).max(0.1), escape(title));
+    format!(
+        "<rect class=\"{class}\" x=\"{from:.2}%\" y=\"{top:.1}\" width=\"{width:.2}%\" \
+         height=\"{height}\"><title>{title}</title></rect>\n"
+    )
 }
 
 fn side(owner: Owner) -> (&'static str, &'static str) {
@@ -209,9 +205,13 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_outside() {
-        for place in drawing(&picture()).split(" x=\"").skip(1) {
-            let x: f64 = place.split('"').next().unwrap().parse().unwrap();
-            assert!((0.0..=WIDTH).contains(&x), "{x}");
+        for place in drawing(&picture()).split("<rect").skip(1) {
+            let of = |name: &str| -> f64 {
+                let text = place.split(&format!(" {name}=\"")).nth(1).unwrap();
+                text.split('%').next().unwrap().parse().unwrap()
+            };
+            let (x, width) = (of("x"), of("width"));
+            assert!(x >= 0.0 && x + width <= 100.0, "{x} {width}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One cold launch: fresh mount, recorder on, the program from start to end, recorder off, unmount.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -144,14 +144,20 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    fn launch(&mut self, engine: usize) -> Result<Outcome<Sample>> {
+    /// A fresh mount of a warm image whose daemon has come to rest, and the threads there are.
+    fn mount(&self, engine: usize) -> Result<(Mounted, Threads)> {
         self.prepare(engine)?;
-        let point = self.point(engine)?;
+        let point = mount_point(self.points, &format!("engine-{engine}"))?;
         warm(&self.site.image)?;
-        let mut mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
-        let mut threads = self.threads(&mounted);
+        let mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
+        let threads = self.threads(&mounted);
         mounted.settle();
-        let run = self.recorded(&point);
+        Ok((mounted, threads))
+    }
+
+    fn launch(&mut self, engine: usize) -> Result<Outcome<Sample>> {
+        let (mut mounted, mut threads) = self.mount(engine)?;
+        let run = self.recorded(mounted.point());
         // A program does not start from a mount whose daemon is dead: report the daemon, not the
         // program.
         mounted.check()?;
@@ -199,14 +205,9 @@ impl<'a> Launcher<'a> {
 
     /// The same launch with the recorder off: only its time is known.
     fn launch_unrecorded(&mut self, engine: usize) -> Result<Outcome<Sample>> {
-        self.prepare(engine)?;
-        let point = self.point(engine)?;
-        warm(&self.site.image)?;
-        let mut mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
         // The same preparation as for a recorded launch.
-        self.threads(&mounted);
-        mounted.settle();
-        let run = self.run_program(&point);
+        let (mut mounted, _) = self.mount(engine)?;
+        let run = self.run_program(mounted.point());
         mounted.check()?;
         let run = run?;
         self.check_run(engine, &run)?;
@@ -237,10 +238,6 @@ impl<'a> Launcher<'a> {
                 errors: child.errors(),
             }),
         }
-    }
-
-    fn point(&self, engine: usize) -> Result<PathBuf> {
-        mount_point(self.points, &format!("engine-{engine}"))
     }
 
     /// The owners of threads before the launch. Threads that start later belong to their parents'
