@@ -68,8 +68,10 @@ fn carried(value: f64, summary: &Summary, unit: &str) -> String {
     let error = summary.stddev / (summary.count.max(1) as f64).sqrt();
     let least = if unit == "s" { 1e-3 } else { 1.0 };
     let third = 10f64.powf(value.abs().log10().floor() - 2.0);
-    let step = 10f64.powf(error.log10().floor()).min(third).max(least);
-    let step = if step.is_finite() { step } else { least };
+    let finer = 10f64.powf(error.log10().floor());
+    // Samples without a deviation, a single one among them, carry three digits.
+    let step = if error > 0.0 { finer.min(third) } else { third };
+    let step = step.max(least);
     let (scale, unit) = match (unit, value.abs()) {
         ("us", us) if us >= 1e6 => (1e6, "s"),
         ("us", us) if us >= 1e3 => (1e3, "ms"),
@@ -221,6 +223,7 @@ mod tests {
         assert_eq!(of(&spread(123_456.0, 9_000.0), "us"), "141 ms");
         assert_eq!(of(&spread(123_456.0, 1.0), "us"), "123.458 ms");
         assert_eq!(of(&[0.0; 5], "us"), "0 us");
+        assert_eq!(of(&[6_810_300.5], "us"), "6.81 s");
         // As in the answer: 67.5 ms.
         assert_eq!(of(&[22_800.0, 67_471.0, 112_100.0], "us"), "67.5 ms");
         assert_eq!(of(&[0.1231, 0.1239], "s"), "0.124 s");
