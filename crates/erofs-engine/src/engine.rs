@@ -15,7 +15,6 @@ use erofs_codecs::Settings;
 use erofs_format::{Image, Inode, Nid, ReadAt, Superblock};
 use page_pool::{PagePool, PoolStats};
 
-use crate::Error;
 use crate::cache::inodes::{BorrowedInode, Inodes};
 use crate::cache::metadata::MetadataCache;
 use crate::device::verified::StoredDevice;
@@ -26,13 +25,14 @@ use crate::read::DataPath;
 use crate::read::buffers::Buffers;
 use crate::read::claim::PclusterTable;
 use crate::read::decode_context::ContextPool;
-use crate::read::map::{self, Caller, View};
+use crate::read::map::{Caller, Content, View};
 use crate::read::page_cache::PageCacheWriter;
 use crate::read::share::{self, Help, ReadContext};
 use crate::request::budget::Scope;
 use crate::request::control::{Control, for_thread};
 use crate::request::{RequestKey, Requests};
 use crate::stats::{AllCounters, EngineStats, add};
+use crate::{Error, FileFault};
 
 mod directory;
 mod names;
@@ -201,10 +201,18 @@ impl Engine {
     }
 
     fn read_inode(&self, nid: Nid) -> Result<Inode, Error> {
-        self.requests.run(RequestKey::Inode(nid), |_| {
-            let read = self.image().inode(nid);
-            read.map_err(|error| self.error(nid, error))
-        })
+        self.metadata(RequestKey::Inode(nid), |image| image.inode(nid))
+    }
+
+    /// Runs a request for metadata, whose errors are those of its inode.
+    fn metadata<R>(
+        &self,
+        request: RequestKey,
+        work: impl FnOnce(&Image) -> erofs_format::Result<R>,
+    ) -> Result<R, Error> {
+        let failed = |error| self.error(request.nid(), error);
+        self.requests
+            .run(request, |_| work(self.image()).map_err(failed))
     }
 
     /// Reads from byte `offset` of a file, and returns how many bytes: fewer than requested
@@ -232,7 +240,7 @@ impl Engine {
         add(&self.path.counters.own().reads, 1);
         let request = RequestKey::Read(inode.nid, offset);
         let result = self.requests.run_for(request, count as u64, |_| {
-            self.read_into(inode, offset, &mut out[..count], caller)
+            self.content(inode).read(offset, &mut out[..count], caller)
         });
         match result {
             Ok(()) => add(&self.path.counters.own().delivered, count as u64),
@@ -301,15 +309,15 @@ impl Engine {
     pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         let request = RequestKey::Read(inode.nid, offset);
         self.requests.run_for(request, out.len() as u64, |_| {
-            self.read_into(inode, offset, out, Caller::METADATA)
+            self.content(inode).read(offset, out, Caller::METADATA)
         })
     }
 
     /// The first byte from `offset` on, which is inside of the file, that is a hole or data; `None`
     /// if there is none. The end of a file is a hole.
     pub fn seek(&self, inode: &Inode, offset: u64, hole: bool) -> Result<Option<u64>, Error> {
-        self.requests.run(RequestKey::Read(inode.nid, offset), |_| {
-            seek(self.image(), inode, offset, hole).map_err(|error| self.error(inode.nid, error))
+        self.metadata(RequestKey::Read(inode.nid, offset), |image| {
+            seek(image, inode, offset, hole)
         })
     }
 
@@ -337,7 +345,7 @@ impl Engine {
     /// What was read, decoded and cached so far.
     pub fn stats(&self) -> EngineStats {
         let (bytes, budget) = self.path.table.usage();
-        let requests = self.requests.control.peaks.read();
+        let requests = self.requests.control.peaks();
         self.path.counters.read(bytes, budget, requests)
     }
 
@@ -360,31 +368,16 @@ impl Engine {
         self.pool.stats()
     }
 
-    fn read_into(
-        &self,
-        inode: &Inode,
-        offset: u64,
-        out: &mut [u8],
-        caller: Caller<'_>,
-    ) -> Result<(), Error> {
-        map::read(&self.path, &self.view, inode, offset, out, caller)
-    }
-
-    pub(crate) fn error(&self, nid: Nid, source: erofs_format::Error) -> Error {
-        Error::Inode {
-            image: self.path.name.clone(),
-            nid,
-            source: Arc::new(source),
+    fn content<'a>(&'a self, inode: &'a Inode) -> Content<'a> {
+        Content {
+            path: &self.path,
+            view: &self.view,
+            inode,
         }
     }
 
-    fn kind(&self, inode: &Inode, what: &'static str, errno: i32) -> Error {
-        Error::Kind {
-            image: self.path.name.clone(),
-            nid: inode.nid,
-            what,
-            errno,
-        }
+    pub(crate) fn error(&self, nid: Nid, fault: impl Into<FileFault>) -> Error {
+        Error::file(&self.path.name, nid, fault)
     }
 }
 

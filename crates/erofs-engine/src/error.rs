@@ -37,102 +37,19 @@ pub enum Error {
         /// What is wrong.
         what: Arc<str>,
     },
-    /// An inode, or something reached through it, cannot be used.
-    #[error("{image}: nid {nid}: {source}")]
-    Inode {
+    /// A file, or something reached through it, cannot be read.
+    #[error("{image}: nid {nid}: {fault}")]
+    File {
         /// The image file.
         image: Arc<str>,
         /// The inode.
         nid: Nid,
         /// What is wrong with it.
-        source: Arc<erofs_format::Error>,
-    },
-    /// Bytes of a file could not be read from the image.
-    #[error("{image}: nid {nid}: {length} bytes at {}: {source}", place(location))]
-    Fetch {
-        /// The image file.
-        image: Arc<str>,
-        /// The inode.
-        nid: Nid,
-        /// Where the bytes were to come from.
-        location: Location,
-        /// How many.
-        length: u64,
-        /// The system's reason.
-        source: Arc<io::Error>,
-    },
-    /// A pcluster does not decode.
-    #[error(
-        "{image}: nid {nid}: {} at file offset {logical}: {source}",
-        place(location)
-    )]
-    Decode {
-        /// The image file.
-        image: Arc<str>,
-        /// The inode.
-        nid: Nid,
-        /// First byte of the file that the pcluster holds.
-        logical: u64,
-        /// Where the pcluster is.
-        location: Location,
-        /// Codec and reason.
-        source: DecodeError,
-    },
-    /// Structures that lead to themselves.
-    #[error("{image}: nid {nid}: {what}")]
-    Loop {
-        /// The image file.
-        image: Arc<str>,
-        /// The inode.
-        nid: Nid,
-        /// Which structure.
-        what: &'static str,
-    },
-    /// A request takes more work than any sound image causes.
-    #[error("{image}: nid {nid}: {source}")]
-    Budget {
-        /// The image file.
-        image: Arc<str>,
-        /// The inode.
-        nid: Nid,
-        /// Which limit.
-        source: Exceeded,
-    },
-    /// No memory for a buffer.
-    #[error("{image}: nid {nid}: no memory for a buffer of {bytes} bytes")]
-    Memory {
-        /// The image file.
-        image: Arc<str>,
-        /// The inode.
-        nid: Nid,
-        /// Bytes wanted.
-        bytes: usize,
-    },
-    /// A thread that helped with a request ended before its part was done (a fault here).
-    #[error("{image}: nid {nid}: {bytes} bytes were not read: the thread that read them panicked")]
-    Unfinished {
-        /// The image file.
-        image: Arc<str>,
-        /// The inode.
-        nid: Nid,
-        /// Bytes that are missing.
-        bytes: usize,
+        fault: FileFault,
     },
     /// The page pool or the worker threads could not be allocated.
     #[error("cannot start: {0}")]
     Start(Arc<io::Error>),
-    /// Not a directory, not a symlink, and so on.
-    #[error("{image}: nid {nid}: {what}")]
-    Kind {
-        /// The image file.
-        image: Arc<str>,
-        /// The inode.
-        nid: Nid,
-        /// What it is not.
-        what: &'static str,
-        /// The matching errno.
-        errno: i32,
-    },
     /// A path that is not in the image.
     #[error("{image}: {path}: {what}")]
     Path {
@@ -145,6 +62,75 @@ pub enum Error {
         /// The matching errno.
         errno: i32,
     },
+}
+
+/// Why one file of an image cannot be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileFault {
+    /// Its structures cannot be used.
+    #[error("{0}")]
+    Format(Arc<erofs_format::Error>),
+    /// Its bytes could not be read from the image.
+    #[error("{length} bytes at {}: {source}", place(location))]
+    Fetch {
+        /// Where the bytes were to come from.
+        location: Location,
+        /// How many.
+        length: u64,
+        /// The system's reason.
+        source: Arc<io::Error>,
+    },
+    /// A pcluster does not decode.
+    #[error("{} at file offset {logical}: {source}", place(location))]
+    Decode {
+        /// First byte of the file that the pcluster holds.
+        logical: u64,
+        /// Where the pcluster is.
+        location: Location,
+        /// Codec and reason.
+        source: DecodeError,
+    },
+    /// Structures that lead to themselves: which.
+    #[error("{0}")]
+    Loop(&'static str),
+    /// A request takes more work than any sound image causes.
+    #[error("{0}")]
+    Budget(#[from] Exceeded),
+    /// No memory for a buffer of so many bytes.
+    #[error("no memory for a buffer of {0} bytes")]
+    Memory(usize),
+    /// A thread that helped with a request ended before its part, so many bytes, was done (a fault
+    /// here).
+    #[error("{0} bytes were not read: the thread that read them panicked")]
+    Unfinished(usize),
+    /// Not a directory, not a symlink, and so on.
+    #[error("{what}")]
+    Kind {
+        /// What it is not.
+        what: &'static str,
+        /// The matching errno.
+        errno: i32,
+    },
+}
+
+impl From<erofs_format::Error> for FileFault {
+    fn from(error: erofs_format::Error) -> Self {
+        FileFault::Format(Arc::new(error))
+    }
+}
+
+impl FileFault {
+    fn errno(&self) -> i32 {
+        match self {
+            FileFault::Format(source) => errno_of(source),
+            FileFault::Budget(Exceeded::Closed) => errno::EINTR,
+            FileFault::Loop(_) => errno::EUCLEAN,
+            FileFault::Memory(_) => errno::ENOMEM,
+            FileFault::Kind { errno, .. } => *errno,
+            _ => errno::EIO,
+        }
+    }
 }
 
 /// Errno values of Linux that an engine's error maps to.
@@ -184,30 +170,33 @@ impl Error {
         Error::Start(Arc::new(source))
     }
 
+    /// An error of the file `nid`.
+    pub(crate) fn file(image: &Arc<str>, nid: Nid, fault: impl Into<FileFault>) -> Self {
+        Error::File {
+            image: image.clone(),
+            nid,
+            fault: fault.into(),
+        }
+    }
+
     /// The errno of a filesystem's reply.
     pub fn errno(&self) -> i32 {
         match self {
             Error::Open { source, .. } => source.raw_os_error().unwrap_or(errno::EIO),
-            Error::Image { source, .. } | Error::Inode { source, .. } => match source.class() {
-                ErrorClass::NotErofs => errno::EINVAL,
-                ErrorClass::Unsupported => errno::EOPNOTSUPP,
-                ErrorClass::Corrupted => errno::EUCLEAN,
-                ErrorClass::Io => errno::EIO,
-            },
-            Error::Budget {
-                source: Exceeded::Closed,
-                ..
-            } => errno::EINTR,
-            Error::Fetch { .. }
-            | Error::Decode { .. }
-            | Error::Unfinished { .. }
-            | Error::Start(_)
-            | Error::Verity { .. }
-            | Error::Budget { .. } => errno::EIO,
-            Error::Loop { .. } => errno::EUCLEAN,
-            Error::Memory { .. } => errno::ENOMEM,
-            Error::Kind { errno, .. } | Error::Path { errno, .. } => *errno,
+            Error::Image { source, .. } => errno_of(source),
+            Error::File { fault, .. } => fault.errno(),
+            Error::Start(_) | Error::Verity { .. } => errno::EIO,
+            Error::Path { errno, .. } => *errno,
         }
+    }
+}
+
+fn errno_of(error: &erofs_format::Error) -> i32 {
+    match error.class() {
+        ErrorClass::NotErofs => errno::EINVAL,
+        ErrorClass::Unsupported => errno::EOPNOTSUPP,
+        ErrorClass::Corrupted => errno::EUCLEAN,
+        ErrorClass::Io => errno::EIO,
     }
 }
 

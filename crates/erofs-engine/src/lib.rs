@@ -93,7 +93,7 @@ pub use device::{OpenFile, open_file};
 pub use dm_verity::RootHash;
 pub use engine::{EachEntry, EachItem, Engine, Opened, decoder_settings};
 pub use erofs_format;
-pub use error::{Error, errno};
+pub use error::{Error, FileFault, errno};
 pub use load::{Busy, OnContention};
 pub use options::{
     DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, VerityOptions, WorkersMode,
@@ -106,5 +106,5 @@ pub use read::decode::codec;
 pub use read::page_cache::{PageCacheWriter, Remainder};
 pub use read::share::ReadContext;
 pub use request::budget;
-pub use request::peaks::RequestPeaks;
+pub use request::control::RequestPeaks;
 pub use stats::{CacheStats, EngineStats};

@@ -1,7 +1,6 @@
 //! Options for opening an image, with the names of the mount options.
 
 mod number;
-mod size;
 mod split;
 mod verity;
 

@@ -5,37 +5,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use crate::per_thread::PerThread;
-use crate::request::peaks::RequestPeaks;
+use crate::request::control::RequestPeaks;
 
-/// All fields are atomic: added to by one thread, never reset.
+/// What the fields of [`EngineStats`] are summed from. All are atomic: added to by one thread, never
+/// reset.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Reads requested.
     pub reads: AtomicU64,
-    /// Bytes delivered to readers.
-    pub delivered: AtomicU64,
-    /// Bytes that decoders produced.
-    pub decoded: AtomicU64,
-    /// Decoder calls.
-    pub decodes: AtomicU64,
-    /// Of them, those that stopped at the wanted bytes.
-    pub prefixes: AtomicU64,
-    /// Bytes fetched for decoding.
-    pub fetched: AtomicU64,
-    /// Segments served from cached pclusters.
-    pub cache_hits: AtomicU64,
-    /// Segments that had to be decoded.
-    pub cache_misses: AtomicU64,
-    /// Pieces served by another reader's decoding.
-    pub merged: AtomicU64,
-    /// Bytes decoded beyond a small read, for the page cache.
-    pub remainder: AtomicU64,
-    /// Reads handed to a worker.
-    pub kickoffs: AtomicU64,
-    /// Reads shared with workers of idle CPUs.
-    pub shared: AtomicU64,
-    /// Reads that failed.
     pub errors: AtomicU64,
+    pub delivered: AtomicU64,
+    pub fetched: AtomicU64,
+    pub decoded: AtomicU64,
+    pub decodes: AtomicU64,
+    pub prefixes: AtomicU64,
+    pub merged: AtomicU64,
+    pub remainder: AtomicU64,
+    pub kickoffs: AtomicU64,
+    pub shared: AtomicU64,
+    pub cache_hits: AtomicU64,
+    pub cache_misses: AtomicU64,
 }
 
 /// Adds to a counter of the calling thread, which no other thread writes.

@@ -4,15 +4,16 @@
 //! CPU's cache. A hit loads one slot. What it holds on to meanwhile it notes in a place of its own
 //! thread (arc-swap), not in a counter of the entry. Threads that change the table take turns.
 //!
-//! Old entries go by a second chance: a hit marks its entry, unless it is marked already, and the
-//! hand that looks for room takes the first entry without a mark, and the marks on its way, or the
-//! last of so many entries. So the entries that every thread reads are hardly ever written, and
-//! a thread that changes the table keeps others waiting for some microseconds at most.
+//! Old entries go by a second chance: a hit marks its entry, unless it is marked already. What looks
+//! for room takes the first entry of the queue without a mark, or the last of so many; those with a
+//! mark lose it and go to the end. So the entries that every thread reads are hardly ever written,
+//! and a thread that changes the table keeps others waiting for some microseconds at most.
 
 pub(crate) mod inodes;
 pub(crate) mod metadata;
 pub(crate) mod windows;
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{Deref, Range};
@@ -50,8 +51,6 @@ pub(crate) struct ReadCache<K, V> {
 struct Slot<K, V> {
     /// Atomic. Part of the hash of the key, never 0 with an entry: most misses load no entry.
     tag: AtomicU32,
-    /// Atomic. Where it is among the full ones, if it is; for the holder of `room`.
-    place: AtomicU32,
     entry: ArcSwapOption<Entry<K, V>>,
 }
 
@@ -59,10 +58,8 @@ struct Slot<K, V> {
 struct Room {
     /// Weight of all entries.
     weight: u64,
-    /// Slots with an entry, in no order. The hand visits no others.
-    full: Vec<u32>,
-    /// Where in `full` the search for room goes on.
-    hand: usize,
+    /// Slots with an entry, in the order in which they are looked at for room.
+    queue: VecDeque<u32>,
 }
 
 /// A cached value. All but the mark is set at start.
@@ -71,7 +68,7 @@ pub(crate) struct Entry<K, V> {
     key: K,
     value: V,
     weight: u64,
-    /// Atomic. Read since the hand came by.
+    /// Atomic. Read since it was last looked at.
     marked: AtomicBool,
 }
 
@@ -122,14 +119,12 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         let slots = (budget / usual.max(1)).clamp(2 * WAYS as u64, MOST_SLOTS);
         let slot = |_| Slot {
             tag: AtomicU32::new(0),
-            place: AtomicU32::new(0),
             entry: ArcSwapOption::empty(),
         };
         let slots: Box<_> = (0..slots.next_power_of_two()).map(slot).collect();
         let room = Room {
             weight: 0,
-            full: Vec::with_capacity(slots.len()),
-            hand: 0,
+            queue: VecDeque::with_capacity(slots.len()),
         };
         Self {
             slots,
@@ -198,18 +193,17 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
     /// never that of the slot `kept`.
     fn evict(&self, room: &mut Room, kept: Option<usize>) -> Option<Arc<Entry<K, V>>> {
         for passed in 0..=MOST_PASSED {
-            if room.hand >= room.full.len() {
-                room.hand = 0;
-            }
-            let slot = *room.full.get(room.hand)? as usize;
-            room.hand += 1;
+            let number = room.queue.pop_front()?;
+            let slot = number as usize;
             if kept != Some(slot) && (self.slots[slot].spare() || passed == MOST_PASSED) {
                 return self.swap(room, slot, 0, None);
             }
+            room.queue.push_back(number);
         }
         None
     }
 
+    /// Replaces the entry of a slot, which is in the queue while it has one.
     fn swap(
         &self,
         room: &mut Room,
@@ -222,25 +216,10 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         let gone = slot.entry.swap(entry);
         slot.tag.store(tag, Ordering::Relaxed);
         room.weight -= gone.as_ref().map_or(0, |entry| entry.weight);
-        match (gone.is_some(), is_full) {
-            (false, true) => {
-                slot.place.store(room.full.len() as u32, Ordering::Relaxed);
-                room.full.push(number as u32);
-            }
-            (true, false) => self.is_empty_now(room, slot.place.load(Ordering::Relaxed)),
-            _ => {}
+        if is_full && gone.is_none() {
+            room.queue.push_back(number as u32);
         }
         gone
-    }
-
-    /// The last of the full slots takes the place of one that is not full any more.
-    fn is_empty_now(&self, room: &mut Room, place: u32) {
-        room.full.swap_remove(place as usize);
-        if let Some(&moved) = room.full.get(place as usize) {
-            self.slots[moved as usize]
-                .place
-                .store(place, Ordering::Relaxed);
-        }
     }
 }
 

@@ -6,12 +6,12 @@ use erofs_format::dir::{self, Item};
 use erofs_format::{FileType, Inode, Nid};
 
 use super::Engine;
-use crate::Error;
 use crate::engine::directory::Directory;
 use crate::error::errno;
-use crate::read::map::{Caller, Content};
+use crate::read::map::Caller;
 use crate::request::RequestKey;
 use crate::request::budget::{self, Exceeded};
+use crate::{Error, FileFault};
 
 /// Longest symlink the kernel accepts.
 const SYMLINK_MAX: u64 = 4096;
@@ -38,11 +38,9 @@ impl Engine {
         if name == b"." && directory.dot_omitted {
             return Ok(Some(directory.nid));
         }
-        let request = RequestKey::Lookup(directory.nid);
-        self.requests.run(request, |_| {
-            dir::lookup(&content, self.image().superblock().block_size, name)
-                .map(|found| found.map(|(nid, _)| nid))
-                .map_err(|error| self.error(directory.nid, error))
+        self.metadata(RequestKey::Lookup(directory.nid), |image| {
+            let found = dir::lookup(&content, image.superblock().block_size, name)?;
+            Ok(found.map(|(nid, _)| nid))
         })
     }
 
@@ -143,7 +141,7 @@ impl Engine {
         }
         let mut target = vec![0; inode.size as usize];
         self.requests.run(RequestKey::Read(inode.nid, 0), |_| {
-            self.read_into(inode, 0, &mut target, Caller::METADATA)
+            self.content(inode).read(0, &mut target, Caller::METADATA)
         })?;
         if target.contains(&0) {
             let why = "symlink with a NUL byte in its target";
@@ -152,17 +150,16 @@ impl Engine {
         Ok(target)
     }
 
+    fn kind(&self, inode: &Inode, what: &'static str, errno: i32) -> Error {
+        self.error(inode.nid, FileFault::Kind { what, errno })
+    }
+
     fn directory<'a>(&'a self, inode: &'a Inode) -> Result<Directory<'a>, Error> {
         if inode.file_type() != FileType::Directory {
             return Err(self.kind(inode, "is not a directory", errno::ENOTDIR));
         }
-        let content = Content {
-            path: &self.path,
-            view: &self.view,
-            inode,
-        };
         Ok(Directory {
-            content,
+            content: self.content(inode),
             cache: &self.directories,
         })
     }

@@ -8,18 +8,13 @@ use crate::{Engine, Error};
 impl Engine {
     /// All extended attributes of an inode.
     pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, Error> {
-        self.requests.run(RequestKey::Xattrs(inode.nid), |_| {
-            let all = self.image().xattrs(inode);
-            all.map_err(|error| self.error(inode.nid, error))
-        })
+        self.metadata(RequestKey::Xattrs(inode.nid), |image| image.xattrs(inode))
     }
 
     /// One extended attribute, by its whole name.
     pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.requests.run(RequestKey::Xattrs(inode.nid), |_| {
-            let value = self.image().xattr(inode, name);
-            value.map_err(|error| self.error(inode.nid, error))
-        })
+        let request = RequestKey::Xattrs(inode.nid);
+        self.metadata(request, |image| image.xattr(inode, name))
     }
 
     /// The extent that holds byte `offset` of a file; `None` from its end on.
@@ -28,11 +23,6 @@ impl Engine {
             return Ok(None);
         }
         let request = RequestKey::Extent(inode.nid, offset);
-        self.requests.run(request, |_| {
-            let extent = self.image().map(inode, offset);
-            extent
-                .map(Some)
-                .map_err(|error| self.error(inode.nid, error))
-        })
+        self.metadata(request, |image| image.map(inode, offset).map(Some))
     }
 }

@@ -3,30 +3,55 @@
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
 
-use super::size::{self, NotASize};
-
 /// The value of an option that takes a number.
 ///
 /// # Errors
 /// One line that names the option and its value.
 pub fn number_option<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|error: ParseIntError| match error.kind() {
-            IntErrorKind::PosOverflow => too_large(name, text),
-            _ => format!("{name}={text}: must be a number"),
-        })
+    let parsed: Result<T, ParseIntError> = text.parse();
+    parsed.map_err(|error| refused(name, text, error.kind(), "must be a number"))
 }
 
-/// The value of an option that takes bytes, with or without a unit.
+/// The value of an option that takes bytes: `65536`, `64K`, `8M`, `1G`; powers of 1024.
 pub(super) fn size_option(name: &str, text: &str) -> Result<u64, String> {
-    size::parse(text).map_err(|error| match error {
-        NotASize::TooLarge => too_large(name, text),
-        NotASize::NoNumber => {
-            format!("{name}={text}: must be bytes, or a number with K, M or G")
-        }
-    })
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let form = "must be bytes, or a number with K, M or G";
+    let parsed = number.parse::<u64>();
+    let number = parsed.map_err(|error| refused(name, text, error.kind(), form))?;
+    let bytes = number.checked_mul(1 << shift);
+    bytes.ok_or_else(|| refused(name, text, &IntErrorKind::PosOverflow, form))
 }
 
-fn too_large(name: &str, text: &str) -> String {
-    format!("{name}={text}: the number is too large")
+fn refused(name: &str, text: &str, kind: &IntErrorKind, form: &str) -> String {
+    match kind {
+        IntErrorKind::PosOverflow => format!("{name}={text}: the number is too large"),
+        _ => format!("{name}={text}: {form}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_option;
+
+    #[test]
+    fn suffixes_are_powers_of_1024() {
+        let sizes = ["0", "65536", "64k", "8M", "2G"].map(|text| size_option("cache", text));
+        assert_eq!(sizes, [0, 65536, 64 << 10, 8 << 20, 2 << 30].map(Ok));
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_with_the_reason() {
+        let reason = |text| size_option("cache", text).unwrap_err();
+        for text in ["", "M", "-1", "1T", "1.5G", "ü"] {
+            assert!(reason(text).ends_with("K, M or G"), "{text}");
+        }
+        for text in ["99999999999G", "99999999999999999999"] {
+            assert!(reason(text).ends_with("too large"), "{text}");
+        }
+    }
 }

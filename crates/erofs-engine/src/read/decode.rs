@@ -3,12 +3,12 @@
 use erofs_codecs::{Codec, Decoder};
 use erofs_format::Algorithm;
 
-use crate::Error;
 use crate::read::FileReader;
 use crate::read::segment::{Segment, cost};
 use crate::request::budget;
 use crate::stats::add;
 use crate::trace_spans;
+use crate::{Error, FileFault};
 
 impl FileReader<'_> {
     /// Decodes the beginning of the pcluster of `segment`, as much as `output` holds, or straight
@@ -35,12 +35,12 @@ impl FileReader<'_> {
         let start = trace_spans::begin();
         decoder
             .decode(codec(algorithm), input, output, pcluster.partial || short)
-            .map_err(|source| Error::Decode {
-                image: self.path.name.clone(),
-                nid: self.inode.nid,
-                logical,
-                location: pcluster.location,
-                source,
+            .map_err(|source| {
+                self.error(FileFault::Decode {
+                    logical,
+                    location: pcluster.location,
+                    source,
+                })
             })?;
         let length = output.len() as u64;
         trace_spans::end(start, "decompress", pcluster.location.physical, length);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use erofs_format::{Coding, Location, interlaced_offset};
 
-use crate::Error;
 use crate::read::FileReader;
-use crate::read::page_buffer::PageBuffer;
+use crate::read::decode_context::PageBuffer;
 use crate::read::segment::Segment;
 use crate::request::budget;
 use crate::stats::add;
 use crate::trace_spans;
+use crate::{Error, FileFault};
 
 /// Stored bytes in the input buffer of a decode context: where they came from, and how many.
 #[derive(Clone, Copy, Debug)]
@@ -97,12 +97,12 @@ impl FileReader<'_> {
         device
             .ok_or_else(|| std::io::Error::other("no such device"))
             .and_then(|device| device.fetch(buf, location.physical))
-            .map_err(|error| Error::Fetch {
-                image: self.path.name.clone(),
-                nid: self.inode.nid,
-                location,
-                length,
-                source: Arc::new(error),
+            .map_err(|error| {
+                self.error(FileFault::Fetch {
+                    location,
+                    length,
+                    source: Arc::new(error),
+                })
             })
     }
 }

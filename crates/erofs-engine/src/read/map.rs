@@ -5,13 +5,13 @@ use std::io;
 use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
 use smallvec::SmallVec;
 
-use crate::Error;
 use crate::options::SyncDecompress;
 use crate::read::page_cache::{PageCacheWriter, SMALL_READ};
 use crate::read::segment::Segment;
 use crate::read::share::{self, Help, ReadContext, reader_decompresses};
 use crate::read::{DataPath, FileReader};
 use crate::request::budget;
+use crate::{Error, FileFault};
 
 /// Segments that take no memory from the allocator: a page touches two pclusters at most.
 const INLINE_SEGMENTS: usize = 2;
@@ -43,61 +43,109 @@ impl Caller<'_> {
     };
 }
 
-/// Fills `out` from byte `offset` of the inode; all of it must be inside of the file.
-pub(crate) fn read(
-    path: &DataPath,
-    view: &View,
-    inode: &Inode,
-    offset: u64,
-    out: &mut [u8],
-    caller: Caller<'_>,
-) -> Result<(), Error> {
-    let reader = FileReader {
-        path,
-        image: &view.image,
-        inode,
-        page_cache: caller.page_cache.filter(|_| out.len() <= SMALL_READ),
-    };
-    let wanted = out.len();
-    let mut segments: SmallVec<[Segment<'_>; INLINE_SEGMENTS]> = SmallVec::new();
-    let mut rest = out;
-    let mut position = offset;
-    while !rest.is_empty() {
-        let extent = map(reader, position)?;
-        let within = position - extent.logical;
-        let count =
-            usize::try_from(extent.length - within).map_or(rest.len(), |n| n.min(rest.len()));
-        let (now, later) = rest.split_at_mut(count);
-        rest = later;
-        position += count as u64;
-        match extent.kind {
-            ExtentKind::Hole => now.fill(0),
-            ExtentKind::Raw { device, physical } => {
-                let location = Location {
-                    device,
-                    metabox: false,
-                    physical: physical + within,
-                };
-                reader.read(location, now)?;
+/// The content of an inode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Content<'a> {
+    pub path: &'a DataPath,
+    pub view: &'a View,
+    pub inode: &'a Inode,
+}
+
+impl Content<'_> {
+    /// Reads from byte `offset` on; all of `out` must be inside of the file.
+    pub(crate) fn read(
+        &self,
+        offset: u64,
+        out: &mut [u8],
+        caller: Caller<'_>,
+    ) -> Result<(), Error> {
+        let reader = FileReader {
+            path: self.path,
+            image: &self.view.image,
+            inode: self.inode,
+            page_cache: caller.page_cache.filter(|_| out.len() <= SMALL_READ),
+        };
+        let wanted = out.len();
+        let mut segments: SmallVec<[Segment<'_>; INLINE_SEGMENTS]> = SmallVec::new();
+        let mut rest = out;
+        let mut position = offset;
+        while !rest.is_empty() {
+            let extent = map(reader, position)?;
+            let within = position - extent.logical;
+            let left = usize::try_from(extent.length - within).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at_mut(left.min(rest.len()));
+            rest = later;
+            position += now.len() as u64;
+            match extent.kind {
+                ExtentKind::Hole => now.fill(0),
+                ExtentKind::Raw { device, physical } => {
+                    let location = Location {
+                        device,
+                        metabox: false,
+                        physical: physical + within,
+                    };
+                    reader.read(location, now)?;
+                }
+                ExtentKind::Meta { metabox, physical } => {
+                    let read = reader.image.read_meta(metabox, now, physical + within);
+                    read.map_err(|error| reader.error(error))?;
+                }
+                ExtentKind::Fragment { offset } => {
+                    self.read_fragment(offset + within, now, caller)?;
+                }
+                ExtentKind::Compressed(pcluster) => segments.push(Segment {
+                    logical: extent.logical,
+                    from: within as usize,
+                    out: now,
+                    pcluster,
+                    filled: false,
+                    joined: None,
+                }),
             }
-            ExtentKind::Meta { metabox, physical } => view
-                .image
-                .read_meta(metabox, now, physical + within)
-                .map_err(|error| reader.error(error))?,
-            ExtentKind::Fragment { offset } => {
-                read_fragment(path, view, inode, offset + within, now, caller)?;
-            }
-            ExtentKind::Compressed(pcluster) => segments.push(Segment {
-                logical: extent.logical,
-                from: within as usize,
-                out: now,
-                pcluster,
-                filled: false,
-                joined: None,
-            }),
         }
+        decompress(reader, &mut segments, wanted, caller)
     }
-    decompress(reader, &mut segments, wanted, caller)
+
+    /// Reads from the packed inode, which may not consist of fragments itself.
+    fn read_fragment(&self, offset: u64, out: &mut [u8], caller: Caller<'_>) -> Result<(), Error> {
+        let looped = |what| Error::file(&self.path.name, self.inode.nid, FileFault::Loop(what));
+        let Some(packed) = &self.view.packed else {
+            return Err(looped("a fragment without packed inode"));
+        };
+        if packed.nid == self.inode.nid {
+            return Err(looped("the packed inode has a fragment of itself"));
+        }
+        let end = offset.checked_add(out.len() as u64);
+        if end.is_none_or(|end| end > packed.size) {
+            return Err(looped("a fragment reaches beyond the packed inode"));
+        }
+        // The pages around it belong to other files.
+        let caller = Caller {
+            page_cache: None,
+            ..caller
+        };
+        let packed = Content {
+            inode: packed,
+            ..*self
+        };
+        packed.read(offset, out, caller)
+    }
+}
+
+impl ReadAt for Content<'_> {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        budget::step().map_err(io::Error::other)?;
+        let end = offset.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.inode.size) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let read = self.read(offset, buf, Caller::METADATA);
+        read.map_err(io::Error::other)
+    }
+
+    fn size(&self) -> u64 {
+        self.inode.size
+    }
 }
 
 /// The extent that contains `position`, as [`Image::map`] promises.
@@ -111,39 +159,6 @@ fn map(reader: FileReader<'_>, position: u64) -> Result<Extent, Error> {
         "{extent:?} {position}"
     );
     Ok(extent)
-}
-
-/// Fills `out` from the packed inode, which may not consist of fragments itself.
-fn read_fragment(
-    path: &DataPath,
-    view: &View,
-    inode: &Inode,
-    offset: u64,
-    out: &mut [u8],
-    caller: Caller<'_>,
-) -> Result<(), Error> {
-    let looped = |what| Error::Loop {
-        image: path.name.clone(),
-        nid: inode.nid,
-        what,
-    };
-    let packed = view
-        .packed
-        .as_ref()
-        .ok_or_else(|| looped("a fragment without packed inode"))?;
-    if packed.nid == inode.nid {
-        return Err(looped("the packed inode has a fragment of itself"));
-    }
-    let end = offset.checked_add(out.len() as u64);
-    if end.is_none_or(|end| end > packed.size) {
-        return Err(looped("a fragment reaches beyond the packed inode"));
-    }
-    // The pages around it belong to other files.
-    let caller = Caller {
-        page_cache: None,
-        ..caller
-    };
-    read(path, view, packed, offset, out, caller)
 }
 
 fn decompress(
@@ -163,29 +178,5 @@ fn decompress(
             share::decompress_on_worker(reader, segments, workers)
         }
         help => share::decompress_here(reader, segments, help),
-    }
-}
-
-/// The content of an inode as something to read structures from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Content<'a> {
-    pub path: &'a DataPath,
-    pub view: &'a View,
-    pub inode: &'a Inode,
-}
-
-impl ReadAt for Content<'_> {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        budget::step().map_err(io::Error::other)?;
-        let end = offset.checked_add(buf.len() as u64);
-        if end.is_none_or(|end| end > self.inode.size) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let caller = Caller::METADATA;
-        read(self.path, self.view, self.inode, offset, buf, caller).map_err(io::Error::other)
-    }
-
-    fn size(&self) -> u64 {
-        self.inode.size
     }
 }

@@ -9,7 +9,6 @@ mod in_flight;
 pub(crate) mod map;
 #[cfg(all(test, feature = "loom"))]
 mod models;
-mod page_buffer;
 pub(crate) mod page_cache;
 mod pipeline;
 mod segment;
@@ -21,7 +20,6 @@ use std::sync::Arc;
 use erofs_format::{Image, Inode};
 use page_pool::PageBuf;
 
-use crate::Error;
 use crate::device::verified::StoredDevice;
 use crate::read::buffers::Buffers;
 use crate::read::claim::PclusterTable;
@@ -29,6 +27,7 @@ use crate::read::decode_context::ContextPool;
 use crate::read::page_cache::PageCacheWriter;
 use crate::request::budget::Exceeded;
 use crate::stats::AllCounters;
+use crate::{Error, FileFault};
 
 /// State shared by all reads of an opened image. All fields are set at start; those that change
 /// have locks.
@@ -60,28 +59,17 @@ impl FileReader<'_> {
     /// A buffer for decoded bytes.
     pub(crate) fn buffer(&self, bytes: usize) -> Result<PageBuf, Error> {
         let DataPath { buffers, table, .. } = self.path;
-        buffers.alloc(table, bytes).ok_or_else(|| Error::Memory {
-            image: self.path.name.clone(),
-            nid: self.inode.nid,
-            bytes,
-        })
+        let buffer = buffers.alloc(table, bytes);
+        buffer.ok_or_else(|| self.error(FileFault::Memory(bytes)))
     }
 
     /// The end of a request that exceeds its budget, as an error of this file.
     pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<(), Error> {
-        charged.map_err(|source| Error::Budget {
-            image: self.path.name.clone(),
-            nid: self.inode.nid,
-            source,
-        })
+        charged.map_err(|exceeded| self.error(exceeded))
     }
 
-    /// An error of the format, with the inode at which it was met.
-    pub(crate) fn error(&self, source: erofs_format::Error) -> Error {
-        Error::Inode {
-            image: self.path.name.clone(),
-            nid: self.inode.nid,
-            source: Arc::new(source),
-        }
+    /// An error of this file.
+    pub(crate) fn error(&self, fault: impl Into<FileFault>) -> Error {
+        Error::file(&self.path.name, self.inode.nid, fault)
     }
 }

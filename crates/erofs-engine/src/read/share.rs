@@ -8,7 +8,6 @@ use std::sync::mpsc;
 
 use cpu_workers::{Lent, Mode, PiMutex, Workers, lend};
 
-use crate::Error;
 use crate::load::CpuContention;
 use crate::options::SyncDecompress;
 use crate::read::FileReader;
@@ -16,6 +15,7 @@ use crate::read::segment::{Segment, runs};
 use crate::request::budget::{self, Share};
 use crate::stats::add;
 use crate::trace_spans;
+use crate::{Error, FileFault};
 
 /// The calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,11 +115,7 @@ impl Work<'_, '_, '_> {
         let missing = segments.filter(|segment| !segment.filled);
         match missing.map(|segment| segment.out.len()).sum() {
             0 => Ok(()),
-            bytes => Err(Error::Unfinished {
-                image: self.reader.path.name.clone(),
-                nid: self.reader.inode.nid,
-                bytes,
-            }),
+            bytes => Err(self.reader.error(FileFault::Unfinished(bytes))),
         }
     }
 }
@@ -279,35 +275,20 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_never_hands_on() {
-        for policy in [
-            SyncDecompress::Auto,
-            SyncDecompress::On,
-            SyncDecompress::Off,
+    fn context_and_policy_decide_which_thread_decompresses() {
+        use SyncDecompress::{Auto, Off, On};
+        for (policy, context, bytes, here) in [
+            // A worker never hands on.
+            (Off, ReadContext::Worker, 1 << 20, true),
+            (Off, WAITED_FOR, 1, false),
+            (Auto, WAITED_FOR, 1 << 20, true),
+            (Auto, AHEAD, 1, false),
+            (On, WAITED_FOR, 1 << 20, true),
+            (On, AHEAD, 12_288, true),
+            (On, AHEAD, 12_289, false),
         ] {
-            assert!(reader_decompresses(policy, ReadContext::Worker, 1 << 20));
+            let decided = reader_decompresses(policy, context, bytes);
+            assert_eq!(decided, here, "{policy:?} {context:?} {bytes}");
         }
-    }
-
-    #[test]
-    fn off_means_never_even_for_a_read_that_is_waited_for() {
-        assert!(!reader_decompresses(SyncDecompress::Off, WAITED_FOR, 1));
-    }
-
-    #[test]
-    fn auto_means_reads_that_are_waited_for() {
-        assert!(reader_decompresses(
-            SyncDecompress::Auto,
-            WAITED_FOR,
-            1 << 20
-        ));
-        assert!(!reader_decompresses(SyncDecompress::Auto, AHEAD, 1));
-    }
-
-    #[test]
-    fn on_adds_read_ahead_of_up_to_12_kib() {
-        assert!(reader_decompresses(SyncDecompress::On, WAITED_FOR, 1 << 20));
-        assert!(reader_decompresses(SyncDecompress::On, AHEAD, 12_288));
-        assert!(!reader_decompresses(SyncDecompress::On, AHEAD, 12_289));
     }
 }

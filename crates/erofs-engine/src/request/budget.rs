@@ -15,7 +15,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::request::control::ThreadControl;
-use crate::request::peaks::Taken;
 
 /// Reads of metadata and blocks of directories.
 pub const MAX_STEPS: u64 = 1 << 18;
@@ -160,11 +159,7 @@ impl Spent {
 
 impl Drop for Spent {
     fn drop(&mut self) {
-        self.control.peaks.record(Taken {
-            steps: self.steps,
-            bytes: self.bytes,
-            long: self.is_long(),
-        });
+        self.control.record(self.steps, self.bytes, self.is_long());
         if self.is_long() {
             cpu_workers::raise();
         }

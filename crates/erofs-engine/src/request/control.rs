@@ -1,19 +1,33 @@
 //! What all requests of an engine share: its end, and the most that one took.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde::Serialize;
 
 use crate::per_thread::OwnLines;
-use crate::request::peaks::Peaks;
 
-/// Shared by all requests of an engine.
+/// Shared by all requests of an engine. All fields are atomic.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
-    /// Atomic. The engine shuts down: requests end with EINTR.
+    /// The engine shuts down: requests end with EINTR.
     closing: AtomicBool,
-    /// Atomic. A heavy request is served.
+    /// A heavy request is served.
     heavy: AtomicBool,
-    pub(crate) peaks: Peaks,
+    steps: AtomicU64,
+    bytes: AtomicU64,
+    long: AtomicU64,
+}
+
+/// The most of each that one request took, since the image was opened.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RequestPeaks {
+    /// Reads of metadata and blocks of directories.
+    pub steps: u64,
+    /// Bytes fetched and decoded.
+    pub bytes: u64,
+    /// Requests that were long.
+    pub long: u64,
 }
 
 impl Control {
@@ -32,6 +46,24 @@ impl Control {
 
     pub(crate) fn end_turn(&self) {
         self.heavy.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes what one request took. Most requests only read the peaks.
+    pub(crate) fn record(&self, steps: u64, bytes: u64, long: bool) {
+        for (peak, taken) in [(&self.steps, steps), (&self.bytes, bytes)] {
+            if taken > peak.load(Ordering::Relaxed) {
+                peak.fetch_max(taken, Ordering::Relaxed);
+            }
+        }
+        if long {
+            self.long.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn peaks(&self) -> RequestPeaks {
+        let [steps, bytes, long] =
+            [&self.steps, &self.bytes, &self.long].map(|peak| peak.load(Ordering::Relaxed));
+        RequestPeaks { steps, bytes, long }
     }
 }
 

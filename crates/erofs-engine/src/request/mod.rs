@@ -2,7 +2,6 @@
 
 pub mod budget;
 pub(crate) mod control;
-pub(crate) mod peaks;
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +35,7 @@ pub(crate) enum RequestKey {
 
 impl RequestKey {
     /// The inode it is about.
-    fn nid(self) -> Nid {
+    pub(crate) fn nid(self) -> Nid {
         match self {
             RequestKey::Inode(nid)
             | RequestKey::Lookup(nid)
@@ -103,11 +102,7 @@ impl Requests {
         work: impl FnOnce(&Scope) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let nid = request.nid();
-        let over_budget = |source| Error::Budget {
-            image: self.image.clone(),
-            nid,
-            source,
-        };
+        let over_budget = |exceeded| Error::file(&self.image, nid, exceeded);
         let remembered = self.remembered.get();
         if let Some(exceeded) = remembered.and_then(|all| all.exceeded.get(&request)) {
             return Err(over_budget(*exceeded));

@@ -1,7 +1,7 @@
 //! One fault of the image, in parts for logs.
 
-use erofs_engine::Error;
 use erofs_engine::erofs_format::{Location, Nid};
+use erofs_engine::{Error, FileFault};
 
 use crate::text;
 
@@ -24,40 +24,24 @@ impl Fault {
         let mut line = text::line(&error.to_string());
         let fits = |length: &usize| *length <= line.len() && line.is_char_boundary(*length);
         line.truncate((0..=LONGEST_LINE).rev().find(fits).unwrap_or(0));
-        let known = |image: &str, nid, location: Option<&Location>, codec| Self {
-            line: line.clone(),
+        let (image, nid, fault) = match error {
+            Error::File { image, nid, fault } => (&**image, Some(*nid), Some(fault)),
+            Error::Image { image, .. } | Error::Verity { image, .. } => (&**image, None, None),
+            _ => ("", None, None),
+        };
+        let (location, codec) = match fault {
+            Some(FileFault::Decode {
+                location, source, ..
+            }) => (Some(*location), Some(source.codec.to_string())),
+            Some(FileFault::Fetch { location, .. }) => (Some(*location), None),
+            _ => (None, None),
+        };
+        Self {
+            line,
             image: image.to_owned(),
             nid,
-            location: location.copied(),
+            location,
             codec,
-        };
-        match error {
-            Error::Decode {
-                image,
-                nid,
-                location,
-                source,
-                ..
-            } => {
-                let codec = Some(source.codec.to_string());
-                known(image, Some(*nid), Some(location), codec)
-            }
-            Error::Fetch {
-                image,
-                nid,
-                location,
-                ..
-            } => known(image, Some(*nid), Some(location), None),
-            Error::Inode { image, nid, .. }
-            | Error::Loop { image, nid, .. }
-            | Error::Budget { image, nid, .. }
-            | Error::Memory { image, nid, .. }
-            | Error::Unfinished { image, nid, .. }
-            | Error::Kind { image, nid, .. } => known(image, Some(*nid), None, None),
-            Error::Image { image, .. } | Error::Verity { image, .. } => {
-                known(image, None, None, None)
-            }
-            _ => known("", None, None, None),
         }
     }
 }
@@ -75,12 +59,15 @@ mod tests {
             metabox: false,
             physical: 0x3000,
         };
-        let error = Error::Fetch {
-            image: "/a\nb.erofs".into(),
-            nid: 36,
+        let fault = FileFault::Fetch {
             location,
             length: 4096,
             source: Arc::new(std::io::ErrorKind::UnexpectedEof.into()),
+        };
+        let error = Error::File {
+            image: "/a\nb.erofs".into(),
+            nid: 36,
+            fault,
         };
         let fault = Fault::new(&error);
         assert_eq!((fault.nid, fault.location), (Some(36), Some(location)));

@@ -189,10 +189,10 @@ mod tests {
     }
 
     fn error(nid: Nid) -> erofs_engine::Error {
-        erofs_engine::Error::Loop {
+        erofs_engine::Error::File {
             image: "a.erofs".into(),
             nid,
-            what: "a circle",
+            fault: erofs_engine::FileFault::Loop("a circle"),
         }
     }
 
