@@ -7,8 +7,7 @@ use serde::Serialize;
 use crate::per_thread::PerThread;
 use crate::request::control::RequestPeaks;
 
-/// What the fields of [`EngineStats`] are summed from. All are atomic: added to by one thread, never
-/// reset.
+/// The parts of [`EngineStats`] that one thread adds up. All fields are atomic and never reset.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub reads: AtomicU64,

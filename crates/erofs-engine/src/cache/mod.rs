@@ -4,9 +4,9 @@
 //! CPU's cache. A hit loads one slot. What it holds on to meanwhile it notes in a place of its own
 //! thread (arc-swap), not in a counter of the entry. Threads that change the table take turns.
 //!
-//! Old entries go by a second chance: a hit marks its entry, unless it is marked already. What looks
-//! for room takes the first entry of the queue without a mark, or the last of so many; those with a
-//! mark lose it and go to the end. So the entries that every thread reads are hardly ever written,
+//! Old entries go by a second chance: a hit marks its entry, unless it is marked already. The search
+//! for room takes the first entry of the queue without a mark, or the last of so many; entries with
+//! a mark lose it and go to the end. So the entries that every thread reads are hardly ever written,
 //! and a thread that changes the table keeps others waiting for some microseconds at most.
 
 pub(crate) mod inodes;
@@ -58,7 +58,7 @@ struct Slot<K, V> {
 struct Room {
     /// Weight of all entries.
     weight: u64,
-    /// Slots with an entry, in the order in which they are looked at for room.
+    /// Slots with an entry, in the order of the search for room.
     queue: VecDeque<u32>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Entry<K, V> {
     key: K,
     value: V,
     weight: u64,
-    /// Atomic. Read since it was last looked at.
+    /// Atomic. Read since the search last passed it.
     marked: AtomicBool,
 }
 
