@@ -4,10 +4,10 @@
 //! CPU's cache. A hit loads one slot. What it holds on to meanwhile it notes in a place of its own
 //! thread (arc-swap), not in a counter of the entry. Threads that change the table take turns.
 //!
-//! Old entries go by a second chance: a hit marks its entry, unless it is marked already. The search
-//! for room takes the first entry of the queue without a mark, or the last of so many; entries with
-//! a mark lose it and go to the end. So the entries that every thread reads are hardly ever written,
-//! and a thread that changes the table keeps others waiting for some microseconds at most.
+//! Old entries go by a second chance: a hit marks its entry, unless it is marked already. The
+//! search for room takes the first entry of the queue without a mark, or the last of so many;
+//! entries with a mark lose it and go to the end. So the entries that every thread reads are hardly
+//! ever written, and a change of the table keeps other threads waiting for some microseconds.
 
 pub(crate) mod inodes;
 pub(crate) mod metadata;
