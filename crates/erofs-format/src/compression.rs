@@ -104,10 +104,9 @@ pub(crate) fn read(
 }
 
 fn distance(stored: u16) -> u16 {
-    if stored == 0 {
-        MAX_LZ4_DISTANCE
-    } else {
-        stored
+    match stored {
+        0 => MAX_LZ4_DISTANCE,
+        distance => distance,
     }
 }
 
@@ -175,10 +174,9 @@ fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
         return unsupported!("lzma format {format}");
     }
     // 0 leaves the size to the reader: the largest one always suffices.
-    let dict_size = if dict_size == 0 {
-        MAX_LZMA_DICT
-    } else {
-        dict_size
+    let dict_size = match dict_size {
+        0 => MAX_LZMA_DICT,
+        size => size,
     };
     if !(MIN_LZMA_DICT..=MAX_LZMA_DICT).contains(&dict_size) {
         return unsupported!("lzma dictionary of {dict_size} bytes");
@@ -216,30 +214,22 @@ mod tests {
 
     fn parse(bytes: &[u8], configs: bool, bits: u16) -> Result<CompressionConfigs> {
         let bytes = bytes.to_vec();
-        let meta = Meta {
-            reader: &bytes,
-            size: bytes.len() as u64,
-            name: "test",
-            metabox: false,
-        };
-        read(&meta, configs, bits, 0, 4096)
+        read(&Meta::plain(&bytes, "test"), configs, bits, 0, 4096)
+    }
+
+    fn lz4(max_distance: u16, max_pcluster_blocks: u16) -> Option<Lz4Config> {
+        Some(Lz4Config {
+            max_distance,
+            max_pcluster_blocks,
+        })
     }
 
     #[test]
     fn an_image_without_configurations_is_lz4_only() {
         let parsed = parse(&[], false, 0).unwrap();
         assert_eq!(parsed.available, 1);
-        assert_eq!(
-            parsed.lz4,
-            Some(Lz4Config {
-                max_distance: 65535,
-                max_pcluster_blocks: 1
-            })
-        );
-        assert_eq!(
-            parse(&[], false, 4096).unwrap().lz4.unwrap().max_distance,
-            4096
-        );
+        assert_eq!(parsed.lz4, lz4(65535, 1));
+        assert_eq!(parse(&[], false, 4096).unwrap().lz4, lz4(4096, 1));
     }
 
     #[test]
@@ -249,13 +239,7 @@ mod tests {
         bytes.extend([6, 0, 15, 0, 0, 0, 0, 0]);
         bytes.extend([6, 0, 0, 7, 0, 0, 0, 0]);
         let parsed = parse(&bytes, true, 0b1101).unwrap();
-        assert_eq!(
-            parsed.lz4,
-            Some(Lz4Config {
-                max_distance: 0x8000,
-                max_pcluster_blocks: 16
-            })
-        );
+        assert_eq!(parsed.lz4, lz4(0x8000, 16));
         assert_eq!(parsed.deflate, Some(DeflateConfig { window_bits: 15 }));
         assert_eq!(parsed.zstd, Some(ZstdConfig { window_log: 17 }));
         assert_eq!(parsed.lzma, None);

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::meta::Meta;
+use crate::meta::{Meta, until_nul};
 use crate::raw::{RawDeviceSlot, incompat};
 use crate::{Error, ReadAt, Result, Superblock};
 
@@ -45,15 +45,9 @@ const SLOT: u64 = size_of::<RawDeviceSlot>() as u64;
 
 impl Devices {
     pub fn new(devices: Vec<Arc<dyn ReadAt>>, superblock: &Superblock) -> Result<Devices> {
-        let devices: Vec<_> = devices
-            .into_iter()
-            .map(|d| {
-                let size = d.size();
-                (d, size)
-            })
-            .collect();
+        let sized = |device: Arc<dyn ReadAt>| (device.clone(), device.size());
         let mut all = Devices {
-            devices,
+            devices: devices.into_iter().map(sized).collect(),
             slots: Vec::new(),
             flat: false,
             block_bits: superblock.block_bits,
@@ -207,13 +201,8 @@ fn read_table(meta: &Meta<'_>, superblock: &Superblock) -> Result<Vec<DeviceSlot
 }
 
 fn parse_slot(raw: &RawDeviceSlot) -> DeviceSlot {
-    let length = raw
-        .tag
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(raw.tag.len());
     DeviceSlot {
-        tag: raw.tag[..length].to_vec(),
+        tag: until_nul(&raw.tag).to_vec(),
         blocks: u64::from(raw.blocks_lo.get()) | u64::from(raw.blocks_hi.get()) << 32,
         unified_block: u64::from(raw.uniaddr_lo.get()) | u64::from(raw.uniaddr_hi.get()) << 32,
     }

@@ -74,15 +74,17 @@ pub(crate) fn read(
         })
 }
 
+/// Text as far as its padding.
+pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|&byte| byte == 0);
+    &text[..end.unwrap_or(text.len())]
+}
+
 /// A structure of exactly these bytes. The length is the caller's constant.
 pub(crate) fn structure<T: FromBytes>(bytes: &[u8]) -> T {
     match T::read_from_bytes(bytes) {
         Ok(value) => value,
-        Err(_) => unreachable!(
-            "{} bytes for a structure of {}",
-            bytes.len(),
-            size_of::<T>()
-        ),
+        Err(_) => unreachable!("{} bytes are no such structure", bytes.len()),
     }
 }
 
@@ -121,11 +123,8 @@ impl<'a> Window<'a> {
     fn fill(&mut self, offset: u64, length: usize) -> Result<()> {
         self.meta.check(offset, length as u64)?;
         let aligned = offset & !(WINDOW as u64 - 1);
-        let start = if offset - aligned + length as u64 <= WINDOW as u64 {
-            aligned
-        } else {
-            offset
-        };
+        let fits = offset - aligned + length as u64 <= WINDOW as u64;
+        let start = if fits { aligned } else { offset };
         let len = (self.meta.size - start).min(WINDOW as u64) as usize;
         self.len = 0;
         self.meta.read(&mut self.bytes[..len], start)?;

@@ -2,7 +2,7 @@
 
 use crate::checksum::crc32c;
 use crate::compression::{self, CompressionConfigs};
-use crate::meta::Meta;
+use crate::meta::{Meta, until_nul};
 use crate::raw::{MAGIC, RawSuperblock, SUPER_OFFSET, compat, incompat};
 use crate::{Algorithm, Error, NID_IN_METABOX, Nid, Result};
 
@@ -171,11 +171,9 @@ fn superblock_size(raw: &RawSuperblock) -> u32 {
 /// Bytes that the checksum covers: from the superblock to the end of its block, or one whole block
 /// where blocks are no larger than what precedes the superblock.
 fn checksummed_length(block_size: u32) -> u32 {
-    let before = SUPER_OFFSET as u32;
-    if block_size > before {
-        block_size - before
-    } else {
-        block_size
+    match block_size.checked_sub(SUPER_OFFSET as u32) {
+        None | Some(0) => block_size,
+        Some(behind) => behind,
     }
 }
 
@@ -222,11 +220,6 @@ fn parse(raw: &RawSuperblock) -> Result<Superblock> {
     let high = raw.rootnid_2b_or_blocks_hi.get();
     let devices = incompat & incompat::DEVICE_TABLE != 0;
     let prefixes = incompat & incompat::XATTR_PREFIXES != 0;
-    let name = &raw.volume_name;
-    let name_len = name
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(name.len());
     let packed = raw.packed_nid.get();
     let fragments = incompat & incompat::FRAGMENTS != 0;
     Ok(Superblock {
@@ -248,7 +241,7 @@ fn parse(raw: &RawSuperblock) -> Result<Superblock> {
         meta_block: raw.meta_blkaddr.get(),
         xattr_block: raw.xattr_blkaddr.get(),
         uuid: raw.uuid,
-        volume_name: name[..name_len].to_vec(),
+        volume_name: until_nul(&raw.volume_name).to_vec(),
         epoch: raw.epoch.get().cast_signed(),
         fixed_nsec: raw.fixed_nsec.get(),
         build_time: raw.build_time.get(),

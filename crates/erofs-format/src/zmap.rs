@@ -59,8 +59,9 @@ pub(crate) enum Tail {
 }
 
 /// Types of lclusters, as numbered on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
+    #[default]
     Plain,
     Head1,
     NonHead,
@@ -74,7 +75,7 @@ impl Kind {
 }
 
 /// An entry of either index.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lcluster {
     pub kind: Kind,
     /// Heads: where the pcluster's data begins in the lcluster; below the lcluster's size.

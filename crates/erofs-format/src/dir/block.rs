@@ -1,6 +1,6 @@
 //! One directory block.
 
-use crate::meta::structure;
+use crate::meta::{structure, until_nul};
 use crate::raw::RawDirent;
 use crate::{Nid, ReadAt, Result};
 
@@ -94,11 +94,6 @@ impl<'a> Block<'a> {
             ),
         }
     }
-}
-
-fn until_nul(name: &[u8]) -> &[u8] {
-    let end = name.iter().position(|&byte| byte == 0);
-    &name[..end.unwrap_or(name.len())]
 }
 
 /// Whether a name is valid as a path component.

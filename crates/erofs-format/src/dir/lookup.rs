@@ -101,18 +101,14 @@ impl Directory<'_> {
 
     /// `name` is before the first name of all, unless the first block is out of order.
     fn order_of_first(&mut self, loaded: Option<u64>) -> Result<Outcome> {
-        match loaded {
-            None => Ok(Outcome::Absent),
-            Some(number) => {
-                let block = Block::parse(self.bytes_of(number), number * self.block_size);
-                let ordered = block.is_ok_and(|block| is_ordered(&block));
-                Ok(if ordered {
-                    Outcome::Absent
-                } else {
-                    Outcome::Disorder
-                })
-            }
-        }
+        let ordered = loaded.is_none_or(|number| {
+            let block = Block::parse(self.bytes_of(number), number * self.block_size);
+            block.is_ok_and(|block| is_ordered(&block))
+        });
+        Ok(match ordered {
+            true => Outcome::Absent,
+            false => Outcome::Disorder,
+        })
     }
 
     /// The bytes of the block that is in the buffer.

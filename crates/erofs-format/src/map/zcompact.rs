@@ -118,12 +118,8 @@ impl Decoder<'_> {
         let mut lcluster = Lcluster {
             kind,
             clusterofs: value.into(),
-            block: 0,
-            partial: false,
-            back: 0,
-            forward: 0,
-            stored_blocks: 0,
             index_end,
+            ..Lcluster::default()
         };
         if kind != Kind::NonHead {
             lcluster.block = self.block(slot)?;

@@ -20,10 +20,8 @@ pub(super) fn load(index: &Index, window: &mut Window<'_>, lcn: u64) -> Result<L
         clusterofs: raw.clusterofs.get().into(),
         block: raw.u.get().into(),
         partial: advise & PARTIAL != 0,
-        back: 0,
-        forward: 0,
-        stored_blocks: 0,
         index_end: offset + ENTRY,
+        ..Lcluster::default()
     };
     if kind == Kind::NonHead {
         distances(index, lcn, raw.u.get(), &mut lcluster)?;
