@@ -179,7 +179,7 @@ impl Engine {
         self.workers.as_ref()
     }
 
-    /// The same, where each is pinned to a CPU.
+    /// The workers, if each is pinned to a CPU.
     pub fn pinned_workers(&self) -> Option<&Arc<Workers>> {
         let workers = self.workers.as_ref();
         workers.filter(|workers| workers.mode() == Mode::PerCpu)
@@ -195,7 +195,7 @@ impl Engine {
         self.inodes.get(nid, || self.read_inode(nid))
     }
 
-    /// The same for the length of one request: nothing is counted that threads share.
+    /// An inode for the length of one request, without a reference count that threads share.
     pub fn borrow_inode(&self, nid: Nid) -> Result<BorrowedInode, Error> {
         self.inodes.borrow(nid, || self.read_inode(nid))
     }
@@ -342,7 +342,7 @@ impl Engine {
         let _ = self.page_cache.set(page_cache);
     }
 
-    /// What was read, decoded and cached so far.
+    /// Counters of reads, decoding and the cache.
     pub fn stats(&self) -> EngineStats {
         let (bytes, budget) = self.path.table.usage();
         let requests = self.requests.control.peaks();

@@ -32,7 +32,7 @@ impl<T: Send> PerThread<T> {
         self.own_or(T::default)
     }
 
-    /// The same; `make` makes one where there is none yet.
+    /// The calling thread's value, made by `make` at its first use.
     pub(crate) fn own_or(&self, make: impl FnOnce() -> T) -> &T {
         &self.0.get_or(|| OwnLines(make())).0
     }

@@ -84,7 +84,7 @@ impl AllCounters {
         Self(PerThread::new())
     }
 
-    /// Those of the calling thread.
+    /// The counters of the calling thread.
     pub(crate) fn own(&self) -> &Counters {
         self.0.own()
     }

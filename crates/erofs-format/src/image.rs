@@ -105,7 +105,7 @@ impl Image {
         self.check_type("root", self.superblock.root_nid, FileType::Directory)
     }
 
-    /// Those that live in the metabox cannot be read yet.
+    /// Inodes in the metabox are left out: nothing can read them yet.
     fn check_special_inodes(&self) -> Result<()> {
         let outside = |nid: &Nid| nid & NID_IN_METABOX == 0;
         if let Some(nid) = self.metabox_nid() {

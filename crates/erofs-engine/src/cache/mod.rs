@@ -110,7 +110,7 @@ impl<K, V> Deref for Hit<K, V> {
     }
 }
 
-/// What left the cache. To be dropped when no lock is held.
+/// Evicted entries. Drop them when no lock is held.
 pub(crate) type Evicted<K, V> = Vec<Arc<Entry<K, V>>>;
 
 impl<K: Hash + Eq, V> ReadCache<K, V> {

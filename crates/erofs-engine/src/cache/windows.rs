@@ -21,7 +21,7 @@ impl<K: Eq + Hash> Windows<K> {
     /// the window with this number. Returns how many bytes.
     ///
     /// # Errors
-    /// Those of `source`, from which a window that is not cached is read as a whole; and
+    /// Errors of `source`, from which a window that is not cached is read whole, and
     /// `UnexpectedEof` behind its end.
     pub(crate) fn copy(
         &self,

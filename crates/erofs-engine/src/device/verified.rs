@@ -111,7 +111,7 @@ impl StoredDevice {
             .collect()
     }
 
-    /// What the device is verified against.
+    /// The root hash that the device is verified against.
     pub(crate) fn root_hash(&self) -> Option<&RootHash> {
         self.root.as_ref()
     }

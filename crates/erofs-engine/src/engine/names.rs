@@ -1,4 +1,4 @@
-//! What an image says of names: directories and symlinks.
+//! Directories and symlinks.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +22,7 @@ pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<(
 /// Callback for each entry of a directory, or the error in its place.
 pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>;
 
-/// What a listing may take.
+/// Budget of a listing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
     /// One budget for each entry: any number of entries.

@@ -1,4 +1,4 @@
-//! What the image says of a file beside its bytes: extended attributes and extents.
+//! Extended attributes and extents of files.
 
 use erofs_format::{Extent, Inode, Xattr};
 

@@ -35,7 +35,7 @@ pub type OnContention = Box<dyn Fn() + Send + Sync>;
 /// Samples without a request after which the watching thread sleeps.
 const QUIET_SAMPLES: u32 = 25;
 
-/// What the system says about the load, opened before a sandbox.
+/// The files that tell the load, opened before a sandbox.
 #[derive(Debug)]
 pub(crate) struct LoadFiles {
     runnable: Runnable,
@@ -139,7 +139,7 @@ impl CpuContention {
         }
     }
 
-    /// The same for a request of the client with this thread id.
+    /// Counts the calling thread as busy with a request of the client with this thread id.
     pub(crate) fn asked_by(&self, thread: u32) -> Busy<'_> {
         let bit = 1 << (thread % 64);
         if self.clients.load(Ordering::Relaxed) & bit == 0 {

@@ -29,7 +29,7 @@ const AFTER_REPLY: Duration = Duration::from_micros(100);
 /// And as many times as long as the reply took: a program that reads much does something with it.
 const PER_WORK: f64 = 8.0;
 
-/// What was seen at one moment.
+/// One observation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) at_ns: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Runnable(File);
 
 impl Runnable {
     /// # Errors
-    /// It cannot be read or has an unknown form.
+    /// The file cannot be read or has an unknown form.
     pub(crate) fn open() -> io::Result<Self> {
         let this = Self(File::open(LOADAVG)?);
         let unknown = || io::Error::other("the number of runnable threads is unknown");

@@ -85,7 +85,7 @@ struct Spent {
 enum Turn {
     /// Not yet.
     Open,
-    /// It is the one that may.
+    /// It is the one heavy request.
     Taken,
     /// It works for another thread's request.
     Helps,
@@ -183,7 +183,7 @@ impl Scope {
         Self::open(|| Spent::new(Limits::new(length), Turn::Open, control))
     }
 
-    /// The same for an inode that had a heavy request.
+    /// A request for an inode that had a heavy one: it takes the turn at once.
     pub(crate) fn begin_heavy(control: &ThreadControl, length: u64) -> Self {
         let scope = Self::begin(control, length);
         // A refusal is kept, and ends the request at its first step.

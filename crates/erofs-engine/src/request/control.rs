@@ -1,4 +1,4 @@
-//! What all requests of an engine share: its end, and the most that one took.
+//! State that all requests of an engine share: shut-down, the turn of heavy requests, peaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -58,7 +58,7 @@ pub(crate) struct Requests {
     remembered: OnceLock<Remembered>,
 }
 
-/// What requests of a hostile image took.
+/// Requests of a hostile image that took too much.
 #[derive(Debug)]
 struct Remembered {
     /// The limits that requests exceeded: repeated, they would again.

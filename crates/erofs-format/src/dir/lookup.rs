@@ -148,7 +148,7 @@ fn scan(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Ni
 struct Gap {
     /// The last sound name.
     before: Vec<u8>,
-    /// What is broken: the first of all.
+    /// The error of the first broken entry.
     first: Option<Error>,
     /// Something behind `before` is.
     broken: bool,

@@ -10,7 +10,7 @@ use crate::{Engine, EngineOptions, PageCacheWriter, ReadContext, Remainder};
 /// Where bytes of a file begin, and the bytes.
 type Stretch = (u64, Vec<u8>);
 
-/// What was stored.
+/// The stretches that were stored.
 #[derive(Debug, Default, Clone)]
 struct Stored(Arc<Mutex<Vec<Stretch>>>);
 
