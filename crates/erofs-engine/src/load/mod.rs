@@ -35,7 +35,7 @@ pub type OnContention = Box<dyn Fn() + Send + Sync>;
 /// Samples without a request after which the watching thread sleeps.
 const QUIET_SAMPLES: u32 = 25;
 
-/// The files that tell the load, opened before a sandbox.
+/// The files that show the load, opened before a sandbox.
 #[derive(Debug)]
 pub(crate) struct LoadFiles {
     runnable: Runnable,
