@@ -33,6 +33,31 @@ const EXAMPLES: &[Example] = &[
         "erofast mount -o profile=off app.erofs /mnt",
     ),
     example(
+        "erofast mount",
+        "An image on a web server: what is read of it is fetched and kept",
+        "erofast mount https://example.org/app.erofs /mnt",
+    ),
+    example(
+        "erofast cache list",
+        "Images that were fetched, and how much of them is there",
+        "erofast cache list",
+    ),
+    example(
+        "erofast cache prune",
+        "Remove what is not in use, but for 4 GiB of what was used last",
+        "erofast cache prune --cache-size=4G",
+    ),
+    example(
+        "erofast cache fetch",
+        "Have all of an image there before it is mounted",
+        "erofast cache fetch https://example.org/app.erofs",
+    ),
+    example(
+        "erofast cache",
+        "Have all of an image there before it is mounted",
+        "erofast cache fetch https://example.org/app.erofs",
+    ),
+    example(
         "erofast profile",
         "What a launch read",
         "erofast profile show app.profile",

@@ -34,7 +34,8 @@ pub enum LabCommand {
 /// The engines of an experiment.
 #[derive(Args, Debug)]
 pub struct LabEngineArgs {
-    /// kernel, kernel-loop, erofsfuse, or erofast:OPTIONS (repeatable; the first is the baseline;
+    /// kernel, kernel-loop, erofsfuse, erofast:OPTIONS or url:latency=MS,bandwidth=MB/S,OPTIONS
+    /// (repeatable; the first is the baseline;
     /// default: kernel, kernel-loop, erofast:io_uring=off, erofast:io_uring=on)
     #[arg(long = "engine", value_name = "ENGINE")]
     pub engines: Vec<String>,

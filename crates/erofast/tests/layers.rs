@@ -45,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "cpu-workers",
             "page-pool",
             "dm-verity",
+            "remote-image",
         ],
     ),
     ("liberofast", &["erofs-engine", "sys"]),
@@ -79,9 +80,6 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Crates that may contain unsafe code, and in which files; none named: in all.
 const UNSAFE: &[(&str, &[&str])] = &[
-    // No code of the network in a program that parses images, and no parser where the network is.
-    ("erofast-fetch", &["remote-image"]),
-    ("remote-image", &[]),
     ("sys", &[]),
     // Pointers of C callers.
     ("liberofast", &["exports.rs", "pointers.rs"]),

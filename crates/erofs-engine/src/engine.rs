@@ -4,6 +4,7 @@
 //! Each rung owns what it made, so that shut-down is its mirror by the order of the fields.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -14,6 +15,7 @@ use dm_verity::RootHash;
 use erofs_codecs::Settings;
 use erofs_format::{Image, Inode, Nid, ReadAt, Superblock};
 use page_pool::{PagePool, PoolStats};
+use remote_image::{Class, RemoteFile};
 
 use crate::cache::inodes::{BorrowedInode, Inodes};
 use crate::cache::metadata::MetadataCache;
@@ -26,8 +28,10 @@ use crate::read::buffers::Buffers;
 use crate::read::claim::PclusterTable;
 use crate::read::decode_context::ContextPool;
 use crate::read::map::{Caller, Content, View};
+use crate::read::missing;
 use crate::read::page_cache::PageCacheWriter;
 use crate::read::share::{self, Help, ReadContext};
+use crate::remote;
 use crate::request::budget::Scope;
 use crate::request::control::{Control, for_thread};
 use crate::request::{RequestKey, Requests};
@@ -48,6 +52,10 @@ use special_inodes::special_inodes;
 
 pub use names::{EachEntry, EachItem};
 pub use opened::Opened;
+
+/// Structures that lead from one to the next until the place of a file's bytes is known: inode,
+/// index, and what these are stored in.
+const MOST_LEVELS: usize = 16;
 
 /// An opened image.
 #[derive(Debug)]
@@ -116,6 +124,7 @@ impl Engine {
             name: name.clone(),
             block_size: u64::from(image.superblock().block_size),
             contexts: ContextPool::new(decoder_settings(image.superblock())),
+            is_remote: devices.iter().any(|device| device.remote().is_some()),
             devices,
             buffers: Buffers {
                 pool: pool.clone(),
@@ -244,6 +253,8 @@ impl Engine {
         });
         match result {
             Ok(()) => add(&self.path.counters.own().delivered, count as u64),
+            // It is repeated.
+            Err(_) if remote::lacks() => {}
             Err(_) => add(&self.path.counters.own().errors, 1),
         }
         result.map(|()| count)
@@ -352,6 +363,54 @@ impl Engine {
     /// The root hash that stored blocks are verified against; `None` if they are not.
     pub fn root_hash(&self) -> Option<&RootHash> {
         self.path.devices.first()?.root_hash()
+    }
+
+    /// Whether stored bytes come from a network.
+    pub fn is_remote(&self) -> bool {
+        self.path.is_remote
+    }
+
+    /// The files at URLs that the image is made of, with their names for messages.
+    pub fn remote_files(&self) -> impl Iterator<Item = (String, &Arc<RemoteFile>)> {
+        let devices = self.path.devices.iter();
+        devices.filter_map(|device| Some((device.name(), device.remote()?)))
+    }
+
+    /// Has the stored bytes of these parts of files fetched, in this order, where they are at a
+    /// URL. Waits for what says where they are, and not for them.
+    ///
+    /// # Errors
+    /// Those of the network.
+    pub fn fetch_ahead(&self, parts: &[(Nid, Range<u64>)]) -> io::Result<()> {
+        if !self.is_remote() {
+            return Ok(());
+        }
+        for _ in 0..MOST_LEVELS {
+            let stored = || parts.iter().filter_map(|part| self.stored(part).ok());
+            let (stored, missing) = remote::without_waiting(|| stored().collect::<Vec<_>>());
+            if missing.is_empty() {
+                let devices = &self.path.devices;
+                let all = stored.iter().flatten();
+                all.for_each(|(device, ranges)| devices[*device].prefetch(ranges));
+                return Ok(());
+            }
+            missing.wait(&|| true)?;
+        }
+        Ok(())
+    }
+
+    /// Has everything that is at a URL fetched when nothing else is asked for. Only a hint.
+    pub fn fetch_all(&self) {
+        for (_, file) in self.remote_files() {
+            let whole = 0..file.length();
+            let _ = file.prefetch(std::slice::from_ref(&whole), Class::Fill);
+        }
+    }
+
+    fn stored(&self, (nid, range): &(Nid, Range<u64>)) -> Result<missing::Stored, Error> {
+        let inode = self.inode(*nid)?;
+        let range = range.start..range.end.min(inode.size);
+        missing::stored(&self.path, self.image(), &inode, range)
     }
 
     /// Verifies all blocks of an image that was opened with a hash tree, also those that no file

@@ -1,8 +1,10 @@
 //! Errors of the engine: one line that names image, inode, physical address, codec and numbers.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
+use crate::remote;
 use crate::request::budget::Exceeded;
 use erofs_codecs::DecodeError;
 use erofs_format::{ErrorClass, Location, Nid};
@@ -21,6 +23,9 @@ pub enum Error {
         /// The system's reason.
         source: Arc<io::Error>,
     },
+    /// A file could not be fetched from its URL. The line names it.
+    #[error("{0}")]
+    Remote(Arc<io::Error>),
     /// The image as a whole cannot be used.
     #[error("{image}: {source}")]
     Image {
@@ -158,6 +163,18 @@ pub mod errno {
 }
 
 impl Error {
+    /// A file could not be opened.
+    pub(crate) fn open(path: &Path, source: io::Error) -> Self {
+        let source = Arc::new(source);
+        match remote::url(path) {
+            Some(_) => Error::Remote(source),
+            None => Error::Open {
+                path: path.display().to_string(),
+                source,
+            },
+        }
+    }
+
     pub(crate) fn verity(image: impl Into<Arc<str>>, what: String) -> Self {
         Error::Verity {
             image: image.into(),
@@ -179,13 +196,22 @@ impl Error {
         }
     }
 
+    /// Stored bytes have to be fetched first, and the thread does not wait.
+    pub(crate) fn is_would_block(&self) -> bool {
+        let Error::File { fault, .. } = self else {
+            return false;
+        };
+        let would_block = |source: &io::Error| source.kind() == io::ErrorKind::WouldBlock;
+        matches!(fault, FileFault::Fetch { source, .. } if would_block(source))
+    }
+
     /// The errno of a filesystem's reply.
     pub fn errno(&self) -> i32 {
         match self {
             Error::Open { source, .. } => source.raw_os_error().unwrap_or(errno::EIO),
             Error::Image { source, .. } => errno_of(source),
             Error::File { fault, .. } => fault.errno(),
-            Error::Start(_) | Error::Verity { .. } => errno::EIO,
+            Error::Remote(_) | Error::Start(_) | Error::Verity { .. } => errno::EIO,
             Error::Path { errno, .. } => *errno,
         }
     }

@@ -1,6 +1,7 @@
 //! Options for opening an image, with the names of the mount options.
 
 mod number;
+mod remote;
 mod split;
 mod verity;
 
@@ -170,6 +171,8 @@ pub struct EngineOptions {
     pub devices: Vec<PathBuf>,
     /// Whether and how stored blocks are verified.
     pub verity: VerityOptions,
+    /// How files at URLs are fetched and cached.
+    pub remote: remote_image::Options,
 }
 
 impl Default for EngineOptions {
@@ -189,6 +192,7 @@ impl Default for EngineOptions {
             offset: Offset::default(),
             devices: Vec::new(),
             verity: VerityOptions::default(),
+            remote: remote_image::Options::default(),
         }
     }
 }
@@ -234,7 +238,10 @@ impl EngineOptions {
             }
             "cache" => self.cache_bytes = number::size_option(name, &text)?,
             "device" => self.devices.push(PathBuf::from(value)),
-            _ => return self.assign_verity(name, value),
+            _ => {
+                return Ok(remote::set(&mut self.remote, name, value)?
+                    || self.assign_verity(name, value)?);
+            }
         }
         Ok(true)
     }

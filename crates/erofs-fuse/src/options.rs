@@ -82,6 +82,24 @@ const SANDBOX: &[(&str, SandboxMode)] = &[
     ("strict", SandboxMode::Strict),
 ];
 
+/// What is fetched from a URL ahead of readers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Prefetch {
+    /// What a launch is known to read, in its order.
+    #[default]
+    Profile,
+    /// The same, and then all of the image.
+    All,
+    /// Nothing.
+    None,
+}
+
+const PREFETCH: &[(&str, Prefetch)] = &[
+    ("profile", Prefetch::Profile),
+    ("all", Prefetch::All),
+    ("none", Prefetch::None),
+];
+
 /// Where the launch profile of a mount is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ProfileLocation {
@@ -106,6 +124,8 @@ pub struct MountOptions {
     pub read_ahead_kb: Option<u32>,
     /// Faults of the image are appended to this file, not to the system's log.
     pub log: Option<PathBuf>,
+    /// What is fetched from a URL ahead of readers.
+    pub prefetch: Prefetch,
     /// The launch profile that is replayed, or recorded where there is none.
     pub profile: Option<ProfileLocation>,
     /// Directory of the image that becomes the root of the mount.
@@ -239,6 +259,7 @@ impl MountOptions {
             "read_ahead_kb" => self.read_ahead_kb = Some(number(name, &text)?),
             "sandbox" => self.sandbox = choice(name, &text, SANDBOX)?,
             "profile" => self.profile = profile(value)?,
+            "prefetch" => self.prefetch = choice(name, &text, PREFETCH)?,
             "log" if value.is_empty() => return Err(OptionError::value(name, &text, "a file")),
             "log" => self.log = Some(PathBuf::from(value)),
             "subdir" => self.subdir = Some(PathBuf::from(value)),

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use erofs_engine::remote;
+
 use crate::options::MountOptions;
 
 /// The filesystem type in `/proc/mounts`.
@@ -34,6 +36,13 @@ impl MountRequest {
     pub(crate) fn is_standard_input(&self) -> bool {
         const NAMES: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
         NAMES.iter().any(|name| self.image == Path::new(name))
+    }
+
+    /// Whether one of the files is at a URL.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.files()
+            .into_iter()
+            .any(|path| remote::url(path).is_some())
     }
 
     /// The files that are read while the mount is served.

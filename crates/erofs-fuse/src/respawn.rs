@@ -96,7 +96,9 @@ fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
         Role::MountHelper => &["PATH", "HOME", "XDG_CACHE_HOME"],
         Role::Upgrade => &[],
     };
-    let names = ALWAYS.iter().chain(by_role);
+    let fetches = matches!(role, Role::Daemon | Role::MountHelper);
+    let network = if fetches { NETWORK } else { &[] };
+    let names = ALWAYS.iter().chain(by_role).chain(network);
     names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }
 
@@ -106,6 +108,20 @@ const ALWAYS: &[&str] = &[
     "RUST_BACKTRACE",
     #[cfg(feature = "fail-points")]
     fuse_transport::FAIL_STEP,
+];
+
+/// Proxies and certificates of the program that fetches images from URLs.
+const NETWORK: &[&str] = &[
+    "http_proxy",
+    "HTTP_PROXY",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
 ];
 
 /// Exists in every initramfs, by systemd's convention.

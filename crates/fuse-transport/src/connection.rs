@@ -11,6 +11,7 @@ use sys::pi_mutex::{PiMutex, PiMutexGuard};
 use zerocopy::IntoBytes;
 
 use crate::counters::{Counters, Statistics};
+use crate::deferred::DeferredQueue;
 use crate::entry_order::EntryOrder;
 use crate::fail_points;
 use crate::filesystem::Filesystem;
@@ -57,6 +58,8 @@ pub(crate) struct Connection {
     /// Guarded by its own lock: descriptors of the device that a successor takes over; channels
     /// open no others then.
     clones: PiMutex<Vec<OwnedFd>>,
+    /// See its own tag.
+    deferred: DeferredQueue,
 }
 
 impl Connection {
@@ -79,6 +82,7 @@ impl Connection {
             sent_to_self: AtomicU64::new(0),
             in_flight: OnceLock::new(),
             clones: PiMutex::default(),
+            deferred: DeferredQueue::default(),
         })
     }
 
@@ -164,6 +168,11 @@ impl Connection {
         &self.wait_order
     }
 
+    /// Requests that wait for something outside.
+    pub(crate) fn deferred(&self) -> &DeferredQueue {
+        &self.deferred
+    }
+
     /// The entries of the rings.
     pub(crate) fn entry_order(&self) -> &EntryOrder {
         &self.entry_order
@@ -204,6 +213,7 @@ impl Connection {
     /// Called by the channel which saw the end of the mount.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
+        self.deferred.close();
         self.end.wake();
     }
 

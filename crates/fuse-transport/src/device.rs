@@ -12,18 +12,11 @@ use sys::eventfd::EventFd;
 use crate::back_off::BackOff;
 use crate::buffer::Buffer;
 use crate::connection::Connection;
-use crate::counters::{Counters, Record};
-use crate::dispatch::{Answer, answer};
 use crate::fail_points;
-use crate::in_flight::Taken;
-use crate::message;
 use crate::reader_cpu::ReaderCpu;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::responder::Responder;
 use crate::state::{Ready, State};
-use crate::timing::Timing;
 use crate::wait_order::{DEVICE, Waiter};
-use crate::wire::InHeader;
 use sys::clock::now_ns;
 
 /// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target).
@@ -40,11 +33,8 @@ pub(crate) struct DeviceChannel {
     readers: ReaderCpu,
     waker: Arc<EventFd>,
     request: Buffer,
-    reply: Buffer,
-    counters: Arc<Counters>,
+    responder: Responder,
     back_off: BackOff,
-    /// Where the request in flight is noted; only of a mount whose server can be replaced.
-    slot: Option<usize>,
 }
 
 impl DeviceChannel {
@@ -56,8 +46,8 @@ impl DeviceChannel {
             device,
             epoll: watch(&waker)?,
         });
-        let memory = |bytes| Buffer::new(bytes).ok_or_else(|| io::Error::from(Errno::NOMEM));
-        let mut request = memory(REQUEST_BYTES)?;
+        let request = Buffer::new(REQUEST_BYTES);
+        let mut request = request.ok_or_else(|| io::Error::from(Errno::NOMEM))?;
         // Touch every page: if one is missing while the process is being killed, the kernel answers
         // the request with EIO.
         request.bytes_mut().fill(1);
@@ -66,10 +56,8 @@ impl DeviceChannel {
             readers: ReaderCpu::default(),
             waker,
             request,
-            reply: memory(connection.protocol().max_request)?,
-            counters: connection.new_counters(false),
+            responder: Responder::new(connection)?,
             back_off: BackOff::new(),
-            slot: connection.in_flight().map(|shared| shared.slot()),
             connection: Arc::clone(connection),
         };
         connection.wait_order().add(&this.waiter)?;
@@ -117,69 +105,11 @@ impl DeviceChannel {
             Err(_) => return self.end(),
         };
         self.back_off.end();
-        let timing = Timing::start();
-        let (connection, bytes) = (&self.connection, &self.request.bytes()[..length]);
-        let mut reply = Reply::new(self.reply.bytes_mut());
-        let mut taken = None;
-        let (header, opcode, answer) = match Request::from_device(bytes) {
-            Ok(r) => {
-                let in_flight = connection.in_flight().zip(self.slot);
-                taken = in_flight.map(|(shared, slot)| shared.begin(slot, &r.header));
-                let answer = match taken.as_ref().is_some_and(Taken::is_refused) {
-                    true => Answer::Error(Errno::IO),
-                    false => answer(connection.filesystem(), &r, &mut reply),
-                };
-                (r.header, r.opcode, answer)
-            }
-            Err(Some(header)) => (header, None, Answer::Error(Errno::INVAL)),
-            Err(None) => return self.end(),
-        };
-        let answered = Timing::now(connection.filesystem());
-        let reply_bytes = reply.length();
-        let sent = self.send(&header, answer, reply_bytes);
-        drop(taken);
-        let reader_cpu = follow(
-            &mut self.readers,
-            &self.waiter,
-            &self.connection,
-            header.pid,
-        );
-        let filesystem = self.connection.filesystem();
-        timing.report(filesystem, opcode, header.unique, answered, reply_bytes);
-        let (cpu, run_ns) = (timing.cpu(), timing.run_ns());
-        self.counters.add(&Record {
-            opcode,
-            failed: answer.is_failure(),
-            reply_bytes,
-            reader_cpu,
-            cpu,
-            run_ns,
-        });
-        match sent {
-            // NOENT: the calling program is gone.
-            Ok(()) | Err(Errno::NOENT) => State::Served,
-            Err(_) => self.end(),
-        }
-    }
-
-    fn send(&self, to: &InHeader, answer: Answer, reply_bytes: usize) -> Result<(), Errno> {
-        match answer {
-            Answer::Silent => Ok(()),
-            Answer::Error(errno) => self.refuse(to, errno),
-            Answer::Reply => match self.write(to, 0, &self.reply.bytes()[..reply_bytes]) {
-                // The kernel refused the reply (a bug here): the program must not wait for another.
-                Err(Errno::INVAL | Errno::FAULT | Errno::NOMEM) => self.refuse(to, Errno::IO),
-                other => other,
-            },
-        }
-    }
-
-    fn refuse(&self, to: &InHeader, errno: Errno) -> Result<(), Errno> {
-        self.write(to, -errno.raw_os_error(), &[])
-    }
-
-    fn write(&self, to: &InHeader, error: i32, body: &[u8]) -> Result<(), Errno> {
-        message::send(&self.waiter.device, to.unique, error, [body, &[]])
+        let (waiter, connection) = (&self.waiter, &self.connection);
+        let readers = &mut self.readers;
+        let follow = |reader| follow(readers, waiter, connection, reader);
+        let request = &self.request.bytes()[..length];
+        self.responder.respond(waiter, request, follow)
     }
 
     fn end(&self) -> State {

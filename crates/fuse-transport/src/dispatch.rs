@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::filesystem::Filesystem;
+use crate::filesystem::{DEFER, Filesystem};
 use crate::node::Seek;
 use crate::reply::{DirectoryReply, ReadReply, Reply};
 use crate::request::Request;
@@ -55,7 +55,7 @@ pub(crate) fn answer(
     reply: &mut Reply<'_>,
 ) -> Answer {
     let answer = decide(filesystem, request, reply);
-    if filesystem.watches() {
+    if filesystem.watches() && answer != Answer::Error(DEFER) {
         filesystem.seen(&seen(request, answer));
     }
     answer
@@ -115,7 +115,7 @@ fn serve_safely(
 ) -> Answer {
     // The reply is dropped after a panic, so nothing sees it half made.
     match catch_unwind(AssertUnwindSafe(|| {
-        serve(filesystem, opcode, request, reply)
+        filesystem.around(&mut || serve(filesystem, opcode, request, reply))
     })) {
         Ok(Ok(())) => Answer::Reply,
         Ok(Err(errno)) => Answer::Error(errno),

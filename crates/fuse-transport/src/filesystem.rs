@@ -7,6 +7,11 @@ use crate::reply::{DirectoryReply, ReadReply};
 use crate::request_info::{Caller, Seen, Served};
 use crate::wire::{Attr, FOREVER, StatfsOut};
 
+/// Returned for a request whose answer has to be waited for: the request is answered again by a
+/// thread that may [wait](Filesystem::wait). EIO where there is none, see
+/// [`DeferredChannel`](crate::DeferredChannel).
+pub const DEFER: Errno = Errno::INPROGRESS;
+
 /// A read-only filesystem whose content never changes.
 ///
 /// Nodes are the filesystem's own numbers; 1 is the root, 0 is no node. Many threads call at the
@@ -89,6 +94,17 @@ pub trait Filesystem: Send + Sync {
     /// of them have returned. By default only here.
     fn spread(&self, _most: usize, work: &(dyn Fn() + Sync)) {
         work();
+    }
+
+    /// Calls `serve`, which answers one request, and returns its result or [`DEFER`].
+    fn around(&self, serve: &mut dyn FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+        serve()
+    }
+
+    /// Waits for what the last request of this thread lacked, which is then served again. An error
+    /// is the answer to the request.
+    fn wait(&self, _caller: Caller) -> Result<(), Errno> {
+        Err(Errno::IO)
     }
 
     /// Whether to call [`seen`](Self::seen), for debugging.

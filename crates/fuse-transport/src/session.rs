@@ -15,6 +15,7 @@ use crate::channel::Channel;
 use crate::connection::Connection;
 pub use crate::connection::Restartable;
 use crate::counters::Statistics;
+use crate::deferred::DeferredChannel;
 use crate::device::DeviceChannel;
 use crate::fail_points;
 use crate::filesystem::Filesystem;
@@ -203,6 +204,12 @@ impl Session {
     /// A channel that takes requests from the device, for the calling thread.
     pub fn device_channel(self: &Arc<Self>) -> io::Result<Channel> {
         DeviceChannel::open(&self.connection).map(Channel::from)
+    }
+
+    /// A channel that answers the requests which the filesystem [defers](crate::DEFER), for the
+    /// calling thread. Only requests of the device can be deferred.
+    pub fn deferred_channel(self: &Arc<Self>) -> io::Result<DeferredChannel> {
+        DeferredChannel::open(&self.connection)
     }
 
     /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only

@@ -3,17 +3,19 @@
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use erofast_cli::examples_help;
-use erofs_engine::{EngineOptions, Offset, WorkersMode};
+use erofs_engine::{Engine, EngineOptions, Offset, WorkersMode};
 
+use super::remote::RemoteArgs;
 use super::verity::VerityArgs;
 
 /// Where an image is.
 #[derive(Args, Clone, Debug)]
 pub struct ImageArgs {
-    /// Image file or block device
+    /// Image file, block device, or URL (http, https)
     pub image: PathBuf,
     /// Where the image starts in its file: a number of bytes, or auto to search for it
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_offset)]
@@ -23,6 +25,8 @@ pub struct ImageArgs {
     pub devices: Vec<PathBuf>,
     #[command(flatten)]
     pub verity: VerityArgs,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 /// Threads beyond the CPUs gain nothing, and each has memory of its own.
@@ -43,15 +47,19 @@ fn parse_offset(text: &str) -> Result<Offset, String> {
 }
 
 impl ImageArgs {
-    /// Options for reading with these workers.
-    pub fn options(&self, workers: WorkersMode) -> EngineOptions {
-        EngineOptions {
+    /// Opens the image, to be read with these workers.
+    pub fn open(&self, workers: WorkersMode) -> anyhow::Result<Arc<Engine>> {
+        let mut options = EngineOptions {
             workers,
             offset: self.offset,
             devices: self.devices.clone(),
             verity: self.verity.options(),
             ..EngineOptions::default()
-        }
+        };
+        self.remote
+            .apply(&mut options)
+            .map_err(anyhow::Error::msg)?;
+        Ok(Engine::open(&self.image, &options)?)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The flag table: parser, help, man pages and completions all come from here, and for the commands
 //! of the lab from `erofast_cli`.
 
+#[cfg(feature = "tools")]
+mod cache;
 mod fuse_style;
 #[cfg(feature = "tools")]
 mod generate;
@@ -10,11 +12,15 @@ mod mount;
 #[cfg(feature = "tools")]
 mod profile;
 #[cfg(feature = "tools")]
+mod remote;
+#[cfg(feature = "tools")]
 mod tools;
 mod verity;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "tools")]
+pub use cache::{CacheCommand, CacheFetchArgs, CacheListArgs, CachePruneArgs};
 pub use fuse_style::{FuseStyle, is_fuse_style, parse as parse_fuse_style};
 #[cfg(feature = "tools")]
 pub use generate::{CompletionsArgs, ManArgs};

@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use erofast_cli::MeasureCommand;
 
+use super::cache::CacheCommand;
 use super::generate::{CompletionsArgs, ManArgs};
 use super::images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
 use super::profile::ProfileCommand;
@@ -23,6 +24,9 @@ pub enum ToolCommand {
     /// List, show, trim and remove launch profiles
     #[command(subcommand)]
     Profile(ProfileCommand),
+    /// List, remove and fetch images at URLs
+    #[command(subcommand)]
+    Cache(CacheCommand),
     #[command(flatten)]
     Measure(MeasureCommand),
     /// Print a shell's completions for this command

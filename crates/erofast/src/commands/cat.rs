@@ -19,7 +19,7 @@ const STEP: usize = 1 << 20;
 /// Runs the subcommand. A file that cannot be read is named, and the others are written all the
 /// same.
 pub fn run(args: &CatArgs) -> anyhow::Result<Outcome> {
-    let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::PerCpu))?;
+    let engine = args.image.open(WorkersMode::PerCpu)?;
     let mut cat = Cat {
         engine: &engine,
         out: io::stdout().lock(),

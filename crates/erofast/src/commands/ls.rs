@@ -18,7 +18,7 @@ use crate::{glob, name, text, tree};
 
 /// Runs the subcommand. Entries that cannot be shown are named on the standard error.
 pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
-    let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
+    let engine = args.image.open(WorkersMode::Inline)?;
     let mut list = List {
         engine: &engine,
         args,

@@ -1,6 +1,8 @@
 //! One file a subcommand.
 
 #[cfg(feature = "tools")]
+pub mod cache;
+#[cfg(feature = "tools")]
 pub mod cat;
 #[cfg(feature = "tools")]
 pub mod check;

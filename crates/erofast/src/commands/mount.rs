@@ -13,7 +13,7 @@ use crate::cli::{self, FuseStyle, HelperArgs, MountArgs, UmountArgs, UpgradeArgs
 /// `erofast mount`
 pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
-        image: absolute(&args.image)?,
+        image: image(&args.image)?,
         mountpoint: absolute(&args.mountpoint)?,
         options: MountOptions::parse(&lists(args))?.learning(),
         foreground: args.foreground,
@@ -28,6 +28,14 @@ fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
     }
     erofs_fuse::mount(request)?;
     Ok(Outcome::Fine)
+}
+
+/// A path, or a URL as it is.
+fn image(path: &Path) -> anyhow::Result<PathBuf> {
+    match erofs_engine::remote::url(path) {
+        Some(_) => Ok(path.to_owned()),
+        None => absolute(path),
+    }
 }
 
 /// `stat` is asked from other directories than `mount` was.
@@ -56,7 +64,7 @@ fn lists(args: &MountArgs) -> Vec<OsString> {
 /// `mount.erofast` and `mount.fuse.erofast`
 pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
-        image: absolute(&args.image)?,
+        image: image(&args.image)?,
         mountpoint: absolute(&args.mountpoint)?,
         options: match args.sloppy {
             true => MountOptions::parse_sloppy(&args.options)?,

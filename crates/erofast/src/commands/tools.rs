@@ -2,8 +2,8 @@
 
 use erofast_cli::Outcome;
 
-use crate::cli::{ProfileCommand, ToolCommand};
-use crate::commands::{cat, check, extract, generate, info, ls, measure, profile};
+use crate::cli::{CacheCommand, ProfileCommand, ToolCommand};
+use crate::commands::{cache, cat, check, extract, generate, info, ls, measure, profile};
 
 /// Runs one of them.
 pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
@@ -18,6 +18,9 @@ pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
         ToolCommand::Profile(ProfileCommand::List(args)) => profile::list(&args),
         ToolCommand::Profile(ProfileCommand::Show(args)) => profile::show(&args),
         ToolCommand::Profile(ProfileCommand::Trim(args)) => profile::trim(&args),
+        ToolCommand::Cache(CacheCommand::List(args)) => cache::list(&args),
+        ToolCommand::Cache(CacheCommand::Prune(args)) => cache::prune(&args),
+        ToolCommand::Cache(CacheCommand::Fetch(args)) => cache::fetch(&args),
         ToolCommand::Measure(_) => measure::run(),
         ToolCommand::Completions(args) => generate::completions(&args),
         ToolCommand::Man(args) => generate::man(&args),

@@ -6,23 +6,26 @@ pub(crate) mod verified;
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use std::sync::Arc;
-
-use crate::Error;
 use erofs_format::ReadAt;
+use remote_image::{Class, Fetcher, Options, Parts, RemoteFile};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::Error;
+use crate::remote;
 
 /// A file or block device that holds an image, or one of its extra devices.
 ///
 /// Read by pread and never mapped: a file cut short under a mapping would kill the process.
 #[derive(Debug)]
 pub(crate) struct Device {
-    file: File,
+    storage: Storage,
     path: PathBuf,
     /// First byte of the image in the file.
     base: u64,
@@ -32,6 +35,13 @@ pub(crate) struct Device {
     nowait: AtomicBool,
 }
 
+/// Where stored bytes are.
+#[derive(Debug, Clone)]
+enum Storage {
+    Local(Arc<File>),
+    Remote(Arc<RemoteFile>),
+}
+
 /// Opens a file for reading.
 pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
 
@@ -39,6 +49,18 @@ pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Opens a file or a URL for reading. That of a URL is a socket with [`Parts`]; the process that
+/// fetches it ends with this one.
+pub fn open_file_or_url(path: &Path, options: &Options) -> io::Result<File> {
+    let Some(source) = remote::url(path) else {
+        return open_file(path);
+    };
+    let mut fetcher = Fetcher::start(&source.map_err(io::Error::other)?, options)?;
+    let file = fetcher.client()?.into_descriptor()?;
+    fetcher.watch(|_| {})?;
+    Ok(file.into())
 }
 
 /// Reads at most `limit` bytes of a regular file. Anything else could have the process wait.
@@ -57,13 +79,57 @@ impl Device {
     /// The same file, from `base` on.
     pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
         let end = self.base.saturating_add(self.size);
+        Self::new(self.storage.clone(), &self.path, base, end)
+    }
+
+    fn new(storage: Storage, path: &Path, base: u64, end: u64) -> io::Result<Self> {
+        if base > 0 && base >= end {
+            let what = format!("offset {base} is past the end of the file ({end} bytes)");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         Ok(Self {
-            file: self.file.try_clone()?,
-            path: self.path.clone(),
+            storage,
+            path: path.to_path_buf(),
             base,
             size: end.saturating_sub(base),
             nowait: AtomicBool::new(true),
         })
+    }
+
+    /// Of a file at a URL.
+    pub(crate) fn remote(&self) -> Option<&Arc<RemoteFile>> {
+        match &self.storage {
+            Storage::Local(_) => None,
+            Storage::Remote(file) => Some(file),
+        }
+    }
+
+    /// The name of the file in messages.
+    pub(crate) fn name(&self) -> String {
+        remote::shown(&self.path)
+    }
+
+    /// Has bytes of a file at a URL fetched, in this order, and waits for nothing. Only a hint.
+    pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
+        if let Some(file) = self.remote() {
+            let at = |position: u64| self.base.saturating_add(position);
+            let ranges: Vec<_> = ranges.iter().map(|r| at(r.start)..at(r.end)).collect();
+            let _ = file.prefetch(&ranges, Class::Profile);
+        }
+    }
+
+    /// Waits until these bytes are cached, or remembers that they are not.
+    pub(crate) fn need(&self, ranges: &[Range<u64>]) -> io::Result<()> {
+        let Some(file) = self.remote() else {
+            return Ok(());
+        };
+        let at = |position: u64| self.base.saturating_add(position);
+        let absolute = ranges.iter().map(|range| at(range.start)..at(range.end));
+        let missing: Vec<_> = absolute.filter(|range| !file.is_cached(range)).collect();
+        match missing.is_empty() {
+            true => Ok(()),
+            false => remote::need(file, &missing),
+        }
     }
 
     /// The file at `path`, which the error names.
@@ -75,15 +141,17 @@ impl Device {
         open(path)
             .and_then(|file| Self::from_file(file, path, base))
             .map(Arc::new)
-            .map_err(|source| Error::Open {
-                path: path.display().to_string(),
-                source: Arc::new(source),
-            })
+            .map_err(|source| Error::open(path, source))
     }
 
     /// A file that is open already; `path` is its name in messages.
     pub(crate) fn from_file(mut file: File, path: &Path, base: u64) -> io::Result<Self> {
         let kind = file.metadata()?.file_type();
+        if kind.is_socket() {
+            let file = RemoteFile::new(Parts::from_descriptor(file.into())?);
+            let end = file.length();
+            return Self::new(Storage::Remote(Arc::new(file)), path, base, end);
+        }
         if kind.is_dir() {
             return Err(io::Error::new(
                 io::ErrorKind::IsADirectory,
@@ -99,30 +167,23 @@ impl Device {
         let end = file.seek(SeekFrom::End(0))?;
         // A file of the caller's shares its position with us.
         file.seek(SeekFrom::Start(position))?;
-        if base > 0 && base >= end {
-            let what = format!("offset {base} is past the end of the file ({end} bytes)");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        }
-        Ok(Self {
-            file,
-            path: path.to_path_buf(),
-            base,
-            size: end.saturating_sub(base),
-            nowait: AtomicBool::new(true),
-        })
+        Self::new(Storage::Local(Arc::new(file)), path, base, end)
     }
 
     /// Fills `buf` from `offset`. When the bytes are not cached, the kernel is advised of all of
     /// them before this thread starts to wait for the first.
     pub(crate) fn fetch(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let done = self.read_cached(buf, offset);
+        let Storage::Local(file) = &self.storage else {
+            return self.read_exact_at(buf, offset);
+        };
+        let done = self.read_cached(file, buf, offset);
         if done == buf.len() {
             return Ok(());
         }
         let offset = offset + done as u64;
         let ahead = std::num::NonZeroU64::new((buf.len() - done) as u64);
         // Only a hint: if it is refused, the read below works all the same.
-        let _ = rustix::fs::fadvise(&self.file, self.base + offset, ahead, Advice::WillNeed);
+        let _ = rustix::fs::fadvise(file, self.base + offset, ahead, Advice::WillNeed);
         self.read_exact_at(&mut buf[done..], offset)
     }
 
@@ -132,7 +193,7 @@ impl Device {
         if end.is_some_and(|end| end <= size) {
             return Ok(());
         }
-        let path = self.path.display();
+        let path = remote::shown(&self.path);
         Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             format!("{path} ends at byte {size}, {length} bytes at {offset} are needed"),
@@ -140,7 +201,7 @@ impl Device {
     }
 
     /// Reads as much of `buf` as is available without waiting for the disk.
-    fn read_cached(&self, buf: &mut [u8], offset: u64) -> usize {
+    fn read_cached(&self, file: &File, buf: &mut [u8], offset: u64) -> usize {
         if !self.nowait.load(Ordering::Relaxed) {
             return 0;
         }
@@ -148,7 +209,7 @@ impl Device {
             return 0;
         };
         let mut slices = [IoSliceMut::new(buf)];
-        match rustix::io::preadv2(&self.file, &mut slices, position, ReadWriteFlags::NOWAIT) {
+        match rustix::io::preadv2(file, &mut slices, position, ReadWriteFlags::NOWAIT) {
             Ok(done) => done,
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 self.nowait.store(false, Ordering::Relaxed);
@@ -162,7 +223,10 @@ impl Device {
 impl ReadAt for Device {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.check_range(buf.len(), offset, self.size)?;
-        FileExt::read_exact_at(&self.file, buf, self.base + offset)
+        match &self.storage {
+            Storage::Local(file) => FileExt::read_exact_at(&**file, buf, self.base + offset),
+            Storage::Remote(file) => remote::read(file, buf, self.base + offset),
+        }
     }
 
     fn size(&self) -> u64 {

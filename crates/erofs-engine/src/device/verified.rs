@@ -1,16 +1,19 @@
 //! Devices whose blocks are verified before they are decoded or parsed.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use dm_verity::{HashDevice, RootHash, Tree};
 use erofs_format::ReadAt;
+use remote_image::RemoteFile;
 
 use crate::Error;
 use crate::device::root_hash_signature::RootHashSignature;
 use crate::device::{Device, OpenFile};
 use crate::options::{EngineOptions, Offset};
+use crate::remote;
 
 /// Bytes verified at once by [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
@@ -42,7 +45,7 @@ impl HashArea {
         options: &EngineOptions,
         open: OpenFile<'_>,
     ) -> Result<Option<Self>, Error> {
-        let refuse = |what| Err(Error::verity(path.display().to_string(), what));
+        let refuse = |what| Err(Error::verity(remote::shown(path), what));
         let verity = &options.verity;
         let root = match verity.root() {
             Ok(Some(root)) => root,
@@ -122,6 +125,26 @@ impl StoredDevice {
             None => self.device.fetch(buf, offset),
             Some(tree) => self.verified(tree, buf, offset),
         }
+    }
+
+    /// As [`Device::need`].
+    pub(crate) fn need(&self, ranges: &[Range<u64>]) -> io::Result<()> {
+        self.device.need(ranges)
+    }
+
+    /// As [`Device::prefetch`].
+    pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
+        self.device.prefetch(ranges);
+    }
+
+    /// The name of the file in messages.
+    pub(crate) fn name(&self) -> String {
+        self.device.name()
+    }
+
+    /// The file at a URL.
+    pub(crate) fn remote(&self) -> Option<&Arc<RemoteFile>> {
+        self.device.remote()
     }
 
     /// Verifies every block that the tree covers, whether a file uses it or not, and calls `each`

@@ -11,9 +11,10 @@ use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
 use crate::device::verified::HashArea;
-use crate::device::{Device, OpenFile, open_file};
+use crate::device::{Device, OpenFile, open_file_or_url};
 use crate::load::LoadFiles;
 use crate::options::{EngineOptions, Offset};
+use crate::remote;
 
 /// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
 /// may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
@@ -43,7 +44,8 @@ impl Opened {
     /// # Errors
     /// One line that names the file.
     pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
-        Self::with(path, options, &open_file)
+        let open = |path: &Path| open_file_or_url(path, &options.remote);
+        Self::with(path, options, &open)
     }
 
     /// As [`new`](Self::new), with files from `open`, which gets their paths.
@@ -65,7 +67,8 @@ impl Opened {
             path: name.display().to_string(),
             source: Arc::new(source),
         })?;
-        Self::with_primary(Arc::new(device), name, options, &open_file)
+        let open = |path: &Path| open_file_or_url(path, &options.remote);
+        Self::with_primary(Arc::new(device), name, options, &open)
     }
 
     fn with_primary(
@@ -79,7 +82,7 @@ impl Opened {
         let devices = with_extra_devices(primary, options, open)?;
         let hash_area = HashArea::open(path, &devices[0], options, open)?;
         Ok(Opened {
-            name: path.display().to_string().into(),
+            name: remote::shown(path).into(),
             devices,
             hash_area,
             pool: PagePool::new(&PoolOptions {

@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn it_begins_on_a_page_and_grows() {
         let mut buffer = PageBuffer::default();
-        assert_eq!(buffer.bytes(), []);
+        assert!(buffer.bytes().is_empty());
         for length in [1, 5000, 4096, 200_000] {
             let bytes = buffer.first(length);
             bytes.fill(7);

@@ -6,10 +6,12 @@ use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
 use smallvec::SmallVec;
 
 use crate::options::SyncDecompress;
+use crate::read::missing;
 use crate::read::page_cache::{PageCacheWriter, SMALL_READ};
 use crate::read::segment::Segment;
 use crate::read::share::{self, Help, ReadContext, reader_decompresses};
 use crate::read::{DataPath, FileReader};
+use crate::remote;
 use crate::request::budget;
 use crate::{Error, FileFault};
 
@@ -52,13 +54,34 @@ pub(crate) struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// Reads from byte `offset` on; all of `out` must be inside of the file.
+    /// Reads from byte `offset` on; all of `out` must be inside of the file. What a network has of
+    /// it comes in one round trip.
     pub(crate) fn read(
         &self,
         offset: u64,
         out: &mut [u8],
         caller: Caller<'_>,
     ) -> Result<(), Error> {
+        let range = offset..offset + out.len() as u64;
+        let fetch = || missing::fetch(self.path, &self.view.image, self.inode, range);
+        if !self.path.is_remote {
+            return self.read_stored(offset, out, caller);
+        }
+        if remote::waits() {
+            fetch()?;
+            return self.read_stored(offset, out, caller);
+        }
+        let read = self.read_stored(offset, out, caller);
+        read.inspect_err(|error| {
+            if error.is_would_block() {
+                remote::repeat();
+                // The errors of the two are the same.
+                let _ = fetch();
+            }
+        })
+    }
+
+    fn read_stored(&self, offset: u64, out: &mut [u8], caller: Caller<'_>) -> Result<(), Error> {
         let reader = FileReader {
             path: self.path,
             image: &self.view.image,

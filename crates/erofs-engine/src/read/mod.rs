@@ -7,6 +7,7 @@ pub(crate) mod decode_context;
 mod fetch;
 mod in_flight;
 pub(crate) mod map;
+pub(crate) mod missing;
 #[cfg(all(test, feature = "loom"))]
 mod models;
 pub(crate) mod page_cache;
@@ -37,6 +38,8 @@ pub(crate) struct DataPath {
     pub name: Arc<str>,
     /// The files; index 0 is the image itself.
     pub devices: Vec<Arc<StoredDevice>>,
+    /// One of them is at a URL.
+    pub is_remote: bool,
     pub block_size: u64,
     pub contexts: ContextPool,
     pub buffers: Buffers,

@@ -14,6 +14,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use crate::remote::{self, WithoutWaiting};
 use crate::request::control::ThreadControl;
 
 /// Reads of metadata and blocks of directories.
@@ -175,6 +176,7 @@ thread_local!(static CURRENT: RefCell<Option<Spent>> = const { RefCell::new(None
 #[derive(Debug)]
 pub(crate) struct Scope {
     outermost: bool,
+    _without_waiting: Option<WithoutWaiting>,
 }
 
 impl Scope {
@@ -197,7 +199,10 @@ impl Scope {
             if outermost {
                 *current = Some(spent());
             }
-            Scope { outermost }
+            Scope {
+                outermost,
+                _without_waiting: None,
+            }
         })
     }
 
@@ -224,6 +229,7 @@ impl Drop for Scope {
 pub(crate) struct Share {
     limits: Limits,
     control: ThreadControl,
+    waits: bool,
 }
 
 /// `None`: there is no request on this thread.
@@ -232,6 +238,7 @@ pub(crate) fn share() -> Option<Share> {
         current.as_ref().map(|spent| Share {
             limits: spent.limits,
             control: Arc::clone(&spent.control),
+            waits: remote::waits(),
         })
     })
 }
@@ -239,7 +246,10 @@ pub(crate) fn share() -> Option<Share> {
 impl Share {
     /// On the thread that works for the request.
     pub(crate) fn enter(&self) -> Scope {
-        Scope::open(|| Spent::new(self.limits, Turn::Helps, &self.control))
+        let mut scope = Scope::open(|| Spent::new(self.limits, Turn::Helps, &self.control));
+        // What is missing is found out by the thread that asked, when it gets the error.
+        scope._without_waiting = (!self.waits && remote::waits()).then(WithoutWaiting::begin);
+        scope
     }
 }
 

@@ -31,6 +31,7 @@ mod deaths;
 mod direct;
 mod directory_lister;
 mod enable_uring;
+mod fetchers;
 mod fusermount;
 mod identity;
 mod mount;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use erofs_engine::remote;
 use rustix::fs::{FileType, PROC_SUPER_MAGIC, fstat, fstatfs};
 
 use super::profile_file::ProfileFile;
@@ -51,6 +52,9 @@ impl<'r> MountPlan<'r> {
 }
 
 fn source(image: &Path) -> OsString {
+    if remote::url(image).is_some() {
+        return remote::shown(image).into();
+    }
     std::fs::canonicalize(image)
         .unwrap_or_else(|_| image.to_owned())
         .into_os_string()

@@ -140,6 +140,9 @@ impl Helper {
             match self.wait(signals) {
                 Event::Time => {}
                 Event::Packet(index) => self.state.start(index),
+                Event::Fetcher(index) => {
+                    self.state.fetchers_mut().hear(index, &self.servers.log);
+                }
                 Event::End => self.end(),
                 Event::Gone => {
                     self.state.ends();
@@ -154,6 +157,7 @@ impl Helper {
                     }
                 }
             }
+            self.state.fetchers_mut().start_due(&self.servers.log);
             let twice = self.deaths.judge();
             self.refuse(&twice);
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {
@@ -170,7 +174,9 @@ impl Helper {
     fn wait(&self, signals: &Signals) -> Event {
         let reap = self.deaths.are_pending().then_some(REAP);
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
-        let limit = reap.into_iter().chain(self.kill_at.map(left)).min();
+        let fetchers = self.state.fetchers();
+        let limits = [reap, self.kill_at.map(left), fetchers.limit()];
+        let limit = limits.into_iter().flatten().min();
         // A mount that is known to be gone would end every wait.
         let device = self.state.device().filter(|_| self.kill_at.is_none());
         let first = [&signals.ending, &signals.upgrade, &self.server.socket];
@@ -178,17 +184,20 @@ impl Helper {
         let readable = first
             .map(AsFd::as_fd)
             .into_iter()
-            .chain(asleep.iter().map(AsFd::as_fd));
+            .chain(asleep.iter().map(AsFd::as_fd))
+            .chain(fetchers.watched());
         let readable = readable.map(|fd| (fd, PollFlags::IN));
         // Last, and without events: only its end is of interest.
         let device = device.map(|device| (device.as_fd(), PollFlags::empty()));
         let watched: Vec<_> = readable.chain(device).collect();
+        let fetchers = 3 + asleep.len()..3 + asleep.len() + fetchers.watched().count();
         match first_ready(&watched, limit) {
             Ok(None) => Event::Time,
             Ok(Some(0)) => taken(&signals.ending, Event::End),
             Ok(Some(1)) => taken(&signals.upgrade, Event::Upgrade),
             Ok(Some(2)) => Event::Request,
             Ok(Some(index)) if index < 3 + asleep.len() => Event::Packet(index - 3),
+            Ok(Some(index)) if fetchers.contains(&index) => Event::Fetcher(index - fetchers.start),
             Ok(Some(_)) => Event::Gone,
             // Without poll the end of the server is seen by waiting for a request.
             Err(_) => Event::Request,
@@ -383,6 +392,8 @@ enum Event {
     Upgrade,
     /// For one of those that are asleep.
     Packet(usize),
+    /// From one of those that fetch, or its end.
+    Fetcher(usize),
     Time,
 }
 

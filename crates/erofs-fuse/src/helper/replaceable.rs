@@ -3,9 +3,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
+use erofs_engine::remote;
 use fuse_transport::InFlight;
 use rustix::io::fcntl_dupfd_cloexec;
 
+use super::fetchers::Fetchers;
 use crate::error::Error;
 use crate::request::MountRequest;
 
@@ -20,6 +22,8 @@ pub(super) struct Replaceable {
     /// The kernel keeps the requests that were taken through a descriptor until it is released.
     clones: Vec<OwnedFd>,
     in_flight: Option<(OwnedFd, InFlight)>,
+    /// Of files at URLs.
+    pub(super) fetchers: Fetchers,
     /// The mount is served.
     pub(super) served: bool,
 }
@@ -30,6 +34,11 @@ impl Replaceable {
         let paths = request.files();
         let none = || Error::Protocol(format!("there is no file {number}"));
         let path = paths.get(number).ok_or_else(none)?;
+        if let Some(url) = remote::url(path) {
+            let url = url.map_err(Error::Server)?;
+            let options = &request.options.engine.remote;
+            return self.fetchers.client(number, &url, options);
+        }
         let name = || path.display().to_string();
         self.files.resize_with(paths.len(), || None);
         let file = match self.files[number].take() {

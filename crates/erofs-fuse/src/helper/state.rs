@@ -9,6 +9,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use super::broker::{BrokerThread, SharedProfile};
 use super::connection::Connection;
 use super::enable_uring::EnableUringGuard;
+use super::fetchers::Fetchers;
 use super::mount;
 use super::mounted::Mounted;
 use super::profile_file::ProfileFile;
@@ -142,6 +143,15 @@ impl MountState {
     pub(super) fn device(&self) -> Option<&OwnedFd> {
         let mounted = self.mounted.as_ref();
         mounted.map(|(_, connection)| connection.device())
+    }
+
+    /// The processes that fetch from URLs.
+    pub(super) fn fetchers(&self) -> &Fetchers {
+        &self.replaceable.fetchers
+    }
+
+    pub(super) fn fetchers_mut(&mut self) -> &mut Fetchers {
+        &mut self.replaceable.fetchers
     }
 
     /// Threads that start when their descriptor is readable.

@@ -41,6 +41,19 @@ pub const KNOWN: &[KnownOption] = options! {
     "cache=BYTES" "decoded data kept for repeated reads; K, M and G are understood (8M)";
     "profile=learn|auto|PATH|off"
         "learn launches of programs (learn), or the first reads of any file, and replay them (erofsfuse: off)";
+    "prefetch=profile|all|none"
+        "what is fetched from a URL ahead of readers: what launches read, all, nothing (profile)";
+    "cache_dir=DIR"
+        "where bytes of images at URLs are kept (erofast in XDG_CACHE_HOME, /var/cache for root)";
+    "cache_size=SIZE" "most bytes kept of all of them, or a number with K, M or G (16G)";
+    "fetch=ranges|whole"
+        "whole: fetch the image before it is mounted where the server has no ranges (ranges)";
+    "timeout.read=SECONDS"
+        "how long a read waits for the server of a URL; timeout_read is another name (30)";
+    "http.header_file=FILE"
+        "lines 'Name: value' that go with each request to a URL; or http_header_file";
+    "http.token_file=FILE" "a bearer token for a URL; or http_token_file";
+    "http.user_file=FILE" "user:password for a URL; or http_user_file";
     "log=FILE"
         "append faults of the image to this file (the journal or syslog; standard error with -f)";
     "offset=N|auto" "where the image begins in its file (0)";

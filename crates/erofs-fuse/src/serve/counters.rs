@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{Policy, Summary, WorkerStats};
+use erofs_engine::remote_image::RemoteFile;
+use erofs_engine::{Engine, remote};
 
 use fuse_transport::Session;
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ pub(crate) struct Reporter {
     // Weak: the filesystem owns the reporter, and the session owns the filesystem.
     engine: Weak<Engine>,
     session: Weak<Session>,
-    image: PathBuf,
+    image: String,
     mountpoint: PathBuf,
     sandbox: Sandbox,
     /// Of the start that no part of the server repeats.
@@ -57,7 +58,7 @@ impl Reporter {
         Self {
             engine: Arc::downgrade(engine),
             session: Arc::downgrade(session),
-            image: request.image.clone(),
+            image: remote::shown(&request.image),
             mountpoint: request.mountpoint.clone(),
             sandbox,
             notices,
@@ -91,7 +92,7 @@ impl Reporter {
             .chain(restart::notices(in_flight))
             .collect();
         Some(json!({
-            "image": self.image.to_string_lossy(),
+            "image": self.image,
             "mountpoint": self.mountpoint.to_string_lossy(),
             "pid": std::process::id(),
             "uptime_s": self.started.elapsed().as_secs_f64(),
@@ -105,11 +106,23 @@ impl Reporter {
             "engine": engine_stats,
             "fuse": fuse,
             "sandbox": self.sandbox.report(),
+            "remote": engine.remote_files().map(remote_file).collect::<Vec<_>>(),
             "verity": engine.root_hash().map(|root| json!({"root_hash": root.to_string()})),
             "restart": self.restart.report(in_flight),
             "notices": notices,
         }))
     }
+}
+
+/// Waits for the process that fetches.
+fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> Value {
+    let mut report = match file.counters() {
+        Ok(counters) => json!(counters),
+        Err(error) => json!({"error": error.to_string()}),
+    };
+    report["url"] = url.into();
+    report["bytes"] = file.length().into();
+    report
 }
 
 /// `done` is the sum of requests served and jobs run from the queue.

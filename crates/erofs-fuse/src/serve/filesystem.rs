@@ -5,14 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use erofs_engine::erofs_format::dir::Dirent;
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
-use erofs_engine::{BorrowedInode, Engine, Error, ReadContext, errno};
+use erofs_engine::{BorrowedInode, Engine, Error, ReadContext, errno, remote};
 use fuse_transport::{
-    Attr, Caller, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Seen, Served,
-    Statfs,
+    Attr, Caller, DEFER, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Seen,
+    Served, Statfs,
 };
 
 use fuse_transport::wire::FOREVER;
 
+use super::deferral;
 use super::directory_read_ahead::DirectoryReadAhead;
 use super::directory_type::directory_type;
 use super::faults::FaultRecorder;
@@ -144,8 +145,17 @@ impl Image {
         let _ = self.directory_read_ahead.set(read_ahead);
     }
 
-    /// The live counters, as JSON; `None` before the mount is served, and while it ends.
-    fn counters(&self) -> Option<Vec<u8>> {
+    /// The live counters, as JSON. Where they take a process that fetches, a thread that may wait
+    /// collects them.
+    fn counters(&self) -> Result<Vec<u8>, Errno> {
+        if self.engine.is_remote() && !deferral::repeats() {
+            return Err(DEFER);
+        }
+        self.collect_counters().ok_or(Errno::AGAIN)
+    }
+
+    /// `None` before the mount is served, and while it ends.
+    fn collect_counters(&self) -> Option<Vec<u8>> {
         let mut counters = self.counters.get()?()?;
         counters["faults"] = self.faults.report();
         if let Some(launch) = self.launch.get() {
@@ -203,9 +213,32 @@ impl Image {
         }
     }
 
+    /// For the parts that work ahead of readers.
+    fn note_read(&self, inode: &Inode, offset: u64, room: usize) {
+        if let Some(launch) = self.launch.get() {
+            let left = inode.size.saturating_sub(offset);
+            let length = room.min(usize::try_from(left).unwrap_or(usize::MAX));
+            launch.read(inode, offset, length);
+        }
+        if offset == 0
+            && let Some(read_ahead) = self.directory_read_ahead.get()
+        {
+            read_ahead.file_was_read();
+        }
+        if offset == 0
+            && is_small_file(inode.mode.into(), inode.size)
+            && let Some(read_ahead) = self.read_ahead.get()
+        {
+            read_ahead.read(inode.nid);
+        }
+    }
+
     /// The errno of an error. A fault of the image is recorded in full: the reading program gets
     /// only the number.
     fn report(&self, error: &Error) -> Errno {
+        if remote::lacks() {
+            return DEFER;
+        }
         let errno = error.errno();
         if matches!(errno, errno::EIO | errno::EUCLEAN) {
             self.faults.record(error);
@@ -310,23 +343,8 @@ impl Filesystem for Image {
     ) -> Result<(), Errno> {
         let _busy = self.engine.asked_by(caller.pid);
         let inode = self.inode(node)?;
-        if let Some(launch) = self.launch.get() {
-            let left = inode.size.saturating_sub(offset);
-            let length = reply
-                .room()
-                .min(usize::try_from(left).unwrap_or(usize::MAX));
-            launch.read(&inode, offset, length);
-        }
-        if offset == 0
-            && let Some(read_ahead) = self.directory_read_ahead.get()
-        {
-            read_ahead.file_was_read();
-        }
-        if offset == 0
-            && is_small_file(inode.mode.into(), inode.size)
-            && let Some(read_ahead) = self.read_ahead.get()
-        {
-            read_ahead.read(inode.nid);
+        if !deferral::repeats() {
+            self.note_read(&inode, offset, reply.room());
         }
         let read = self
             .engine
@@ -447,10 +465,27 @@ impl Filesystem for Image {
         }
         self.queries
             .answer(command, input, room, |number| match number {
-                queries::COUNTERS => self.counters().ok_or(Errno::AGAIN),
+                queries::COUNTERS => self.counters(),
                 queries::SPANS => trace_spans::value(caller),
                 _ => Err(Errno::NOTTY),
             })
+    }
+
+    fn around(&self, serve: &mut dyn FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+        if !self.engine.is_remote() {
+            return serve();
+        }
+        let (result, missing) = remote::without_waiting(serve);
+        let complete = missing.is_empty();
+        deferral::set(missing);
+        if complete { result } else { Err(DEFER) }
+    }
+
+    fn wait(&self, caller: Caller) -> Result<(), Errno> {
+        deferral::wait(caller.pid).map_err(|error| match error {
+            Some(error) => self.report(&error),
+            None => Errno::INTR,
+        })
     }
 
     fn idle_helpers(&self, most: usize) -> usize {

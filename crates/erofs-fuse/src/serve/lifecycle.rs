@@ -35,7 +35,7 @@ use crate::error::Error;
 use crate::helper::{MountHelper, covered_notice};
 use crate::inherited;
 use crate::log::Log;
-use crate::options::{MountOptions, SandboxMode};
+use crate::options::{MountOptions, Prefetch, SandboxMode};
 use crate::origin;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
@@ -77,7 +77,7 @@ pub(crate) fn serve(
         hotplug_thread: false,
         ..options.engine.clone()
     };
-    let opened = match restart.is_on() {
+    let opened = match restart.is_on() || request.is_remote() {
         true => {
             let open = |path: &Path| helper.open(request, path);
             Opened::with(&request.image, &engine, &open)?
@@ -95,7 +95,7 @@ pub(crate) fn serve(
     };
     erofs_engine::cpu_workers::remember_priority_rights();
     // With the rights that are left: the kernel may allow io_uring to privileged processes only.
-    let uring = match restart.is_required() || start == Start::Successor {
+    let uring = match restart.is_required() || start == Start::Successor || request.is_remote() {
         true => Uring::off(),
         false => Uring::new(options)?,
     };
@@ -202,6 +202,9 @@ impl Serving<'_> {
             true => None,
             false => self.launch(unmount.helper, &image, &session, first)?,
         };
+        if options.prefetch == Prefetch::All {
+            engine.fetch_all();
+        }
         let forgets = threads::start(engine, &session, options, mode)?;
         if resumes {
             let resent = session.resend();
@@ -339,6 +342,7 @@ impl Serving<'_> {
             nodes: image.nodes(),
             root: image.nodes().root(),
             first,
+            prefetches: self.request.options.prefetch != Prefetch::None || !self.engine.is_remote(),
         };
         let broker = helper.broker()?;
         let running = launch::start(location, broker, helper, &mount)?;

@@ -3,6 +3,7 @@
 #[cfg(feature = "fail-points")]
 mod attempts;
 mod counters;
+mod deferral;
 mod directory_read_ahead;
 mod directory_type;
 mod faults;

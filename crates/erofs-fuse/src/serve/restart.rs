@@ -23,6 +23,9 @@ impl Restart {
     /// What the options and the place of this process allow.
     pub(super) fn new(request: &MountRequest, start: Start) -> Result<Self, Error> {
         let options = &request.options;
+        if options.io_uring == IoUring::On && request.is_remote() {
+            return Err(Error::IoUring(REMOTE.to_owned()));
+        }
         let required = options.restart == Some(true);
         let off = match options.restart {
             Some(false) => Some("restart=off"),
@@ -98,6 +101,8 @@ fn parent() -> Option<i32> {
 
 /// What the kernel sends again is what was taken from `/dev/fuse`.
 const RING: &str = "over io_uring the kernel cannot send again what another server had taken";
+
+const REMOTE: &str = "an image at a URL is served over /dev/fuse";
 
 /// A line for each request that is refused since it killed servers.
 pub(super) fn notices(in_flight: Option<&InFlight>) -> Vec<String> {

@@ -9,6 +9,7 @@ use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{self, EventSource, EventSourceState, OpenEventSource, Workers};
 use fuse_transport::{Channel, Ready, Session, State};
 
+use super::deferral;
 use super::priority::with_that_of_workers;
 use super::spawn::spawn;
 use super::uring_mode::UringMode;
@@ -26,6 +27,9 @@ pub(super) fn start(
     options: &MountOptions,
     mode: UringMode,
 ) -> Result<Option<Channel>, Error> {
+    if engine.is_remote() {
+        deferral::start(session)?;
+    }
     let mut open: OpenChannel = |session, _| session.device_channel();
     let mut forgets = None;
     if session.protocol().io_uring {

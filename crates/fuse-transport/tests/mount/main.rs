@@ -189,6 +189,34 @@ fn what_programs_ask_is_answered() {
     });
 }
 
+/// Three wait, and both threads that take requests still serve.
+#[test]
+fn requests_that_wait_hold_no_thread_of_the_others() {
+    let Some(mut mount) = Mount::start("deferred", None) else {
+        return;
+    };
+    let readers: Vec<_> = (0..3)
+        .map(|page| {
+            let path = mount.path("deferred");
+            let read = thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                let file = File::open(path).unwrap();
+                rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+                file.read_exact_at(&mut bytes, page << 20).unwrap();
+                assert_big(&bytes, page << 20);
+            });
+            assert!(mount.lines().any(|line| line.ends_with("waits")));
+            read
+        })
+        .collect();
+    assert_eq!(fs::read(mount.path("hello")).unwrap(), b"hello, file\n");
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    let counters = mount.end();
+    assert_eq!(counters["errors"], 0, "{counters}");
+}
+
 #[test]
 fn directories_are_whole_with_and_without_attributes() {
     with_each_transport("directories", |mount, _| {

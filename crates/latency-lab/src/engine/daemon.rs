@@ -1,5 +1,6 @@
 //! Engines that serve the mount from a process: started in the foreground, watched, ended.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -8,6 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::link::WebServer;
 use super::{Engine, Mounted, Site};
 use crate::mounts::is_mounted;
 use crate::process::{Child, End, in_path};
@@ -28,7 +30,8 @@ pub(super) fn mount(
         image: site.image.clone(),
         reason,
     };
-    let mut command = command(engine, site, point);
+    let web = Web::start(engine, site, point).map_err(fault)?;
+    let mut command = command(engine, site, point, web.as_ref());
     let ready = match engine {
         Engine::Erofsfuse => None,
         _ => Some(Ready::listen(&mut command)?),
@@ -47,6 +50,7 @@ pub(super) fn mount(
         }
     }
     let mut mounted = Mounted::new(engine.to_string(), point, Some(daemon), None);
+    mounted.keep(web);
     // The first lookup of the root waits until the daemon serves.
     if let Err(reason) = fs::symlink_metadata(point) {
         mounted.check()?;
@@ -93,7 +97,35 @@ fn last_output(daemon: &Child, status: std::process::ExitStatus) -> String {
     }
 }
 
-fn command(engine: &Engine, site: &Site, point: &Path) -> Command {
+/// What the engine `url` needs besides: a web server, and a cache that is empty.
+#[derive(Debug)]
+pub(super) struct Web {
+    server: WebServer,
+    cache: PathBuf,
+}
+
+impl Web {
+    fn start(
+        engine: &Engine,
+        site: &Site,
+        point: &Path,
+    ) -> std::result::Result<Option<Self>, String> {
+        let Some(link) = engine.link()? else {
+            return Ok(None);
+        };
+        let server = WebServer::start(&site.image, link).map_err(|error| error.to_string())?;
+        let cache = point.with_extension("cache");
+        Ok(Some(Self { server, cache }))
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.cache);
+    }
+}
+
+fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Command {
     let mut command = match engine {
         Engine::Erofsfuse => {
             let mut command =
@@ -110,7 +142,19 @@ fn command(engine: &Engine, site: &Site, point: &Path) -> Command {
     if let Some(options) = engine.mount_options() {
         command.arg("-o").arg(options);
     }
-    command.arg(&site.image).arg(point);
+    match web {
+        Some(Web { server, cache }) => {
+            let mut option = OsString::from("cache_dir=");
+            option.push(cache);
+            // A cache that the engine names is warm.
+            if !engine.to_string().contains("cache_dir=") {
+                command.arg("-o").arg(option);
+            }
+            command.arg(server.url())
+        }
+        None => command.arg(&site.image),
+    };
+    command.arg(point);
     command
 }
 
@@ -128,6 +172,7 @@ mod tests {
             &"erofast:percpu,hipri".parse().unwrap(),
             &site,
             Path::new("/m"),
+            None,
         );
         let arguments: Vec<_> = command.get_args().collect();
         assert_eq!(

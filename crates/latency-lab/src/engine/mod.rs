@@ -3,6 +3,7 @@
 mod daemon;
 mod image;
 mod kernel;
+mod link;
 mod loop_device;
 mod module;
 mod mount;

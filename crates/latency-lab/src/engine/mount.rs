@@ -12,7 +12,7 @@ impl Engine {
             Engine::Kernel => kernel::file_backed(self, site, point),
             Engine::KernelLoop => kernel::over_loop(self, site, point),
             Engine::Module(module) => kernel::by_module(self, module, site, point),
-            Engine::Erofsfuse | Engine::Erofast { .. } => {
+            Engine::Erofsfuse | Engine::Erofast { .. } | Engine::Url { .. } => {
                 daemon::mount(self, site, point, interrupt)
             }
         }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::daemon::Web;
 use super::loop_device::LoopDevice;
 use super::module::LoadedModule;
 use crate::mounts;
@@ -18,6 +19,8 @@ pub struct Mounted {
     daemon: Option<Child>,
     device: Option<LoopDevice>,
     module: Option<LoadedModule>,
+    /// Ends after the daemon that reads from it.
+    web: Option<Web>,
     up: bool,
 }
 
@@ -34,8 +37,14 @@ impl Mounted {
             daemon,
             device,
             module: None,
+            web: None,
             up: true,
         }
+    }
+
+    /// What ends after the daemon.
+    pub(super) fn keep(&mut self, web: Option<Web>) {
+        self.web = web;
     }
 
     /// The module is unloaded after the unmount.

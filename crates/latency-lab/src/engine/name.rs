@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
+use super::link::Link;
 use crate::LabError;
 
 /// Something that can mount an image.
@@ -17,6 +19,11 @@ pub enum Engine {
     Module(Module),
     /// erofs-utils' FUSE daemon.
     Erofsfuse,
+    /// The same of the image at a URL: a web server of the lab.
+    Url {
+        /// `latency=MS` and `bandwidth=MB/S` of the link, and options of `erofast mount -o`.
+        options: String,
+    },
     /// This project's mount, with the options of `erofast mount -o`.
     Erofast {
         /// As written after the colon: "percpu,hipri".
@@ -81,10 +88,13 @@ impl Engine {
     /// The value of `erofast mount -o`: the short names of workers spelt out. Launches are not
     /// learned unless that is named, since each would differ from the one before.
     pub(crate) fn mount_options(&self) -> Option<String> {
-        let Engine::Erofast { options } = self else {
+        let (Engine::Erofast { options } | Engine::Url { options }) = self else {
             return None;
         };
-        let given = || options.split(',').filter(|option| !option.is_empty());
+        let given = || {
+            let all = options.split(',').filter(|option| !option.is_empty());
+            all.filter(|option| !is_of_link(option))
+        };
         let profile = given().any(|option| option.starts_with("profile="));
         let spelt = given().map(|option| match option {
             "percpu" | "unbound" | "inline" => format!("workers={option}"),
@@ -95,6 +105,40 @@ impl Engine {
     }
 }
 
+/// Options of the engine `url` that are not those of a mount.
+fn is_of_link(option: &str) -> bool {
+    option.starts_with("latency=") || option.starts_with("bandwidth=")
+}
+
+impl Engine {
+    /// The link of the engine `url`; a line for one that is not valid.
+    pub(super) fn link(&self) -> Result<Option<Link>, String> {
+        let Engine::Url { options } = self else {
+            return Ok(None);
+        };
+        let number = |name: &str| -> Result<Option<f64>, String> {
+            let mut given = options
+                .split(',')
+                .filter_map(|option| option.strip_prefix(name));
+            let Some(text) = given.next_back() else {
+                return Ok(None);
+            };
+            let valid = text
+                .parse()
+                .ok()
+                .filter(|number| (1e-6..1e6).contains(number));
+            valid
+                .map(Some)
+                .ok_or_else(|| format!("{name}{text}: must be a number above 0"))
+        };
+        let latency = number("latency=")?.unwrap_or(0.0);
+        Ok(Some(Link {
+            latency: Duration::from_secs_f64(latency / 1e3),
+            rate: number("bandwidth=")?.map(|megabytes| megabytes * 1e6),
+        }))
+    }
+}
+
 impl fmt::Display for Engine {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,6 +146,8 @@ impl fmt::Display for Engine {
             Engine::KernelLoop => out.write_str("kernel-loop"),
             Engine::Module(module) => out.write_str(&module.name),
             Engine::Erofsfuse => out.write_str("erofsfuse"),
+            Engine::Url { options } if options.is_empty() => out.write_str("url"),
+            Engine::Url { options } => write!(out, "url:{options}"),
             Engine::Erofast { options } if options.is_empty() => out.write_str("erofast"),
             Engine::Erofast { options } => write!(out, "erofast:{options}"),
         }
@@ -116,6 +162,12 @@ impl FromStr for Engine {
             Some(("erofast", options)) => Ok(Engine::Erofast {
                 options: options.into(),
             }),
+            Some(("url", options)) => Ok(Engine::Url {
+                options: options.into(),
+            }),
+            None if name == "url" => Ok(Engine::Url {
+                options: String::new(),
+            }),
             Some(("module", file)) => Ok(Engine::Module(file.parse()?)),
             None if name == "kernel" => Ok(Engine::Kernel),
             None if name == "kernel-loop" => Ok(Engine::KernelLoop),
@@ -124,8 +176,10 @@ impl FromStr for Engine {
                 options: String::new(),
             }),
             _ => Err(LabError::Usage(format!(
-                "engine {name}: unknown; there are kernel, kernel-loop, module:FILE, erofsfuse, erofast and \
-                 erofast:OPTIONS (for example erofast:percpu,hipri)"
+                "engine {name}: unknown; there are kernel, kernel-loop, module:FILE, erofsfuse, \
+                 erofast, \
+                 erofast:OPTIONS (for example erofast:percpu,hipri) and \
+                 url:latency=MS,bandwidth=MB/S,OPTIONS"
             ))),
         }
     }
@@ -144,6 +198,8 @@ mod tests {
             "erofast",
             "erofast:percpu,hipri",
             "erofast:cache=0",
+            "url",
+            "url:latency=20,bandwidth=12.5,prefetch=all",
             "module:/lib/erofs.ko,reserved_pages=64",
         ] {
             assert_eq!(name.parse::<Engine>().unwrap().to_string(), name);
@@ -179,6 +235,17 @@ mod tests {
     }
 
     #[test]
+    fn a_link_has_milliseconds_and_megabytes_a_second() {
+        let link = |name: &str| name.parse::<Engine>().unwrap().link();
+        let slow = link("url:latency=20,bandwidth=12.5").unwrap().unwrap();
+        assert_eq!(slow.latency, Duration::from_millis(20));
+        assert_eq!(slow.rate, Some(12.5e6));
+        assert_eq!(link("url").unwrap().unwrap().rate, None);
+        let error = link("url:bandwidth=0").unwrap_err();
+        assert_eq!(error, "bandwidth=0: must be a number above 0");
+    }
+
+    #[test]
     fn short_worker_names_become_mount_options() {
         let options = |name: &str| name.parse::<Engine>().unwrap().mount_options();
         assert_eq!(
@@ -188,6 +255,10 @@ mod tests {
         assert_eq!(
             options("erofast:unbound,reserved_pages=64").as_deref(),
             Some("workers=unbound,reserved_pages=64,profile=off")
+        );
+        assert_eq!(
+            options("url:latency=20,prefetch=all,bandwidth=1").as_deref(),
+            Some("prefetch=all,profile=off")
         );
         assert_eq!(options("erofast").as_deref(), Some("profile=off"));
         assert_eq!(options("kernel"), None);

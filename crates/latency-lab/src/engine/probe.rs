@@ -22,6 +22,9 @@ pub fn missing(engine: &Engine, site: &Site) -> Option<LabError> {
                 .is_none()
                 .then(|| "erofsfuse is not installed (Debian package: erofsfuse)".into())
         }),
+        Engine::Url { .. } => fuse()
+            .or_else(|| binary(&site.erofast))
+            .or_else(|| engine.link().err()),
         Engine::Erofast { .. } => fuse().or_else(|| binary(&site.erofast)),
     };
     reason.map(|reason| LabError::EngineMissing {

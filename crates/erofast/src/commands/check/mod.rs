@@ -31,7 +31,7 @@ use crate::tree;
 /// Runs the subcommand.
 pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
     let manifest = args.manifest.as_deref().map(manifest::read).transpose()?;
-    let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
+    let engine = args.image.open(WorkersMode::Inline)?;
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     let report = check(&engine, args.threads.map_or(cpus, NonZero::get), manifest)?;
     let printed = match args.json {

@@ -23,8 +23,8 @@ use std::thread;
 
 use anyhow::Context;
 use erofast_cli::{Outcome, Usage, print_json, print_line};
+use erofs_engine::WorkersMode;
 use erofs_engine::erofs_format::FileType;
-use erofs_engine::{Engine, WorkersMode};
 use erofs_fuse::note;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -44,7 +44,7 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
     if stream {
         stream::check_output()?;
     }
-    let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
+    let engine = args.image.open(WorkersMode::Inline)?;
     engine.notices().iter().for_each(note);
     let (path, start) = glob::resolve(&engine, args.path.as_bytes(), false)?;
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);

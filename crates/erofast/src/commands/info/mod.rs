@@ -64,7 +64,7 @@ struct Extents {
 
 /// Runs the subcommand.
 pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
-    let engine = Engine::open(&args.image.image, &args.image.options(WorkersMode::Inline))?;
+    let engine = args.image.open(WorkersMode::Inline)?;
     if let Some(path) = &args.extents {
         extents::list(&engine, path.as_bytes(), args.json)?;
         return Ok(Outcome::Fine);

@@ -96,6 +96,26 @@ fn profile(report: &Value) -> String {
 /// Programs that are shown.
 const MOST_PROGRAMS: usize = 5;
 
+/// What was fetched from one URL.
+fn remote(file: &Value) -> String {
+    if let Some(error) = file["error"].as_str() {
+        return line("remote", error);
+    }
+    let size = |name: &str| units::size(number(file, name));
+    let waiting = match number(file, "/waiting") {
+        0 => String::new(),
+        waiting => format!(", {waiting} waiting"),
+    };
+    let text = format!(
+        "{} fetched in {}, {} of {} cached{waiting}",
+        size("/fetched_bytes"),
+        units::count(number(file, "/round_trips"), "round trip"),
+        size("/cached_bytes"),
+        size("/bytes"),
+    );
+    line("remote", &text)
+}
+
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
 }
@@ -201,6 +221,9 @@ impl Page<'_> {
                     units::count(hits + misses, "lookup"),
                 ),
             );
+        }
+        for file in self.now["remote"].as_array().into_iter().flatten() {
+            page += &remote(file);
         }
         page + &self.pool() + &profile(&self.now["profile"])
     }
@@ -445,6 +468,20 @@ mod tests {
         let lines = "profile    learning\n           bin/cc: 4 launches learned, the last one found 371 \
             of 385 windows there before it asked\n           bin/ld: 1 launch learned\n";
         assert!(learned.contains(lines), "{learned}");
+    }
+
+    #[test]
+    fn the_page_has_what_was_fetched() {
+        let mut answer = answer(1, 1.0);
+        answer["remote"] = json!([
+            {"url": "http://host/x", "bytes": 3 << 20, "fetched_bytes": 1 << 20,
+             "cached_bytes": 2 << 20, "waiting": 1, "round_trips": 2, "failures": 0},
+            {"url": "http://host/y", "error": "no word from the fetcher"},
+        ]);
+        let page = page(&answer, None);
+        let lines = "\nremote     1.0 MiB fetched in 2 round trips, 2.0 MiB of 3.0 MiB cached, \
+            1 waiting\nremote     no word from the fetcher\n";
+        assert!(page.contains(lines), "{page}");
     }
 
     #[test]

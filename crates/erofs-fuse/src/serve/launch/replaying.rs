@@ -2,11 +2,12 @@
 
 use std::io::Read;
 use std::os::fd::RawFd;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 
+use erofs_engine::Engine;
 use fuse_transport::{PageStore, Session};
-use launch_profile::{Profile, Program};
+use launch_profile::{Profile, Program, Window};
 
 use super::super::priority::with_that_of_workers;
 use super::super::storing_threads::{self, First};
@@ -27,12 +28,17 @@ pub(super) struct Replaying {
     pub(super) socket: RawFd,
     /// Has the first of the threads that store do something.
     pub(super) first: First,
+    /// Nothing is replayed without.
+    pub(super) prefetches: bool,
 }
 
 impl Replaying {
     /// Replays programs one after another. What a thread that cannot be started would store is
     /// left to the launch.
     pub(super) fn start(&self, launch: &Arc<Launch>, programs: Vec<Program>) {
+        if !self.prefetches {
+            return;
+        }
         let replays = programs.into_iter().filter_map(|program| {
             let place = launch.add(Replay::new(&program.profile, program.nid))?;
             Some((place, program.profile))
@@ -58,6 +64,7 @@ impl Replaying {
         // Threads that store have descriptors of their own, and none of the helper.
         let names = thread::Builder::new().name("erofs_names".to_owned());
         let _ = names.spawn(move || {
+            fetch_ahead(replays.iter().map(|(_, profile)| profile), &engine);
             let budget = free_memory(&broker) / 2;
             with_that_of_workers(&engine, || {
                 for (place, profile) in &replays {
@@ -84,6 +91,24 @@ impl Replaying {
         (self.first)(Box::new(move || {
             drop(storing_threads::start(&name, session, socket, work));
         }));
+    }
+}
+
+/// Has what the launches read fetched, if it is at a URL: in their order, more of it at a time than
+/// the threads of a replay ask for.
+fn fetch_ahead<'p>(profiles: impl Iterator<Item = &'p Profile>, engine: &Weak<Engine>) {
+    let stretches = profiles.flat_map(|profile| {
+        let of_file = |window: &Window| {
+            let nid = profile.files[window.file as usize].nid;
+            let stretches = window.stretches();
+            stretches.map(move |(start, length)| (nid, start..start + length))
+        };
+        profile.windows.iter().flat_map(of_file)
+    });
+    let stretches: Vec<_> = stretches.collect();
+    if let Some(engine) = engine.upgrade() {
+        // An error is met again by the replay.
+        let _ = engine.fetch_ahead(&stretches);
     }
 }
 

@@ -27,6 +27,8 @@ pub(in super::super) struct Mount<'m> {
     pub(in super::super) root: Nid,
     /// Has the first of the threads that store do something.
     pub(in super::super) first: First,
+    /// Reads ahead of launches may fetch from a URL.
+    pub(in super::super) prefetches: bool,
 }
 
 /// Learning under way.
@@ -71,6 +73,7 @@ pub(in super::super) fn start(
         broker: Arc::new(broker),
         session: Arc::clone(mount.session),
         socket: helper.as_fd().as_raw_fd(),
+        prefetches: mount.prefetches,
         first: Arc::clone(&mount.first),
     };
     let launch = Arc::new(Launch::new(match location {

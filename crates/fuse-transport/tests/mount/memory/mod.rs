@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fuse_transport::{
-    Attr, Caller, Channel, Config, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply,
-    Rings, Seek, Session, Statfs,
+    Attr, Caller, Channel, Config, DEFER, DeferredChannel, DirectoryReply, Entry, Errno,
+    Filesystem, Found, ReadReply, Rings, Seek, Session, Statfs,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
@@ -32,21 +32,26 @@ const DIRECTORY: u64 = 5;
 const STUCK: u64 = 7;
 /// Reads of it take some milliseconds.
 const LEISURELY: u64 = 9;
+/// Reads of it wait until "hello" was read.
+const DEFERRED: u64 = 11;
 const FIRST_OF_MANY: u64 = 100;
 
-const ROOT: [(&str, u64); 6] = [
+const ROOT: [(&str, u64); 7] = [
     ("hello", HELLO),
     ("big", BIG_NODE),
     ("link", LINK),
     ("directory", DIRECTORY),
     ("stuck", STUCK),
     ("leisurely", LEISURELY),
+    ("deferred", DEFERRED),
 ];
 
 struct Memory {
     big: Arc<Vec<u8>>,
     /// Bursts of requests that were served on two threads.
     bursts: Arc<AtomicUsize>,
+    /// Reads of "hello".
+    greetings: (Mutex<u64>, Condvar),
 }
 
 impl Memory {
@@ -54,7 +59,7 @@ impl Memory {
         let (mode, size) = match node {
             1 | DIRECTORY => (0o040_755, 0),
             HELLO => (0o100_644, 12),
-            BIG_NODE | STUCK | LEISURELY => (0o100_644, BIG),
+            BIG_NODE | STUCK | LEISURELY | DEFERRED => (0o100_644, BIG),
             LINK => (0o120_777, 5),
             FIRST_OF_MANY.. if node < FIRST_OF_MANY + MANY => (0o100_600, 0),
             _ => return Err(Errno::NOENT),
@@ -121,6 +126,14 @@ impl Filesystem for Memory {
         if node == LEISURELY {
             thread::sleep(Duration::from_millis(3));
         }
+        let (greetings, changed) = &self.greetings;
+        if node == DEFERRED && *greetings.lock().unwrap() == 0 {
+            return Err(DEFER);
+        }
+        if node == HELLO {
+            *greetings.lock().unwrap() += 1;
+            changed.notify_all();
+        }
         let content: &[u8] = if node == HELLO {
             b"hello, file\n"
         } else {
@@ -130,6 +143,14 @@ impl Filesystem for Memory {
         let end = (begin + reply.room()).min(content.len());
         reply.spare()[..end - begin].copy_from_slice(&content[begin..end]);
         reply.advance(end - begin);
+        Ok(())
+    }
+
+    fn wait(&self, _: Caller) -> Result<(), Errno> {
+        say("waits");
+        let (greetings, changed) = &self.greetings;
+        let none = |greetings: &mut u64| *greetings == 0;
+        drop(changed.wait_while(greetings.lock().unwrap(), none));
         Ok(())
     }
 
@@ -237,12 +258,9 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     let memory = Memory {
         big,
         bursts: Arc::clone(&bursts),
+        greetings: Default::default(),
     };
     let session = Session::start(device, Arc::new(memory), &config, rings).unwrap();
-    let say = |word| {
-        println!("{word}");
-        std::io::stdout().flush().unwrap();
-    };
     if ring == Some(HALF) {
         let only = start_server(&session, 0);
         say("ready");
@@ -253,6 +271,9 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
         thread::sleep(Duration::from_millis(500));
     }
     let others_too = start_others(&session);
+    if let Some(channel) = ring.is_none().then(|| session.deferred_channel().unwrap()) {
+        serve_deferred(&session, channel);
+    }
     let others = (0..2).map(|cpu| start_server(&session, cpu));
     let threads: Vec<_> = others_too.into_iter().chain(others).collect();
     say(if ring == Some(LATE) { WHOLE } else { "ready" });
@@ -262,6 +283,19 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     let mut counters = serde_json::to_value(session.statistics()).unwrap();
     counters["bursts"] = bursts.load(Ordering::Relaxed).into();
     println!("{counters}");
+}
+
+fn say(word: &str) {
+    println!("{word}");
+    io::stdout().flush().unwrap();
+}
+
+/// On a thread of its own, which starts others as they are needed.
+fn serve_deferred(session: &Arc<Session>, channel: DeferredChannel) {
+    let session = Arc::clone(session);
+    thread::spawn(move || {
+        channel.run(|| serve_deferred(&session, session.deferred_channel().unwrap()));
+    });
 }
 
 type Opened = mpsc::Receiver<()>;

@@ -1,0 +1,137 @@
+//! Deaths of server and fetcher under readers over a slow link.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{Advice, fadvise};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::site::{Site, files, soon};
+
+/// As many deaths of servers as do not end a mount at once.
+const DEATHS_OF_A_MOUNT: u64 = 4;
+
+fn number_of_deaths() -> u64 {
+    let asked = std::env::var("EROFS_FUSE_SOAK").ok();
+    asked.and_then(|count| count.parse().ok()).unwrap_or(12)
+}
+
+/// Every second death is that of a fetcher. Each mount has a cache of its own, so that there is
+/// something to fetch.
+pub fn deaths_are_noticed_by_no_reader() {
+    let files = files();
+    let mut left = number_of_deaths();
+    let mut random = Random(7);
+    while left > 0 {
+        let site = Site::new();
+        site.server.state().latency = Duration::from_millis(20);
+        site.server.state().bytes_per_second = Some(500_000);
+        site.mount("restart=on").unwrap();
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for reader in 0..4 {
+                let (site, files, ended) = (&site, &files, &ended);
+                scope.spawn(move || read_until(ended, site, files, Random(reader + left * 4)));
+            }
+            let _end = AtEnd(&ended);
+            for _ in 0..left.min(DEATHS_OF_A_MOUNT) {
+                die(&site, Process::Fetcher, &mut random);
+                die(&site, Process::Server, &mut random);
+            }
+        });
+        left -= left.min(DEATHS_OF_A_MOUNT);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Process {
+    Server,
+    Fetcher,
+}
+
+/// At a random moment; returns when another one has its place.
+fn die(site: &Site, process: Process, random: &mut Random) {
+    thread::sleep(Duration::from_millis(20 + random.below(200)));
+    let before = pid(site, process);
+    kill_process(before, Signal::KILL).unwrap();
+    soon("the next process", || pid(site, process) != before);
+}
+
+fn pid(site: &Site, process: Process) -> Pid {
+    let mut pid = None;
+    soon("the process", || {
+        pid = find(site, process);
+        pid.is_some()
+    });
+    pid.unwrap()
+}
+
+fn find(site: &Site, process: Process) -> Option<Pid> {
+    let stat = erofs_fuse::stat(&site.point()).ok()?;
+    if process == Process::Server {
+        return Pid::from_raw(stat["pid"].as_i64()? as i32);
+    }
+    let helper = stat["restart"]["helper"].as_i64()?;
+    let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).ok()?;
+    let fetcher = children.split_whitespace().find(|pid| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        name.trim() == "erofast-fetch" && !state.contains(") Z ")
+    })?;
+    Pid::from_raw(fetcher.parse().ok()?)
+}
+
+fn read_until(
+    ended: &AtomicBool,
+    site: &Site,
+    files: &BTreeMap<PathBuf, Vec<u8>>,
+    mut random: Random,
+) {
+    let files: Vec<_> = files
+        .iter()
+        .filter(|(_, bytes)| bytes.len() > 4096)
+        .collect();
+    let mut page = [0; 4096];
+    while !ended.load(Ordering::Relaxed) {
+        let (name, whole) = files[random.below(files.len() as u64) as usize];
+        let file = File::open(site.path(name)).unwrap();
+        fadvise(&file, 0, None, Advice::Random).unwrap();
+        for _ in 0..8 {
+            let at = random.below(whole.len() as u64 / 4096) as usize * 4096;
+            file.read_exact_at(&mut page, at as u64).unwrap();
+            assert!(
+                page == whole[at..at + 4096],
+                "{}: wrong bytes at {at}",
+                name.display()
+            );
+        }
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    }
+}
+
+/// Ends the readers, also when the test fails.
+struct AtEnd<'e>(&'e AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Numbers that are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % limit
+    }
+}

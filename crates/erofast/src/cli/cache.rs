@@ -1,0 +1,51 @@
+//! Arguments of `cache`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use erofast_cli::examples_help;
+
+use super::remote::RemoteArgs;
+
+/// The subcommands of `cache`.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// List the images that were fetched from URLs, the one used last at the end
+    List(CacheListArgs),
+    /// Remove images that are not in use, those not used for longest first
+    Prune(CachePruneArgs),
+    /// Fetch all of an image ahead of time
+    Fetch(CacheFetchArgs),
+}
+
+/// Arguments of `cache list`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast cache list"))]
+pub struct CacheListArgs {
+    /// The cache [default: erofast in XDG_CACHE_HOME, /var/cache for root]
+    #[arg(long, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// Arguments of `cache prune`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast cache prune"))]
+pub struct CachePruneArgs {
+    /// The cache [default: erofast in XDG_CACHE_HOME, /var/cache for root]
+    #[arg(long, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
+    /// Keep so many bytes, or a number with K, M or G
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub cache_size: OsString,
+}
+
+/// Arguments of `cache fetch`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast cache fetch"))]
+pub struct CacheFetchArgs {
+    /// URL of the image (http, https)
+    pub url: PathBuf,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+}

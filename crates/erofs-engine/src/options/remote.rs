@@ -1,0 +1,72 @@
+//! Options of images at URLs.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::number::{number_option, size_option};
+
+/// Longest time limit of a read, in seconds.
+const LONGEST: u64 = 24 * 3600;
+
+/// Sets one option by its name; false if it is none of these. mount(8) keeps names with a dot to
+/// itself, so those have a second name with an underscore.
+pub(super) fn set(
+    options: &mut remote_image::Options,
+    name: &str,
+    value: &OsStr,
+) -> Result<bool, String> {
+    let text = value.to_string_lossy();
+    // The daemon leaves the directory in which it was started.
+    let path = || -> Result<Option<PathBuf>, String> {
+        let path = std::path::absolute(value);
+        path.map(Some)
+            .map_err(|_| format!("{name}={text}: must be a path"))
+    };
+    match name {
+        "cache_dir" => options.cache_dir = path()?,
+        "cache_size" => options.cache_size = size_option(name, &text)?,
+        "fetch" if text == "whole" => options.whole = true,
+        "fetch" if text == "ranges" => options.whole = false,
+        "fetch" => return Err(format!("fetch={text}: must be ranges or whole")),
+        "timeout.read" | "timeout_read" => options.timeout = timeout(name, &text)?,
+        "http.header_file" | "http_header_file" => options.header_file = path()?,
+        "http.token_file" | "http_token_file" => options.token_file = path()?,
+        "http.user_file" | "http_user_file" => options.user_file = path()?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn timeout(name: &str, text: &str) -> Result<Duration, String> {
+    match number_option(name, text)? {
+        seconds @ 1..=LONGEST => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!(
+            "{name}={text}: must be seconds, from 1 to {LONGEST}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_valid_is_refused_with_its_name() {
+        let mut options = remote_image::Options::default();
+        let mut set = |name, value| set(&mut options, name, OsStr::new(value));
+        for (name, value) in [
+            ("cache_size", "much"),
+            ("fetch", "half"),
+            ("timeout.read", "0"),
+            ("timeout_read", "86401"),
+            ("cache_dir", ""),
+        ] {
+            let error = set(name, value).unwrap_err();
+            assert!(error.starts_with(&format!("{name}={value}: ")), "{error}");
+        }
+        assert_eq!(set("timeout.read", "5"), Ok(true));
+        assert_eq!(set("timeout.write", "5"), Ok(false));
+        assert_eq!(options.timeout, Duration::from_secs(5));
+    }
+}
