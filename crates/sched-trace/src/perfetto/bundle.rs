@@ -1,14 +1,13 @@
 //! Reads ftrace bundles: the events of one CPU.
 
 use super::compact;
-use super::symbols::Symbols;
+use super::sink::Sink;
 use super::wire::{Cut, Stop, Value as Wire, fields, try_fields};
 use crate::ftrace::symbols::Addresses;
-use crate::input::Limits;
 use crate::schema::{
     self, ABSENT, EVENTS, EventType, FieldType, Form, GENERIC, Naming, Value, Values,
 };
-use crate::{Event, Trace, UNKNOWN_PID};
+use crate::{Event, UNKNOWN_PID};
 use std::collections::HashMap;
 
 /// Reads bundles into a trace.
@@ -22,13 +21,6 @@ pub(super) struct Bundles {
     pub faulty: u64,
     /// By CPU, the end of what was before its first bundle.
     before: HashMap<u64, u64>,
-}
-
-/// Where events go, and what they refer to.
-pub(super) struct Sink<'a> {
-    pub trace: &'a mut Trace,
-    pub symbols: &'a Symbols,
-    pub limits: &'a Limits,
 }
 
 impl Bundles {

@@ -4,7 +4,7 @@
 //! They omit the previous thread of a switch and the waker, which the reader fills in afterwards
 //! from the order of the switches of each CPU.
 
-use super::bundle::Sink;
+use super::sink::Sink;
 use super::wire::{Cut, Stop, Value, packed, try_fields};
 use crate::input::below;
 use crate::{Comm, Event, Kind, Task, TaskState, UNKNOWN_PID, Wake};

@@ -4,6 +4,7 @@ mod bundle;
 mod compact;
 mod proto;
 mod read;
+mod sink;
 mod slices;
 mod stats;
 mod symbols;

@@ -1,8 +1,9 @@
 //! Reads Perfetto's format packet by packet: memory holds one packet, and what was collected so
 //! far.
 
-use super::bundle::{Bundles, Sink};
+use super::bundle::Bundles;
 use super::proto::{self, packet};
+use super::sink::Sink;
 use super::slices::Tracks;
 use super::stats::LostEvents;
 use super::symbols::Sequences;

@@ -15,7 +15,7 @@ const CASES: [(&str, &str, Lengths, Lengths); 11] = [
         &[],
     ),
     (
-        "waits after preemptions are kept apart",
+        "waits after preemptions are separate",
         "10 0 1 waking 7; 20 0 1 R+ 7; 50 0 7 S 1",
         &[(7, 10)],
         &[(1, 30)],

@@ -6,27 +6,15 @@ mod sections;
 
 use crate::Trace;
 use crate::error::Fault;
-use crate::ftrace::tracing_data::{TracingData, opening};
+use crate::ftrace::tracing_data::opening;
 use crate::input::{ByteReader, Limits};
-use options::{Buffer, Options};
+use options::{Buffer, Contents, Options};
 use std::io::{Read, Seek, SeekFrom};
 
-pub(super) const FORMAT: &str = "trace.dat";
+pub(super) use options::FORMAT;
 
 /// Most sections that are accepted.
 const SECTIONS: usize = 1000;
-
-/// What the file says before its events.
-#[derive(Default)]
-struct Contents {
-    description: TracingData,
-    /// Lines `PID NAME`.
-    cmdlines: Vec<u8>,
-    options: Options,
-    buffer: Buffer,
-    /// How the events are compressed.
-    algorithm: Option<String>,
-}
 
 /// Reads a whole trace.
 pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Trace, Fault> {

@@ -1,11 +1,25 @@
-//! Options of a trace.dat, and the places of its events.
+//! What a trace.dat says before its events: its options, and the places of the events.
 
-use super::FORMAT;
 use crate::error::Fault;
 use crate::ftrace::loss::Loss;
+use crate::ftrace::tracing_data::TracingData;
 use crate::input::ByteReader;
 use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
+
+pub(in crate::read) const FORMAT: &str = "trace.dat";
+
+/// What the file says before its events.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub description: TracingData,
+    /// Lines `PID NAME`.
+    pub cmdlines: Vec<u8>,
+    pub options: Options,
+    pub buffer: Buffer,
+    /// How the events are compressed.
+    pub algorithm: Option<String>,
+}
 
 /// Location of the pages of one CPU.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! The pages of all CPUs of a trace.dat.
 
-use super::{Contents, FORMAT, sections};
+use super::options::{Contents, FORMAT};
+use super::sections;
 use crate::error::{COUNTED, Fault};
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::PageLayout;

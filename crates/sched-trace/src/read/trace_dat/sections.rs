@@ -1,6 +1,6 @@
 //! Sections of a trace.dat of version 7, and compressed chunks.
 
-use super::FORMAT;
+use super::options::FORMAT;
 use crate::error::Fault;
 use crate::input::{ByteReader, Limits, inflate};
 use std::io::{Cursor, Read, Seek, SeekFrom};
