@@ -1,6 +1,7 @@
 //! What the threads that serve requests report, and what the thread that stores takes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::Nid;
@@ -15,6 +16,9 @@ use super::streams::{Due, Streams};
 /// Largest file that is stored as a whole. The kernel's read-ahead begins with 32 KiB, so that a
 /// file of this size costs its reader four requests.
 const SMALL_FILE: u64 = 256 << 10;
+
+/// Bytes that are stored at once for a loader.
+const PART: u64 = 128 << 10;
 
 /// How long the next request of a reader is awaited.
 const REQUEST: Duration = Duration::from_millis(10);
@@ -31,12 +35,21 @@ pub(in super::super) struct FileReadAhead {
     bytes: AtomicU64,
     late: AtomicU64,
     refused: AtomicU64,
+    /// Bytes for loaders.
+    loader_bytes: AtomicU64,
+    /// Atomic: there are parts, of which reads are to be left out.
+    has_parts: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     sequence: Sequence,
     streams: Streams,
+    /// ELF files of which the first page was read.
+    programs: Vec<Nid>,
+    /// Parts of them to store, the next one last. The file that was opened last comes first: a
+    /// loader opens all libraries, and then begins with the last.
+    parts: Vec<(Nid, Range<u64>)>,
     /// The file that is being stored, until a reader asks for it.
     storing: Option<Nid>,
     /// Listings and reads so far.
@@ -48,9 +61,19 @@ struct State {
     closed: bool,
 }
 
+/// What the thread has to do.
+#[derive(Debug)]
+pub(super) enum Job {
+    File(File),
+    /// Find the parts of an ELF file that its loader reads.
+    Program(Nid),
+    /// Store one of them.
+    Part(Nid, Range<u64>),
+}
+
 /// A file to store.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct File {
     due: Due,
     pub(super) nid: Nid,
 }
@@ -74,7 +97,55 @@ impl FileReadAhead {
             bytes: AtomicU64::new(0),
             late: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            loader_bytes: AtomicU64::new(0),
+            has_parts: AtomicBool::new(false),
         }
+    }
+
+    /// The first page of an ELF file was read.
+    pub(in super::super) fn program_begins(&self, nid: Nid) {
+        let mut state = self.lock();
+        state.programs.push(nid);
+        self.wake(state);
+    }
+
+    /// What a loader reads of a file.
+    pub(super) fn add_parts(&self, nid: Nid, ranges: &[Range<u64>]) {
+        let part = |at: u64, range: &Range<u64>| {
+            let end = (at + 1).next_multiple_of(PART);
+            (nid, at..end.min(range.end))
+        };
+        let parts = ranges.iter().flat_map(|range| {
+            let next = |at: &u64| Some((at + 1).next_multiple_of(PART));
+            let starts = std::iter::successors(Some(range.start), next);
+            starts
+                .take_while(|at| *at < range.end)
+                .map(move |at| part(at, range))
+        });
+        let mut parts: Vec<_> = parts.collect();
+        parts.reverse();
+        let mut state = self.lock();
+        state.parts.append(&mut parts);
+        self.has_parts.store(true, Ordering::Relaxed);
+    }
+
+    /// A file was read: parts inside of the range are not to be stored any more.
+    pub(in super::super) fn was_read(&self, nid: Nid, offset: u64, length: usize) {
+        if self.has_parts.load(Ordering::Relaxed) {
+            let end = offset.saturating_add(length as u64);
+            let is_inside = |part: &Range<u64>| offset <= part.start && part.end <= end;
+            let mut state = self.lock();
+            state
+                .parts
+                .retain(|(file, part)| *file != nid || !is_inside(part));
+            self.has_parts
+                .store(!state.parts.is_empty(), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes were stored for a loader.
+    pub(super) fn stored_part(&self, bytes: u64) {
+        self.loader_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The kernel is about to know these small files: when the reader has taken the reply, which
@@ -147,6 +218,7 @@ impl FileReadAhead {
             "prefetched_bytes": load(&self.bytes),
             "late_files": load(&self.late),
             "refused_files": load(&self.refused),
+            "loader_bytes": load(&self.loader_bytes),
             "used_bytes": state.streams.used,
             "wasted_bytes": state.streams.wasted,
         })
@@ -179,12 +251,12 @@ impl FileReadAhead {
     }
 
     /// Whether no reader asked for the file meanwhile.
-    pub(super) fn is_wanted(&self, job: &Job) -> bool {
+    pub(super) fn is_wanted(&self, job: &File) -> bool {
         self.lock().storing == Some(job.nid)
     }
 
     /// The file was stored; `None`: it could not be.
-    pub(super) fn done(&self, job: &Job, bytes: Option<u64>) {
+    pub(super) fn done(&self, job: &File, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return;
@@ -203,18 +275,25 @@ impl FileReadAhead {
 
 impl State {
     fn has_work(&self) -> bool {
-        self.streams.is_due(self.sequence.end())
+        let waits = !self.programs.is_empty() || !self.parts.is_empty();
+        waits || self.streams.is_due(self.sequence.end())
     }
 
     fn next(&mut self) -> Option<Job> {
         self.storing = None;
+        if let Some(nid) = self.programs.pop() {
+            return Some(Job::Program(nid));
+        }
+        if let Some((nid, part)) = self.parts.pop() {
+            return Some(Job::Part(nid, part));
+        }
         let end = self.sequence.end();
         while let Some(due) = self.streams.next(end) {
             // A place of a listing that was forgotten has no file.
             let nid = self.sequence.file(due.place);
             if let Some(nid) = nid.filter(|_| !self.sequence.is_cached(due.place)) {
                 self.storing = Some(nid);
-                return Some(Job { due, nid });
+                return Some(Job::File(File { due, nid }));
             }
         }
         None
@@ -229,8 +308,12 @@ mod tests {
     /// The numbers of all files that are to be stored, which they are.
     fn store(ahead: &FileReadAhead) -> Vec<Nid> {
         let next = || ahead.lock().next();
-        let jobs = std::iter::from_fn(next).inspect(|job| ahead.done(job, Some(1)));
-        jobs.map(|job| job.nid).collect()
+        let jobs = std::iter::from_fn(next).map(|job| match job {
+            Job::File(file) => file,
+            other => panic!("{other:?}"),
+        });
+        let jobs = jobs.inspect(|file| ahead.done(file, Some(1)));
+        jobs.map(|file| file.nid).collect()
     }
 
     fn read<const N: usize>(ahead: &FileReadAhead, files: [Nid; N]) {
@@ -254,5 +337,21 @@ mod tests {
         read(&ahead, [10, 11]);
         let expected: Vec<Nid> = (12..27).filter(|&file| file != 19).collect();
         assert_eq!(store(&ahead), expected);
+    }
+
+    #[test]
+    fn parts_for_a_loader_that_opened_last_come_first_and_those_that_were_read_are_left_out() {
+        let ahead = FileReadAhead::new(OnDemand::new().unwrap().demand());
+        ahead.add_parts(7, &[PART - 1..2 * PART, 0..10]);
+        ahead.add_parts(8, std::slice::from_ref(&(0..2 * PART)));
+        ahead.was_read(8, 0, PART as usize);
+        ahead.was_read(7, 1, PART as usize);
+        let next = || ahead.lock().next();
+        let parts = std::iter::from_fn(next).map(|job| match job {
+            Job::Part(nid, part) => (nid, part),
+            other => panic!("{other:?}"),
+        });
+        let expected = [(8, PART..2 * PART), (7, PART..2 * PART), (7, 0..10)];
+        assert_eq!(parts.collect::<Vec<_>>(), expected);
     }
 }

@@ -17,11 +17,9 @@ use super::recording::Recording;
 /// Entries of a directory that are read: images may repeat them without end.
 const MOST_ENTRIES: usize = 1 << 16;
 
-/// Entries of a directory that is listed whole although the launch only looked names up in it.
-const SMALL_DIRECTORY: usize = 512;
-
-/// If more than one in this many entries was requested, the directory is listed whole.
-const LIST_SHARE: usize = 16;
+/// If one in this many entries was requested, or more, the directory is listed whole. A lookup
+/// takes 20 us, an entry of a listing 3.
+const LIST_SHARE: usize = 6;
 
 /// Directories above one another that are followed.
 const DEPTH: usize = 256;
@@ -94,8 +92,8 @@ struct Names<'e> {
 }
 
 impl Names<'_> {
-    /// Adds a directory and the files and links in it that were read; none where nothing was: the
-    /// replay of another program lists directories, too.
+    /// Adds a directory and the files and links in it that were read; none where nothing was read
+    /// and the launch did not list it: the replay of another program looks names up, too.
     fn directory(&mut self, nid: Nid, recording: &Recording) {
         let Some(inode) = self.inode(nid) else {
             return;
@@ -113,14 +111,15 @@ impl Names<'_> {
                 false => ControlFlow::Break(()),
             }
         };
-        if self.engine.read_dir_part(&inode, 0, &mut each).is_err() || found.is_empty() {
+        let was_listed = recording.listed.contains(&nid);
+        let read = self.engine.read_dir_part(&inode, 0, &mut each);
+        if read.is_err() || found.is_empty() && !was_listed {
             return;
         }
         let Some(place) = self.place(nid, 0) else {
             return;
         };
-        let wanted = entries <= SMALL_DIRECTORY || found.len() * LIST_SHARE >= entries;
-        let listed = wanted || recording.listed.contains(&nid);
+        let listed = was_listed || found.len() * LIST_SHARE >= entries;
         if let Some(place) = place {
             self.profile.directories[place as usize].listed = listed;
         }

@@ -5,7 +5,8 @@
 //! page sends no request, so the use is invisible. Therefore some windows, the probes, are left
 //! out: a request for one shows that the launch still follows the profile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -25,6 +26,12 @@ const PROBE_EVERY: usize = 32;
 /// A reader up to this many windows ahead has overtaken the replay; one farther away is unrelated.
 const OVERTAKING: usize = 64;
 
+/// Windows of unknown files that a thread decoded, at most, before it waits for their names.
+const MOST_UNKNOWN: usize = 8;
+
+/// How long the replay waits for readers, or for names.
+const PAUSE: Duration = Duration::from_micros(200);
+
 const WINDOW_BYTES: usize = PAGES_PER_WINDOW as usize * PAGE as usize;
 
 /// State of a window.
@@ -41,8 +48,10 @@ pub(super) struct Replay {
     /// Set at start: places of the windows of files.
     places: HashMap<(Nid, u32), usize>,
     next: AtomicUsize,
-    /// Bytes that may be stored: a part of the memory that was free.
-    budget: AtomicU64,
+    /// Set at start: bytes that may be stored, a part of the memory that was free.
+    budget: u64,
+    /// Atomic: the kernel knows the names of all files.
+    named: AtomicBool,
     stopped: AtomicBool,
     running: AtomicUsize,
     /// Threads that decode or store now.
@@ -71,7 +80,7 @@ pub(super) struct Parts {
 
 impl Replay {
     /// The first page of `program` is left to its launch, which shows by it that it begins.
-    pub(super) fn new(profile: &Profile, program: Nid) -> Self {
+    pub(super) fn new(profile: &Profile, program: Nid, budget: u64) -> Self {
         let mut items = Vec::with_capacity(profile.windows.len());
         let mut places = HashMap::with_capacity(profile.windows.len());
         for window in &profile.windows {
@@ -101,7 +110,8 @@ impl Replay {
             items,
             places,
             next: AtomicUsize::new(0),
-            budget: AtomicU64::new(0),
+            budget,
+            named: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             working: AtomicUsize::new(0),
@@ -120,8 +130,13 @@ impl Replay {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn set_budget(&self, bytes: u64) {
-        self.budget.store(bytes, Ordering::Relaxed);
+    pub(super) fn has_beginning(&self, nid: Nid) -> bool {
+        self.places.contains_key(&(nid, 0))
+    }
+
+    /// What the kernel does not know now is not stored.
+    pub(super) fn names_are_known(&self) {
+        self.named.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn count_listed(&self, directories: usize) {
@@ -146,51 +161,52 @@ impl Replay {
         let Some(item) = self.items.get(place) else {
             return;
         };
-        let change = |from, to| {
-            let order = Ordering::Relaxed;
-            item.state.compare_exchange(from, to, order, order).is_ok()
-        };
-        if change(PENDING, LATE) {
+        if item.change(PENDING, LATE) {
             self.late.fetch_add(item.window.bytes(), Ordering::Relaxed);
             let next = self.next.load(Ordering::Relaxed);
             if place >= next && place - next < OVERTAKING {
                 self.next.fetch_max(place + 1, Ordering::Relaxed);
             }
         }
-        change(PROBE, PROBE_HIT);
+        item.change(PROBE, PROBE_HIT);
     }
 
     /// One of the threads of the replay, to its end.
     pub(super) fn run(&self, number: usize, threads: usize, parts: &Parts, pages: &PageStore) {
         self.running.fetch_add(1, Ordering::Relaxed);
         let mut buffer = vec![0; WINDOW_BYTES];
-        while !self.stopped.load(Ordering::Relaxed)
-            && self.prefetched.load(Ordering::Relaxed) < self.budget.load(Ordering::Relaxed)
+        let mut unknown = Unknown::default();
+        while !self.is_stopped()
+            && self.prefetched.load(Ordering::Relaxed) < self.budget
+            && let Some(place) = unknown.next(&self.next, self.items.len())
         {
-            let place = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = self.items.get(place) else {
-                break;
-            };
-            let order = Ordering::Relaxed;
-            let taken = item.state.compare_exchange(PENDING, TAKEN, order, order);
-            if taken.is_err() {
+            let item = &self.items[place];
+            if !item.change(PENDING, TAKEN) {
                 continue;
             }
             let Some(engine) = parts.engine.upgrade() else {
                 break;
             };
             self.wait_for_turn(number, threads, &engine);
+            let named = self.named.load(Ordering::Relaxed);
             // As a thread of the engine it is no load that would require a higher priority.
             self.working.fetch_add(1, Ordering::Relaxed);
             let busy = engine.busy();
             let stored = store(item, &engine, pages, parts.nodes, &mut buffer);
             drop(busy);
             self.working.fetch_sub(1, Ordering::Relaxed);
-            let counter = match stored {
-                Some(bytes) => self.prefetched.fetch_add(bytes, Ordering::Relaxed),
-                None => self.refused.fetch_add(1, Ordering::Relaxed),
-            };
-            let _ = counter;
+            match stored {
+                Some(Ok(bytes)) => {
+                    self.prefetched.fetch_add(bytes, Ordering::Relaxed);
+                }
+                Some(Err(error)) if !named && error.kind() == ErrorKind::NotFound => {
+                    item.change(TAKEN, PENDING);
+                    unknown.places.push_back(place);
+                }
+                _ => {
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                }
+            }
         }
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
@@ -212,7 +228,6 @@ impl Replay {
 
     /// Readers come first: as many threads pause as are serving them, all but one of the replay.
     fn wait_for_turn(&self, number: usize, threads: usize, engine: &Engine) {
-        const PAUSE: Duration = Duration::from_micros(200);
         /// Longer than most launches: a stream that never ends must not stop the replay for good.
         const PAUSES: usize = 5000;
         let serving = || {
@@ -252,15 +267,49 @@ impl Replay {
     }
 }
 
-/// Decodes a window and stores its pages; their bytes, or `None` if the image or the kernel does
-/// not know the file as it was.
+impl Item {
+    fn change(&self, from: u8, to: u8) -> bool {
+        let order = Ordering::Relaxed;
+        self.state.compare_exchange(from, to, order, order).is_ok()
+    }
+}
+
+/// Windows of files that the kernel does not know yet: their names are looked up meanwhile.
+#[derive(Default)]
+struct Unknown {
+    places: VecDeque<usize>,
+    /// One of them was tried last.
+    tried: bool,
+}
+
+impl Unknown {
+    /// The next window, by turns a new one and the first of these; `None` when all are stored.
+    fn next(&mut self, next: &AtomicUsize, end: usize) -> Option<usize> {
+        let new = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|place| *place < end);
+        self.tried = !self.tried && !self.places.is_empty();
+        if !self.tried
+            && self.places.len() < MOST_UNKNOWN
+            && let Some(place) = new()
+        {
+            return Some(place);
+        }
+        let place = self.places.pop_front();
+        if place.is_some() && (!self.tried || self.places.len() + 1 == MOST_UNKNOWN) {
+            thread::sleep(PAUSE);
+        }
+        place
+    }
+}
+
+/// Decodes a window and stores its pages; their bytes, or what the kernel refused. `None` if the
+/// image does not know the file as it was.
 fn store(
     item: &Item,
     engine: &Engine,
     pages: &PageStore,
     nodes: Nodes,
     buffer: &mut [u8],
-) -> Option<u64> {
+) -> Option<io::Result<u64>> {
     let inode = engine.inode(item.nid).ok()?;
     if inode.file_type() != FileType::Regular || inode.size != item.size {
         return None;
@@ -276,10 +325,12 @@ fn store(
         let from = (offset - first) as usize;
         let to = ((offset + length).min(end).checked_sub(first)?) as usize;
         let part = bytes.get(from..to).filter(|part| !part.is_empty())?;
-        pages.store(node, offset, part).ok()?;
+        if let Err(error) = pages.store(node, offset, part) {
+            return Some(Err(error));
+        }
         stored += part.len() as u64;
     }
-    Some(stored)
+    Some(Ok(stored))
 }
 
 #[cfg(test)]
@@ -311,7 +362,7 @@ mod tests {
             windows: (0..windows).map(window).collect(),
             ..Profile::default()
         };
-        Replay::new(&profile, program)
+        Replay::new(&profile, program, 0)
     }
 
     #[test]
@@ -349,5 +400,30 @@ mod tests {
             (&report["used_bytes"], &report["wasted_bytes"]),
             (&json!(500), &json!(500))
         );
+    }
+
+    #[test]
+    fn windows_of_unknown_files_are_tried_again_between_new_ones() {
+        let (next, mut unknown) = (AtomicUsize::new(0), Unknown::default());
+        let mut order = Vec::new();
+        // Windows 0 and 2 are of a file that becomes known after five tries.
+        while let Some(place) = unknown.next(&next, 4) {
+            if order.len() < 5 && place % 2 == 0 {
+                unknown.places.push_back(place);
+            }
+            order.push(place);
+        }
+        assert_eq!(order, [0, 0, 1, 0, 2, 0, 3, 2]);
+    }
+
+    #[test]
+    fn no_more_windows_than_these_are_decoded_for_unknown_files() {
+        let (next, mut unknown) = (AtomicUsize::new(0), Unknown::default());
+        for _ in 0..100 {
+            let place = unknown.next(&next, 1000).unwrap();
+            unknown.places.push_back(place);
+        }
+        assert_eq!(unknown.places.len(), MOST_UNKNOWN);
+        assert_eq!(next.load(Ordering::Relaxed), MOST_UNKNOWN);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use erofs_engine::Engine;
@@ -39,50 +39,48 @@ impl Replaying {
         if !self.prefetches {
             return;
         }
+        let budget = free_memory(&self.broker) / 2 / programs.len().max(1) as u64;
         let replays = programs.into_iter().filter_map(|program| {
-            let place = launch.add(Replay::new(&program.profile, program.nid))?;
+            let place = launch.add(Replay::new(&program.profile, program.nid, budget))?;
             Some((place, program.profile))
         });
         let replays: Vec<(usize, Profile)> = replays.collect();
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(MOST_THREADS);
-        let mut begins = Vec::new();
+        let places: Vec<usize> = replays.iter().map(|(place, _)| *place).collect();
         for number in 0..threads {
-            let (begin, begun) = mpsc::channel::<usize>();
-            begins.push(begin);
             let (launch, parts) = (Arc::clone(launch), self.parts.clone());
+            let places = places.clone();
             self.spawn(number, move |pages| {
                 with_that_of_workers(&parts.engine, || {
-                    for replay in begun.iter().filter_map(|place| launch.replay(place)) {
+                    for replay in places.iter().filter_map(|place| launch.replay(*place)) {
                         replay.run(number, threads, &parts, pages);
                     }
                 });
             });
         }
-        let (launch, engine) = (Arc::clone(launch), self.parts.engine.clone());
+        let (named, engine) = (Arc::clone(launch), self.parts.engine.clone());
         let broker = Arc::clone(&self.broker);
         // Threads that store have descriptors of their own, and none of the helper.
         let names = thread::Builder::new().name("erofs_names".to_owned());
-        let _ = names.spawn(move || {
+        let spawned = names.spawn(move || {
             fetch_ahead(replays.iter().map(|(_, profile)| profile), &engine);
-            let budget = free_memory(&broker) / 2;
             with_that_of_workers(&engine, || {
                 for (place, profile) in &replays {
-                    let Some(replay) = launch.replay(*place) else {
+                    let Some(replay) = named.replay(*place) else {
                         return;
                     };
-                    replay.set_budget(budget / replays.len() as u64);
-                    match launch.visit(|| visit(profile, &broker, replay)) {
+                    match named.visit(|| visit(profile, &broker, replay)) {
                         Ok(listed) => replay.count_listed(listed),
-                        Err(error) => launch.fail(error.to_string()),
+                        Err(error) => named.fail(error.to_string()),
                     }
-                    for begin in &begins {
-                        // The thread may have ended.
-                        let _ = begin.send(*place);
-                    }
+                    replay.names_are_known();
                 }
             });
         });
+        if spawned.is_err() {
+            launch.replays().for_each(Replay::names_are_known);
+        }
     }
 
     fn spawn(&self, number: usize, work: impl FnOnce(&PageStore) + Send + 'static) {
