@@ -362,7 +362,7 @@ impl Filesystem for Image {
                 .get()
                 .is_some_and(|launch| launch.replays_file(inode.nid))
         {
-            read_ahead.program_begins(inode.nid);
+            read_ahead.elf_was_opened(inode.nid);
         }
         reply.advance(length);
         Ok(())

@@ -6,6 +6,7 @@
 //! the kernel know its files, and reads them in that order.
 
 mod elf;
+mod loaders;
 mod sequence;
 mod state;
 mod streams;

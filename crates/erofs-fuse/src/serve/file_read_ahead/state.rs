@@ -10,15 +10,14 @@ use sys::pi_condvar::PiCondvar;
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use super::super::on_demand::Demand;
+use super::elf::LoaderRanges;
+use super::loaders::Loaders;
 use super::sequence::Sequence;
 use super::streams::{Due, Streams};
 
 /// Largest file that is stored as a whole. The kernel's read-ahead begins with 32 KiB, so that a
 /// file of this size costs its reader four requests.
 const SMALL_FILE: u64 = 256 << 10;
-
-/// Bytes that are stored at once for a loader.
-const PART: u64 = 128 << 10;
 
 /// How long the next request of a reader is awaited.
 const REQUEST: Duration = Duration::from_millis(10);
@@ -37,19 +36,15 @@ pub(in super::super) struct FileReadAhead {
     refused: AtomicU64,
     /// Bytes for loaders.
     loader_bytes: AtomicU64,
-    /// Atomic: there are parts, of which reads are to be left out.
-    has_parts: AtomicBool,
+    /// Atomic: reads may change what is stored for loaders.
+    watches: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     sequence: Sequence,
     streams: Streams,
-    /// ELF files of which the first page was read.
-    programs: Vec<Nid>,
-    /// Parts of them to store, the next one last. The file that was opened last comes first: a
-    /// loader opens all libraries, and then begins with the last.
-    parts: Vec<(Nid, Range<u64>)>,
+    loaders: Loaders,
     /// The file that is being stored, until a reader asks for it.
     storing: Option<Nid>,
     /// Listings and reads so far.
@@ -65,8 +60,8 @@ struct State {
 #[derive(Debug)]
 pub(super) enum Job {
     File(File),
-    /// Find the parts of an ELF file that its loader reads.
-    Program(Nid),
+    /// Find out what a loader reads of an ELF file.
+    Elf(Nid),
     /// Store one of them.
     Part(Nid, Range<u64>),
 }
@@ -98,48 +93,32 @@ impl FileReadAhead {
             late: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             loader_bytes: AtomicU64::new(0),
-            has_parts: AtomicBool::new(false),
+            watches: AtomicBool::new(false),
         }
     }
 
     /// The first page of an ELF file was read.
-    pub(in super::super) fn program_begins(&self, nid: Nid) {
+    pub(in super::super) fn elf_was_opened(&self, nid: Nid) {
         let mut state = self.lock();
-        state.programs.push(nid);
+        state.loaders.open(nid);
+        self.watches.store(true, Ordering::Relaxed);
         self.wake(state);
     }
 
     /// What a loader reads of a file.
-    pub(super) fn add_parts(&self, nid: Nid, ranges: &[Range<u64>]) {
-        let part = |at: u64, range: &Range<u64>| {
-            let end = (at + 1).next_multiple_of(PART);
-            (nid, at..end.min(range.end))
-        };
-        let parts = ranges.iter().flat_map(|range| {
-            let next = |at: &u64| Some((at + 1).next_multiple_of(PART));
-            let starts = std::iter::successors(Some(range.start), next);
-            starts
-                .take_while(|at| *at < range.end)
-                .map(move |at| part(at, range))
-        });
-        let mut parts: Vec<_> = parts.collect();
-        parts.reverse();
-        let mut state = self.lock();
-        state.parts.append(&mut parts);
-        self.has_parts.store(true, Ordering::Relaxed);
+    pub(super) fn loader_reads(&self, nid: Nid, ranges: LoaderRanges) {
+        self.lock().loaders.known(nid, ranges);
     }
 
-    /// A file was read: parts inside of the range are not to be stored any more.
+    /// A part of a file was read.
     pub(in super::super) fn was_read(&self, nid: Nid, offset: u64, length: usize) {
-        if self.has_parts.load(Ordering::Relaxed) {
-            let end = offset.saturating_add(length as u64);
-            let is_inside = |part: &Range<u64>| offset <= part.start && part.end <= end;
+        if self.watches.load(Ordering::Relaxed) {
             let mut state = self.lock();
-            state
-                .parts
-                .retain(|(file, part)| *file != nid || !is_inside(part));
-            self.has_parts
-                .store(!state.parts.is_empty(), Ordering::Relaxed);
+            let end = offset.saturating_add(length as u64);
+            state.loaders.read(nid, &(offset..end));
+            let watches = state.loaders.is_watching();
+            self.watches.store(watches, Ordering::Relaxed);
+            self.wake(state);
         }
     }
 
@@ -275,16 +254,17 @@ impl FileReadAhead {
 
 impl State {
     fn has_work(&self) -> bool {
-        let waits = !self.programs.is_empty() || !self.parts.is_empty();
+        let Loaders { unknown, parts, .. } = &self.loaders;
+        let waits = !unknown.is_empty() || !parts.is_empty();
         waits || self.streams.is_due(self.sequence.end())
     }
 
     fn next(&mut self) -> Option<Job> {
         self.storing = None;
-        if let Some(nid) = self.programs.pop() {
-            return Some(Job::Program(nid));
+        if let Some(nid) = self.loaders.unknown.pop() {
+            return Some(Job::Elf(nid));
         }
-        if let Some((nid, part)) = self.parts.pop() {
+        if let Some((nid, part)) = self.loaders.parts.pop() {
             return Some(Job::Part(nid, part));
         }
         let end = self.sequence.end();
@@ -337,21 +317,5 @@ mod tests {
         read(&ahead, [10, 11]);
         let expected: Vec<Nid> = (12..27).filter(|&file| file != 19).collect();
         assert_eq!(store(&ahead), expected);
-    }
-
-    #[test]
-    fn parts_for_a_loader_that_opened_last_come_first_and_those_that_were_read_are_left_out() {
-        let ahead = FileReadAhead::new(OnDemand::new().unwrap().demand());
-        ahead.add_parts(7, &[PART - 1..2 * PART, 0..10]);
-        ahead.add_parts(8, std::slice::from_ref(&(0..2 * PART)));
-        ahead.was_read(8, 0, PART as usize);
-        ahead.was_read(7, 1, PART as usize);
-        let next = || ahead.lock().next();
-        let parts = std::iter::from_fn(next).map(|job| match job {
-            Job::Part(nid, part) => (nid, part),
-            other => panic!("{other:?}"),
-        });
-        let expected = [(8, PART..2 * PART), (7, PART..2 * PART), (7, 0..10)];
-        assert_eq!(parts.collect::<Vec<_>>(), expected);
     }
 }

@@ -11,7 +11,7 @@ use fuse_transport::PageStore;
 use super::super::nodes::Nodes;
 use super::super::priority::with_that_of_workers;
 use super::super::storing_threads::StoringThreads;
-use super::elf::loader_ranges;
+use super::elf::{LoaderRanges, loader_ranges};
 use super::state::{File, FileReadAhead, Job, is_small_file};
 
 /// Page size that is assumed; where pages are larger, a part that does not fill one is copied in
@@ -56,7 +56,11 @@ fn store_all(files: &FileReadAhead, engine: &Weak<Engine>, nodes: Nodes, pages: 
         let _busy = engine.busy();
         match job {
             Job::File(file) => store(files, &file, &engine, nodes, pages, &mut buffer),
-            Job::Program(nid) => files.add_parts(nid, &ranges(nid, &engine)),
+            Job::Elf(nid) => {
+                if let Some(ranges) = ranges(nid, &engine) {
+                    files.loader_reads(nid, ranges);
+                }
+            }
             Job::Part(nid, part) => {
                 let node = nodes.node(nid);
                 let stored = node.and_then(|node| {
@@ -104,22 +108,20 @@ fn store(
 }
 
 /// What a loader reads of a file, in whole pages.
-fn ranges(nid: Nid, engine: &Engine) -> Vec<Range<u64>> {
-    let Ok(inode) = engine.inode(nid) else {
-        return Vec::new();
-    };
+fn ranges(nid: Nid, engine: &Engine) -> Option<LoaderRanges> {
+    let inode = engine.inode(nid).ok()?;
     let mut read = |offset: u64, out: &mut [u8]| {
         let end = offset.checked_add(out.len() as u64)?;
         let is_inside = inode.file_type() == FileType::Regular && end <= inode.size;
         let read = is_inside.then(|| engine.prefetch_at(&inode, offset, out));
         read?.ok()
     };
-    let mut ranges = loader_ranges(inode.size, &mut read);
-    for range in &mut ranges {
+    let mut found = loader_ranges(inode.size, &mut read)?;
+    for range in &mut found.ranges {
         range.start -= range.start % PAGE;
         range.end = range.end.next_multiple_of(PAGE).min(inode.size);
     }
-    ranges
+    Some(found)
 }
 
 fn decode_part<'b>(
