@@ -1,6 +1,6 @@
 //! ELF files that were opened: which of them a loader maps, and what it reads next.
 //!
-//! Programs that look at the first page of a file alone, `file` for instance, need nothing else. A
+//! Programs that read the first page of a file alone, `file` for instance, need nothing else. A
 //! loader reads the dynamic section as soon as it has mapped a file.
 
 use std::collections::VecDeque;
