@@ -138,7 +138,9 @@ fn tables(dynamic: &Load, loads: &[Load], read: &mut ReadAt<'_>) -> Option<Vec<R
     let names = range(DT_STRTAB, DT_STRSZ).unwrap_or(none);
     let symbols = [DT_SYMTAB, DT_GNU_HASH].into_iter().filter_map(offset);
     let first = symbols.min().unwrap_or(names.start).min(names.start);
-    Some(relocations.into_iter().chain([first..names.end]).collect())
+    let mut tables = relocations.to_vec();
+    tables.push(first..names.end);
+    Some(tables)
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
