@@ -215,7 +215,7 @@ fn what_a_loader_reads_is_stored_ahead() {
     let place = Place::new();
     mount(&request(&built.image(), &place, "profile=off")).unwrap();
     let (original, path) = (built.tree().join("program"), place.path.join("program"));
-    // Whoever reads the header alone is no loader.
+    // A program that reads the header alone is no loader.
     File::open(&path).unwrap().read_exact(&mut [0; 64]).unwrap();
     wait_until_idle(&place);
     assert_eq!(counters(&place)["loader_bytes"], 0);
