@@ -357,6 +357,7 @@ impl Filesystem for Image {
             && is_elf(&reply.spare()[..length])
             && let Some(read_ahead) = self.read_ahead.get()
             && !is_small_file(inode.mode.into(), inode.size)
+            && !self.engine.is_remote()
             && !self
                 .launch
                 .get()
