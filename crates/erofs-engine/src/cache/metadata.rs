@@ -42,8 +42,8 @@ impl ReadAt for MetadataCache {
         let mut position = offset;
         let mut rest = buf;
         while !rest.is_empty() {
-            let block = (|number| number, BLOCK);
-            let count = self.blocks.copy(&*self.device, block, position, rest)?;
+            let (device, key) = (&*self.device, |number| number);
+            let count = self.blocks.copy(device, key, BLOCK, position, rest)?;
             position += count as u64;
             rest = &mut rest[count..];
         }

@@ -26,7 +26,8 @@ impl<K: Eq + Hash> Windows<K> {
     pub(crate) fn copy(
         &self,
         source: &dyn ReadAt,
-        (key, bytes): (impl FnOnce(u64) -> K, u64),
+        key: impl FnOnce(u64) -> K,
+        bytes: u64,
         offset: u64,
         out: &mut [u8],
     ) -> io::Result<usize> {

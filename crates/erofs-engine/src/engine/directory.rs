@@ -47,7 +47,8 @@ impl Directory<'_> {
             false => PLAIN_WINDOW,
         };
         let key = |number| (self.content.inode.nid, number);
-        self.cache.0.copy(&self.content, (key, bytes), offset, buf)
+        let windows = &self.cache.0;
+        windows.copy(&self.content, key, bytes, offset, buf)
     }
 
     /// All of it is behind its inode, which is cached.

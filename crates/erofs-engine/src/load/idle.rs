@@ -29,6 +29,13 @@ const MUCH: f64 = 0.4;
 /// Idle ticks of each CPU.
 type Ticks = BTreeMap<usize, u64>;
 
+/// The ticks at one moment.
+#[derive(Debug)]
+struct Sample {
+    at_ns: u64,
+    ticks: Ticks,
+}
+
 /// The CPUs of a mount.
 #[derive(Debug)]
 pub(crate) struct CpuIdle {
@@ -36,7 +43,7 @@ pub(crate) struct CpuIdle {
     cpus: BTreeSet<usize>,
     /// No other CPU is online.
     are_all: bool,
-    last: Option<(u64, Ticks)>,
+    last: Option<Sample>,
     busy: BTreeSet<usize>,
 }
 
@@ -78,17 +85,22 @@ impl CpuIdle {
     /// The CPUs that other programs leave next to nothing of. `own`: CPUs that this process keeps
     /// busy.
     pub(crate) fn busy(&mut self, now_ns: u64, own: f64) -> &BTreeSet<usize> {
-        let since = self.last.as_ref().map(|(at, _)| now_ns.saturating_sub(*at));
+        let last = self.last.as_ref();
+        let since = last.map(|last| now_ns.saturating_sub(last.at_ns));
         if since.is_none_or(|since| since >= PERIOD.as_nanos() as u64)
             && let Some(ticks) = self.read()
         {
             let share = WITH_READERS * own / self.cpus.len().max(1) as f64;
-            let before = self.last.replace((now_ns, ticks));
-            let recent = before.filter(|(at, _)| now_ns - at <= STALE.as_nanos() as u64);
-            self.busy = match (&recent, &self.last) {
-                (Some(before), Some(now)) => without_time(before, now, share, &self.busy),
-                _ => BTreeSet::new(),
+            let now = Sample {
+                at_ns: now_ns,
+                ticks,
             };
+            let recent = |last: &Sample| now_ns - last.at_ns <= STALE.as_nanos() as u64;
+            self.busy = match self.last.as_ref().filter(|last| recent(last)) {
+                Some(before) => without_time(before, &now, share, &self.busy),
+                None => BTreeSet::new(),
+            };
+            self.last = Some(now);
             self.busy.retain(|cpu| self.cpus.contains(cpu));
         }
         &self.busy
@@ -110,14 +122,14 @@ impl CpuIdle {
 
 /// `share`: what the mount and its readers take of each CPU.
 fn without_time(
-    (then_ns, before): &(u64, Ticks),
-    (now_ns, now): &(u64, Ticks),
+    before: &Sample,
+    now: &Sample,
     share: f64,
     were: &BTreeSet<usize>,
 ) -> BTreeSet<usize> {
-    let elapsed = now_ns.saturating_sub(*then_ns).max(1) as f64;
-    let busy = now.iter().filter_map(|(&cpu, &ticks)| {
-        let idle = ticks.saturating_sub(*before.get(&cpu)?) * TICK_NS;
+    let elapsed = now.at_ns.saturating_sub(before.at_ns).max(1) as f64;
+    let busy = now.ticks.iter().filter_map(|(&cpu, &ticks)| {
+        let idle = ticks.saturating_sub(*before.ticks.get(&cpu)?) * TICK_NS;
         let idle = idle as f64 / elapsed;
         let (little, much) = match were.contains(&cpu) {
             true => (2.0 * LITTLE, MUCH / 2.0),
@@ -156,8 +168,12 @@ mod tests {
 
     #[test]
     fn a_cpu_is_busy_that_has_neither_idle_time_nor_works_for_the_mount() {
-        let before = (0, Ticks::from([(0, 0), (1, 0), (2, 0)]));
-        let now = (10 * TICK_NS, Ticks::from([(0, 1), (1, 4), (2, 9)]));
+        let at = |at_ns, ticks: [(usize, u64); 3]| Sample {
+            at_ns,
+            ticks: ticks.into(),
+        };
+        let before = at(0, [(0, 0), (1, 0), (2, 0)]);
+        let now = at(10 * TICK_NS, [(0, 1), (1, 4), (2, 9)]);
         let busy = |share, were: &[usize]| {
             let were = were.iter().copied().collect();
             Vec::from_iter(without_time(&before, &now, share, &were))
@@ -193,6 +209,6 @@ mod tests {
         assert!(idle.busy(1, 0.0).is_empty(), "the first sample");
         let later = 1 + PERIOD.as_nanos() as u64;
         assert!(idle.busy(later, 0.0).is_subset(&cpus));
-        assert_eq!(idle.last.unwrap().1.len(), cpus.len());
+        assert_eq!(idle.last.unwrap().ticks.len(), cpus.len());
     }
 }
