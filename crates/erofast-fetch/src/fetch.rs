@@ -107,15 +107,13 @@ impl Fetch {
             Class::Demand => self.ahead(&missing),
             _ => BTreeSet::new(),
         };
+        let order = question.ranges.iter().map(blocks).collect();
+        let asker = (Some(client.clone()), id);
         let mut waiting = self.waiting.borrow_mut();
-        waiting.push(Asked::new(
-            Some(client.clone()),
-            id,
-            question.class,
-            missing,
-        ));
-        if !ahead.is_empty() {
-            waiting.push(Asked::new(None, 0, Class::ReadAhead, ahead));
+        waiting.push(Asked::new(asker, question.class, missing, order));
+        if let (Some(&first), Some(&last)) = (ahead.first(), ahead.last()) {
+            let order = std::iter::once(first..last + 1).collect();
+            waiting.push(Asked::new((None, 0), Class::ReadAhead, ahead, order));
         }
         drop(waiting);
         self.asked.notify_one();
@@ -131,7 +129,7 @@ impl Fetch {
         let together = last - first < 2 * missing.len() as u64;
         let ahead = streams.follow(&(first..last + 1)).filter(|_| together);
         let waiting = self.waiting.borrow();
-        let wanted = |block: &u64| !waiting.is_asked(*block) && !self.room.has(*block);
+        let wanted = |block: &u64| !waiting.is_asked(*block) && !self.room.lists(*block);
         self.within(ahead.unwrap_or_default())
             .filter(wanted)
             .collect()
@@ -143,10 +141,16 @@ impl Fetch {
 
     fn missing(&self, question: &Question) -> BTreeSet<u64> {
         let waiting = self.waiting.borrow();
+        // A reader that waits may have found that a block does not fit its checksum. The map alone
+        // answers the others: they ask for much.
+        let there = |block| match question.class {
+            Class::Demand => self.room.has(block),
+            _ => self.room.lists(block),
+        };
         let ranges = question.ranges.iter();
         let asked = ranges.flat_map(|range| self.within(blocks(range)));
         asked
-            .filter(|&block| waiting.is_in_flight(block) || !self.room.has(block))
+            .filter(|&block| waiting.is_in_flight(block) || !there(block))
             .collect()
     }
 

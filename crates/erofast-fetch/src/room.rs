@@ -117,6 +117,12 @@ impl Room {
         whole(&self.store) || whole(&self.spare)
     }
 
+    /// Whether a block is there, as far as the maps say.
+    pub fn lists(&self, block: u64) -> bool {
+        let listed = |store: &Store| store.has_block(block).unwrap_or(false);
+        listed(&self.store) || listed(&self.spare)
+    }
+
     /// Puts a block where there is room. The text is a line for the log, once in a row.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
         let Err(error) = self.put_in_store(block, bytes) else {

@@ -1,6 +1,6 @@
 //! What readers wait for, and which range is asked for next.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ pub struct Asked {
     pub class: Class,
     /// Blocks that are not there yet.
     pub missing: BTreeSet<u64>,
+    /// Blocks in the order in which they are wanted; what is there already leaves the front.
+    order: VecDeque<Range<u64>>,
     /// The last failure of a range with one of these blocks.
     pub failure: Option<Failure>,
     since: Instant,
@@ -34,18 +36,42 @@ pub struct Asked {
 
 impl Asked {
     /// A question that came just now.
-    pub fn new(client: Option<Client>, id: u64, class: Class, missing: BTreeSet<u64>) -> Asked {
+    pub fn new(
+        (client, id): (Option<Client>, u64),
+        class: Class,
+        missing: BTreeSet<u64>,
+        order: VecDeque<Range<u64>>,
+    ) -> Asked {
         let now = Instant::now();
         Asked {
             client,
             id,
             class,
             missing,
+            order,
             failure: None,
             since: now,
             failures: 0,
             not_before: now,
         }
+    }
+
+    /// The first block that is wanted and not in flight.
+    fn first(&self, in_flight: &HashSet<u64>) -> Option<u64> {
+        let missing = |range: &Range<u64>| self.missing.range(range.clone()).copied();
+        let mut missing = self.order.iter().flat_map(missing);
+        missing.find(|block| !in_flight.contains(block))
+    }
+
+    fn arrived(&mut self, block: u64) -> bool {
+        let wanted = self.missing.remove(&block);
+        while let Some(front) = self.order.front() {
+            if self.overlaps(front) {
+                break;
+            }
+            self.order.pop_front();
+        }
+        wanted
     }
 
     fn overlaps(&self, run: &Range<u64>) -> bool {
@@ -122,11 +148,7 @@ impl Waiting {
         }
         let ready = self.asked.iter().filter(|asked| asked.not_before <= now);
         let ready = ready.filter(|asked| self.runs < most_runs(asked.class));
-        let first = |asked: &Asked| {
-            let mut missing = asked.missing.iter().copied();
-            missing.find(|block| !self.in_flight.contains(block))
-        };
-        let candidates = ready.filter_map(|asked| Some((asked, first(asked)?)));
+        let candidates = ready.filter_map(|asked| Some((asked, asked.first(&self.in_flight)?)));
         let (asked, start) = candidates.min_by_key(|(asked, _)| asked.class)?;
         let wanted = |block: &u64| asked.missing.contains(block) && !self.in_flight.contains(block);
         let end = (start..start + RUN).take_while(wanted).last()? + 1;
@@ -140,7 +162,7 @@ impl Waiting {
         self.in_flight.remove(&block);
         let now = Instant::now();
         for asked in &mut self.asked {
-            if asked.missing.remove(&block) {
+            if asked.arrived(block) {
                 asked.since = now;
                 asked.failures = 0;
             }
@@ -204,5 +226,57 @@ fn most_runs(class: Class) -> usize {
         Class::ReadAhead => 14,
         Class::Profile => 12,
         Class::Fill | Class::Counters => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(class: Class, blocks: &[u64]) -> Asked {
+        let order = blocks.iter().map(|&block| block..block + 1).collect();
+        Asked::new((None, 0), class, blocks.iter().copied().collect(), order)
+    }
+
+    #[test]
+    fn blocks_are_asked_for_in_the_order_of_the_question_and_demands_first() {
+        let mut waiting = Waiting::new();
+        waiting.push(asked(Class::Profile, &[30, 10, 20]));
+        assert_eq!(waiting.next_run(), Some(30..31));
+        waiting.push(asked(Class::Demand, &[5, 6, 7, 30]));
+        assert_eq!(waiting.next_run(), Some(5..8));
+        assert_eq!(waiting.next_run(), Some(10..11));
+        assert_eq!(waiting.arrived(30).len(), 0);
+        assert_eq!(waiting.next_run(), Some(20..21));
+        assert_eq!(waiting.next_run(), None);
+        for block in [5, 6] {
+            assert_eq!(waiting.arrived(block).len(), 0);
+        }
+        assert_eq!(waiting.arrived(7).len(), 1);
+    }
+
+    #[test]
+    fn what_fails_is_asked_for_later_and_what_changed_never_again() {
+        let mut waiting = Waiting::new();
+        waiting.push(asked(Class::Demand, &[1]));
+        assert_eq!(waiting.next_run(), Some(1..2));
+        assert!(waiting.ended(1..2, Some(&Failure::new("once"))).is_empty());
+        assert_eq!(waiting.next_run(), None);
+        assert_eq!(waiting.expired(Duration::ZERO).len(), 1);
+        waiting.push(asked(Class::Demand, &[1]));
+        assert_eq!(waiting.next_run(), Some(1..2));
+        assert_eq!(waiting.ended(1..2, Some(&Failure::changed("tag"))).len(), 1);
+        assert_eq!(waiting.len(), 0);
+    }
+
+    #[test]
+    fn lower_classes_leave_room_for_readers_that_wait() {
+        let mut waiting = Waiting::new();
+        let every_other: Vec<u64> = (0..40).map(|block| 2 * block).collect();
+        waiting.push(asked(Class::Fill, &every_other));
+        let runs = |waiting: &mut Waiting| std::iter::from_fn(|| waiting.next_run()).count();
+        assert_eq!(runs(&mut waiting), 4);
+        waiting.push(asked(Class::Demand, &every_other));
+        assert_eq!(runs(&mut waiting), 12);
     }
 }

@@ -63,6 +63,16 @@ pub struct Entry {
 
 /// The files of an image, made where they are not there, and marked as used now.
 pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
+    match open_entry(source, options, identity) {
+        // It was removed between two steps.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            open_entry(source, options, identity)
+        }
+        opened => opened,
+    }
+}
+
+fn open_entry(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
     let root = options.cache_dir.clone().or_else(default_directory);
     let root = root.ok_or_else(|| io::Error::other("no HOME for the cache"))?;
     let key = key(source, options, identity);

@@ -1,0 +1,50 @@
+//! How fast an image of 512 MiB comes over loopback, and out of the cache:
+//! `cargo run --release -p erofast-fetch --example stream target/release/erofast-fetch`.
+#![allow(dead_code)]
+
+#[path = "../tests/server.rs"]
+mod server;
+
+use std::time::Instant;
+
+use remote_image::{Fetcher, ImageUrl, Options, RemoteFile};
+
+const LENGTH: usize = 512 << 20;
+const READ: usize = 1 << 20;
+
+fn main() -> std::io::Result<()> {
+    let program = std::env::args().nth(1).expect("the program erofast-fetch");
+    let content = (0..LENGTH / 4).flat_map(|number| (number as u32).to_le_bytes());
+    let server = server::Server::start(content.collect());
+    let cache = tempfile::tempdir()?;
+    let cache_dir = Some(cache.path().to_owned());
+    let options = Options {
+        cache_dir,
+        ..Options::default()
+    };
+    let url = ImageUrl::parse(&server.url("/a"))
+        .expect("a URL")
+        .expect("a good one");
+    for what in ["fetched", "cached, checked", "cached"] {
+        let mut fetcher = Fetcher::start_program(program.clone().into(), &url, &options)?;
+        let file = RemoteFile::new(fetcher.client()?);
+        if what == "cached" {
+            read(&file)?;
+        }
+        let start = Instant::now();
+        read(&file)?;
+        let rate = LENGTH as f64 / start.elapsed().as_secs_f64() / 1e6;
+        println!(
+            "{what}: {rate:.0} MB/s, {} requests",
+            server.state().asked.len()
+        );
+    }
+    Ok(())
+}
+
+fn read(file: &RemoteFile) -> std::io::Result<()> {
+    let mut bytes = vec![0; READ];
+    (0..LENGTH)
+        .step_by(READ)
+        .try_for_each(|offset| file.read_at(&mut bytes, offset as u64))
+}
