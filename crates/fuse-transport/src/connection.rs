@@ -11,7 +11,7 @@ use sys::pi_mutex::{PiMutex, PiMutexGuard};
 use zerocopy::IntoBytes;
 
 use crate::counters::{Counters, Statistics};
-use crate::deferred::DeferredQueue;
+use crate::deferred_queue::DeferredQueue;
 use crate::entry_order::EntryOrder;
 use crate::fail_points;
 use crate::filesystem::Filesystem;

@@ -105,6 +105,7 @@ mod channel;
 mod connection;
 mod counters;
 mod deferred;
+mod deferred_queue;
 mod device;
 mod dispatch;
 mod entry_order;

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::link::WebServer;
+use super::link::{Web, WebServer};
 use super::{Engine, Mounted, Site};
 use crate::mounts::is_mounted;
 use crate::process::{Child, End, in_path};
@@ -30,7 +30,7 @@ pub(super) fn mount(
         image: site.image.clone(),
         reason,
     };
-    let web = Web::start(engine, site, point).map_err(fault)?;
+    let web = web(engine, site, point).map_err(fault)?;
     let mut command = command(engine, site, point, web.as_ref());
     let ready = match engine {
         Engine::Erofsfuse => None,
@@ -97,32 +97,14 @@ fn last_output(daemon: &Child, status: std::process::ExitStatus) -> String {
     }
 }
 
-/// What the engine `url` needs besides: a web server, and a cache that is empty.
-#[derive(Debug)]
-pub(super) struct Web {
-    server: WebServer,
-    cache: PathBuf,
-}
-
-impl Web {
-    fn start(
-        engine: &Engine,
-        site: &Site,
-        point: &Path,
-    ) -> std::result::Result<Option<Self>, String> {
-        let Some(link) = engine.link()? else {
-            return Ok(None);
-        };
-        let server = WebServer::start(&site.image, link).map_err(|error| error.to_string())?;
-        let cache = point.with_extension("cache");
-        Ok(Some(Self { server, cache }))
-    }
-}
-
-impl Drop for Web {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.cache);
-    }
+/// What the engine `url` needs besides; `None` for the others.
+fn web(engine: &Engine, site: &Site, point: &Path) -> std::result::Result<Option<Web>, String> {
+    let Some(link) = engine.link()? else {
+        return Ok(None);
+    };
+    let server = WebServer::start(&site.image, link).map_err(|error| error.to_string())?;
+    let cache = point.with_extension("cache");
+    Ok(Some(Web { server, cache }))
 }
 
 fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Command {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -21,6 +21,19 @@ pub(super) struct Link {
     pub(super) latency: Duration,
     /// Bytes a second of all answers together; `None` for no limit.
     pub(super) rate: Option<f64>,
+}
+
+/// A web server, and a cache that begins empty and goes with it.
+#[derive(Debug)]
+pub(super) struct Web {
+    pub(super) server: WebServer,
+    pub(super) cache: PathBuf,
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.cache);
+    }
 }
 
 /// Serves a file on loopback until it is dropped.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::daemon::Web;
+use super::link::Web;
 use super::loop_device::LoopDevice;
 use super::module::LoadedModule;
 use crate::mounts;
