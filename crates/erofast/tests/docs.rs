@@ -216,7 +216,7 @@ fn every_flag_of_the_pages_exists() {
             let ["erofast", rest @ ..] = words.as_slice() else {
                 continue;
             };
-            let nested = matches!(rest.first(), Some(&("lab" | "trace")));
+            let nested = matches!(rest.first(), Some(&("cache" | "lab" | "trace")));
             let subcommand = &rest[..rest.len().min(1 + usize::from(nested))];
             let help = Command::new(env!("CARGO_BIN_EXE_erofast"))
                 .args(subcommand)
