@@ -39,6 +39,13 @@ fn main() -> ExitCode {
     if let Some(status) = erofs_fuse::run_if_daemon() {
         return status;
     }
+    #[cfg(feature = "tools")]
+    if let Some(status) = std::env::args_os()
+        .next()
+        .and_then(|name| commands::erofs_utils::run(&name))
+    {
+        return status;
+    }
     let result = if is_mount_helper() {
         parse::<HelperArgs>().and_then(|args| commands::mount::helper(&args))
     } else if is_fuse_style() {

@@ -2,7 +2,7 @@
 
 use erofs_engine::erofs_format::{FileType, Inode};
 
-pub use erofs_fuse::text::{name, time};
+pub use erofs_fuse::text::{line, name, time};
 
 /// Type and permissions as `ls -l` shows them.
 pub fn mode(inode: &Inode) -> String {
@@ -15,13 +15,18 @@ pub fn mode(inode: &Inode) -> String {
         FileType::Socket => 's',
         FileType::Symlink => 'l',
     };
-    let mut text = String::from(kind);
+    format!("{kind}{}", permissions(inode.mode))
+}
+
+/// `rwxr-xr-x`
+pub fn permissions(mode: u16) -> String {
+    let mut text = String::new();
     // The special bit of each class takes the place of its x.
     for (shift, special, set) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
-        let bits = inode.mode >> shift;
+        let bits = mode >> shift;
         text.push(if bits & 4 != 0 { 'r' } else { '-' });
         text.push(if bits & 2 != 0 { 'w' } else { '-' });
-        text.push(match (inode.mode & special != 0, bits & 1 != 0) {
+        text.push(match (mode & special != 0, bits & 1 != 0) {
             (true, true) => set,
             (true, false) => set.to_ascii_uppercase(),
             (false, true) => 'x',
@@ -29,6 +34,32 @@ pub fn mode(inode: &Inode) -> String {
         });
     }
     text
+}
+
+/// Seconds since 1970 as local time counts them (TZ).
+pub fn local(seconds: i64) -> i64 {
+    seconds.saturating_add(sys::clock::utc_offset(seconds))
+}
+
+/// `Tue Nov 14 22:13:20 2023`, as C's ctime prints seconds since 1970.
+pub fn ctime(seconds: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let text = time(seconds);
+    let (date, clock) = text.split_once(' ').unwrap_or_default();
+    let mut parts = date.rsplitn(3, '-');
+    let mut number = || parts.next().unwrap_or_default();
+    let (day, month, year) = (number(), number(), number());
+    let month = month
+        .parse()
+        .map_or("", |month: usize| MONTHS[(month + 11) % 12]);
+    let weekday = DAYS[seconds.div_euclid(86_400).rem_euclid(7) as usize];
+    format!(
+        "{weekday} {month} {:>2} {clock} {year}",
+        day.trim_start_matches('0')
+    )
 }
 
 /// One letter for a file type, as in manifests: f d l c b p s.

@@ -10,6 +10,8 @@ mod circles;
 mod common;
 mod differential;
 mod docs;
+#[cfg(feature = "tools")]
+mod erofs_utils;
 mod extract;
 mod failures;
 mod features;

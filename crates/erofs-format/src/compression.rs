@@ -25,7 +25,7 @@ pub struct CompressionConfigs {
 /// Settings of LZ4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lz4Config {
-    /// Largest distance of a match, in bytes: 65535 if the image has none.
+    /// Largest distance of a match, in bytes; 0 stands for 65535.
     pub max_distance: u16,
     /// Blocks of the largest pcluster.
     pub max_pcluster_blocks: u16,
@@ -59,8 +59,6 @@ pub(crate) const MAX_DECODED: u64 = 12 << 20;
 /// `Z_EROFS_LZMA_MAX_DICT_SIZE`.
 const MAX_LZMA_DICT: u32 = 8 << 20;
 const MIN_LZMA_DICT: u32 = 4096;
-/// The largest distance an LZ4 match can have.
-const MAX_LZ4_DISTANCE: u16 = 65535;
 /// The longest record that this reader uses; longer ones have fields of later versions.
 const RECORD: usize = 16;
 
@@ -73,7 +71,7 @@ pub(crate) fn read(
 ) -> Result<CompressionConfigs> {
     if !configs {
         let lz4 = Lz4Config {
-            max_distance: distance(algorithms_or_distance),
+            max_distance: algorithms_or_distance,
             max_pcluster_blocks: 1,
         };
         let available = Algorithm::Lz4.bit();
@@ -101,13 +99,6 @@ pub(crate) fn read(
         }
     }
     Ok(parsed)
-}
-
-fn distance(stored: u16) -> u16 {
-    match stored {
-        0 => MAX_LZ4_DISTANCE,
-        distance => distance,
-    }
 }
 
 /// The record at `offset` (rounded up to 4): its bytes, how many of them count, where it ends.
@@ -162,7 +153,7 @@ fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
         );
     }
     Ok(Lz4Config {
-        max_distance: distance(u16_at(record, 0)),
+        max_distance: u16_at(record, 0),
         max_pcluster_blocks: blocks,
     })
 }

@@ -30,6 +30,13 @@ impl Image {
         Ok(())
     }
 
+    /// Whole name of the xattr with the digest of a file's content, if files have one.
+    pub fn digest_xattr(&self) -> Option<Vec<u8>> {
+        let index = self.superblock().ishare_xattr_prefix?;
+        let prefix = self.prefixes().get(usize::from(index))?;
+        Some([prefix_of(prefix.namespace)?, &prefix.infix].concat())
+    }
+
     /// All xattrs of an inode, names whole. Attributes of unknown namespaces are left out.
     pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>> {
         let mut found = Vec::new();

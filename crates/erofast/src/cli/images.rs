@@ -42,8 +42,19 @@ fn parse_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "must be a number".to_owned())
 }
 
+/// A number as C's strtoull reads it: hexadecimal behind 0x.
+pub fn parse_radix(text: &str) -> Result<u64, String> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).map_err(|_| "must be a number".to_owned()),
+        None => parse_number(text),
+    }
+}
+
 fn parse_offset(text: &str) -> Result<Offset, String> {
-    text.parse()
+    match text.starts_with("0x") {
+        true => parse_radix(text).map(Offset::Bytes),
+        false => text.parse(),
+    }
 }
 
 impl ImageArgs {

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "tools")]
 mod cache;
+#[cfg(feature = "tools")]
+mod erofs_utils;
 mod fuse_style;
 #[cfg(feature = "tools")]
 mod generate;
@@ -21,11 +23,13 @@ use clap::{Parser, Subcommand};
 
 #[cfg(feature = "tools")]
 pub use cache::{CacheCommand, CacheFetchArgs, CacheListArgs, CachePruneArgs};
+#[cfg(feature = "tools")]
+pub use erofs_utils::{DumpArgs, FsckArgs, TargetArgs};
 pub use fuse_style::{FuseStyle, is_fuse_style, parse as parse_fuse_style};
 #[cfg(feature = "tools")]
 pub use generate::{CompletionsArgs, ManArgs};
 #[cfg(feature = "tools")]
-pub use images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
+pub use images::{CatArgs, CheckArgs, ExtractArgs, ImageArgs, InfoArgs, LsArgs};
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
 #[cfg(feature = "tools")]
 pub use profile::{

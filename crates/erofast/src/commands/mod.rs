@@ -7,6 +7,8 @@ pub mod cat;
 #[cfg(feature = "tools")]
 pub mod check;
 #[cfg(feature = "tools")]
+pub mod erofs_utils;
+#[cfg(feature = "tools")]
 pub mod extract;
 #[cfg(feature = "tools")]
 pub mod generate;

@@ -4,7 +4,7 @@
 
 use crate::meta::{Window, structure};
 use crate::raw::RawChunkIndex;
-use crate::{Extent, ExtentKind, Image, Inode, Result};
+use crate::{DataLayout, Extent, ExtentKind, Image, Inode, Result, Superblock};
 
 /// Bits of the chunk format: binary logarithm of blocks in a chunk.
 const BLOCK_BITS: u32 = 0x1f;
@@ -17,6 +17,14 @@ const FORMAT: u32 = 0xffff;
 
 /// How many chunks one extent joins at most, so that a call has a bound.
 const JOIN: u64 = 256;
+
+impl Inode {
+    /// Bytes of a chunk; none if the inode has no chunks.
+    pub fn chunk_size(&self, superblock: &Superblock) -> Option<u64> {
+        let bits = u32::from(superblock.block_bits) + (self.union_bits & BLOCK_BITS);
+        (self.layout() == DataLayout::ChunkBased).then_some(1 << bits)
+    }
+}
 
 /// The chunk table of an inode.
 struct Table<'a> {

@@ -12,15 +12,17 @@ mod walk;
 mod work;
 
 use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use erofast_cli::{Outcome, print_json};
+use erofs_engine::erofs_format::Inode;
 use erofs_engine::{Engine, WorkersMode};
 
 use self::found::Found;
 use self::manifest::Manifest;
-use self::report::{Fault, Report, print};
+use self::report::{Fault, print};
 use self::walk::Walk;
 use self::work::work;
 use crate::batch::{batches, threads};
@@ -28,12 +30,15 @@ use crate::cli::CheckArgs;
 use crate::gauge::Gauge;
 use crate::tree;
 
+pub use self::report::Report;
+pub use self::walk::Content;
+
 /// Runs the subcommand.
 pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
     let manifest = args.manifest.as_deref().map(manifest::read).transpose()?;
     let engine = args.image.open(WorkersMode::Inline)?;
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let report = check(&engine, args.threads.map_or(cpus, NonZero::get), manifest)?;
+    let root = engine.inode(engine.root())?;
+    let report = check(&engine, &root, args.threads, &Content::Read, manifest)?;
     let printed = match args.json {
         true => print_json(&report),
         false => print(&report, engine.name()),
@@ -41,14 +46,22 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
     Outcome::of(report.faults.is_empty()).unless_failed(printed)
 }
 
-fn check(engine: &Engine, readers: usize, manifest: Option<Manifest>) -> anyhow::Result<Report> {
+/// Checks everything below `start`, by one thread for each CPU if no number is given.
+pub fn check(
+    engine: &Engine,
+    start: &Arc<Inode>,
+    readers: Option<NonZero<usize>>,
+    content: &Content,
+    manifest: Option<Manifest>,
+) -> anyhow::Result<Report> {
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    let readers = readers.map_or(cpus, NonZero::get);
     let (sender, receiver) = batches(readers);
-    let root = engine.inode(engine.root())?;
-    let found = Found::new(Gauge::new("check", || tree::total_bytes(engine, &root))?);
+    let found = Found::new(Gauge::new("check", || tree::total_bytes(engine, start))?);
     let walked = thread::scope(|scope| {
         let threads = threads(scope, readers, || work(engine, &receiver, &found))?;
-        let mut walk = Walk::new(engine, sender, &found, manifest);
-        let walked = walk.run(&root);
+        let mut walk = Walk::new(engine, sender, &found, content, manifest);
+        let walked = walk.run(start);
         // The readers end once the sender is dropped.
         let report = walk.report;
         drop(walk.sender);

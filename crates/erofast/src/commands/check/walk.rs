@@ -26,11 +26,23 @@ const LINKS: usize = 1 << 18;
 /// Blocks of an unsorted directory that are compared to find its names.
 const COMPARED: u64 = 1 << 16;
 
+/// What is done with the content of regular files.
+#[derive(Debug)]
+pub enum Content {
+    /// Where it is must make sense.
+    Map,
+    /// It is read.
+    Read,
+    /// It is read and compared with the digest in the extended attribute of this name.
+    Digest(Vec<u8>),
+}
+
 /// The thread that walks the tree.
 pub struct Walk<'a> {
     engine: &'a Engine,
     pub sender: BatchSender<Task>,
     found: &'a Found,
+    content: &'a Content,
     pub report: Report,
     /// Sums of files that were not met yet.
     manifest: Option<Manifest>,
@@ -45,6 +57,7 @@ impl<'a> Walk<'a> {
         engine: &'a Engine,
         sender: BatchSender<Task>,
         found: &'a Found,
+        content: &'a Content,
         manifest: Option<Manifest>,
     ) -> Self {
         let listed = manifest.as_ref().map(|manifest| Compared {
@@ -55,6 +68,7 @@ impl<'a> Walk<'a> {
             engine,
             sender,
             found,
+            content,
             report: Report {
                 manifest: listed,
                 ..Report::default()
@@ -155,12 +169,18 @@ impl<'a> Walk<'a> {
 
     /// Sends the parts of a file to the readers.
     fn content(&mut self, path: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
+        if let Content::Digest(name) = self.content
+            && inode.size > 0
+        {
+            return self.digest(path, inode, name);
+        }
         let path: Arc<[u8]> = path.into();
         for part in Parts::new(self.engine.image(), inode.clone()) {
             if self.found.is_broken(self.order) {
                 break;
             }
             match part {
+                parts::Part::Data(_) if matches!(self.content, Content::Map) => {}
                 parts::Part::Data(range) => self.send(&path, inode, range)?,
                 parts::Part::Hole(range) => {
                     self.found.gauge.add(range.end - range.start);
@@ -174,6 +194,28 @@ impl<'a> Walk<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Gives a file to a reader with the digest that the image has for it.
+    fn digest(&mut self, path: &[u8], inode: &Arc<Inode>, name: &[u8]) -> anyhow::Result<()> {
+        let stored = self.engine.xattr(inode, name)?;
+        let Some(stored) = stored else {
+            self.odd(Fault::new(path, inode.nid, "no digest"));
+            return Ok(());
+        };
+        let Some(Ok(expected)) = stored.strip_prefix(b"sha256:").map(TryInto::try_into) else {
+            let fault = Fault::new(path, inode.nid, "its digest is no SHA-256");
+            self.found.add(self.order, fault);
+            return Ok(());
+        };
+        let whole = Whole {
+            order: self.order,
+            path: path.into(),
+            inode: inode.clone(),
+            expected,
+            counts: true,
+        };
+        Ok(self.sender.send(Task::Whole(whole), inode.size)?)
     }
 
     fn send(

@@ -143,7 +143,8 @@ fn finish_directory(
     // One whose xattrs cannot be read still gets the rest.
     let xattrs = engine.xattrs(inode);
     let known = xattrs.as_deref().unwrap_or_default();
-    metadata::apply(Handle::Open(directory.as_fd()), inode, known, path, journal);
+    let handle = Handle::Open(directory.as_fd());
+    metadata::apply(handle, inode, known, target.keep, path, journal);
     xattrs?;
     journal.done(FileType::Directory);
     Ok(())

@@ -115,11 +115,6 @@ impl Journal {
         }
     }
 
-    /// Failures so far.
-    pub fn failures(&self) -> usize {
-        self.summary().failures.len()
-    }
-
     /// Something of an entry could not be kept.
     pub fn not_kept(&self, what: &str, path: &[u8], error: impl fmt::Display) {
         let mut summary = self.summary();
@@ -149,6 +144,13 @@ impl Journal {
             ));
         }
         summary
+    }
+}
+
+impl Summary {
+    /// Whether everything is there.
+    pub fn is_whole(&self) -> bool {
+        self.failures.is_empty()
     }
 }
 

@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
 
 use super::journal::Journal;
+use super::target::Keep;
 
 /// Setuid and setgid.
 const SET_ID: u16 = 0o6000;
@@ -68,19 +69,29 @@ fn magic_link(fd: BorrowedFd<'_>) -> String {
 }
 
 /// Sets the metadata of an extracted entry. Refusals go into the journal.
-pub fn apply(handle: Handle<'_>, inode: &Inode, xattrs: &[Xattr], path: &[u8], journal: &Journal) {
-    let owned = own(handle, inode);
+pub fn apply(
+    handle: Handle<'_>,
+    inode: &Inode,
+    xattrs: &[Xattr],
+    keep: Keep,
+    path: &[u8],
+    journal: &Journal,
+) {
+    let owned = match keep.owner {
+        true => own(handle, inode),
+        false => Ok(()),
+    };
     if let Err(error) = owned {
         journal.not_kept("ownership", path, error);
     }
-    for xattr in xattrs {
+    for xattr in xattrs.iter().filter(|_| keep.xattrs) {
         if let Err(error) = handle.set_xattr(xattr) {
             journal.not_kept(&xattr_kind(&xattr.name), path, error);
         }
     }
     if inode.file_type() != FileType::Symlink {
-        let mode = mode(inode, owned, path, journal);
-        if let Err(error) = handle.chmod(mode) {
+        let mode = mode(inode, owned, path, journal) & keep.permissions;
+        if let Err(error) = handle.chmod(Mode::from_raw_mode(mode.into())) {
             journal.not_kept("permissions", path, error);
         }
     }
@@ -119,7 +130,7 @@ fn own(handle: Handle<'_>, inode: &Inode) -> Result<()> {
 }
 
 /// The permissions. Set-user-ID and set-group-ID bits are dropped where the owner could not be set.
-fn mode(inode: &Inode, owned: Result<()>, path: &[u8], journal: &Journal) -> Mode {
+fn mode(inode: &Inode, owned: Result<()>, path: &[u8], journal: &Journal) -> u16 {
     let mut mode = inode.mode & 0o7777;
     if let Err(error) = owned
         && inode.file_type() == FileType::Regular
@@ -128,7 +139,7 @@ fn mode(inode: &Inode, owned: Result<()>, path: &[u8], journal: &Journal) -> Mod
         journal.not_kept("setuid and setgid bits", path, error);
         mode &= !SET_ID;
     }
-    Mode::from_raw_mode(mode.into())
+    mode
 }
 
 /// `security. xattrs` and the like.

@@ -17,22 +17,24 @@ mod target;
 
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context;
 use erofast_cli::{Outcome, Usage, print_json, print_line};
-use erofs_engine::WorkersMode;
-use erofs_engine::erofs_format::FileType;
+use erofs_engine::erofs_format::{FileType, Inode};
+use erofs_engine::{Engine, WorkersMode};
 use erofs_fuse::note;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::job::Job;
-use self::journal::Journal;
-use self::target::{Replace, Target};
+use self::journal::{Journal, Summary};
+use self::target::Target;
 use crate::cli::ExtractArgs;
 use crate::{glob, tree};
+
+pub use self::target::{Keep, Replace};
 
 /// Runs the subcommand.
 pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
@@ -47,43 +49,63 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
     let engine = args.image.open(WorkersMode::Inline)?;
     engine.notices().iter().for_each(note);
     let (path, start) = glob::resolve(&engine, args.path.as_bytes(), false)?;
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     let name = match start.file_type() {
         FileType::Directory => Vec::new(),
         _ => last_component(&path).to_vec(),
     };
-    let interrupted = Arc::new(AtomicBool::new(false));
-    // A stream that is cut off is the business of its reader.
-    if !stream {
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, interrupted.clone())?;
-        }
+    let job = job(engine, start, name, args.threads);
+    if stream {
+        let journal = journal(&job)?;
+        stream::run(&job, &journal)?;
+        return Ok(Outcome::of(journal.finish().is_whole()));
     }
-    let job = Job {
+    let summary = to_directory(&job, &args.directory, replace(args), Keep::ALL)?;
+    let printed = match args.json {
+        true => print_json(&summary),
+        false => print_line(format_args!("{}: {summary}", job.engine.name())).map_err(Into::into),
+    };
+    Outcome::of(summary.is_whole()).unless_failed(printed)
+}
+
+/// What to extract, by one thread for each CPU if no number is given. A start that is no directory
+/// gets `name`.
+pub fn job(
+    engine: Arc<Engine>,
+    start: Arc<Inode>,
+    name: Vec<u8>,
+    threads: Option<NonZero<usize>>,
+) -> Job {
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    Job {
         engine,
         start,
         name,
-        threads: args.threads.map_or(cpus, NonZero::get),
-        interrupted,
-    };
-    let journal = Journal::new(|| tree::total_bytes(&job.engine, &job.start))?;
-    if stream {
-        stream::run(&job, &journal)?;
-        journal.finish();
-    } else {
-        let target = Target::open(&args.directory, replace(args))?;
-        let extracted = disk::run(&job, &target, &journal);
-        let summary = journal.finish();
-        extracted.with_context(|| args.directory.display().to_string())?;
-        let printed = match args.json {
-            true => print_json(&summary),
-            false => {
-                print_line(format_args!("{}: {summary}", job.engine.name())).map_err(Into::into)
-            }
-        };
-        return outcome(&journal).unless_failed(printed);
+        threads: threads.map_or(cpus, NonZero::get),
+        interrupted: Arc::default(),
     }
-    Ok(outcome(&journal))
+}
+
+fn journal(job: &Job) -> anyhow::Result<Journal> {
+    Journal::new(|| tree::total_bytes(&job.engine, &job.start))
+}
+
+/// Extracts into a directory. Ctrl-C ends that in order; a stream that is cut off is the business
+/// of its reader.
+pub fn to_directory(
+    job: &Job,
+    directory: &Path,
+    replace: Replace,
+    keep: Keep,
+) -> anyhow::Result<Summary> {
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, job.interrupted.clone())?;
+    }
+    let journal = journal(job)?;
+    let target = Target::open(directory, replace, keep)?;
+    let extracted = disk::run(job, &target, &journal);
+    let summary = journal.finish();
+    extracted.with_context(|| directory.display().to_string())?;
+    Ok(summary)
 }
 
 fn replace(args: &ExtractArgs) -> Replace {
@@ -92,10 +114,6 @@ fn replace(args: &ExtractArgs) -> Replace {
         (false, true) => Replace::Everything,
         (false, false) => Replace::Nothing,
     }
-}
-
-fn outcome(journal: &Journal) -> Outcome {
-    Outcome::of(journal.failures() == 0)
 }
 
 fn last_component(path: &[u8]) -> &[u8] {

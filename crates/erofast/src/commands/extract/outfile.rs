@@ -189,7 +189,15 @@ impl<'a> Writer<'a> {
             && let Some(made) = self.made(&file)
         {
             let handle = Handle::Open(made.file.as_fd());
-            metadata::apply(handle, &file.inode, &made.xattrs, &file.path, self.journal);
+            let keep = self.target.keep;
+            metadata::apply(
+                handle,
+                &file.inode,
+                &made.xattrs,
+                keep,
+                &file.path,
+                self.journal,
+            );
             self.journal.done(FileType::Regular);
         } else if matches!(file.made.get(), Some(Some(_)))
             && let Err(error) = self.target.remove(&file.path)
@@ -225,7 +233,7 @@ impl<'a> Writer<'a> {
         }
         let made = self.target.stand_in(path)?;
         let handle = Handle::StandIn(made.as_fd());
-        metadata::apply(handle, inode, &xattrs, path, self.journal);
+        metadata::apply(handle, inode, &xattrs, self.target.keep, path, self.journal);
         self.journal.done(kind);
         Ok(())
     }

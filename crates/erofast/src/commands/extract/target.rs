@@ -35,6 +35,25 @@ pub enum Replace {
     Everything,
     /// It is replaced, but for files that an earlier run has finished.
     Unfinished,
+    /// Directories are filled; anything else is in the way.
+    Files,
+}
+
+/// The metadata that entries get, besides their times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    pub owner: bool,
+    /// Bits of the permissions.
+    pub permissions: u16,
+    pub xattrs: bool,
+}
+
+impl Keep {
+    pub const ALL: Self = Self {
+        owner: true,
+        permissions: 0o7777,
+        xattrs: true,
+    };
 }
 
 /// A directory to extract into.
@@ -42,13 +61,14 @@ pub enum Replace {
 pub struct Target {
     root: OwnedFd,
     replace: Replace,
+    pub keep: Keep,
     /// New files get an ACL from the directory.
     inherits: bool,
 }
 
 impl Target {
     /// Opens the directory, makes it if need be. One that is not empty needs leave to replace.
-    pub fn open(path: &Path, replace: Replace) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, replace: Replace, keep: Keep) -> anyhow::Result<Self> {
         let shown = || path.display().to_string();
         match std::fs::create_dir(path) {
             Ok(()) => {}
@@ -77,12 +97,13 @@ impl Target {
         Ok(Self {
             root,
             replace,
+            keep,
             inherits: default_acl.is_ok(),
         })
     }
 
     fn replaces(&self) -> bool {
-        self.replace != Replace::Nothing
+        matches!(self.replace, Replace::Everything | Replace::Unfinished)
     }
 
     /// Whether an earlier run has made this file: it gets its time when it is whole.
@@ -107,10 +128,13 @@ impl Target {
             let (parent, name) = self.parent(path)?;
             match rustix::fs::mkdirat(&parent, name, UNFINISHED_DIRECTORY) {
                 Ok(()) => return Ok(()),
-                Err(Errno::EXIST) if self.replaces() => {}
+                Err(Errno::EXIST) if self.replace != Replace::Nothing => {}
                 Err(error) => return Err(error.into()),
             }
             if self.open_directory(path).is_err() {
+                if !self.replaces() {
+                    return Err(Errno::NOTDIR.into());
+                }
                 rustix::fs::unlinkat(&parent, name, AtFlags::empty())?;
                 rustix::fs::mkdirat(&parent, name, UNFINISHED_DIRECTORY)?;
                 return Ok(());

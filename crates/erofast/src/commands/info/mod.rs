@@ -12,6 +12,9 @@ use erofs_engine::{Engine, WorkersMode};
 use serde::Serialize;
 
 use self::spread::Spread;
+
+pub use self::extents::each as each_extent;
+
 use crate::cli::InfoArgs;
 use crate::text;
 use crate::tree::{self, Visit};
@@ -236,7 +239,8 @@ fn print(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn uuid(bytes: &[u8; 16]) -> String {
+/// As `blkid` prints it.
+pub fn uuid(bytes: &[u8; 16]) -> String {
     let mut text = String::new();
     for (index, byte) in bytes.iter().enumerate() {
         if [4, 6, 8, 10].contains(&index) {

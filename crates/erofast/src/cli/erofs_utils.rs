@@ -1,0 +1,238 @@
+//! Command lines of fsck.erofs and dump.erofs of erofs-utils 1.9.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Parser};
+use erofs_engine::erofs_format::Nid;
+
+use super::images::{ImageArgs, parse_radix};
+
+/// What `-V` prints behind the name.
+const VERSION: &str = concat!("(erofast) ", env!("EROFAST_VERSION"));
+const FSCK_VERSION: &str = concat!(
+    "(erofast) ",
+    env!("EROFAST_VERSION"),
+    "\navailable decompressors: lz4, lzma, deflate, zstd"
+);
+
+/// The inode that is meant.
+#[derive(Args, Debug)]
+pub struct TargetArgs {
+    /// The inode of this number
+    #[arg(long, value_name = "NID", value_parser = parse_radix)]
+    pub nid: Option<Nid>,
+    /// The inode at this path; it counts more than --nid
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<OsString>,
+}
+
+/// Checks an EROFS image, or extracts it
+#[derive(Debug, Parser)]
+#[command(
+    name = "fsck.erofs",
+    version = FSCK_VERSION,
+    infer_long_args = true,
+    args_override_self = true,
+    after_help = "Exit status: 0 no fault found, 1 anything else."
+)]
+pub struct FsckArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Messages: 0 errors, 2 and warnings, 3 and the outcome
+    #[arg(short = 'd', value_name = "LEVEL", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub level: u8,
+    /// Show the compression ratio of all files (with -d3)
+    #[arg(short = 'p')]
+    pub ratio: bool,
+    /// Decompress everything; with DIR, write it there
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
+    pub extract: Option<Option<PathBuf>>,
+    /// Accepted; an image whose superblock has a wrong checksum is still refused
+    #[arg(long)]
+    pub no_sbcrc: bool,
+    /// Compare files with the digests that the image has in their extended attributes
+    #[arg(long)]
+    pub xattr_inode_digest: bool,
+    /// Extract extended attributes
+    #[arg(long, overrides_with = "no_xattrs")]
+    pub xattrs: bool,
+    /// Leave them out (default)
+    #[arg(long)]
+    pub no_xattrs: bool,
+    /// Accepted, as other programs named fsck take it
+    #[arg(short = 'a', visible_short_aliases = ['A', 'y'])]
+    pub automatic: bool,
+    /// Extract to / too
+    #[arg(long)]
+    pub force: bool,
+    /// Replace files that are there
+    #[arg(long)]
+    pub overwrite: bool,
+    #[command(flatten)]
+    pub preserve: Preserve,
+}
+
+/// What extraction preserves; none: root's files are as in the image, others' are their own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Preserve {
+    pub owner: Option<bool>,
+    pub permissions: Option<bool>,
+}
+
+/// The options, and whether each preserves owner or permissions.
+const PRESERVE: [(&str, bool, [bool; 2], &str); 6] = [
+    ("preserve", true, [true, true], "Keep owner and permissions"),
+    (
+        "preserve-owner",
+        true,
+        [true, false],
+        "Keep the owner (default for root)",
+    ),
+    (
+        "preserve-perms",
+        true,
+        [false, true],
+        "Keep the permissions (default for root)",
+    ),
+    (
+        "no-preserve",
+        false,
+        [true, true],
+        "Keep neither owner nor permissions",
+    ),
+    (
+        "no-preserve-owner",
+        false,
+        [true, false],
+        "Extract as oneself",
+    ),
+    ("no-preserve-perms", false, [false, true], "Apply the umask"),
+];
+
+impl FromArgMatches for Preserve {
+    /// The option that stands last wins.
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = |name: &str| {
+            let given = matches.value_source(name) == Some(ValueSource::CommandLine);
+            matches.index_of(name).filter(|_| given)
+        };
+        let last = |what: usize| {
+            let of_it = PRESERVE.iter().filter(|(_, _, of, _)| of[what]);
+            let given = of_it.filter_map(|(name, yes, ..)| Some((given(name)?, *yes)));
+            given.max().map(|(_, yes)| yes)
+        };
+        Ok(Self {
+            owner: last(0),
+            permissions: last(1),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Preserve {
+    fn augment_args(command: Command) -> Command {
+        let option = |(name, _, _, help): &(&'static str, bool, [bool; 2], &'static str)| {
+            Arg::new(*name)
+                .long(*name)
+                .help(*help)
+                .action(ArgAction::SetTrue)
+        };
+        command.args(PRESERVE.iter().map(option))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// Shows what an EROFS image is made of
+#[derive(Debug, Parser)]
+#[command(
+    name = "dump.erofs",
+    version = VERSION,
+    infer_long_args = true,
+    args_override_self = true,
+    after_help = "Exit status: 0, also where the inode is not found; 234 wrong use, \
+                  else 256 less the error number for which the image cannot be opened."
+)]
+pub struct DumpArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Show the superblock (default)
+    #[arg(short = 's')]
+    pub superblock: bool,
+    /// Show how many files of which sizes there are
+    #[arg(short = 'S')]
+    pub statistics: bool,
+    /// Show where the bytes of the inode are
+    #[arg(short = 'e')]
+    pub extents: bool,
+    /// List the directory
+    #[arg(long)]
+    pub ls: bool,
+    /// Write the content of the inode to the standard output
+    #[arg(long)]
+    pub cat: bool,
+    /// Show what udev imports
+    #[arg(long)]
+    pub blkid_udev: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_on_what_is_preserved_counts() {
+        let preserve = |line: &[&str]| {
+            let line = ["fsck.erofs", "--extract=x", "image"].iter().chain(line);
+            let args = FsckArgs::try_parse_from(line).expect("right");
+            (args.preserve.owner, args.preserve.permissions)
+        };
+        assert_eq!(preserve(&[]), (None, None));
+        assert_eq!(preserve(&["--no-preserve"]), (Some(false), Some(false)));
+        let kept = preserve(&["--preserve", "--no-preserve-owner"]);
+        assert_eq!(kept, (Some(false), Some(true)));
+        let kept = preserve(&["--no-preserve-owner", "--preserve-owner"]);
+        assert_eq!(kept, (Some(true), None));
+    }
+
+    #[test]
+    fn options_may_be_short_repeated_and_anywhere() {
+        let line = [
+            "fsck.erofs",
+            "-pd3",
+            "image",
+            "--ext=x",
+            "-a",
+            "-A",
+            "-y",
+            "-d1",
+        ];
+        let args = FsckArgs::try_parse_from(line).expect("right");
+        assert!(args.ratio && args.level == 1);
+        assert_eq!(args.extract, Some(Some(PathBuf::from("x"))));
+        let line = [
+            "dump.erofs",
+            "-sSe",
+            "--nid=0x24",
+            "--offset",
+            "0x2000",
+            "image",
+        ];
+        let args = DumpArgs::try_parse_from(line).expect("right");
+        assert!(args.superblock && args.statistics && args.extents);
+        assert_eq!(args.target.nid, Some(0x24));
+    }
+}

@@ -1,0 +1,90 @@
+//! `dump.erofs`: what an image is made of.
+
+use std::io::{self, Write};
+
+use erofs_engine::erofs_format::{FileType, Inode};
+use erofs_engine::{Engine, ReadContext};
+
+use super::{inode, message, open, statistics, superblock};
+use crate::cli::DumpArgs;
+use crate::commands::info::uuid;
+
+/// Bytes read and written at once.
+const STEP: usize = 1 << 20;
+
+/// Runs the program. What is wrong with the inode is printed, and is no failure.
+pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
+    let engine = open(&args.image)?;
+    let described = args.target.path.is_some() || args.target.nid.is_some();
+    if args.blkid_udev {
+        return for_udev(&engine);
+    }
+    if args.cat && (args.superblock || args.statistics || args.ls) {
+        message('E', "--cat cannot be used with -s, -S and --ls");
+        return Ok(());
+    }
+    if args.cat {
+        return unless_failed(args, &engine, |inode| cat(&engine, inode));
+    }
+    if args.superblock || !(args.statistics || args.extents || described) {
+        superblock::print(engine.image())?;
+    }
+    if args.statistics {
+        statistics::print(&engine)?;
+    }
+    match (described, args.extents) {
+        (true, _) => unless_failed(args, &engine, |inode| inode::print(&engine, inode, args)),
+        (false, true) => {
+            message('E', "-e needs --path or --nid");
+            Ok(())
+        }
+        (false, false) => Ok(()),
+    }
+}
+
+/// Does something with the inode that is meant. Only the standard output can make it fail.
+fn unless_failed(
+    args: &DumpArgs,
+    engine: &Engine,
+    act: impl Fn(&Inode) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let found = args.target.find(engine);
+    let acted = match found {
+        Ok(Some(inode)) => act(&inode),
+        Ok(None) => Err(anyhow::anyhow!("--path or --nid is missing")),
+        Err(error) => Err(error.into()),
+    };
+    match acted {
+        Err(error) if !error.is::<io::Error>() => {
+            message('E', error);
+            Ok(())
+        }
+        acted => acted,
+    }
+}
+
+fn for_udev(engine: &Engine) -> anyhow::Result<()> {
+    let uuid = uuid(&engine.image().superblock().uuid);
+    outln!("ID_FS_UUID={uuid}");
+    outln!("ID_FS_UUID_ENC={uuid}");
+    outln!("ID_FS_TYPE=erofs");
+    outln!("ID_FS_USAGE=filesystem");
+    Ok(())
+}
+
+fn cat(engine: &Engine, inode: &Inode) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    if inode.file_type() == FileType::Symlink {
+        return Ok(out.write_all(&engine.read_link(inode)?)?);
+    }
+    let mut buffer = vec![0; STEP];
+    let mut offset = 0;
+    loop {
+        let context = ReadContext::Reader { readahead: false };
+        match engine.read_at(inode, offset, &mut buffer, context)? {
+            0 => return Ok(out.flush()?),
+            count => out.write_all(&buffer[..count])?,
+        }
+        offset += buffer.len() as u64;
+    }
+}

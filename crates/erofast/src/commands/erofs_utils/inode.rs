@@ -1,0 +1,202 @@
+//! `dump.erofs --nid` and `--path`: one inode.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::{DataLayout, Extent, ExtentKind, Inode, Nid, Superblock};
+
+use super::{percent, shown};
+use crate::cli::DumpArgs;
+use crate::commands::info::each_extent;
+use crate::text;
+use crate::tree::{self, Visit};
+
+/// Names of file types, by their number in directories.
+pub const TYPES: [&str; 8] = [
+    "unknown type",
+    "regular file",
+    "directory",
+    "char dev",
+    "block dev",
+    "FIFO file",
+    "SOCK file",
+    "symlink file",
+];
+
+/// Bytes that an inode's content takes in the image, as far as the inode says.
+pub fn on_disk(inode: &Inode) -> u64 {
+    match inode.is_compressed() {
+        true => inode.blocks.saturating_mul(512),
+        false => inode.size,
+    }
+}
+
+/// Prints what there is to say of it.
+pub fn print(engine: &Engine, inode: &Inode, args: &DumpArgs) -> anyhow::Result<()> {
+    let path = shown(&path(engine, inode.nid)?);
+    let (size, stored) = (inode.size, on_disk(inode));
+    let mut out = io::stdout().lock();
+    out.write_all(&[b"Path : ", &path[..], b"\n"].concat())?;
+    let kind = TYPES[inode.file_type() as usize];
+    outln!("Size: {size}  On-disk size: {stored}  {kind}");
+    let Inode {
+        nid,
+        nlink,
+        uid,
+        gid,
+        ..
+    } = inode;
+    let (layout, ratio) = (layout(inode), percent(stored, size));
+    outln!("NID: {nid}   Links: {nlink}   Layout: {layout}   Compression ratio: {ratio}%");
+    let inode_size = if inode.extended { 64 } else { 32 };
+    outln!(
+        "Inode size: {inode_size}   Xattr size: {}",
+        xattr_size(inode)
+    );
+    let permissions = text::permissions(inode.mode & 0o777);
+    outln!(
+        "Uid: {uid}   Gid: {gid}  Access: {:04o}/{permissions}",
+        inode.mode & 0o777
+    );
+    let time = text::time(text::local(inode.mtime));
+    outln!("Timestamp: {time}.{:09}", inode.mtime_nsec);
+    if args.ls {
+        list(engine, inode, &mut out)?;
+    }
+    if args.extents {
+        let count = extents(engine, inode)?;
+        out.write_all(&path)?;
+        outln!(": {count} extents found");
+    }
+    Ok(())
+}
+
+/// The first path of an inode in the tree.
+fn path(engine: &Engine, nid: Nid) -> anyhow::Result<Vec<u8>> {
+    if engine.image().superblock().packed_nid == Some(nid) {
+        return Ok(b"(packed file)".to_vec());
+    }
+    let mut found = None;
+    tree::walk(engine, &engine.inode(engine.root())?, &mut |visit| {
+        match visit {
+            Visit::Entry(entry) if entry.inode.nid == nid && found.is_none() => {
+                found = Some([b"/", &entry.path[..]].concat());
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(found.unwrap_or_else(|| b"(not found)".to_vec()))
+}
+
+fn layout(inode: &Inode) -> u8 {
+    match inode.layout() {
+        DataLayout::FlatPlain => 0,
+        DataLayout::CompressedFull => 1,
+        DataLayout::FlatInline => 2,
+        DataLayout::CompressedCompact => 3,
+        DataLayout::ChunkBased => 4,
+    }
+}
+
+/// A header of 12 bytes, and 4 for each further count.
+fn xattr_size(inode: &Inode) -> u32 {
+    match inode.xattr_icount {
+        0 => 0,
+        count => 8 + 4 * u32::from(count),
+    }
+}
+
+fn list(engine: &Engine, inode: &Inode, out: &mut impl Write) -> anyhow::Result<()> {
+    outln!("\n       NID TYPE  FILENAME");
+    let mut written = Ok(());
+    engine.read_dir_strict(inode, 0, &mut |entry| {
+        // One that the image leaves out is not listed.
+        written = match entry {
+            Ok(entry) if entry.name == b"." && inode.dot_omitted => Ok(()),
+            Ok(entry) => {
+                let row = format!("{:>10}    {}  ", entry.nid, entry.file_type).into_bytes();
+                out.write_all(&[row, shown(entry.name), b"\n".to_vec()].concat())
+                    .map_err(Into::into)
+            }
+            Err(error) => Err(anyhow::Error::from(error)),
+        };
+        match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    written
+}
+
+fn extents(engine: &Engine, inode: &Inode) -> anyhow::Result<usize> {
+    outln!("\n Ext:   logical offset   |  length :     physical offset    |  length");
+    let (mut count, mut printed) = (0, Ok(()));
+    each_extent(engine, inode, |extent| {
+        for extent in pieces(engine.image().superblock(), inode, extent) {
+            if printed.is_ok() {
+                printed = row(count, &extent);
+            }
+            count += 1;
+        }
+    })?;
+    printed.map(|()| count)
+}
+
+/// What erofs-utils calls extents: chunks one by one, and whole blocks.
+fn pieces(superblock: &Superblock, inode: &Inode, extent: &Extent) -> Vec<Extent> {
+    let block = u64::from(superblock.block_size);
+    let end = match inode.layout() {
+        DataLayout::FlatPlain | DataLayout::ChunkBased => extent.end().next_multiple_of(block),
+        _ => extent.end(),
+    };
+    let size = inode.chunk_size(superblock).unwrap_or(u64::MAX);
+    let mut pieces = Vec::new();
+    let mut logical = extent.logical;
+    while logical < end {
+        let length = (end - logical).min(size);
+        let mut kind = extent.kind.clone();
+        if let ExtentKind::Raw { physical, .. } = &mut kind {
+            *physical += logical - extent.logical;
+        }
+        // The address of a chunk that is nowhere is one that is none.
+        if kind == ExtentKind::Hole && size < u64::MAX {
+            let physical = u64::from(u32::MAX) * block;
+            kind = ExtentKind::Raw {
+                device: 0,
+                physical,
+            };
+        }
+        pieces.push(Extent {
+            logical,
+            length,
+            kind,
+        });
+        logical += length;
+    }
+    pieces
+}
+
+fn row(number: usize, extent: &Extent) -> anyhow::Result<()> {
+    let (begin, end, length) = (extent.logical, extent.end(), extent.length);
+    let (device, at, stored) = match &extent.kind {
+        ExtentKind::Hole => (0, 0, length),
+        ExtentKind::Fragment { .. } => (0, 0, 0),
+        ExtentKind::Raw { device, physical } => (*device, *physical, length),
+        ExtentKind::Meta { physical, .. } => (0, *physical, length),
+        ExtentKind::Compressed(pcluster) => {
+            let place = pcluster.location;
+            (place.device, place.physical, pcluster.length.into())
+        }
+    };
+    let device = match device {
+        0 => String::new(),
+        device => format!("  # device {device}"),
+    };
+    let to = at.saturating_add(stored);
+    outln!(
+        "{number:>4}: {begin:>8}..{end:>8} | {length:>7} : {at:>10}..{to:>10} | {stored:>7}{device}"
+    );
+    Ok(())
+}
