@@ -47,7 +47,7 @@ lint:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
-# Packages and programs for others; see docs/install.md. They land in target/dist. `make dist` makes all
+# Packages and programs for others; see docs/building.md. They land in target/dist. `make dist` makes all
 # of them and starts each, and is what a release is made of. Parts: deb, static (of the CPUs in STATIC),
 # initramfs (a program that only mounts, of the CPU in INITRAMFS; recipes are in contrib/initramfs).
 dist:

@@ -63,7 +63,7 @@ pub struct LabSuiteArgs {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub iterations: usize,
     /// What keeps the machine busy during launches
-    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
     /// Only this part (repeatable): compiler, python, shell, git, node, java, small-files,
     /// large-files
@@ -205,7 +205,7 @@ pub struct LabHotplugArgs {
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub readers: usize,
     /// What keeps the machine busy
-    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
     /// What becomes of the report.
     #[command(flatten)]
@@ -232,7 +232,7 @@ pub struct LabKernelArgs {
     #[arg(long, value_name = "N", default_value_t = 9)]
     pub minutes: u64,
     /// What keeps the machine busy
-    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
     /// Value of the module's parameter (repeatable; 0 and 64 by default)
     #[arg(long, value_name = "N")]
@@ -295,7 +295,7 @@ pub struct LabLaunchArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "root")]
     pub chdir: Option<PathBuf>,
     /// What keeps the machine busy
-    #[arg(long, value_name = "fio|none", default_value = "fio")]
+    #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
     /// Make the mount the root directory of the program
     #[arg(long)]

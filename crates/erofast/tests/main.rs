@@ -2,6 +2,7 @@
 //!
 //! One executable: each would be linked on its own.
 
+mod additions;
 mod automount;
 mod bad_images;
 mod c_library;

@@ -144,43 +144,47 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     }
 }
 
-/// `usr/bin/erofsfuse` below a root where the package is unpacked and `script` ran.
-fn erofsfuse(root: &Path, script: &Path, arguments: &[&str]) -> Option<PathBuf> {
+/// Names of erofs-utils that the package offers.
+const OLD_NAMES: [&str; 3] = ["erofsfuse", "fsck.erofs", "dump.erofs"];
+
+/// What the old names below a root lead to once `script` ran there.
+fn old_names(root: &Path, script: &Path, arguments: &[&str]) -> [Option<PathBuf>; 3] {
     run(Command::new(script).args(arguments).env("DPKG_ROOT", root));
-    let link = std::fs::read_link(root.join("usr/bin/erofsfuse")).ok()?;
-    let link = link.strip_prefix("/").expect("an absolute path").to_owned();
-    std::fs::read_link(root.join(link)).ok()
+    OLD_NAMES.map(|name| {
+        let link = std::fs::read_link(root.join("usr/bin").join(name)).ok()?;
+        let link = link.strip_prefix("/").expect("an absolute path").to_owned();
+        std::fs::read_link(root.join(link)).ok()
+    })
 }
 
 #[test]
-fn the_package_offers_erofsfuse_as_an_alternative() {
+fn the_package_offers_the_old_names_as_alternatives() {
     let place = tempfile::tempdir().expect("a directory");
     let Some(package) = package(&place) else {
         return;
     };
-    if Command::new("update-alternatives")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
+    let alternatives = |arguments: &[&str]| {
+        let mut command = Command::new("update-alternatives");
+        command.args(arguments).output()
+    };
+    if alternatives(&["--version"]).is_err() {
         println!("skipped: no update-alternatives");
         return;
     }
     let (root, control) = (place.path().join("root"), place.path().join("control"));
-    run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root));
-    run(Command::new("dpkg-deb")
-        .arg("-e")
-        .arg(&package)
-        .arg(&control));
+    for (flag, directory) in [("-x", &root), ("-e", &control)] {
+        let mut unpack = Command::new("dpkg-deb");
+        run(unpack.arg(flag).arg(&package).arg(directory));
+    }
     let (postinst, prerm) = (control.join("postinst"), control.join("prerm"));
     for directory in ["etc/alternatives", "var/lib/dpkg/alternatives", "var/log"] {
         std::fs::create_dir_all(root.join(directory)).expect("a directory");
     }
-    let ours = Some(PathBuf::from("/usr/bin/erofast"));
-    assert_eq!(erofsfuse(&root, &postinst, &["configure", ""]), ours);
-    assert_eq!(erofsfuse(&root, &prerm, &["upgrade", "9"]), ours);
-    assert_eq!(erofsfuse(&root, &postinst, &["configure", "0.1.0"]), ours);
-    assert_eq!(erofsfuse(&root, &prerm, &["remove"]), None);
+    let ours = || [const { None::<PathBuf> }; 3].map(|_| Some(PathBuf::from("/usr/bin/erofast")));
+    assert_eq!(old_names(&root, &postinst, &["configure", ""]), ours());
+    assert_eq!(old_names(&root, &prerm, &["upgrade", "9"]), ours());
+    assert_eq!(old_names(&root, &postinst, &["configure", "0.1.0"]), ours());
+    assert_eq!(old_names(&root, &prerm, &["remove"]), [None, None, None]);
     let profiles = root.join("var/cache/erofast");
     std::fs::create_dir_all(&profiles).expect("a directory");
     for (action, stays) in [("remove", true), ("upgrade", true), ("purge", false)] {
@@ -188,14 +192,31 @@ fn the_package_offers_erofsfuse_as_an_alternative() {
         run(postrm.arg(action).env("DPKG_ROOT", &root));
         assert_eq!(profiles.exists(), stays, "{action}");
     }
-    // The program of erofs-utils is no link, and stays.
-    let other = root.join("usr/bin/erofsfuse");
-    std::fs::write(&other, "other").expect("written");
-    run(Command::new(&postinst)
-        .arg("configure")
-        .env("DPKG_ROOT", &root));
+    // The programs of erofs-utils are no links, and stay; the alternatives say so.
+    let admin = root.join("var/lib/dpkg/alternatives");
+    assert_eq!(old_names(&root, &postinst, &["configure", ""]), ours());
+    for name in OLD_NAMES {
+        let other = root.join("usr/bin").join(name);
+        std::fs::remove_file(&other).expect("a link");
+        std::fs::write(&other, "other").expect("written");
+        assert!(admin.join(name).exists(), "{name}");
+    }
+    assert_eq!(
+        old_names(&root, &postinst, &["triggered", "names"]),
+        [None, None, None]
+    );
+    for name in OLD_NAMES {
+        assert!(!admin.join(name).exists(), "{name} is no alternative");
+    }
     run(Command::new(&prerm).arg("remove").env("DPKG_ROOT", &root));
-    assert_eq!(std::fs::read_to_string(&other).expect("there"), "other");
+    for name in OLD_NAMES {
+        let other = std::fs::read_to_string(root.join("usr/bin").join(name));
+        assert_eq!(other.expect("there"), "other", "{name}");
+    }
+    let triggers = std::fs::read_to_string(control.join("triggers")).expect("triggers");
+    for name in OLD_NAMES {
+        assert!(triggers.contains(&format!("/usr/bin/{name}\n")), "{name}");
+    }
 }
 
 #[test]

@@ -219,7 +219,7 @@ mod tests {
     fn an_image_without_configurations_is_lz4_only() {
         let parsed = parse(&[], false, 0).unwrap();
         assert_eq!(parsed.available, 1);
-        assert_eq!(parsed.lz4, lz4(65535, 1));
+        assert_eq!(parsed.lz4, lz4(0, 1));
         assert_eq!(parse(&[], false, 4096).unwrap().lz4, lz4(4096, 1));
     }
 

@@ -10,8 +10,8 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Seconds by which local time (TZ, /etc/localtime) is ahead of UTC at `seconds` since 1970; 0 for a
-/// year that the C library cannot express.
+/// Seconds by which local time (TZ, /etc/localtime) is ahead of UTC at `seconds` since 1970; 0 for
+/// a year that the C library cannot express.
 pub fn utc_offset(seconds: i64) -> i64 {
     let mut parts = MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both pointers are valid for the call, which keeps neither; a `tm` of zeros is valid,

@@ -161,7 +161,7 @@ impl Args for Preserve {
     version = VERSION,
     infer_long_args = true,
     args_override_self = true,
-    after_help = "Exit status: 0, also where the inode is not found; 234 wrong use, \
+    after_help = "Exit status: 0, also where the inode is not found; 234 usage error, \
                   else 256 less the error number for which the image cannot be opened."
 )]
 pub struct DumpArgs {

@@ -24,8 +24,8 @@ pub struct FuseStyleArgs {
 #[derive(Debug, PartialEq, Eq)]
 pub enum FuseStyle {
     Mount(FuseStyleArgs),
-    /// The usage, or the version with the usage.
     Usage,
+    Version,
 }
 
 /// Whether a program of the name `program` whose first argument is `first` was called in libfuse's
@@ -53,7 +53,8 @@ pub fn parse(arguments: &[OsString]) -> Result<FuseStyle, String> {
             Some(OsStr::from_bytes(value))
         };
         match bytes {
-            b"-h" | b"--help" | b"-V" | b"--version" => return Ok(FuseStyle::Usage),
+            b"-h" | b"--help" => return Ok(FuseStyle::Usage),
+            b"-V" | b"--version" => return Ok(FuseStyle::Version),
             b"--" => paths.extend(rest.by_ref().map(PathBuf::from)),
             b"-f" => parsed.foreground = true,
             b"-d" | b"--debug" => parsed.options.push("debug".into()),
@@ -171,9 +172,10 @@ mod tests {
 
     #[test]
     fn usage_is_asked_for_or_needed_and_the_rest_is_refused() {
-        for line in [&["-h"][..], &["--help"], &["-V"], &[], &["image"]] {
+        for line in [&["-h"][..], &["--help"], &[], &["image"]] {
             assert_eq!(parse(line), Ok(FuseStyle::Usage), "{line:?}");
         }
+        assert_eq!(parse(&["--version"]), Ok(FuseStyle::Version));
         for line in [
             &["--bogus", "a", "b"][..],
             &["a", "b", "c"],

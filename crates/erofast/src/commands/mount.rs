@@ -87,8 +87,11 @@ pub fn fuse_style() -> anyhow::Result<Outcome> {
     let args = match cli::parse_fuse_style(&arguments).map_err(anyhow::Error::msg)? {
         FuseStyle::Mount(args) => args,
         FuseStyle::Usage => {
-            outln!("erofsfuse (erofast {})", env!("CARGO_PKG_VERSION"));
             outln!("{FUSE_STYLE_USAGE}");
+            return Ok(Outcome::Faulty);
+        }
+        FuseStyle::Version => {
+            outln!("erofsfuse (erofast) {}", env!("EROFAST_VERSION"));
             return Ok(Outcome::Faulty);
         }
     };
@@ -101,7 +104,7 @@ pub fn fuse_style() -> anyhow::Result<Outcome> {
     mount(&request)
 }
 
-/// What erofsfuse prints for `-h`, `-V`, and without an image and a directory.
+/// What erofsfuse prints for `-h`, and without an image and a directory.
 const FUSE_STYLE_USAGE: &str = "\
 usage: erofsfuse [OPTIONS] IMAGE MOUNTPOINT
     --offset=#     skip # bytes at the beginning of IMAGE

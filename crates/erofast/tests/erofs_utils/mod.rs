@@ -1,6 +1,6 @@
 //! fsck.erofs and dump.erofs: the command lines of `lines.txt`, with the exit status, the standard
-//! output, the messages that scripts read and the extracted tree that erofs-utils 1.9.4 answers them
-//! with. `answers.txt` has the answers, and is written by
+//! output, the messages that scripts read and the extracted tree that erofs-utils 1.9.4 answers
+//! them with. `answers.txt` has the answers, and is written by
 //!
 //! ```sh
 //! EROFS_UTILS=/usr/bin EROFAST_WRITE=1 cargo test -p erofast --test integration -- erofs_utils::
@@ -39,7 +39,7 @@ impl Place {
         Self(place)
     }
 
-    /// Runs a line of a shell, with what `program` leads to under the name that the line begins with.
+    /// Runs a line with the program of `directory` whose name it begins with.
     fn answer(&self, directory: &Path, line: &str) -> String {
         let mut words = line.split(' ');
         let name = words.next().expect("a name");

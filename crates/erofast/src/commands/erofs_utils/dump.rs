@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, ReadContext};
 
-use super::{inode, message, open, statistics, superblock};
+use super::report::{message, open};
+use super::{inode, statistics, superblock};
 use crate::cli::DumpArgs;
 use crate::commands::info::uuid;
 

@@ -11,7 +11,7 @@ use erofs_engine::erofs_format::{ExtentKind, FileType, Inode};
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
 
-use super::{message, open, percent};
+use super::report::{message, open, percent};
 use crate::cli::FsckArgs;
 use crate::commands::check::{self, Content};
 use crate::commands::extract::{self, Keep, Replace};

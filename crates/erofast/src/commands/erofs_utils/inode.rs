@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{DataLayout, Extent, ExtentKind, Inode, Nid, Superblock};
 
-use super::{percent, shown};
+use super::report::{percent, shown};
 use crate::cli::DumpArgs;
 use crate::commands::info::each_extent;
 use crate::text;

@@ -5,10 +5,10 @@ use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
 
 use super::inode::{TYPES, on_disk};
-use super::percent;
+use super::report::percent;
 use crate::tree::{self, Visit};
 
-/// Ends of names that are told apart.
+/// Ends of names that are counted.
 const ENDS: [&str; 9] = [
     ".txt", ".so", ".xml", ".apk", ".odex", ".vdex", ".oat", ".rc", ".otf",
 ];

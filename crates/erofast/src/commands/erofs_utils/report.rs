@@ -1,0 +1,56 @@
+//! Messages, numbers and names as erofs-utils prints them.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use erofs_engine::erofs_format::Inode;
+use erofs_engine::{Engine, Error, WorkersMode};
+
+use crate::cli::{ImageArgs, TargetArgs};
+use crate::text;
+
+/// A line on the standard error: `E`, `W` or `I` for an error, a warning or information.
+pub fn message(level: char, what: impl Display) {
+    let what = text::line(&what.to_string());
+    let _ = io::stderr().write_all(format!("<{level}> erofs: {what}\n").as_bytes());
+}
+
+/// The image, for one thread at a time.
+pub fn open(image: &ImageArgs) -> anyhow::Result<Arc<Engine>> {
+    sys::allocator::exit_without_memory();
+    Ok(Engine::open(
+        &image.image,
+        &image.options(WorkersMode::Inline),
+    )?)
+}
+
+impl TargetArgs {
+    /// The inode that is meant; none if neither option is given.
+    pub fn find(&self, engine: &Engine) -> Result<Option<Arc<Inode>>, Error> {
+        let found = match (&self.path, self.nid) {
+            (Some(path), _) => engine.resolve(path.as_bytes(), false),
+            (None, Some(nid)) => engine.inode(nid),
+            (None, None) => return Ok(None),
+        };
+        found.map(Some)
+    }
+}
+
+/// A name: its bytes, but nothing that commands a terminal.
+pub fn shown(name: &[u8]) -> Vec<u8> {
+    match io::stdout().is_terminal() {
+        true => text::name(name).into_bytes(),
+        false => name.to_vec(),
+    }
+}
+
+/// `part` in per cent of `whole`. C prints 0 of 0 with a sign.
+pub fn percent(part: u64, whole: u64) -> String {
+    match (part, whole) {
+        (0, 0) => "-nan".to_owned(),
+        (_, 0) => "inf".to_owned(),
+        _ => format!("{:.2}", (part as f64 * 100.0) / whole as f64),
+    }
+}

@@ -1,0 +1,240 @@
+//! The pages about additions name every file that an addition touches: a codec, a mount option, a
+//! trace reader and an engine of the lab are added in a copy of the tree, in those files alone, and
+//! the copy is compiled.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What becomes of a file: the first text in it is replaced with the second. A new file has no
+/// first text.
+type Edit = (&'static str, &'static str, &'static str);
+
+/// A page of docs/contributing, and an addition in its files.
+const ADDITIONS: [(&str, &[Edit]); 4] = [
+    ("add-codec.md", CODEC),
+    ("add-mount-option.md", OPTION),
+    ("add-trace-reader.md", READER),
+    ("add-lab-engine.md", ENGINE),
+];
+
+const CODEC: &[Edit] = &[
+    (
+        "erofs-format/src/algorithm.rs",
+        "Zstd = 3,",
+        "Zstd = 3,\n/// Stored.\nStored = 4,",
+    ),
+    (
+        "erofs-format/src/algorithm.rs",
+        "[Algorithm; 4]",
+        "[Algorithm; 5]",
+    ),
+    (
+        "erofs-format/src/algorithm.rs",
+        "Algorithm::Zstd,\n",
+        "Algorithm::Zstd, Algorithm::Stored,\n",
+    ),
+    (
+        "erofs-format/src/algorithm.rs",
+        "Algorithm::Zstd => \"zstd\",",
+        "Algorithm::Zstd => \"zstd\", Algorithm::Stored => \"stored\",",
+    ),
+    (
+        "erofs-format/src/compression.rs",
+        "Algorithm::Deflate | Algorithm::Zstd => 6,",
+        "Algorithm::Deflate | Algorithm::Zstd | Algorithm::Stored => 6,",
+    ),
+    (
+        "erofs-format/src/compression.rs",
+        "Algorithm::Zstd => parsed",
+        "Algorithm::Stored => {}\nAlgorithm::Zstd => parsed",
+    ),
+    (
+        "erofs-codecs/src/settings.rs",
+        "    Zstd,\n",
+        "    Zstd,\n/// Stored.\nStored,\n",
+    ),
+    ("erofs-codecs/src/settings.rs", "[Codec; 4]", "[Codec; 5]"),
+    (
+        "erofs-codecs/src/settings.rs",
+        "Codec::Zstd];",
+        "Codec::Zstd, Codec::Stored];",
+    ),
+    (
+        "erofs-codecs/src/settings.rs",
+        "Codec::Zstd => ",
+        "Codec::Stored => \"stored\", Codec::Zstd => ",
+    ),
+    (
+        "erofs-codecs/src/lib.rs",
+        "mod zstd;",
+        "mod stored;\nmod zstd;",
+    ),
+    (
+        "erofs-codecs/src/stored.rs",
+        "",
+        "//! Stored bytes.
+         pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), crate::Reason> {
+             let bytes = input.get(..output.len()).ok_or(crate::Reason::Empty)?;
+             output.copy_from_slice(bytes);
+             Ok(())
+         }",
+    ),
+    (
+        "erofs-codecs/src/decoder.rs",
+        "(Codec::Zstd, false)",
+        "(Codec::Stored, _) => crate::stored::prefix(stream, output),\n(Codec::Zstd, false)",
+    ),
+    (
+        "erofs-engine/src/read/decode.rs",
+        "Algorithm::Zstd => ",
+        "Algorithm::Stored => Codec::Stored, Algorithm::Zstd => ",
+    ),
+    (
+        "erofs-engine/src/read/segment.rs",
+        "Algorithm::Zstd => ",
+        "Algorithm::Stored => 1, Algorithm::Zstd => ",
+    ),
+    (
+        "erofs-oracles/src/content.rs",
+        "Algorithm::Zstd => ",
+        "Algorithm::Stored => Codec::Stored, Algorithm::Zstd => ",
+    ),
+];
+
+const OPTION: &[Edit] = &[
+    (
+        "erofs-fuse/src/options/known.rs",
+        "    option(\"nohipri\"",
+        "option(\"example\", \"an example\"), option(\"nohipri\"",
+    ),
+    (
+        "erofs-fuse/src/options.rs",
+        "\"silent\" => ",
+        "\"example\" => self.debug = true,\n\"silent\" => ",
+    ),
+];
+
+const READER: &[Edit] = &[
+    (
+        "sched-trace/src/read/mod.rs",
+        "mod text;",
+        "mod empty;\nmod text;",
+    ),
+    (
+        "sched-trace/src/read/mod.rs",
+        "    Text,\n",
+        "    Text,\n    Empty,\n",
+    ),
+    (
+        "sched-trace/src/read/mod.rs",
+        "Format::Text => text::read",
+        "Format::Empty => empty::read(file, limits),\nFormat::Text => text::read",
+    ),
+    (
+        "sched-trace/src/read/mod.rs",
+        "Format::Text => text::FORMAT,",
+        "Format::Text => text::FORMAT,\nFormat::Empty => \"empty\",",
+    ),
+    (
+        "sched-trace/src/read/mod.rs",
+        "    if head.starts_with(b\"PERF",
+        "if head.starts_with(b\"EMPTY\") { return Some(Format::Empty); }
+         if head.starts_with(b\"PERF",
+    ),
+    (
+        "sched-trace/src/read/empty.rs",
+        "",
+        "//! A trace without events.
+         pub(super) fn read(
+             _: impl std::io::BufRead,
+             _: crate::input::Limits,
+         ) -> Result<crate::Trace, crate::error::Fault> {
+             Ok(crate::Trace::new(\"none\"))
+         }",
+    ),
+];
+
+const ENGINE: &[Edit] = &[
+    (
+        "latency-lab/src/engine/name.rs",
+        "    Erofsfuse,\n",
+        "    Erofsfuse,\n/// A.\nOther,\n",
+    ),
+    (
+        "latency-lab/src/engine/name.rs",
+        "Engine::Erofsfuse => out",
+        "Engine::Other => out.write_str(\"other\"),\nEngine::Erofsfuse => out",
+    ),
+    (
+        "latency-lab/src/engine/name.rs",
+        "None if name == \"erofsfuse\"",
+        "None if name == \"other\" => Ok(Engine::Other),\nNone if name == \"erofsfuse\"",
+    ),
+    (
+        "latency-lab/src/engine/probe.rs",
+        "Engine::Erofsfuse => ",
+        "Engine::Other => fuse(),\nEngine::Erofsfuse => ",
+    ),
+    (
+        "latency-lab/src/engine/mount.rs",
+        "Engine::Erofsfuse | ",
+        "Engine::Other | Engine::Erofsfuse | ",
+    ),
+];
+
+#[test]
+fn the_pages_name_every_file_that_an_addition_touches() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let place = tempfile::tempdir().expect("a directory");
+    let copied = Command::new("sh")
+        .args([
+            "-c",
+            "tar -c --exclude=./target --exclude=./.git . | tar -x -C \"$1\"",
+            "sh",
+        ])
+        .arg(place.path())
+        .current_dir(&root)
+        .status();
+    assert!(copied.expect("it starts").success());
+    for (page, edits) in ADDITIONS {
+        let text = std::fs::read_to_string(root.join("docs/contributing").join(page));
+        let text = text.expect("a page");
+        for edit in edits {
+            let name = Path::new(edit.0)
+                .file_name()
+                .expect("a name")
+                .to_string_lossy();
+            let new = edit.1.is_empty();
+            assert!(
+                new || text.contains(&*name),
+                "{page} does not name {}",
+                edit.0
+            );
+            apply(&place.path().join("crates"), edit);
+        }
+    }
+    // Dependencies are those that the tests were compiled with, where they are there.
+    let tests = std::env::current_exe().expect("a path");
+    let target: PathBuf = tests.ancestors().skip(3).take(1).collect();
+    let output = Command::new(env!("CARGO"))
+        .args(["check", "--locked", "--workspace", "--color=never"])
+        .current_dir(place.path())
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .expect("it starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+}
+
+fn apply(crates: &Path, (file, old, new): &Edit) {
+    let path = crates.join(file);
+    let text = match old.is_empty() {
+        true => (*new).to_owned(),
+        false => {
+            let text = std::fs::read_to_string(&path).expect("a file");
+            assert!(text.contains(old), "{file} has no {old:?}: adapt this test");
+            text.replacen(old, new, 1)
+        }
+    };
+    std::fs::write(path, text).expect("written");
+}
