@@ -1,7 +1,5 @@
 //! CLOCK_MONOTONIC, the clock of scheduler traces recorded with "mono", and local time.
 
-use std::mem::MaybeUninit;
-
 use rustix::time::{ClockId, clock_gettime};
 
 /// CLOCK_MONOTONIC in nanoseconds.
@@ -13,12 +11,20 @@ pub fn now_ns() -> u64 {
 /// Seconds by which local time (TZ, /etc/localtime) is ahead of UTC at `seconds` since 1970; 0 for
 /// a year that the C library cannot express.
 pub fn utc_offset(seconds: i64) -> i64 {
-    let mut parts = MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both pointers are valid for the call, which keeps neither; a `tm` of zeros is valid,
-    // so it is initialized whether or not the call succeeds.
-    let parts = unsafe {
-        libc::localtime_r(&seconds, parts.as_mut_ptr());
-        parts.assume_init()
+    let mut parts = libc::tm {
+        tm_sec: 0,
+        tm_min: 0,
+        tm_hour: 0,
+        tm_mday: 0,
+        tm_mon: 0,
+        tm_year: 0,
+        tm_wday: 0,
+        tm_yday: 0,
+        tm_isdst: 0,
+        tm_gmtoff: 0,
+        tm_zone: std::ptr::null(),
     };
+    // SAFETY: both pointers are valid for the call, which keeps neither.
+    unsafe { libc::localtime_r(&seconds, &mut parts) };
     parts.tm_gmtoff
 }
