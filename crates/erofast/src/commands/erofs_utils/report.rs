@@ -20,10 +20,7 @@ pub fn message(level: char, what: impl Display) {
 /// The image, for one thread at a time.
 pub fn open(image: &ImageArgs) -> anyhow::Result<Arc<Engine>> {
     sys::allocator::exit_without_memory();
-    Ok(Engine::open(
-        &image.image,
-        &image.options(WorkersMode::Inline),
-    )?)
+    image.open(WorkersMode::Inline)
 }
 
 impl TargetArgs {
