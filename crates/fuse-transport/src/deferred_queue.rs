@@ -20,7 +20,7 @@ pub(crate) struct DeferredRequest {
     pub(crate) waiter: Arc<Waiter>,
 }
 
-/// The deferred requests of one mount. L: all fields.
+/// The deferred requests of one mount; guarded by its own lock.
 #[derive(Default)]
 pub(crate) struct DeferredQueue {
     inner: PiMutex<Inner>,
