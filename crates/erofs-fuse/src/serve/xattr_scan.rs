@@ -47,7 +47,8 @@ impl XattrScan {
 
     /// Counts a request for an attribute of a file without any. Starts the scan after many of them.
     pub(super) fn missed(&self, engine: &Arc<Engine>) {
-        if self.misses.fetch_add(1, Ordering::Relaxed) + 1 != WORTH_SCANNING {
+        // All inodes of an image at a URL would be fetched.
+        if engine.is_remote() || self.misses.fetch_add(1, Ordering::Relaxed) + 1 != WORTH_SCANNING {
             return;
         }
         let workers = engine.workers().cloned();
