@@ -77,7 +77,7 @@ pub struct Blocked {
 }
 
 impl fmt::Display for Blocked {
-    /// "fio[120]".
+    /// `fio[120]`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.priority {
             0 => out.write_str(&self.comm),
