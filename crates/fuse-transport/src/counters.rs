@@ -94,7 +94,11 @@ impl Counters {
         }
     }
 
+    /// An ioctl asks for these counters: it is left out, so that reading them changes nothing.
     pub(crate) fn add(&self, record: &Record) {
+        if record.opcode == Some(Opcode::Ioctl) {
+            return;
+        }
         let kind = record.opcode.map_or(KINDS, Opcode::index);
         self.run_ns[kind].add(record.run_ns);
         add(&self.errors, u64::from(record.failed));
@@ -244,11 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_summed_over_channels_by_kind_way_and_cpu() {
+    fn requests_but_those_for_counters_are_summed_by_channel_kind_way_and_cpu() {
         let (ring, device) = (Counters::new(true), Counters::new(false));
         ring.add(&record(Opcode::Read, Some(1)));
         ring.add(&record(Opcode::Read, Some(0)));
         device.add(&record(Opcode::Lookup, None));
+        device.add(&record(Opcode::Ioctl, None));
         let sums = Statistics::gather(&[&ring, &device]);
         assert_eq!(sums.requests, 3);
         assert_eq!((sums.same_cpu, sums.other_cpu, sums.cpu_unknown), (1, 1, 1));
