@@ -104,8 +104,8 @@ const CODEC: &[Edit] = &[
 const OPTION: &[Edit] = &[
     (
         "erofs-fuse/src/options/known.rs",
-        "    option(\"nohipri\"",
-        "option(\"example\", \"an example\"), option(\"nohipri\"",
+        "    \"nohipri\" ",
+        "    \"example\" \"an example\";\n    \"nohipri\" ",
     ),
     (
         "erofs-fuse/src/options.rs",
