@@ -285,7 +285,7 @@ rows! {
     fragment_beyond_packed: RefusedPerFile, {
         let image = patched("kitchen-sink");
         let path = image.path_of(|_| true);
-        image.body(&path, 0, &[0xff; 4]).refuses(&path, "of the packed inode, which has");
+        image.body(&path, 0, &[0xff; 4]).refuses(&path, "of a packed inode of");
     };
     fragment_of_itself: RefusedPerFile, {
         // Without the long xattr names, which are in the packed inode of that image.
@@ -295,8 +295,8 @@ rows! {
         let packed = image.engine.inode(packed).expect("the packed inode");
         let (inode, body) = (image.position(&packed), image.body_of(&packed));
         image.set(inode, &[3]).set(body, &[0, 0, 0, 0, 0, 0, 0, 0x80])
-            .tolerating("cannot be a fragment of itself")
-            .refuses_all(&paths, "cannot be a fragment of itself");
+            .tolerating("it is the packed inode itself")
+            .refuses_all(&paths, "it is the packed inode itself");
     };
 
     // Directories.
