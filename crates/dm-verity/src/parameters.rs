@@ -62,6 +62,11 @@ impl Parameters {
         self.data_block_size
     }
 
+    /// Bytes of a hash block.
+    pub fn hash_block_size(&self) -> u32 {
+        self.hash_block_size
+    }
+
     /// Bytes of the data device that the tree covers.
     pub fn data_size(&self) -> u64 {
         self.data_blocks * u64::from(self.data_block_size)

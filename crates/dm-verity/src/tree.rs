@@ -62,6 +62,11 @@ impl<D: HashDevice> Tree<D> {
         &self.parameters
     }
 
+    /// Where the tree is read from.
+    pub fn hash_device(&self) -> &D {
+        &self.hash_device
+    }
+
     /// Checks whole data blocks: `data` is what was read from the data device from block `first`
     /// on.
     ///

@@ -95,7 +95,10 @@ impl Fetch {
                 text: self.counted(),
             });
         }
-        let missing = self.missing(&question);
+        let missing = match question.class {
+            Class::Forget => self.forget(&question),
+            _ => self.missing(&question),
+        };
         if missing.is_empty() {
             return client.reply(Reply {
                 id,
@@ -137,6 +140,14 @@ impl Fetch {
 
     fn within(&self, blocks: Range<u64>) -> Range<u64> {
         blocks.start..blocks.end.min(self.identity.length.div_ceil(BLOCK))
+    }
+
+    /// Nothing is fetched for it.
+    fn forget(&self, question: &Question) -> BTreeSet<u64> {
+        let blocks = question.ranges.iter().map(blocks);
+        let blocks = blocks.flat_map(|blocks| self.within(blocks));
+        blocks.for_each(|block| self.room.forget(block));
+        BTreeSet::new()
     }
 
     fn missing(&self, question: &Question) -> BTreeSet<u64> {

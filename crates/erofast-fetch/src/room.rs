@@ -123,6 +123,13 @@ impl Room {
         listed(&self.store) || listed(&self.spare)
     }
 
+    /// Has a block fetched again when it is wanted again.
+    pub fn forget(&self, block: u64) {
+        // A disk that refuses it fails reads, too.
+        let _ = self.store.forget_block(block);
+        let _ = self.spare.forget_block(block);
+    }
+
     /// Puts a block where there is room. The text is a line for the log, once in a row.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
         let Err(error) = self.put_in_store(block, bytes) else {

@@ -225,7 +225,7 @@ fn most_runs(class: Class) -> usize {
         Class::Demand => 16,
         Class::ReadAhead => 14,
         Class::Profile => 12,
-        Class::Fill | Class::Counters => 4,
+        Class::Fill | Class::Counters | Class::Forget => 4,
     }
 }
 

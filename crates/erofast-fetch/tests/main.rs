@@ -6,6 +6,9 @@ mod origins;
 mod reading;
 mod server;
 mod tls;
+mod tools;
+#[path = "../../dm-verity/tests/common/writer.rs"]
+mod writer;
 
 use std::path::PathBuf;
 use std::time::Duration;

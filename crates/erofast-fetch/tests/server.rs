@@ -1,6 +1,6 @@
 //! A web server on loopback with one image, which makes faults.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
@@ -53,7 +53,8 @@ impl Asked {
         named.next().map(|(_, value)| value.as_str())
     }
 
-    fn range(&self) -> Option<Range<u64>> {
+    /// The bytes.
+    pub(crate) fn range(&self) -> Option<Range<u64>> {
         let (first, last) = self
             .header("range")?
             .strip_prefix("bytes=")?
@@ -65,8 +66,10 @@ impl Asked {
 /// What the server has, and what it is to do.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The file at every path but those that begin with `/none`.
+    /// The file at every path but those that begin with `/none`, unless there are `files`.
     pub(crate) image: Arc<Vec<u8>>,
+    /// By their paths.
+    pub(crate) files: BTreeMap<String, Arc<Vec<u8>>>,
     /// Validators that go with it.
     pub(crate) etag: Option<String>,
     /// The header Last-Modified.
@@ -81,6 +84,15 @@ pub(crate) struct State {
     pub(crate) latency: Duration,
     /// Of each connection.
     pub(crate) bytes_per_second: Option<u64>,
+}
+
+impl State {
+    fn file(&self, path: &str) -> Option<Arc<Vec<u8>>> {
+        match self.files.is_empty() && !path.starts_with("/none") {
+            true => Some(Arc::clone(&self.image)),
+            false => self.files.get(path).cloned(),
+        }
+    }
 }
 
 /// Serves until the process ends.
@@ -152,13 +164,16 @@ impl Server {
     fn answer(&self, to: &mut dyn Connection, asked: &Asked, fault: Option<Fault>) -> Option<()> {
         let (image, etag, modified, rate) = {
             let state = self.state();
-            let image = Arc::clone(&state.image);
+            let path = asked.path.split('?').next().unwrap_or_default();
             (
-                image,
+                state.file(path),
                 state.etag.clone(),
                 state.modified.clone(),
                 state.bytes_per_second,
             )
+        };
+        let Some(image) = image else {
+            return refuse(to, 404, "");
         };
         let all = 0..image.len() as u64;
         let mut range = asked
@@ -182,7 +197,6 @@ impl Server {
             Some(Fault::OtherLength) => total += 1,
             Some(Fault::Status(status)) => return refuse(to, *status, ""),
             Some(Fault::Redirect(url)) => return refuse(to, 302, &format!("Location: {url}\r\n")),
-            _ if asked.path.starts_with("/none") => return refuse(to, 404, ""),
             _ => {}
         }
         if asked.header("if-range").is_some_and(|known| {

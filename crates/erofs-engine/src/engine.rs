@@ -124,7 +124,9 @@ impl Engine {
             name: name.clone(),
             block_size: u64::from(image.superblock().block_size),
             contexts: ContextPool::new(decoder_settings(image.superblock())),
-            is_remote: devices.iter().any(|device| device.remote().is_some()),
+            is_remote: devices
+                .iter()
+                .any(|device| device.remote().next().is_some()),
             devices,
             buffers: Buffers {
                 pool: pool.clone(),
@@ -372,8 +374,7 @@ impl Engine {
 
     /// The files at URLs that the image is made of, with their names for messages.
     pub fn remote_files(&self) -> impl Iterator<Item = (String, &Arc<RemoteFile>)> {
-        let devices = self.path.devices.iter();
-        devices.filter_map(|device| Some((device.name(), device.remote()?)))
+        self.path.devices.iter().flat_map(|device| device.remote())
     }
 
     /// Has the stored bytes of these parts of files fetched, in this order, where they are at a

@@ -238,6 +238,8 @@ impl EngineOptions {
             }
             "cache" => self.cache_bytes = number::size_option(name, &text)?,
             "device" => self.devices.push(PathBuf::from(value)),
+            "verity" if text == "auto" => self.verity.auto = true,
+            "verity" => return Err(format!("verity={text}: must be auto")),
             _ => {
                 return Ok(remote::set(&mut self.remote, name, value)?
                     || self.assign_verity(name, value)?);

@@ -4,14 +4,18 @@
 //! are remembered, and another thread waits. All other threads wait where they read.
 
 use std::cell::RefCell;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dm_verity::RootHash;
 use remote_image::message::RANGES;
-use remote_image::{Class, ImageUrl, RemoteFile};
+use remote_image::store::BLOCK;
+use remote_image::{Class, Fetcher, ImageUrl, Options, RemoteFile};
+use rustix::fs::MemfdFlags;
 
 /// A reader that was killed is seen within this time.
 const TICK: Duration = Duration::from_millis(100);
@@ -149,6 +153,58 @@ pub(crate) fn read(file: &Arc<RemoteFile>, buf: &mut [u8], position: u64) -> io:
 /// The URL that stands in the place of a path, if there is one. The error is one line.
 pub fn url(path: &Path) -> Option<Result<ImageUrl, String>> {
     ImageUrl::parse(path.to_str()?)
+}
+
+/// A file beside an image: its path or URL with `suffix`.
+pub(crate) fn beside(image: &Path, suffix: &str) -> PathBuf {
+    match url(image) {
+        Some(Ok(source)) => source.beside(suffix).url().into(),
+        _ => {
+            let mut path = image.as_os_str().to_owned();
+            path.push(suffix);
+            path.into()
+        }
+    }
+}
+
+/// A message about a file, in one line that names it. Those of URLs do already.
+pub(crate) fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
+    let (name, error) = (shown(path), error.to_string());
+    match error.starts_with(&name) {
+        true => error,
+        false => format!("{name}: {error}"),
+    }
+}
+
+/// How an image with this root hash is fetched and kept: at another URL it is the same one.
+pub fn keyed(options: &Options, root_hash: Option<&RootHash>) -> Options {
+    Options {
+        root_hash: root_hash.map(RootHash::to_string),
+        ..options.clone()
+    }
+}
+
+/// Opens a small file at a URL, such as a root hash, as a file in memory. No process and no thread
+/// remain.
+///
+/// # Errors
+/// One line without secrets; [`io::ErrorKind::NotFound`]: the server has no such file.
+pub fn open_small(source: &ImageUrl, options: &Options) -> io::Result<File> {
+    let options = Options {
+        keep: false,
+        ..options.clone()
+    };
+    let mut fetcher = Fetcher::start(source, &options)?;
+    let whole = RemoteFile::new(fetcher.client()?);
+    let mut bytes = vec![0; whole.length().min(BLOCK) as usize];
+    // A fetcher has the first block when the image is open, unless its connection broke.
+    if !whole.read_cached(&mut bytes, 0)? {
+        return Err(io::Error::other(format!("{source}: the answer is short")));
+    }
+    let memory = rustix::fs::memfd_create("erofast", MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(memory);
+    file.write_all(&bytes)?;
+    Ok(file)
 }
 
 /// The name of an image in messages: its path, or its URL without secrets.

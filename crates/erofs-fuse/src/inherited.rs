@@ -41,17 +41,13 @@ pub(crate) fn close_named_but(profile: Option<&ProfileLocation>) {
 
 fn named(request: &MountRequest) -> Vec<RawFd> {
     let options = &request.options;
-    let verity = &options.engine.verity;
-    let others = [
-        &options.log,
-        &verity.root_hash_file,
-        &verity.root_hash_signature,
-    ];
-    let others = others.into_iter().flatten().map(|path| &**path);
-    let paths = request.files().into_iter().chain(others);
+    let paths = request.files().into_iter().chain(options.log.clone());
     let ready = options.ready_fd.and_then(|number| number.try_into().ok());
     let profile = options.profile.as_ref().and_then(profile_number);
-    let numbers = paths.filter_map(number).chain(ready).chain(profile);
+    let numbers = paths
+        .filter_map(|path| number(&path))
+        .chain(ready)
+        .chain(profile);
     let mut numbers: Vec<RawFd> = numbers.chain(request.passed_device()).collect();
     // The standard streams are not closed.
     numbers.retain(|number| *number > 2);

@@ -42,18 +42,17 @@ impl MountRequest {
     pub(crate) fn is_remote(&self) -> bool {
         self.files()
             .into_iter()
-            .any(|path| remote::url(path).is_some())
+            .any(|path| remote::url(&path).is_some())
     }
 
-    /// The files that are read while the mount is served.
-    pub(crate) fn files(&self) -> Vec<&Path> {
+    /// The files that are read while the mount is served, and those that are read at its start.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         let engine = &self.options.engine;
-        let hash_device = engine.verity.hash_device.as_deref();
-        let others = engine.devices.iter().map(PathBuf::as_path);
-        std::iter::once(&*self.image)
-            .chain(others)
-            .chain(hash_device)
-            .collect()
+        let verity = engine.verity.of_image(&self.image);
+        let devices = engine.devices.iter().chain(&verity.hash_device).cloned();
+        let small = verity.small_files().map(Path::to_path_buf);
+        let image = std::iter::once(self.image.clone());
+        image.chain(devices).chain(small).collect()
     }
 }
 

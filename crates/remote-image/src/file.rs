@@ -116,6 +116,15 @@ impl RemoteFile {
         Ok(())
     }
 
+    /// Has bytes fetched again, once the request is answered, that are not those of the root hash.
+    pub fn forget(&self, range: &Range<u64>) -> io::Result<Request> {
+        let ranges = self.within(std::slice::from_ref(range));
+        for block in ranges.iter().flat_map(blocks) {
+            self.checked[block as usize / 64].fetch_and(!(1 << (block % 64)), Ordering::Relaxed);
+        }
+        self.conversation.ask(ranges, Class::Forget, false)
+    }
+
     /// Fetches all that is missing, and says after each step how many bytes are there.
     pub fn fetch_all(&self, mut there: impl FnMut(u64)) -> io::Result<()> {
         let steps = (0..self.length())

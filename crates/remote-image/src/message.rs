@@ -36,6 +36,8 @@ pub enum Class {
     Fill,
     /// No bytes: the reply's text is [`Counters`] as JSON.
     Counters,
+    /// The bytes turned out to be wrong: they leave the cache, and are fetched when wanted again.
+    Forget,
 }
 
 /// What a fetcher did since it was started.
@@ -78,10 +80,10 @@ impl Question {
 
     /// None: it is none.
     pub fn decode(packet: &[u8]) -> Option<Question> {
-        use Class::{Counters, Demand, Fill, Profile, ReadAhead};
+        use Class::{Counters, Demand, Fill, Forget, Profile, ReadAhead};
         let (id, rest) = packet.split_first_chunk()?;
         let (&class, rest) = rest.split_first()?;
-        let classes = [Demand, ReadAhead, Profile, Fill, Counters];
+        let classes = [Demand, ReadAhead, Profile, Fill, Counters, Forget];
         let class = *classes.get(usize::from(class))?;
         let words = rest.chunks_exact(8);
         let words: Vec<u64> = words

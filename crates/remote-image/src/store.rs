@@ -82,10 +82,15 @@ impl Store {
         write_all(&self.map, &checksum(bytes).to_le_bytes(), block * 8)
     }
 
+    /// Makes a block absent. Its bytes stay: other readers may have compared the checksum.
+    pub fn forget_block(&self, block: u64) -> io::Result<()> {
+        write_all(&self.map, &[0; 8], block * 8)
+    }
+
     /// Frees a block.
     pub fn remove_block(&self, block: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
-        write_all(&self.map, &[0; 8], block * 8)?;
+        self.forget_block(block)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&self.data, flags, block * BLOCK, BLOCK)?)
     }

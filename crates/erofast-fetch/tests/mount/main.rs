@@ -9,6 +9,9 @@ mod faults;
 mod server;
 mod serving;
 mod site;
+mod verified;
+#[path = "../../../dm-verity/tests/common/writer.rs"]
+mod writer;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -23,6 +26,14 @@ const TESTS: &[Test] = &[
     (
         "cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed",
         serving::cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed,
+    ),
+    (
+        "what_is_asked_for_is_what_prefetch_says",
+        serving::what_is_asked_for_is_what_prefetch_says,
+    ),
+    (
+        "a_flipped_byte_is_an_error_at_its_place_until_it_is_right",
+        verified::a_flipped_byte_is_an_error_at_its_place_until_it_is_right,
     ),
     (
         "the_time_limit_is_an_error_until_the_server_returns",

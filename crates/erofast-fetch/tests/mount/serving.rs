@@ -65,6 +65,39 @@ pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
     site.server.state().always = None;
 }
 
+/// Counted by the server, from a cache that is empty at each mount.
+pub fn what_is_asked_for_is_what_prefetch_says() {
+    let site = Site::new();
+    let all = fs::metadata(crate::site::image()).unwrap().len();
+    // Its bytes do not become fewer by compression.
+    let name = Path::new("big/text-then-noise-500000");
+    let asked = |what: &str, read: &dyn Fn(), enough: &dyn Fn(u64) -> bool| {
+        site.server.state().asked.clear();
+        let cache = tempfile::tempdir().unwrap();
+        let options = format!("cache_dir={},{what}", cache.path().display());
+        site.mount(&options).unwrap();
+        read();
+        soon(what, || enough(site.asked_bytes()));
+        umount(&site.point(), false).unwrap();
+        site.asked_bytes()
+    };
+    let profile = format!(
+        "profile={}",
+        site.point().with_extension("profile").display()
+    );
+    let nothing = || {};
+    // The mount learns what is read first.
+    let read = || assert!(fs::read(site.path(name)).is_ok());
+    asked(&profile, &read, &|_| true);
+    let look = || assert!(site.path(name).exists());
+    let names = asked(&format!("{profile},prefetch=none"), &look, &|_| true);
+    asked(&profile, &nothing, &|bytes| bytes > names);
+    asked(&format!("{profile},prefetch=all"), &nothing, &|bytes| {
+        bytes >= all
+    });
+    assert!(names < all / 2, "{names} of {all}");
+}
+
 fn start_to_read(path: &Path) -> Child {
     let mut cat = Command::new("cat");
     cat.arg(path).stdout(Stdio::null()).spawn().unwrap()

@@ -104,6 +104,13 @@ impl Site {
         self.point().join(name)
     }
 
+    /// Bytes of all ranges that the server was asked for.
+    pub fn asked_bytes(&self) -> u64 {
+        let state = self.server.state();
+        let ranges = state.asked.iter().filter_map(|asked| asked.range());
+        ranges.map(|range| range.end - range.start).sum()
+    }
+
     fn log_file(&self) -> PathBuf {
         self.directory.path().join("log")
     }

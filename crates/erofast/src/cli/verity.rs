@@ -14,6 +14,9 @@ const HEADING: &str = "Verity";
 /// The mount options `verity.*`, as flags.
 #[derive(Args, Clone, Debug)]
 pub struct VerityArgs {
+    /// Take root hash, its signature and hash tree from files beside the image: auto
+    #[arg(long, value_name = "auto", value_parser = ["auto"], help_heading = HEADING)]
+    pub verity: Option<String>,
     /// Verify every block of the image against this root hash (dm-verity)
     #[arg(long, value_name = "HEX", conflicts_with = "verity_roothashfile", help_heading = HEADING)]
     pub verity_roothash: Option<RootHash>,
@@ -24,7 +27,7 @@ pub struct VerityArgs {
     #[arg(long, value_name = "PATH", help_heading = HEADING)]
     pub verity_roothashsig: Option<PathBuf>,
     /// Trust the certificates in this folder [default: verity.d in /etc, /run, /usr/lib]
-    #[arg(long, value_name = "DIR", requires = "verity_roothashsig", help_heading = HEADING)]
+    #[arg(long, value_name = "DIR", help_heading = HEADING)]
     pub verity_certificates: Option<PathBuf>,
     /// File or block device with the hash tree [default: the image]
     #[arg(long, value_name = "PATH", help_heading = HEADING)]
@@ -42,6 +45,7 @@ impl VerityArgs {
         let root = self.verity_roothash.as_ref().map(|root| text(root));
         let offset = self.verity_hashoffset.map(|offset| text(&offset));
         [
+            ("verity=", self.verity.clone().map(OsString::from)),
             ("verity.roothash=", root),
             ("verity.roothashfile=", path(&self.verity_roothashfile)),
             ("verity.roothashsig=", path(&self.verity_roothashsig)),
@@ -57,6 +61,7 @@ impl VerityArgs {
     #[cfg(feature = "tools")]
     pub fn options(&self) -> VerityOptions {
         VerityOptions {
+            auto: self.verity.is_some(),
             root_hash: self.verity_roothash.clone(),
             root_hash_file: self.verity_roothashfile.clone(),
             hash_device: self.verity_hashdevice.clone(),

@@ -5,7 +5,7 @@ mod root_hash_signature;
 pub(crate) mod verified;
 
 use std::fs::File;
-use std::io::{self, IoSliceMut, Read, Seek, SeekFrom};
+use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use erofs_format::ReadAt;
-use remote_image::{Class, Fetcher, Options, Parts, RemoteFile};
+use remote_image::{Class, Fetcher, ImageUrl, Options, Parts, RemoteFile};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -51,27 +51,24 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Opens a file or a URL for reading. That of a URL is a socket with [`Parts`]; the process that
-/// fetches it ends with this one.
-pub fn open_file_or_url(path: &Path, options: &Options) -> io::Result<File> {
-    let Some(source) = remote::url(path) else {
-        return open_file(path);
-    };
-    let mut fetcher = Fetcher::start(&source.map_err(io::Error::other)?, options)?;
+/// Opens a URL for reading: a socket with [`Parts`]. Its fetcher ends with this process.
+pub(crate) fn open_url(source: &ImageUrl, options: &Options) -> io::Result<File> {
+    let mut fetcher = Fetcher::start(source, options)?;
     let file = fetcher.client()?.into_descriptor()?;
     fetcher.watch(|_| {})?;
     Ok(file.into())
 }
 
 /// Reads at most `limit` bytes of a regular file. Anything else could have the process wait.
-pub(crate) fn read_small_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = open_file(path)?;
+pub(crate) fn read_small_file(path: &Path, limit: u64, open: OpenFile<'_>) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
     if !file.metadata()?.is_file() {
         let what = "is not a regular file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
-    let mut bytes = Vec::new();
-    file.take(limit).read_to_end(&mut bytes)?;
+    let mut bytes = vec![0; file.metadata()?.len().min(limit) as usize];
+    // Servers that come one after the other share the file, and so its position.
+    FileExt::read_exact_at(&file, &mut bytes, 0)?;
     Ok(bytes)
 }
 
@@ -115,6 +112,15 @@ impl Device {
             let at = |position: u64| self.base.saturating_add(position);
             let ranges: Vec<_> = ranges.iter().map(|r| at(r.start)..at(r.end)).collect();
             let _ = file.prefetch(&ranges, Class::Profile);
+        }
+    }
+
+    /// Has bytes of a file at a URL fetched again that do not match their hash. Only a hint.
+    pub(crate) fn forget(&self, range: Range<u64>) {
+        if let Some(file) = self.remote() {
+            let at = |position: u64| self.base.saturating_add(position);
+            let request = file.forget(&(at(range.start)..at(range.end)));
+            let _ = request.map(|request| remote::waits().then(|| request.wait()));
         }
     }
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use dm_verity::{Certificates, MAX_SIGNATURE, RootHash, verify_signature};
 
-use crate::device::read_small_file;
+use crate::device::{OpenFile, read_small_file};
 use crate::options::VerityOptions;
+use crate::remote;
 
 /// A signature that nothing has parsed yet, and the certificates that may have made it.
 #[derive(Debug)]
@@ -17,7 +18,10 @@ pub(crate) struct RootHashSignature {
 
 impl RootHashSignature {
     /// Reads what the options name; `None` if they name no signature.
-    pub(crate) fn open(options: &VerityOptions) -> Result<Option<Self>, String> {
+    pub(crate) fn open(
+        options: &VerityOptions,
+        open: OpenFile<'_>,
+    ) -> Result<Option<Self>, String> {
         let Some(path) = &options.root_hash_signature else {
             return match &options.certificates {
                 Some(_) => Err("verity.certificates= needs verity.roothashsig=".into()),
@@ -25,8 +29,8 @@ impl RootHashSignature {
             };
         };
         // One byte more than a signature may have: a longer one is refused.
-        let bytes = read_small_file(path, MAX_SIGNATURE as u64 + 1);
-        let bytes = bytes.map_err(|error| format!("{}: {error}", path.display()))?;
+        let bytes = read_small_file(path, MAX_SIGNATURE as u64 + 1, open);
+        let bytes = bytes.map_err(|error| remote::about(path, &error))?;
         let trusted = match &options.certificates {
             Some(folder) => Certificates::from_folder(folder),
             None => Certificates::standard(),
@@ -41,6 +45,6 @@ impl RootHashSignature {
     /// Checks that a trusted certificate has signed this root hash.
     pub(crate) fn check(&self, root: &RootHash) -> Result<(), String> {
         verify_signature(&self.bytes, root, &self.trusted)
-            .map_err(|error| format!("{}: {error}", self.path.display()))
+            .map_err(|error| remote::about(&self.path, &error))
     }
 }

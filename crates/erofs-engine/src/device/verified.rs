@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use dm_verity::{HashDevice, RootHash, Tree};
+use dm_verity::{HashDevice, MAX_BLOCK_SIZE, Mismatch, RootHash, Tree};
 use erofs_format::ReadAt;
 use remote_image::RemoteFile;
 
@@ -17,6 +17,9 @@ use crate::remote;
 
 /// Bytes verified at once by [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
+
+/// Bytes with the superblock of a tree and its first block.
+const TOP: u64 = 2 * MAX_BLOCK_SIZE as u64;
 
 /// A device, and the hash tree for it if there is one. All stored bytes of an image come through
 /// here.
@@ -47,12 +50,12 @@ impl HashArea {
     ) -> Result<Option<Self>, Error> {
         let refuse = |what| Err(Error::verity(remote::shown(path), what));
         let verity = &options.verity;
-        let root = match verity.root() {
+        let root = match verity.root(open) {
             Ok(Some(root)) => root,
             Ok(None) => return Ok(None),
             Err(what) => return refuse(what),
         };
-        let signature = match RootHashSignature::open(verity) {
+        let signature = match RootHashSignature::open(verity, open) {
             Ok(signature) => signature,
             Err(what) => return refuse(what),
         };
@@ -90,7 +93,11 @@ impl HashArea {
                 "the hash tree covers {covered} bytes, the image has {size}"
             ));
         }
-        Tree::open(parameters, &self.root, self.device).map_err(|error| error.to_string())
+        let device = Arc::clone(&self.device);
+        Tree::open(parameters, &self.root, self.device).map_err(|error| {
+            device.forget(self.offset..self.offset.saturating_add(TOP));
+            error.to_string()
+        })
     }
 }
 
@@ -137,14 +144,13 @@ impl StoredDevice {
         self.device.prefetch(ranges);
     }
 
-    /// The name of the file in messages.
-    pub(crate) fn name(&self) -> String {
-        self.device.name()
-    }
-
-    /// The file at a URL.
-    pub(crate) fn remote(&self) -> Option<&Arc<RemoteFile>> {
-        self.device.remote()
+    /// The files at URLs, with their names for messages: of the device, and of the tree if it is
+    /// in another one.
+    pub(crate) fn remote(&self) -> impl Iterator<Item = (String, &Arc<RemoteFile>)> {
+        let tree = self.tree.as_ref().map(Tree::hash_device);
+        let tree = tree.filter(|tree| !Arc::ptr_eq(tree, &self.device));
+        let devices = std::iter::once(&self.device).chain(tree);
+        devices.filter_map(|device| Some((device.name(), device.remote()?)))
     }
 
     /// Verifies every block that the tree covers, whether a file uses it or not, and calls `each`
@@ -188,7 +194,7 @@ impl StoredDevice {
             };
             self.device.fetch(target, offset - within as u64)?;
             tree.verify(target, offset / size as u64)
-                .map_err(|error| io::Error::other(format!("verity: {error}")))?;
+                .map_err(|error| self.mismatch(tree, &error))?;
             if !(within == 0 && whole > 0) {
                 buf[..count].copy_from_slice(&scratch[within..within + count]);
             }
@@ -196,6 +202,26 @@ impl StoredDevice {
             offset += count as u64;
         }
         Ok(())
+    }
+}
+
+impl StoredDevice {
+    /// What a web server sent once may be right the next time.
+    fn mismatch(&self, tree: &Tree<Arc<Device>>, error: &dm_verity::Error) -> io::Error {
+        let mut kind = io::ErrorKind::Other;
+        match error {
+            dm_verity::Error::Mismatch(Mismatch::Data { offset, .. }) => {
+                let size = tree.parameters().data_block_size();
+                self.device.forget(*offset..offset + u64::from(size));
+            }
+            dm_verity::Error::Mismatch(Mismatch::Hash { offset, .. }) => {
+                let size = tree.parameters().hash_block_size();
+                tree.hash_device().forget(*offset..offset + u64::from(size));
+            }
+            dm_verity::Error::Read { source, .. } => kind = source.kind(),
+            _ => {}
+        }
+        io::Error::new(kind, format!("verity: {error}"))
     }
 }
 

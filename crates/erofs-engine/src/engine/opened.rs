@@ -11,7 +11,7 @@ use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
 use crate::device::verified::HashArea;
-use crate::device::{Device, OpenFile, open_file_or_url};
+use crate::device::{Device, OpenFile, open_file, open_url};
 use crate::load::LoadFiles;
 use crate::options::{EngineOptions, Offset};
 use crate::remote;
@@ -44,8 +44,12 @@ impl Opened {
     /// # Errors
     /// One line that names the file.
     pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
-        let open = |path: &Path| open_file_or_url(path, &options.remote);
-        Self::with(path, options, &open)
+        let options = &EngineOptions {
+            verity: options.verity.of_image(path),
+            ..options.clone()
+        };
+        let options = &with_root_hash(path, options, &|file| open_for(options, path, file))?;
+        Self::with(path, options, &|file| open_for(options, path, file))
     }
 
     /// As [`new`](Self::new), with files from `open`, which gets their paths.
@@ -53,6 +57,7 @@ impl Opened {
     /// # Errors
     /// As for `new`.
     pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened, Error> {
+        let options = &with_root_hash(path, options, open)?;
         let primary = Device::open_named(path, base(options), open)?;
         Self::with_primary(primary, path, options, open)
     }
@@ -67,7 +72,9 @@ impl Opened {
             path: name.display().to_string(),
             source: Arc::new(source),
         })?;
-        let open = |path: &Path| open_file_or_url(path, &options.remote);
+        let open = |file: &Path| open_for(options, name, file);
+        let options = &with_root_hash(name, options, &open)?;
+        let open = |file: &Path| open_for(options, name, file);
         Self::with_primary(Arc::new(device), name, options, &open)
     }
 
@@ -110,6 +117,33 @@ impl Opened {
             options: options.clone(),
         })
     }
+}
+
+/// With the root hash that the options name, and the files that they name for this image.
+fn with_root_hash(
+    image: &Path,
+    options: &EngineOptions,
+    open: OpenFile<'_>,
+) -> Result<EngineOptions, Error> {
+    let mut options = options.clone();
+    options.verity = options.verity.of_image(image);
+    let root = options.verity.root(open);
+    options.verity.root_hash = root.map_err(|what| Error::verity(remote::shown(image), what))?;
+    options.verity.root_hash_file = None;
+    Ok(options)
+}
+
+/// Opens a file of an image, with a process that fetches it where it is at a URL.
+fn open_for(options: &EngineOptions, image: &Path, path: &Path) -> io::Result<File> {
+    let Some(source) = remote::url(path) else {
+        return open_file(path);
+    };
+    let (source, verity) = (source.map_err(io::Error::other)?, &options.verity);
+    if verity.small_files().any(|small| small == path) {
+        return remote::open_small(&source, &options.remote);
+    }
+    let root = verity.root_hash.as_ref().filter(|_| path == image);
+    open_url(&source, &remote::keyed(&options.remote, root))
 }
 
 /// The option that asked for the memory is named.

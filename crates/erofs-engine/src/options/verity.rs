@@ -1,11 +1,12 @@
 //! Options of dm-verity, by libmount's names without their `verity.`.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dm_verity::RootHash;
 
-use crate::device::read_small_file;
+use crate::device::{OpenFile, read_small_file};
+use crate::remote;
 
 /// Longest file with a root hash that is read: 64 bytes in hexadecimal digits, and room for blanks.
 const ROOT_HASH_FILE: u64 = 4096;
@@ -13,6 +14,8 @@ const ROOT_HASH_FILE: u64 = 4096;
 /// How to verify an image. Nothing is verified by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerityOptions {
+    /// Take what is not named here from files beside the image; see [`of_image`](Self::of_image).
+    pub auto: bool,
     /// The root hash.
     pub root_hash: Option<RootHash>,
     /// A file with the root hash in hexadecimal digits.
@@ -63,22 +66,50 @@ impl VerityOptions {
         Ok(())
     }
 
+    /// The options for the image at this path or URL. With `auto` the names are those that systemd
+    /// gives: `.roothash` for the root hash, which `.roothash.p7s` must sign then, and `.verity`
+    /// for the tree.
+    pub fn of_image(&self, image: &Path) -> Self {
+        let mut named = self.clone();
+        if !std::mem::take(&mut named.auto) {
+            return named;
+        }
+        if self.root_hash.is_none() && self.root_hash_file.is_none() {
+            named.root_hash_file = Some(remote::beside(image, ".roothash"));
+            let signature = || remote::beside(image, ".roothash.p7s");
+            named.root_hash_signature.get_or_insert_with(signature);
+        }
+        if self.hash_device.is_none() && self.hash_offset.is_none() {
+            named.hash_device = Some(remote::beside(image, ".verity"));
+        }
+        named
+    }
+
+    /// Files that are read once, when the image is opened.
+    pub fn small_files(&self) -> impl Iterator<Item = &Path> {
+        let files = [&self.root_hash_file, &self.root_hash_signature];
+        files.into_iter().flatten().map(PathBuf::as_path)
+    }
+
     /// The root hash to verify against, read from its file if need be; `None` if nothing is to be
     /// verified.
-    pub(crate) fn root(&self) -> Result<Option<RootHash>, String> {
+    ///
+    /// # Errors
+    /// One line that names the file, or the options that exclude each other.
+    pub fn root(&self, open: OpenFile<'_>) -> Result<Option<RootHash>, String> {
         match (&self.root_hash, &self.root_hash_file) {
             (Some(_), Some(_)) => {
                 Err("verity.roothash= and verity.roothashfile= exclude each other".into())
             }
             (Some(root), None) => Ok(Some(root.clone())),
-            (None, Some(path)) => read_small_file(path, ROOT_HASH_FILE)
+            (None, Some(path)) => read_small_file(path, ROOT_HASH_FILE, open)
                 .map_err(|error| error.to_string())
                 .and_then(|bytes| {
                     let text = String::from_utf8_lossy(&bytes);
                     text.trim().parse().map_err(|error| format!("{error}"))
                 })
                 .map(Some)
-                .map_err(|error| format!("{}: {error}", path.display())),
+                .map_err(|error| remote::about(path, &error)),
             (None, None) if *self == Self::default() => Ok(None),
             (None, None) => Err("verity.roothash= or verity.roothashfile= is missing".into()),
         }
@@ -88,15 +119,57 @@ impl VerityOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::open_file;
 
     fn set(name: &str, value: &str) -> Result<VerityOptions, String> {
         let mut options = VerityOptions::default();
         options.set(name, OsStr::new(value)).map(|()| options)
     }
 
+    fn root(options: &VerityOptions) -> Result<Option<RootHash>, String> {
+        options.root(&open_file)
+    }
+
     #[test]
     fn nothing_is_verified_unless_it_is_asked_for() {
-        assert_eq!(VerityOptions::default().root(), Ok(None));
+        assert_eq!(root(&VerityOptions::default()), Ok(None));
+    }
+
+    #[test]
+    fn files_beside_the_image_are_taken_for_what_is_not_named() {
+        let auto = VerityOptions {
+            auto: true,
+            ..VerityOptions::default()
+        };
+        let names = |options: &VerityOptions, image: &str| {
+            let found = options.of_image(Path::new(image));
+            let [root, signature, tree] = [
+                found.root_hash_file,
+                found.root_hash_signature,
+                found.hash_device,
+            ]
+            .map(|path| path.map(|path| path.display().to_string()));
+            (root, signature, tree)
+        };
+        let some = |name: &str| Some(name.to_owned());
+        let all = (
+            some("/a.roothash"),
+            some("/a.roothash.p7s"),
+            some("/a.verity"),
+        );
+        assert_eq!(names(&auto, "/a"), all);
+        let all = (
+            some("http://h/a.roothash?key"),
+            some("http://h/a.roothash.p7s?key"),
+            some("http://h/a.verity?key"),
+        );
+        assert_eq!(names(&auto, "http://h/a?key"), all);
+        let given = VerityOptions {
+            root_hash: Some("00".parse().unwrap()),
+            hash_offset: Some(4096),
+            ..auto
+        };
+        assert_eq!(names(&given, "/a"), (None, None, None));
     }
 
     #[test]
@@ -107,7 +180,7 @@ mod tests {
             ("roothashsig", "/x"),
             ("certificates", "/x"),
         ] {
-            let error = set(name, value).unwrap().root().unwrap_err();
+            let error = root(&set(name, value).unwrap()).unwrap_err();
             assert!(error.ends_with("is missing"), "{error}");
         }
     }

@@ -1,9 +1,12 @@
 //! Files, descriptors and memory that the helper keeps for the server after a death.
 
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
-use erofs_engine::remote;
+use erofs_engine::{RootHash, VerityOptions, remote};
 use fuse_transport::InFlight;
 use rustix::io::fcntl_dupfd_cloexec;
 
@@ -34,21 +37,49 @@ impl Replaceable {
         let paths = request.files();
         let none = || Error::Protocol(format!("there is no file {number}"));
         let path = paths.get(number).ok_or_else(none)?;
-        if let Some(url) = remote::url(path) {
-            let url = url.map_err(Error::Server)?;
-            let options = &request.options.engine.remote;
-            return self.fetchers.client(number, &url, options);
-        }
-        let name = || path.display().to_string();
-        self.files.resize_with(paths.len(), || None);
-        let file = match self.files[number].take() {
-            Some(file) => file,
-            None => erofs_engine::open_file(path)
-                .map_err(Error::std_io(name()))?
-                .into(),
+        let url = remote::url(path).transpose().map_err(Error::Server)?;
+        let engine = &request.options.engine;
+        let small = verity(request).small_files().any(|small| small == path);
+        let opened = match url {
+            Some(url) if !small => {
+                let root = match number {
+                    0 => self.root_hash(request, &paths)?,
+                    _ => None,
+                };
+                let options = remote::keyed(&engine.remote, root.as_ref());
+                return self.fetchers.client(number, &url, &options);
+            }
+            _ if self.files.get(number).is_some_and(Option::is_some) => None,
+            Some(url) => Some(remote::open_small(&url, &engine.remote)),
+            None => Some(erofs_engine::open_file(path)),
         };
-        let file = self.files[number].insert(file);
+        let name = || remote::shown(path);
+        self.files.resize_with(paths.len(), || None);
+        if let Some(file) = opened {
+            self.files[number] = Some(file.map_err(Error::std_io(name()))?.into());
+        }
+        let file = self.files[number].as_ref().ok_or_else(none)?;
         fcntl_dupfd_cloexec(file, 0).map_err(Error::io(name()))
+    }
+
+    /// Of the image: where it is fetched from another URL, its blocks are in the same cache.
+    fn root_hash(
+        &mut self,
+        request: &MountRequest,
+        paths: &[PathBuf],
+    ) -> Result<Option<RootHash>, Error> {
+        let verity = verity(request);
+        let path = verity.root_hash_file.as_ref();
+        let number = path.and_then(|path| paths.iter().position(|other| other == path));
+        let file = number
+            .map(|number| self.file(request, number))
+            .transpose()?;
+        let file = file.map(File::from);
+        let open = |_: &Path| match &file {
+            Some(file) => file.try_clone(),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        verity.root(&open).map_err(Error::Server)
     }
 
     /// A cloned descriptor, the same one for each server.
@@ -85,6 +116,10 @@ impl Replaceable {
         let shared = shared.map(|(_, in_flight)| in_flight);
         shared.filter(|in_flight| in_flight.protocol().is_some())
     }
+}
+
+fn verity(request: &MountRequest) -> VerityOptions {
+    request.options.engine.verity.of_image(&request.image)
 }
 
 /// A descriptor with a list of its own; where `/dev/fuse` cannot be opened (fusermount3 opened it),

@@ -73,6 +73,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "debug" "print every request, in the foreground";
     "ready_fd=N" "write a newline to this descriptor when the mount can be used";
     "fsname=NAME" "source shown in /proc/mounts (the image's path)";
+    "verity=auto"
+        "root hash, its signature and the hash tree are the files beside the image";
     "verity.roothash=HEX" "verify every block of the image against this root hash (dm-verity)";
     "verity.roothashfile=PATH" "the same, with the root hash in a file";
     "verity.roothashsig=PATH"

@@ -1,0 +1,178 @@
+//! The commands of `erofast` with URLs, against what they say of files.
+
+mod verified;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::server::{Fault, Server};
+
+/// A web server with an image, and a cache.
+struct Site {
+    server: Server,
+    directory: TempDir,
+    image: PathBuf,
+}
+
+impl Site {
+    /// None, and a line, without the program.
+    fn new(name: &str) -> Option<Site> {
+        if !erofast().is_file() {
+            println!("skipped: no erofast beside erofast-fetch: cargo build -p erofast");
+            return None;
+        }
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        let image = fixtures.join(name);
+        Some(Site {
+            server: Server::start(fs::read(&image).expect("a fixture")),
+            directory: tempfile::tempdir().expect("a directory"),
+            image,
+        })
+    }
+
+    fn url(&self) -> String {
+        self.server.url("/x.erofs")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Runs a command of `erofast`; the cache is below the directory.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(erofast());
+        command.args(arguments).env("XDG_CACHE_HOME", self.path(""));
+        command.output().expect("erofast starts")
+    }
+
+    /// What a command prints that succeeds.
+    fn printed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let (printed, errors) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        printed + &errors
+    }
+
+    /// The one line of a command that fails.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let line = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {line}");
+        assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
+        line
+    }
+
+    /// Requests to the server since the last call.
+    fn asked(&self) -> usize {
+        std::mem::take(&mut self.server.state().asked).len()
+    }
+}
+
+fn erofast() -> PathBuf {
+    crate::program().with_file_name("erofast")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn every_command_says_of_a_url_what_it_says_of_the_file() {
+    let Some(site) = Site::new("kitchen-sink.erofs") else {
+        return;
+    };
+    let (path, url) = (site.image.display().to_string(), site.url());
+    let commands: [(&str, &[&str]); 6] = [
+        ("info", &[]),
+        ("info", &["--json"]),
+        ("ls", &["-lR"]),
+        ("cat", &["/**"]),
+        ("check", &[]),
+        ("extract", &["-"]),
+    ];
+    for (command, rest) in commands {
+        let of = |image: &str| {
+            let output = site.run(&[&[command, image], rest].concat());
+            let errors = text(&output.stderr).replace(image, "IMAGE");
+            (
+                output.status,
+                text(&output.stdout).replace(image, "IMAGE"),
+                errors,
+            )
+        };
+        assert!(
+            of(&url) == of(&path),
+            "{command}: {:?} {:?}",
+            of(&url),
+            of(&path)
+        );
+    }
+    let line = site.refused(&["ls", &site.server.url("/none.erofs?sign=secret")]);
+    assert!(line.contains("404") && !line.contains("secret"), "{line}");
+}
+
+#[test]
+fn a_device_may_be_at_a_url() {
+    let Some(site) = Site::new("blobdev.erofs") else {
+        return;
+    };
+    let blob = site.image.with_extension("blob").display().to_string();
+    let bytes = |path: &Path| fs::read(path).expect("a fixture").into();
+    let blob_url = site.server.url("/x.blob");
+    site.server.state().files = [
+        ("/x.erofs".to_owned(), bytes(&site.image)),
+        ("/x.blob".to_owned(), bytes(Path::new(&blob))),
+    ]
+    .into();
+    let path = site.image.display().to_string();
+    let local = site.run(&["extract", "--device", &blob, &path, "-"]);
+    let remote = site.run(&["extract", "--device", &blob_url, &site.url(), "-"]);
+    assert!(
+        local.status.success() && local.stdout.len() > 1000,
+        "{local:?}"
+    );
+    assert!(local.stdout == remote.stdout, "{}", text(&remote.stderr));
+}
+
+#[test]
+fn an_image_is_fetched_ahead_listed_and_removed() {
+    let Some(site) = Site::new("lz4-4k.erofs") else {
+        return;
+    };
+    let url = site.url();
+    let fetched = site.printed(&["cache", "fetch", &url]);
+    assert!(fetched.starts_with(&format!("{url}: ")), "{fetched}");
+    site.asked();
+    let check = site.printed(&["check", &url]);
+    assert_eq!(site.asked(), 1, "all of it is there: {check}");
+    let listed = site.printed(&["cache", "list"]);
+    let mut sizes = listed
+        .trim()
+        .strip_prefix(&format!("{url}: "))
+        .unwrap()
+        .split(" of ");
+    assert!(sizes.next() == sizes.next(), "{listed}");
+    let removed = site.printed(&["cache", "prune", "--cache-size", "0"]);
+    assert!(
+        removed.starts_with(&url) && removed.ends_with("removed\n"),
+        "{removed}"
+    );
+    assert_eq!(site.printed(&["cache", "list"]), "");
+    site.server.state().always = Some(Fault::Status(403));
+    let line = site.refused(&["cache", "fetch", &url]);
+    assert!(line.contains("403"), "{line}");
+}
+
+#[test]
+fn io_uring_is_refused() {
+    let Some(site) = Site::new("lz4-4k.erofs") else {
+        return;
+    };
+    let point = site.directory.path().display().to_string();
+    let line = site.refused(&["mount", "-o", "io_uring=on", &site.url(), &point]);
+    assert!(line.contains("io_uring: an image at a URL"), "{line}");
+    assert_eq!(site.asked(), 0);
+}
