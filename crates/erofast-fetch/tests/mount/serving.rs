@@ -89,8 +89,8 @@ pub fn what_is_asked_for_is_what_prefetch_says() {
     // The mount learns what is read first.
     let read = || assert!(fs::read(site.path(name)).is_ok());
     asked(&profile, &read, &|_| true);
-    let look = || assert!(site.path(name).exists());
-    let names = asked(&format!("{profile},prefetch=none"), &look, &|_| true);
+    let seek = || assert!(site.path(name).exists());
+    let names = asked(&format!("{profile},prefetch=none"), &seek, &|_| true);
     asked(&profile, &nothing, &|bytes| bytes > names);
     asked(&format!("{profile},prefetch=all"), &nothing, &|bytes| {
         bytes >= all
