@@ -45,5 +45,8 @@ mod schema;
 mod schemas;
 mod streams;
 mod verity;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../erofast-fetch/tests/server.rs"]
+mod web_server;
 #[path = "../../dm-verity/tests/common/writer.rs"]
 mod writer;

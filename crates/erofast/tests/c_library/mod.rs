@@ -8,7 +8,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{TestImage, all_good_images, bad_images, fixtures, good_images, manifest};
+use crate::common::{
+    TestImage, all_good_images, bad_images, fetcher, fixtures, good_images, manifest,
+};
+use crate::web_server::Server;
 use build::{Installed, run, source, still_reachable, text};
 use printed::trees;
 use serde::Deserialize;
@@ -128,6 +131,27 @@ fn a_c_program_reads_every_image_as_its_manifest_says() {
         ",workers=percpu,cache=0",
     );
     println!("{} images", images.len());
+}
+
+#[test]
+fn a_c_program_reads_an_image_at_a_url() {
+    let (Some(installed), Some(fetcher)) = (Installed::new(), fetcher()) else {
+        return;
+    };
+    let program = installed.compile(&source("reader.c"), "reader");
+    let path = fixtures().join("kitchen-sink.erofs");
+    let server = Server::start(std::fs::read(&path).expect("a fixture"));
+    let cache = tempfile::tempdir().expect("a directory");
+    let options = format!("cache_dir={}", cache.path().display());
+    let mut reader = installed.command(&program);
+    reader.env("PATH", fetcher.parent().expect("a folder"));
+    let found = read(reader, &[(server.url("/x.erofs").into(), options)]);
+    let expected = manifest::read(&path.with_extension("jsonl"));
+    let mut found = found
+        .into_iter()
+        .map(|tree| tree.differences(&expected, &[], &mut Vec::new()));
+    let differ = found.next().expect("the image");
+    assert!(differ.is_empty(), "{differ:#?}");
 }
 
 #[test]

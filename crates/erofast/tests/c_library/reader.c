@@ -260,6 +260,9 @@ static void by_descriptor(const char *name, const char *options)
 {
     struct erofast *other = NULL;
     int fd = open(name, O_RDONLY | O_CLOEXEC);
+    /* A URL has none. */
+    if (fd < 0 && strstr(name, "://") != NULL)
+        return;
     lseek(fd, 7, SEEK_SET);
     if (erofast_open_fd(fd, options, &other) != 0 || erofast_root(other) != erofast_root(image))
         abort();

@@ -24,6 +24,16 @@ pub fn copy_program(to: &Path) {
     assert!(copied.expect("it starts").success());
 }
 
+/// The program that fetches images from URLs, if it lies beside `erofast`.
+pub fn fetcher() -> Option<PathBuf> {
+    let fetcher = Path::new(env!("CARGO_BIN_EXE_erofast")).with_file_name("erofast-fetch");
+    if fetcher.is_file() {
+        return Some(fetcher);
+    }
+    println!("skipped: no erofast-fetch beside erofast: cargo build -p erofast-fetch");
+    None
+}
+
 /// Where the images are: the shared set beside the checkout, and the small one in it.
 pub fn image_sets() -> Vec<PathBuf> {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));

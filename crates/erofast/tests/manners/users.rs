@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use crate::common::copy_program;
+use crate::common::{copy_program, fetcher};
+use crate::web_server::Server;
 
 use super::site::{Site, fine};
 
@@ -66,6 +67,28 @@ fn a_user_mounts_watches_and_unmounts() {
         return;
     };
     fine(&output);
+}
+
+#[test]
+fn a_user_mounts_an_image_at_a_url() {
+    let (Some(site), Some(fetcher)) = (Site::new(), fetcher()) else {
+        return;
+    };
+    fs::copy(fetcher, site.path("erofast-fetch")).unwrap();
+    let server = Server::start(fs::read(site.image()).unwrap());
+    let script = format!(
+        "set -e; cache=$(mktemp -d); trap 'rm -r $cache' EXIT; \
+         \"$0\" mount -o cache_dir=$cache {} mnt; ls -lR mnt >$cache/first; \
+         \"$0\" stat --json mnt | grep -c fetched_bytes; \"$0\" umount mnt; \
+         \"$0\" mount image.erofs mnt; ls -lR mnt >$cache/second; \"$0\" umount mnt; \
+         cmp $cache/first $cache/second",
+        server.url("/x.erofs")
+    );
+    let Some(output) = as_nobody(&site, &script) else {
+        return;
+    };
+    fine(&output);
+    assert!(!server.state().asked.is_empty());
 }
 
 #[test]
