@@ -38,6 +38,8 @@ pub struct Fetch {
     /// Where blocks are put.
     pub room: Room,
     parent: Rc<OwnedFd>,
+    /// Lines from before the parent knows the image; None: it does.
+    early: RefCell<Option<Vec<String>>>,
     clients: Cell<usize>,
     waiting: RefCell<Waiting>,
     streams: RefCell<Streams>,
@@ -60,6 +62,7 @@ impl Fetch {
             server,
             room,
             parent: Rc::clone(parent),
+            early: RefCell::default(),
             clients: Cell::new(0),
             waiting: RefCell::new(Waiting::new()),
             streams: RefCell::default(),
@@ -68,14 +71,28 @@ impl Fetch {
         })
     }
 
+    /// Keeps lines for the log until [`Fetch::report`]: the parent waits for the image.
+    pub fn keep_notes(&self) {
+        self.early.replace(Some(Vec::new()));
+    }
+
+    /// Reports to the parent which image it is, then the lines that were kept.
+    pub fn report(&self) -> std::io::Result<()> {
+        let opened = News::Opened(self.identity.clone());
+        send(&self.parent, &opened, &self.room.files())?;
+        let lines = self.early.take().into_iter().flatten();
+        lines.for_each(|line| self.note(&line));
+        Ok(())
+    }
+
     /// One line for the log.
     pub fn note(&self, line: &str) {
+        if let Some(early) = self.early.borrow_mut().as_mut() {
+            return early.push(line.to_owned());
+        }
         // A parent that is gone reads none.
-        let _ = send(
-            &self.parent,
-            &News::Note(format!("{}: {line}", self.source)),
-            &[],
-        );
+        let line = format!("{}: {line}", self.source);
+        let _ = send(&self.parent, &News::Note(line), &[]);
     }
 
     /// Changes the counters.

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use remote_image::message::{Identity, News, send};
+use remote_image::message::Identity;
 use remote_image::store::BLOCK;
 use remote_image::{ImageUrl, Options};
 use reqwest::{Response, StatusCode};
@@ -52,14 +52,14 @@ pub async fn open(
     check(&response, &identity, part || options.whole).map_err(about)?;
     let (room, line) = Room::open(&source, &options, &identity).map_err(about)?;
     let fetch = Fetch::new((source, options), identity, (server, room), parent);
+    fetch.keep_notes();
     line.iter().for_each(|line| fetch.note(line));
     match part {
         // What it is short of is asked for again.
         true => drop(take(&fetch, response, &(0..fetch.room.range(0).end)).await),
         false => whole(&fetch, response).await?,
     }
-    let opened = News::Opened(fetch.identity.clone());
-    let sent = send(parent, &opened, &fetch.room.files());
+    let sent = fetch.report();
     sent.map_err(|error| Failure::lasting(error.to_string()))?;
     Ok(fetch)
 }

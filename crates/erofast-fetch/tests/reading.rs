@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::*;
-use remote_image::Event;
+use remote_image::{Event, Options};
 use remote_image::store::BLOCK;
 
 const LENGTH: usize = 40 * BLOCK as usize + 777;
@@ -118,6 +118,30 @@ fn a_disk_that_is_full_is_one_line() {
     );
     assert!(line.starts_with(&begin), "{line}");
     drop((file, fetcher));
+}
+
+/// Such images are read all the same; the line comes once the image is open.
+#[test]
+fn an_image_that_cannot_be_kept_is_one_line() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let (nowhere, url) = (cache.path().join("file"), server.url("/a"));
+    std::fs::write(&nowhere, "").unwrap();
+    let elsewhere = Options {
+        cache_dir: Some(nowhere.clone()),
+        ..options(&cache)
+    };
+    let refused = format!("{}: Not a directory (os error 20)", nowhere.display());
+    for (etag, options, why) in [
+        (Some("\"1\"".to_owned()), elsewhere, refused.as_str()),
+        (None, options(&cache), "the server sends neither ETag nor Last-Modified"),
+    ] {
+        server.state().etag = etag;
+        let mut fetcher = start(&url, &options).unwrap();
+        let file = RemoteFile::new(fetcher.client().unwrap());
+        assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+        let line = format!("{url}: nothing is kept in the cache: {why}");
+        assert_eq!(fetcher.event().unwrap(), Event::Note(line));
+    }
 }
 
 struct SmallDisk(tempfile::TempDir);

@@ -18,6 +18,9 @@ use crate::message::Identity;
 use crate::store::Store;
 use crate::{ImageUrl, Options};
 
+/// Where [`default_directory`] has none.
+pub const NO_DIRECTORY: &str = "HOME is not set, and no directory of the cache is given";
+
 /// `$XDG_CACHE_HOME/erofast`; else /var/cache/erofast for root, and ~/.cache/erofast for others.
 pub fn default_directory() -> Option<PathBuf> {
     let set = |name| {
@@ -63,18 +66,23 @@ pub struct Entry {
 
 /// The files of an image, made where they are not there, and marked as used now.
 pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
-    match open_entry(source, options, identity) {
+    let root = options.cache_dir.clone().or_else(default_directory);
+    let root = root.ok_or_else(|| io::Error::other(NO_DIRECTORY))?;
+    let open = || open_entry(&root, source, options, identity);
+    let opened = match open() {
         // It was removed between two steps.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            open_entry(source, options, identity)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => open(),
         opened => opened,
-    }
+    };
+    opened.map_err(|error| io::Error::other(format!("{}: {error}", root.display())))
 }
 
-fn open_entry(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
-    let root = options.cache_dir.clone().or_else(default_directory);
-    let root = root.ok_or_else(|| io::Error::other("no HOME for the cache"))?;
+fn open_entry(
+    root: &Path,
+    source: &ImageUrl,
+    options: &Options,
+    identity: &Identity,
+) -> io::Result<Store> {
     let key = key(source, options, identity);
     let path = root.join(format!("{:016x}", XxHash3_64::oneshot(key.as_bytes())));
     fs::DirBuilder::new()

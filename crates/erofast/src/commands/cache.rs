@@ -58,5 +58,5 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
 
 fn folder(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
     let folder = given.cloned().or_else(cache::default_directory);
-    folder.ok_or_else(|| anyhow!("no HOME for the cache"))
+    folder.ok_or_else(|| anyhow!(cache::NO_DIRECTORY))
 }
