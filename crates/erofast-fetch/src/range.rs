@@ -10,7 +10,8 @@ use crate::http::{check_identity, check_range};
 use remote_image::store::blocks;
 
 /// Why a server without ranges is of no use.
-pub const NO_RANGES: &str = "the server has no ranges (fetch=whole fetches the image first)";
+pub const NO_RANGES: &str = "the server has no ranges (mount -o fetch=whole, or --fetch whole, \
+     fetches the image first)";
 
 /// Fetches blocks; what arrived before a failure is kept.
 pub async fn transfer(fetch: &Fetch, run: &Range<u64>) -> Result<(), Failure> {

@@ -115,7 +115,10 @@ fn what_cannot_be_opened_is_one_line() {
     let error = start(&server.url("/a"), &options(&cache))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("no ranges (fetch=whole"), "{error}");
+    assert!(
+        error.contains("no ranges (mount -o fetch=whole, or --fetch whole,"),
+        "{error}"
+    );
     let unused = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

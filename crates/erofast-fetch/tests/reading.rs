@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::*;
-use remote_image::{Event, Options};
 use remote_image::store::BLOCK;
+use remote_image::{Event, Options};
 
 const LENGTH: usize = 40 * BLOCK as usize + 777;
 
@@ -133,7 +133,11 @@ fn an_image_that_cannot_be_kept_is_one_line() {
     let refused = format!("{}: Not a directory (os error 20)", nowhere.display());
     for (etag, options, why) in [
         (Some("\"1\"".to_owned()), elsewhere, refused.as_str()),
-        (None, options(&cache), "the server sends neither ETag nor Last-Modified"),
+        (
+            None,
+            options(&cache),
+            "the server sends neither ETag nor Last-Modified",
+        ),
     ] {
         server.state().etag = etag;
         let mut fetcher = start(&url, &options).unwrap();

@@ -366,3 +366,34 @@ fn a_tool_without_memory_says_so_in_one_line() {
         }
     }
 }
+
+#[test]
+fn wrong_use_of_urls_names_what_was_typed() {
+    let url = "http://127.0.0.1:1/a.erofs";
+    for (arguments, line) in [
+        (
+            &["info", "--fetch", "wohle", url][..],
+            "--fetch=wohle: must be",
+        ),
+        (
+            &["ls", "--cache-size", "1X", url],
+            "--cache-size=1X: must be",
+        ),
+        (
+            &["cat", "--timeout-read=x", url, "a"],
+            "--timeout-read=x: must be",
+        ),
+        (
+            &["cache", "prune", "--cache-size=x"],
+            "--cache-size=x: must be",
+        ),
+        (
+            &["cache", "fetch", "a.erofs"],
+            "a.erofs: is no http:// or https:// URL",
+        ),
+    ] {
+        fails(&erofast(arguments), 2, line);
+    }
+    let others = "ftp://: only http:// and https:// URLs can be read";
+    fails(&erofast(&["info", "ftp://host/a.erofs"]), 1, others);
+}

@@ -189,6 +189,39 @@ fn what_is_printed_about_a_profile_fits() {
     crate::schema::check("profile-list", &listed);
 }
 
+#[test]
+fn what_is_printed_about_the_cache_fits() {
+    use erofs_engine::remote_image::message::Identity;
+    use erofs_engine::remote_image::{ImageUrl, Options, cache};
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().to_str().expect("a path");
+    let arguments = ["cache", "list", "--json", "--cache-dir", path];
+    let none = json(&erofast(&arguments));
+    crate::schema::check("cache-list", &none);
+    assert_eq!(none["images"].as_array().map(Vec::len), Some(0));
+    let source = ImageUrl::parse("http://host/a?secret").unwrap().unwrap();
+    let options = Options {
+        cache_dir: Some(folder.path().to_owned()),
+        ..Options::default()
+    };
+    let identity = Identity {
+        length: 100_000,
+        etag: Some("1".into()),
+        modified: None,
+    };
+    let store = cache::open(&source, &options, &identity).expect("an entry");
+    store.write_block(0, &[7; 65_536]).expect("a block");
+    let listed = json(&erofast(&arguments));
+    crate::schema::check("cache-list", &listed);
+    let image = &listed["images"][0];
+    assert_eq!(image["url"], "http://host/a");
+    assert_eq!(
+        (image["bytes"].as_u64(), image["cached_bytes"].as_u64()),
+        (Some(100_000), Some(65_536))
+    );
+    assert_eq!(image["in_use"], true);
+}
+
 /// Unmounts, also when a test fails.
 struct Mounted(PathBuf);
 

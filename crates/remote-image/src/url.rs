@@ -16,9 +16,14 @@ impl ImageUrl {
     /// None: `text` is no URL, so it is a path. The error is one line without secrets.
     pub fn parse(text: &str) -> Option<Result<ImageUrl, String>> {
         let (scheme, rest) = text.split_once("://")?;
+        if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return None;
+        }
         let known = ["http", "https"].map(|known| scheme.eq_ignore_ascii_case(known));
         if !known.contains(&true) {
-            return None;
+            return Some(Err(format!(
+                "{scheme}://: only http:// and https:// URLs can be read"
+            )));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         Some(match authority.split_once('@') {
@@ -99,9 +104,11 @@ mod tests {
 
     #[test]
     fn urls_are_told_from_paths_and_secrets_are_not_shown() {
-        for path in ["a.erofs", "/a://b", "oci://host/name", "ftp://host/x"] {
+        for path in ["a.erofs", "/a://b", "./a://b", "://b"] {
             assert_eq!(ImageUrl::parse(path), None, "{path}");
         }
+        let error = ImageUrl::parse("ftp://host/x").unwrap().unwrap_err();
+        assert_eq!(error, "ftp://: only http:// and https:// URLs can be read");
         let source = ImageUrl::parse("HTTPS://host:1/a/b.erofs?sign=secret")
             .unwrap()
             .unwrap();

@@ -144,7 +144,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         cpus: (!args.cpus.is_empty()).then_some(&cpus),
     };
     if let (Some(from), Some(until)) = (filter.from_ns, filter.until_ns) {
-        ensure!(from <= until, "--from is later than --to");
+        ensure!(from <= until, Usage("--from is later than --to".into()));
     }
     if let Some(cpu) = args.cpus.iter().find(|cpu| !report.cpus.contains(cpu)) {
         let there = cpus_of(&report.cpus);

@@ -23,19 +23,22 @@ pub enum CacheCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast cache list"))]
 pub struct CacheListArgs {
-    /// The cache [default: erofast in XDG_CACHE_HOME, /var/cache for root]
+    /// The cache [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or ~/.cache]
     #[arg(long, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `cache prune`.
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast cache prune"))]
 pub struct CachePruneArgs {
-    /// The cache [default: erofast in XDG_CACHE_HOME, /var/cache for root]
+    /// The cache [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or ~/.cache]
     #[arg(long, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
-    /// Keep so many bytes, or a number with K, M or G
+    /// Keep so many bytes; K, M and G are understood; 0 removes all that is not in use
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub cache_size: OsString,
 }

@@ -67,9 +67,7 @@ impl ImageArgs {
             verity: self.verity.options(),
             ..EngineOptions::default()
         };
-        self.remote
-            .apply(&mut options)
-            .map_err(anyhow::Error::msg)?;
+        self.remote.apply(&mut options)?;
         Ok(Engine::open(&self.image, &options)?)
     }
 }

@@ -36,6 +36,8 @@ pub use profile::{
     ProfileCommand, ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs,
 };
 #[cfg(feature = "tools")]
+pub use remote::set_flag;
+#[cfg(feature = "tools")]
 pub use tools::ToolCommand;
 
 /// What `--version` prints.

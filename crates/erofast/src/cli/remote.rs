@@ -1,9 +1,10 @@
 //! Images at URLs, for all commands that read an image without mounting it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::Args;
+use erofast_cli::Usage;
 use erofs_engine::EngineOptions;
 
 /// Of these flags, in the help.
@@ -12,14 +13,15 @@ const HEADING: &str = "Images at URLs";
 /// The mount options of images at URLs, as flags.
 #[derive(Args, Clone, Debug)]
 pub struct RemoteArgs {
-    /// Where fetched blocks are kept [default: erofast in XDG_CACHE_HOME, /var/cache for root]
+    /// Where fetched blocks are kept [default: erofast in XDG_CACHE_HOME, or else in /var/cache
+    /// (root) or ~/.cache]
     #[arg(long, value_name = "DIR", help_heading = HEADING)]
     pub cache_dir: Option<PathBuf>,
-    /// Most bytes of all images in the cache, or a number with K, M or G [default: 16G]
+    /// Most bytes kept of all images; K, M and G are understood [default: 16G]
     #[arg(long, value_name = "SIZE", help_heading = HEADING)]
     pub cache_size: Option<OsString>,
-    /// ranges as they are needed, or the whole image first, for a server without ranges
-    #[arg(long, value_name = "HOW", help_heading = HEADING)]
+    /// whole: fetch the image first, where the server has no ranges [default: ranges]
+    #[arg(long, value_name = "ranges|whole", help_heading = HEADING)]
     pub fetch: Option<OsString>,
     /// Seconds that a read waits for the server [default: 30]
     #[arg(long, value_name = "SECONDS", help_heading = HEADING)]
@@ -39,8 +41,8 @@ impl RemoteArgs {
     /// Sets them in the options of an image.
     ///
     /// # Errors
-    /// One line that names the option.
-    pub fn apply(&self, options: &mut EngineOptions) -> Result<(), String> {
+    /// One line that names the flag.
+    pub fn apply(&self, options: &mut EngineOptions) -> Result<(), Usage> {
         let path = |path: &Option<PathBuf>| path.clone().map(PathBuf::into_os_string);
         let given = [
             ("cache_dir", path(&self.cache_dir)),
@@ -55,8 +57,17 @@ impl RemoteArgs {
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)))
         {
-            options.set(name, Some(&value))?;
+            set_flag(options, name, &value)?;
         }
         Ok(())
     }
+}
+
+/// Sets a mount option that was given as a flag; the error names the flag.
+pub fn set_flag(options: &mut EngineOptions, name: &str, value: &OsStr) -> Result<(), Usage> {
+    let set = options.set(name, Some(value));
+    set.map(drop).map_err(|error| {
+        let rest = error.strip_prefix(name).unwrap_or(&error);
+        Usage(format!("--{}{rest}", name.replace(['.', '_'], "-")))
+    })
 }

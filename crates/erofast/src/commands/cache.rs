@@ -1,23 +1,34 @@
 //! `erofast cache`: images that were fetched from URLs.
 
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use erofast_cli::Outcome;
+use anyhow::{Context, anyhow, bail};
 use erofast_cli::units::size;
-use erofs_engine::remote_image::{cache, open};
+use erofast_cli::{Outcome, Usage, print_json};
+use erofs_engine::remote_image::cache::{self, Entry};
+use erofs_engine::remote_image::open;
 use erofs_engine::{EngineOptions, remote};
 use erofs_fuse::text;
+use serde_json::{Value, json};
 
-use crate::cli::{CacheFetchArgs, CacheListArgs, CachePruneArgs};
+use crate::cli::{CacheFetchArgs, CacheListArgs, CachePruneArgs, set_flag};
+
+/// The fetcher has written its line before the image could be opened.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Runs `cache list`.
 pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {
     let folder = folder(args.cache_dir.as_ref())?;
     let entries = cache::list(&folder).with_context(|| folder.display().to_string())?;
+    if args.json {
+        let images: Vec<Value> = entries.iter().map(report).collect::<Result<_, _>>()?;
+        print_json(&json!({ "images": images }))?;
+        return Ok(Outcome::Fine);
+    }
     for entry in entries {
-        let there = entry.store().and_then(|store| store.present());
-        let there = size(there.with_context(|| entry.path.display().to_string())?);
+        let there = size(present(&entry)?);
         let whole = size(entry.record.identity.length);
         let busy = if entry.busy { ", in use" } else { "" };
         let url = text::line(&entry.record.url);
@@ -26,12 +37,27 @@ pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
+fn report(entry: &Entry) -> anyhow::Result<Value> {
+    Ok(json!({
+        "url": entry.record.url,
+        "directory": entry.path.display().to_string(),
+        "bytes": entry.record.identity.length,
+        "cached_bytes": present(entry)?,
+        "in_use": entry.busy,
+    }))
+}
+
+/// Bytes of the image that are there.
+fn present(entry: &Entry) -> anyhow::Result<u64> {
+    let there = entry.store().and_then(|store| store.present());
+    there.with_context(|| entry.path.display().to_string())
+}
+
 /// Runs `cache prune`.
 pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
     let folder = folder(args.cache_dir.as_ref())?;
     let mut options = EngineOptions::default();
-    let set = options.set("cache_size", Some(&args.cache_size));
-    set.map_err(anyhow::Error::msg)?;
+    set_flag(&mut options, "cache_size", &args.cache_size)?;
     let removed = cache::prune(&folder, options.remote.cache_size);
     let removed = removed.with_context(|| folder.display().to_string())?;
     for entry in removed {
@@ -44,14 +70,24 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
 /// Runs `cache fetch`.
 pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     let shown = args.url.display();
-    let source = remote::url(&args.url).ok_or_else(|| anyhow!("{shown}: is no URL"))?;
+    let no_url = || Usage(format!("{shown}: is no http:// or https:// URL"));
+    let source = remote::url(&args.url).ok_or_else(no_url)?;
     let source = source.map_err(anyhow::Error::msg)?;
     let mut options = EngineOptions::default();
-    args.remote
-        .apply(&mut options)
-        .map_err(anyhow::Error::msg)?;
-    let file = open(&source, &options.remote, |_| {})?;
+    args.remote.apply(&mut options)?;
+    let (lines, line) = mpsc::channel();
+    let note = move |line: &str| drop(lines.send(line.to_owned()));
+    let file = open(&source, &options.remote, note)?;
     file.fetch_all(|_| {})?;
+    let folder = folder(options.remote.cache_dir.as_ref())?;
+    let all = |entry: &Entry| {
+        entry.record.url == source.to_string()
+            && present(entry).is_ok_and(|there| there == file.length())
+    };
+    if !cache::list(&folder).is_ok_and(|entries| entries.iter().any(all)) {
+        let why = line.recv_timeout(SOON);
+        bail!(why.unwrap_or_else(|_| format!("{source}: is not kept in the cache")));
+    }
     outln!("{source}: {} in the cache", size(file.length()));
     Ok(Outcome::Fine)
 }

@@ -1,10 +1,13 @@
 //! `erofast mount` is killed while it waits for the mount.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use super::site::{Site, fine, soon};
+use super::site::{Site, fine, signal, soon};
 
 /// Processes whose command line names the site.
 fn processes(site: &Site) -> usize {
@@ -13,6 +16,39 @@ fn processes(site: &Site) -> usize {
     let lines = lines.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     let named = lines.filter(|line| line.windows(name.len()).any(|part| part == name));
     named.count()
+}
+
+/// A server of images that does not answer keeps nobody at the terminal.
+#[test]
+fn in_the_foreground_ctrl_c_ends_it_while_the_image_is_opened() {
+    let Some(site) = Site::new() else { return };
+    // In the place of the fetcher, which is searched for beside the program.
+    let program = site.path("erofast");
+    fs::copy(env!("CARGO_BIN_EXE_erofast"), &program).unwrap();
+    let fetcher = site.path("erofast-fetch");
+    fs::write(&fetcher, "#!/bin/sh\necho $$ > pid\nexec sleep 30\n").unwrap();
+    fs::set_permissions(&fetcher, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut mount = Command::new(program);
+    mount.args(["mount", "-f", "http://127.0.0.1:1/a.erofs", "mnt"]);
+    let mut mount = mount.current_dir(site.directory.path()).spawn().unwrap();
+    let pid = || {
+        fs::read_to_string(site.path("pid"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    };
+    soon("the fetcher", || pid().is_some());
+    signal("-INT", u64::from(mount.id()));
+    let ended = mount.wait().unwrap();
+    signal("-KILL", pid().unwrap());
+    assert_eq!(
+        ended.signal(),
+        Some(rustix::process::Signal::INT.as_raw()),
+        "{ended}"
+    );
+    soon("the end", || processes(&site) == 0);
+    assert!(!site.is_mounted());
 }
 
 /// The mounting process was killed before it could report; nothing may be half there.

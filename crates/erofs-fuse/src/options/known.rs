@@ -44,8 +44,9 @@ pub const KNOWN: &[KnownOption] = options! {
     "prefetch=profile|all|none"
         "what is fetched from a URL ahead of readers: what launches read, all, nothing (profile)";
     "cache_dir=DIR"
-        "where bytes of images at URLs are kept (erofast in XDG_CACHE_HOME, /var/cache for root)";
-    "cache_size=SIZE" "most bytes kept of all of them, or a number with K, M or G (16G)";
+        "where bytes of images at URLs are kept (erofast in XDG_CACHE_HOME, or else in /var/cache \
+         or ~/.cache)";
+    "cache_size=SIZE" "most bytes kept of all such images; K, M and G are understood (16G)";
     "fetch=ranges|whole"
         "whole: fetch the image before it is mounted where the server has no ranges (ranges)";
     "timeout.read=SECONDS"

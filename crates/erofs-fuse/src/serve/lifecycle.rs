@@ -63,8 +63,6 @@ pub(crate) fn serve(
     // stores pages may wait for a read that only the helper can end, after the death.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(Error::io("prctl"))?;
-    // Before any thread exists: all threads inherit the mask, and only this one reads signals.
-    let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let options = &request.options;
     let mut restart = Restart::new(request, start)?;
     // A successor must not resolve a path that may lead into the mount: nobody serves it.
@@ -84,6 +82,9 @@ pub(crate) fn serve(
         }
         false => Opened::new(&request.image, &engine)?,
     };
+    // Before any thread exists: all threads inherit the mask, and only this one reads signals.
+    // Until here they end the process, which may wait for the server of a URL.
+    let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     if start == Start::Background {
         restart = restart.with_memory(helper.in_flight())?;
         // Before the sandbox, whose user may not enter a root directory of mode 0700.
