@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::html::{escape, style};
 
-/// Longer names push their row.
+/// Longer names have a line of their own.
 const NAME: usize = 40;
 
 /// Rows with names; figures of the terminal are on the right of their columns, words on the left.
@@ -81,6 +81,11 @@ impl Table {
             title => format!("{title}\n"),
         };
         for (text, cells) in lines() {
+            let mut text = text.as_str();
+            if text.chars().count() > name {
+                let _ = writeln!(out, "{indent}{text}");
+                text = "";
+            }
             let mut line = format!("{indent}{text:<name$}");
             if let (true, [words]) = (self.words, &cells[..]) {
                 out += &wrapped(&format!("{line}  {words}"), indent.len() + name + 2);
@@ -213,6 +218,14 @@ mod tests {
         let text = "time\n           median   shift\n  a|<b>      7 us  (-3 %)\n  \
                     erofast  100 us    +1 %\n";
         assert_eq!(table.text(), text);
+        let mut wide = Table::keyed("", &["median"]);
+        wide.add(&"x".repeat(NAME + 1), ["7 us"].map(String::from));
+        wide.add("short", ["100 us"].map(String::from));
+        let lines = format!(
+            "       median\n{}\n         7 us\nshort  100 us\n",
+            "x".repeat(NAME + 1)
+        );
+        assert_eq!(wide.text(), lines);
         let long = Table::words("", vec![("name".into(), "word ".repeat(30))]).text();
         let lines: Vec<&str> = long.lines().collect();
         assert!(

@@ -74,10 +74,13 @@ impl Mounted {
 
     /// Waits until all threads that serve it sleep and nothing wakes them: what they still had to
     /// do for the mount would be measured as if it served the launch. Gives up after two seconds.
+    /// Does not wait where the image is fetched meanwhile: that is what a launch from a URL is.
     pub(crate) fn settle(&self) {
         const INTERVAL: Duration = Duration::from_millis(10);
         let deadline = Instant::now() + Duration::from_secs(2);
-        let Some(daemon) = self.daemon() else { return };
+        let Some(daemon) = self.daemon().filter(|_| self.web.is_none()) else {
+            return;
+        };
         let mut before = sleeping_threads(daemon);
         while Instant::now() < deadline {
             std::thread::sleep(INTERVAL);
