@@ -174,12 +174,13 @@ impl From<HelperError> for io::Error {
     }
 }
 
+/// Of a `/dev/fuse` that may not be opened.
+pub(crate) const OPEN_TO_EVERYONE: &str = "everyone should be able to read and write it (mode 666)";
+
 /// What to do about `/dev/fuse`.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "everyone should be able to read and write it (mode 666)"
-        }
+        io::ErrorKind::PermissionDenied => OPEN_TO_EVERYONE,
         _ => "FUSE is needed: modprobe fuse, or pass the device into the container",
     }
 }

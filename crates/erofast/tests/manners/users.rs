@@ -69,6 +69,21 @@ fn a_user_mounts_watches_and_unmounts() {
     fine(&output);
 }
 
+/// fusermount3 may not read what is there.
+#[test]
+fn a_user_that_would_cover_a_mount_gets_the_reason() {
+    let Some(site) = Site::new() else { return };
+    let script = "set -e; \"$0\" mount image.erofs mnt; \"$0\" mount image.erofs mnt && exit 3; \
+                  \"$0\" umount mnt";
+    let Some(output) = as_nobody(&site, script) else {
+        return;
+    };
+    fine(&output);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let named = errors.contains("/mnt: an image is mounted there already; erofast umount first");
+    assert!(named && errors.lines().count() == 1, "{errors}");
+}
+
 #[test]
 fn a_user_mounts_an_image_at_a_url() {
     let (Some(site), Some(fetcher)) = (Site::new(), fetcher()) else {

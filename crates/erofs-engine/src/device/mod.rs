@@ -230,7 +230,15 @@ impl ReadAt for Device {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.check_range(buf.len(), offset, self.size)?;
         match &self.storage {
-            Storage::Local(file) => FileExt::read_exact_at(&**file, buf, self.base + offset),
+            Storage::Local(file) => {
+                let read = FileExt::read_exact_at(&**file, buf, self.base + offset);
+                read.map_err(|error| match error.kind() {
+                    io::ErrorKind::UnexpectedEof => {
+                        io::Error::new(error.kind(), "the file was cut short since it was opened")
+                    }
+                    _ => error,
+                })
+            }
             Storage::Remote(file) => remote::read(file, buf, self.base + offset),
         }
     }

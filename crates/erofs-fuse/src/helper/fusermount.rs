@@ -13,7 +13,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::plan::MountPlan;
 use super::protocol::receive_bytes;
-use crate::error::Error;
+use super::table::covered_notice;
+use crate::error::{Error, OPEN_TO_EVERYONE};
 use crate::respawn::MARK;
 
 const PROGRAM: &str = "fusermount3";
@@ -109,9 +110,24 @@ fn refused(mountpoint: &Path, mut helper: Child) -> Error {
         let _ = stderr.read_to_end(&mut output);
     }
     let _ = helper.wait();
+    let message = one_line(&output);
+    if message.ends_with("Permission denied") && covered_notice(mountpoint).is_some() {
+        let point = mountpoint.display();
+        return Error::Server(format!(
+            "{point}: an image is mounted there already; erofast umount first"
+        ));
+    }
     Error::Fusermount {
         mountpoint: mountpoint.to_owned(),
-        message: one_line(&output),
+        message: with_remedy(message),
+    }
+}
+
+/// It does not say what is wrong with the device.
+fn with_remedy(message: String) -> String {
+    match message.ends_with("/dev/fuse: Permission denied") {
+        true => format!("{message}; {OPEN_TO_EVERYONE}"),
+        false => message,
     }
 }
 
@@ -141,7 +157,7 @@ fn one_line(output: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::one_line;
+    use super::{one_line, with_remedy};
 
     #[test]
     fn its_output_becomes_one_line() {
@@ -150,5 +166,12 @@ mod tests {
             "mount failed: No; sorry"
         );
         assert_eq!(one_line(b"\n"), "failed without a message");
+    }
+
+    #[test]
+    fn a_device_that_users_may_not_open_comes_with_its_remedy() {
+        let line = with_remedy("failed to open /dev/fuse: Permission denied".to_owned());
+        assert!(line.ends_with("denied; everyone should be able to read and write it (mode 666)"));
+        assert_eq!(with_remedy("sorry".to_owned()), "sorry");
     }
 }

@@ -108,6 +108,9 @@ fn reason(errno: Errno) -> String {
         Errno::NOTTY | Errno::NOTDIR => "is not the mount point of an erofast mount".to_owned(),
         Errno::AGAIN => "its daemon starts or ends at this moment".to_owned(),
         Errno::NOTCONN => "its daemon is dead: run erofast umount".to_owned(),
+        Errno::ACCESS => {
+            "only the user that mounted it sees it, without allow_root or allow_other".to_owned()
+        }
         other => other.to_string(),
     }
 }
