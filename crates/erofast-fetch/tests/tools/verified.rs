@@ -113,7 +113,11 @@ fn a_flipped_byte_on_the_server_is_an_error_at_its_place_until_it_is_right() {
         let output = check(&site.url());
         assert!(output.status.success(), "{path} {at}: {output:?}");
     }
-    // The same image at another URL is the same in the cache.
+    // The same image at another URL is the same in the cache, also when it is fetched ahead.
+    site.printed(&["cache", "prune", "--cache-size", "0"]);
+    let tree = ["--verity-hashdevice", &tree_url, "--verity-roothash", root];
+    let fetched = site.printed(&[&["cache", "fetch"][..], &tree, &[&site.url()]].concat());
+    assert_eq!(fetched.lines().count(), 2, "{fetched}");
     site.asked();
     assert!(check(&site.server.url("/other/x.erofs")).status.success());
     assert_eq!(site.asked(), 2, "the first blocks of image and tree");

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use erofast_cli::examples_help;
 
 use super::remote::RemoteArgs;
+use super::verity::VerityArgs;
 
 /// The subcommands of `cache`.
 #[derive(Debug, Subcommand)]
@@ -16,7 +17,7 @@ pub enum CacheCommand {
     /// Remove images that are not in use, those not used for longest first
     Prune(CachePruneArgs),
     /// Fetch all of an image ahead of time
-    Fetch(CacheFetchArgs),
+    Fetch(Box<CacheFetchArgs>),
 }
 
 /// Arguments of `cache list`.
@@ -49,6 +50,8 @@ pub struct CachePruneArgs {
 pub struct CacheFetchArgs {
     /// URL of the image (http, https)
     pub url: PathBuf,
+    #[command(flatten)]
+    pub verity: VerityArgs,
     #[command(flatten)]
     pub remote: RemoteArgs,
 }

@@ -1,6 +1,6 @@
 //! `erofast cache`: images that were fetched from URLs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow, bail};
 use erofast_cli::units::size;
 use erofast_cli::{Outcome, Usage, print_json};
 use erofs_engine::remote_image::cache::{self, Entry};
-use erofs_engine::remote_image::open;
-use erofs_engine::{EngineOptions, remote};
+use erofs_engine::remote_image::{RemoteFile, open};
+use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
 use erofs_fuse::text;
 use serde_json::{Value, json};
 
@@ -75,21 +75,44 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     let source = source.map_err(anyhow::Error::msg)?;
     let mut options = EngineOptions::default();
     args.remote.apply(&mut options)?;
+    options.verity = args.verity.options();
+    options.workers = WorkersMode::Inline;
+    let folder = folder(options.remote.cache_dir.as_ref())?;
+    if options.verity != VerityOptions::default() {
+        let engine = Engine::open(&args.url, &options)?;
+        let root = engine.root_hash().map(ToString::to_string);
+        for (name, file) in engine.remote_files() {
+            fetch_all(&name, file, &folder, root.as_ref(), || None)?;
+        }
+        return Ok(Outcome::Fine);
+    }
     let (lines, line) = mpsc::channel();
     let note = move |line: &str| drop(lines.send(line.to_owned()));
     let file = open(&source, &options.remote, note)?;
+    let why = || line.recv_timeout(SOON).ok();
+    fetch_all(&source.to_string(), &file, &folder, None, why)?;
+    Ok(Outcome::Fine)
+}
+
+/// `why` says why it is not kept.
+fn fetch_all(
+    name: &str,
+    file: &RemoteFile,
+    folder: &Path,
+    root_hash: Option<&String>,
+    why: impl Fn() -> Option<String>,
+) -> anyhow::Result<()> {
     file.fetch_all(|_| {})?;
-    let folder = folder(options.remote.cache_dir.as_ref())?;
     let all = |entry: &Entry| {
-        entry.record.url == source.to_string()
+        let verified = root_hash.is_some() && entry.record.root_hash.as_ref() == root_hash;
+        (verified || entry.record.url == name)
             && present(entry).is_ok_and(|there| there == file.length())
     };
-    if !cache::list(&folder).is_ok_and(|entries| entries.iter().any(all)) {
-        let why = line.recv_timeout(SOON);
-        bail!(why.unwrap_or_else(|_| format!("{source}: is not kept in the cache")));
+    if !cache::list(folder).is_ok_and(|entries| entries.iter().any(all)) {
+        bail!(why().unwrap_or_else(|| format!("{name}: is not kept in the cache")));
     }
-    outln!("{source}: {} in the cache", size(file.length()));
-    Ok(Outcome::Fine)
+    outln!("{name}: {} in the cache", size(file.length()));
+    Ok(())
 }
 
 fn folder(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
