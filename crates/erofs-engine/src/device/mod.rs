@@ -247,3 +247,25 @@ impl ReadAt for Device {
         self.size
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_cut_short_is_named() {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = File::from(rustix::fs::memfd_create("a", flags).unwrap());
+        file.set_len(8192).unwrap();
+        let device = Device::from_file(file.try_clone().unwrap(), Path::new("a"), 0).unwrap();
+        let read = |length| device.read_exact_at(&mut vec![0; length], 4096);
+        assert!(read(4096).is_ok());
+        file.set_len(6000).unwrap();
+        let error = read(4096).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            error.to_string(),
+            "the file was cut short since it was opened"
+        );
+    }
+}
