@@ -30,7 +30,7 @@ use crate::inherited;
 use crate::log::Log;
 use crate::note::note;
 use crate::request::MountRequest;
-use crate::respawn::{self, Role};
+use crate::respawn::{self, OTHER_VERSION, Role};
 use crate::serve;
 use crate::start::Start;
 
@@ -105,7 +105,9 @@ fn start(request: &MountRequest) -> Result<(), Error> {
 fn explained(line: String) -> String {
     let number = format!("(os error {})", rustix::io::Errno::AGAIN.raw_os_error());
     match line.ends_with(&number) {
-        true => format!("{line}; a limit of processes is reached (ulimit -u, pids.max)"),
+        true => format!(
+            "{line}; a limit of processes or memory is reached (ulimit -u, ulimit -v, pids.max)"
+        ),
         false => line,
     }
 }
@@ -114,8 +116,14 @@ fn explained(line: String) -> String {
 /// and exit with its result.
 pub fn run_if_daemon() -> Option<ExitCode> {
     sys::fuse_signals::undo_the_callers();
-    let role = Role::of_this_process()?;
-    let outcome = role.and_then(|role| {
+    let role = match Role::of_this_process()? {
+        Ok(role) => role,
+        Err(error) => {
+            reported(Err(error));
+            return Some(ExitCode::from(OTHER_VERSION));
+        }
+    };
+    let serve = || {
         let request = respawn::own_request(role)?;
         inherited::close_inherited(&request);
         match role {
@@ -128,8 +136,8 @@ pub fn run_if_daemon() -> Option<ExitCode> {
                 serve_behind(&request, log, Start::Successor)
             }
         }
-    });
-    Some(ExitCode::from(reported(outcome)))
+    };
+    Some(ExitCode::from(reported(serve())))
 }
 
 /// The exit status. The process that waits for the mount prints an error; after READY nothing reads

@@ -14,6 +14,9 @@ use crate::request::MountRequest;
 /// Environment variable that marks a process started here; its value is the [`Role`].
 pub(crate) const MARK: &str = "EROFAST_DAEMON";
 
+/// Exit status of a program that does not know its [`Role`]; `EX_PROTOCOL` of sysexits(3head).
+pub(crate) const OTHER_VERSION: u8 = 76;
+
 /// The role of a process that was started here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {

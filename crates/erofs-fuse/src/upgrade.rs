@@ -1,5 +1,6 @@
 //! `erofast upgrade`: another server for a mount, of the program that is installed now.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,14 +44,32 @@ pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
 /// Why a mount without a record cannot be upgraded.
 fn reason(mountpoint: &Path) -> Result<Error, Error> {
     let restart = &stat(mountpoint)?["restart"];
-    let helper = format!("/proc/{}", restart["helper"]);
     let why = match restart["on"] == true {
-        true if Path::new(&helper).exists() => "only root and the user that mounted it may do that",
-        true => "its mount helper is gone",
+        true => no_record(&format!("/proc/{}/fd", restart["helper"])),
         false => restart["reason"]
             .as_str()
             .unwrap_or("its server is too old"),
     };
     let why = format!("cannot be upgraded: {why}");
     Ok(Error::mountpoint(mountpoint, why))
+}
+
+/// Why a mount helper with these descriptors shows no record.
+fn no_record(descriptors: &str) -> &'static str {
+    match std::fs::read_dir(descriptors) {
+        Ok(_) => "its mount helper is of another version; mount again to use the new program",
+        Err(error) if error.kind() == ErrorKind::NotFound => "its mount helper is gone",
+        Err(_) => "only root and the user that mounted it may do that",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_helper_of_another_version_is_no_question_of_rights() {
+        assert!(no_record("/proc/self/fd").contains("of another version"));
+        assert!(no_record("/proc/0/fd").contains("gone"));
+    }
 }

@@ -164,13 +164,39 @@ fn after_two_deaths_of_the_program_of_an_upgrade_the_one_that_mounted_serves() {
 fn an_upgrade_that_failed_is_no_success_because_a_server_was_replaced() {
     let Some(site) = mounted() else { return };
     let server = site.pid();
-    install(&site, "#!/bin/sh\ntouch begun\nsleep 20\n");
+    install(&site, "#!/bin/sh\ntouch begun\nsleep 3\n");
     let failed = upgrade(&site, || {
         soon("the start", || site.path("begun").exists());
         signal("-KILL", server);
     });
     fails(&failed, "the new server did not start");
     assert_ne!(site.pid(), server);
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn an_upgrade_goes_on_when_the_old_server_dies_meanwhile() {
+    let Some(site) = mounted() else { return };
+    let server = site.pid();
+    let slow = "touch begun; while [ ! -e go ]; do sleep 0.01; done; exec ./good \"$@\"";
+    install(&site, &format!("#!/bin/sh\n{slow}\n"));
+    let done = upgrade(&site, || {
+        soon("the start", || site.path("begun").exists());
+        signal("-KILL", server);
+        soon("the next server", || site.pid() != server);
+        fs::write(site.path("go"), "").unwrap();
+    });
+    fine(&done);
+    assert!(command_line(site.pid()).contains(" mount-upgrade-"));
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn a_program_that_speaks_another_protocol_is_said_to() {
+    let Some(site) = mounted() else { return };
+    let script = "#!/bin/sh\nEROFAST_DAEMON=mount-upgrade-0 exec ./good \"$@\"\n";
+    install(&site, script);
+    fails(&upgrade(&site, || {}), "is of another version");
     fine(&site.run(&["umount", "mnt"]));
 }
 

@@ -304,12 +304,16 @@ impl Helper {
     }
 
     /// Has the program that is installed now serve the mount. If it does not get so far, the server
-    /// that is there goes on.
+    /// that is there goes on. If that died meanwhile, the next one is upgraded.
     fn upgrade(&mut self, signals: &Signals) {
         self.state.upgrade_begins();
         let handed_over = self
             .start_until_it_asks(&How::Installed, UPGRADE, true, signals)
             .and_then(|server| self.hand_over(server));
+        if handed_over.is_err() && self.server.has_ended() {
+            self.upgrade_wanted = true;
+            return;
+        }
         if let Err(error) = &handed_over {
             self.servers.report(&format!("the upgrade failed: {error}"));
         }

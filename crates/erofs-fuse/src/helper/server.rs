@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use crate::inherited;
 use crate::log::Log;
 use crate::poll::{first_ready, has_ended};
 use crate::request::MountRequest;
-use crate::respawn::{self, Role};
+use crate::respawn::{self, OTHER_VERSION, Role};
 use crate::start::Start;
 
 /// What a fork of this process does as a server, which mounts or gets the mount of another one; its
@@ -111,7 +112,7 @@ impl Servers {
             .args(arguments)
             .exec();
         self.report(&format!("cannot start the server: {error}"));
-        CANNOT_START
+        CANNOT_START.into()
     }
 
     /// Without a log there is nowhere to report that either.
@@ -251,10 +252,7 @@ impl Server {
         while self.has_ended() && begin.elapsed() < EXIT {
             match self.child.as_ref().map(ChildProcess::try_wait) {
                 Some(Ok(None)) => thread::sleep(Duration::from_millis(1)),
-                Some(Ok(Some(status))) if status.code() == Some(CANNOT_START) => {
-                    return "the installed program cannot be started".to_owned();
-                }
-                Some(Ok(Some(status))) => return format!("it ended at once: {status}"),
+                Some(Ok(Some(status))) => return why_ended(status),
                 _ => break,
             }
         }
@@ -264,6 +262,15 @@ impl Server {
     /// Whether its socket has.
     pub(super) fn has_ended(&self) -> bool {
         has_ended(self.socket.as_fd())
+    }
+}
+
+/// Of a program that was to take the mount over.
+fn why_ended(status: ExitStatus) -> String {
+    match status.code().map(u8::try_from) {
+        Some(Ok(CANNOT_START)) => "the installed program cannot be started".to_owned(),
+        Some(Ok(OTHER_VERSION)) => "the installed program is of another version".to_owned(),
+        _ => format!("it ended at once: {status}"),
     }
 }
 
@@ -277,4 +284,4 @@ fn send_program(path: &Path, sender: &OwnedFd) {
 }
 
 /// Exit status where the program cannot be started, as in shells.
-const CANNOT_START: i32 = 127;
+const CANNOT_START: u8 = 127;
