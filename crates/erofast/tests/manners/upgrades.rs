@@ -201,18 +201,24 @@ fn a_program_that_speaks_another_protocol_is_said_to() {
 }
 
 #[test]
-fn sigterm_ends_a_mount_while_an_upgrade_waits() {
-    let Some(site) = mounted() else { return };
-    let helper = super::inherited::counters(&site)["restart"]["helper"].as_u64();
-    install(&site, "#!/bin/sh\ntouch begun\nexec sleep 50\n");
-    let begin = Instant::now();
-    let failed = upgrade(&site, || {
-        soon("the start", || site.path("begun").exists());
-        signal("-TERM", helper.expect("its helper"));
-    });
-    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
-    soon("the end of the mount", || !site.is_mounted());
-    assert!(begin.elapsed() < LONG);
+fn sigterm_to_either_process_ends_a_mount_while_an_upgrade_waits() {
+    for process in ["helper", "server"] {
+        let Some(site) = mounted() else { return };
+        let helper = super::inherited::counters(&site)["restart"]["helper"].as_u64();
+        let pid = match process {
+            "helper" => helper.expect("its helper"),
+            _ => site.pid(),
+        };
+        install(&site, "#!/bin/sh\ntouch begun\nexec sleep 50\n");
+        let begin = Instant::now();
+        let failed = upgrade(&site, || {
+            soon("the start", || site.path("begun").exists());
+            signal("-TERM", pid);
+        });
+        assert_eq!(failed.status.code(), Some(1), "{process}: {failed:?}");
+        soon("the end of the mount", || !site.is_mounted());
+        assert!(begin.elapsed() < LONG, "{process}");
+    }
 }
 
 #[test]

@@ -150,9 +150,7 @@ impl Helper {
                 }
                 Event::Upgrade => self.upgrade_wanted = true,
                 Event::Request => {
-                    let request = protocol::receive(&self.server.socket);
-                    if !request.is_ok_and(|request| self.answer(request)) {
-                        self.end_of_server();
+                    if !self.answer_next() {
                         return;
                     }
                 }
@@ -222,11 +220,15 @@ impl Helper {
         });
     }
 
-    /// Kills a server that sent an invalid request or does not take its answers: it still runs.
-    fn end_of_server(&mut self) {
-        if !self.server.has_ended() {
+    /// Answers the next request. False at the end of the server: it is killed if the request is
+    /// invalid or the answer not taken.
+    fn answer_next(&mut self) -> bool {
+        let request = protocol::receive(&self.server.socket);
+        let answered = request.is_ok_and(|request| self.answer(request));
+        if !answered && !self.server.has_ended() {
             let _ = self.server.kill();
         }
+        answered
     }
 
     /// Starts another server in the place of one that died.
@@ -321,8 +323,8 @@ impl Helper {
     }
 
     /// A server that asks for the mount within this time. A program that cannot do so ends, crashes
-    /// or says nothing. `serving`: the server that is there must go on meanwhile. A signal that
-    /// asks for the end of the mount ends the waiting.
+    /// or says nothing. `serving`: the server that is there is answered meanwhile; its end ends the
+    /// waiting, as a signal does that asks for the end of the mount.
     fn start_until_it_asks(
         &mut self,
         how: &How,
@@ -332,12 +334,18 @@ impl Helper {
     ) -> Result<Server, Error> {
         let server = self.servers.start(how)?;
         let deadline = Instant::now() + limit;
-        let other = serving.then_some(&self.server);
-        loop {
-            let heard = server.is_heard_before(deadline, other, Some(&signals.ending));
-            match heard.then(|| protocol::receive(&server.socket)) {
-                Some(Ok(Request::Resume)) => return Ok(server),
-                Some(Ok(request)) if answer(&mut self.state, &server, request) => {}
+        let count = if serving { 3 } else { 2 };
+        while self.state.is_replaceable() {
+            let sockets = [&server.socket, &signals.ending, &self.server.socket];
+            let watched = sockets.map(|fd| (fd.as_fd(), PollFlags::IN));
+            let left = deadline.saturating_duration_since(Instant::now());
+            match first_ready(&watched[..count], Some(left)) {
+                Ok(Some(0)) => match protocol::receive(&server.socket) {
+                    Ok(Request::Resume) => return Ok(server),
+                    Ok(request) if answer(&mut self.state, &server, request) => {}
+                    _ => break,
+                },
+                Ok(Some(2)) if self.answer_next() => {}
                 _ => break,
             }
         }

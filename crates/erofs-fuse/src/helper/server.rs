@@ -194,7 +194,7 @@ impl Server {
             let _ = protocol::send(&self.socket, &Order::Exit);
             let again = Instant::now() + interval;
             while Instant::now() < again {
-                if self.is_heard_before(again, None, None) && !self.reads_packet() {
+                if self.is_heard_before(again) && !self.reads_packet() {
                     return Ok(());
                 }
             }
@@ -229,19 +229,10 @@ impl Server {
         self.child.take()
     }
 
-    /// Whether a request, or the end, comes before `deadline`, unless the end of `other` or a
-    /// signal comes first.
-    pub(super) fn is_heard_before(
-        &self,
-        deadline: Instant,
-        other: Option<&Self>,
-        signal: Option<&OwnedFd>,
-    ) -> bool {
-        let other = other.map(|other| (other.socket.as_fd(), PollFlags::empty()));
-        let signal = signal.map(|signal| (signal.as_fd(), PollFlags::IN));
-        let own = Some((self.socket.as_fd(), PollFlags::IN));
-        let watched: Vec<_> = [own, signal, other].into_iter().flatten().collect();
+    /// Whether a request, or the end, comes before `deadline`.
+    fn is_heard_before(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
+        let watched = [(self.socket.as_fd(), PollFlags::IN)];
         matches!(first_ready(&watched, Some(left)), Ok(Some(0)))
     }
 
