@@ -18,6 +18,8 @@ use crate::failure::Failure;
 const REDIRECTS: usize = 10;
 /// Of what Retry-After asks for.
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
+/// Bytes of an image: readers have a bit for each block, whatever a server announces.
+const LONGEST: u64 = 16 << 40;
 
 /// A server, as one source is fetched from it.
 #[derive(Debug)]
@@ -163,8 +165,13 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
         true => content_range(headers).map(|(_, length)| length),
         false => text(headers, CONTENT_LENGTH).and_then(|value| value.parse().ok()),
     };
+    let length = length.ok_or_else(|| Failure::new("the server does not send the length"))?;
+    if length > LONGEST {
+        let line = format!("the server announces {length} bytes; images have 16 TiB at most");
+        return Err(Failure::lasting(line));
+    }
     Ok(Identity {
-        length: length.ok_or_else(|| Failure::new("the server does not send the length"))?,
+        length,
         etag: text(headers, ETAG),
         modified: text(headers, LAST_MODIFIED),
     })

@@ -85,7 +85,7 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
 fn an_image_that_changed_is_an_error_and_never_a_mixture() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());
     let file = open(&server.url("/a"), &options(&cache)).unwrap();
-    for fault in [Fault::Changed, Fault::OtherLength] {
+    for fault in [Fault::Changed, Fault::Length(LENGTH as u64 + 1)] {
         server.state().always = Some(fault.clone());
         let error = read(&file, LENGTH - 9..LENGTH).map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StaleNetworkFileHandle, "{error}");
@@ -117,6 +117,12 @@ fn what_cannot_be_opened_is_one_line() {
         .to_string();
     assert!(
         error.contains("no ranges (mount -o fetch=whole, or --fetch whole,"),
+        "{error}"
+    );
+    server.state().always = Some(Fault::Length(1 << 62));
+    let error = start(&server.url("/a"), &options(&cache)).unwrap_err();
+    assert!(
+        error.to_string().ends_with("images have 16 TiB at most"),
         "{error}"
     );
     let unused = std::net::TcpListener::bind("127.0.0.1:0")

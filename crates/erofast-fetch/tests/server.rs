@@ -31,8 +31,8 @@ pub(crate) enum Fault {
     Compressed,
     /// Another ETag: the image was replaced.
     Changed,
-    /// Another length of the whole.
-    OtherLength,
+    /// This length of the whole.
+    Length(u64),
     /// To that URL.
     Redirect(String),
 }
@@ -194,7 +194,7 @@ impl Server {
             }
             Some(Fault::Compressed) => headers += "Content-Encoding: gzip\r\n",
             Some(Fault::Changed) => etag = Some("\"2\"".into()),
-            Some(Fault::OtherLength) => total += 1,
+            Some(Fault::Length(length)) => total = *length,
             Some(Fault::Status(status)) => return refuse(to, *status, ""),
             Some(Fault::Redirect(url)) => return refuse(to, 302, &format!("Location: {url}\r\n")),
             _ => {}
