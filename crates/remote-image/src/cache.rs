@@ -2,24 +2,29 @@
 //!
 //! An image's directory is named by a hash of what it is keyed by, and has three files: `data` and
 //! `map`, the two of a [`Store`], and `image.json`, which says what is in them. Its time of change
-//! is that of its last use. Fetchers of an image hold a shared lock on `map`.
+//! is that of its last use. Fetchers of an image hold a shared lock on `map`. The cache's directory
+//! may be another user's: then what is in it is not to be believed, nor followed.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
-use crate::message::Identity;
+use crate::message::{Identity, PACKET};
 use crate::store::Store;
 use crate::{ImageUrl, Options};
 
 /// Where [`default_directory`] has none.
 pub const NO_DIRECTORY: &str = "HOME is not set, and no directory of the cache is given";
+
+/// What says which image it is; as long as a packet at most, in which its parts came.
+const RECORD: &str = "image.json";
 
 /// `$XDG_CACHE_HOME/erofast`; else /var/cache/erofast for root, and ~/.cache/erofast for others.
 pub fn default_directory() -> Option<PathBuf> {
@@ -89,7 +94,10 @@ fn open_entry(
         .recursive(true)
         .mode(0o700)
         .create(&path)?;
-    let (data, map) = (file(&path.join("data"))?, file(&path.join("map"))?);
+    let folder = Folder::open(&path)?;
+    folder.check_owner()?;
+    let made = OFlags::RDWR | OFlags::CREATE;
+    let (data, map) = (folder.file("data", made)?, folder.file("map", made)?);
     flock(&map, FlockOperation::LockShared)?;
     let record = Record {
         url: source.to_string(),
@@ -97,7 +105,7 @@ fn open_entry(
         root_hash: options.root_hash.clone(),
         key: XxHash3_64::oneshot_with_seed(1, key.as_bytes()),
     };
-    record.settle(&path)?;
+    record.settle(&folder, &path)?;
     if data.metadata()?.len() != identity.length {
         data.set_len(identity.length)?;
     }
@@ -117,37 +125,62 @@ fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
     }
 }
 
-fn file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
+/// The directory of an image. Nothing in it but a regular file is opened, and no link followed.
+struct Folder(OwnedFd);
+
+impl Folder {
+    fn open(path: &Path) -> io::Result<Folder> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Folder(openat(CWD, path, flags, Mode::empty())?))
+    }
+
+    /// The owner can choose the bytes in it: the checksums are no signatures.
+    fn check_owner(&self) -> io::Result<()> {
+        match fstat(&self.0)?.st_uid {
+            owner if owner == rustix::process::geteuid().as_raw() => Ok(()),
+            owner => Err(io::Error::other(format!(
+                "the image's directory is user {owner}'s"
+            ))),
+        }
+    }
+
+    fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        // A FIFO is opened without a wait, to be refused.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::other(format!("{name} is no regular file"))),
+        }
+    }
 }
 
 impl Record {
     /// Writes the record, or finds it as it is to be.
-    fn settle(&self, path: &Path) -> io::Result<()> {
-        let name = path.join("image.json");
-        if let Some(there) = Record::read(path) {
+    fn settle(&self, folder: &Folder, path: &Path) -> io::Result<()> {
+        if let Some(there) = Record::read(folder) {
             if there.key != self.key {
                 return Err(io::Error::other(format!(
                     "{} holds another image",
                     path.display()
                 )));
             }
-            return File::open(name)?.set_modified(SystemTime::now());
+            let record = folder.file(RECORD, OFlags::RDONLY)?;
+            return record.set_modified(SystemTime::now());
         }
-        let new = path.join(format!("image.json.{}", std::process::id()));
-        fs::write(&new, serde_json::to_vec(self)?)?;
-        fs::rename(new, name)
+        let new = format!("{RECORD}.{}", std::process::id());
+        let made = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        folder
+            .file(&new, made)?
+            .write_all(&serde_json::to_vec(self)?)?;
+        Ok(renameat(&folder.0, new, &folder.0, RECORD)?)
     }
 
-    fn read(path: &Path) -> Option<Record> {
-        serde_json::from_slice(&fs::read(path.join("image.json")).ok()?).ok()
+    fn read(folder: &Folder) -> Option<Record> {
+        let file = folder.file(RECORD, OFlags::RDONLY).ok()?;
+        let mut text = Vec::new();
+        file.take(PACKET as u64).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 }
 
@@ -191,13 +224,12 @@ pub fn shrink(directory: &Path) -> io::Result<bool> {
 
 impl Entry {
     fn read(path: PathBuf) -> Option<Entry> {
-        let record = Record::read(&path)?;
-        let map = File::open(path.join("map")).ok()?;
-        let blocks = map.metadata().ok()?.blocks() + fs::metadata(path.join("data")).ok()?.blocks();
-        let used = fs::metadata(path.join("image.json"))
-            .ok()?
-            .modified()
-            .ok()?;
+        let folder = Folder::open(&path).ok()?;
+        let record = Record::read(&folder)?;
+        let file = |name| folder.file(name, OFlags::RDONLY).ok();
+        let (data, map) = (file("data")?, file("map")?);
+        let blocks = map.metadata().ok()?.blocks() + data.metadata().ok()?.blocks();
+        let used = file(RECORD)?.metadata().ok()?.modified().ok()?;
         let busy = flock(&map, FlockOperation::NonBlockingLockExclusive).is_err();
         Some(Entry {
             path,
@@ -210,7 +242,8 @@ impl Entry {
 
     /// The store, to see what of it is there.
     pub fn store(&self) -> io::Result<Store> {
-        let open = |name| File::open(self.path.join(name));
+        let folder = Folder::open(&self.path)?;
+        let open = |name| folder.file(name, OFlags::RDONLY);
         Ok(Store::new(
             open("data")?.into(),
             open("map")?.into(),
@@ -220,7 +253,7 @@ impl Entry {
 
     /// False: it is in use. The map goes last: an entry without it is made anew.
     fn remove(&self) -> io::Result<bool> {
-        let map = File::open(self.path.join("map"))?;
+        let map = Folder::open(&self.path)?.file("map", OFlags::RDONLY)?;
         if flock(&map, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
         }
@@ -284,6 +317,61 @@ mod tests {
                 .iter()
                 .all(|entry| entry.record.url == "http://host/a" && !entry.busy)
         );
+    }
+
+    /// Of the directory of an image, as another user may put them there.
+    #[test]
+    fn links_and_pipes_are_refused_and_nothing_is_written_through_them() {
+        use rustix::fs::{FileType, mknodat};
+        use std::os::unix::fs::symlink;
+        let place = tempfile::tempdir().unwrap();
+        let source = ImageUrl::parse("http://host/a").unwrap().unwrap();
+        drop(fill(place.path(), "http://host/a", "1"));
+        let entry = list(place.path()).unwrap().remove(0).path;
+        let victim = place.path().join("victim");
+        let refused = |why: &str| {
+            let opened = open(&source, &options(place.path()), &identity("1"));
+            let error = opened.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        };
+        for name in ["data", "map"] {
+            fs::remove_file(entry.join(name)).unwrap();
+            fs::write(&victim, "mine").unwrap();
+            symlink(&victim, entry.join(name)).unwrap();
+            refused("symbolic links");
+            assert_eq!(fs::read(&victim).unwrap(), b"mine");
+            assert!(list(place.path()).unwrap().is_empty());
+            fs::remove_file(entry.join(name)).unwrap();
+            let pipe = (FileType::Fifo, Mode::RUSR | Mode::WUSR);
+            mknodat(CWD, entry.join(name), pipe.0, pipe.1, 0).unwrap();
+            refused("is no regular file");
+            assert!(list(place.path()).unwrap().is_empty());
+            fs::remove_file(entry.join(name)).unwrap();
+        }
+        fs::remove_file(&victim).unwrap();
+        fs::rename(&entry, &victim).unwrap();
+        symlink(&victim, &entry).unwrap();
+        refused("Not a directory");
+    }
+
+    /// As root only: others cannot change an owner.
+    #[test]
+    fn the_directory_of_another_user_is_no_cache() {
+        let place = tempfile::tempdir().unwrap();
+        let source = ImageUrl::parse("http://host/a").unwrap().unwrap();
+        drop(fill(place.path(), "http://host/a", "1"));
+        let entry = list(place.path()).unwrap().remove(0).path;
+        if std::os::unix::fs::chown(&entry, Some(65534), None).is_err() {
+            println!("skipped: no right to change an owner");
+            return;
+        }
+        let opened = open(&source, &options(place.path()), &identity("1"));
+        let line = opened.unwrap_err().to_string();
+        assert!(
+            line.ends_with("the image's directory is user 65534's"),
+            "{line}"
+        );
+        assert_eq!(list(place.path()).unwrap().len(), 1);
     }
 
     #[test]
