@@ -52,7 +52,12 @@ impl VerityOptions {
             "oncorruption" if text == "eio" => {}
             "oncorruption" => return refuse("only eio is supported: the read fails"),
             "roothashsig" => self.root_hash_signature = Some(value.into()),
-            "certificates" => self.certificates = Some(value.into()),
+            // The server of a mount leaves the directory in which it was started, and the next one
+            // reads the folder again.
+            "certificates" => match std::path::absolute(value) {
+                Ok(folder) => self.certificates = Some(folder),
+                Err(_) => return refuse("must be a folder"),
+            },
             "fecdevice" | "fecoffset" | "fecroots" => {
                 return refuse("forward error correction is not supported");
             }
@@ -133,6 +138,13 @@ mod tests {
     #[test]
     fn nothing_is_verified_unless_it_is_asked_for() {
         assert_eq!(root(&VerityOptions::default()), Ok(None));
+    }
+
+    #[test]
+    fn the_folder_of_certificates_is_the_same_for_the_next_server() {
+        let options = set("certificates", "trusted").unwrap();
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(options.certificates, Some(here.join("trusted")));
     }
 
     #[test]
