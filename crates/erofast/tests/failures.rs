@@ -371,10 +371,7 @@ fn a_tool_without_memory_says_so_in_one_line() {
 fn wrong_use_of_urls_names_what_was_typed() {
     let url = "http://127.0.0.1:1/a.erofs";
     for (arguments, line) in [
-        (
-            &["info", "--fetch", "wohle", url][..],
-            "--fetch=wohle: must be",
-        ),
+        (&["info", "--fetch", "all", url][..], "--fetch=all: must be"),
         (
             &["ls", "--cache-size", "1X", url],
             "--cache-size=1X: must be",
