@@ -17,7 +17,7 @@ use super::deferral;
 use super::directory_read_ahead::DirectoryReadAhead;
 use super::directory_type::directory_type;
 use super::faults::FaultRecorder;
-use super::file_read_ahead::{FileReadAhead, is_elf, is_small_file};
+use super::file_read_ahead::{FileReadAhead, is_small_file};
 use super::inode_number::inode_number;
 use super::launch::Launch;
 use super::nodes::Nodes;
@@ -225,9 +225,6 @@ impl Image {
         {
             read_ahead.file_was_read();
         }
-        if let Some(read_ahead) = self.read_ahead.get() {
-            read_ahead.was_read(inode.nid, offset, room);
-        }
         if offset == 0
             && is_small_file(inode.mode.into(), inode.size)
             && let Some(read_ahead) = self.read_ahead.get()
@@ -352,20 +349,7 @@ impl Filesystem for Image {
         let read = self
             .engine
             .read_at(&inode, offset, reply.spare(), self.context);
-        let length = read.map_err(|error| self.report(&error))?;
-        if offset == 0
-            && is_elf(&reply.spare()[..length])
-            && let Some(read_ahead) = self.read_ahead.get()
-            && !is_small_file(inode.mode.into(), inode.size)
-            && !self.engine.is_remote()
-            && !self
-                .launch
-                .get()
-                .is_some_and(|launch| launch.replays_file(inode.nid))
-        {
-            read_ahead.elf_was_opened(inode.nid);
-        }
-        reply.advance(length);
+        reply.advance(read.map_err(|error| self.report(&error))?);
         Ok(())
     }
 

@@ -48,14 +48,6 @@ impl BuiltImage {
         })
     }
 
-    /// Builds an image with this program, `program`.
-    pub fn of_this_program(name: &str, options: &[&str]) -> Option<Self> {
-        Self::of(name, options, |tree| {
-            fs::create_dir_all(tree).unwrap();
-            fs::copy("/proc/self/exe", tree.join("program")).unwrap();
-        })
-    }
-
     fn of(name: &str, options: &[&str], plant: impl FnOnce(&Path)) -> Option<Self> {
         let directory =
             std::env::temp_dir().join(format!("erofs-fuse-{name}-{}", std::process::id()));

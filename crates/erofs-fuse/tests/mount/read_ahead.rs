@@ -2,7 +2,6 @@
 //! directories that are listed one after another are listed ahead.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use serde_json::Value;
 
@@ -16,7 +15,6 @@ pub(super) const TESTS: &[Test] = tests![
     a_walk_has_directories_listed_ahead_and_leaves_the_mount_free,
     a_walk_that_reads_files_has_none_listed_ahead,
     files_of_small_directories_come_without_requests,
-    what_a_loader_reads_is_stored_ahead,
 ];
 
 const FILES: usize = 400;
@@ -205,26 +203,4 @@ fn files_of_small_directories_come_without_requests() {
         assert!(refused < DIRECTORIES as u64 / 2, "{counters}");
         println!("{transport}: {} reads, {counters}", reads(&place));
     }
-}
-
-/// The content is right however far the thread was when a reader came.
-fn what_a_loader_reads_is_stored_ahead() {
-    let Some(built) = BuiltImage::of_this_program("loader", &["-zlz4hc", "-C65536"]) else {
-        return;
-    };
-    let place = Place::new();
-    mount(&request(&built.image(), &place, "profile=off")).unwrap();
-    let (original, path) = (built.tree().join("program"), place.path.join("program"));
-    // A program that reads the header alone is no loader.
-    File::open(&path).unwrap().read_exact(&mut [0; 64]).unwrap();
-    wait_until_idle(&place);
-    assert_eq!(counters(&place)["loader_bytes"], 0);
-    let run = Command::new(&path).arg("no test of this name").output();
-    assert!(run.unwrap().status.success());
-    soon("bytes for the loader", || {
-        counters(&place)["loader_bytes"].as_u64() > Some(0)
-    });
-    assert!(fs::read(&path).unwrap() == fs::read(&original).unwrap());
-    wait_until_idle(&place);
-    assert!(fs::read(&path).unwrap() == fs::read(&original).unwrap());
 }

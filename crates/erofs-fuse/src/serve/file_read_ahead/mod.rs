@@ -5,13 +5,10 @@
 //! each of them. A program that archives, copies or searches a tree lists a directory, which makes
 //! the kernel know its files, and reads them in that order.
 
-mod elf;
-mod loaders;
 mod sequence;
 mod state;
 mod streams;
 mod thread;
 
-pub(super) use elf::is_elf;
 pub(super) use state::{FileReadAhead, is_small_file};
 pub(super) use thread::{Running, start};

@@ -1,7 +1,6 @@
 //! What the threads that serve requests report, and what the thread that stores takes.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::Nid;
@@ -10,8 +9,6 @@ use sys::pi_condvar::PiCondvar;
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use super::super::on_demand::Demand;
-use super::elf::LoaderRanges;
-use super::loaders::Loaders;
 use super::sequence::Sequence;
 use super::streams::{Due, Streams};
 
@@ -34,17 +31,12 @@ pub(in super::super) struct FileReadAhead {
     bytes: AtomicU64,
     late: AtomicU64,
     refused: AtomicU64,
-    /// Bytes for loaders.
-    loader_bytes: AtomicU64,
-    /// Atomic: reads may change what is stored for loaders.
-    watches: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     sequence: Sequence,
     streams: Streams,
-    loaders: Loaders,
     /// The file that is being stored, until a reader asks for it.
     storing: Option<Nid>,
     /// Listings and reads so far.
@@ -56,19 +48,9 @@ struct State {
     closed: bool,
 }
 
-/// What the thread has to do.
-#[derive(Debug)]
-pub(super) enum Job {
-    File(File),
-    /// Find out what a loader reads of an ELF file.
-    Elf(Nid),
-    /// Store one of them.
-    Part(Nid, Range<u64>),
-}
-
 /// A file to store.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct Job {
     due: Due,
     pub(super) nid: Nid,
 }
@@ -92,39 +74,7 @@ impl FileReadAhead {
             bytes: AtomicU64::new(0),
             late: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            loader_bytes: AtomicU64::new(0),
-            watches: AtomicBool::new(false),
         }
-    }
-
-    /// The first page of an ELF file was read.
-    pub(in super::super) fn elf_was_opened(&self, nid: Nid) {
-        let mut state = self.lock();
-        state.loaders.open(nid);
-        self.watches.store(true, Ordering::Relaxed);
-        self.wake(state);
-    }
-
-    /// What a loader reads of a file.
-    pub(super) fn loader_reads(&self, nid: Nid, ranges: LoaderRanges) {
-        self.lock().loaders.known(nid, ranges);
-    }
-
-    /// A part of a file was read.
-    pub(in super::super) fn was_read(&self, nid: Nid, offset: u64, length: usize) {
-        if self.watches.load(Ordering::Relaxed) {
-            let mut state = self.lock();
-            let end = offset.saturating_add(length as u64);
-            state.loaders.read(nid, &(offset..end));
-            let watches = state.loaders.is_watching();
-            self.watches.store(watches, Ordering::Relaxed);
-            self.wake(state);
-        }
-    }
-
-    /// Bytes were stored for a loader.
-    pub(super) fn stored_part(&self, bytes: u64) {
-        self.loader_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The kernel is about to know these small files: when the reader has taken the reply, which
@@ -197,7 +147,6 @@ impl FileReadAhead {
             "prefetched_bytes": load(&self.bytes),
             "late_files": load(&self.late),
             "refused_files": load(&self.refused),
-            "loader_bytes": load(&self.loader_bytes),
             "used_bytes": state.streams.used,
             "wasted_bytes": state.streams.wasted,
         })
@@ -230,12 +179,12 @@ impl FileReadAhead {
     }
 
     /// Whether no reader asked for the file meanwhile.
-    pub(super) fn is_wanted(&self, job: &File) -> bool {
+    pub(super) fn is_wanted(&self, job: &Job) -> bool {
         self.lock().storing == Some(job.nid)
     }
 
     /// The file was stored; `None`: it could not be.
-    pub(super) fn done(&self, job: &File, bytes: Option<u64>) {
+    pub(super) fn done(&self, job: &Job, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return;
@@ -254,26 +203,18 @@ impl FileReadAhead {
 
 impl State {
     fn has_work(&self) -> bool {
-        let Loaders { unknown, parts, .. } = &self.loaders;
-        let waits = !unknown.is_empty() || !parts.is_empty();
-        waits || self.streams.is_due(self.sequence.end())
+        self.streams.is_due(self.sequence.end())
     }
 
     fn next(&mut self) -> Option<Job> {
         self.storing = None;
-        if let Some(nid) = self.loaders.unknown.pop() {
-            return Some(Job::Elf(nid));
-        }
-        if let Some((nid, part)) = self.loaders.parts.pop() {
-            return Some(Job::Part(nid, part));
-        }
         let end = self.sequence.end();
         while let Some(due) = self.streams.next(end) {
             // A place of a listing that was forgotten has no file.
             let nid = self.sequence.file(due.place);
             if let Some(nid) = nid.filter(|_| !self.sequence.is_cached(due.place)) {
                 self.storing = Some(nid);
-                return Some(Job::File(File { due, nid }));
+                return Some(Job { due, nid });
             }
         }
         None
@@ -288,12 +229,8 @@ mod tests {
     /// The numbers of all files that are to be stored, which they are.
     fn store(ahead: &FileReadAhead) -> Vec<Nid> {
         let next = || ahead.lock().next();
-        let jobs = std::iter::from_fn(next).map(|job| match job {
-            Job::File(file) => file,
-            other => panic!("{other:?}"),
-        });
-        let jobs = jobs.inspect(|file| ahead.done(file, Some(1)));
-        jobs.map(|file| file.nid).collect()
+        let jobs = std::iter::from_fn(next).inspect(|job| ahead.done(job, Some(1)));
+        jobs.map(|job| job.nid).collect()
     }
 
     fn read<const N: usize>(ahead: &FileReadAhead, files: [Nid; N]) {

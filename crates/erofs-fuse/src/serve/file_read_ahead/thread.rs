@@ -1,22 +1,15 @@
 //! The thread that decodes and stores files.
 
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use erofs_engine::Engine;
-use erofs_engine::erofs_format::{FileType, Nid};
 use fuse_transport::PageStore;
 
 use super::super::nodes::Nodes;
 use super::super::priority::with_that_of_workers;
 use super::super::storing_threads::StoringThreads;
-use super::elf::{LoaderRanges, loader_ranges};
-use super::state::{File, FileReadAhead, Job, is_small_file};
-
-/// Page size that is assumed; where pages are larger, a part that does not fill one is copied in
-/// vain.
-const PAGE: u64 = 4096;
+use super::state::{FileReadAhead, Job, is_small_file};
 
 /// Requests that are awaited until the kernel knows a file: some may be of other readers.
 const TRIES: u32 = 4;
@@ -54,28 +47,13 @@ fn store_all(files: &FileReadAhead, engine: &Weak<Engine>, nodes: Nodes, pages: 
             return;
         };
         let _busy = engine.busy();
-        match job {
-            Job::File(file) => store(files, &file, &engine, nodes, pages, &mut buffer),
-            Job::Elf(nid) => {
-                if let Some(ranges) = ranges(nid, &engine) {
-                    files.loader_reads(nid, ranges);
-                }
-            }
-            Job::Part(nid, part) => {
-                let node = nodes.node(nid);
-                let stored = node.and_then(|node| {
-                    let bytes = decode_part(nid, part.clone(), &engine, &mut buffer)?;
-                    pages.store(node, part.start, bytes).ok()
-                });
-                files.stored_part(stored.map_or(0, |()| part.end - part.start));
-            }
-        }
+        store(files, &job, &engine, nodes, pages, &mut buffer);
     }
 }
 
 fn store(
     files: &FileReadAhead,
-    job: &File,
+    job: &Job,
     engine: &Engine,
     nodes: Nodes,
     pages: &PageStore,
@@ -107,39 +85,8 @@ fn store(
     files.done(job, None);
 }
 
-/// What a loader reads of a file, in whole pages.
-fn ranges(nid: Nid, engine: &Engine) -> Option<LoaderRanges> {
-    let inode = engine.inode(nid).ok()?;
-    let mut read = |offset: u64, out: &mut [u8]| {
-        let end = offset.checked_add(out.len() as u64)?;
-        let is_inside = inode.file_type() == FileType::Regular && end <= inode.size;
-        let read = is_inside.then(|| engine.prefetch_at(&inode, offset, out));
-        read?.ok()
-    };
-    let mut found = loader_ranges(inode.size, &mut read)?;
-    for range in &mut found.ranges {
-        range.start -= range.start % PAGE;
-        range.end = range.end.next_multiple_of(PAGE).min(inode.size);
-    }
-    Some(found)
-}
-
-fn decode_part<'b>(
-    nid: Nid,
-    part: Range<u64>,
-    engine: &Engine,
-    buffer: &'b mut Vec<u8>,
-) -> Option<&'b [u8]> {
-    let inode = engine.inode(nid).ok()?;
-    let bytes = (part.end - part.start) as usize;
-    buffer.resize(buffer.len().max(bytes), 0);
-    let bytes = &mut buffer[..bytes];
-    engine.prefetch_at(&inode, part.start, bytes).ok()?;
-    Some(bytes)
-}
-
 /// The content of a file; `None` where the reader shall have the error.
-fn decode<'b>(job: &File, engine: &Engine, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
     let inode = engine.inode(job.nid).ok()?;
     if !is_small_file(inode.mode.into(), inode.size) {
         return None;

@@ -130,10 +130,6 @@ impl Replay {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn has_beginning(&self, nid: Nid) -> bool {
-        self.places.contains_key(&(nid, 0))
-    }
-
     /// What the kernel does not know now is not stored.
     pub(super) fn names_are_known(&self) {
         self.named.store(true, Ordering::Relaxed);

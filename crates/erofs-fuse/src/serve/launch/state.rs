@@ -65,11 +65,6 @@ impl Launch {
         }
     }
 
-    /// Whether the beginning of a file is replayed.
-    pub(in super::super) fn replays_file(&self, nid: Nid) -> bool {
-        self.replays().any(|replay| replay.has_beginning(nid))
-    }
-
     /// A name was looked up.
     pub(in super::super) fn looked_up(&self, directory: Nid, name: &[u8], found: bool) {
         self.recorder.visited(directory);
