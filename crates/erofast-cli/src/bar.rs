@@ -10,6 +10,11 @@ pub fn is_watched() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+// The names of tasks and notes differ in length: the bar, which comes first, does not.
+const STEPS: &str = "{bar:30} {pos}/{len} ({eta} left) {prefix} {wide_msg}";
+const BYTES: &str = "{bar:30} {binary_bytes}/{binary_total_bytes} ({eta} left) {prefix} \
+                     {binary_bytes_per_sec}";
+
 /// A progress bar on the standard error.
 #[derive(Debug)]
 pub struct Bar(ProgressBar);
@@ -24,12 +29,25 @@ impl Bar {
         Self(ProgressBar::with_draw_target(None, target))
     }
 
+    /// A bar for bytes that threads process. `total` counts them; called only on a terminal.
+    ///
+    /// # Errors
+    /// Those of `total`.
+    pub fn of_bytes<E>(task: &str, total: impl FnOnce() -> Result<u64, E>) -> Result<Self, E> {
+        let bar = Self::on_stderr();
+        if is_watched() {
+            bar.show(BYTES, task, total()?);
+        }
+        Ok(bar)
+    }
+
     /// Begins a task of `total` steps.
     pub fn begin(&self, task: &str, total: u64) {
-        // The names of tasks and notes differ in length: the bar, which comes first, does not.
-        let style =
-            ProgressStyle::with_template("{bar:30} {pos}/{len} ({eta} left) {prefix} {wide_msg}");
-        if let Ok(style) = style {
+        self.show(STEPS, task, total);
+    }
+
+    fn show(&self, template: &str, task: &str, total: u64) {
+        if let Ok(style) = ProgressStyle::with_template(template) {
             self.0.set_style(style);
         }
         self.0.set_prefix(task.to_owned());
@@ -41,6 +59,16 @@ impl Bar {
     pub fn step(&self, done: u64, note: &str) {
         self.0.set_position(done);
         self.0.set_message(note.to_owned());
+    }
+
+    /// Adds what was done since; any thread may call it.
+    pub fn add(&self, more: u64) {
+        self.0.inc(more);
+    }
+
+    /// All that was added.
+    pub fn done(&self) -> u64 {
+        self.0.position()
     }
 
     /// Prints a line above the bar.

@@ -53,16 +53,6 @@ const EXAMPLES: &[Example] = &[
         "erofast cache fetch https://example.org/app.erofs",
     ),
     example(
-        "erofast cache",
-        "Have all of an image there before it is mounted",
-        "erofast cache fetch https://example.org/app.erofs",
-    ),
-    example(
-        "erofast profile",
-        "What a launch read",
-        "erofast profile show app.profile",
-    ),
-    example(
         "erofast profile remove",
         "Remove one program of an image",
         "erofast profile remove app.profile usr/bin/cc",
@@ -165,11 +155,6 @@ const EXAMPLES: &[Example] = &[
         "erofast extract --path /usr/share app.erofs - > share.tar",
     ),
     example(
-        "erofast trace",
-        "Threads that waited for a CPU while a program ran",
-        "erofast trace record -o t.perfetto-trace -- make",
-    ),
-    example(
         "erofast trace record",
         "Record while a command runs",
         "erofast trace record -o t.perfetto-trace -- make",
@@ -178,11 +163,6 @@ const EXAMPLES: &[Example] = &[
         "erofast trace latency",
         "Waits by work queue",
         "erofast trace latency --by workqueue t.perfetto-trace",
-    ),
-    example(
-        "erofast lab",
-        "Compare cold launches under load",
-        "erofast lab launch app.erofs --engine kernel-loop --engine erofast:percpu,hipri -- {}/bin/app",
     ),
     example(
         "erofast lab launch",

@@ -11,8 +11,6 @@ mod batch;
 mod cli;
 mod commands;
 #[cfg(feature = "tools")]
-mod gauge;
-#[cfg(feature = "tools")]
 mod glob;
 #[cfg(feature = "tools")]
 mod listing;

@@ -9,6 +9,8 @@ mod c_library;
 mod check;
 mod circles;
 mod common;
+#[cfg(feature = "tools")]
+mod completions;
 mod differential;
 mod docs;
 #[cfg(feature = "tools")]

@@ -81,13 +81,18 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     for page in [
         "man1/erofast.1",
         "man1/erofast-lab-launch.1",
+        "man1/erofast-fsck.erofs.1",
         "man7/erofast.7",
         "man8/mount.erofast.8",
     ] {
         has(&format!(" ./usr/share/man/{page}.gz\n"));
     }
     has(" ./usr/share/man/man8/mount.fuse.erofast.8.gz -> mount.erofast.8.gz\n");
-    for name in ["erofast\n", "mount.erofast -> erofast\n"] {
+    for name in [
+        "erofast\n",
+        "mount.erofast -> erofast\n",
+        "fsck.erofs -> erofast\n",
+    ] {
         has(&format!(" ./usr/share/bash-completion/completions/{name}"));
     }
     has(" ./usr/share/zsh/vendor-completions/_erofast\n");

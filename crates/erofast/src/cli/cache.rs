@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use erofast_cli::examples_help;
 
-use super::remote::RemoteArgs;
-use super::verity::VerityArgs;
+use super::flags::{RemoteArgs, VerityArgs};
 
 /// The subcommands of `cache`.
 #[derive(Debug, Subcommand)]

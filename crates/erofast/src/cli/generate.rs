@@ -1,5 +1,6 @@
 //! Arguments of the commands that print completions and man pages.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -11,6 +12,14 @@ use erofast_cli::examples_help;
 pub struct CompletionsArgs {
     /// bash, zsh, fish, elvish or powershell
     pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `complete`, which the scripts of the shells call.
+#[derive(Args, Debug)]
+pub struct CompleteArgs {
+    /// What was typed; the last word is completed
+    #[arg(last = true)]
+    pub words: Vec<OsString>,
 }
 
 /// Arguments of `man`.

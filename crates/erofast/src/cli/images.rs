@@ -9,8 +9,7 @@ use clap::{Args, ValueHint};
 use erofast_cli::examples_help;
 use erofs_engine::{Engine, EngineOptions, Offset, WorkersMode};
 
-use super::remote::RemoteArgs;
-use super::verity::VerityArgs;
+use super::flags::{RemoteArgs, VerityArgs};
 
 /// Where an image is.
 #[derive(Args, Clone, Debug)]
@@ -64,9 +63,9 @@ impl ImageArgs {
             workers,
             offset: self.offset,
             devices: self.devices.clone(),
-            verity: self.verity.options(),
             ..EngineOptions::default()
         };
+        self.verity.apply(&mut options)?;
         self.remote.apply(&mut options)?;
         Ok(Engine::open(&self.image, &options)?)
     }

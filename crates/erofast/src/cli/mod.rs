@@ -5,6 +5,7 @@
 mod cache;
 #[cfg(feature = "tools")]
 mod erofs_utils;
+mod flags;
 mod fuse_style;
 #[cfg(feature = "tools")]
 mod generate;
@@ -14,10 +15,7 @@ mod mount;
 #[cfg(feature = "tools")]
 mod profile;
 #[cfg(feature = "tools")]
-mod remote;
-#[cfg(feature = "tools")]
 mod tools;
-mod verity;
 
 use clap::{Parser, Subcommand};
 
@@ -25,9 +23,11 @@ use clap::{Parser, Subcommand};
 pub use cache::{CacheCommand, CacheFetchArgs, CacheListArgs, CachePruneArgs};
 #[cfg(feature = "tools")]
 pub use erofs_utils::{DumpArgs, FsckArgs, TargetArgs};
+#[cfg(feature = "tools")]
+pub use flags::set_flag;
 pub use fuse_style::{FuseStyle, is_fuse_style, parse as parse_fuse_style};
 #[cfg(feature = "tools")]
-pub use generate::{CompletionsArgs, ManArgs};
+pub use generate::{CompleteArgs, CompletionsArgs, ManArgs};
 #[cfg(feature = "tools")]
 pub use images::{CatArgs, CheckArgs, ExtractArgs, ImageArgs, InfoArgs, LsArgs};
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
@@ -35,8 +35,6 @@ pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
 pub use profile::{
     ProfileCommand, ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs,
 };
-#[cfg(feature = "tools")]
-pub use remote::set_flag;
 #[cfg(feature = "tools")]
 pub use tools::ToolCommand;
 

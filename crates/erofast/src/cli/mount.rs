@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, ValueHint};
 use erofast_cli::{Usage, examples_help};
 
-use super::verity::VerityArgs;
+use super::flags::VerityArgs;
 
 /// Arguments of `mount`.
 #[derive(Args, Debug)]
@@ -148,8 +148,11 @@ impl StatArgs {
     }
 }
 
-/// What mount(8) passes to a mount helper: `mount.erofast SPEC DIR [-sfnvN] [-o OPTIONS] [-t
-/// TYPE]`.
+/// Mount an EROFS image in user space
+///
+/// mount(8) calls this program for a filesystem of type erofast or fuse.erofast, on a command line
+/// or in fstab(5). It is the program erofast under another name and does what erofast mount does:
+/// it returns when the image can be used, and a daemon serves it until it is unmounted.
 #[derive(Debug, Parser)]
 #[command(name = "mount.erofast", version = env!("EROFAST_VERSION"))]
 pub struct HelperArgs {

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use erofast_cli::MeasureCommand;
 
 use super::cache::CacheCommand;
-use super::generate::{CompletionsArgs, ManArgs};
+use super::generate::{CompleteArgs, CompletionsArgs, ManArgs};
 use super::images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
 use super::profile::ProfileCommand;
 
@@ -31,6 +31,9 @@ pub enum ToolCommand {
     Measure(MeasureCommand),
     /// Print a shell's completions for this command
     Completions(CompletionsArgs),
+    /// Print what may follow on a command line, for the scripts of the shells
+    #[command(hide = true)]
+    Complete(CompleteArgs),
     /// Write the man pages into a directory
     Man(ManArgs),
 }

@@ -27,6 +27,9 @@ pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {
         print_json(&json!({ "images": images }))?;
         return Ok(Outcome::Fine);
     }
+    if entries.is_empty() {
+        outln!("no images are kept in {}", folder.display());
+    }
     for entry in entries {
         let there = size(present(&entry)?);
         let whole = size(entry.record.identity.length);
@@ -75,7 +78,7 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     let source = source.map_err(anyhow::Error::msg)?;
     let mut options = EngineOptions::default();
     args.remote.apply(&mut options)?;
-    options.verity = args.verity.options();
+    args.verity.apply(&mut options)?;
     options.workers = WorkersMode::Inline;
     let folder = folder(options.remote.cache_dir.as_ref())?;
     if options.verity != VerityOptions::default() {

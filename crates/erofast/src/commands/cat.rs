@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::bail;
-use erofast_cli::{Outcome, is_broken_pipe, one_line};
+use anyhow::{Context, bail};
+use erofast_cli::{Outcome, one_line};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
 use erofs_fuse::note;
@@ -23,7 +23,7 @@ pub fn run(args: &CatArgs) -> anyhow::Result<Outcome> {
     let mut cat = Cat {
         engine: &engine,
         out: io::stdout().lock(),
-        buffer: vec![0; STEP],
+        buffer: Vec::new(),
         outcome: Outcome::Fine,
     };
     for pattern in &args.paths {
@@ -52,7 +52,7 @@ impl<W: Write> Cat<'_, W> {
     /// Reports a fault of an entry. An error of the output ends the command.
     fn unless_unreadable(&mut self, written: anyhow::Result<()>) -> anyhow::Result<()> {
         match written {
-            Err(error) if error.is::<OutputError>() || is_broken_pipe(&error) => Err(error),
+            Err(error) if error.is::<io::Error>() => Err(error),
             Err(error) => {
                 note(one_line(&error));
                 self.outcome = Outcome::Faulty;
@@ -70,33 +70,35 @@ impl<W: Write> Cat<'_, W> {
         let image = self.engine.name();
         let inode = entry.inode?;
         match inode.file_type() {
-            FileType::Regular => self.write(&inode),
+            FileType::Regular => write(self.engine, &inode, &mut self.out, &mut self.buffer),
             // `**` finds them too.
             FileType::Directory if entry.by_pattern => Ok(()),
             FileType::Directory => bail!("{image}: {path}: is a directory"),
             _ => bail!("{image}: {path}: is not a regular file"),
         }
     }
-
-    fn write(&mut self, inode: &Inode) -> anyhow::Result<()> {
-        let mut offset = 0;
-        loop {
-            let context = ReadContext::Reader { readahead: false };
-            let count = self
-                .engine
-                .read_at(inode, offset, &mut self.buffer, context)?;
-            if count == 0 {
-                return Ok(());
-            }
-            self.out
-                .write_all(&self.buffer[..count])
-                .map_err(OutputError)?;
-            offset += count as u64;
-        }
-    }
 }
 
-/// The standard output cannot be written.
-#[derive(Debug, thiserror::Error)]
-#[error("standard output")]
-struct OutputError(#[source] io::Error);
+/// Writes the content of a file.
+///
+/// # Errors
+/// That of the engine, or the `io::Error` of the output.
+pub fn write(
+    engine: &Engine,
+    inode: &Inode,
+    out: &mut impl Write,
+    buffer: &mut Vec<u8>,
+) -> anyhow::Result<()> {
+    buffer.resize(STEP, 0);
+    let context = ReadContext::Reader { readahead: false };
+    let mut offset = 0;
+    loop {
+        let count = engine.read_at(inode, offset, buffer, context)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let written = out.write_all(&buffer[..count]);
+        written.context("standard output")?;
+        offset += count as u64;
+    }
+}

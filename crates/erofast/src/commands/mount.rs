@@ -46,16 +46,16 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 /// What other subcommands take as arguments is an option of the mount.
 fn lists(args: &MountArgs) -> Vec<OsString> {
     let option = |name: &str, value: &OsStr| {
-        let mut option = OsString::from(name);
+        let mut option = OsString::from(format!("{name}="));
         option.push(erofs_engine::escape_option(value));
         option
     };
-    let offset = args.offset.iter().map(|value| option("offset=", value));
+    let offset = args.offset.iter().map(|value| option("offset", value));
     let devices = args.devices.iter();
-    let devices = devices.map(|path| option("device=", path.as_os_str()));
+    let devices = devices.map(|path| option("device", path.as_os_str()));
     let debug = args.debug.then(|| OsString::from("debug"));
-    let verity = args.verity.mount_options();
-    let verity = verity.map(|(name, value)| option(name, &value));
+    let verity = args.verity.options();
+    let verity = verity.map(|(name, value)| option(&name, value));
     let given = args.options.iter().cloned();
     let flags = offset.chain(devices).chain(verity).chain(debug);
     given.chain(flags).collect()

@@ -38,6 +38,9 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         print_json(&json!({"images": images}))?;
         return Ok(Outcome::Fine);
     }
+    if images.is_empty() {
+        outln!("no launches were learned in {}", folder.display());
+    }
     for (path, learned) in &images {
         outln!("{}", path.display());
         for program in &learned.programs {

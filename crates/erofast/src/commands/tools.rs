@@ -23,6 +23,7 @@ pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
         ToolCommand::Cache(CacheCommand::Fetch(args)) => cache::fetch(&args),
         ToolCommand::Measure(_) => measure::run(),
         ToolCommand::Completions(args) => generate::completions(&args),
+        ToolCommand::Complete(args) => generate::complete(&args),
         ToolCommand::Man(args) => generate::man(&args),
     }
 }

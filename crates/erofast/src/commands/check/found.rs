@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use erofast_cli::bar::Bar;
+
 use super::report::{FAULTS, Fault};
-use crate::gauge::Gauge;
 
 /// Results of all threads.
 #[derive(Debug)]
@@ -20,18 +21,18 @@ pub struct Found {
     kept: AtomicUsize,
     pub left_out: AtomicU64,
     /// Bytes read without a fault.
-    pub gauge: Gauge,
+    pub bar: Bar,
 }
 
 impl Found {
-    pub fn new(gauge: Gauge) -> Self {
+    pub fn new(bar: Bar) -> Self {
         Self {
             faults: Mutex::default(),
             broken: Mutex::default(),
             matched: Mutex::default(),
             kept: AtomicUsize::new(0),
             left_out: AtomicU64::new(0),
-            gauge,
+            bar,
         }
     }
 

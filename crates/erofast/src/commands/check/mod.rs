@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
+use erofast_cli::bar::Bar;
 use erofast_cli::{Outcome, print_json};
 use erofs_engine::erofs_format::Inode;
 use erofs_engine::{Engine, WorkersMode};
@@ -27,7 +28,6 @@ use self::walk::Walk;
 use self::work::work;
 use crate::batch::{batches, threads};
 use crate::cli::CheckArgs;
-use crate::gauge::Gauge;
 use crate::tree;
 
 pub use self::report::Report;
@@ -57,7 +57,7 @@ pub fn check(
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     let readers = readers.map_or(cpus, NonZero::get);
     let (sender, receiver) = batches(readers);
-    let found = Found::new(Gauge::new("check", || tree::total_bytes(engine, start))?);
+    let found = Found::new(Bar::of_bytes("check", || tree::total_bytes(engine, start))?);
     let walked = thread::scope(|scope| {
         let threads = threads(scope, readers, || work(engine, &receiver, &found))?;
         let mut walk = Walk::new(engine, sender, &found, content, manifest);
@@ -73,8 +73,8 @@ pub fn check(
         walked.map(|()| report)
     });
     let mut report = walked?;
-    found.gauge.finish();
-    report.bytes = found.gauge.done();
+    found.bar.finish();
+    report.bytes = found.bar.done();
     if let Some(compared) = &mut report.manifest {
         compared.matched = *found.matched();
     }

@@ -48,7 +48,7 @@ pub fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, found: &Fou
         };
         debug_assert!(offset + bytes <= inode.size);
         if *counts {
-            found.gauge.add(bytes);
+            found.bar.add(bytes);
         }
     }
     let sum: Sum = hasher.finalize().into();

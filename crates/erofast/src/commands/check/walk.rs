@@ -183,7 +183,7 @@ impl<'a> Walk<'a> {
                 parts::Part::Data(_) if matches!(self.content, Content::Map) => {}
                 parts::Part::Data(range) => self.send(&path, inode, range)?,
                 parts::Part::Hole(range) => {
-                    self.found.gauge.add(range.end - range.start);
+                    self.found.bar.add(range.end - range.start);
                     self.report.hole_bytes += range.end - range.start;
                 }
                 parts::Part::Fault { offset, error } => {

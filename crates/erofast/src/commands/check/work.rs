@@ -51,7 +51,7 @@ fn read_part(engine: &Engine, part: &Part, buffer: &mut Vec<u8>, found: &Found) 
     }
     let out = &mut buffer[..length];
     match engine.read_at(&part.inode, part.offset, out, ReadContext::Worker) {
-        Ok(count) => found.gauge.add(count as u64),
+        Ok(count) => found.bar.add(count as u64),
         Err(error) => {
             let fault = Fault::new(&part.path, part.inode.nid, error);
             found.add_content(part.order, part.offset, fault);

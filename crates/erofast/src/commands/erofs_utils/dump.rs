@@ -2,16 +2,13 @@
 
 use std::io::{self, Write};
 
+use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
-use erofs_engine::{Engine, ReadContext};
 
 use super::report::{message, open};
 use super::{inode, statistics, superblock};
 use crate::cli::DumpArgs;
 use crate::commands::info::uuid;
-
-/// Bytes read and written at once.
-const STEP: usize = 1 << 20;
 
 /// Runs the program. What is wrong with the inode is printed, and is no failure.
 pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
@@ -78,14 +75,6 @@ fn cat(engine: &Engine, inode: &Inode) -> anyhow::Result<()> {
     if inode.file_type() == FileType::Symlink {
         return Ok(out.write_all(&engine.read_link(inode)?)?);
     }
-    let mut buffer = vec![0; STEP];
-    let mut offset = 0;
-    loop {
-        let context = ReadContext::Reader { readahead: false };
-        match engine.read_at(inode, offset, &mut buffer, context)? {
-            0 => return Ok(out.flush()?),
-            count => out.write_all(&buffer[..count])?,
-        }
-        offset += buffer.len() as u64;
-    }
+    crate::commands::cat::write(engine, inode, &mut out, &mut Vec::new())?;
+    Ok(out.flush()?)
 }

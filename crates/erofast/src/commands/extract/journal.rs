@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use erofast_cli::bar::Bar;
 use erofast_cli::units;
 use erofs_engine::erofs_format::FileType;
 use erofs_fuse::note;
 use serde::Serialize;
 
-use crate::gauge::Gauge;
 use crate::name::EntryPath;
 use crate::text;
 
@@ -18,7 +18,7 @@ use crate::text;
 pub struct Journal {
     /// Guarded by its own lock. What `--json` prints, but for the bytes.
     summary: Mutex<Summary>,
-    gauge: Gauge,
+    bar: Bar,
 }
 
 /// What `extract --json` prints.
@@ -71,7 +71,7 @@ impl Journal {
     pub fn new(total: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Self> {
         Ok(Self {
             summary: Mutex::default(),
-            gauge: Gauge::new("extract", total)?,
+            bar: Bar::of_bytes("extract", total)?,
         })
     }
 
@@ -97,7 +97,7 @@ impl Journal {
 
     /// Bytes of content are where they belong.
     pub fn wrote(&self, bytes: u64) {
-        self.gauge.add(bytes);
+        self.bar.add(bytes);
     }
 
     /// An entry is not there, or not whole.
@@ -107,7 +107,7 @@ impl Journal {
             error: error.to_string(),
         };
         let line = format!("{}: {}", failure.path, failure.error);
-        self.gauge.line(&line);
+        self.bar.line(&line);
         let mut summary = self.summary();
         match summary.failures.len() < FAILURES {
             true => summary.failures.push(failure),
@@ -132,9 +132,9 @@ impl Journal {
 
     /// Ends the progress, reports once for each kind what was lost, and returns the counts.
     pub fn finish(&self) -> Summary {
-        self.gauge.finish();
+        self.bar.finish();
         let mut summary = self.summary().clone();
-        summary.bytes = self.gauge.done();
+        summary.bytes = self.bar.done();
         for (what, lost) in &summary.not_kept {
             note(format_args!(
                 "not kept: {what} ({}, first for {}: {})",

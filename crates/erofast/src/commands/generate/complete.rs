@@ -1,54 +1,143 @@
-//! Completions. clap_complete makes them from the flag table; what it cannot know is added for each
-//! shell: the mount options behind `mount -o`, and mount points.
+//! What a shell offers for a word: clap_complete's engine knows the flag table, and here are the
+//! mount options behind `-o` and the mount points. Names of files are left to the shell, which
+//! knows its own quotes: it completes them where nothing is offered.
 
-use clap::{Command, CommandFactory};
-use clap_complete::Shell;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
-use super::bash::bash;
-use super::fish::fish;
-use super::zsh::zsh;
-use crate::cli::Cli;
+use clap::{Command, CommandFactory, ValueHint};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
+use clap_complete::{Shell, generate};
+use erofs_fuse::KNOWN;
 
-/// The script for a shell.
-pub fn script(shell: Shell) -> anyhow::Result<String> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "erofast", &mut script);
-    let script = without_hidden(&String::from_utf8(script)?);
-    match shell {
-        Shell::Bash => bash(&script),
-        Shell::Zsh => zsh(&script),
-        Shell::Fish => fish(&script),
-        _ => Ok(script),
-    }
-}
+use crate::cli::{Cli, DumpArgs, FsckArgs, HelperArgs};
 
-/// The script without commands that the help does not show; clap_complete offers them.
-fn without_hidden(script: &str) -> String {
-    let root = Cli::command();
-    let below = |command: &Command| -> Vec<String> {
-        let hidden = command.get_subcommands().filter(|sub| sub.is_hide_set());
-        hidden.map(|sub| sub.get_name().to_owned()).collect()
+/// The script for a shell. Those of bash, zsh and fish call `erofast complete`.
+pub fn script(shell: Shell) -> String {
+    let script = match shell {
+        Shell::Bash => include_str!("../../../completions/erofast.bash"),
+        Shell::Zsh => include_str!("../../../completions/_erofast"),
+        Shell::Fish => include_str!("../../../completions/erofast.fish"),
+        _ => {
+            let mut script = Vec::new();
+            generate(shell, &mut Cli::command(), "erofast", &mut script);
+            return String::from_utf8_lossy(&script).into_owned();
+        }
     };
-    let hidden: Vec<String> = root
-        .get_subcommands()
-        .chain([&root])
-        .flat_map(below)
-        .collect();
-    let lines = script.lines().filter(|line| {
-        let offers = |name: &String| {
-            line.starts_with(&format!("'{name}:")) || line.contains(&format!(" -a \"{name}\" "))
-        };
-        !hidden.iter().any(offers)
-    });
-    lines.map(|line| shown(line, &hidden) + "\n").collect()
+    script.to_owned()
 }
 
-/// A line of bash that lists words, without hidden ones; any other line as it is.
-fn shown(line: &str, hidden: &[String]) -> String {
-    if !line.trim_start().starts_with("opts=\"") {
-        return line.to_owned();
+/// What may stand in place of the last of `words`, and what each means; the first is the program.
+pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
+    let Some((last, before)) = words.split_last().filter(|(_, before)| !before.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    // Of an option with two names the engine has one: the short one behind a dash.
+    let typed: &[&OsStr] = match last.as_encoded_bytes() {
+        b"-" => &["--".as_ref(), "-".as_ref()],
+        _ => &[last],
+    };
+    let mut offered = Vec::new();
+    for last in typed {
+        let words = before.iter().map(OsString::as_os_str).chain([*last]);
+        let words: Vec<OsString> = words.map(OsStr::to_owned).collect();
+        offered.extend(complete(
+            &mut command(&before[0]),
+            words,
+            before.len(),
+            None,
+        )?);
     }
-    hidden.iter().fold(line.to_owned(), |line, name| {
-        line.replace(&format!(" {name} "), " ")
+    let is_option = |word: &OsStr| word.as_encoded_bytes().starts_with(b"-");
+    // The engine has options even where none was begun, so that a Tab would type one.
+    let wanted = |offer: &&CompletionCandidate| {
+        !offer.is_hide_set() && (is_option(last) || !is_option(offer.get_value()))
+    };
+    let text = |offer: &CompletionCandidate| {
+        let meaning = offer.get_help().map(ToString::to_string);
+        let meaning = meaning.unwrap_or_default();
+        let meaning = meaning.lines().next().unwrap_or_default().to_owned();
+        (offer.get_value().to_string_lossy().into_owned(), meaning)
+    };
+    Ok(offered.iter().filter(wanted).map(text).collect())
+}
+
+/// The command line of the program of that name.
+fn command(program: &OsStr) -> Command {
+    let name = Path::new(program).file_name().unwrap_or_default();
+    match name.as_encoded_bytes() {
+        b"mount.erofast" | b"mount.fuse.erofast" => {
+            of_shell(with_mount_options(HelperArgs::command()))
+        }
+        b"fsck.erofs" => of_shell(FsckArgs::command()),
+        b"dump.erofs" => of_shell(DumpArgs::command()),
+        _ => ["stat", "umount", "upgrade"].iter().fold(
+            of_shell(Cli::command()).mut_subcommand("mount", with_mount_options),
+            |command, name| command.mut_subcommand(name, with_mount_points),
+        ),
+    }
+}
+
+/// Without names of files.
+fn of_shell(command: Command) -> Command {
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.value_hint(ValueHint::Other),
+        false => arg,
+    });
+    command.mut_subcommands(of_shell)
+}
+
+fn with_mount_options(command: Command) -> Command {
+    command.mut_arg("options", |arg| {
+        arg.add(ArgValueCompleter::new(mount_options))
     })
+}
+
+fn with_mount_points(command: Command) -> Command {
+    command.mut_arg("mountpoint", |arg| {
+        arg.add(ArgValueCompleter::new(mount_points))
+    })
+}
+
+fn mount_points(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let places = erofs_fuse::mountpoints().unwrap_or_default();
+    let fits = |place: &OsString| {
+        place
+            .as_encoded_bytes()
+            .starts_with(typed.as_encoded_bytes())
+    };
+    let places = places.into_iter().map(Into::into).filter(fits);
+    places.map(CompletionCandidate::new).collect()
+}
+
+/// The options behind the last comma.
+fn mount_options(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(typed) = typed.to_str() else {
+        return Vec::new();
+    };
+    let (before, begun) = typed.split_at(typed.rfind(',').map_or(0, |comma| comma + 1));
+    let words = KNOWN.iter().flat_map(|option| {
+        let words = words(option.usage).into_iter();
+        words.map(|word| CompletionCandidate::new(word).help(Some(option.meaning.into())))
+    });
+    let fits = |word: &CompletionCandidate| word.get_value().to_string_lossy().starts_with(begun);
+    words
+        .filter(fits)
+        .map(|word| word.add_prefix(before))
+        .collect()
+}
+
+/// `name`, `name=`, and `name=value` for values that are words.
+fn words(usage: &str) -> Vec<String> {
+    let Some((name, values)) = usage.split_once('=') else {
+        return vec![usage.to_owned()];
+    };
+    let (mut words, others): (Vec<_>, Vec<_>) = values
+        .split('|')
+        .map(|value| format!("{name}={value}"))
+        .partition(|word| !word.contains(char::is_uppercase));
+    if !others.is_empty() {
+        words.push(format!("{name}="));
+    }
+    words
 }

@@ -1,80 +1,140 @@
-//! A page of docs/ as a man page: headings, paragraphs, lists, tables and code.
+//! Markdown as the text of a man page.
 
-use super::roff::{Page, bold, marked};
+use std::mem::take;
 
-/// Adds the blocks of `text` to a page. Its title is left to the caller.
-pub fn render(text: &str, page: &mut Page) {
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        if line.starts_with("```") {
-            let code = lines.by_ref().take_while(|line| !line.starts_with("```"));
-            page.verbatim(code.collect::<Vec<_>>());
-        } else if let Some(heading) = line.strip_prefix("## ") {
-            page.section(&heading.replace('`', ""));
-        } else if let Some(heading) = line.strip_prefix("### ") {
-            page.subsection(&heading.replace('`', ""));
-        } else if line.starts_with('|') {
-            let header = cells(line);
-            let mut rows = Vec::new();
-            while let Some(row) = lines.next_if(|line| line.starts_with('|')) {
-                rows.push(cells(row));
-            }
-            table(&header, &rows[rows.len().min(1)..], page);
-        } else if let Some(first) = bullet(line) {
-            let mut entry = first.to_owned();
-            while let Some(more) = lines.next_if(|l| l.starts_with("  ") && bullet(l).is_none()) {
-                entry.push(' ');
-                entry.push_str(more.trim());
-            }
-            page.bullet(&marked(&entry));
-        } else if !line.is_empty() && !line.starts_with("# ") {
-            let mut paragraph = line.trim().to_owned();
-            while let Some(more) = lines.next_if(|line| continues(line)) {
-                paragraph.push(' ');
-                paragraph.push_str(more.trim());
-            }
-            page.paragraph(&marked(&paragraph));
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use roff::{Inline, Roff, bold, italic, roman};
+
+/// The blocks of `text`, without its title.
+pub fn render(text: &str) -> Roff {
+    let mut page = Page::default();
+    Parser::new_ext(text, Options::ENABLE_TABLES).for_each(|event| page.add(event));
+    page.roff
+}
+
+#[derive(Default)]
+struct Page {
+    roff: Roff,
+    /// What was read of the block or the cell.
+    line: Vec<Inline>,
+    font: Font,
+    header: Vec<String>,
+    cells: Vec<Vec<Inline>>,
+}
+
+#[derive(Clone, Copy, Default)]
+enum Font {
+    #[default]
+    Roman,
+    Bold,
+    Italic,
+}
+
+impl Page {
+    fn add(&mut self, event: Event<'_>) {
+        match event {
+            Event::Text(text) => self.word(text.into_string()),
+            Event::Code(code) => self.line.push(bold(code.into_string())),
+            Event::SoftBreak => self.line.push(roman(" ")),
+            Event::Start(tag) => self.begin(&tag),
+            Event::End(tag) => self.end(tag),
+            _ => {}
         }
     }
-}
 
-fn bullet(line: &str) -> Option<&str> {
-    line.trim_start().strip_prefix("* ")
-}
-
-/// Whether a line belongs to the paragraph before it.
-fn continues(line: &str) -> bool {
-    !line.is_empty()
-        && !line.starts_with(['#', '|'])
-        && !line.starts_with("```")
-        && bullet(line).is_none()
-}
-
-fn cells(row: &str) -> Vec<String> {
-    let inner = row.trim().trim_start_matches('|').trim_end_matches('|');
-    let whole = inner.replace("\\|", "\0");
-    whole
-        .split('|')
-        .map(|cell| cell.trim().replace('\0', "|"))
-        .collect()
-}
-
-/// Each row becomes an item: a terminal has no room for wide columns.
-fn table(header: &[String], rows: &[Vec<String>], page: &mut Page) {
-    for row in rows {
-        let Some((term, rest)) = row.split_first() else {
-            continue;
-        };
-        let named = rest.iter().zip(header.iter().skip(1));
-        let meaning: Vec<String> = named
-            .filter(|(cell, _)| !cell.is_empty())
-            .map(|(cell, name)| match header.len() {
-                2 => marked(cell),
-                _ => format!("{}: {}", marked(name), marked(cell)),
-            })
-            .collect();
-        page.item(&bold(&term.replace('`', "")), &meaning.join("; "));
+    fn word(&mut self, text: String) {
+        self.line.push(match self.font {
+            Font::Roman => roman(text),
+            Font::Bold => bold(text),
+            Font::Italic => italic(text),
+        });
     }
+
+    fn begin(&mut self, tag: &Tag<'_>) {
+        match tag {
+            Tag::Strong => self.font = Font::Bold,
+            Tag::Emphasis => self.font = Font::Italic,
+            Tag::Paragraph => self.control("PP", &[]),
+            Tag::List(_) => self.flush(),
+            Tag::Item => self.control("IP", &["\\(bu", "2"]),
+            Tag::CodeBlock(_) => {
+                self.control("PP", &[]);
+                self.control("RS", &["4"]);
+                self.control("nf", &[]);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Strong | TagEnd::Emphasis => self.font = Font::Roman,
+            TagEnd::Paragraph | TagEnd::Item => self.flush(),
+            TagEnd::Heading(level) => self.heading(level),
+            TagEnd::CodeBlock => {
+                self.flush();
+                self.control("fi", &[]);
+                self.control("RE", &[]);
+            }
+            TagEnd::TableCell => self.cells.push(take(&mut self.line)),
+            TagEnd::TableHead => {
+                self.header = take(&mut self.cells)
+                    .iter()
+                    .map(|cell| plain(cell))
+                    .collect()
+            }
+            TagEnd::TableRow => self.row(),
+            _ => {}
+        }
+    }
+
+    fn control(&mut self, name: &str, arguments: &[&str]) {
+        self.roff.control(name, arguments.iter().copied());
+    }
+
+    fn flush(&mut self) {
+        if !self.line.is_empty() {
+            self.roff.text(take(&mut self.line));
+        }
+    }
+
+    fn heading(&mut self, level: HeadingLevel) {
+        let text = plain(&take(&mut self.line));
+        match level {
+            HeadingLevel::H1 => {}
+            HeadingLevel::H2 => self.control("SH", &[&text.to_uppercase()]),
+            _ => self.control("SS", &[&text]),
+        }
+    }
+
+    /// A row becomes an item: a terminal has no room for wide columns.
+    fn row(&mut self) {
+        let mut cells = take(&mut self.cells).into_iter();
+        let term = plain(&cells.next().unwrap_or_default());
+        self.control("TP", &[]);
+        self.roff.text([bold(term)]);
+        let meanings = cells
+            .zip(self.header.iter().skip(1))
+            .filter(|(cell, _)| !cell.is_empty());
+        for (cell, name) in meanings {
+            match (self.line.is_empty(), self.header.len()) {
+                (_, 2) => {}
+                (true, _) => self.line.push(roman(format!("{name}: "))),
+                (false, _) => self.line.push(roman(format!("; {name}: "))),
+            }
+            self.line.extend(cell);
+        }
+        self.flush();
+    }
+}
+
+/// The words alone.
+fn plain(line: &[Inline]) -> String {
+    let words = line.iter().map(|inline| match inline {
+        Inline::Roman(text) | Inline::Bold(text) | Inline::Italic(text) => text.as_str(),
+        Inline::LineBreak => "",
+    });
+    words.collect()
 }
 
 #[cfg(test)]
@@ -83,20 +143,13 @@ mod tests {
 
     #[test]
     fn every_block_has_its_request() {
-        let text = "# Title\n\nA line\nand `more`.\n\n## One\n* a\n  b\n* c\n\n\
+        let text = "# Title\n\nA line\nand `more` [*x*](y.md).\n\n## One\n* a\n  b\n* c\n\n\
                     | x | y |\n| --- | --- |\n| `p\\|q` | r |\n\n\
-                    | x | `y` | z |\n| --- | --- | --- |\n| a | b | c |\n\n```sh\nls -l\n```\n";
-        let mut page = Page::new("x", 7, "M");
-        render(text, &mut page);
-        let (_, body) = page
-            .finish()
-            .split_once('\n')
-            .map(|(a, b)| (a.len(), b.to_owned()))
-            .unwrap();
+                    | x | `y` | z |\n| --- | --- | --- |\n| a | b | c |\n\n```sh\n.ls -l\n```\n";
         assert_eq!(
-            body,
-            ".PP\nA line and \\fBmore\\fR.\n.SH \"ONE\"\n.IP \\(bu 2\na b\n.IP \\(bu 2\nc\n\
-             .TP\n\\fBp|q\\fR\nr\n.TP\n\\fBa\\fR\n\\fBy\\fR: b; z: c\n.PP\n.RS 4\n.nf\nls \\-l\n.fi\n.RE\n"
+            render(text).to_roff(),
+            ".PP\nA line and \\fBmore\\fR \\fIx\\fR.\n.SH ONE\n.IP \\(bu 2\na b\n.IP \\(bu 2\nc\n\
+             .TP\n\\fBp|q\\fR\nr\n.TP\n\\fBa\\fR\ny: b; z: c\n.PP\n.RS 4\n.nf\n\\&.ls \\-l\n\n.fi\n.RE\n"
         );
     }
 }

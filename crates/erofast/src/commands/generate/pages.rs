@@ -1,13 +1,59 @@
-//! The man pages, made from the flag table, the table of mount options and docs/tuning.md.
+//! The man pages. clap_mangen writes what the flag table knows; mount options, examples and what
+//! all pages have are Markdown, as docs/tuning.md is, which becomes erofast(7).
 
-use clap::{Arg, Command, CommandFactory};
+use std::io;
+use std::time::SystemTime;
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use erofs_fuse::{KNOWN, KnownOption};
+use roff::Roff;
 
 use super::markdown;
-use super::roff::{Page, bold, italic, plain};
-use crate::cli::{Cli, HelperArgs};
+use crate::cli::{Cli, DumpArgs, FsckArgs, HelperArgs};
+use crate::text;
 
 /// The source of erofast(7).
 const TUNING: &str = include_str!("../../../../../docs/tuning.md");
+
+const EXIT_STATUS: &str = "
+## Exit status
+| status | meaning |
+| --- | --- |
+| 0 | Everything is as it should be. |
+| 1 | The operation failed, or the image is corrupt. |
+| 2 | Usage error: an unknown option or a value out of range. |
+";
+
+const ENVIRONMENT: &str = "
+## Environment
+| variable | meaning |
+| --- | --- |
+| `NO_COLOR` | Set to anything but nothing: no colours, in the help nor in progress bars. |
+| `TERM` | `dumb`: no progress bars. There are none where the standard error is no terminal. |
+";
+
+const HELPER: &str = "
+Options of mount(8) and systemd that mean nothing here (rw, defaults, nofail, x-...) are accepted
+and ignored; others that are not in the list are refused.
+
+## Files
+| file | meaning |
+| --- | --- |
+| /etc/fstab | A line that mounts an image at boot, if it is there: |
+
+```
+/var/lib/images/app.erofs  /srv/app  erofast  ro,nofail,hipri=auto  0  0
+```
+";
+
+const HELPER_STATUS: &str = "
+## Exit status
+| status | meaning |
+| --- | --- |
+| 0 | The image is mounted. |
+| 1 | It is not; one line on the standard error says why. |
+";
 
 /// A page and the name of its file.
 #[derive(Debug)]
@@ -19,272 +65,144 @@ pub struct File {
 }
 
 /// All pages.
-pub fn all() -> Vec<File> {
+pub fn all() -> io::Result<Vec<File>> {
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
     let mut pages = Vec::new();
-    of_command(&root, &mut Vec::new(), &mut pages);
-    pages.push(of_helper());
-    pages.push(on_tuning());
-    pages
+    of_commands(&root, None, &mut pages)?;
+    let helper = mount_options() + HELPER + &examples("mount.erofast") + HELPER_STATUS;
+    let helper = helper + &see_also(&["erofast(1)", "erofast(7)", "fstab(5)", "mount(8)"]);
+    pages.push(page(HelperArgs::command(), 8, &helper)?);
+    for old in [FsckArgs::command(), DumpArgs::command()] {
+        // Without the first word the names are those of the pages of erofs-utils.
+        let name = format!("erofast-{}", old.get_name());
+        pages.push(page(old.display_name(name), 1, &see_also(&["erofast(1)"]))?);
+    }
+    let tuning =
+        Command::new("erofast").about("tuning a mount: workers, priority, cache, io_uring");
+    let (_, text) = TUNING.split_once('\n').unwrap_or_default();
+    let others = see_also(&["erofast(1)", "erofast-mount(1)", "mount.erofast(8)"]);
+    pages.push(page(
+        tuning,
+        7,
+        &format!("## Description\n{text}\n{others}"),
+    )?);
+    Ok(pages)
 }
 
-fn of_command(command: &Command, path: &mut Vec<String>, pages: &mut Vec<File>) {
-    path.push(command.get_name().to_owned());
-    let name = path.join("-");
-    let mut page = Page::new(&name, 1, "User Commands");
-    page.section("name");
-    page.line(&format!("{} \\- {}", plain(&name), plain(&about(command))));
-    synopsis(&mut page, command);
-    page.section("description");
-    let described = command.get_long_about().or(command.get_about());
-    for paragraph in described
-        .map(ToString::to_string)
-        .unwrap_or_default()
-        .split("\n\n")
-    {
-        page.paragraph(&plain(paragraph));
-    }
-    if command.has_subcommands() {
-        page.section("commands");
-        for sub in visible(command) {
-            let reference = format!(
-                "{}\\fB({})\\fR",
-                bold(&format!("{name}-{}", sub.get_name())),
-                1
-            );
-            page.item(&reference, &plain(&about(sub)));
-        }
-    }
-    options(&mut page, command);
+/// The page of a command, and of each below it.
+fn of_commands(command: &Command, above: Option<&str>, pages: &mut Vec<File>) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let mut rest = String::new();
+    let mut others = vec![format!("{}(1)", above.unwrap_or("erofast-mount"))];
     if name == "erofast-mount" {
-        mount_options(&mut page);
+        rest += &mount_options();
     }
-    examples(&mut page, &path.join(" "));
-    page.section("exit status");
-    page.item("0", "Everything is as it should be.");
-    page.item("1", "The operation failed, or the image is corrupt.");
-    page.item(
-        "2",
-        "Usage error: an unknown option or a value out of range.",
-    );
-    if path.len() == 1 {
-        environment(&mut page);
+    rest += &examples(command.get_bin_name().unwrap_or(name));
+    rest += EXIT_STATUS;
+    if above.is_none() {
+        rest += ENVIRONMENT;
     }
-    see_also(&mut page, path, command);
-    pages.push(File {
-        name: format!("{name}.1"),
-        section: 1,
-        text: page.finish(),
-    });
-    for sub in visible(command) {
-        of_command(sub, path, pages);
+    if above.is_none() || name == "erofast-mount" {
+        others.extend(["erofast(7)".to_owned(), "mount.erofast(8)".to_owned()]);
     }
-    path.pop();
+    rest += &see_also(&others);
+    pages.push(page(command.clone(), 1, &rest)?);
+    let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    visible
+        .into_iter()
+        .try_for_each(|sub| of_commands(sub, Some(name), pages))
 }
 
-/// mount.erofast(8): what mount(8) calls.
-fn of_helper() -> File {
-    let mut command = HelperArgs::command();
-    command.build();
-    let mut page = Page::new("mount.erofast", 8, "System Administration");
-    page.section("name");
-    page.line("mount.erofast, mount.fuse.erofast \\- mount an EROFS image in user space");
-    synopsis(&mut page, &command);
-    page.section("description");
-    page.paragraph(
-        "mount(8) calls this program for a filesystem of type \\fBerofast\\fR or \
-         \\fBfuse.erofast\\fR, on a command line or in fstab(5). It is the program \
-         \\fBerofast\\fR under another name and does what \\fBerofast mount\\fR does: it returns \
-         when the image can be used, and a daemon serves it until it is unmounted.",
-    );
-    options(&mut page, &command);
-    mount_options(&mut page);
-    page.paragraph(
-        "Options of mount(8) and systemd that mean nothing here (rw, defaults, nofail, x\\-...) \
-         are accepted and ignored; others that are not in the list are refused.",
-    );
-    page.section("files");
-    page.item(
-        "/etc/fstab",
-        "A line that mounts an image at boot, if it is there:",
-    );
-    page.verbatim(["/var/lib/images/app.erofs  /srv/app  erofast  ro,nofail,hipri=auto  0  0"]);
-    examples(&mut page, "mount.erofast");
-    page.section("exit status");
-    page.item("0", "The image is mounted.");
-    page.item("1", "It is not; one line on the standard error says why.");
-    references(
-        &mut page,
-        &[
-            "erofast(1)",
-            "erofast(7)",
-            "erofast-mount(1)",
-            "fstab(5)",
-            "mount(8)",
-        ],
-    );
-    File {
-        name: "mount.erofast.8".to_owned(),
-        section: 8,
-        text: page.finish(),
-    }
-}
-
-/// erofast(7): how to tune a mount.
-fn on_tuning() -> File {
-    let mut page = Page::new("erofast", 7, "Miscellaneous Information");
-    page.section("name");
-    page.line("erofast \\- tuning a mount: workers, priority, page pool, cache, io_uring");
-    page.section("description");
-    markdown::render(TUNING, &mut page);
-    references(
-        &mut page,
-        &[
-            "erofast(1)",
-            "erofast-mount(1)",
-            "erofast-stat(1)",
-            "mount.erofast(8)",
-        ],
-    );
-    File {
-        name: "erofast.7".to_owned(),
-        section: 7,
-        text: page.finish(),
-    }
-}
-
-fn about(command: &Command) -> String {
-    let about = command.get_about().map(ToString::to_string);
-    about.unwrap_or_default().trim_end_matches('.').to_owned()
-}
-
-fn visible(command: &Command) -> impl Iterator<Item = &Command> {
-    command.get_subcommands().filter(|sub| !sub.is_hide_set())
-}
-
-fn synopsis(page: &mut Page, command: &Command) {
-    let usage = command.clone().render_usage().to_string();
+/// A page: what clap knows of `command`, then Markdown. One of section 7 is of no command.
+fn page(mut command: Command, section: u8, rest: &str) -> io::Result<File> {
+    let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").replace(['<', '>'], "");
-    page.section("synopsis");
-    page.line(&plain(&usage));
+    let name = command
+        .get_display_name()
+        .unwrap_or(command.get_name())
+        .to_owned();
+    let has_commands = command.get_subcommands().any(|sub| !sub.is_hide_set());
+    let man = Man::new(command.override_usage(usage))
+        .title(name.to_uppercase())
+        .section(section.to_string())
+        .date(date())
+        .source(concat!("erofast ", env!("CARGO_PKG_VERSION")))
+        .manual(manual(section));
+    let mut out = Vec::new();
+    man.render_title(&mut out)?;
+    man.render_name_section(&mut out)?;
+    if section != 7 {
+        man.render_synopsis_section(&mut out)?;
+        man.render_description_section(&mut out)?;
+        man.render_options_section(&mut out)?;
+    }
+    if has_commands {
+        man.render_subcommands_section(&mut out)?;
+    }
+    markdown::render(rest).to_writer(&mut out)?;
+    Ok(File {
+        name: man.get_filename(),
+        section,
+        text: tidy(&String::from_utf8_lossy(&out)),
+    })
 }
 
-fn options(page: &mut Page, command: &Command) {
-    page.section("options");
-    let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set());
-    for arg in shown().filter(|arg| arg.is_positional()) {
-        page.item(&italic(&value_name(arg)), &meaning(arg));
-    }
-    for arg in shown().filter(|arg| !arg.is_positional()) {
-        let short = arg.get_short().map(|short| bold(&format!("-{short}")));
-        let long = arg.get_long().map(|long| bold(&format!("--{long}")));
-        let mut term = [short, long]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(", ");
-        if arg.get_action().takes_values() {
-            term = format!("{term} {}", italic(&value_name(arg)));
-        }
-        page.item(&term, &meaning(arg));
-    }
-}
-
-fn value_name(arg: &Arg) -> String {
-    let names = arg.get_value_names().unwrap_or_default();
-    let joined: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
-    match joined.join(" ") {
-        name if name.is_empty() => arg.get_id().as_str().to_uppercase(),
-        name => name,
-    }
-}
-
-/// The help of an argument, with its default and the values it takes.
-fn meaning(arg: &Arg) -> String {
-    let help = arg.get_long_help().or(arg.get_help());
-    let mut text = help.map(ToString::to_string).unwrap_or_default();
-    if !text.ends_with(['.', ')']) || !arg.get_default_values().is_empty() {
-        text = text.trim_end_matches('.').to_owned();
-    }
-    if !arg.get_action().takes_values() {
-        return plain(&text);
-    }
-    let values: Vec<String> = arg
-        .get_possible_values()
-        .iter()
-        .filter(|value| !value.is_hide_set())
-        .map(|value| match value.get_help() {
-            Some(help) => format!("{} ({help})", value.get_name()),
-            None => value.get_name().to_owned(),
-        })
-        .collect();
-    if !values.is_empty() {
-        text.push_str(&format!("; one of: {}", values.join(", ")));
-    }
-    let defaults: Vec<_> = arg
-        .get_default_values()
-        .iter()
-        .map(|value| value.to_string_lossy())
-        .collect();
-    if !defaults.is_empty() {
-        text.push_str(&format!(" (default: {})", defaults.join(" ")));
-    }
-    plain(&text)
-}
-
-fn mount_options(page: &mut Page) {
-    page.section("mount options");
-    for option in erofs_fuse::KNOWN {
-        page.item(&bold(option.usage), &plain(option.meaning));
+fn manual(section: u8) -> &'static str {
+    match section {
+        1 => "User Commands",
+        7 => "Miscellaneous Information",
+        _ => "System Administration",
     }
 }
 
-fn examples(page: &mut Page, command: &str) {
+/// The preamble of roff once, not for each section, and characters of the keyboard that groff
+/// would take for accents.
+fn tidy(text: &str) -> String {
+    let preamble = Roff::new().render();
+    let text = text.replace(&preamble, "");
+    let text = text
+        .replace('`', r"\(ga")
+        .replace('~', r"\(ti")
+        .replace('^', r"\(ha");
+    preamble + &text
+}
+
+/// The date of `SOURCE_DATE_EPOCH`, so that the same source gives the same page, or of today.
+fn date() -> String {
+    let of_source = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = || now.map_or(0, |now| now.as_secs().cast_signed());
+    let seconds = of_source.and_then(|seconds| seconds.parse().ok());
+    let time = text::time(seconds.unwrap_or_else(now));
+    time.split(' ').next().unwrap_or_default().to_owned()
+}
+
+fn mount_options() -> String {
+    let row = |option: &KnownOption| {
+        let cells = [option.usage, option.meaning].map(|cell| cell.replace('|', "\\|"));
+        format!("| `{}` | {} |\n", cells[0], cells[1])
+    };
+    let rows: String = KNOWN.iter().map(row).collect();
+    format!("## Mount options\n| option | meaning |\n| --- | --- |\n{rows}")
+}
+
+fn examples(command: &str) -> String {
     let examples = erofast_cli::examples(command);
-    if examples.is_empty() {
-        return;
-    }
-    page.section("examples");
-    for example in examples {
-        page.paragraph(&plain(&format!("{}:", example.what)));
-        page.verbatim([example.command]);
+    let lines = examples
+        .iter()
+        .map(|example| format!("{}:\n```\n{}\n```\n", example.what, example.command));
+    match examples.is_empty() {
+        true => String::new(),
+        false => format!("\n## Examples\n{}", lines.collect::<String>()),
     }
 }
 
-fn environment(page: &mut Page) {
-    page.section("environment");
-    page.item(
-        "\\fBNO_COLOR\\fR",
-        "Set to anything but nothing: no colours, in the help nor in progress bars.",
-    );
-    page.item(
-        "\\fBTERM\\fR",
-        "\\fBdumb\\fR: no progress bars. There are none either where the standard error is no terminal.",
-    );
-}
-
-fn see_also(page: &mut Page, path: &[String], command: &Command) {
-    let mut others = Vec::new();
-    match path {
-        [_] => others.extend(["erofast(7)".to_owned(), "mount.erofast(8)".to_owned()]),
-        [above @ .., _] => {
-            others.push(format!("{}(1)", above.join("-")));
-            if command.get_name() == "mount" {
-                others.extend(["erofast(7)".to_owned(), "mount.erofast(8)".to_owned()]);
-            }
-        }
-        [] => {}
-    }
-    references(page, &others);
-}
-
-fn references(page: &mut Page, pages: &[impl AsRef<str>]) {
-    page.section("see also");
+fn see_also(pages: &[impl AsRef<str>]) -> String {
+    let bold = |page: &str| page.replacen('(', "**(", 1);
     let pages: Vec<String> = pages
         .iter()
-        .filter_map(|page| page.as_ref().split_once('('))
-        .map(|(name, section)| format!("{}({section}", bold(name)))
+        .map(|page| "**".to_owned() + &bold(page.as_ref()))
         .collect();
-    page.line(&pages.join(", "));
+    format!("\n## See also\n{}\n", pages.join(", "))
 }

@@ -1,0 +1,149 @@
+//! The shells themselves are asked what they offer.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::common::erofast;
+
+/// Types each line with a tab into an interactive zsh, and reads the line that it makes of it.
+const TYPED: &str = r#"
+zmodload zsh/zpty || exit 3
+place=$1
+shift
+zpty shell zsh -f -i
+zpty -w shell "PS1= PROMPT_EOL_MARK=; fpath=($place \$fpath); autoload -Uz compinit; compinit -D -u; \
+    report() { print -r -- \"<<\$BUFFER>>\"; BUFFER=; zle accept-line }; zle -N report; \
+    bindkey '^I' complete-word '^X' report; print RE''ADY"
+zpty -r shell answer '*READY*'
+for line in "$@"; do
+    zpty -w -n shell "$line"$'\t'$'\x18'
+    zpty -r shell answer '*<<*>>*'
+    answer=${answer#*<<}
+    print -r -- "${answer%%>>*}"
+done
+zpty -d shell
+"#;
+
+/// What follows in each line, where one thing can: file names are the shell's.
+const LINES: [(&str, &str); 10] = [
+    ("erofast um", "erofast umount"),
+    ("erofast check --thr", "erofast check --threads"),
+    ("erofast umount --la", "erofast umount --lazy"),
+    ("erofast mount -o rese", "erofast mount -o reserved_pages="),
+    (
+        "erofast mount -o ro,reserved_p",
+        "erofast mount -o ro,reserved_pages=",
+    ),
+    (
+        "erofast mount -o ro,workers=p",
+        "erofast mount -o ro,workers=percpu",
+    ),
+    ("erofast completions fi", "erofast completions fish"),
+    (
+        "mount.erofast a /proc -o nohip",
+        "mount.erofast a /proc -o nohipri",
+    ),
+    ("fsck.erofs --no-sb", "fsck.erofs --no-sbcrc"),
+    ("erofast umount /pro", "erofast umount /proc/"),
+];
+
+/// The script for a shell, in a file of the name that the shell wants.
+fn script(shell: &str, folder: &Path) -> String {
+    let output = erofast()
+        .args(["completions", shell])
+        .output()
+        .expect("erofast starts");
+    assert!(output.status.success(), "{output:?}");
+    let file = folder.join("_erofast");
+    std::fs::write(&file, output.stdout).expect("room");
+    file.display().to_string()
+}
+
+/// Runs a shell that finds the program; none where it is not installed.
+fn run(shell: &str, arguments: &[&str]) -> Option<Output> {
+    let program = erofast();
+    let folder = Path::new(program.get_program()).parent().expect("a folder");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new(shell)
+        .args(arguments)
+        .env("PATH", format!("{}:{path}", folder.display()))
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: no {shell} to complete with");
+        return None;
+    };
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    Some(output)
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_options_and_mount_options() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let script = script("bash", folder.path());
+    for (line, completed) in &LINES[..LINES.len() - 1] {
+        let ask = format!(
+            "source {script}; COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; _erofast; \
+             printf '%s\n' \"${{COMPREPLY[@]}}\""
+        );
+        let Some(output) = run("bash", &["-c", &ask]) else {
+            return;
+        };
+        // What follows the last = replaces what was typed of it.
+        let begin = completed
+            .rfind(['=', ' '])
+            .filter(|at| *at + 1 < completed.len());
+        let begin = begin.or(completed.rfind(' ')).expect("a word") + 1;
+        assert_eq!(lines(&output), [&completed[begin..]], "{line}");
+    }
+}
+
+#[test]
+fn fish_completes_commands_options_and_mount_options() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let script = script("fish", folder.path());
+    for (line, completed) in LINES {
+        let ask = format!("source {script}; complete -C '{line}'");
+        let Some(output) = run("fish", &["--no-config", "-c", &ask]) else {
+            return;
+        };
+        // Behind a tab stands what it means.
+        let words = lines(&output);
+        let words: Vec<_> = words
+            .iter()
+            .filter_map(|line| line.split('\t').next())
+            .collect();
+        assert_eq!(
+            words,
+            [completed.rsplit(' ').next().expect("a word")],
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn zsh_completes_commands_options_and_mount_options() {
+    let folder = tempfile::tempdir().expect("a directory");
+    script("zsh", folder.path());
+    let folder = folder.path().display().to_string();
+    let typed = LINES.map(|(line, _)| line);
+    let arguments = ["60", "zsh", "-f", "-c", TYPED, "zsh", &folder];
+    let Some(output) = run("timeout", &[&arguments[..], &typed].concat()) else {
+        return;
+    };
+    // 127: there is no zsh; 3: no module for terminals.
+    if matches!(output.status.code(), Some(127 | 3)) {
+        println!("skipped: no zsh to complete with");
+        return;
+    }
+    // A space may follow, and is taken back when something else does.
+    let completed: Vec<_> = lines(&output)
+        .iter()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    assert_eq!(completed, LINES.map(|(_, completed)| completed));
+}
