@@ -30,9 +30,12 @@ impl<D: HashDevice> Tree<D> {
     pub fn open(parameters: Parameters, root: &RootHash, hash_device: D) -> Result<Self, Error> {
         let digest_size = parameters.algorithm.digest_size();
         if root.as_bytes().len() != digest_size {
+            let bytes = match root.as_bytes().len() {
+                1 => "1 byte".to_owned(),
+                bytes => format!("{bytes} bytes"),
+            };
             return Err(Error::RootHash(format!(
-                "{} bytes, but a digest of this tree's algorithm has {digest_size}",
-                root.as_bytes().len()
+                "{bytes}, but a digest of this tree's algorithm has {digest_size}"
             )));
         }
         let layout = Layout::new(&parameters)?;

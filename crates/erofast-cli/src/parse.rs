@@ -6,6 +6,7 @@ use std::num::{IntErrorKind, ParseIntError};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
+use strsim::damerau_levenshtein;
 
 use crate::outcome::Usage;
 
@@ -56,20 +57,36 @@ fn with_hint(root: &Command, error: &clap::Error) -> String {
     };
     let bare = word.trim_end_matches(".erofs").trim_end_matches("-erofs");
     let other = OTHER_NAMES.iter().find(|(name, _)| *name == bare);
-    let below = root
+    let hint = other.map(|(_, hint)| (*hint).to_owned());
+    // clap compares the word with the commands of one level only.
+    let hint = hint.or_else(|| closest(root, root.get_name(), word).map(|(_, hint)| hint));
+    let what = message.split("; ").next().unwrap_or_default();
+    let see = message.rsplit("; ").next().unwrap_or_default();
+    let parts = [what.to_owned()]
+        .into_iter()
+        .chain(hint)
+        .chain([see.to_owned()]);
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// The command below `above` whose name is most like `word`, and by how many letters it differs.
+fn closest(above: &Command, path: &str, word: &str) -> Option<(usize, String)> {
+    let visible = above
         .get_subcommands()
-        .find(|group| group.find_subcommand(word).is_some());
-    let hint = other.map(|(_, hint)| (*hint).to_owned()).or_else(|| {
-        Some(format!(
-            "it is {} {} {word}",
-            root.get_name(),
-            below?.get_name()
-        ))
+        .filter(|command| !command.is_hide_set());
+    let found = visible.flat_map(|command| {
+        let letters = damerau_levenshtein(command.get_name(), word);
+        let path = format!("{path} {}", command.get_name());
+        let below = closest(command, &path, word);
+        let hint = match letters {
+            0 => format!("it is {path}"),
+            _ => format!("a similar command exists: {path}"),
+        };
+        below.into_iter().chain([(letters, hint)])
     });
-    match (hint, message.rsplit_once("; see ")) {
-        (Some(hint), Some((what, see))) => format!("{what}; {hint}; see {see}"),
-        _ => message,
-    }
+    found
+        .filter(|(letters, _)| *letters <= word.len() / 3)
+        .min_by_key(|(letters, _)| *letters)
 }
 
 /// One line for an error of clap's.

@@ -220,8 +220,15 @@ fn usage_errors_are_one_line_that_names_the_help() {
         ),
         (&["stat", "--watch=x", "/mnt"], "invalid value 'x'"),
         (&["nonsense"], "unrecognized subcommand 'nonsense'; see "),
-        (&["help", "mout"], "subcommands exist: 'umount', 'mount'"),
+        (
+            &["help", "mout"],
+            "a similar command exists: erofast mount; see ",
+        ),
         (&["launch"], "; it is erofast lab launch; see "),
+        (
+            &["help", "lauch"],
+            "'lauch'; a similar command exists: erofast lab launch; see ",
+        ),
         (&["fsck", "a"], "; erofast check verifies an image; see "),
         (
             &["mkfs.erofs"],

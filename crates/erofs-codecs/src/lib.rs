@@ -3,6 +3,17 @@
 //! A [`Decoder`] belongs to one thread. It makes the stream of a codec at the first use of that
 //! codec and keeps it, so that a reader that never meets MicroLZMA never pays for its dictionary.
 //!
+//! ```
+//! use erofs_codecs::{Codec, Decoder, Settings};
+//!
+//! let mut decoder = Decoder::new(Settings::default());
+//! let mut output = [0; 3];
+//! // One sequence of LZ4: three literals.
+//! decoder.decode(Codec::Lz4, b"\x30abc", &mut output, false)?;
+//! assert_eq!(&output, b"abc");
+//! # Ok::<(), erofs_codecs::DecodeError>(())
+//! ```
+//!
 //! # Whole streams and prefixes
 //! EROFS stores how many bytes an extent decodes to, never how many a stream holds. So the caller
 //! passes the exact output, and `partial` defines the meaning of its end:

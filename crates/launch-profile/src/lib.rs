@@ -4,6 +4,15 @@
 //! fills the kernel's caches in advance. This crate is the file: its [format](mod@format),
 //! its [`limits`], and operations that need no image; and the file of all programs of an image that
 //! were [learned]. It opens no files.
+//!
+//! ```
+//! use launch_profile::{Profile, Trim};
+//!
+//! let mut profile = Profile::parse(&Profile::default().to_bytes())?;
+//! profile.trim(&Trim { until_ms: 2000, bytes: 64 << 20 });
+//! assert_eq!(profile.bytes(), 0);
+//! # Ok::<(), launch_profile::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod checksum;

@@ -28,7 +28,7 @@ extern "C" {
 /* An open image. */
 struct erofast;
 
-/* Version of the library, for example "0.1.0". */
+/* Version of the library, for example "1.0.0". */
 const char *erofast_version(void);
 
 /*

@@ -4,6 +4,16 @@
 //! A [`Fetcher`] is that program as its parent sees it, a [`RemoteFile`] the image as a reader sees
 //! it. Bytes never pass through a socket: the fetcher writes them to the files of the cache, from
 //! which readers take them.
+//!
+//! ```no_run
+//! use remote_image::{ImageUrl, Options, open};
+//!
+//! let url = ImageUrl::parse("https://example.org/app.erofs").expect("a URL")?;
+//! let image = open(&url, &Options::default(), |line| eprintln!("{line}"))?;
+//! let mut begin = [0; 4096];
+//! image.read_at(&mut begin, 0)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod cache;

@@ -3,6 +3,11 @@
 //!
 //! The only crate of the workspace with unsafe code: each module offers a safe interface, and each
 //! unsafe block states why it is sound.
+//!
+//! ```
+//! let before = sys::clock::now_ns();
+//! assert!(sys::clock::now_ns() >= before);
+//! ```
 #![allow(unsafe_code)]
 
 pub mod allocator;

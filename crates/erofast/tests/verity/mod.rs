@@ -256,12 +256,12 @@ fn what_cannot_be_verified_is_refused_with_one_line() {
         (
             &["--verity-roothash", root],
             1,
-            "verity.hashdevice= or verity.hashoffset= is missing",
+            ": verity: hashdevice or hashoffset is missing",
         ),
         (
             &["--verity-hashdevice", beside],
             1,
-            "verity.roothash= or verity.roothashfile= is missing",
+            ": verity: roothash or roothashfile is missing",
         ),
         (
             &["--verity-roothash", &zeros, "--verity-hashdevice", beside],
@@ -271,7 +271,7 @@ fn what_cannot_be_verified_is_refused_with_one_line() {
         (
             &["--verity-roothash", "12", "--verity-hashdevice", beside],
             1,
-            "1 bytes",
+            "1 byte, ",
         ),
         (
             &["--verity-roothash", "xy", "--verity-hashdevice", beside],

@@ -24,7 +24,7 @@ impl RootHashSignature {
     ) -> Result<Option<Self>, String> {
         let Some(path) = &options.root_hash_signature else {
             return match &options.certificates {
-                Some(_) => Err("verity.certificates= needs verity.roothashsig=".into()),
+                Some(_) => Err("certificates are of use with roothashsig only".into()),
                 None => Ok(None),
             };
         };

@@ -103,7 +103,7 @@ impl VerityOptions {
     /// One line that names the file, or the options that exclude each other.
     pub fn root(&self, open: OpenFile<'_>) -> Result<Option<RootHash>, String> {
         match (&self.root_hash, &self.root_hash_file) {
-            (Some(_), Some(_)) => Err("verity takes roothash or roothashfile, not both".into()),
+            (Some(_), Some(_)) => Err("roothash and roothashfile exclude each other".into()),
             (Some(root), None) => Ok(Some(root.clone())),
             (None, Some(path)) => read_small_file(path, ROOT_HASH_FILE, open)
                 .map_err(|error| error.to_string())
@@ -114,7 +114,7 @@ impl VerityOptions {
                 .map(Some)
                 .map_err(|error| remote::about(path, &error)),
             (None, None) if *self == Self::default() => Ok(None),
-            (None, None) => Err("verity needs roothash or roothashfile".into()),
+            (None, None) => Err("roothash or roothashfile is missing".into()),
         }
     }
 }
