@@ -18,6 +18,7 @@ struct Page {
     /// What was read of the block or the cell.
     line: Vec<Inline>,
     font: Font,
+    below_heading: bool,
     header: Vec<String>,
     cells: Vec<Vec<Inline>>,
 }
@@ -89,6 +90,11 @@ impl Page {
     }
 
     fn control(&mut self, name: &str, arguments: &[&str]) {
+        // A heading begins a paragraph of its own.
+        if take(&mut self.below_heading) && name == "PP" {
+            return;
+        }
+        self.below_heading = matches!(name, "SH" | "SS");
         self.roff.control(name, arguments.iter().copied());
     }
 

@@ -156,11 +156,12 @@ fn manual(section: u8) -> &'static str {
     }
 }
 
-/// The preamble of roff once, not for each section, and characters of the keyboard that groff
-/// would take for accents.
+/// The preamble of roff once, not for each section, and no accents for characters of the keyboard.
 fn tidy(text: &str) -> String {
     let preamble = Roff::new().render();
     let text = text.replace(&preamble, "");
+    // Of clap_mangen, above possible values: a break before and behind an empty line.
+    let text = text.replace(".br\n\n.br\n", ".sp\n");
     let text = text
         .replace('`', r"\(ga")
         .replace('~', r"\(ti")
