@@ -7,6 +7,7 @@
 mod chunk;
 mod flat;
 mod pcluster;
+mod plain;
 mod zcompact;
 mod zextents;
 mod zfull;

@@ -2,6 +2,7 @@
 //!
 //! Facts: `EROFS_CHUNK_FORMAT_*` of fs/erofs/erofs_fs.h, `erofs_map_blocks` of fs/erofs/data.c.
 
+use super::plain;
 use crate::meta::{Window, structure};
 use crate::raw::RawChunkIndex;
 use crate::{DataLayout, Extent, ExtentKind, Image, Inode, Result, Superblock};
@@ -83,28 +84,10 @@ pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     let logical = number << chunk_bits;
     // At most 2^8 chunks of 2^47 bytes.
     let length = (joined << chunk_bits).min(inode.size - logical);
-    let Some((device, block)) = chunk else {
-        return Ok(Extent::new(logical, length, ExtentKind::Hole));
-    };
-    let place = image
-        .devices()
-        .resolve(device, image.block_address(block)?)?;
-    let length = length.min(place.available);
-    if offset - logical >= length {
-        return corrupted!(
-            "byte {offset} of nid {:#x} is beyond the end of device {}: its chunk starts at {:#x}, \
-             {} bytes before the end",
-            inode.nid,
-            place.device,
-            place.physical,
-            place.available
-        );
+    match chunk {
+        Some(start) => plain::extent(image, inode, offset, logical..logical + length, start),
+        None => Ok(Extent::new(logical, length, ExtentKind::Hole)),
     }
-    let kind = ExtentKind::Raw {
-        device: place.device,
-        physical: place.physical,
-    };
-    Ok(Extent::new(logical, length, kind))
 }
 
 /// How many chunks from `number` on follow each other on their device (or are holes all). Chunks

@@ -2,6 +2,7 @@
 //!
 //! Facts: `erofs_map_blocks` of fs/erofs/data.c for the flat layouts.
 
+use super::plain;
 use crate::{DataLayout, Extent, ExtentKind, Image, Inode, Result};
 
 pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
@@ -14,26 +15,10 @@ pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     if offset >= in_blocks {
         return tail(image, inode, in_blocks, block_size);
     }
-    let Some(block) = inode.start_block else {
-        return Ok(Extent::new(0, in_blocks, ExtentKind::Hole));
-    };
-    let place = image.devices().resolve(0, image.block_address(block)?)?;
-    let length = in_blocks.min(place.available);
-    if offset >= length {
-        return corrupted!(
-            "byte {offset} of nid {:#x} is beyond the end of device {}: its {in_blocks} bytes start \
-             at {:#x} and {} of them are there",
-            inode.nid,
-            place.device,
-            place.physical,
-            place.available
-        );
+    match inode.start_block {
+        Some(block) => plain::extent(image, inode, offset, 0..in_blocks, (0, block)),
+        None => Ok(Extent::new(0, in_blocks, ExtentKind::Hole)),
     }
-    let kind = ExtentKind::Raw {
-        device: place.device,
-        physical: place.physical,
-    };
-    Ok(Extent::new(0, length, kind))
 }
 
 fn tail(image: &Image, inode: &Inode, logical: u64, block_size: u64) -> Result<Extent> {

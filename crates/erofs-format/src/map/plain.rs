@@ -1,0 +1,32 @@
+//! Bytes that are stored as they are, in consecutive blocks of a device.
+
+use std::ops::Range;
+
+use crate::{Extent, ExtentKind, Image, Inode, Result};
+
+/// The extent of the bytes `range`, which begin at a block of a device: as many as the device has,
+/// and byte `offset` must be one of them.
+pub(super) fn extent(
+    image: &Image,
+    inode: &Inode,
+    offset: u64,
+    range: Range<u64>,
+    (device, block): (u16, u64),
+) -> Result<Extent> {
+    let place = image
+        .devices()
+        .resolve(device, image.block_address(block)?)?;
+    let (device, physical, available) = (place.device, place.physical, place.available);
+    let length = (range.end - range.start).min(available);
+    if offset - range.start >= length {
+        return corrupted!(
+            "byte {offset} of nid {:#x} is beyond the end of device {device}: bytes {} to {} start \
+             at {physical:#x}, {available} bytes before the end",
+            inode.nid,
+            range.start,
+            range.end
+        );
+    }
+    let kind = ExtentKind::Raw { device, physical };
+    Ok(Extent::new(range.start, length, kind))
+}
