@@ -7,7 +7,7 @@
 
 use erofs_codecs::Codec;
 use erofs_format::{Coding, ExtentKind, FileType, Image, Inode, ReadAt};
-use erofs_oracles::content::{Budget, Content, codec_of, open_whole};
+use erofs_oracles::content::{Budget, Content, open_whole};
 use erofs_oracles::{codec_input, directory_input};
 use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
 use std::path::{Path, PathBuf};
@@ -185,7 +185,7 @@ impl Seeds<'_> {
         let Coding::Compressed(algorithm) = pcluster.coding else {
             return Ok(());
         };
-        let codec = codec_of(algorithm);
+        let codec = erofs_engine::codec(algorithm);
         let index = Codec::ALL
             .iter()
             .position(|&c| c == codec)

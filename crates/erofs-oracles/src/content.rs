@@ -1,8 +1,9 @@
 //! The content of an inode, decoded extent by extent, within a budget.
 
-use erofs_codecs::{Codec, Decoder, Settings};
+use erofs_codecs::Decoder;
+use erofs_engine::{codec, decoder_settings};
 use erofs_format::{
-    Algorithm, Coding, Error, Extent, ExtentKind, Image, Inode, Pcluster, ReadAt, interlaced_offset,
+    Coding, Error, Extent, ExtentKind, Image, Inode, Pcluster, ReadAt, interlaced_offset,
 };
 use std::io;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const DECODED: u64 = 16 << 20;
 /// Calls that it makes.
 const CALLS: u64 = 20_000;
+/// Inode slots that are tried, from the start of the metadata.
+const SLOTS: u64 = 3000;
 /// Extents are never longer; the engine relies on it for its memory.
 const LONGEST_EXTENT: u64 = 12 << 20;
 /// Nor is what they are decoded from.
@@ -48,15 +51,20 @@ fn take(left: &AtomicU64, amount: u64) -> bool {
     .is_ok()
 }
 
-/// Opens an image of fuzzed bytes: its checksum is not verified (a fuzzer cannot compute one), and
-/// where it wants extra devices it gets itself.
-pub fn open(data: &[u8]) -> Result<Image, Error> {
+/// The bytes of an image without its checksum, which a fuzzer cannot compute.
+pub(crate) fn without_checksum(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
-    // The checksum feature is bit 0 of the compatible features, 8 bytes into the superblock.
+    // That feature is bit 0 of the compatible features, 8 bytes into the superblock.
     if let Some(features) = bytes.get_mut(1024 + 8) {
         *features &= !1;
     }
-    let device: Arc<dyn ReadAt> = Arc::new(bytes);
+    bytes
+}
+
+/// Opens an image of fuzzed bytes: its checksum is not verified, and where it wants extra devices
+/// it gets itself.
+pub fn open(data: &[u8]) -> Result<Image, Error> {
+    let device: Arc<dyn ReadAt> = Arc::new(without_checksum(data));
     match Image::open(vec![device.clone()]) {
         Err(Error::MissingDevices { needed, .. }) if needed <= 4 => {
             Image::open(vec![device; 1 + usize::from(needed)])
@@ -167,12 +175,11 @@ impl Content {
             unreachable!("plain extents are read in place")
         };
         let stored = self.stored(pcluster)?;
-        let block_size = u64::from(self.image.superblock().block_size);
+        let superblock = self.image.superblock();
         let mut output = vec![0; pcluster.decoded_length as usize];
         match pcluster.coding {
-            Coding::Compressed(algorithm) => self
-                .decoder()
-                .decode(codec_of(algorithm), &stored, &mut output, pcluster.partial)
+            Coding::Compressed(algorithm) => Decoder::new(decoder_settings(superblock))
+                .decode(codec(algorithm), &stored, &mut output, pcluster.partial)
                 .map_err(io::Error::other)?,
             Coding::Shifted => {
                 let plain = stored
@@ -183,6 +190,7 @@ impl Content {
             Coding::Interlaced => {
                 for (k, byte) in (0..).zip(&mut output) {
                     let length = u64::from(pcluster.length);
+                    let block_size = superblock.block_size.into();
                     let at = interlaced_offset(extent.logical, k, block_size, length);
                     *byte = *stored
                         .get(at as usize)
@@ -206,22 +214,6 @@ impl Content {
         }
         Ok(stored)
     }
-
-    fn decoder(&self) -> Decoder {
-        let superblock = self.image.superblock();
-        let most = Settings::default();
-        let lzma = superblock.compression.lzma.map(|config| config.dict_size);
-        let zstd = superblock
-            .compression
-            .zstd
-            .map(|config| config.window_log.into());
-        Decoder::new(Settings {
-            block_size: superblock.block_size,
-            lz4_zero_padding: superblock.zero_padding(),
-            lzma_dictionary: lzma.unwrap_or(most.lzma_dictionary),
-            zstd_window_log: zstd.unwrap_or(most.zstd_window_log),
-        })
-    }
 }
 
 impl ReadAt for Content {
@@ -239,6 +231,22 @@ impl ReadAt for Content {
 
     fn size(&self) -> u64 {
         self.inode.size
+    }
+}
+
+/// Calls `check` with each inode in the first slots, whether a directory names it or not.
+pub(crate) fn each_inode(data: &[u8], check: impl Fn(&Image, &Inode)) {
+    let budget = Budget::new();
+    let Ok(image) = open_whole(data, &budget) else {
+        return;
+    };
+    for nid in 0..SLOTS.min(data.len() as u64 / 32) {
+        if let Ok(inode) = image.inode(nid) {
+            check(&image, &inode);
+        }
+        if !budget.spend(0) {
+            return;
+        }
     }
 }
 
@@ -264,15 +272,5 @@ pub(crate) fn check_extent(extent: &Extent, offset: u64, size: u64) {
         );
         assert!(pcluster.decoded_length <= LONGEST_EXTENT, "{extent:?}");
         assert!(pcluster.decoded_length >= extent.length, "{extent:?}");
-    }
-}
-
-/// The codec of an algorithm.
-pub fn codec_of(algorithm: Algorithm) -> Codec {
-    match algorithm {
-        Algorithm::Lz4 => Codec::Lz4,
-        Algorithm::Lzma => Codec::Lzma,
-        Algorithm::Deflate => Codec::Deflate,
-        Algorithm::Zstd => Codec::Zstd,
     }
 }

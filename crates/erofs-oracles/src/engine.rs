@@ -12,7 +12,7 @@ use erofs_engine::budget::{MAX_BYTES, MAX_STEPS};
 use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode};
 use erofs_format::{FileType, Inode, ReadAt};
 
-use crate::content::{Budget, Content, open_whole};
+use crate::content::{Budget, Content, open_whole, without_checksum};
 use crate::memory::metered;
 
 /// Inodes that are visited.
@@ -35,11 +35,7 @@ pub fn engine(data: &[u8]) {
 
 fn walk_and_read(data: &[u8]) {
     let budget = Budget::new();
-    // Without the checksum, which a fuzzer cannot make; extra devices are the image itself.
-    let mut bytes = data.to_vec();
-    if let Some(features) = bytes.get_mut(1024 + 8) {
-        *features &= !1;
-    }
+    let bytes = without_checksum(data);
     let Some((engine, _held)) = opened(&bytes) else {
         return;
     };
@@ -134,11 +130,11 @@ fn read_at(engine: &Engine, inode: &Inode, offset: u64, length: u64) -> Option<V
 }
 
 fn one_line(error: &erofs_engine::Error) {
-    let text = error.to_string();
-    assert!(!text.is_empty() && !text.contains('\n'), "{text:?}");
+    crate::opening::one_line(&error.to_string());
 }
 
-/// The image under a name that can be opened, and what keeps others from writing another one there.
+/// The image, also as its extra devices, under a name that can be opened, and what keeps others
+/// from writing another one there.
 fn opened(bytes: &[u8]) -> Option<(std::sync::Arc<Engine>, impl Drop + use<>)> {
     static FILE: OnceLock<Mutex<File>> = OnceLock::new();
     let file = FILE.get_or_init(|| {

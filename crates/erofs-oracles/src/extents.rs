@@ -1,11 +1,9 @@
 //! Extent maps.
 
-use crate::content::{Budget, check_extent, open_whole};
+use crate::content::{check_extent, each_inode};
 use crate::opening::one_line;
 use erofs_format::{Extent, ExtentKind, Image, Inode};
 
-/// Inode slots that are tried, from the start of the metadata.
-const SLOTS: u64 = 3000;
 /// Extents of an inode that are walked.
 const STEPS: usize = 64;
 
@@ -14,28 +12,13 @@ const STEPS: usize = 64;
 /// start, and is within the limits that the engine's memory relies on. Plain bytes lie inside of
 /// their device.
 pub fn extents(data: &[u8]) {
-    check_all(data, false);
+    each_inode(data, |image, inode| check(image, inode, false));
 }
 
 /// As [`extents`], and an extent is the same from wherever inside of it one asks. A hostile index
 /// may contradict itself forwards and backwards; those that mkfs writes do not.
 pub fn extents_of_sound_image(data: &[u8]) {
-    check_all(data, true);
-}
-
-fn check_all(data: &[u8], sound: bool) {
-    let budget = Budget::new();
-    let Ok(image) = open_whole(data, &budget) else {
-        return;
-    };
-    for nid in 0..SLOTS.min(data.len() as u64 / 32) {
-        if let Ok(inode) = image.inode(nid) {
-            check(&image, &inode, sound);
-        }
-        if !budget.spend(0) {
-            return;
-        }
-    }
+    each_inode(data, |image, inode| check(image, inode, true));
 }
 
 /// The map of one inode: from its start, and at a few places.

@@ -1,11 +1,9 @@
 //! Extended attributes.
 
-use crate::content::{Budget, open_whole};
+use crate::content::each_inode;
 use crate::opening::one_line;
 use erofs_format::{Image, Inode, Xattr};
 
-/// Inode slots that are tried, from the start of the metadata.
-const SLOTS: u64 = 3000;
 /// Most that an inode can have: 65535 slots of 4 bytes inline, or as many shared ones.
 const MOST: usize = 1 << 17;
 
@@ -13,18 +11,7 @@ const MOST: usize = 1 << 17;
 /// for a listed name returns a value that is listed for it (or nothing, where a name filter of the
 /// image lies); a name that is not listed is not found.
 pub fn xattrs(data: &[u8]) {
-    let budget = Budget::new();
-    let Ok(image) = open_whole(data, &budget) else {
-        return;
-    };
-    for nid in 0..SLOTS.min(data.len() as u64 / 32) {
-        if let Ok(inode) = image.inode(nid) {
-            check(&image, &inode);
-        }
-        if !budget.spend(0) {
-            return;
-        }
-    }
+    each_inode(data, check);
 }
 
 pub(crate) fn check(image: &Image, inode: &Inode) {
