@@ -23,9 +23,6 @@ pub enum Error {
         /// The system's error for the first one.
         source: io::Error,
     },
-    /// The thread that follows hotplug could not be made.
-    #[error("cannot follow CPU hotplug: {0}")]
-    Hotplug(#[source] io::Error),
     /// No worker has a source now.
     #[error("none of the {workers} workers could open its source: {source}")]
     Attach {

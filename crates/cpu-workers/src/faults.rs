@@ -20,7 +20,6 @@ pub(crate) enum FailPoint {
     RealTime,
     Nice,
     Slice,
-    Watcher,
 }
 
 #[cfg(test)]

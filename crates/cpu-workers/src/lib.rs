@@ -18,7 +18,7 @@
 //!   created its slot stays empty, and the unbound pool (`NAME/uN`) takes its jobs.
 //! * [`Priority::High`] is SCHED_FIFO 1; if refused, the lowest nice value that is allowed and a
 //!   slice of 100 us; [`Workers::notices`] reports what was refused and why.
-//! * Workers follow CPU hotplug and changes of the cpuset, and no queued job is lost.
+//! * [`Workers::check_cpus`] follows CPU hotplug and changes of the cpuset; no queued job is lost.
 //! * A worker can sleep on an [`EventSource`] besides its queue: a request that arrives there is
 //!   served with one wake-up.
 //!
@@ -47,7 +47,6 @@ mod workers;
 
 pub use error::Error;
 pub use options::{Mode, Priority, RESCAN_INTERVAL, WorkerOptions};
-pub use priority::remember_priority_rights;
 pub use stats::types::{Policy, Summary, WorkerStats};
 pub use sys::clock::now_ns;
 /// Lends a closure on the caller's stack to jobs for the duration of one call.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// The usual [`rescan_interval`](WorkerOptions::rescan_interval). A check costs one system call and
-/// one small read; five seconds keep an idle machine idle and follow a cpuset soon enough.
+/// How often to [check the CPUs](crate::Workers::check_cpus) without an event, since a change of
+/// the cpuset sends none. A check costs one system call and one small read; five seconds keep an
+/// idle machine idle and follow a cpuset soon enough.
 pub const RESCAN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Where jobs run.
@@ -41,11 +42,6 @@ pub struct WorkerOptions {
     /// Most threads of the unbound pool; `None` for as many as there are usable CPUs. Behind pinned
     /// workers it starts with none, and jobs which find none idle add more.
     pub unbound_threads: Option<usize>,
-    /// How often the usable CPUs are checked without an event: a change of the cpuset sends none.
-    pub rescan_interval: Duration,
-    /// Whether a thread of its own follows hotplug and the cpuset. Without it the caller calls
-    /// [`check_cpus`](crate::Workers::check_cpus), after events and at that interval.
-    pub hotplug_thread: bool,
 }
 
 impl Default for WorkerOptions {
@@ -55,8 +51,6 @@ impl Default for WorkerOptions {
             priority: Priority::Normal,
             name: "erofs_worker".to_owned(),
             unbound_threads: None,
-            rescan_interval: RESCAN_INTERVAL,
-            hotplug_thread: true,
         }
     }
 }

@@ -1,16 +1,15 @@
 //! The set of workers: start-up, its mirror the shut-down, and the public interface.
 //!
 //! Start-up: 1. slots for all possible CPUs, empty. 2. the unbound pool, which makes its threads
-//! when jobs come, unless it is all there is. 3. pinned workers for the usable CPUs. 4. the watcher
-//! of hotplug, unless the caller watches, 5. which begins with another check of the CPUs, since an
-//! event before its registration was missed. A rung that fails takes down those below it.
+//! when jobs come, unless it is all there is. 3. pinned workers for the usable CPUs. A rung that
+//! fails takes down those below it.
 //!
 //! Shut-down, so that no job is lost:
 //! 1. Only the first caller goes on; another one waits for it, or, on a worker, returns at once.
-//! 2. The watcher ends: no worker is made or ended any more.
-//! 3. The slots are emptied and the pinned workers' queues closed; they run what is queued, drop
-//!    their sources and are joined. What their jobs queue meanwhile goes to the unbound pool.
-//! 4. The unbound pool's queue is closed; its threads run what is queued and are joined. What
+//! 2. The slots are emptied for good and the pinned workers' queues closed; they run what is
+//!    queued, drop their sources and are joined. What their jobs queue meanwhile goes to the
+//!    unbound pool.
+//! 3. The unbound pool's queue is closed; its threads run what is queued and are joined. What
 //!    their jobs queue meanwhile, and all that comes later, runs on the thread that queues it.
 
 use std::collections::BTreeSet;
@@ -21,7 +20,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use sys::pi_mutex::PiMutex;
 
@@ -29,7 +27,6 @@ use crate::priority::{self, ThreadPriority, Wanted};
 use crate::report;
 use crate::stats::notices::Notices;
 use crate::topology::pinned::Topology;
-use crate::topology::watcher::Watcher;
 use crate::worker::attached_source::message;
 use crate::worker::lowered;
 use crate::worker::spawn::Spawner;
@@ -53,8 +50,6 @@ pub struct Workers {
     cpus: Arc<dyn Cpus>,
     topology: Arc<Topology>,
     unbound: UnboundPool,
-    /// Set at start: None in `Mode::Unbound`, and where the caller checks the CPUs.
-    watcher: Option<Watcher>,
     notices: Arc<Notices>,
     /// Guarded by its own lock: threads that are no workers and have the pinned ones' priority,
     /// with their IDs. Taken outside of the topology's locks.
@@ -70,8 +65,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Makes the unbound pool, the pinned workers and the watcher of hotplug. A worker that cannot
-    /// be made and a priority that is refused are notices, not errors.
+    /// Makes the unbound pool and the pinned workers. A worker that cannot be made and a priority
+    /// that is refused are notices, not errors.
     pub fn start(options: WorkerOptions) -> Result<Arc<Workers>, Error> {
         let cpus = SystemCpus::new().map_err(Error::Cpus)?;
         Workers::start_on(options, Arc::new(cpus))
@@ -93,14 +88,13 @@ impl Workers {
         let usable = cpus.usable().map_err(Error::Cpus)?.len();
         let most = options.unbound_threads.unwrap_or(usable);
         // From here on the parts end themselves where a later rung fails: see Drop.
-        let mut workers = Workers {
+        let workers = Workers {
             mode: options.mode,
             priority: options.priority,
             base_nice,
             unbound: UnboundPool::new(&options.name, most, unbound, spawner(), &notices),
             cpus: Arc::clone(&cpus),
             topology: Arc::clone(&topology),
-            watcher: None,
             notices,
             followers: PiMutex::default(),
             flip: PiMutex::new(()),
@@ -114,10 +108,6 @@ impl Workers {
             cpus.notices()
                 .into_iter()
                 .for_each(|line| workers.notices.add(line));
-            if options.hotplug_thread {
-                let watcher = Watcher::start(topology, cpus, options.rescan_interval);
-                workers.watcher = Some(watcher.map_err(Error::Hotplug)?);
-            }
         }
         Ok(Arc::new(workers))
     }
@@ -191,13 +181,12 @@ impl Workers {
         }
     }
 
-    /// Makes, rests and re-pins workers until they are those of the usable CPUs, on a thread that
-    /// is pinned to none: what workers with a
-    /// [`hotplug_thread`](crate::WorkerOptions::hotplug_thread) do by themselves. A check that
-    /// fails changes nothing.
+    /// Makes, rests and re-pins workers until they are those of the usable CPUs. To be called on a
+    /// thread that is pinned to none: at the start, after [events](Self::cpu_events), and each
+    /// [`RESCAN_INTERVAL`](crate::RESCAN_INTERVAL). A check that fails changes nothing.
     pub fn check_cpus(&self) {
         if self.mode == Mode::PerCpu {
-            self.cpus.wait(Duration::ZERO);
+            self.cpus.clear_events();
             let _ = self.topology.reconcile();
         }
     }
@@ -357,9 +346,6 @@ impl Workers {
         let _ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if !first {
             return;
-        }
-        if let Some(watcher) = &self.watcher {
-            watcher.end();
         }
         self.topology.end();
         self.unbound.end();

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cpu_workers::{Cpus, SystemCpus, WorkerOptions, Workers};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
@@ -24,14 +24,6 @@ fn confine_all_threads(cpus: &BTreeSet<usize>) {
     }
 }
 
-fn until(what: &str, is: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn workers_follow_the_cpus_allowed_to_the_process_and_get_their_pins_back() {
     let cpus = SystemCpus::new().unwrap();
@@ -40,12 +32,7 @@ fn workers_follow_the_cpus_allowed_to_the_process_and_get_their_pins_back() {
         println!("skipped: only one CPU is usable here");
         return;
     }
-    let rescan_interval = Duration::from_millis(20);
-    let workers = Workers::start(WorkerOptions {
-        rescan_interval,
-        ..Default::default()
-    })
-    .unwrap();
+    let workers = Workers::start(WorkerOptions::default()).unwrap();
     let (first, last) = (*all.first().unwrap(), *all.last().unwrap());
     let ran_on = |cpu| {
         let (sender, receiver) = channel();
@@ -58,18 +45,15 @@ fn workers_follow_the_cpus_allowed_to_the_process_and_get_their_pins_back() {
     for _ in 0..3 {
         assert_eq!(ran_on(last), Some(last));
         confine_all_threads(&BTreeSet::from([first]));
-        until("only the first is left", || workers.cpus() == [first]);
+        workers.check_cpus();
+        assert_eq!(workers.cpus(), [first]);
         assert_eq!((ran_on(first), ran_on(last)), (Some(first), None));
         confine_all_threads(&all);
-        until("all are back", || {
-            workers.cpus().into_iter().eq(all.iter().copied())
-        });
-        let pinned = || {
-            let stats = workers.stats().into_iter();
-            let mut pinned = stats.filter_map(|stats| Some((stats.tid?, stats.cpu?)));
-            pinned.all(|(tid, cpu)| cpus.is_pinned(tid, cpu).unwrap())
-        };
-        until("and pinned", pinned);
+        workers.check_cpus();
+        assert!(workers.cpus().into_iter().eq(all.iter().copied()));
+        let stats = workers.stats().into_iter();
+        let mut pinned = stats.filter_map(|stats| Some((stats.tid?, stats.cpu?)));
+        assert!(pinned.all(|(tid, cpu)| cpus.is_pinned(tid, cpu).unwrap()));
     }
     workers.shutdown();
 }

@@ -157,7 +157,6 @@ pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
         command: args.command.clone(),
         timeout: Duration::from_secs(args.timeout),
         seed: args.seed,
-        ..PressureOptions::default()
     };
     let report = Report::Pressure(Box::new(pressure::run(&options, &mut Shown::begin())?));
     end(report, &args.output, true)

@@ -77,13 +77,13 @@ impl Requests {
         let mounts = table.lines().filter_map(Mount::parse);
         for Mount { device, point, .. } in mounts.filter(|mount| mount.kind == FSTYPE) {
             // Another user's mount, or a dead one, does not answer.
-            let Ok(taken) = take_spans(&point) else {
+            let Ok((spans, lost)) = take_spans(&point) else {
                 continue;
             };
-            self.lost += taken.lost;
+            self.lost += lost;
             self.mounts.insert(device);
             self.spans
-                .extend(taken.spans.into_iter().map(|span| (device, span)));
+                .extend(spans.into_iter().map(|span| (device, span)));
         }
     }
 
@@ -147,10 +147,7 @@ impl Requests {
 
 /// Not a part of serving one.
 fn is_request(span: &Span) -> bool {
-    !matches!(
-        span.name.as_str(),
-        "queue" | "fetch" | "decompress" | "reply"
-    )
+    !matches!(&*span.name, "queue" | "fetch" | "decompress" | "reply")
 }
 
 /// Whether the span's number is the kernel's of a request, rather than an address in the image.
@@ -161,7 +158,7 @@ fn is_numbered(span: &Span) -> bool {
 /// "read 128 KiB".
 fn title(span: &Span) -> String {
     match span.bytes {
-        0 => span.name.clone(),
+        0 => span.name.to_string(),
         bytes if bytes < 1024 => format!("{} {bytes} B", span.name),
         bytes => format!("{} {} KiB", span.name, bytes / 1024),
     }
@@ -173,7 +170,7 @@ mod tests {
     use sched_trace::Event;
 
     fn span(name: &str, thread: u32, start_ns: u64, end_ns: u64, id: u64, bytes: u64) -> Span {
-        let name = name.into();
+        let name = name.to_owned().into();
         Span {
             name,
             thread,

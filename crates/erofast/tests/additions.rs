@@ -94,11 +94,6 @@ const CODEC: &[Edit] = &[
         "Algorithm::Zstd => ",
         "Algorithm::Stored => 1, Algorithm::Zstd => ",
     ),
-    (
-        "erofs-oracles/src/content.rs",
-        "Algorithm::Zstd => ",
-        "Algorithm::Stored => Codec::Stored, Algorithm::Zstd => ",
-    ),
 ];
 
 const OPTION: &[Edit] = &[

@@ -20,7 +20,7 @@ use remote_image::{Class, RemoteFile};
 use crate::cache::inodes::{BorrowedInode, Inodes};
 use crate::cache::metadata::MetadataCache;
 use crate::device::verified::StoredDevice;
-use crate::load::watcher::LoadThread;
+use crate::load::watcher::WatchThread;
 use crate::load::{Busy, CpuContention, OnContention};
 use crate::options::{EngineOptions, Hipri, SyncDecompress};
 use crate::read::DataPath;
@@ -60,8 +60,8 @@ const MOST_LEVELS: usize = 16;
 /// An opened image.
 #[derive(Debug)]
 pub struct Engine {
-    /// Judges the load where the caller does not.
-    _load_thread: Option<LoadThread>,
+    /// Watches where the caller does not.
+    _watch_thread: Option<WatchThread>,
     /// Set at start. The rest of the engine is torn down after the workers, which may still read
     /// through it.
     workers: Option<Arc<Workers>>,
@@ -147,14 +147,14 @@ impl Engine {
         // Workers begin real-time: where the CPUs are busy already, no request waits for the one
         // that finds that out.
         contention.check();
-        let load_thread = match &workers {
-            Some(workers) if options.hotplug_thread => {
-                Some(LoadThread::start(&contention, workers).map_err(Error::start)?)
+        let watch_thread = match &workers {
+            Some(workers) if options.watches => {
+                Some(WatchThread::start(&contention, workers).map_err(Error::start)?)
             }
             _ => None,
         };
         Ok(Arc::new(Engine {
-            _load_thread: load_thread,
+            _watch_thread: watch_thread,
             workers,
             contention,
             view,
@@ -294,8 +294,8 @@ impl Engine {
     }
 
     /// Judges the load of the CPUs and sets the priority of the workers, for an engine that was
-    /// opened without a [`hotplug_thread`](EngineOptions::hotplug_thread). Returns when to call it
-    /// again; `None` for when [`load_event`](Self::load_event) is readable.
+    /// opened without [`watches`](EngineOptions::watches). Returns when to call it again; `None`
+    /// for when [`load_event`](Self::load_event) is readable.
     pub fn check_load(&self) -> Option<Duration> {
         self.contention.check()
     }
@@ -357,9 +357,8 @@ impl Engine {
 
     /// Counters of reads, decoding and the cache.
     pub fn stats(&self) -> EngineStats {
-        let (bytes, budget) = self.path.table.usage();
         let requests = self.requests.control.peaks();
-        self.path.counters.read(bytes, budget, requests)
+        self.path.counters.read(&self.path.table, requests)
     }
 
     /// The root hash that stored blocks are verified against; `None` if they are not.
@@ -482,7 +481,6 @@ fn start_workers(
     let options = WorkerOptions {
         mode,
         priority,
-        hotplug_thread: options.hotplug_thread,
         ..WorkerOptions::default()
     };
     let started = Workers::start_on(options, Arc::new(cpus));

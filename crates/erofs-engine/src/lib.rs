@@ -98,10 +98,8 @@ pub use error::{Error, FileFault, errno};
 pub use load::{Busy, OnContention};
 pub use options::{
     DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, VerityOptions, WorkersMode,
-    escape_option, number_option, split_options,
+    choice_option, escape_option, number_option, split_options,
 };
-#[cfg(feature = "experiments")]
-pub use page_pool::AllocationTimes;
 pub use page_pool::PoolStats;
 pub use read::decode::codec;
 pub use read::page_cache::{PageCacheWriter, Remainder};

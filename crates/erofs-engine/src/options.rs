@@ -1,8 +1,8 @@
 //! Options for opening an image, with the names of the mount options.
 
-mod number;
 mod remote;
 mod split;
+mod value;
 mod verity;
 
 use std::ffi::OsStr;
@@ -12,8 +12,8 @@ use std::str::FromStr;
 
 use cpu_workers::Mode;
 
-pub use number::number_option;
 pub use split::{escape_option, split_options};
+pub use value::{choice_option, number_option};
 pub use verity::VerityOptions;
 
 /// Which threads decompress.
@@ -39,18 +39,11 @@ impl WorkersMode {
     }
 }
 
-impl FromStr for WorkersMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "percpu" => Ok(Self::PerCpu),
-            "unbound" => Ok(Self::Unbound),
-            "inline" => Ok(Self::Inline),
-            _ => Err(format!("workers={text}: must be percpu, unbound or inline")),
-        }
-    }
-}
+const WORKERS: &[(&str, WorkersMode)] = &[
+    ("percpu", WorkersMode::PerCpu),
+    ("unbound", WorkersMode::Unbound),
+    ("inline", WorkersMode::Inline),
+];
 
 /// Whether workers run with real-time priority (SCHED_FIFO 1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,18 +57,11 @@ pub enum Hipri {
     Auto,
 }
 
-impl FromStr for Hipri {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "on" => Ok(Self::On),
-            "off" => Ok(Self::Off),
-            "auto" => Ok(Self::Auto),
-            _ => Err(format!("hipri={text}: must be auto, on or off")),
-        }
-    }
-}
+const HIPRI: &[(&str, Hipri)] = &[
+    ("auto", Hipri::Auto),
+    ("on", Hipri::On),
+    ("off", Hipri::Off),
+];
 
 /// Whether the calling thread decompresses (as `sync_decompress` of the kernel).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,18 +75,11 @@ pub enum SyncDecompress {
     Off,
 }
 
-impl FromStr for SyncDecompress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" | "0" => Ok(Self::Auto),
-            "on" | "1" => Ok(Self::On),
-            "off" | "2" => Ok(Self::Off),
-            _ => Err(format!("sync_decompress={text}: must be auto, on or off")),
-        }
-    }
-}
+const SYNC_DECOMPRESS: &[(&str, SyncDecompress)] = &[
+    ("auto", SyncDecompress::Auto),
+    ("on", SyncDecompress::On),
+    ("off", SyncDecompress::Off),
+];
 
 /// Where the image starts in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,17 +126,14 @@ pub struct EngineOptions {
     pub workers: WorkersMode,
     /// Priority of the workers.
     pub hipri: Hipri,
-    /// Whether a thread follows CPUs that come and go. Without it the caller calls
+    /// Whether a thread follows the load and the CPUs that come and go. Without it the caller calls
+    /// [`Engine::check_load`](crate::Engine::check_load) and
     /// [`Workers::check_cpus`](cpu_workers::Workers::check_cpus).
-    pub hotplug_thread: bool,
+    pub watches: bool,
     /// Pages of 4 KiB kept ready for buffers; 0 for no pool.
     pub reserved_pages: usize,
     /// Fill the pool at start-up instead of with the first released pages.
     pub prefill: bool,
-    /// Each decoding thread keeps a buffer of its own: the alternative to the pool, for
-    /// comparisons.
-    #[cfg(feature = "experiments")]
-    pub thread_buffers: bool,
     /// Measure each allocation of a buffer; costs four clock readings each.
     #[cfg(feature = "experiments")]
     pub measure_allocations: bool,
@@ -180,11 +156,9 @@ impl Default for EngineOptions {
         Self {
             workers: WorkersMode::default(),
             hipri: Hipri::default(),
-            hotplug_thread: true,
+            watches: true,
             reserved_pages: 0,
             prefill: false,
-            #[cfg(feature = "experiments")]
-            thread_buffers: false,
             #[cfg(feature = "experiments")]
             measure_allocations: false,
             sync_decompress: SyncDecompress::default(),
@@ -217,8 +191,6 @@ impl EngineOptions {
             "nohipri" => self.hipri = Hipri::Off,
             "prefill" => self.prefill = true,
             #[cfg(feature = "experiments")]
-            "thread_buffers" => self.thread_buffers = true,
-            #[cfg(feature = "experiments")]
             "measure_allocations" => self.measure_allocations = true,
             _ => return false,
         }
@@ -229,14 +201,21 @@ impl EngineOptions {
     fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, String> {
         let text = value.to_string_lossy();
         match name {
-            "workers" => self.workers = text.parse()?,
-            "hipri" => self.hipri = text.parse()?,
-            "sync_decompress" => self.sync_decompress = text.parse()?,
+            "workers" => self.workers = choice_option(name, &text, WORKERS)?,
+            "hipri" => self.hipri = choice_option(name, &text, HIPRI)?,
+            "sync_decompress" => {
+                // The kernel's numbers too.
+                let number = ["0", "1", "2"].iter().position(|number| *number == text);
+                self.sync_decompress = match number {
+                    Some(number) => SYNC_DECOMPRESS[number].1,
+                    None => choice_option(name, &text, SYNC_DECOMPRESS)?,
+                };
+            }
             "offset" => self.offset = text.parse()?,
             "reserved_pages" | "global_pool_size" => {
                 self.reserved_pages = number_option(name, &text)?;
             }
-            "cache" => self.cache_bytes = number::size_option(name, &text)?,
+            "cache" => self.cache_bytes = value::size_option(name, &text)?,
             "device" => self.devices.push(PathBuf::from(value)),
             "verity" if text == "auto" => self.verity.auto = true,
             "verity" => return Err(format!("verity={text}: must be auto")),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use crate::per_thread::PerThread;
+use crate::read::claim::PclusterTable;
 use crate::request::control::RequestPeaks;
 
 /// The parts of [`EngineStats`] that one thread adds up. All fields are atomic and never reset.
@@ -90,12 +91,7 @@ impl AllCounters {
     }
 
     /// Their sums.
-    pub(crate) fn read(
-        &self,
-        cache_bytes: u64,
-        cache_budget: u64,
-        requests: RequestPeaks,
-    ) -> EngineStats {
+    pub(crate) fn read(&self, table: &PclusterTable, requests: RequestPeaks) -> EngineStats {
         let get = |counter: fn(&Counters) -> &AtomicU64| -> u64 {
             let all = self.0.all();
             all.map(|own| counter(own).load(Ordering::Relaxed)).sum()
@@ -115,8 +111,8 @@ impl AllCounters {
             cache: CacheStats {
                 hits: get(|own| &own.cache_hits),
                 misses: get(|own| &own.cache_misses),
-                bytes: cache_bytes,
-                budget_bytes: cache_budget,
+                bytes: table.bytes(),
+                budget_bytes: table.capacity(),
             },
             requests,
         }

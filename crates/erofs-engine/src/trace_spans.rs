@@ -4,26 +4,29 @@
 //! seconds by fetching the recorded trace spans ([`take`]), and fetches again before they are over.
 //! When a recorder is killed, tracing ends by itself.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cpu_workers::now_ns;
+use serde::Deserialize;
 
 /// How long trace spans are recorded after the last [`take`].
 pub const LASTING: Duration = Duration::from_secs(10);
 
 /// A thread writes to the buffer of its number; two seldom share one.
 const BUFFERS: usize = 16;
-/// Spans of a buffer, 48 bytes each; later ones are counted as lost.
+/// Spans of a buffer, 64 bytes each; later ones are counted as lost.
 const MOST: usize = 1 << 16;
 
 /// A section of a thread's time. Times are those of CLOCK_MONOTONIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Span {
-    /// What was done: "fetch", "decompress", ...
-    pub name: &'static str,
+    /// The kind of a request ("read"), or a part of serving one: "queue", "fetch", "decompress",
+    /// "reply".
+    pub name: Cow<'static, str>,
     /// The thread that did it.
     pub thread: u32,
     /// Beginning.
@@ -76,7 +79,7 @@ pub fn write(name: &'static str, start_ns: u64, end_ns: u64, id: u64, bytes: u64
         return;
     }
     buffer.push(Span {
-        name,
+        name: name.into(),
         thread,
         start_ns,
         end_ns,
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!((spans.len(), lost), (1, 0));
         spans.extend(take(usize::MAX).0);
         let spans = own(spans);
-        let mut names: Vec<_> = spans.iter().map(|span| span.name).collect();
+        let mut names: Vec<_> = spans.iter().map(|span| &*span.name).collect();
         names.sort_unstable();
         assert_eq!(names, ["decompress", "fetch"]);
         assert!(spans[0].start_ns <= spans[0].end_ns);

@@ -28,6 +28,7 @@ pub mod text;
 mod upgrade;
 
 pub use daemon::{mount, run_if_daemon};
+pub use erofs_engine::trace_spans::Span;
 pub use error::{Error, HelperError};
 pub use helper::{mountpoint_of, mountpoints, profile_folder, umount};
 pub use inherited::close_inherited;
@@ -38,5 +39,5 @@ pub use options::{
 pub use request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]
 pub use serve::{ATTEMPTS_XATTR, CRASH_XATTR};
-pub use serve::{Span, Spans, prometheus, stat, take_spans};
+pub use serve::{prometheus, stat, take_spans};
 pub use upgrade::upgrade;

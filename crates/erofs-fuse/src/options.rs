@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use erofs_engine::{EngineOptions, WorkersMode, escape_option, number_option, split_options};
+use erofs_engine::{
+    EngineOptions, WorkersMode, choice_option, escape_option, number_option, split_options,
+};
 use rustix::mount::MountFlags;
 
 pub use known::{KNOWN, KnownOption};
@@ -345,15 +347,7 @@ fn check_reserved_pages(name: &str, pages: usize) -> Result<(), OptionError> {
 
 /// One of a few words.
 fn choice<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, OptionError> {
-    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
-        return Ok(*value);
-    }
-    let (last, others) = words
-        .split_last()
-        .map_or(("", words), |((last, _), all)| (*last, all));
-    let others: Vec<_> = others.iter().map(|(word, _)| *word).collect();
-    let must = format!("{} or {last}", others.join(", "));
-    Err(OptionError::value(name, text, &must))
+    choice_option(name, text, words).map_err(OptionError::Value)
 }
 
 fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {

@@ -25,10 +25,14 @@ pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
     let Some(mount) = UpgradableMount::find(mountpoint)? else {
         return Err(reason(mountpoint)?);
     };
-    let before = mount.begin()?;
+    let cannot = |error: Error| {
+        let why = format!("cannot be upgraded: {error}");
+        Error::mountpoint(mountpoint, why)
+    };
+    let before = mount.begin().map_err(cannot)?;
     let begin = Instant::now();
     while begin.elapsed() < LIMIT {
-        match mount.outcome(before)? {
+        match mount.outcome(before).map_err(cannot)? {
             Some(Ok(())) => return Ok(()),
             Some(Err(why)) => {
                 let why = format!("was not upgraded: {why}; the old server serves on");

@@ -16,7 +16,7 @@ use crate::entry_order::EntryOrder;
 use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::Protocol;
-use crate::in_flight::InFlight;
+use crate::in_flight::RequestsInFlight;
 use crate::message;
 use crate::rings::Entries;
 use crate::wait_order::WaitOrder;
@@ -26,7 +26,7 @@ use crate::wire::{MIN_READ_BUFFER, RetrieveOut};
 #[derive(Debug)]
 pub struct Restartable {
     /// What it is serving, shared with the process that replaces it.
-    pub in_flight: Arc<InFlight>,
+    pub in_flight: Arc<RequestsInFlight>,
     /// Cloned descriptors, non-blocking, one for each channel. The release of one ends the requests
     /// that were taken through it, so the other process keeps them too.
     pub clones: Vec<OwnedFd>,
@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     /// Atomic: requests of its own that the mount sent.
     sent_to_self: AtomicU64,
     /// Set at start: what a successor of this process needs.
-    in_flight: OnceLock<Arc<InFlight>>,
+    in_flight: OnceLock<Arc<RequestsInFlight>>,
     /// Guarded by its own lock: descriptors of the device that a successor takes over; channels
     /// open no others then.
     clones: PiMutex<Vec<OwnedFd>>,
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn in_flight(&self) -> Option<&Arc<InFlight>> {
+    pub(crate) fn in_flight(&self) -> Option<&Arc<RequestsInFlight>> {
         self.in_flight.get()
     }
 

@@ -8,9 +8,10 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::thread::CpuSet;
 use sys::eventfd::EventFd;
+use sys::memory::{PAGE_SIZE, Run};
 
 use crate::back_off::BackOff;
-use crate::buffer::Buffer;
+use crate::channel::Serve;
 use crate::connection::Connection;
 use crate::fail_points;
 use crate::reader_cpu::ReaderCpu;
@@ -32,7 +33,7 @@ pub(crate) struct DeviceChannel {
     waiter: Arc<Waiter>,
     readers: ReaderCpu,
     waker: Arc<EventFd>,
-    request: Buffer,
+    request: Run,
     responder: Responder,
     back_off: BackOff,
 }
@@ -46,11 +47,10 @@ impl DeviceChannel {
             device,
             epoll: watch(&waker)?,
         });
-        let request = Buffer::new(REQUEST_BYTES);
-        let mut request = request.ok_or_else(|| io::Error::from(Errno::NOMEM))?;
-        // Touch every page: if one is missing while the process is being killed, the kernel answers
-        // the request with EIO.
-        request.bytes_mut().fill(1);
+        let mut request = Run::map(REQUEST_BYTES / PAGE_SIZE)?;
+        // If a page is missing while the process is being killed, the kernel answers the request
+        // with EIO.
+        request.populate()?;
         let this = Self {
             waiter,
             readers: ReaderCpu::default(),
@@ -64,13 +64,25 @@ impl DeviceChannel {
         Ok(this)
     }
 
-    pub(crate) fn waker(&self) -> &Arc<EventFd> {
+    fn end(&self) -> State {
+        self.connection.end();
+        State::Closed
+    }
+
+    fn close(&self) -> Ready {
+        self.connection.end();
+        Ready::Closed
+    }
+}
+
+impl Serve for DeviceChannel {
+    fn waker(&self) -> &Arc<EventFd> {
         &self.waker
     }
 
     /// Sleeps in epoll. After a request this is called again before the next read: it costs the
     /// same as the read that finds nothing, and other threads get their turn.
-    pub(crate) fn wait(&mut self) -> Ready {
+    fn wait(&mut self) -> Ready {
         let none = epoll::Event {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
@@ -93,9 +105,9 @@ impl DeviceChannel {
     }
 
     /// Takes one request, unless another thread took it first, and answers it.
-    pub(crate) fn serve(&mut self) -> State {
+    fn serve(&mut self) -> State {
         let read = fail_points::check_now("read")
-            .and_then(|()| rustix::io::read(&self.waiter.device, self.request.bytes_mut()));
+            .and_then(|()| rustix::io::read(&self.waiter.device, &mut self.request[..]));
         let length = match read {
             Ok(length) => length,
             // NOENT: the request was interrupted before it was read.
@@ -108,18 +120,8 @@ impl DeviceChannel {
         let (waiter, connection) = (&self.waiter, &self.connection);
         let readers = &mut self.readers;
         let follow = |reader| follow(readers, waiter, connection, reader);
-        let request = &self.request.bytes()[..length];
+        let request = &self.request[..length];
         self.responder.respond(waiter, request, follow)
-    }
-
-    fn end(&self) -> State {
-        self.connection.end();
-        State::Closed
-    }
-
-    fn close(&self) -> Ready {
-        self.connection.end();
-        Ready::Closed
     }
 }
 

@@ -153,99 +153,64 @@ fn wished(config: &Config, io_uring: bool) -> InitFlags {
 mod tests {
     use super::*;
 
-    fn offer(minor: u32) -> InitIn {
+    fn offer(major: u32, minor: u32, flags: u32) -> InitIn {
         InitIn {
-            major: 7,
+            major,
             minor,
-            flags: u32::MAX,
-            flags2: u32::MAX,
+            flags,
+            flags2: flags,
             ..InitIn::default()
         }
     }
 
-    #[test]
-    fn the_older_minor_version_is_spoken() {
-        assert_eq!(
-            negotiate(&offer(38), &Config::default(), false, 4096)
-                .0
-                .minor,
-            38
-        );
-        assert_eq!(
-            negotiate(&offer(99), &Config::default(), false, 4096)
-                .0
-                .minor,
-            MINOR_NEWEST
-        );
+    fn agreed(flags: u32, acl: bool, ring: bool, page: usize) -> (InitOut, Protocol) {
+        let config = Config {
+            acl,
+            ..Config::default()
+        };
+        match negotiate(&offer(7, 45, flags), &config, ring, page) {
+            (out, Verdict::Agreed(protocol)) => {
+                // Buffers are made before the handshake.
+                assert!(config.max_request(page) >= protocol.max_request);
+                (out, protocol)
+            }
+            (_, verdict) => panic!("{verdict:?}"),
+        }
     }
 
     #[test]
-    fn a_kernel_before_5_4_is_too_old_and_a_newer_major_asks_again() {
-        assert_eq!(
-            negotiate(&offer(30), &Config::default(), false, 4096).1,
-            Verdict::TooOld
-        );
-        let newer = InitIn {
-            major: 8,
-            ..offer(0)
-        };
-        assert_eq!(
-            negotiate(&newer, &Config::default(), false, 4096).1,
-            Verdict::Again
-        );
+    fn the_older_version_is_spoken_and_others_are_refused() {
+        let config = Config::default();
+        let negotiate = |major, minor| negotiate(&offer(major, minor, !0), &config, false, 4096);
+        assert_eq!(negotiate(7, 38).0.minor, 38);
+        assert_eq!(negotiate(7, 99).0.minor, MINOR_NEWEST);
+        assert_eq!(negotiate(7, 30).1, Verdict::TooOld, "before Linux 5.4");
+        assert_eq!(negotiate(8, 0).1, Verdict::Again);
     }
 
     #[test]
     fn only_what_is_offered_and_wished_for_is_taken() {
-        let (out, verdict) = negotiate(&offer(45), &Config::default(), false, 4096);
-        let Verdict::Agreed(protocol) = verdict else {
-            panic!("{verdict:?}")
-        };
+        let (_, protocol) = agreed(!0, false, false, 4096);
         assert!(!protocol.io_uring && !protocol.acl && protocol.resend);
-        assert_eq!((out.max_pages, protocol.max_request), (256, 1 << 20));
-        let config = Config {
-            acl: true,
-            ..Config::default()
-        };
-        let Verdict::Agreed(protocol) = negotiate(&offer(45), &config, true, 4096).1 else {
-            panic!()
-        };
+        let (_, protocol) = agreed(!0, true, true, 4096);
         assert!(protocol.io_uring && protocol.acl);
-        let nothing = InitIn {
-            flags: 0,
-            flags2: 0,
-            ..offer(45)
-        };
-        let (out, Verdict::Agreed(protocol)) = negotiate(&nothing, &config, true, 4096) else {
-            panic!()
-        };
-        assert_eq!(
-            (out.flags, out.flags2, protocol.max_request),
-            (0, 0, 32 * 4096)
-        );
+        let (out, _) = agreed(0, true, true, 4096);
+        assert_eq!((out.flags, out.flags2), (0, 0));
     }
 
     #[test]
     fn sizes_are_counted_in_pages_of_the_kernel() {
-        for (page, pages) in [(4 << 10, 256), (16 << 10, 64), (64 << 10, 16)] {
-            let (out, verdict) = negotiate(&offer(45), &Config::default(), true, page);
-            let Verdict::Agreed(protocol) = verdict else {
-                panic!("{verdict:?}")
-            };
-            assert_eq!((out.max_pages, protocol.max_request), (pages, 1 << 20));
+        for (flags, page, pages) in [
+            (!0, 4 << 10, 256),
+            (!0, 16 << 10, 64),
+            (!0, 64 << 10, 16),
+            // Whatever their size.
+            (0, 4 << 10, 32),
+            (0, 64 << 10, 32),
+        ] {
+            let (out, protocol) = agreed(flags, false, true, page);
+            let bytes = usize::from(pages) * page;
+            assert_eq!((out.max_pages, protocol.max_request), (pages, bytes));
         }
-        let nothing = InitIn {
-            flags: 0,
-            flags2: 0,
-            ..offer(45)
-        };
-        let config = Config::default();
-        let (_, verdict) = negotiate(&nothing, &config, true, 64 << 10);
-        let Verdict::Agreed(protocol) = verdict else {
-            panic!("{verdict:?}")
-        };
-        // 32 pages, whatever their size: buffers are made for that before the handshake.
-        assert_eq!(protocol.max_request, 2 << 20);
-        assert!(config.max_request(64 << 10) >= protocol.max_request);
     }
 }

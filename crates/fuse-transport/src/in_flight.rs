@@ -61,7 +61,7 @@ impl std::fmt::Display for TakenRequest {
 
 /// The requests in flight of one mount, shared by two processes.
 #[derive(Debug)]
-pub struct InFlight {
+pub struct RequestsInFlight {
     words: SharedWords,
     next_slot: AtomicUsize,
     /// Held by a thread that serves a request which was sent again, one by one.
@@ -70,7 +70,7 @@ pub struct InFlight {
 
 /// A request in flight, until this is dropped.
 pub(crate) struct Taken<'i> {
-    in_flight: &'i InFlight,
+    in_flight: &'i RequestsInFlight,
     slot: usize,
     refused: bool,
     _turn: Option<PiMutexGuard<'i, ()>>,
@@ -89,7 +89,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-impl InFlight {
+impl RequestsInFlight {
     /// A file for [`map`](Self::map).
     ///
     /// # Errors
@@ -260,9 +260,9 @@ mod tests {
 
     #[test]
     fn a_second_process_sees_what_the_first_one_was_serving() {
-        let file = InFlight::create().unwrap();
-        let server = InFlight::map(file.as_fd()).unwrap();
-        let helper = InFlight::map(file.as_fd()).unwrap();
+        let file = RequestsInFlight::create().unwrap();
+        let server = RequestsInFlight::map(file.as_fd()).unwrap();
+        let helper = RequestsInFlight::map(file.as_fd()).unwrap();
         let (one, other) = (server.slot(), server.slot());
         let _taken = server.begin(one, &header(4));
         drop(server.begin(other, &header(6)));
@@ -276,8 +276,8 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_refused_when_it_is_repeated() {
-        let file = InFlight::create().unwrap();
-        let shared = InFlight::map(file.as_fd()).unwrap();
+        let file = RequestsInFlight::create().unwrap();
+        let shared = RequestsInFlight::map(file.as_fd()).unwrap();
         let slot = shared.slot();
         let taken = shared.begin(slot, &header(4));
         assert!(!taken.is_refused());
@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn after_a_crash_what_is_repeated_is_in_flight_alone() {
-        let file = InFlight::create().unwrap();
-        let shared = InFlight::map(file.as_fd()).unwrap();
+        let file = RequestsInFlight::create().unwrap();
+        let shared = RequestsInFlight::map(file.as_fd()).unwrap();
         shared.begin_again(true);
         let most = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -316,8 +316,8 @@ mod tests {
 
     #[test]
     fn a_protocol_is_read_as_it_was_written() {
-        let file = InFlight::create().unwrap();
-        let shared = InFlight::map(file.as_fd()).unwrap();
+        let file = RequestsInFlight::create().unwrap();
+        let shared = RequestsInFlight::map(file.as_fd()).unwrap();
         assert_eq!(shared.protocol(), None);
         let protocol = Protocol {
             major: 7,

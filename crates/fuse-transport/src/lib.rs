@@ -100,7 +100,6 @@
 #![forbid(unsafe_code)]
 
 mod back_off;
-mod buffer;
 mod channel;
 mod connection;
 mod counters;
@@ -142,7 +141,7 @@ pub use deferred::DeferredChannel;
 pub use fail_points::FAIL_STEP;
 pub use filesystem::{DEFER, Filesystem};
 pub use handshake::{Config, Protocol};
-pub use in_flight::{InFlight, TakenRequest};
+pub use in_flight::{RequestsInFlight, TakenRequest};
 pub use node::{Found, Seek};
 pub use page_store::PageStore;
 pub use reply::{DirectoryReply, Entry, ReadReply};

@@ -25,22 +25,17 @@ pub(crate) struct ReaderCpu {
 }
 
 impl ReaderCpu {
-    /// The CPU of the thread `tid`, if a sample is due; `None` also where it cannot be known (a
-    /// thread that has ended, one of another PID namespace, `/proc` out of reach). `here` is the
-    /// CPU of the caller, `now_ns` the time.
+    /// The CPU of the thread `tid`; `None` where it cannot be known (a thread that has ended, one
+    /// of another PID namespace, `/proc` out of reach). `here` is the CPU of the caller, `now_ns`
+    /// the time.
     pub(crate) fn sample(&mut self, tid: u32, here: usize, now_ns: u64) -> Option<usize> {
-        if !self.is_due(tid, now_ns) {
-            return None;
-        }
-        let cpu = self.read(tid);
-        self.cpu = cpu;
-        let pause = if cpu.is_none_or(|cpu| cpu == here) {
-            SETTLED
-        } else {
-            MOVING
+        self.cpu = self.read(tid);
+        let pause = match self.cpu {
+            Some(cpu) if cpu != here => MOVING,
+            _ => SETTLED,
         };
         self.next_ns = now_ns + pause.as_nanos() as u64;
-        cpu
+        self.cpu
     }
 
     /// Whether it is time for a sample of the thread `tid`.
@@ -114,9 +109,10 @@ mod tests {
     fn samples_are_taken_at_intervals() {
         let tid = gettid().as_raw_nonzero().get() as u32;
         let mut readers = ReaderCpu::default();
+        assert!(readers.is_due(tid, 0) && !readers.is_due(0, 0));
         assert!(readers.sample(tid, usize::MAX, 0).is_some());
-        readers.next_ns = u64::MAX;
-        assert_eq!(readers.sample(tid, 0, 0), None);
+        let moving = MOVING.as_nanos() as u64;
+        assert!(!readers.is_due(tid, moving - 1) && readers.is_due(tid, moving));
     }
 
     #[test]

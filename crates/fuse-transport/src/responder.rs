@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use sys::memory::{PAGE_SIZE, Run};
 
-use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
 use crate::dispatch::{Answer, answer};
@@ -24,7 +24,8 @@ use crate::wire::{InHeader, Opcode};
 /// The reply buffer and the counters of one thread.
 pub(crate) struct Responder {
     connection: Arc<Connection>,
-    reply: Buffer,
+    /// Takes memory where it is used.
+    reply: Run,
     counters: Arc<Counters>,
     /// Where the request in flight is noted; only of a mount whose server can be replaced.
     slot: Option<usize>,
@@ -32,9 +33,8 @@ pub(crate) struct Responder {
 
 impl Responder {
     pub(crate) fn new(connection: &Arc<Connection>) -> io::Result<Self> {
-        let reply = Buffer::new(connection.protocol().max_request);
         Ok(Self {
-            reply: reply.ok_or_else(|| io::Error::from(Errno::NOMEM))?,
+            reply: Run::map(connection.protocol().max_request.div_ceil(PAGE_SIZE))?,
             counters: connection.new_counters(false),
             slot: connection.in_flight().map(|shared| shared.slot()),
             connection: Arc::clone(connection),
@@ -96,7 +96,7 @@ impl Responder {
         };
         let in_flight = self.connection.in_flight().zip(self.slot);
         let taken = in_flight.map(|(shared, slot)| shared.begin(slot, &request.header));
-        let mut reply = Reply::new(self.reply.bytes_mut());
+        let mut reply = Reply::new(&mut self.reply);
         let answer = match taken.as_ref().is_some_and(Taken::is_refused) {
             true => Answer::Error(Errno::IO),
             false => answer(self.connection.filesystem(), &request, &mut reply),
@@ -140,7 +140,7 @@ impl Responder {
     fn send(&self, device: &OwnedFd, done: &Done) -> Result<(), Errno> {
         let unique = done.header.unique;
         let refuse = |errno: Errno| send(device, unique, -errno.raw_os_error(), [&[], &[]]);
-        let body = &self.reply.bytes()[..done.reply_bytes];
+        let body = &self.reply[..done.reply_bytes];
         match done.answer {
             Answer::Silent => Ok(()),
             Answer::Error(errno) => refuse(errno),

@@ -18,6 +18,7 @@ use sys::eventfd::EventFd;
 use sys::fuse_ring::{DisabledRing, Event, FuseRing, PreparedRing};
 
 use crate::back_off::BackOff;
+use crate::channel::Serve;
 use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::entry_order::{Queue, Turns};
@@ -125,21 +126,21 @@ impl PreparedChannel {
     }
 }
 
-impl RingChannel {
-    pub(crate) fn waker(&self) -> &Arc<EventFd> {
+impl Serve for RingChannel {
+    fn waker(&self) -> &Arc<EventFd> {
         &self.waker
     }
 
     /// Submits the last reply, which [`wait`](Self::wait) would do otherwise: the thread does
     /// something else until then.
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         self.own_queue().inspect(|queue| queue.begin());
         // A failure comes again in `wait`.
         let _ = self.ring.flush();
     }
 
     /// Submits the last reply and sleeps for the next request, with one system call.
-    pub(crate) fn wait(&mut self) -> Ready {
+    fn wait(&mut self) -> Ready {
         self.own_queue().inspect(|queue| queue.end());
         let entered = fail_points::check_now("enter").map_err(io::Error::from);
         match entered.and_then(|()| self.ring.wait()) {
@@ -168,7 +169,7 @@ impl RingChannel {
 
     /// Answers the request that `wait` found; in the overflow channel those that wait behind it
     /// too, where idle CPUs help.
-    pub(crate) fn serve(&mut self) -> State {
+    fn serve(&mut self) -> State {
         let Some(first) = self.next.take() else {
             return State::Nothing;
         };
@@ -178,7 +179,9 @@ impl RingChannel {
         }
         State::Served
     }
+}
 
+impl RingChannel {
     /// A request of this thread's CPU, or the one that takes its entry out of the queue.
     fn serve_own(&mut self, first: usize) {
         let is_turn = is_sent_to_self(&self.ring.message(first));

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use sys::memory::{PAGE_SIZE, Run};
 use sys::pi_mutex::PiMutex;
 use zerocopy::IntoBytes;
 
-use crate::buffer::Buffer;
 use crate::channel::Channel;
 use crate::connection::Connection;
 pub use crate::connection::Restartable;
@@ -20,7 +20,7 @@ use crate::device::DeviceChannel;
 use crate::fail_points;
 use crate::filesystem::Filesystem;
 use crate::handshake::{Config, Protocol, Verdict, negotiate};
-use crate::in_flight::InFlight;
+use crate::in_flight::RequestsInFlight;
 use crate::message;
 use crate::page_store::PageStore;
 use crate::request::Request;
@@ -191,7 +191,7 @@ impl Session {
     }
 
     /// What a server that replaces this one will see; `None` if none can.
-    pub fn in_flight(&self) -> Option<&Arc<InFlight>> {
+    pub fn in_flight(&self) -> Option<&Arc<RequestsInFlight>> {
         self.connection.in_flight()
     }
 
@@ -203,7 +203,7 @@ impl Session {
 
     /// A channel that takes requests from the device, for the calling thread.
     pub fn device_channel(self: &Arc<Self>) -> io::Result<Channel> {
-        DeviceChannel::open(&self.connection).map(Channel::from)
+        DeviceChannel::open(&self.connection).map(Channel::new)
     }
 
     /// A channel that answers the requests which the filesystem [defers](crate::DEFER), for the
@@ -220,7 +220,7 @@ impl Session {
     pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
         fail_points::check("cpu")?;
         let prepared = PreparedChannel::of_cpu(&self.connection, self.rings()?, cpu)?;
-        prepared.start().map(Channel::from)
+        prepared.start().map(Channel::new)
     }
 
     /// The channel of the overflow queue, for the calling thread. Once it is open, requests arrive
@@ -239,14 +239,14 @@ impl Session {
         };
         let channel = prepared.start().inspect_err(|error| self.refuse(error))?;
         self.ring.store(true, Ordering::Release);
-        Ok(Channel::from(channel))
+        Ok(Channel::new(channel))
     }
 
     /// A channel that takes no requests, for the calling thread, which it pins to one CPU after
     /// another: it keeps single requests with the channel of their CPU. To be served besides those
     /// over io_uring.
     pub fn turn_channel(self: &Arc<Self>) -> io::Result<Channel> {
-        Ok(Channel::from(TurnChannel::open(&self.connection)))
+        Ok(Channel::new(TurnChannel::open(&self.connection)))
     }
 
     /// A handle that writes to the page cache. It has a descriptor of its own.
@@ -319,11 +319,9 @@ fn prepare_overflow(
     connection: &Arc<Connection>,
     rings: Option<&Rings>,
 ) -> (Option<PreparedChannel>, Option<io::Error>) {
-    let Some(rings) = rings else {
-        return (None, None);
-    };
-    match PreparedChannel::overflow(connection, rings) {
-        Ok(prepared) => (Some(prepared), None),
+    let prepared = rings.map(|rings| PreparedChannel::overflow(connection, rings));
+    match prepared.transpose() {
+        Ok(prepared) => (prepared, None),
         Err(error) => (None, Some(error)),
     }
 }
@@ -334,10 +332,10 @@ fn shake_hands(
     io_uring: bool,
     page: usize,
 ) -> Result<Protocol, Error> {
-    let mut buffer = Buffer::new(MIN_READ_BUFFER).ok_or(Error::NoMemory)?;
+    let mut buffer = Run::map(MIN_READ_BUFFER / PAGE_SIZE).map_err(|_| Error::NoMemory)?;
     loop {
-        let length = read_first(device, buffer.bytes_mut())?;
-        let (header, init) = parse_init(&buffer.bytes()[..length])?;
+        let length = read_first(device, &mut buffer)?;
+        let (header, init) = parse_init(&buffer[..length])?;
         let (out, verdict) = negotiate(&init, config, io_uring, page);
         if verdict == Verdict::TooOld {
             // EPROTO ends the mount; every other program's access fails at once.

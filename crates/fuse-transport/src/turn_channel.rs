@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use sys::eventfd::EventFd;
 
+use crate::channel::Serve;
 use crate::connection::Connection;
 use crate::state::{Ready, State};
 
@@ -25,12 +26,14 @@ impl TurnChannel {
             connection: Arc::clone(connection),
         }
     }
+}
 
-    pub(crate) fn waker(&self) -> &Arc<EventFd> {
+impl Serve for TurnChannel {
+    fn waker(&self) -> &Arc<EventFd> {
         self.connection.entry_order().asked()
     }
 
-    pub(crate) fn wait(&mut self) -> Ready {
+    fn wait(&mut self) -> Ready {
         let order = self.connection.entry_order();
         order.serve_from_here();
         let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
@@ -45,7 +48,7 @@ impl TurnChannel {
     }
 
     /// Does what was asked for.
-    pub(crate) fn serve(&mut self) -> State {
+    fn serve(&mut self) -> State {
         let connection = Arc::clone(&self.connection);
         let order = connection.entry_order();
         while let Some(asked) = order.take() {

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! No two buffers can share a byte: they are runs of `sys::memory`, which are split and joined but
-//! never copied. The feature `experiments` adds what `erofast lab pressure` compares and measures.
+//! never copied. The feature `experiments` adds what `erofast lab pressure` measures.
 //! The counting is modelled under loom:
 //! `cargo test -p page-pool --features loom --lib loom_`.
 #![forbid(unsafe_code)]
@@ -25,11 +25,7 @@ mod buffer;
 mod free;
 mod histogram;
 #[cfg(feature = "experiments")]
-#[path = "experiments/mod.rs"]
-mod instruments;
-#[cfg(not(feature = "experiments"))]
-#[path = "no_experiments.rs"]
-mod instruments;
+mod meter;
 #[cfg(all(test, feature = "loom"))]
 mod models;
 mod options;
@@ -39,7 +35,7 @@ mod sync;
 
 pub use buffer::PageBuf;
 #[cfg(feature = "experiments")]
-pub use instruments::AllocationTimes;
+pub use meter::AllocationTimes;
 pub use options::{PAGE_SIZE, PoolOptions};
 pub use pool::PagePool;
 pub use stats::PoolStats;

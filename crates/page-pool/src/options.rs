@@ -12,9 +12,6 @@ pub struct PoolOptions {
     pub prefill: bool,
     /// Lock the pages in memory where allowed; a refusal is a notice, not an error.
     pub lock: bool,
-    /// Each thread keeps the largest buffer from outside of the arena that it released.
-    #[cfg(feature = "experiments")]
-    pub thread_buffers: bool,
     /// Measure every allocation; see [`PoolStats::times`](crate::PoolStats::times).
     #[cfg(feature = "experiments")]
     pub measure: bool,

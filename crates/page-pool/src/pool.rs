@@ -8,7 +8,6 @@ use sys::memory::Run;
 use crate::buffer::{Origin, PageBuf, Release};
 use crate::free::FreeRuns;
 use crate::histogram::PageHistogram;
-use crate::instruments::Instruments;
 use crate::sync::{self, Mutex, MutexGuard};
 use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 
@@ -22,14 +21,11 @@ use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 /// Modelled in `models.rs`.
 #[derive(Debug)]
 pub struct PagePool {
-    /// Set at start: pages of the arena.
-    reserved_pages: usize,
-    /// Set at start: the arena is locked in memory.
-    locked: bool,
     /// Set at start: lines for the user.
     notices: Vec<String>,
-    /// Set at start: what experiments add; nothing without the feature `experiments`.
-    instruments: Instruments,
+    /// Set at start.
+    #[cfg(feature = "experiments")]
+    meter: Option<crate::meter::Meter>,
     /// Guarded by its own lock. Memory is mapped, unmapped and touched outside of the lock.
     state: Mutex<State>,
 }
@@ -37,17 +33,10 @@ pub struct PagePool {
 #[derive(Debug)]
 struct State {
     free: FreeRuns,
-    /// Pages in use that are mapped beside the arena.
-    system_pages: usize,
-    in_use: usize,
-    peak: usize,
-    hits: u64,
-    misses: u64,
-    hit_pages: u64,
-    missed_pages: u64,
-    failed: u64,
-    in_use_histogram: PageHistogram,
-    request_histogram: PageHistogram,
+    /// What is counted; the rest is found out when it is asked for.
+    counts: PoolStats,
+    in_use: PageHistogram,
+    requests: PageHistogram,
 }
 
 impl PagePool {
@@ -71,11 +60,19 @@ impl PagePool {
             }
         }
         Ok(Arc::new(PagePool {
-            reserved_pages: options.reserved_pages,
-            locked,
             notices,
-            instruments: Instruments::new(options),
-            state: Mutex::new(State::new(FreeRuns::new(arena, options.prefill))),
+            #[cfg(feature = "experiments")]
+            meter: options.measure.then(crate::meter::Meter::new),
+            state: Mutex::new(State {
+                free: FreeRuns::new(arena, options.prefill),
+                counts: PoolStats {
+                    reserved_pages: options.reserved_pages,
+                    locked,
+                    ..PoolStats::default()
+                },
+                in_use: PageHistogram::new(),
+                requests: PageHistogram::new(),
+            }),
         }))
     }
 
@@ -85,37 +82,32 @@ impl PagePool {
     /// All its memory is present when this returns, so the wait for the system is one wait for the
     /// whole buffer instead of one at the first touch of each page.
     pub fn alloc(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
-        self.instruments.measure(|| self.get(bytes))
+        self.measured(|| self.get(bytes))
     }
 
     /// The same, but `None` where the arena has no such run: no memory is allocated from the
     /// system.
     pub fn alloc_reserved(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
-        let run = self
-            .instruments
-            .measure(|| self.take_from_arena(pages_of(bytes)))?;
+        let run = self.measured(|| self.take_from_arena(pages_of(bytes)))?;
         Some(PageBuf::new(run, bytes, Origin::Arena, self.clone()))
+    }
+
+    /// Runs `allocate`, measured where the options ask for it.
+    fn measured<R>(&self, allocate: impl FnOnce() -> R) -> R {
+        #[cfg(feature = "experiments")]
+        if let Some(meter) = &self.meter {
+            return meter.measure(allocate);
+        }
+        allocate()
     }
 
     fn get(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
         let pages = pages_of(bytes);
-        let (run, origin) = if let Some(run) = self.take_from_arena(pages) {
-            (run, Origin::Arena)
-        } else if let Some(run) = self.take_of_thread(pages) {
-            (run, Origin::System)
-        } else {
-            (self.map_from_system(pages)?, Origin::System)
+        let (run, origin) = match self.take_from_arena(pages) {
+            Some(run) => (run, Origin::Arena),
+            None => (self.map_from_system(pages)?, Origin::System),
         };
         Some(PageBuf::new(run, bytes, origin, self.clone()))
-    }
-
-    /// The buffer that this thread kept.
-    fn take_of_thread(&self, pages: usize) -> Option<Run> {
-        let run = self.instruments.take(pages)?;
-        let mut state = self.state();
-        state.system_pages += run.pages();
-        state.count_request(run.pages(), 0);
-        Some(run)
     }
 
     fn take_from_arena(&self, pages: usize) -> Option<Run> {
@@ -135,12 +127,11 @@ impl PagePool {
         let mut state = self.state();
         match run {
             Ok(run) => {
-                state.system_pages += pages;
                 state.count_request(pages, pages);
                 Some(run)
             }
             Err(_) => {
-                state.failed += 1;
+                state.counts.failed += 1;
                 None
             }
         }
@@ -150,23 +141,13 @@ impl PagePool {
     pub fn stats(&self) -> PoolStats {
         let state = self.state();
         PoolStats {
-            reserved_pages: self.reserved_pages,
             free_pages: state.free.free_pages(),
             ready_pages: state.free.ready_pages(),
-            locked: self.locked,
-            hits: state.hits,
-            misses: state.misses,
-            hit_pages: state.hit_pages,
-            missed_pages: state.missed_pages,
-            failed: state.failed,
-            in_use_pages: state.in_use,
-            peak_in_use_pages: state.peak,
-            in_use_p95_pages: state.in_use_histogram.percentile(95),
-            request_p95_pages: state.request_histogram.percentile(95),
+            in_use_p95_pages: state.in_use.percentile(95),
+            request_p95_pages: state.requests.percentile(95),
             #[cfg(feature = "experiments")]
-            thread_pages: self.instruments.thread_pages(),
-            #[cfg(feature = "experiments")]
-            times: self.instruments.times(state.in_use_histogram.counts()),
+            times: (self.meter.as_ref()).map(|meter| meter.times(state.in_use.counts())),
+            ..state.counts.clone()
         }
     }
 
@@ -183,46 +164,28 @@ impl PagePool {
 impl Release for PagePool {
     fn release(&self, run: Run, origin: Origin) {
         let mut state = self.state();
-        state.in_use -= run.pages();
+        state.counts.in_use_pages -= run.pages();
         match origin {
             Origin::Arena => state.free.put(run),
-            Origin::System => {
-                state.system_pages -= run.pages();
-                drop(state);
-                self.instruments.put(run);
-            }
+            // Unmapped without the lock.
+            Origin::System => drop(state),
         }
     }
 }
 
 impl State {
-    fn new(free: FreeRuns) -> Self {
-        State {
-            free,
-            system_pages: 0,
-            in_use: 0,
-            peak: 0,
-            hits: 0,
-            misses: 0,
-            hit_pages: 0,
-            missed_pages: 0,
-            failed: 0,
-            in_use_histogram: PageHistogram::new(),
-            request_histogram: PageHistogram::new(),
-        }
-    }
-
     fn count_request(&mut self, pages: usize, missed: usize) {
+        let counts = &mut self.counts;
         match missed {
-            0 => self.hits += 1,
-            _ => self.misses += 1,
+            0 => counts.hits += 1,
+            _ => counts.misses += 1,
         }
-        self.hit_pages += (pages - missed) as u64;
-        self.missed_pages += missed as u64;
-        self.in_use += pages;
-        self.peak = self.peak.max(self.in_use);
-        self.in_use_histogram.record(self.in_use);
-        self.request_histogram.record(pages);
+        counts.hit_pages += (pages - missed) as u64;
+        counts.missed_pages += missed as u64;
+        counts.in_use_pages += pages;
+        counts.peak_in_use_pages = counts.peak_in_use_pages.max(counts.in_use_pages);
+        self.in_use.record(counts.in_use_pages);
+        self.requests.record(pages);
     }
 }
 

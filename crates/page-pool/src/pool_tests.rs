@@ -15,51 +15,34 @@ fn pages(count: usize) -> usize {
 }
 
 #[test]
-fn it_starts_empty_and_is_filled_by_releases() {
-    let pool = pool(16);
-    assert_eq!((pool.stats().free_pages, pool.stats().ready_pages), (16, 0));
-    drop(pool.alloc(pages(4)).unwrap());
-    drop(pool.alloc(pages(4)).unwrap());
-    let stats = pool.stats();
-    assert_eq!(
+fn requests_and_their_pages_are_counted_by_where_they_came_from() {
+    for (what, reserved_pages, prefill, requests, counted, ready_pages) in [
         (
-            stats.misses,
-            stats.missed_pages,
-            stats.hits,
-            stats.hit_pages
+            "filled by releases",
+            16,
+            false,
+            &[4, 4][..],
+            [1, 1, 4, 4],
+            4,
         ),
-        (1, 4, 1, 4)
-    );
-    assert_eq!(stats.ready_pages, 4);
-}
-
-#[test]
-fn a_partly_ready_request_counts_its_pages_apart() {
-    let pool = pool(4);
-    drop(pool.alloc(pages(1)).unwrap());
-    drop(pool.alloc(pages(4)).unwrap());
-    let stats = pool.stats();
-    assert_eq!(
-        (
-            stats.hits,
-            stats.misses,
-            stats.hit_pages,
-            stats.missed_pages
-        ),
-        (0, 2, 1, 4)
-    );
-}
-
-#[test]
-fn prefilled_pages_are_hits_from_the_first_request() {
-    let options = PoolOptions {
-        reserved_pages: 8,
-        prefill: true,
-        ..Default::default()
-    };
-    let pool = PagePool::new(&options).unwrap();
-    let _held = pool.alloc(pages(8)).unwrap();
-    assert_eq!((pool.stats().hits, pool.stats().misses), (1, 0));
+        ("partly ready", 4, false, &[1, 4], [0, 2, 1, 4], 4),
+        ("prefilled", 8, true, &[8], [1, 0, 8, 0], 8),
+        ("no reserve", 0, false, &[16, 16], [0, 2, 0, 32], 0),
+    ] {
+        let options = PoolOptions {
+            reserved_pages,
+            prefill,
+            ..Default::default()
+        };
+        let pool = PagePool::new(&options).unwrap();
+        assert_eq!(pool.stats().free_pages, reserved_pages);
+        for &count in requests {
+            drop(pool.alloc(pages(count)).unwrap());
+        }
+        let s = pool.stats();
+        let counts = [s.hits, s.misses, s.hit_pages, s.missed_pages];
+        assert_eq!((counts, s.ready_pages), (counted, ready_pages), "{what}");
+    }
 }
 
 #[test]
@@ -67,29 +50,11 @@ fn beyond_the_arena_the_system_serves() {
     let pool = pool(2);
     let inside = pool.alloc(pages(2)).unwrap();
     let outside = pool.alloc(pages(3)).unwrap();
-    assert_eq!(
-        (pool.stats().in_use_pages, pool.state().system_pages),
-        (5, 3)
-    );
+    assert_eq!((pool.stats().in_use_pages, pool.stats().free_pages), (5, 0));
     drop((inside, outside));
     let stats = pool.stats();
-    assert_eq!(
-        (
-            stats.free_pages,
-            stats.in_use_pages,
-            stats.peak_in_use_pages
-        ),
-        (2, 0, 5)
-    );
-    assert_eq!(pool.state().system_pages, 0);
-}
-
-#[test]
-fn no_reserve_means_every_page_comes_from_the_system() {
-    let pool = pool(0);
-    drop(pool.alloc(pages(16)).unwrap());
-    drop(pool.alloc(pages(16)).unwrap());
-    assert_eq!((pool.stats().hits, pool.stats().missed_pages), (0, 32));
+    assert_eq!((stats.free_pages, stats.in_use_pages), (2, 0));
+    assert_eq!(stats.peak_in_use_pages, 5);
 }
 
 #[test]
@@ -227,26 +192,6 @@ fn faults() -> u64 {
         .unwrap()
         .parse()
         .unwrap()
-}
-
-#[test]
-#[cfg(feature = "experiments")]
-fn a_thread_that_keeps_its_buffer_asks_the_system_once() {
-    let options = PoolOptions {
-        thread_buffers: true,
-        ..Default::default()
-    };
-    let pool = PagePool::new(&options).unwrap();
-    for count in [8, 3, 8, 1] {
-        drop(pool.alloc(pages(count)).unwrap());
-    }
-    let stats = pool.stats();
-    assert_eq!((stats.misses, stats.hits, stats.thread_pages), (1, 3, 8));
-    assert_eq!((stats.in_use_pages, stats.peak_in_use_pages), (0, 8));
-    let two = [1, 2].map(|_| pool.alloc(pages(2)).unwrap());
-    assert_eq!(pool.stats().misses, 2, "one buffer a thread, not more");
-    drop(two);
-    assert_eq!(pool.state().system_pages, 0);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Counters of a pool.
 
+use serde::Serialize;
+
 /// Counters of a [`PagePool`](crate::PagePool) since its start.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct PoolStats {
     /// The limit: pages of the arena.
     pub reserved_pages: usize,
@@ -29,9 +31,6 @@ pub struct PoolStats {
     pub in_use_p95_pages: usize,
     /// 95th percentile of the pages of a request.
     pub request_p95_pages: usize,
-    /// Pages that threads keep in buffers of their own.
-    #[cfg(feature = "experiments")]
-    pub thread_pages: usize,
     /// Times of the allocations, with [`PoolOptions::measure`](crate::PoolOptions::measure).
     #[cfg(feature = "experiments")]
     pub times: Option<crate::AllocationTimes>,

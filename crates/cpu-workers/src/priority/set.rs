@@ -3,10 +3,10 @@
 
 use std::io;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, getpriority_process, getrlimit, setpriority_process};
 use sys::sched;
 
-use super::refusal;
 use crate::Policy;
 use crate::faults::{self, FailPoint};
 
@@ -16,6 +16,11 @@ const FIFO_LOW: u8 = 1;
 
 /// The first among ordinary threads, as work queues marked WQ_HIGHPRI have.
 const NICE_HIGH: i32 = -20;
+
+/// What real-time priority takes.
+const RIGHTS: &str = "needs RLIMIT_RTPRIO of 1 or more (ulimit -r), or root or CAP_SYS_NICE outside \
+                      of user namespaces; with CONFIG_RT_GROUP_SCHED also a budget of the cpu \
+                      cgroup (cpu.rt_runtime_us)";
 
 /// Prefix of the notice when nice -20 is refused too.
 const NOT_FIRST: &str = "nice -20 refused";
@@ -90,7 +95,11 @@ fn real_time(tid: i32) -> Result<(), String> {
     else {
         return Ok(());
     };
-    let (reason, instead) = (refusal::explain(&error), next_best(tid));
+    let reason = match Errno::from_io_error(&error) {
+        Some(Errno::PERM) => RIGHTS.to_owned(),
+        _ => error.to_string(),
+    };
+    let instead = next_best(tid);
     Err(format!(
         "real-time priority refused: {reason}; running {instead}"
     ))

@@ -99,17 +99,17 @@ fn the_source_of_a_cpu_that_goes_serves_on_and_is_the_same_when_it_returns() {
     workers.attach(sockets.make(sender)).unwrap();
     let _opened = [wait(&news), wait(&news)];
     for byte in 0..20 {
-        cpus.set([0]);
-        until("slot 1 is empty", || workers.cpus() == [0]);
+        cpus.set(&workers, [0]);
+        assert_eq!(workers.cpus(), [0]);
         sockets.send(Some(1), byte);
         assert_eq!(wait(&news), News::Served(Some(1), byte));
-        cpus.set([0, 1]);
-        until("back", || workers.cpus() == [0, 1]);
+        cpus.set(&workers, [0, 1]);
+        assert_eq!(workers.cpus(), [0, 1]);
         sockets.send(Some(1), byte);
         assert_eq!(wait(&news), News::Served(Some(1), byte));
     }
-    cpus.set([0]);
-    until("slot 1 is empty", || workers.cpus() == [0]);
+    cpus.set(&workers, [0]);
+    assert_eq!(workers.cpus(), [0]);
     workers.shutdown();
     let dropped = [wait(&news), wait(&news)];
     assert!(dropped.contains(&News::Dropped(Some(1))), "{dropped:?}");

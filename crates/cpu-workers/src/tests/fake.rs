@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::{Cpus, Mode, WorkerOptions, Workers};
@@ -15,7 +15,6 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct FakeCpus {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -23,7 +22,6 @@ struct State {
     possible: usize,
     usable: BTreeSet<usize>,
     pins: BTreeMap<i32, usize>,
-    interrupted: bool,
 }
 
 impl FakeCpus {
@@ -35,20 +33,18 @@ impl FakeCpus {
         };
         Arc::new(FakeCpus {
             state: Mutex::new(state),
-            ..FakeCpus::default()
         })
     }
 
-    /// From now on these are usable, and an event announces it.
-    pub(super) fn set(&self, usable: impl IntoIterator<Item = usize>) {
+    /// From now on these are usable, and the workers follow.
+    pub(super) fn set(&self, workers: &Workers, usable: impl IntoIterator<Item = usize>) {
         self.state.lock().unwrap().usable = usable.into_iter().collect();
-        self.interrupt();
+        workers.check_cpus();
     }
 
-    /// What an offline CPU does to a thread's affinity, without an event.
+    /// What an offline CPU does to a thread's affinity.
     pub(super) fn unpin_all(&self) {
         self.state.lock().unwrap().pins.clear();
-        self.interrupt();
     }
 
     pub(super) fn pins(&self) -> BTreeMap<i32, usize> {
@@ -79,24 +75,11 @@ impl Cpus for FakeCpus {
         Ok(self.state.lock().unwrap().pins.get(&tid) == Some(&cpu))
     }
 
-    fn wait(&self, timeout: Duration) {
-        let state = self.state.lock().unwrap();
-        let waiting = |state: &mut State| !state.interrupted;
-        let (mut state, _) = self
-            .changed
-            .wait_timeout_while(state, timeout, waiting)
-            .unwrap();
-        state.interrupted = false;
-    }
-
-    fn interrupt(&self) {
-        self.state.lock().unwrap().interrupted = true;
-        self.changed.notify_all();
-    }
-
     fn events(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+
+    fn clear_events(&self) {}
 }
 
 pub(super) fn options(mode: Mode) -> WorkerOptions {

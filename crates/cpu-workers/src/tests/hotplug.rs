@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
-use super::fake::{FakeCpus, options, start, until, wait, where_it_runs};
+use super::fake::{FakeCpus, start, until, wait, where_it_runs};
 use crate::Mode;
 
 #[test]
 fn a_cpu_that_comes_gets_a_pinned_worker() {
     let cpus = FakeCpus::new(4, [0]);
     let workers = start(Mode::PerCpu, &cpus);
-    cpus.set([0, 2]);
-    until("worker 2", || workers.cpus() == [0, 2]);
+    cpus.set(&workers, [0, 2]);
+    assert_eq!(workers.cpus(), [0, 2]);
     assert_eq!(where_it_runs(&workers, Some(2)), Some(2));
     let tid = workers.stats()[1].tid.unwrap();
     assert_eq!(cpus.pins().get(&tid), Some(&2));
@@ -34,8 +34,8 @@ fn a_cpu_that_goes_leaves_its_queue_to_its_worker_and_the_rest_to_the_pool() {
         Some(1),
         Box::new(move |context| first.send(context.cpu).unwrap()),
     );
-    cpus.set([0]);
-    until("slot 1 is empty", || workers.cpus() == [0]);
+    cpus.set(&workers, [0]);
+    assert_eq!(workers.cpus(), [0]);
     assert_eq!(
         where_it_runs(&workers, Some(1)),
         None,
@@ -52,11 +52,11 @@ fn a_cpu_that_returns_has_its_pin_and_its_counters_back() {
     let workers = start(Mode::PerCpu, &cpus);
     for round in 1..=3 {
         assert_eq!(where_it_runs(&workers, Some(1)), Some(1));
-        cpus.set([0]);
-        until("gone", || workers.cpus() == [0]);
+        cpus.set(&workers, [0]);
+        assert_eq!(workers.cpus(), [0]);
         assert_eq!(workers.stats()[1].tid, None);
-        cpus.set([0, 1]);
-        until("back", || workers.cpus() == [0, 1]);
+        cpus.set(&workers, [0, 1]);
+        assert_eq!(workers.cpus(), [0, 1]);
         until("counted", || workers.stats()[1].done == round);
         let tid = workers.stats()[1].tid.unwrap();
         assert_eq!(cpus.pins().get(&tid), Some(&1));
@@ -64,24 +64,12 @@ fn a_cpu_that_returns_has_its_pin_and_its_counters_back() {
 }
 
 #[test]
-fn a_caller_that_checks_the_cpus_itself_saves_a_thread() {
+fn after_shutdown_no_worker_is_made() {
     let cpus = FakeCpus::new(2, [0]);
-    let options = crate::WorkerOptions {
-        hotplug_thread: false,
-        ..options(Mode::PerCpu)
-    };
-    let workers = crate::Workers::start_on(options, cpus.clone()).unwrap();
-    cpus.set([0, 1]);
-    assert_eq!(workers.cpus(), [0], "nobody watches");
-    workers.check_cpus();
-    assert_eq!(workers.cpus(), [0, 1]);
-    cpus.set([1]);
-    workers.check_cpus();
-    assert_eq!(workers.cpus(), [1]);
+    let workers = start(Mode::PerCpu, &cpus);
     workers.shutdown();
-    cpus.set([0, 1]);
-    workers.check_cpus();
-    assert_eq!(workers.cpus(), [0; 0], "they have ended");
+    cpus.set(&workers, [0, 1]);
+    assert_eq!(workers.cpus(), [0; 0]);
 }
 
 #[test]
@@ -90,7 +78,8 @@ fn a_pin_lost_unnoticed_is_put_back() {
     let workers = start(Mode::PerCpu, &cpus);
     let before = cpus.pins();
     cpus.unpin_all();
-    until("pinned again", || cpus.pins() == before);
+    workers.check_cpus();
+    assert_eq!(cpus.pins(), before);
     assert_eq!(workers.cpus(), [0, 1]);
 }
 
@@ -120,10 +109,10 @@ fn cycles_under_fire_lose_no_job() {
         };
         let threads = [scope.spawn(fire(1)), scope.spawn(fire(2))];
         for _ in 0..50 {
-            cpus.set([0]);
-            until("gone", || workers.cpus() == [0]);
-            cpus.set([0, 1, 2]);
-            until("back", || workers.cpus() == [0, 1, 2]);
+            cpus.set(&workers, [0]);
+            assert_eq!(workers.cpus(), [0]);
+            cpus.set(&workers, [0, 1, 2]);
+            assert_eq!(workers.cpus(), [0, 1, 2]);
         }
         stop.store(true, Ordering::Relaxed);
         threads

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use super::fake::{options, until, where_it_runs};
-use crate::{Cpus, Mode, SystemCpus, WorkerOptions, Workers};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::fake::{options, where_it_runs};
+use crate::{Cpus, Mode, SystemCpus, Workers};
 
 #[test]
 fn every_usable_cpu_of_this_machine_has_a_worker_pinned_to_it() {
@@ -31,6 +32,13 @@ impl Drop for Offline {
     }
 }
 
+/// Waits for an event, and follows it.
+fn announced(workers: &Workers) {
+    let events = workers.cpu_events().expect("the kernel announces CPUs");
+    poll(&mut [PollFd::from_borrowed_fd(events, PollFlags::IN)], None).unwrap();
+    workers.check_cpus();
+}
+
 /// Off for some tens of milliseconds. Others notice, so only one such test.
 #[test]
 fn a_real_cpu_goes_and_returns() {
@@ -49,13 +57,7 @@ fn a_real_cpu_goes_and_returns() {
         println!("skipped: CPU 1 is not usable here");
         return;
     }
-    // So long that only an event can be what was followed.
-    let rescan_interval = Duration::from_secs(3600);
-    let workers = Workers::start(WorkerOptions {
-        rescan_interval,
-        ..options(Mode::PerCpu)
-    })
-    .unwrap();
+    let workers = Workers::start(options(Mode::PerCpu)).unwrap();
     let before = workers.cpus();
     let done = Arc::new(AtomicUsize::new(0));
     let fire = || {
@@ -76,13 +78,13 @@ fn a_real_cpu_goes_and_returns() {
         return;
     }
     fire();
-    until("the worker of CPU 1 is gone", || {
-        !workers.cpus().contains(&1)
-    });
+    announced(&workers);
+    assert!(!workers.cpus().contains(&1));
     assert_eq!(where_it_runs(&workers, Some(1)), None);
     fire();
     drop(restore);
-    until("the worker of CPU 1 is back", || workers.cpus() == before);
+    announced(&workers);
+    assert_eq!(workers.cpus(), before);
     fire();
     assert_eq!(where_it_runs(&workers, Some(1)), Some(1));
     let stats = workers

@@ -4,14 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 use super::cpu_list;
 use super::uevent::CpuEvents;
-use sys::eventfd::EventFd;
 
 /// The CPUs that workers are made for. [`SystemCpus`] is the real one.
 pub trait Cpus: Send + Sync + Debug {
@@ -25,14 +22,11 @@ pub trait Cpus: Send + Sync + Debug {
     fn unpin(&self, tid: i32) -> io::Result<()>;
     /// True while the thread is pinned to that CPU and no other.
     fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool>;
-    /// Sleeps until the answer of `usable` may have changed, `interrupt` was called, or `timeout`
-    /// is over.
-    fn wait(&self, timeout: Duration);
-    /// Ends `wait`, or the next one.
-    fn interrupt(&self);
-    /// Readable when `wait` would find something; `None` where the kernel's events cannot be
-    /// received.
+    /// Readable when the answer of `usable` may have changed; `None` where the kernel's events
+    /// cannot be received.
     fn events(&self) -> Option<BorrowedFd<'_>>;
+    /// Drops the events so far.
+    fn clear_events(&self);
     /// Lines to show the user, such as events that cannot be received.
     fn notices(&self) -> Vec<String> {
         Vec::new()
@@ -43,18 +37,16 @@ pub trait Cpus: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct SystemCpus {
     events: io::Result<CpuEvents>,
-    interrupt: EventFd,
     /// Of the thread that made this.
     allowed: CpuSet,
 }
 
 impl SystemCpus {
-    /// Starts to listen. Where the kernel's events cannot be received, changes are found at the
-    /// end of each `wait` instead.
+    /// Starts to listen. Where the kernel's events cannot be received, changes are found by a check
+    /// at intervals only.
     pub fn new() -> io::Result<Self> {
         Ok(SystemCpus {
             events: CpuEvents::listen(),
-            interrupt: EventFd::new()?,
             allowed: sched_getaffinity(None)?,
         })
     }
@@ -98,18 +90,12 @@ impl Cpus for SystemCpus {
         Ok(affinity(Pid::from_raw(tid))?.into_iter().eq([cpu]))
     }
 
-    fn wait(&self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
-        while !self.wait_once(deadline.saturating_duration_since(Instant::now())) {}
-        self.interrupt.clear();
-    }
-
-    fn interrupt(&self) {
-        self.interrupt.wake();
-    }
-
     fn events(&self) -> Option<BorrowedFd<'_>> {
         self.events.as_ref().ok().map(CpuEvents::as_fd)
+    }
+
+    fn clear_events(&self) {
+        let _ = self.events.as_ref().map(CpuEvents::drain);
     }
 
     fn notices(&self) -> Vec<String> {
@@ -120,29 +106,6 @@ impl Cpus for SystemCpus {
                  at intervals instead"
             )],
         }
-    }
-}
-
-impl SystemCpus {
-    /// False where something came that is of no interest and the wait has to go on.
-    fn wait_once(&self, timeout: Duration) -> bool {
-        let mut polled = vec![PollFd::new(&self.interrupt, PollFlags::IN)];
-        if let Ok(events) = &self.events {
-            polled.push(PollFd::new(events, PollFlags::IN));
-        }
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs() as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        match poll(&mut polled, Some(&timeout)) {
-            Ok(0) => return true,
-            Ok(_) if !polled[0].revents().is_empty() => return true,
-            Ok(_) => {}
-            // A signal; the deadline holds.
-            Err(rustix::io::Errno::INTR) => return false,
-            Err(_) => return true,
-        }
-        self.events.as_ref().is_ok_and(CpuEvents::drain)
     }
 }
 
@@ -181,13 +144,6 @@ mod tests {
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn an_interrupt_before_the_wait_ends_it() {
-        let cpus = SystemCpus::new().unwrap();
-        cpus.interrupt();
-        cpus.wait(Duration::from_secs(3600));
     }
 
     #[test]

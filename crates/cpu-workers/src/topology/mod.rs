@@ -6,4 +6,3 @@ mod helpers;
 pub(crate) mod pinned;
 pub(crate) mod slot;
 mod uevent;
-pub(crate) mod watcher;

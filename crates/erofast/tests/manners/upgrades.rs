@@ -239,6 +239,20 @@ fn a_server_that_has_stopped_is_upgraded() {
 }
 
 #[test]
+fn a_mount_helper_that_has_stopped_is_named_and_asked_for_nothing() {
+    let Some(site) = mounted() else { return };
+    let (server, counters) = (site.pid(), super::inherited::counters(&site));
+    let helper = counters["restart"]["helper"].as_u64().expect("its helper");
+    signal("-STOP", helper);
+    let output = upgrade(&site, || {});
+    signal("-CONT", helper);
+    let why = format!("cannot be upgraded: its mount helper (process {helper}) is stopped");
+    fails(&output, &why);
+    assert_eq!(site.pid(), server);
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
 fn what_cannot_be_upgraded_says_why() {
     let Some(site) = Site::new() else { return };
     fails(

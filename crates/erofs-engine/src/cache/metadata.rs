@@ -13,7 +13,7 @@ const BLOCK: u64 = 4096;
 /// Longer reads bypass the cache: they are content, not structures.
 const LONGEST: usize = 2 * BLOCK as usize;
 /// Bytes cached in all.
-const BUDGET: u64 = 1 << 20;
+const CAPACITY: u64 = 1 << 20;
 
 /// A device or the metabox, with the blocks read last cached.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl MetadataCache {
     pub(crate) fn new(device: Arc<dyn ReadAt>) -> Self {
         Self {
             device,
-            blocks: Windows::new(BUDGET, BLOCK),
+            blocks: Windows::new(CAPACITY, BLOCK),
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct ReadCache<K, V> {
     /// Sets one behind the other. Changed by the holder of `room` alone.
     slots: Box<[Slot<K, V>]>,
     /// Set at start.
-    budget: u64,
+    pub(crate) capacity: u64,
     /// Guarded by its own lock: leaf lock.
     room: PiMutex<Room>,
 }
@@ -114,9 +114,9 @@ impl<K, V> Deref for Hit<K, V> {
 pub(crate) type Evicted<K, V> = Vec<Arc<Entry<K, V>>>;
 
 impl<K: Hash + Eq, V> ReadCache<K, V> {
-    /// `usual` is the weight of a usual value: the table has a slot for each that fits the budget.
-    pub(crate) fn new(budget: u64, usual: u64) -> Self {
-        let slots = (budget / usual.max(1)).clamp(2 * WAYS as u64, MOST_SLOTS);
+    /// `usual` is the weight of a usual value: the table has a slot for each that fits.
+    pub(crate) fn new(capacity: u64, usual: u64) -> Self {
+        let slots = (capacity / usual.max(1)).clamp(2 * WAYS as u64, MOST_SLOTS);
         let slot = |_| Slot {
             tag: AtomicU32::new(0),
             entry: ArcSwapOption::empty(),
@@ -128,7 +128,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         };
         Self {
             slots,
-            budget,
+            capacity,
             room: PiMutex::new(room),
         }
     }
@@ -141,11 +141,11 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         slots.find_map(|slot| Hit::of(slot.entry.load(), key))
     }
 
-    /// Caches `value` if its weight fits the budget at all. Returns what had to leave: an older
+    /// Caches `value` if its weight fits the capacity at all. Returns what had to leave: an older
     /// value of the same key too.
     pub(crate) fn put(&self, key: K, value: V, weight: u64) -> Evicted<K, V> {
         let mut gone = Vec::new();
-        if weight > self.budget {
+        if weight > self.capacity {
             return gone;
         }
         let (set, tag) = self.set_of(&key);
@@ -158,9 +158,9 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         let mut room = lock(&self.room);
         let slot = set.start + slot_for(&self.slots[set], tag, &entry.key);
         gone.extend(self.swap(&mut room, slot, tag, Some(entry)));
-        while room.weight > self.budget {
+        while room.weight > self.capacity {
             for _ in 0..MOST_IN_A_ROW {
-                if room.weight > self.budget {
+                if room.weight > self.capacity {
                     gone.extend(self.evict(&mut room, Some(slot)));
                 }
             }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_weight_stays_within_the_budget_and_what_is_read_stays_longest() {
+    fn the_weight_stays_within_the_capacity_and_what_is_read_stays_longest() {
         let cache = ReadCache::new(30, 1);
         (0..3).for_each(|key| drop(cache.put(key, key, 10)));
         let read = cache.get(&0).map(|hit| *hit);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_budget_is_not_kept() {
+    fn what_is_larger_than_the_capacity_is_not_kept() {
         let cache = ReadCache::new(30, 1);
         assert!(cache.put(0, 0, 31).is_empty());
         assert!(cache.get(&0).is_none());
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_set_takes_more_keys_than_it_has_slots() {
-        // 16 slots for 1000 keys, which all fit the budget.
+        // 16 slots for 1000 keys, which all fit the capacity.
         let cache = ReadCache::new(1 << 20, 1 << 20);
         let gone: usize = (0..1000).map(|key| cache.put(key, key, 1).len()).sum();
         assert_eq!(keys(&cache, 1000).len() + gone, 1000);

@@ -12,9 +12,9 @@ use crate::cache::ReadCache;
 pub(crate) struct Windows<K>(ReadCache<K, Box<[u8]>>);
 
 impl<K: Eq + Hash> Windows<K> {
-    /// Holds at most `budget` bytes, in windows that usually have `usual`.
-    pub(crate) fn new(budget: u64, usual: u64) -> Self {
-        Self(ReadCache::new(budget, usual))
+    /// Holds at most `capacity` bytes, in windows that usually have `usual`.
+    pub(crate) fn new(capacity: u64, usual: u64) -> Self {
+        Self(ReadCache::new(capacity, usual))
     }
 
     /// Copies what the window of `bytes` bytes around `offset` has from there on; `key` is that of

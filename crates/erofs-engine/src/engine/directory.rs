@@ -17,7 +17,7 @@ const WINDOW: u64 = 128 << 10;
 /// Bytes that are read at once of a directory that is stored as it is.
 const PLAIN_WINDOW: u64 = 16 << 10;
 /// Bytes of all cached windows.
-const BUDGET: u64 = 1 << 20;
+const CAPACITY: u64 = 1 << 20;
 
 /// Bytes of a usual window: most directories are small.
 const USUAL: u64 = 4096;
@@ -28,7 +28,7 @@ pub(crate) struct DirectoryCache(Windows<(Nid, u64)>);
 
 impl DirectoryCache {
     pub(crate) fn new() -> Self {
-        Self(Windows::new(BUDGET, USUAL))
+        Self(Windows::new(CAPACITY, USUAL))
     }
 }
 

@@ -97,8 +97,6 @@ impl Opened {
                 prefill: options.prefill,
                 lock: options.reserved_pages > 0,
                 #[cfg(feature = "experiments")]
-                thread_buffers: options.thread_buffers,
-                #[cfg(feature = "experiments")]
                 measure: options.measure_allocations,
             })
             .map_err(|error| no_memory("reserved_pages", options.reserved_pages as u64, &error))?,

@@ -1,27 +1,28 @@
-//! Judges the load of the CPUs where the engine's caller has no thread for it.
+//! Judges the load and follows the CPUs where the engine's caller has no thread for it.
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
-use cpu_workers::Workers;
+use cpu_workers::{RESCAN_INTERVAL, Workers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::load::CpuContention;
 
-const NAME: &str = "erofs_load";
+const NAME: &str = "erofs_watch";
 
 /// The thread; it ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct LoadThread {
+pub(crate) struct WatchThread {
     contention: Arc<CpuContention>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl LoadThread {
+impl WatchThread {
     pub(crate) fn start(
         contention: &Arc<CpuContention>,
         workers: &Arc<Workers>,
@@ -30,12 +31,7 @@ impl LoadThread {
         let body = {
             let (contention, stop) = (Arc::clone(contention), Arc::clone(&stop));
             let workers = Arc::downgrade(workers);
-            move || {
-                if let Some(workers) = workers.upgrade() {
-                    workers.lead();
-                }
-                watch(&contention, &stop);
-            }
+            move || watch(&contention, &workers, &stop)
         };
         Ok(Self {
             contention: Arc::clone(contention),
@@ -45,19 +41,34 @@ impl LoadThread {
     }
 }
 
-fn watch(contention: &CpuContention, stop: &AtomicBool) {
-    while !stop.load(Ordering::Acquire) {
-        let limit = contention.check().map(|limit| Timespec {
-            tv_sec: 0,
-            tv_nsec: limit.subsec_nanos().into(),
-        });
-        let fd = contention.as_fd();
-        // An error ends the sleep early, at most.
-        let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], limit.as_ref());
+fn watch(contention: &CpuContention, workers: &Weak<Workers>, stop: &AtomicBool) {
+    if let Some(workers) = workers.upgrade() {
+        workers.lead();
+    }
+    let mut due = Instant::now() + RESCAN_INTERVAL;
+    while let Some(workers) = workers.upgrade()
+        && !stop.load(Ordering::Acquire)
+    {
+        let left = due.saturating_duration_since(Instant::now());
+        let limit = contention.check().map_or(left, |limit| limit.min(left));
+        if sleep(contention, &workers, limit) || Instant::now() >= due {
+            workers.check_cpus();
+            due = Instant::now() + RESCAN_INTERVAL;
+        }
     }
 }
 
-impl Drop for LoadThread {
+/// Whether a CPU came or went.
+fn sleep(contention: &CpuContention, workers: &Workers, limit: Duration) -> bool {
+    let load = contention.as_fd();
+    let cpus = workers.cpu_events().unwrap_or(load);
+    let mut polled = [load, cpus].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    // An error ends the sleep early, at most.
+    let _ = poll(&mut polled, Timespec::try_from(limit).ok().as_ref());
+    workers.cpu_events().is_some() && !polled[1].revents().is_empty()
+}
+
+impl Drop for WatchThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.contention.end_sleep();

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::number::{number_option, size_option};
+use super::value::{number_option, size_option};
 
 /// Longest time limit of a read, in seconds.
 const LONGEST: u64 = 24 * 3600;

@@ -30,7 +30,7 @@ impl Buffers {
 
 /// A buffer from the cache's memory, for which older pclusters are dropped.
 fn displace_for(table: &PclusterTable, memory: &Arc<PagePool>, bytes: usize) -> Option<PageBuf> {
-    if bytes as u64 > table.budget() {
+    if bytes as u64 > table.capacity() {
         return None;
     }
     loop {

@@ -52,7 +52,7 @@ impl Key {
     }
 }
 
-/// Decoded bytes of a small pcluster: the table has a slot for each that fits the budget.
+/// Decoded bytes of a small pcluster: the table has a slot for each that fits the capacity.
 const SMALL_BYTES: u64 = 8 << 10;
 
 /// Result of claiming a pcluster.
@@ -74,16 +74,13 @@ pub(crate) struct PclusterTable {
     /// Guarded by its own lock: held for lookups only and never while decoding or waiting. One
     /// entry for each pcluster that a thread is decoding.
     in_flight: PiMutex<HashMap<Key, Arc<PclusterInFlight>>>,
-    /// Set at start. Bytes that may be cached.
-    budget: u64,
 }
 
 impl PclusterTable {
-    pub(crate) fn new(budget: u64) -> Self {
+    pub(crate) fn new(capacity: u64) -> Self {
         Self {
-            cached: ReadCache::new(budget, SMALL_BYTES),
+            cached: ReadCache::new(capacity, SMALL_BYTES),
             in_flight: PiMutex::new(HashMap::new()),
-            budget,
         }
     }
 
@@ -121,14 +118,14 @@ impl PclusterTable {
         self.cached.pop().is_some()
     }
 
-    /// Bytes that may be cached.
-    pub(crate) fn budget(&self) -> u64 {
-        self.budget
+    /// Bytes cached now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.cached.weight()
     }
 
-    /// Bytes cached now, and bytes that may be cached.
-    pub(crate) fn usage(&self) -> (u64, u64) {
-        (self.cached.weight(), self.budget)
+    /// Bytes that may be cached.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.cached.capacity
     }
 }
 
@@ -220,6 +217,6 @@ mod tests {
         };
         lease.cache(Arc::new(pool.alloc(1).unwrap()));
         assert!(table.displace_oldest());
-        assert_eq!((table.usage().0, pool.stats().in_use_pages), (0, 0));
+        assert_eq!((table.bytes(), pool.stats().in_use_pages), (0, 0));
     }
 }

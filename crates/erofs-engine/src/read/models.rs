@@ -31,10 +31,10 @@ struct Model {
 }
 
 impl Model {
-    fn new(budget: u64) -> Arc<Self> {
+    fn new(capacity: u64) -> Arc<Self> {
         let pool = PagePool::new(&PoolOptions::default()).expect("no memory is needed for that");
         Arc::new(Model {
-            table: PclusterTable::new(budget),
+            table: PclusterTable::new(capacity),
             pool,
             decodes: AtomicUsize::new(0),
         })
@@ -79,8 +79,8 @@ impl Model {
 }
 
 /// Two readers of `lengths` bytes; the decoder calls that they made together.
-fn two_readers(budget: u64, lengths: [usize; 2], ending: Ending) -> usize {
-    let model = Model::new(budget);
+fn two_readers(capacity: u64, lengths: [usize; 2], ending: Ending) -> usize {
+    let model = Model::new(capacity);
     let other = model.clone();
     let thread = thread::spawn(move || other.read(lengths[1], ending));
     let mine = model.read(lengths[0], ending);

@@ -131,7 +131,7 @@ impl FileReader<'_> {
         if self.page_cache.is_some_and(stores) {
             return self.decode_for_storing(decoder, algorithm, input, segment);
         }
-        let fits = whole as u64 <= self.path.table.budget();
+        let fits = whole as u64 <= self.path.table.capacity();
         let length = if fits { whole } else { segment.to() };
         if segment.from == 0 && segment.out.len() == length {
             self.decode(decoder, algorithm, input, segment, None)?;

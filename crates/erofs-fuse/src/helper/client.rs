@@ -8,12 +8,12 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
-use fuse_transport::{InFlight, Restartable, Session};
+use fuse_transport::{RequestsInFlight, Restartable, Session};
 use rustix::io::Errno;
 
 use super::broker::Broker;
 use super::directory_lister::DirectoryLister;
-use super::protocol::{self, Order, Request, Response};
+use super::protocol::{self, HelperRequest, Order, Response};
 use crate::error::Error;
 use crate::request::MountRequest;
 use crate::respawn::{self, Role};
@@ -63,18 +63,18 @@ impl MountHelper {
     pub(crate) fn open(&self, request: &MountRequest, path: &Path) -> io::Result<File> {
         let file = request.files().iter().position(|other| *other == path);
         let file = file.ok_or(io::ErrorKind::NotFound)?;
-        let file = self.ask(Request::Open { file })??;
+        let file = self.ask(HelperRequest::Open { file })??;
         Ok(file.ok_or(io::ErrorKind::InvalidData)?.into())
     }
 
     /// Makes the memory for requests in flight.
     pub(crate) fn in_flight(&self) -> Result<(), Error> {
-        self.call(Request::InFlight).map(drop)
+        self.call(HelperRequest::InFlight).map(drop)
     }
 
     /// What a server that replaces this one needs.
     pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
-        let in_flight = InFlight::map(self.descriptor(Request::InFlight)?.as_fd());
+        let in_flight = RequestsInFlight::map(self.descriptor(HelperRequest::InFlight)?.as_fd());
         Ok(Restartable {
             in_flight: Arc::new(in_flight.map_err(Error::std_io("requests in flight"))?),
             clones: self.clones(cpus())?,
@@ -93,20 +93,20 @@ impl MountHelper {
     }
 
     fn clones(&self, count: usize) -> Result<Vec<OwnedFd>, Error> {
-        let clone = |number| self.descriptor(Request::Clone { number });
+        let clone = |number| self.descriptor(HelperRequest::Clone { number });
         (0..count).map(clone).collect()
     }
 
     /// The mount of a server that is gone.
     pub(crate) fn resume(&self) -> Result<OwnedFd, Error> {
-        self.descriptor(Request::Resume)
+        self.descriptor(HelperRequest::Resume)
     }
 
     /// To be called in the background when the mount is served: from now on a server that dies is
     /// replaced, if it can be. False if the helper was killed before it answered: it may have
     /// reported that the mount is there, so that the mount must not end.
     pub(crate) fn served(&self) -> Result<bool, Error> {
-        match self.ask(Request::Served) {
+        match self.ask(HelperRequest::Served) {
             Ok(outcome) => Ok(outcome.map(|_| true)?),
             Err(_) => Ok(false),
         }
@@ -114,58 +114,58 @@ impl MountHelper {
 
     /// Mounts. The descriptor of `/dev/fuse` will bring the kernel's first request.
     pub(crate) fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
-        self.descriptor(Request::Mount { max_read })
+        self.descriptor(HelperRequest::Mount { max_read })
     }
 
     /// To be called when the handshake is complete: settings that need the kernel's side of the
     /// mount are made then.
     pub(crate) fn handshake_done(&mut self) -> Result<(), Error> {
-        self.call(Request::HandshakeDone).map(drop)
+        self.call(HelperRequest::HandshakeDone).map(drop)
     }
 
     /// To be called when the handshake is complete.
     pub(crate) fn broker(&mut self) -> Result<Broker, Error> {
-        self.descriptor(Request::Broker).map(Broker::new)
+        self.descriptor(HelperRequest::Broker).map(Broker::new)
     }
 
     /// The file that sets the kernel's read-ahead of the mount, in KiB, unless that is refused. To
     /// be called when the handshake is complete.
     pub(crate) fn read_ahead(&mut self) -> Result<Option<OwnedFd>, Error> {
-        self.call(Request::ReadAhead)
+        self.call(HelperRequest::ReadAhead)
     }
 
     /// Lists directories ahead of readers. To be called when the handshake is complete.
     pub(crate) fn directory_lister(&mut self) -> Result<DirectoryLister, Error> {
-        self.descriptor(Request::Broker)
+        self.descriptor(HelperRequest::Broker)
             .and_then(DirectoryLister::new)
     }
 
     /// Removes the mount from the tree; programs that use it keep what they have open.
     pub(crate) fn detach(&mut self) -> Result<(), Error> {
-        self.call(Request::Detach).map(drop)
+        self.call(HelperRequest::Detach).map(drop)
     }
 
     /// Marks the mount as unused; an error if it is in use. Without root nothing is marked.
     pub(crate) fn mark(&mut self) -> Result<(), Error> {
-        self.call(Request::Mark).map(drop)
+        self.call(HelperRequest::Mark).map(drop)
     }
 
     /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use
     /// (otherwise).
     pub(crate) fn expire(&mut self) -> Result<(), Error> {
-        self.call(Request::Expire).map(drop)
+        self.call(HelperRequest::Expire).map(drop)
     }
 
-    fn descriptor(&self, request: Request) -> Result<OwnedFd, Error> {
+    fn descriptor(&self, request: HelperRequest) -> Result<OwnedFd, Error> {
         let missing = || Error::Protocol("the mount helper sent no descriptor".to_owned());
         self.call(request)?.ok_or_else(missing)
     }
 
-    fn call(&self, request: Request) -> Result<Option<OwnedFd>, Error> {
+    fn call(&self, request: HelperRequest) -> Result<Option<OwnedFd>, Error> {
         Ok(self.ask(request).map_err(gone)??)
     }
 
-    fn ask(&self, request: Request) -> io::Result<Response> {
+    fn ask(&self, request: HelperRequest) -> io::Result<Response> {
         protocol::send(&self.socket, &request)?;
         protocol::receive_response(&self.socket)
     }
@@ -195,8 +195,8 @@ mod tests {
         std::thread::scope(|scope| {
             let served = scope.spawn(|| helper.served());
             assert_eq!(
-                protocol::receive::<Request>(&theirs).unwrap(),
-                Request::Served
+                protocol::receive::<HelperRequest>(&theirs).unwrap(),
+                HelperRequest::Served
             );
             drop(theirs);
             assert!(!served.join().unwrap().unwrap());

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, fstat, major, minor};
 
-use super::protocol::Request;
+use super::protocol::HelperRequest;
 use crate::error::Error;
 use crate::options::ProfileLocation;
 use crate::request::MountRequest;
@@ -33,9 +33,13 @@ pub(crate) fn check(request: &MountRequest) -> Result<(), Error> {
 }
 
 /// The answer to a request of the server.
-pub(super) fn handle(request: Request, path: &Path, number: i32) -> Result<Option<OwnedFd>, Error> {
+pub(super) fn handle(
+    request: HelperRequest,
+    path: &Path,
+    number: i32,
+) -> Result<Option<OwnedFd>, Error> {
     match request {
-        Request::Mount { .. } => device(path, number).map(Some),
+        HelperRequest::Mount { .. } => device(path, number).map(Some),
         _ => Ok(None),
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 
 use super::deaths::Deaths;
-use super::protocol::{self, Request};
+use super::protocol::{self, HelperRequest};
 use super::server::{How, Serve, Server, Servers};
 use super::state::MountState;
 use crate::error::Error;
@@ -248,7 +248,7 @@ impl Helper {
         self.state.begin_again(self.deaths.may_be_crash());
         if asks {
             // If it is dead by now, it is replaced.
-            self.answer(Request::Resume);
+            self.answer(HelperRequest::Resume);
         }
         Ok(())
     }
@@ -301,7 +301,7 @@ impl Helper {
         }
     }
 
-    fn answer(&mut self, request: Request) -> bool {
+    fn answer(&mut self, request: HelperRequest) -> bool {
         answer(&mut self.state, &self.server, request)
     }
 
@@ -341,7 +341,7 @@ impl Helper {
             let left = deadline.saturating_duration_since(Instant::now());
             match first_ready(&watched[..count], Some(left)) {
                 Ok(Some(0)) => match protocol::receive(&server.socket) {
-                    Ok(Request::Resume) => return Ok(server),
+                    Ok(HelperRequest::Resume) => return Ok(server),
                     Ok(request) if answer(&mut self.state, &server, request) => {}
                     _ => break,
                 },
@@ -368,24 +368,24 @@ impl Helper {
         let mut old = std::mem::replace(&mut self.server, server);
         self.deaths.expect(old.take_child());
         // If it is dead by now, it is replaced.
-        self.answer(Request::Resume);
+        self.answer(HelperRequest::Resume);
         Ok(())
     }
 }
 
 /// Carries out a request; false if the server is gone.
-fn answer(state: &mut MountState, server: &Server, request: Request) -> bool {
+fn answer(state: &mut MountState, server: &Server, request: HelperRequest) -> bool {
     let mut outcome = state.handle(request);
-    if request == Request::Served && outcome.is_ok() {
+    if request == HelperRequest::Served && outcome.is_ok() {
         // Only now: at an automount, only the process group of the service manager passes the
         // mount point; every other process waits for the mount.
         let _ = rustix::process::setsid();
         outcome = report_ready().map(|()| None);
     }
-    if request == Request::HandshakeDone {
+    if request == HelperRequest::HandshakeDone {
         inherited::close_named_but(state.profile());
     }
-    if matches!(request, Request::Mount { .. }) {
+    if matches!(request, HelperRequest::Mount { .. }) {
         // The mount point was resolved to an absolute path; do not pin the working directory.
         let _ = rustix::process::chdir("/");
     }

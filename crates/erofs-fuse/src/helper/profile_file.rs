@@ -1,9 +1,9 @@
 //! The file of a launch profile: where it is, and how it is replaced.
 
-use std::ffi::OsString;
-use std::io::Write;
+use std::fs::Permissions;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use launch_profile::limits;
@@ -142,21 +142,20 @@ impl ProfileFile {
             let made = builder.recursive(true).mode(0o700).create(folder);
             made.map_err(Error::std_io(folder.display().to_string()))?;
         }
-        let mut temporary = OsString::from(".");
-        temporary.push(path.file_name().unwrap_or_default());
-        temporary.push(format!(".{}", std::process::id()));
-        let temporary = folder.join(temporary);
-        let _ = std::fs::remove_file(&temporary);
-        let outcome = write_new(&temporary, &bytes).and_then(|()| {
-            let renamed = std::fs::rename(&temporary, path);
-            renamed.map_err(Error::std_io(path.display().to_string()))
-        });
-        if outcome.is_err() {
-            let _ = std::fs::remove_file(&temporary);
-        } else if ours {
+        let write = || -> io::Result<()> {
+            let mode = Permissions::from_mode(0o644);
+            let mut file = tempfile::Builder::new()
+                .permissions(mode)
+                .tempfile_in(folder)?;
+            file.write_all(&bytes)?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(Error::std_io(path.display().to_string()))?;
+        if ours {
             remove_oldest(path, TOTAL);
         }
-        outcome
+        Ok(())
     }
 
     fn path_of(&self, name: &[u8]) -> Result<PathBuf, Error> {
@@ -222,15 +221,6 @@ fn remove_oldest(written: &Path, most: u64) {
     }
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let what = || path.display().to_string();
-    let file =
-        rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(Error::io(what()))?;
-    let mut file = std::fs::File::from(file);
-    file.write_all(bytes).map_err(Error::std_io(what()))
-}
-
 /// Where launch profiles are that have no path of their own: the system's folder for root, else the
 /// user's. It need not be there.
 ///
@@ -255,19 +245,20 @@ pub fn cache_folder() -> Result<PathBuf, Error> {
 mod tests {
     use super::*;
 
-    /// A file in a folder of its own, which is removed at the end.
-    struct Folder(PathBuf);
+    /// A file in a folder of its own.
+    struct Folder(tempfile::TempDir);
 
     impl Folder {
-        fn new(name: &str) -> Self {
-            let name = format!("erofast-profile-{name}-{}", std::process::id());
-            let folder = std::env::temp_dir().join(name);
-            std::fs::create_dir_all(&folder).unwrap();
-            Self(folder)
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn join(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
         }
 
         fn path(&self) -> PathBuf {
-            self.0.join("launch.profile")
+            self.join("launch.profile")
         }
 
         fn file(&self) -> ProfileFile {
@@ -279,15 +270,9 @@ mod tests {
         }
     }
 
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_profile_is_replaced_at_once_or_not_at_all() {
-        let folder = Folder::new("once");
+        let folder = Folder::new();
         let mut file = folder.file();
         assert!(file.open(b"").unwrap().is_none());
         file.add(b"on").unwrap();
@@ -303,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_profile_is_written_a_few_times_and_no_larger_than_one_may_be() {
-        let folder = Folder::new("bounded");
+        let folder = Folder::new();
         let mut file = folder.file();
         file.open(b"").unwrap();
         let part = vec![0; limits::LEARNED_BYTES / 2];
@@ -322,32 +307,32 @@ mod tests {
 
     #[test]
     fn what_was_written_last_is_kept() {
-        let folder = Folder::new("oldest");
+        let folder = Folder::new();
         for (age, name) in ["new.profile", "middle.profile", "old.profile"]
             .into_iter()
             .enumerate()
         {
-            let path = folder.0.join(name);
+            let path = folder.join(name);
             std::fs::write(&path, [0; 100]).unwrap();
             let file = std::fs::File::options().write(true).open(&path).unwrap();
             let then = std::time::SystemTime::now() - std::time::Duration::from_secs(age as u64);
             file.set_modified(then).unwrap();
         }
-        std::fs::write(folder.0.join("other"), [0; 1000]).unwrap();
-        let large = folder.0.join("large.profile");
+        std::fs::write(folder.join("other"), [0; 1000]).unwrap();
+        let large = folder.join("large.profile");
         let large = std::fs::File::create(large).unwrap();
         large.set_len(limits::LEARNED_BYTES as u64 + 1).unwrap();
         // The one that was written stays, whatever the clock says.
-        remove_oldest(&folder.0.join("old.profile"), 250);
+        remove_oldest(&folder.join("old.profile"), 250);
         let names = ["new", "middle", "old", "large"];
-        let there = |name| folder.0.join(name).with_extension("profile").exists();
+        let there = |name| folder.join(name).with_extension("profile").exists();
         assert_eq!(names.map(there), [true, false, true, true]);
-        assert!(folder.0.join("other").exists());
+        assert!(folder.join("other").exists());
     }
 
     #[test]
     fn only_regular_files_are_read_and_replaced() {
-        let folder = Folder::new("kinds");
+        let folder = Folder::new();
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, folder.path(), mode).unwrap();
         let mut file = folder.file();
@@ -361,7 +346,7 @@ mod tests {
         assert!(!std::fs::metadata(folder.path()).unwrap().is_file());
         // A link stays, and its target is replaced.
         std::fs::remove_file(folder.path()).unwrap();
-        let target = folder.0.join("target");
+        let target = folder.join("target");
         std::fs::write(&target, b"before").unwrap();
         std::os::unix::fs::symlink("target", folder.path()).unwrap();
         let mut file = folder.file();
@@ -389,7 +374,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_without_a_name() {
-        let folder = Folder::new("nameless");
+        let folder = Folder::new();
         assert!(folder.file().commit().is_err());
         assert_eq!(folder.count(), 0);
     }

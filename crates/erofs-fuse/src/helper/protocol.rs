@@ -20,7 +20,7 @@ pub(super) const PACKET_BYTES: usize = 16 << 10;
 
 /// A request of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) enum Request {
+pub(super) enum HelperRequest {
     /// Mount, with reads of at most this many bytes.
     Mount {
         /// `max_read` of mount(2).
@@ -165,9 +165,12 @@ mod tests {
     #[test]
     fn messages_are_received_as_they_are_sent() {
         let (a, b) = socket_pair().unwrap();
-        for request in [Request::Mount { max_read: 1 << 20 }, Request::Detach] {
+        for request in [
+            HelperRequest::Mount { max_read: 1 << 20 },
+            HelperRequest::Detach,
+        ] {
             send(&a, &request).unwrap();
-            assert_eq!(receive::<Request>(&b).unwrap(), request);
+            assert_eq!(receive::<HelperRequest>(&b).unwrap(), request);
         }
         for order in [Order::End, Order::Exit] {
             send(&a, &order).unwrap();
@@ -175,10 +178,10 @@ mod tests {
         }
         for other in ["", "mount", r#"{"Mount":{"max_read":"all"}}"#] {
             send(&a, &other).unwrap();
-            assert!(receive::<Request>(&b).is_err(), "{other}");
+            assert!(receive::<HelperRequest>(&b).is_err(), "{other}");
         }
         drop(a);
-        assert!(receive::<Request>(&b).is_err());
+        assert!(receive::<HelperRequest>(&b).is_err());
         assert!(receive_response(&b).is_err());
     }
 

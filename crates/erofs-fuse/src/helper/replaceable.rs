@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
 use erofs_engine::{RootHash, VerityOptions, remote};
-use fuse_transport::InFlight;
+use fuse_transport::RequestsInFlight;
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::fetchers::Fetchers;
@@ -24,7 +24,7 @@ pub(super) struct Replaceable {
     files: Vec<Option<OwnedFd>>,
     /// The kernel keeps the requests that were taken through a descriptor until it is released.
     clones: Vec<OwnedFd>,
-    in_flight: Option<(OwnedFd, InFlight)>,
+    in_flight: Option<(OwnedFd, RequestsInFlight)>,
     /// Of files at URLs.
     pub(super) fetchers: Fetchers,
     /// The mount is served.
@@ -100,8 +100,8 @@ impl Replaceable {
         let made = match self.in_flight.take() {
             Some(made) => made,
             None => {
-                let file = InFlight::create().map_err(Error::std_io(WHAT))?;
-                let mapped = InFlight::map(file.as_fd()).map_err(Error::std_io(WHAT))?;
+                let file = RequestsInFlight::create().map_err(Error::std_io(WHAT))?;
+                let mapped = RequestsInFlight::map(file.as_fd()).map_err(Error::std_io(WHAT))?;
                 (file, mapped)
             }
         };
@@ -111,7 +111,7 @@ impl Replaceable {
 
     /// The requests in flight, if the server can be replaced: only such a server stores the outcome
     /// of the handshake.
-    pub(super) fn in_flight(&self) -> Option<&InFlight> {
+    pub(super) fn in_flight(&self) -> Option<&RequestsInFlight> {
         let shared = self.in_flight.as_ref().filter(|_| self.served);
         let shared = shared.map(|(_, in_flight)| in_flight);
         shared.filter(|in_flight| in_flight.protocol().is_some())

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use fuse_transport::{InFlight, TakenRequest};
+use fuse_transport::{RequestsInFlight, TakenRequest};
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::broker::{BrokerThread, SharedProfile};
@@ -13,7 +13,7 @@ use super::fetchers::Fetchers;
 use super::mount;
 use super::mounted::Mounted;
 use super::profile_file::ProfileFile;
-use super::protocol::Request;
+use super::protocol::HelperRequest;
 use super::replaceable::Replaceable;
 use super::upgrades::UpgradeRecord;
 use super::{passed, read_ahead};
@@ -62,46 +62,46 @@ impl MountState {
         }
     }
 
-    pub(super) fn handle(&mut self, request: Request) -> Result<Option<OwnedFd>, Error> {
+    pub(super) fn handle(&mut self, request: HelperRequest) -> Result<Option<OwnedFd>, Error> {
         if let Some(number) = self.request.passed_device() {
             return passed::handle(request, &self.request.mountpoint, number);
         }
         let replaceable = &mut self.replaceable;
         match (request, &self.mounted) {
-            (Request::Open { file }, _) => replaceable.file(&self.request, file).map(Some),
-            (Request::InFlight, _) => replaceable.shared().map(Some),
-            (Request::Clone { number }, Some((_, connection))) => {
+            (HelperRequest::Open { file }, _) => replaceable.file(&self.request, file).map(Some),
+            (HelperRequest::InFlight, _) => replaceable.shared().map(Some),
+            (HelperRequest::Clone { number }, Some((_, connection))) => {
                 replaceable.clone(connection.device(), number).map(Some)
             }
-            (Request::Resume, Some((_, connection))) if self.handshake_done => {
+            (HelperRequest::Resume, Some((_, connection))) if self.handshake_done => {
                 let device = fcntl_dupfd_cloexec(connection.device(), 0);
                 device.map(Some).map_err(Error::io("/dev/fuse"))
             }
-            (Request::Served, Some(_)) if self.handshake_done => {
+            (HelperRequest::Served, Some(_)) if self.handshake_done => {
                 replaceable.served = true;
                 self.record_upgrades();
                 Ok(None)
             }
             // The mount stays detached; a server that is asked to end asks again.
-            (Request::Detach, _) if self.detached => Ok(None),
+            (HelperRequest::Detach, _) if self.detached => Ok(None),
             _ if self.detached => Err(out_of_order(request)),
-            (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
-            (Request::HandshakeDone, Some((mounted, _))) => {
+            (HelperRequest::Mount { max_read }, None) => self.mount(max_read).map(Some),
+            (HelperRequest::HandshakeDone, Some((mounted, _))) => {
                 self.uring_guard = None;
                 self.handshake_done = true;
                 read_ahead::set(mounted, self.request.options.read_ahead_kb)?;
                 Ok(None)
             }
-            (Request::Broker, Some((mounted, _))) => {
+            (HelperRequest::Broker, Some((mounted, _))) => {
                 let profile = self.profile_file.clone();
                 let (broker, theirs) = BrokerThread::new(mounted, profile, &self.brokers)?;
                 self.asleep.push(broker);
                 Ok(Some(theirs))
             }
-            (Request::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
-            (Request::Detach, Some(_)) => self.detach().map(|()| None),
-            (Request::Mark, Some((mounted, _))) => mounted.mark().map(|()| None),
-            (Request::Expire, Some((mounted, _))) => mounted.expire().map(|()| None),
+            (HelperRequest::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
+            (HelperRequest::Detach, Some(_)) => self.detach().map(|()| None),
+            (HelperRequest::Mark, Some((mounted, _))) => mounted.mark().map(|()| None),
+            (HelperRequest::Expire, Some((mounted, _))) => mounted.expire().map(|()| None),
             _ => Err(out_of_order(request)),
         }
     }
@@ -189,7 +189,7 @@ impl MountState {
     }
 
     /// What the server of a mount that is served shares.
-    fn in_flight(&self) -> Option<&InFlight> {
+    fn in_flight(&self) -> Option<&RequestsInFlight> {
         self.replaceable.in_flight()
     }
 
@@ -207,7 +207,7 @@ impl MountState {
         shared.is_some_and(|shared| shared.refuse(request))
     }
 
-    /// Before a server gets the mount of another one: see [`InFlight::begin_again`].
+    /// Before a server gets the mount of another one: see [`RequestsInFlight::begin_again`].
     pub(super) fn begin_again(&self, one_by_one: bool) {
         if let Some(shared) = self.in_flight() {
             shared.begin_again(one_by_one);
@@ -228,7 +228,7 @@ impl MountState {
     }
 }
 
-fn out_of_order(request: Request) -> Error {
+fn out_of_order(request: HelperRequest) -> Error {
     Error::Protocol(format!(
         "request {request:?} to the mount helper is out of order"
     ))

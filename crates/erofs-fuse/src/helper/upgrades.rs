@@ -114,6 +114,7 @@ impl UpgradableMount {
 
     /// Asks for an upgrade; the number of the last one before it.
     pub(crate) fn begin(&self) -> Result<u64, Error> {
+        self.check_running()?;
         let before = self.state().ok_or_else(gone)?.begun;
         kill_process(self.helper, Signal::USR1).map_err(Error::io("its mount helper"))?;
         Ok(before)
@@ -122,11 +123,26 @@ impl UpgradableMount {
     /// The outcome of an upgrade that began after number `before`; `None` while there is none.
     ///
     /// # Errors
-    /// Of the outer one: the helper is gone.
+    /// Of the outer one: the helper is gone, or stopped.
     pub(crate) fn outcome(&self, before: u64) -> Result<Option<Result<(), String>>, Error> {
         let ended = self.state().ok_or_else(gone)?.ended;
-        let ended = ended.filter(|(number, _)| *number > before);
-        Ok(ended.map(|(_, outcome)| outcome))
+        match ended.filter(|(number, _)| *number > before) {
+            Some((_, outcome)) => Ok(Some(outcome)),
+            None => self.check_running().map(|()| None),
+        }
+    }
+
+    /// Nothing is asked of one that a signal has stopped: it would do it much later.
+    fn check_running(&self) -> Result<(), Error> {
+        let pid = self.helper.as_raw_nonzero();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // proc_pid_stat(5): the state is behind the name.
+        match stat.rsplit_once(") ") {
+            Some((_, rest)) if rest.starts_with(['T', 't']) => Err(Error::Server(format!(
+                "its mount helper (process {pid}) is stopped: kill -CONT {pid}"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// `None`: the helper has ended.

@@ -169,29 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that is removed with its content.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let name = format!("erofs-fuse-log-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            std::fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-
-        fn join(&self, name: &str) -> PathBuf {
-            self.0.join(name)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn listener(folder: &Folder) -> (UnixDatagram, UnixDatagram) {
+    fn listener(folder: &Path) -> (UnixDatagram, UnixDatagram) {
         let path = folder.join("socket");
         let listener = UnixDatagram::bind(&path).unwrap();
         (listener, connect(path.to_str().unwrap()).unwrap())
@@ -206,8 +184,8 @@ mod tests {
 
     #[test]
     fn the_journal_gets_fields() {
-        let folder = Folder::new("journal");
-        let (listener, socket) = listener(&folder);
+        let folder = tempfile::tempdir().unwrap();
+        let (listener, socket) = listener(folder.path());
         assert!(Log::Journal(socket).write("it broke", &[("NID", Some(b"36".to_vec()))]));
         let bytes = received(&listener);
         assert!(bytes.starts_with(b"MESSAGE=it broke\n"));
@@ -216,8 +194,8 @@ mod tests {
 
     #[test]
     fn syslog_gets_a_line() {
-        let folder = Folder::new("syslog");
-        let (listener, socket) = listener(&folder);
+        let folder = tempfile::tempdir().unwrap();
+        let (listener, socket) = listener(folder.path());
         assert!(Log::Syslog(socket).line("it broke"));
         let text = String::from_utf8(received(&listener)).unwrap();
         assert!(text.starts_with("<27>erofast["), "{text}");
@@ -226,8 +204,8 @@ mod tests {
 
     #[test]
     fn a_receiver_that_is_full_or_gone_is_not_waited_for() {
-        let folder = Folder::new("gone");
-        let (listener, socket) = listener(&folder);
+        let folder = tempfile::tempdir().unwrap();
+        let (listener, socket) = listener(folder.path());
         let log = Log::Syslog(socket);
         // The kernel holds some hundred datagrams at most.
         assert!((0..100_000).any(|_| !log.line("it broke")));
@@ -237,15 +215,15 @@ mod tests {
 
     #[test]
     fn a_file_is_appended_to() {
-        let folder = Folder::new("file");
+        let folder = tempfile::tempdir().unwrap();
         let options = MountOptions {
-            log: Some(folder.join("log")),
+            log: Some(folder.path().join("log")),
             ..MountOptions::default()
         };
-        std::fs::write(folder.join("log"), "before\n").unwrap();
+        std::fs::write(folder.path().join("log"), "before\n").unwrap();
         let log = Log::open(&options, true).unwrap();
         assert!(log.line("it broke") && log.line("the end"));
-        let text = std::fs::read_to_string(folder.join("log")).unwrap();
+        let text = std::fs::read_to_string(folder.path().join("log")).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "before");
         assert!(lines[1].contains("Z erofast[") && lines[1].ends_with("it broke"));
@@ -254,9 +232,9 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_opened_is_an_error_that_names_it() {
-        let folder = Folder::new("missing");
+        let folder = tempfile::tempdir().unwrap();
         let options = MountOptions {
-            log: Some(folder.join("no/log")),
+            log: Some(folder.path().join("no/log")),
             ..MountOptions::default()
         };
         let error = Log::open(&options, true).unwrap_err().to_string();

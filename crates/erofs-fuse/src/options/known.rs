@@ -28,8 +28,6 @@ pub const KNOWN: &[KnownOption] = options! {
     "global_pool_size=N" "another name of reserved_pages";
     "prefill" "fill the page pool when mounting, not from released pages";
     #[cfg(feature = "experiments")]
-    "thread_buffers" "each thread keeps its last buffer; to compare with the pool";
-    #[cfg(feature = "experiments")]
     "measure_allocations" "stat reports what buffers cost; for lab pressure";
     "sync_decompress=auto|on|off" "whether the reading thread decompresses itself (auto)";
     "io_uring=auto|on|off"

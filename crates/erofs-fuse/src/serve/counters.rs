@@ -101,7 +101,7 @@ impl Reporter {
             "requests": fuse.requests,
             "same_cpu": fuse.same_cpu,
             "workers": workers.iter().map(worker).collect::<Vec<_>>(),
-            "pool": pool(&engine),
+            "pool": engine.pool_stats(),
             "cache": engine_stats.cache,
             "engine": engine_stats,
             "fuse": fuse,
@@ -150,37 +150,5 @@ fn summary(times: &Summary) -> Value {
         "count": times.count, "total_ns": times.total_ns, "average_ns": times.average_ns(),
         "max_ns": times.max_ns, "p50_ns": times.p50_ns, "p90_ns": times.p90_ns,
         "p99_ns": times.p99_ns, "p999_ns": times.p999_ns,
-    })
-}
-
-fn pool(engine: &Engine) -> Value {
-    let pool = engine.pool_stats();
-    #[cfg_attr(not(feature = "experiments"), expect(unused_mut))]
-    let mut report = json!({
-        "reserved_pages": pool.reserved_pages, "free_pages": pool.free_pages,
-        "ready_pages": pool.ready_pages, "locked": pool.locked,
-        "hits": pool.hits, "misses": pool.misses,
-        "hit_pages": pool.hit_pages, "missed_pages": pool.missed_pages,
-        "failed": pool.failed,
-        "in_use_pages": pool.in_use_pages, "peak_in_use_pages": pool.peak_in_use_pages,
-        "in_use_p95_pages": pool.in_use_p95_pages, "request_p95_pages": pool.request_p95_pages,
-    });
-    #[cfg(feature = "experiments")]
-    {
-        report["thread_pages"] = pool.thread_pages.into();
-        report["times"] = pool.times.as_ref().map(times).into();
-    }
-    report
-}
-
-/// Only with `measure_allocations`.
-#[cfg(feature = "experiments")]
-fn times(times: &erofs_engine::AllocationTimes) -> Value {
-    json!({
-        "allocations": times.allocations, "cpu_ns": times.cpu_ns, "wall_ns": times.wall_ns,
-        "empty_cpu_ns": times.empty_cpu_ns, "empty_wall_ns": times.empty_wall_ns,
-        "reclaims": times.reclaims.as_ref().ok(),
-        "reclaims_unknown": times.reclaims.as_ref().err(),
-        "in_use_pages": times.in_use_pages,
     })
 }

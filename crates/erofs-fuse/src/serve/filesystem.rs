@@ -43,7 +43,7 @@ const LONGEST_NAME: usize = 255;
 pub(super) type CollectCounters = Box<dyn Fn() -> Option<serde_json::Value> + Send + Sync>;
 
 /// The filesystem of one mount.
-pub(super) struct Image {
+pub(super) struct ErofsFilesystem {
     engine: Arc<Engine>,
     faults: Arc<FaultRecorder>,
     nodes: Nodes,
@@ -74,7 +74,7 @@ struct Known {
     directories: Vec<(Vec<u8>, Nid)>,
 }
 
-impl Image {
+impl ErofsFilesystem {
     pub(super) fn new(
         engine: Arc<Engine>,
         faults: Arc<FaultRecorder>,
@@ -282,7 +282,7 @@ impl Image {
     }
 }
 
-impl Filesystem for Image {
+impl Filesystem for ErofsFilesystem {
     fn lasting(&self) -> u64 {
         if self.only_user.is_some() { 0 } else { FOREVER }
     }

@@ -19,7 +19,7 @@ use super::counters::Reporter;
 use super::directory_read_ahead::DirectoryReadAhead;
 use super::faults::FaultRecorder;
 use super::file_read_ahead::{self, FileReadAhead};
-use super::filesystem::Image;
+use super::filesystem::ErofsFilesystem;
 use super::launch;
 use super::notify_store::NotifyStoreWriter;
 use super::on_demand::OnDemand;
@@ -71,8 +71,8 @@ pub(crate) fn serve(
         _ => covered_notice(&request.mountpoint),
     };
     let engine = EngineOptions {
-        // This thread follows the CPUs while it waits.
-        hotplug_thread: false,
+        // This thread does while it waits.
+        watches: false,
         ..options.engine.clone()
     };
     let opened = match restart.is_on() || request.is_remote() {
@@ -94,7 +94,6 @@ pub(crate) fn serve(
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
         SandboxMode::Off => Sandbox::off(),
     };
-    erofs_engine::cpu_workers::remember_priority_rights();
     // With the rights that are left: the kernel may allow io_uring to privileged processes only.
     let uring = match restart.is_required() || start == Start::Successor || request.is_remote() {
         true => Uring::off(),
@@ -244,7 +243,7 @@ impl Serving<'_> {
     fn read_ahead(
         &mut self,
         helper: &mut MountHelper,
-        image: &Arc<Image>,
+        image: &Arc<ErofsFilesystem>,
         session: &Arc<Session>,
         first: &First,
     ) -> Result<Option<file_read_ahead::Running>, Error> {
@@ -280,7 +279,7 @@ impl Serving<'_> {
     fn mount(
         &mut self,
         helper: &mut MountHelper,
-        image: &Arc<Image>,
+        image: &Arc<ErofsFilesystem>,
     ) -> Result<Arc<Session>, Error> {
         let config = config(&self.request.options, self.engine, self.uring.is_wanted());
         let device = helper.mount(config.max_request)?;
@@ -296,7 +295,7 @@ impl Serving<'_> {
         &mut self,
         helper: &mut MountHelper,
         device: OwnedFd,
-        image: &Arc<Image>,
+        image: &Arc<ErofsFilesystem>,
         config: &Config,
     ) -> Result<Arc<Session>, Error> {
         let rings = self.uring.rings.take();
@@ -313,7 +312,11 @@ impl Serving<'_> {
     }
 
     /// The mount of a server that is gone.
-    fn resume(&self, helper: &MountHelper, image: &Arc<Image>) -> Result<Arc<Session>, Error> {
+    fn resume(
+        &self,
+        helper: &MountHelper,
+        image: &Arc<ErofsFilesystem>,
+    ) -> Result<Arc<Session>, Error> {
         let restartable = helper.restartable()?;
         let protocol = restartable.in_flight.protocol();
         let unknown = || Error::Protocol("the handshake of the mount is not known".to_owned());
@@ -327,7 +330,7 @@ impl Serving<'_> {
     fn launch(
         &self,
         helper: &mut MountHelper,
-        image: &Arc<Image>,
+        image: &Arc<ErofsFilesystem>,
         session: &Arc<Session>,
         first: First,
     ) -> Result<Option<launch::Running>, Error> {
@@ -351,14 +354,14 @@ impl Serving<'_> {
         Ok(Some(running))
     }
 
-    fn image(&self) -> Image {
+    fn image(&self) -> ErofsFilesystem {
         let options = &self.request.options;
         let context = match options.served_by_workers() {
             true => ReadContext::Worker,
             false => ReadContext::Reader { readahead: false },
         };
         let (engine, faults) = (Arc::clone(self.engine), Arc::clone(&self.faults));
-        let image = Image::new(engine, faults, self.root, context);
+        let image = ErofsFilesystem::new(engine, faults, self.root, context);
         let user = (options.allow_root && !options.allow_other).then(|| origin::user().as_raw());
         image
             .owned_by(options.uid, options.gid)

@@ -39,4 +39,4 @@ pub use attempts::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub use counters::stat;
 pub(crate) use lifecycle::serve;
 pub use prometheus::prometheus;
-pub use trace_spans::{Span, Spans, take_spans};
+pub use trace_spans::take_spans;

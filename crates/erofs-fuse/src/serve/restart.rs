@@ -1,6 +1,6 @@
 //! Whether the server of a mount is started again when it dies.
 
-use fuse_transport::{InFlight, Session};
+use fuse_transport::{RequestsInFlight, Session};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -82,14 +82,14 @@ impl Restart {
     }
 
     /// For the live counters.
-    pub(super) fn report(&self, in_flight: Option<&InFlight>) -> Value {
+    pub(super) fn report(&self, in_flight: Option<&RequestsInFlight>) -> Value {
         let helper = self.helper.filter(|_| self.is_on());
         let gone = helper.is_some() && helper != parent();
         let reason = gone.then(|| "the mount helper was killed".to_owned());
         json!({
             "on": self.is_on() && !gone,
             "reason": reason.or_else(|| self.off.clone()),
-            "restarts": in_flight.map_or(0, InFlight::restarts),
+            "restarts": in_flight.map_or(0, RequestsInFlight::restarts),
             "helper": helper.filter(|_| !gone),
         })
     }
@@ -105,8 +105,8 @@ const RING: &str = "over io_uring the kernel cannot send again what another serv
 const REMOTE: &str = "an image at a URL is served over /dev/fuse";
 
 /// A line for each request that is refused since it killed servers.
-pub(super) fn notices(in_flight: Option<&InFlight>) -> Vec<String> {
-    let refused = in_flight.map(InFlight::refused).unwrap_or_default();
+pub(super) fn notices(in_flight: Option<&RequestsInFlight>) -> Vec<String> {
+    let refused = in_flight.map(RequestsInFlight::refused).unwrap_or_default();
     let line = |request| format!("{request} killed the server twice and was answered with EIO");
     refused.into_iter().map(line).collect()
 }

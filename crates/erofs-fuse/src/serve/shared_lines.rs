@@ -16,11 +16,11 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode};
-use fuse_transport::{Channel, Config, InFlight, Ready, Restartable, Session, State};
+use fuse_transport::{Channel, Config, Ready, RequestsInFlight, Restartable, Session, State};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::faults::FaultRecorder;
-use super::filesystem::Image;
+use super::filesystem::ErofsFilesystem;
 use super::on_demand::OnDemand;
 
 const THREADS: usize = 2;
@@ -68,7 +68,7 @@ fn read_request(unique: u64, node: u64, page: usize) -> Vec<u8> {
 }
 
 /// A session whose kernel is the other end of a socket.
-fn session(image: Image) -> (Arc<Session>, OwnedFd) {
+fn session(image: ErofsFilesystem) -> (Arc<Session>, OwnedFd) {
     let flags = SocketFlags::CLOEXEC;
     let (device, kernel) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
@@ -76,8 +76,8 @@ fn session(image: Image) -> (Arc<Session>, OwnedFd) {
     init.resize(16, 0);
     rustix::io::write(&kernel, &request(INIT, 2, 0, &init)).unwrap();
     let restartable = || {
-        let file = InFlight::create().unwrap();
-        let in_flight = Arc::new(InFlight::map(std::os::fd::AsFd::as_fd(&file)).unwrap());
+        let file = RequestsInFlight::create().unwrap();
+        let in_flight = Arc::new(RequestsInFlight::map(std::os::fd::AsFd::as_fd(&file)).unwrap());
         let clones = Vec::new();
         Ok::<_, fuse_transport::Error>(Restartable { in_flight, clones })
     };
@@ -122,7 +122,7 @@ fn reads_of_cached_pages_decode_nothing() {
     .unwrap();
     let file = engine.resolve(b"/data/text-150001", false).unwrap();
     let pages = file.size as usize / PAGE;
-    let image = Image::new(engine.clone(), faults, engine.root(), ReadContext::Worker);
+    let image = ErofsFilesystem::new(engine.clone(), faults, engine.root(), ReadContext::Worker);
     let node = image.nodes().node(file.nid).unwrap();
     let (session, kernel) = session(image);
     let barrier = Barrier::new(THREADS);

@@ -122,8 +122,8 @@ mod tests {
 
     /// An image whose only attribute is that of `d/f`, and whose root says that `d` is a file.
     fn mistyped() -> Option<Arc<Engine>> {
-        let place = std::env::temp_dir().join(format!("erofast-xattrs-{}", std::process::id()));
-        let (tree, image) = (place.join("tree"), place.join("image"));
+        let place = tempfile::tempdir().unwrap();
+        let (tree, image) = (place.path().join("tree"), place.path().join("image"));
         fs::create_dir_all(tree.join("d")).unwrap();
         fs::write(tree.join("d/f"), "x").unwrap();
         let flags = rustix::fs::XattrFlags::empty();
@@ -133,7 +133,7 @@ mod tests {
             .args([&image, &tree])
             .output();
         let made = set.is_ok() && made.is_ok_and(|made| made.status.success());
-        let engine = made.then(|| {
+        made.then(|| {
             let open = || Engine::open(&image, &EngineOptions::default()).unwrap();
             let nid = open().resolve(b"d", false).unwrap().nid.to_le_bytes();
             let mut bytes = fs::read(&image).unwrap();
@@ -143,9 +143,7 @@ mod tests {
             bytes[at + 10] = FileType::Regular as u8;
             fs::write(&image, bytes).unwrap();
             open()
-        });
-        fs::remove_dir_all(&place).unwrap();
-        engine
+        })
     }
 
     #[test]

@@ -28,14 +28,13 @@ use crate::engine::{Site, missing};
 use crate::environment::Environment;
 use crate::scratch::Scratch;
 use crate::{Interrupt, Progress, Result};
-use options::Buffers;
 
 /// Runs the experiment.
 pub fn run(options: &PressureOptions, progress: &mut dyn Progress) -> Result<PressureReport> {
     options.check()?;
     let interrupt = Interrupt::watch()?;
     let site = Site::new(&options.image, &options.erofast)?;
-    if let Some(missing) = missing(&options.engine(Buffers::PerThread), &site) {
+    if let Some(missing) = missing(&options.engine(0), &site) {
         return Err(missing);
     }
     let _tracefs = tracefs::Tracefs::mounted();

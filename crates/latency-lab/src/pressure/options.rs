@@ -7,15 +7,6 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::{LabError, Result};
 
-/// The compared sources of buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Buffers {
-    /// A pool of this many pages, 0 for none; the system beyond it.
-    Pool(usize),
-    /// Each thread keeps one.
-    PerThread,
-}
-
 /// One pressure experiment.
 #[derive(Debug, Clone)]
 pub struct PressureOptions {
@@ -27,8 +18,6 @@ pub struct PressureOptions {
     pub mount_options: String,
     /// Sizes of the pool, in pages of 4 KiB.
     pub pools: Vec<usize>,
-    /// Compare with buffers that threads keep.
-    pub thread_buffers: bool,
     /// Programs in a row; the last one is measured.
     pub programs: usize,
     /// Memory of the group, in bytes.
@@ -51,7 +40,6 @@ impl Default for PressureOptions {
             erofast: PathBuf::new(),
             mount_options: "workers=percpu,hipri=auto,cache=0".into(),
             pools: vec![0, 16, 64, 256],
-            thread_buffers: true,
             programs: 16,
             limit: 96 << 20,
             iterations: 5,
@@ -74,22 +62,11 @@ impl PressureOptions {
         Ok(())
     }
 
-    pub(super) fn ways(&self) -> Vec<Buffers> {
-        let pools = self.pools.iter().map(|&pages| Buffers::Pool(pages));
-        pools
-            .chain(self.thread_buffers.then_some(Buffers::PerThread))
-            .collect()
-    }
-
-    pub(super) fn engine(&self, buffers: Buffers) -> Engine {
-        let more = match buffers {
-            Buffers::Pool(pages) => format!("reserved_pages={pages}"),
-            Buffers::PerThread => "thread_buffers".into(),
-        };
+    pub(super) fn engine(&self, pages: usize) -> Engine {
         // Inside its sandbox the daemon cannot count the kernel's events.
         Engine::Erofast {
             options: format!(
-                "{},sandbox=off,measure_allocations,{more}",
+                "{},sandbox=off,measure_allocations,reserved_pages={pages}",
                 self.mount_options
             ),
         }

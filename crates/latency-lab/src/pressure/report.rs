@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::options::{Buffers, PressureOptions};
+use super::options::PressureOptions;
 use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
@@ -23,8 +23,6 @@ const QUESTION_SHARE: f64 = 0.95;
 pub struct PressureReport {
     /// One entry for each size of the pool.
     pub pools: Vec<PoolReport>,
-    /// Each thread kept a buffer of its own instead.
-    pub thread_buffers: Option<PoolReport>,
     /// Whether 64 pages are enough.
     pub sufficient: Option<Sufficient>,
     /// All launches were made, each had to get pages, and reclaim could be counted.
@@ -65,7 +63,7 @@ pub struct PoolReport {
     pub pages_in_use_p95: u64,
     /// The most at once.
     pub pages_in_use_max: u64,
-    /// Pages that came from the pool (or the thread's buffer), and from the system.
+    /// Pages that came from the pool, and from the system.
     pub hit_pages: f64,
     /// See above.
     pub missed_pages: f64,
@@ -115,39 +113,28 @@ pub(super) fn build(
     interrupted: bool,
     samples: Vec<Measured>,
 ) -> PressureReport {
-    let of = |way: Buffers| -> Vec<&Measured> {
-        samples
-            .iter()
-            .filter(|sample| sample.buffers == way)
-            .collect()
-    };
+    let of = |pages| -> Vec<&Measured> { samples.iter().filter(|s| s.pages == pages).collect() };
     let mut pools: Vec<PoolReport> = options
         .pools
         .iter()
-        .filter_map(|&pages| summed(pages, &of(Buffers::Pool(pages))))
+        .filter_map(|&pages| summed(pages, &of(pages)))
         .collect();
-    let mut thread_buffers = summed(0, &of(Buffers::PerThread));
     let without = pools
         .iter()
         .find(|pool| pool.reserved_pages == 0)
         .map(|pool| pool.alloc_cpu_us)
         .filter(|&cpu| cpu > 0.0);
-    for pool in pools.iter_mut().chain(&mut thread_buffers) {
+    for pool in &mut pools {
         pool.alloc_cpu_share = without.map(|without| pool.alloc_cpu_us / without);
     }
     let reclaims_unknown = samples
         .iter()
         .find_map(|sample| sample.counters.reclaims_unknown.clone());
     let faults = faults(options, interrupted, &samples, reclaims_unknown.as_deref());
-    // A thread's own buffer may be larger than requested; all of it counts as used.
-    let from_pools: Vec<&Measured> = samples
-        .iter()
-        .filter(|sample| sample.buffers != Buffers::PerThread)
-        .collect();
+    let all: Vec<&Measured> = samples.iter().collect();
     PressureReport {
         pools,
-        thread_buffers,
-        sufficient: sufficient(&in_use(&from_pools)),
+        sufficient: sufficient(&in_use(&all)),
         valid: faults.is_empty(),
         not_valid_because: faults,
         interrupted,
@@ -166,7 +153,7 @@ fn faults(
     samples: &[Measured],
     reclaims_unknown: Option<&str>,
 ) -> Vec<String> {
-    let wanted = options.ways().len() * options.iterations;
+    let wanted = options.pools.len() * options.iterations;
     let made = samples.len();
     let without = samples.iter().filter(|s| s.counters.allocations == 0);
     let without = without.count();
@@ -341,9 +328,7 @@ impl PressureReport {
             0 => ("the system".into(), pool),
             pages => (format!("{pages} pages"), pool),
         });
-        let threads = self.thread_buffers.iter();
-        let threads = threads.map(|pool| ("each thread".into(), pool));
-        pools.chain(threads).collect()
+        pools.collect()
     }
 
     fn counts(&self) -> Table {
@@ -389,9 +374,9 @@ mod tests {
     use crate::pressure::counters::Counters;
     use crate::scratch::Scratch;
 
-    fn measured(buffers: Buffers, cpu_us: u64, reclaims: Option<u64>) -> Measured {
+    fn measured(pages: usize, cpu_us: u64, reclaims: Option<u64>) -> Measured {
         Measured {
-            buffers,
+            pages,
             counters: Counters {
                 allocations: 100,
                 cpu_ns: cpu_us * 1000 + 100 * 50,
@@ -426,7 +411,7 @@ mod tests {
 
     #[test]
     fn the_pool_is_compared_with_the_run_without_it() {
-        let ways = [Buffers::Pool(0), Buffers::Pool(64), Buffers::PerThread];
+        let ways = [0, 64];
         let samples =
             ways.map(|way| measured(way, if way == ways[0] { 5000 } else { 20 }, Some(3)));
         let report = report(samples.to_vec());
@@ -442,8 +427,8 @@ mod tests {
 
     #[test]
     fn a_run_that_misses_a_launch_or_cannot_count_reclaim_is_not_valid() {
-        assert!(!report(vec![measured(Buffers::Pool(0), 1, Some(0))]).valid);
-        let ways = [Buffers::Pool(0), Buffers::Pool(64), Buffers::PerThread];
+        assert!(!report(vec![measured(0, 1, Some(0))]).valid);
+        let ways = [0, 64];
         let mut samples = ways.map(|way| measured(way, 1, None)).to_vec();
         samples[0].counters.reclaims_unknown = Some("no root".into());
         let report = report(samples);
@@ -454,17 +439,17 @@ mod tests {
 
     #[test]
     fn each_reason_stands_alone() {
-        let ways = [Buffers::Pool(0), Buffers::Pool(64), Buffers::PerThread];
+        let ways = [0, 64];
         let mut samples = ways.map(|way| measured(way, 1, Some(0))).to_vec();
-        samples[1].counters.allocations = 0;
+        samples[0].counters.allocations = 0;
         samples.pop();
         let report = report(samples);
         let [missing, idle] = &report.not_valid_because[..] else {
             panic!("{:?}", report.not_valid_because);
         };
-        assert_eq!(missing, "2 of 3 launches were made");
+        assert_eq!(missing, "1 of 2 launches were made");
         assert!(
-            idle.starts_with("1 of 2 launches needed no pages"),
+            idle.starts_with("1 of 1 launches needed no pages"),
             "{idle}"
         );
         assert!(table(&report).contains("shift against"));

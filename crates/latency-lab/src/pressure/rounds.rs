@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::assign::assign;
 use super::counters::Counters;
 use super::group::Group;
-use super::options::{Buffers, PressureOptions};
+use super::options::PressureOptions;
 use crate::engine::{Mounted, Site, mount_point, warm};
 use crate::launch::command_at;
 use crate::process::{Child, DaemonMemory, End, Others};
@@ -21,7 +21,8 @@ const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
 /// One measured launch.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
-    pub(super) buffers: Buffers,
+    /// Of the pool.
+    pub(super) pages: usize,
     pub(super) counters: Counters,
     pub(super) launch_us: f64,
     /// Of the daemon.
@@ -49,7 +50,7 @@ impl<'a> Rounds<'a> {
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
         let point = mount_point(points, "mount")?;
-        let engine = options.engine(Buffers::Pool(0));
+        let engine = options.engine(0);
         let mounted = engine.mount(site, &point, interrupt)?;
         let assigned = assign(&point, options.programs, options.limit, options.seed)?;
         mounted.unmount()?;
@@ -65,14 +66,14 @@ impl<'a> Rounds<'a> {
     /// All samples; fewer when the user asked to stop.
     pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<Vec<Measured>> {
         let mut random = Random::new(self.options.seed);
-        let mut ways = self.options.ways();
+        let mut ways = self.options.pools.clone();
         let mut samples = Vec::new();
         let total = (ways.len() * self.options.iterations) as u64;
         progress.begin("launching under memory pressure", total);
         for _ in 0..self.options.iterations {
             random.shuffle(&mut ways);
-            for &buffers in &ways {
-                match self.sample(buffers)? {
+            for &pages in &ways {
+                match self.sample(pages)? {
                     Some(sample) => samples.push(sample),
                     None => return Ok(samples),
                 }
@@ -83,13 +84,13 @@ impl<'a> Rounds<'a> {
     }
 
     /// None when the user asked to stop.
-    fn sample(&self, buffers: Buffers) -> Result<Option<Measured>> {
+    fn sample(&self, pages: usize) -> Result<Option<Measured>> {
         if self.interrupt.asked() {
             return Ok(None);
         }
         warm(&self.site.image)?;
         let group = Group::make(self.options.limit)?;
-        let engine = self.options.engine(buffers);
+        let engine = self.options.engine(pages);
         let mut mounted = engine.mount(self.site, &self.point, self.interrupt)?;
         group.add(mounted.daemon().unwrap_or_default())?;
         let (others, begin) = (Others::now(mounted.daemon()), Instant::now());
@@ -111,7 +112,7 @@ impl<'a> Rounds<'a> {
             return Ok(None);
         };
         let sample = Measured {
-            buffers,
+            pages,
             counters: Counters::read(&self.site.erofast, &self.point)?.since(&start),
             launch_us,
             memory: DaemonMemory::of(&self.site.erofast, mounted.daemon(), &self.point),

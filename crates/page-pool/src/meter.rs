@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 use sys::tracepoint_count::TracepointCount;
 
 /// Begin of reclaim in a thread: at the limit of its memory cgroup, or of the machine.
@@ -20,9 +21,9 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const EMPTY_WINDOWS: usize = 501;
 
 /// Sums over all allocations since the pool was made.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AllocationTimes {
-    /// Allocations, including those from a thread's own buffer.
+    /// Allocations.
     pub allocations: u64,
     /// CPU time of the allocating threads.
     pub cpu_ns: u64,
@@ -32,8 +33,10 @@ pub struct AllocationTimes {
     pub empty_cpu_ns: u64,
     /// Wall-clock time of one empty window.
     pub empty_wall_ns: u64,
-    /// How often the allocating thread began to reclaim memory, or why it was not counted.
-    pub reclaims: Result<u64, String>,
+    /// How often the allocating thread began to reclaim memory.
+    pub reclaims: Option<u64>,
+    /// Why that was not counted.
+    pub reclaims_unknown: Option<String>,
     /// Pages in use right after an allocation, and how often that many were.
     pub in_use_pages: Vec<(usize, u64)>,
 }
@@ -121,7 +124,8 @@ impl Meter {
             wall_ns: get(&self.wall_ns),
             empty_cpu_ns: self.empty_cpu_ns,
             empty_wall_ns: self.empty_wall_ns,
-            reclaims,
+            reclaims: reclaims.as_ref().ok().copied(),
+            reclaims_unknown: reclaims.err(),
             in_use_pages,
         }
     }
@@ -203,10 +207,11 @@ mod tests {
     fn reclaim_is_counted_or_the_reason_is_given() {
         let meter = Meter::new();
         meter.measure(|| ());
-        match meter.times(Vec::new()).reclaims {
+        let times = meter.times(Vec::new());
+        match times.reclaims_unknown {
             // Nothing was allocated in the window.
-            Ok(count) => assert_eq!(count, 0),
-            Err(reason) => assert!(reason.contains("root"), "{reason}"),
+            None => assert_eq!(times.reclaims, Some(0)),
+            Some(reason) => assert!(reason.contains("root"), "{reason}"),
         }
     }
 }

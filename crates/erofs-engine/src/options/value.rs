@@ -1,4 +1,4 @@
-//! Numbers as values of options.
+//! Numbers and words as values of options.
 
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
@@ -25,6 +25,20 @@ pub(super) fn size_option(name: &str, text: &str) -> Result<u64, String> {
     let number = parsed.map_err(|error| refused(name, text, error.kind(), form))?;
     let bytes = number.checked_mul(1 << shift);
     bytes.ok_or_else(|| refused(name, text, &IntErrorKind::PosOverflow, form))
+}
+
+/// The value of an option that takes one of a few words.
+///
+/// # Errors
+/// As for numbers.
+pub fn choice_option<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        return Ok(*value);
+    }
+    let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+    let (last, others) = words.split_last().unwrap_or((&"", &[]));
+    let others = others.join(", ");
+    Err(format!("{name}={text}: must be {others} or {last}"))
 }
 
 fn refused(name: &str, text: &str, kind: &IntErrorKind, form: &str) -> String {
