@@ -254,6 +254,7 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
         "bin/erofast-lab",
         "bin/erofast-fetch",
         "sbin/mount.erofast",
+        "share/man/man1/erofast-fetch.1.gz",
         "share/man/man1/erofast.1.gz",
     ] {
         assert!(unpacked.join(file).exists(), "{file}");
@@ -380,6 +381,7 @@ fn what_is_installed_without_a_package_is_complete_and_can_be_removed() {
         "./usr/local/bin/erofast-fetch",
         "./usr/sbin/mount.erofast",
         "./usr/local/share/man/man1/erofast-mount.1.gz",
+        "./usr/local/share/man/man1/erofast-fetch.1.gz",
         "./usr/local/share/man/man8/mount.erofast.8.gz",
         "./usr/local/share/man/man8/mount.fuse.erofast.8.gz",
         "./usr/local/share/bash-completion/completions/erofast",
