@@ -20,7 +20,11 @@ pub(crate) use server::{Fault, Server};
 /// Bytes in which each block differs from all others.
 pub(crate) fn image(length: usize) -> Vec<u8> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    (0..length).map(|_| random.next() as u8).collect()
+    let mut bytes = vec![0; length];
+    for eight in bytes.chunks_mut(8) {
+        eight.copy_from_slice(&random.next().to_le_bytes()[..eight.len()]);
+    }
+    bytes
 }
 
 /// Numbers that are the same in each run (xorshift).

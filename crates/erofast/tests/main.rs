@@ -46,6 +46,9 @@ mod schema;
 #[cfg(feature = "tools")]
 mod schemas;
 mod streams;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../fuse-transport/tests/mount/switch.rs"]
+mod switch;
 mod verity;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../erofast-fetch/tests/server.rs"]

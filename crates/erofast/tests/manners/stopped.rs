@@ -4,6 +4,8 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Instant;
 
+use crate::switch::{self, Switch};
+
 use super::site::{LONG, Site, fine, signal, soon};
 
 /// A mount in the background whose server has stopped; the server and the mount helper.
@@ -112,22 +114,18 @@ fn stat_fails(site: &Site, server: u64) {
     signal("-CONT", server);
 }
 
-/// `/sys/module/fuse/parameters/enable_uring`
-fn uring_parameter() -> String {
-    fs::read_to_string("/sys/module/fuse/parameters/enable_uring").unwrap_or_default()
-}
-
 #[test]
 fn the_switch_of_io_uring_is_restored_when_the_helper_is_killed_within_the_handshake() {
     let Some(site) = Site::new() else { return };
-    if uring_parameter() != "N\n" {
-        return println!("skipped: FUSE over io_uring is switched on, or unknown");
-    }
+    let Some(switch) = Switch::new() else {
+        return println!("skipped: this kernel has no FUSE over io_uring");
+    };
+    switch.set(false);
     let mut killed = 0;
     for _ in 0..40 {
         let mut mount = site.command(&["mount", "-o", "io_uring=on", "image.erofs", "mnt"]);
         let mut mount = mount.stderr(Stdio::null()).spawn().unwrap();
-        let is_set = || uring_parameter() == "Y\n";
+        let is_set = || fs::read(switch::PARAMETER).unwrap() == b"Y\n";
         while !is_set() && mount.try_wait().unwrap().is_none() {}
         if let Some(helper) = child_of(mount.id()) {
             signal("-KILL", helper);

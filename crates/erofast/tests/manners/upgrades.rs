@@ -32,7 +32,8 @@ fn mounted() -> Option<Site> {
     copy_program(&site.path("good"));
     install_good(&site);
     let mut mount = Command::new(site.path("program"));
-    mount.args(["mount", "-o", "log=log", "image.erofs", "mnt"]);
+    let options = "log=log,io_uring=off";
+    mount.args(["mount", "-o", options, "image.erofs", "mnt"]);
     fine(&mount.current_dir(site.directory.path()).output().unwrap());
     let restart = &super::inherited::counters(&site)["restart"];
     if restart["on"] != true {

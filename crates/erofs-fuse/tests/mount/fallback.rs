@@ -7,7 +7,8 @@ use std::thread;
 
 use erofs_fuse::{stat, umount};
 
-use crate::{ENABLE_URING, Test, mounted, read_tree};
+use crate::switch::{Switch, is_on};
+use crate::{Test, mounted, read_tree};
 
 pub const TESTS: &[Test] = tests![
     io_uring_auto_serves_whatever_step_fails,
@@ -71,7 +72,7 @@ fn a_mount_outlives_calls_that_fail_for_want_of_memory() {
 
 fn the_root_is_read_over_either_transport() {
     for io_uring in ["off", "auto"] {
-        let enabled = Enabled::new();
+        let enabled = enabled();
         let place = mounted("kitchen-sink", &format!("restart=off,io_uring={io_uring}"));
         drop(enabled);
         assert!(fs::read_dir(&place.path).unwrap().count() > 1);
@@ -81,7 +82,7 @@ fn the_root_is_read_over_either_transport() {
 
 fn many_readers_are_served_by_one_server() {
     for io_uring in ["off", "auto"] {
-        let enabled = Enabled::new();
+        let enabled = enabled();
         let place = mounted("kitchen-sink", &format!("restart=off,io_uring={io_uring}"));
         drop(enabled);
         thread::scope(|scope| {
@@ -96,30 +97,19 @@ fn many_readers_are_served_by_one_server() {
 }
 
 /// The kernel's switch is on; restored at the end.
-pub struct Enabled(String);
-
-impl Enabled {
-    pub fn new() -> Option<Self> {
-        let before = fs::read_to_string(ENABLE_URING).ok()?;
-        fs::write(ENABLE_URING, "Y").ok()?;
-        Some(Self(before))
-    }
-}
-
-impl Drop for Enabled {
-    fn drop(&mut self) {
-        let _ = fs::write(ENABLE_URING, self.0.trim());
-    }
+pub fn enabled() -> Option<Switch> {
+    let switch = Switch::new()?;
+    switch.set(true);
+    Some(switch)
 }
 
 /// The kernel's switch is off before and after, and no server is to be replaced.
 fn without_restart_io_uring_auto_enables_io_uring_for_its_own_mount() {
-    let Some(enabled) = Enabled::new() else {
+    let Some(switch) = Switch::new() else {
         println!("skipped: this kernel has no FUSE over io_uring");
         return;
     };
-    let is_on = || fs::read_to_string(ENABLE_URING).unwrap().trim() == "Y";
-    fs::write(ENABLE_URING, "N").unwrap();
+    switch.set(false);
     for (options, transport) in [
         ("io_uring=auto,restart=off", "io_uring"),
         ("io_uring=auto", "dev_fuse"),
@@ -136,16 +126,15 @@ fn without_restart_io_uring_auto_enables_io_uring_for_its_own_mount() {
         assert!(!is_on(), "{options}: the switch stays on");
         umount(&place.path, false).unwrap();
     }
-    drop(enabled);
 }
 
 /// One must not take the switch for on while another one is about to turn it off again.
 fn mounts_at_the_same_time_enable_io_uring_for_each_other() {
-    let Some(enabled) = Enabled::new() else {
+    let Some(switch) = Switch::new() else {
         println!("skipped: this kernel has no FUSE over io_uring");
         return;
     };
-    fs::write(ENABLE_URING, "N").unwrap();
+    switch.set(false);
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -156,12 +145,11 @@ fn mounts_at_the_same_time_enable_io_uring_for_each_other() {
             });
         }
     });
-    assert_eq!(fs::read_to_string(ENABLE_URING).unwrap().trim(), "N");
-    drop(enabled);
+    assert!(!is_on());
 }
 
 fn io_uring_auto_serves() {
-    let Some(enabled) = Enabled::new() else {
+    let Some(enabled) = enabled() else {
         println!("skipped: this kernel has no FUSE over io_uring");
         return;
     };

@@ -9,7 +9,8 @@ use std::time::Duration;
 use erofs_fuse::{MountOptions, MountRequest, mount, stat, umount};
 
 use crate::place::{self, Place, image};
-use crate::{ENABLE_URING, Test, kill, manifest, mounted, pid_of, read_tree, request, soon};
+use crate::switch::{Switch, is_on};
+use crate::{Test, kill, manifest, mounted, pid_of, read_tree, request, soon};
 
 pub const TESTS: &[Test] = tests![
     a_daemon_serves_when_mount_returns,
@@ -174,7 +175,8 @@ fn auto_unmount_outlives_the_daemon() {
 }
 
 fn io_uring_serves_on_the_cpu_that_asks() {
-    let before = fs::read_to_string(ENABLE_URING).unwrap_or_default();
+    let switch = Switch::new();
+    let before = switch.as_ref().map(|_| is_on());
     let place = Place::new();
     let request = request(&image("lz4-4k"), &place, "io_uring=on,workers=percpu");
     if let Err(error) = mount(&request) {
@@ -182,11 +184,8 @@ fn io_uring_serves_on_the_cpu_that_asks() {
         println!("skipped: {error}");
         return;
     }
-    assert_eq!(
-        fs::read_to_string(ENABLE_URING).unwrap(),
-        before,
-        "the parameter is restored"
-    );
+    assert_eq!(Some(is_on()), before, "the parameter is restored");
+    drop(switch);
     read_tree(&place.path).unwrap();
     let counters = stat(&place.path).unwrap();
     assert_eq!(counters["transport"], "io_uring");

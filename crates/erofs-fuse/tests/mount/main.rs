@@ -11,19 +11,14 @@ use std::time::{Duration, Instant};
 
 use erofs_fuse::{MountOptions, MountRequest, mount, stat};
 
+use harness::Test;
 use place::{Place, image};
 
 /// Far more than anything here takes; reached only when something hangs.
 const LONG: Duration = Duration::from_secs(20);
 
-const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
-
-type Test = (&'static str, fn());
-
-/// Tests by their own names.
-macro_rules! tests {
-    ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name)),*] };
-}
+#[macro_use]
+mod harness;
 
 mod built;
 mod covered;
@@ -46,6 +41,8 @@ mod remainder;
 mod restarted;
 mod sandboxed;
 mod soak;
+#[path = "../../../fuse-transport/tests/mount/switch.rs"]
+mod switch;
 mod watchdog;
 
 const TESTS: &[&[Test]] = &[
@@ -72,56 +69,8 @@ fn main() -> ExitCode {
     if let Some(code) = erofs_fuse::run_if_daemon() {
         return code;
     }
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| !a.starts_with('-'))
-        .collect();
-    if std::env::args().any(|argument| argument == "--list") {
-        TESTS
-            .concat()
-            .iter()
-            .for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    if let Some(why) = cannot_mount() {
-        println!("skipped: {why}\ntest result: ok. 1 passed; 0 failed; 0 ignored");
-        return ExitCode::SUCCESS;
-    }
-    let all = TESTS.concat();
-    let skipped: Vec<String> = std::env::args()
-        .filter_map(|argument| argument.strip_prefix("--skip=").map(str::to_owned))
-        .collect();
-    let chosen = all
-        .iter()
-        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| is_wanted(name, w)))
-        .filter(|(name, _)| !skipped.iter().any(|part| name.contains(part)));
-    let (mut passed, mut failed) = (0, 0);
     let watchdog = watchdog::start();
-    for (name, test) in chosen {
-        watchdog.begin(name);
-        let outcome = std::panic::catch_unwind(test);
-        println!(
-            "test {name} ... {}",
-            if outcome.is_ok() { "ok" } else { "FAILED" }
-        );
-        passed += usize::from(outcome.is_ok());
-        failed += usize::from(outcome.is_err());
-    }
-    let result = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {result}. {passed} passed; {failed} failed; 0 ignored");
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
-}
-
-/// By a part of its name, or by all of it with `--exact`.
-fn is_wanted(name: &str, wanted: &str) -> bool {
-    match std::env::args().any(|argument| argument == "--exact") {
-        true => name == wanted,
-        false => name.contains(wanted),
-    }
+    harness::run(&TESTS.concat(), cannot_mount(), |name| watchdog.begin(name))
 }
 
 fn cannot_mount() -> Option<String> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::ENABLE_URING;
+use crate::switch::PARAMETER;
 
 /// Longer than any test takes, the soak tests excepted.
 const LIMIT: Duration = Duration::from_secs(400);
@@ -25,7 +25,7 @@ pub fn start() -> Watchdog {
     let current = Arc::new(Mutex::new(("", Instant::now())));
     let watched = Arc::clone(&current);
     if std::env::var_os("EROFS_FUSE_SOAK").is_none() {
-        let uring = fs::read(ENABLE_URING).ok();
+        let uring = fs::read(PARAMETER).ok();
         thread::spawn(move || {
             loop {
                 thread::sleep(Duration::from_secs(1));
@@ -34,7 +34,7 @@ pub fn start() -> Watchdog {
                     show_processes();
                     end_mounts();
                     // A test may have changed it.
-                    let _ = uring.map(|before| fs::write(ENABLE_URING, before));
+                    let _ = uring.map(|before| fs::write(PARAMETER, before));
                     println!("test {test} ... FAILED: it hangs");
                     sys::fork::exit_now(1);
                 }

@@ -4,17 +4,20 @@
 //! mount point in its environment.
 
 mod memory;
+#[allow(dead_code, reason = "other tests use the rest")]
+mod switch;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use switch::Switch;
 
 const DAEMON: &str = "FUSE_TRANSPORT_TEST_DAEMON";
 const IO_URING: &str = "FUSE_TRANSPORT_TEST_IO_URING";
@@ -38,12 +41,6 @@ enum Transport {
     IoUring,
 }
 
-/// The kernel offers io_uring to mounts made while this is Y.
-const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
-
-/// Held while the parameter is changed, so that it ends as it began.
-static KNOB_CHANGED: Mutex<()> = Mutex::new(());
-
 /// Runs the test over each transport; prints a line for one that is not available.
 fn with_each_transport(name: &str, test: impl Fn(Mount, Transport)) {
     if let Some(mount) = Mount::start(name, None) {
@@ -56,19 +53,19 @@ fn with_each_transport(name: &str, test: impl Fn(Mount, Transport)) {
 
 /// A mount over io_uring whose daemon makes such a ring.
 fn with_ring(name: &str, ring: &str) -> Option<Mount> {
-    let _only = KNOB_CHANGED.lock().unwrap_or_else(PoisonError::into_inner);
-    let Ok(before) = fs::read_to_string(ENABLE_URING) else {
-        println!("skipped over io_uring: this kernel has no {ENABLE_URING}");
+    let Some(switch) = Switch::new() else {
+        println!(
+            "skipped: over io_uring: no {}, or no right to it",
+            switch::PARAMETER
+        );
         return None;
     };
-    if let Err(error) = fuse_transport::probe_io_uring().and_then(|()| fs::write(ENABLE_URING, "Y"))
-    {
-        println!("skipped over io_uring: {error}");
+    if let Err(error) = fuse_transport::probe_io_uring() {
+        println!("skipped: over io_uring: {error}");
         return None;
     }
-    let mount = Mount::start(name, Some(ring));
-    fs::write(ENABLE_URING, before.trim()).unwrap();
-    mount
+    switch.set(true);
+    Mount::start(name, Some(ring))
 }
 
 struct Mount {

@@ -1,0 +1,48 @@
+//! The kernel's switch for FUSE over io_uring: mounts made while it is on are offered a ring.
+//! Several test programs set and watch it at the same time.
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Y or N.
+pub const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// One at a time on this machine; the switch ends as it began.
+pub struct Switch {
+    only: File,
+    was_on: bool,
+}
+
+impl Switch {
+    /// `None` where the kernel has no such switch, or this process may not set it.
+    pub fn new() -> Option<Self> {
+        File::options().write(true).open(PARAMETER).ok()?;
+        let only = File::open("/sys/module/fuse/parameters").ok()?;
+        flock(&only, FlockOperation::LockExclusive).ok()?;
+        let was_on = is_on();
+        Some(Self { only, was_on })
+    }
+
+    pub fn set(&self, on: bool) {
+        let mut file = File::options().write(true).open(PARAMETER).unwrap();
+        flock(&file, FlockOperation::LockExclusive).unwrap();
+        file.write_all(if on { b"Y" } else { b"N" }).unwrap();
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.set(self.was_on);
+        // A process that was forked has a copy of the descriptor.
+        let _ = flock(&self.only, FlockOperation::Unlock);
+    }
+}
+
+/// Not within the handshake of another mount, which locks the file meanwhile.
+pub fn is_on() -> bool {
+    let file = File::open(PARAMETER).unwrap();
+    flock(&file, FlockOperation::LockShared).unwrap();
+    fs::read(PARAMETER).unwrap().first() == Some(&b'Y')
+}
