@@ -3,12 +3,12 @@
 use std::io;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::fake::{FakeCpus, start, until, wait, where_it_runs};
+use super::fake::{FakeCpus, is_noted, start, until, wait, where_it_runs};
 use crate::{
     Error, EventFd, EventSource, EventSourceFactory, EventSourceState, Mode, OpenEventSource,
     Workers, serve,
@@ -91,12 +91,18 @@ impl Sockets {
     }
 }
 
+/// Workers with a socket each.
+fn attached(mode: Mode, cpus: &Arc<FakeCpus>) -> (Arc<Workers>, Arc<Sockets>, Receiver<News>) {
+    let workers = start(mode, cpus);
+    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
+    workers.attach(sockets.make(sender)).unwrap();
+    (workers, sockets, news)
+}
+
 #[test]
 fn the_source_of_a_cpu_that_goes_serves_on_and_is_the_same_when_it_returns() {
     let cpus = FakeCpus::new(2, 0..2);
-    let workers = start(Mode::PerCpu, &cpus);
-    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
-    workers.attach(sockets.make(sender)).unwrap();
+    let (workers, sockets, news) = attached(Mode::PerCpu, &cpus);
     let _opened = [wait(&news), wait(&news)];
     for byte in 0..20 {
         cpus.set(&workers, [0]);
@@ -163,9 +169,7 @@ fn a_finished_reply_leaves_before_a_job_is_run() {
 
 #[test]
 fn requests_and_jobs_are_both_served_by_the_same_thread() {
-    let workers = start(Mode::PerCpu, &FakeCpus::new(2, 0..2));
-    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
-    assert_eq!(workers.attach(sockets.make(sender)).unwrap(), 2);
+    let (workers, sockets, news) = attached(Mode::PerCpu, &FakeCpus::new(2, 0..2));
     let made = [wait(&news), wait(&news)];
     assert!(made.contains(&News::Opened(Some(0))) && made.contains(&News::Opened(Some(1))));
     for byte in 0..20 {
@@ -179,9 +183,7 @@ fn requests_and_jobs_are_both_served_by_the_same_thread() {
 
 #[test]
 fn neither_a_flood_of_jobs_nor_one_of_requests_starves_the_other() {
-    let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
-    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
-    workers.attach(sockets.make(sender)).unwrap();
+    let (workers, sockets, news) = attached(Mode::PerCpu, &FakeCpus::new(1, [0]));
     assert_eq!(wait(&news), News::Opened(Some(0)));
     // A job that queues its successor: the queue is never empty until the request was served.
     fn chain(workers: &Arc<Workers>) {
@@ -202,9 +204,7 @@ fn neither_a_flood_of_jobs_nor_one_of_requests_starves_the_other() {
 
 #[test]
 fn a_worker_serves_its_queue_after_its_source_closed() {
-    let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
-    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
-    workers.attach(sockets.make(sender)).unwrap();
+    let (workers, sockets, news) = attached(Mode::PerCpu, &FakeCpus::new(1, [0]));
     sockets.send(Some(0), b'.');
     assert_eq!(
         [wait(&news), wait(&news)],
@@ -216,30 +216,20 @@ fn a_worker_serves_its_queue_after_its_source_closed() {
 
 #[test]
 fn a_source_that_panics_is_opened_again() {
-    let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
-    let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
-    workers.attach(sockets.make(sender)).unwrap();
+    let (workers, sockets, news) = attached(Mode::PerCpu, &FakeCpus::new(1, [0]));
     sockets.send(Some(0), b'!');
     until("made twice", || sockets.ends.lock().unwrap().len() == 2);
     sockets.send(Some(0), 3);
     until("served", || wait(&news) == News::Served(Some(0), 3));
     assert_eq!(workers.stats()[0].panics, 1);
-    assert!(
-        workers
-            .notices()
-            .iter()
-            .any(|line| line.contains("a broken request"))
-    );
+    assert!(is_noted(&workers, "a broken request"));
 }
 
 #[test]
 fn unbound_threads_have_sources_without_pinned_workers() {
-    for workers in [
-        start(Mode::Unbound, &FakeCpus::new(2, 0..2)),
-        start(Mode::PerCpu, &FakeCpus::new(2, [])),
-    ] {
-        let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
-        assert_eq!(workers.attach(sockets.make(sender)).unwrap(), 2);
+    for (mode, cpus) in [(Mode::Unbound, 0..2), (Mode::PerCpu, 0..0)] {
+        let (workers, sockets, news) = attached(mode, &FakeCpus::new(2, cpus));
+        assert_eq!(sockets.ends.lock().unwrap().len(), 2);
         sockets.send(None, 1);
         until("served", || wait(&news) == News::Served(None, 1));
         assert_eq!(where_it_runs(&workers, None), None);
@@ -250,9 +240,7 @@ fn unbound_threads_have_sources_without_pinned_workers() {
 #[test]
 fn a_pool_ends_after_its_sources_although_one_thread_took_the_job_of_another() {
     for _ in 0..300 {
-        let workers = start(Mode::Unbound, &FakeCpus::new(2, 0..2));
-        let (sockets, (sender, _news)) = (Arc::new(Sockets::default()), channel());
-        workers.attach(sockets.make(sender)).unwrap();
+        let (workers, sockets, _news) = attached(Mode::Unbound, &FakeCpus::new(2, 0..2));
         for _ in 0..20 {
             workers.queue(None, Box::new(|_| {}));
         }
@@ -283,12 +271,7 @@ fn sources_that_cannot_be_opened_are_reported() {
         _ => Err(io::Error::other("only CPU 0")),
     };
     assert_eq!(workers.attach(Arc::new(only_one)).unwrap(), 1);
-    assert!(
-        workers
-            .notices()
-            .iter()
-            .any(|line| line.contains("only CPU 0"))
-    );
+    assert!(is_noted(&workers, "only CPU 0"));
 }
 
 #[test]

@@ -104,6 +104,10 @@ pub(super) fn where_it_runs(workers: &Workers, cpu: Option<usize>) -> Option<usi
     wait(&receiver)
 }
 
+pub(super) fn is_noted(workers: &Workers, what: &str) -> bool {
+    workers.notices().iter().any(|line| line.contains(what))
+}
+
 pub(super) fn wait<T>(receiver: &Receiver<T>) -> T {
     receiver.recv_timeout(PATIENCE).expect("nothing came")
 }

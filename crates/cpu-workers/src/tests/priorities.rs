@@ -20,11 +20,24 @@ fn policies(workers: &Workers, pinned: bool) -> Vec<Policy> {
     stats.map(|stats| stats.policy.unwrap()).collect()
 }
 
-/// Makes all workers real-time, or none; false where the system refuses that.
-fn raise(workers: &Workers, priority: Priority) -> bool {
+/// Makes all workers real-time, or none.
+fn flip(workers: &Workers, priority: Priority) {
     let wanted = priority == Priority::High;
     workers.raise_on(&(0..8).filter(|_| wanted).collect());
-    workers.is_real_time() == wanted
+}
+
+/// The same; false, with a line, where the system refuses that.
+fn raise(workers: &Workers, priority: Priority) -> bool {
+    flip(workers, priority);
+    let done = workers.is_real_time() == (priority == Priority::High);
+    if !done {
+        println!("skipped: SCHED_FIFO is refused here");
+    }
+    done
+}
+
+fn own_policy() -> sys::sched::Policy {
+    sys::sched::policy(0).unwrap()
 }
 
 /// Runs `f` on a thread that may not raise priorities; what it starts inherits that.
@@ -53,7 +66,7 @@ fn flips_at_the_same_time_leave_all_workers_with_the_same_priority() {
         std::thread::scope(|scope| {
             for priority in [Priority::High, Priority::Normal] {
                 let workers = &workers;
-                scope.spawn(move || raise(workers, priority));
+                scope.spawn(move || flip(workers, priority));
             }
         });
         let policies = policies(&workers, true);
@@ -86,7 +99,6 @@ fn an_unbound_thread_that_a_worker_starts_has_neither_its_cpu_nor_its_priority()
         let cpus = FakeCpus::new(2, 0..2);
         let workers = Workers::start_on(options(Mode::PerCpu), cpus.clone()).unwrap();
         if !raise(&workers, priority) {
-            println!("skipped: SCHED_FIFO is refused here");
             return;
         }
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -122,25 +134,22 @@ fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let tid = crate::priority::own_tid();
-            let own = || sys::sched::policy(tid).unwrap();
-            let before = own();
+            let before = own_policy();
             let follows = workers.follow();
-            assert_eq!(own(), before, "no thread was raised yet");
+            assert_eq!(own_policy(), before, "no thread was raised yet");
             if !raise(&workers, Priority::High) {
-                println!("skipped: SCHED_FIFO is refused here");
                 return;
             }
-            assert_eq!(own(), sys::sched::Policy::Fifo(1));
+            assert_eq!(own_policy(), sys::sched::Policy::Fifo(1));
             assert_eq!(policies(&workers, true), [Policy::Fifo(1)]);
             raise(&workers, Priority::Normal);
-            assert_eq!(own(), before);
+            assert_eq!(own_policy(), before);
             drop(follows);
             raise(&workers, Priority::High);
-            assert_eq!(own(), before);
+            assert_eq!(own_policy(), before);
             let follows = workers.follow();
             let at_once = "raised already when it came";
-            assert_eq!(own(), sys::sched::Policy::Fifo(1), "{at_once}");
+            assert_eq!(own_policy(), sys::sched::Policy::Fifo(1), "{at_once}");
             drop(follows);
         });
     });
@@ -150,17 +159,14 @@ fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
 fn a_thread_whose_work_panicked_is_followed_no_more() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
     std::thread::spawn(move || {
-        let own = || sys::sched::policy(0).unwrap();
-        let before = own();
+        let before = own_policy();
         let work = std::panic::AssertUnwindSafe(|| {
             let _follows = workers.follow();
             panic!("as a test");
         });
         assert!(std::panic::catch_unwind(work).is_err());
-        match raise(&workers, Priority::High) {
-            true => assert_eq!(own(), before),
-            false => println!("skipped: SCHED_FIFO is refused here"),
-        }
+        raise(&workers, Priority::High);
+        assert_eq!(own_policy(), before);
     })
     .join()
     .unwrap();
@@ -171,21 +177,19 @@ fn a_lowered_follower_gets_what_the_workers_have_by_then() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let own = || sys::sched::policy(crate::priority::own_tid()).unwrap();
             let follows = workers.follow();
-            let ordinary = own();
+            let ordinary = own_policy();
             crate::lower();
             if !raise(&workers, Priority::High) {
-                println!("skipped: SCHED_FIFO is refused here");
                 return;
             }
-            assert_eq!(own(), ordinary, "its request takes long");
+            assert_eq!(own_policy(), ordinary, "its request takes long");
             crate::raise();
-            assert_eq!(own(), sys::sched::Policy::Fifo(1));
+            assert_eq!(own_policy(), sys::sched::Policy::Fifo(1));
             crate::lower();
             raise(&workers, Priority::Normal);
             crate::raise();
-            assert_eq!(own(), ordinary);
+            assert_eq!(own_policy(), ordinary);
             drop(follows);
         });
     });
@@ -249,7 +253,6 @@ fn each_worker_and_those_that_come_have_the_priority_of_their_cpu() {
     };
     let workers = Workers::start_on(best, cpus.clone()).unwrap();
     if !workers.is_real_time() {
-        println!("skipped: SCHED_FIFO is refused here");
         return;
     }
     let raised = |cpus: &[usize]| {
@@ -274,17 +277,12 @@ fn on_worker<R: Send + 'static>(workers: &Workers, f: impl FnOnce() -> R + Send 
     result.recv().unwrap()
 }
 
-fn own_policy() -> sys::sched::Policy {
-    sys::sched::policy(0).unwrap()
-}
-
 /// With `hipri=auto` the priority of all workers may change while one of them is lowered.
 #[test]
 fn a_lowered_worker_gets_what_all_have_by_then_and_not_before() {
     use sys::sched::Policy::{Fifo, Other};
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
     if !raise(&workers, Priority::High) {
-        println!("skipped: SCHED_FIFO is refused here");
         return;
     }
     for (change, raised) in [

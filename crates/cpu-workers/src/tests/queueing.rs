@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
-use super::fake::{FakeCpus, start, until, wait, where_it_runs};
+use super::fake::{FakeCpus, is_noted, start, until, wait, where_it_runs};
 use crate::{Mode, Workers};
 
 #[test]
@@ -100,7 +100,7 @@ fn after_shutdown_a_job_runs_on_the_thread_that_queues_it() {
     workers.queue(Some(0), Box::new(job));
     assert_eq!(receiver.try_recv(), Ok(std::thread::current().id()));
     workers.queue(None, Box::new(|_| panic!("late")));
-    assert!(workers.notices().iter().any(|line| line.contains("late")));
+    assert!(is_noted(&workers, "late"));
 }
 
 #[test]
@@ -111,12 +111,7 @@ fn a_panic_is_counted_told_and_survived() {
     let stats = &workers.stats()[0];
     assert_eq!((stats.panics, stats.cpu), (1, Some(0)));
     assert!(stats.done >= 1);
-    assert!(
-        workers
-            .notices()
-            .iter()
-            .any(|line| line.contains("seven is odd"))
-    );
+    assert!(is_noted(&workers, "seven is odd"));
 }
 
 #[test]

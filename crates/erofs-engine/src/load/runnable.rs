@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    fn quiet(cpus: usize, samples: &[usize]) -> bool {
+    fn are_many_beside_it(cpus: usize, samples: &[usize]) -> bool {
         // The one that samples.
         let samples: Vec<_> = samples.iter().map(|others| others + 1).collect();
         Machine::new(cpus, 1, 0.0, 0.0).see(&samples).are_many()
@@ -240,35 +240,29 @@ mod tests {
     }
 
     #[test]
-    fn a_large_machine_is_full_when_little_of_it_is_left() {
-        assert!(quiet(64, &[63; 40]));
-        assert!(!quiet(64, &[40; 40]));
-    }
-
-    #[test]
-    fn the_first_sample_counts_for_half() {
-        assert!(quiet(2, &[8]));
-        assert!(!quiet(2, &[1]));
-        assert!(!quiet(16, &[8]));
-    }
-
-    #[test]
-    fn a_short_burst_is_no_load() {
-        assert!(!quiet(2, &[0, 0, 0, 2, 0, 0, 1, 0]));
-        assert!(quiet(2, &[0, 0, 1, 1, 1, 1, 1, 1, 1]));
-        assert!(!quiet(4, &[0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]));
-    }
-
-    #[test]
-    fn the_end_of_a_load_is_recognized() {
-        assert!(quiet(2, &[8, 0, 0]));
-        assert!(!quiet(2, &[&[8][..], &[0; 30]].concat()));
-    }
-
-    #[test]
-    fn one_program_contends_one_cpu() {
-        assert!(quiet(1, &[1]));
-        assert!(!quiet(1, &[0]));
+    fn others_are_many_when_little_of_the_machine_is_left() {
+        let ended = [&[8][..], &[0; 30]].concat();
+        for (what, cpus, samples, many) in [
+            ("a large machine", 64, &[63; 40][..], true),
+            ("a third of it is left", 64, &[40; 40], false),
+            ("the first sample counts for half", 2, &[8], true),
+            ("half of one", 2, &[1], false),
+            ("half of eight on sixteen", 16, &[8], false),
+            ("a short burst", 2, &[0, 0, 0, 2, 0, 0, 1, 0], false),
+            ("a load", 2, &[0, 0, 1, 1, 1, 1, 1, 1, 1], true),
+            (
+                "half of the machine",
+                4,
+                &[0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2],
+                false,
+            ),
+            ("a load that has just ended", 2, &[8, 0, 0], true),
+            ("one that has ended", 2, &ended, false),
+            ("one program on one CPU", 1, &[1], true),
+            ("none on one CPU", 1, &[0], false),
+        ] {
+            assert_eq!(are_many_beside_it(cpus, samples), many, "{what}");
+        }
     }
 
     #[test]
