@@ -119,7 +119,11 @@ impl Engine {
         let readers = devices
             .iter()
             .map(|device| Arc::new(MetadataCache::new(device.clone())) as Arc<dyn ReadAt>);
-        let image = Image::open(readers.collect()).map_err(whole)?;
+        let open = match options.ignore_checksum {
+            true => Image::open_without_checksum,
+            false => Image::open,
+        };
+        let image = open(readers.collect()).map_err(whole)?;
         let path = Arc::new(DataPath {
             name: name.clone(),
             block_size: u64::from(image.superblock().block_size),

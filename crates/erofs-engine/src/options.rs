@@ -141,6 +141,8 @@ pub struct EngineOptions {
     pub sync_decompress: SyncDecompress,
     /// Bytes of decoded pclusters to cache; 0 for none.
     pub cache_bytes: u64,
+    /// Take a superblock with a wrong checksum as it is.
+    pub ignore_checksum: bool,
     /// Where the image starts in its file.
     pub offset: Offset,
     /// The image's extra devices, in the order of its device table.
@@ -163,6 +165,7 @@ impl Default for EngineOptions {
             measure_allocations: false,
             sync_decompress: SyncDecompress::default(),
             cache_bytes: DEFAULT_CACHE_BYTES,
+            ignore_checksum: false,
             offset: Offset::default(),
             devices: Vec::new(),
             verity: VerityOptions::default(),

@@ -50,12 +50,21 @@ impl Image {
     /// the primary alone, an image of several devices is accepted if that one device holds all of
     /// them at their unified addresses.
     pub fn open(devices: Vec<Arc<dyn ReadAt>>) -> Result<Image> {
+        Image::open_checked(devices, true)
+    }
+
+    /// As [`Image::open`], but a superblock with a wrong checksum is taken as it is.
+    pub fn open_without_checksum(devices: Vec<Arc<dyn ReadAt>>) -> Result<Image> {
+        Image::open_checked(devices, false)
+    }
+
+    fn open_checked(devices: Vec<Arc<dyn ReadAt>>, verify: bool) -> Result<Image> {
         let Some(primary) = devices.first() else {
             return Err(Error::NotErofs {
                 reason: "no device was given".into(),
             });
         };
-        let superblock = Superblock::read(&Meta::plain(&**primary, "primary device"))?;
+        let superblock = Superblock::read(&Meta::plain(&**primary, "primary device"), verify)?;
         let devices = Devices::new(devices, &superblock)?;
         let image = Image {
             superblock: Arc::new(superblock),

@@ -52,7 +52,7 @@ pub struct FsckArgs {
     /// Decompress everything; with DIR, write it there
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
     pub extract: Option<Option<PathBuf>>,
-    /// Accepted; an image whose superblock has a wrong checksum is still refused
+    /// Take a superblock with a wrong checksum as it is
     #[arg(long)]
     pub no_sbcrc: bool,
     /// Compare files with the digests that the image has in their extended attributes

@@ -59,11 +59,18 @@ fn parse_offset(text: &str) -> Result<Offset, String> {
 impl ImageArgs {
     /// Opens the image, to be read with these workers.
     pub fn open(&self, workers: WorkersMode) -> anyhow::Result<Arc<Engine>> {
-        let mut options = EngineOptions {
+        self.open_with(EngineOptions {
             workers,
+            ..EngineOptions::default()
+        })
+    }
+
+    /// Opens the image with these options and the flags.
+    pub fn open_with(&self, options: EngineOptions) -> anyhow::Result<Arc<Engine>> {
+        let mut options = EngineOptions {
             offset: self.offset,
             devices: self.devices.clone(),
-            ..EngineOptions::default()
+            ..options
         };
         self.verity.apply(&mut options)?;
         self.remote.apply(&mut options)?;

@@ -24,7 +24,8 @@ const VERSION: &str = "1.9.4";
 /// Longer output is compared by its sum.
 const SHORT: usize = 6000;
 
-/// The images, with a program under both names beside them.
+/// The images, with a program under both names beside them. `inode-digest.erofs` is what `mkfs.erofs
+/// -T1700000000 --all-root --xattr-inode-digest=user.sha256` makes of two files.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -36,6 +37,21 @@ impl Place {
             symlink(&path, place.path().join(name)).expect("a link");
         }
         std::fs::write(place.path().join("lines.txt"), LINES).expect("a file that is no image");
+        let spoilt = |image: &str, spoil: &dyn Fn(&mut [u8])| {
+            let mut bytes = std::fs::read(fixtures().join(image)).expect("an image");
+            spoil(&mut bytes);
+            std::fs::write(place.path().join(format!("spoilt-{image}")), bytes).expect("room");
+        };
+        // The checksum of the superblock.
+        spoilt("lz4-4k.erofs", &|bytes| bytes[1024 + 4] ^= 1);
+        // The content of a file.
+        spoilt("inode-digest.erofs", &|bytes| {
+            let content = b"hello digest";
+            let at = bytes
+                .windows(content.len())
+                .position(|bytes| bytes == content);
+            bytes[at.expect("the content")] ^= 1;
+        });
         Self(place)
     }
 

@@ -12,7 +12,7 @@ use crate::commands::info::uuid;
 
 /// Runs the program. What is wrong with the inode is printed, and is no failure.
 pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
-    let engine = open(&args.image)?;
+    let engine = open(&args.image, false)?;
     let described = args.target.path.is_some() || args.target.nid.is_some();
     if args.blkid_udev {
         return for_udev(&engine);

@@ -26,7 +26,7 @@ const OUTCOME: u8 = 3;
 pub fn run(args: &FsckArgs) -> anyhow::Result<bool> {
     let directory = args.extract.as_ref().and_then(Option::as_deref);
     refuse_without_directory(args, directory)?;
-    let engine = open(&args.image)?;
+    let engine = open(&args.image, args.no_sbcrc)?;
     let start = match args.target.find(&engine)? {
         Some(start) => start,
         None => engine.inode(engine.root())?,

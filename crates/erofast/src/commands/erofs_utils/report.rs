@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use erofs_engine::erofs_format::Inode;
-use erofs_engine::{Engine, Error, WorkersMode};
+use erofs_engine::{Engine, EngineOptions, Error, WorkersMode};
 
 use crate::cli::{ImageArgs, TargetArgs};
 use crate::text;
@@ -18,9 +18,13 @@ pub fn message(level: char, what: impl Display) {
 }
 
 /// The image, for one thread at a time.
-pub fn open(image: &ImageArgs) -> anyhow::Result<Arc<Engine>> {
+pub fn open(image: &ImageArgs, ignore_checksum: bool) -> anyhow::Result<Arc<Engine>> {
     sys::allocator::exit_without_memory();
-    image.open(WorkersMode::Inline)
+    image.open_with(EngineOptions {
+        workers: WorkersMode::Inline,
+        ignore_checksum,
+        ..EngineOptions::default()
+    })
 }
 
 impl TargetArgs {
