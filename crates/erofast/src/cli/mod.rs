@@ -25,7 +25,7 @@ pub use cache::{CacheCommand, CacheFetchArgs, CacheListArgs, CachePruneArgs};
 pub use erofs_utils::{DumpArgs, FsckArgs, TargetArgs};
 #[cfg(feature = "tools")]
 pub use flags::set_flag;
-pub use fuse_style::{FuseStyle, is_fuse_style, parse as parse_fuse_style};
+pub use fuse_style::{FuseStyleArgs, is_fuse_style, option};
 #[cfg(feature = "tools")]
 pub use generate::{CompleteArgs, CompletionsArgs, ManArgs};
 #[cfg(feature = "tools")]

@@ -1,14 +1,15 @@
 //! `erofast mount`, `erofast umount`, and what mount(8) calls.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use erofast_cli::Outcome;
+use clap::CommandFactory;
+use erofast_cli::{Outcome, parse};
 use erofs_engine::{Engine, EngineOptions, WorkersMode};
 use erofs_fuse::{MountOptions, MountRequest};
 
-use crate::cli::{self, FuseStyle, HelperArgs, MountArgs, UmountArgs, UpgradeArgs};
+use crate::cli::{FuseStyleArgs, HelperArgs, MountArgs, UmountArgs, UpgradeArgs, option};
 
 /// `erofast mount`
 pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
@@ -45,11 +46,6 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 
 /// What other subcommands take as arguments is an option of the mount.
 fn lists(args: &MountArgs) -> Vec<OsString> {
-    let option = |name: &str, value: &OsStr| {
-        let mut option = OsString::from(format!("{name}="));
-        option.push(erofs_engine::escape_option(value));
-        option
-    };
     let offset = args.offset.iter().map(|value| option("offset", value));
     let devices = args.devices.iter();
     let devices = devices.map(|path| option("device", path.as_os_str()));
@@ -83,37 +79,23 @@ pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
 
 /// `erofsfuse`, and what mount.fuse3 runs.
 pub fn fuse_style() -> anyhow::Result<Outcome> {
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let args = match cli::parse_fuse_style(&arguments).map_err(anyhow::Error::msg)? {
-        FuseStyle::Mount(args) => args,
-        FuseStyle::Usage => {
-            outln!("{FUSE_STYLE_USAGE}");
-            return Ok(Outcome::Faulty);
-        }
-        FuseStyle::Version => {
-            outln!("erofsfuse (erofast) {}", env!("EROFAST_VERSION"));
-            return Ok(Outcome::Faulty);
-        }
+    let args: FuseStyleArgs = parse()?;
+    if args.version {
+        outln!("erofsfuse (erofast) {}", env!("EROFAST_VERSION"));
+        return Ok(Outcome::Faulty);
+    }
+    let (lists, foreground) = (args.lists(), args.foreground);
+    let (false, Some(image), Some(mountpoint)) = (args.help, args.image, args.mountpoint) else {
+        outln!("{}", FuseStyleArgs::command().render_help());
+        return Ok(Outcome::Faulty);
     };
-    let request = MountRequest {
-        image: args.image,
-        mountpoint: args.mountpoint,
-        options: MountOptions::parse(&args.options)?,
-        foreground: args.foreground,
-    };
-    mount(&request)
+    mount(&MountRequest {
+        image,
+        mountpoint,
+        options: MountOptions::parse(&lists)?,
+        foreground,
+    })
 }
-
-/// What erofsfuse prints for `-h`, and without an image and a directory.
-const FUSE_STYLE_USAGE: &str = "\
-usage: erofsfuse [OPTIONS] IMAGE MOUNTPOINT
-    --offset=#     skip # bytes at the beginning of IMAGE
-    --device=PATH  an extra device of the image (repeatable)
-    --dbglevel=#   3 or more: show notices
-    -f             stay in the foreground
-    -d             stay in the foreground and print every request
-    -r, -n, -s     accepted, without effect
-    -o OPT,...     mount options: see erofast mount --help";
 
 /// What can be known without mounting: that there is an image, and a directory.
 fn check(request: &MountRequest) -> anyhow::Result<()> {
