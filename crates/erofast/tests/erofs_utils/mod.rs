@@ -24,8 +24,8 @@ const VERSION: &str = "1.9.4";
 /// Longer output is compared by its sum.
 const SHORT: usize = 6000;
 
-/// The images, with a program under both names beside them. `inode-digest.erofs` is what `mkfs.erofs
-/// -T1700000000 --all-root --xattr-inode-digest=user.sha256` makes of two files.
+/// The images, with a program under both names beside them. `inode-digest.erofs` is made of two
+/// files by `mkfs.erofs -T1700000000 --all-root --xattr-inode-digest=user.sha256`.
 struct Place(tempfile::TempDir);
 
 impl Place {
