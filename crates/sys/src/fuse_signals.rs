@@ -15,6 +15,11 @@ pub fn upgrade_signal() -> io::Result<OwnedFd> {
     block(&[libc::SIGUSR1])
 }
 
+/// The same for what happens to children: they end, stop or continue.
+pub fn child_signal() -> io::Result<OwnedFd> {
+    block(&[libc::SIGCHLD])
+}
+
 /// Undoes what a caller may have set: a process whose caller ignores SIGCHLD could not wait for its
 /// children, and one past its limit of file sizes would die of SIGXFSZ. To be called first.
 pub fn undo_the_callers() {

@@ -53,6 +53,29 @@ fn a_busy_mount_of_a_server_that_has_stopped_is_taken_away() {
     soon("the end", || !runs(server) && !runs(helper));
 }
 
+/// How often it waited.
+fn waits(pid: u64) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut lines = status.lines();
+    let waits = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    waits.unwrap().trim().parse().unwrap()
+}
+
+/// Polling the device would wake it for each request.
+#[test]
+fn requests_do_not_wake_the_mount_helper() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "-o", "io_uring=off", "image.erofs", "mnt"]));
+    let helper = parent(site.pid());
+    let before = waits(helper);
+    for number in 0..200 {
+        assert!(!site.point().join(number.to_string()).exists());
+    }
+    let woken = waits(helper) - before;
+    assert!(woken < 20, "{woken} of 200");
+    fine(&site.run(&["umount", "mnt"]));
+}
+
 #[test]
 fn a_server_that_has_stopped_ends_when_its_mount_is_gone() {
     let Some(site) = Site::new() else { return };
@@ -76,7 +99,6 @@ fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     soon("the end", || !runs(server) && !runs(helper));
 }
 
-/// Its mount helper has given up by then, which does not end a server that started it.
 #[test]
 fn a_server_in_the_foreground_that_has_stopped_ends_when_it_continues() {
     let Some(site) = Site::new() else { return };
@@ -84,9 +106,9 @@ fn a_server_in_the_foreground_that_has_stopped_ends_when_it_continues() {
     let helper = child_of(foreground.id()).expect("the mount helper");
     signal("-STOP", site.pid());
     fine(&site.run(&["umount", "mnt"]));
-    soon("the end of the mount helper", || !runs(helper));
     signal("-CONT", foreground.id().into());
     soon("the end", || foreground.try_wait().unwrap().is_some());
+    soon("the end of the mount helper", || !runs(helper));
 }
 
 #[test]

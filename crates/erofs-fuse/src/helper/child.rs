@@ -6,7 +6,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid,
+};
 
 /// A child process. Until it was waited for, its number is its own.
 #[derive(Debug)]
@@ -42,6 +44,12 @@ impl ChildProcess {
     /// How it ended; `None` while it is alive.
     pub(super) fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
         self.reap(WaitOptions::NOHANG)
+    }
+
+    /// Whether a signal has stopped it.
+    pub(super) fn has_stopped(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::Pid(self.0), options), Ok(Some(_)))
     }
 
     /// How its first thread ended, which is how the process will: `waitpid` waits for the last

@@ -80,13 +80,20 @@ struct Signals {
     ending: OwnedFd,
     /// Asks for an upgrade.
     upgrade: OwnedFd,
+    /// A server or a fetcher has ended, stopped or continued.
+    child: OwnedFd,
 }
 
 impl Signals {
     fn block() -> Result<Self, Error> {
         let ending = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
         let upgrade = sys::fuse_signals::upgrade_signal().map_err(Error::std_io("signalfd"))?;
-        Ok(Self { ending, upgrade })
+        let child = sys::fuse_signals::child_signal().map_err(Error::std_io("signalfd"))?;
+        Ok(Self {
+            ending,
+            upgrade,
+            child,
+        })
     }
 }
 
@@ -102,6 +109,9 @@ struct Helper {
     deaths: Deaths,
     /// An upgrade was asked for; the server may not have the mount yet.
     upgrade_wanted: bool,
+    /// The server has stopped: it does not see the end of its mount, so this process polls the
+    /// device. Otherwise it does not, since each request would wake it.
+    server_has_stopped: bool,
     /// When the server is killed: it was asked to end, or its mount is gone.
     kill_at: Option<Instant>,
 }
@@ -116,6 +126,7 @@ impl Helper {
             upgraded: Instant::now(),
             deaths: Deaths::default(),
             upgrade_wanted: false,
+            server_has_stopped: false,
             kill_at: None,
         }
     }
@@ -149,6 +160,7 @@ impl Helper {
                     self.kill_at = Some(Instant::now() + END);
                 }
                 Event::Upgrade => self.upgrade_wanted = true,
+                Event::Child => self.server_has_stopped = self.server.has_stopped(),
                 Event::Request => {
                     if !self.answer_next() {
                         return;
@@ -176,8 +188,14 @@ impl Helper {
         let limits = [reap, self.kill_at.map(left), fetchers.limit()];
         let limit = limits.into_iter().flatten().min();
         // A mount that is known to be gone would end every wait.
-        let device = self.state.device().filter(|_| self.kill_at.is_none());
-        let first = [&signals.ending, &signals.upgrade, &self.server.socket];
+        let is_watched = self.server_has_stopped && self.kill_at.is_none();
+        let device = self.state.device().filter(|_| is_watched);
+        let first = [
+            &signals.ending,
+            &signals.upgrade,
+            &signals.child,
+            &self.server.socket,
+        ];
         let asleep = self.state.asleep();
         let readable = first
             .map(AsFd::as_fd)
@@ -188,13 +206,15 @@ impl Helper {
         // Last, and without events: only its end is of interest.
         let device = device.map(|device| (device.as_fd(), PollFlags::empty()));
         let watched: Vec<_> = readable.chain(device).collect();
-        let fetchers = 3 + asleep.len()..3 + asleep.len() + fetchers.watched().count();
+        let packets = first.len()..first.len() + asleep.len();
+        let fetchers = packets.end..packets.end + fetchers.watched().count();
         match first_ready(&watched, limit) {
             Ok(None) => Event::Time,
             Ok(Some(0)) => taken(&signals.ending, Event::End),
             Ok(Some(1)) => taken(&signals.upgrade, Event::Upgrade),
-            Ok(Some(2)) => Event::Request,
-            Ok(Some(index)) if index < 3 + asleep.len() => Event::Packet(index - 3),
+            Ok(Some(2)) => taken(&signals.child, Event::Child),
+            Ok(Some(3)) => Event::Request,
+            Ok(Some(index)) if packets.contains(&index) => Event::Packet(index - packets.start),
             Ok(Some(index)) if fetchers.contains(&index) => Event::Fetcher(index - fetchers.start),
             Ok(Some(_)) => Event::Gone,
             // Without poll the end of the server is seen by waiting for a request.
@@ -398,8 +418,10 @@ enum Event {
     Request,
     /// A signal asks for the end of the mount; it is taken.
     End,
-    /// The mount is, or its connection was aborted.
+    /// The mount is, or its connection was aborted, while the server has stopped.
     Gone,
+    /// Something happened to a child.
+    Child,
     /// The signal that asks for an upgrade; it is taken.
     Upgrade,
     /// For one of those that are asleep.

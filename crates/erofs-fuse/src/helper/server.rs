@@ -250,6 +250,11 @@ impl Server {
         "it did not answer".to_owned()
     }
 
+    /// Whether it does not run, as after SIGSTOP. Never known of one that started this process.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.child.as_ref().is_some_and(ChildProcess::has_stopped)
+    }
+
     /// Whether its socket has.
     pub(super) fn has_ended(&self) -> bool {
         has_ended(self.socket.as_fd())
