@@ -174,7 +174,6 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
         readers: args.readers,
         load: args.load.parse()?,
         command: args.command.clone(),
-        ..HotplugOptions::default()
     };
     let report = Report::Hotplug(Box::new(hotplug::run(&options, &mut Shown::begin())?));
     end(report, &args.output, true)
@@ -183,7 +182,6 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
 /// `erofast lab kernel`
 pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
-    let defaults = KernelOptions::default();
     let options = KernelOptions {
         erofast: program("erofast"),
         image: args.image.clone(),
@@ -194,7 +192,7 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         load: args.load.parse()?,
         seed: args.seed,
         reserved_pages: match args.reserved_pages.is_empty() {
-            true => defaults.reserved_pages.clone(),
+            true => KernelOptions::default().reserved_pages,
             false => args.reserved_pages.clone(),
         },
         cpus: args.cpus,
@@ -202,7 +200,6 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         work: args.work.clone(),
         mirror: args.mirror.clone(),
         suite: args.suite.clone(),
-        ..defaults
     };
     if let Some(directory) = &args.module_for_this_kernel {
         let modules = kernel::module_for_running_kernel(&options, directory, &mut Shown::begin())?;

@@ -117,7 +117,7 @@ impl Requests {
                 if let Some(&(start_ns, _)) = sent {
                     let (name, end_ns) = (title(span), span.start_ns);
                     let track = WAITING.into();
-                    trace.add_slice(Slice {
+                    trace.slices.push(Slice {
                         name,
                         track,
                         start_ns,
@@ -126,7 +126,7 @@ impl Requests {
                     });
                 }
             }
-            trace.add_slice(Slice {
+            trace.slices.push(Slice {
                 name: title(span),
                 track: SERVING.into(),
                 start_ns: span.start_ns,

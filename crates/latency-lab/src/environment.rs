@@ -5,22 +5,23 @@ mod machine;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use sched_trace::SchedulerSettings;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::process::{Machine, cgroup, in_path, machine_ticks};
-use crate::{LabError, Result, load, mounts};
+use crate::error::Doing;
+use crate::process::{Machine, cgroup, in_path, machine_ticks, number_in, value_in};
+use crate::{Result, mounts};
 use machine::line;
 
 /// Per cent of the CPU time. A hypervisor that takes more makes the figures its own.
 const MOST_STEAL: f64 = 10.0;
 
 /// The machine, its settings, the programs and the image.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Environment {
     /// When the run started, UTC.
     pub date: String,
@@ -80,7 +81,7 @@ pub struct Environment {
 }
 
 /// The image of a run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Image {
     /// Its path as given.
     pub path: String,
@@ -99,7 +100,7 @@ impl Environment {
             date: date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec),
             kernel: kernel(),
             cpus: line("/sys/devices/system/cpu/online").unwrap_or_default(),
-            cpu_model: colon_field("/proc/cpuinfo", "model name"),
+            cpu_model: value_in("/proc/cpuinfo", "model name"),
             governor: machine::governors(),
             smt: line("/sys/devices/system/cpu/smt/control"),
             isolated_cpus: line("/sys/devices/system/cpu/isolated"),
@@ -117,16 +118,14 @@ impl Environment {
                 .and_then(|group| number(&format!("/sys/fs/cgroup/cpu{group}/cpu.rt_runtime_us"))),
             load_average: line("/proc/loadavg")
                 .map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")),
-            memory_kib: kib("MemTotal"),
-            memory_available_kib: kib("MemAvailable"),
+            memory_kib: number_in("/proc/meminfo", "MemTotal"),
+            memory_available_kib: number_in("/proc/meminfo", "MemAvailable"),
             fuse_uring_enabled: line("/sys/module/fuse/parameters/enable_uring"),
             programs: programs(erofast),
             image: Image {
                 path: image.display().to_string(),
-                bytes: fs::metadata(image)
-                    .map_err(|source| LabError::io("looking at", image, source))?
-                    .len(),
-                sha256: sha256(image).map_err(|source| LabError::io("reading", image, source))?,
+                bytes: fs::metadata(image).doing("looking at", image)?.len(),
+                sha256: sha256(image).doing("reading", image)?,
                 filesystem: mounts::filesystem(image),
             },
             begun: machine_ticks(),
@@ -186,22 +185,6 @@ fn number(path: &str) -> Option<i64> {
     line(path)?.parse().ok()
 }
 
-fn colon_field(path: &str, name: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let (_, value) = text
-        .lines()
-        .find_map(|line| line.split_once(':').filter(|(key, _)| key.trim() == name))?;
-    Some(value.trim().to_owned())
-}
-
-fn kib(name: &str) -> Option<u64> {
-    colon_field("/proc/meminfo", name)?
-        .split(' ')
-        .next()?
-        .parse()
-        .ok()
-}
-
 /// The path in the cpu controller of version 1, else in version 2.
 fn cpu_cgroup() -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -212,30 +195,26 @@ fn cpu_cgroup() -> Option<String> {
 }
 
 fn programs(erofast: &Path) -> BTreeMap<String, String> {
-    let mut programs = BTreeMap::new();
-    programs.extend(load::version().map(|version| ("fio".to_owned(), version)));
-    programs
-        .extend(first_line_of(erofast, "--version").map(|version| ("erofast".to_owned(), version)));
-    let erofsfuse = in_path("erofsfuse").and_then(|path| first_line_of(&path, "--version"));
-    programs.extend(erofsfuse.map(|version| ("erofsfuse".to_owned(), version)));
-    programs
+    let programs = ["fio", "erofsfuse"].map(|name| (name, in_path(name)));
+    let programs = programs
+        .into_iter()
+        .chain([("erofast", Some(erofast.into()))]);
+    let version = |(name, path): (&str, Option<PathBuf>)| Some((name.into(), version(&path?)?));
+    programs.filter_map(version).collect()
 }
 
-/// The first line that a program prints, on either stream.
-fn first_line_of(program: &Path, argument: &str) -> Option<String> {
-    let output = Command::new(program)
-        .arg(argument)
+/// The first line that a program prints about its version, on either stream.
+fn version(program: &Path) -> Option<String> {
+    let mut command = Command::new(program);
+    let output = command
+        .arg("--version")
         .stdin(Stdio::null())
         .output()
         .ok()?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    Some(
-        text.lines()
-            .find(|line| !line.trim().is_empty())?
-            .trim()
-            .to_owned(),
-    )
+    let mut lines = text.lines().map(str::trim);
+    Some(lines.find(|line| !line.is_empty())?.to_owned())
 }
 
 fn sha256(path: &Path) -> io::Result<String> {
@@ -245,43 +224,19 @@ fn sha256(path: &Path) -> io::Result<String> {
     Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Seconds since 1970 as RFC 3339, by the civil calendar of 400-year eras.
+/// Seconds since 1970 as RFC 3339. Years begin in March, so that a leap day is the last one.
 fn date(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
-    let mut year = 1970 + days.div_euclid(146_097) * 400;
-    let mut day = days.rem_euclid(146_097);
-    while day >= year_length(year) {
-        day -= year_length(year);
-        year += 1;
-    }
-    let mut month = 0;
-    while day >= month_length(year, month) {
-        day -= month_length(year, month);
-        month += 1;
-    }
+    let day = days + 719_468; // since 1 March of the year 0
+    let (era, day) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * day + 2) / 153;
+    let day = day - (153 * from_march + 2) / 5 + 1;
+    let month = (from_march + 2) % 12 + 1;
+    let year = era * 400 + year + i64::from(month <= 2);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!(
-        "{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z",
-        month + 1,
-        day + 1
-    )
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn year_length(year: i64) -> i64 {
-    if is_leap(year) { 366 } else { 365 }
-}
-
-fn month_length(year: i64, month: usize) -> i64 {
-    let plain = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month];
-    if month == 1 && is_leap(year) {
-        plain + 1
-    } else {
-        plain
-    }
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 #[cfg(test)]
@@ -298,11 +253,10 @@ mod tests {
 
     #[test]
     fn the_machine_and_the_image_are_named() {
-        let path =
-            std::env::temp_dir().join(format!("erofast-lab-environment-{}", std::process::id()));
+        let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();
+        let path = scratch.path().join("image");
         fs::write(&path, "abc").unwrap();
         let environment = Environment::capture(&path, Path::new("/no/such/erofast")).unwrap();
-        fs::remove_file(&path).unwrap();
         assert_eq!(environment.image.bytes, 3);
         assert!(environment.image.sha256.starts_with("ba7816bf8f01cfea"));
         assert!(environment.memory_kib.is_some() && !environment.kernel.is_empty());
@@ -311,20 +265,22 @@ mod tests {
             environment
                 .image
                 .filesystem
-                .clone()
-                .is_some_and(|text| text.contains(" on "))
+                .as_ref()
+                .unwrap()
+                .contains(" on ")
         );
         assert_eq!(environment.cpu_steal_share, None);
-        let with = |state: &str| Environment {
-            sched_ext: Some(state.into()),
-            ..environment.clone()
+        let line = |state: &str| {
+            let sched_ext = Some(state.into());
+            let environment = environment.clone();
+            Environment {
+                sched_ext,
+                ..environment
+            }
+            .line()
         };
-        assert!(
-            with("enabled: scx_rusty")
-                .line()
-                .contains("sched_ext enabled: scx_rusty")
-        );
-        assert!(!with("disabled").line().contains("sched_ext"));
+        assert!(line("enabled: scx_rusty").contains("sched_ext enabled: scx_rusty"));
+        assert!(!line("disabled").contains("sched_ext"));
         assert_eq!(environment.steal_fault(Some(0.09)), None);
         let stolen = Environment {
             cpu_steal_share: Some(0.14),

@@ -57,9 +57,9 @@ pub enum LabError {
     /// The recorder could not do its work.
     #[error("recording the scheduler: {0}")]
     Recorder(String),
-    /// The kernel's variants could not be made or run.
+    /// An image, or a machine with the kernel's variants, could not be made or run.
     #[error("{0}")]
-    Kernel(String),
+    Preparation(String),
     /// The user may not do this.
     #[error("{0}")]
     Privilege(String),
@@ -76,21 +76,33 @@ pub enum LabError {
     },
 }
 
-impl LabError {
-    /// An I/O fault with the action and the path it happened on.
-    pub(crate) fn io(action: &str, path: &Path, source: impl Into<io::Error>) -> Self {
-        LabError::Io {
-            what: format!("{action} {}", path.display()),
-            source: source.into(),
-        }
+/// An error unless the user is root.
+pub(crate) fn need_root(what: &str) -> Result<(), LabError> {
+    match rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(LabError::Privilege(what.into())),
     }
 }
 
-fn dash(text: &str) -> String {
-    if text.is_empty() {
-        String::new()
-    } else {
-        format!(": {text}")
+/// Names the action and the path of a fault.
+pub(crate) trait Doing<T> {
+    /// As in "reading", "/x".
+    fn doing(self, action: &str, path: impl AsRef<Path>) -> Result<T, LabError>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, action: &str, path: impl AsRef<Path>) -> Result<T, LabError> {
+        self.map_err(|source| LabError::Io {
+            what: format!("{action} {}", path.as_ref().display()),
+            source: source.into(),
+        })
+    }
+}
+
+pub(crate) fn dash(text: &str) -> String {
+    match text {
+        "" => String::new(),
+        text => format!(": {text}"),
     }
 }
 
@@ -111,10 +123,8 @@ mod tests {
             error.to_string(),
             "engine kernel-loop: /mnt/bin/tool: exit status 3: no such table"
         );
-        let error = LabError::io("reading", Path::new("/x"), io::Error::from_raw_os_error(28));
-        assert_eq!(
-            error.to_string(),
-            "reading /x: No space left on device (os error 28)"
-        );
+        let full: Result<(), _> = Err(io::Error::from_raw_os_error(28));
+        let error = full.doing("reading", "/x").unwrap_err().to_string();
+        assert_eq!(error, "reading /x: No space left on device (os error 28)");
     }
 }

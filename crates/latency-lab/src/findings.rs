@@ -39,14 +39,11 @@ pub(crate) struct Findings {
 impl Findings {
     /// What must stay with a table that is quoted alone.
     pub(crate) fn caption(&self) -> String {
-        let line = self
-            .environment
-            .as_ref()
-            .map(|it| format!("; {}", it.line()));
-        let valid = if self.faults.is_empty() {
-            "valid"
-        } else {
-            "NOT VALID"
+        let environment = self.environment.as_ref();
+        let line = environment.map(|it| format!("; {}", it.line()));
+        let valid = match self.faults.is_empty() {
+            true => "valid",
+            false => "NOT VALID",
         };
         format!("{}{}; {valid}", self.about, line.unwrap_or_default())
     }
@@ -70,10 +67,9 @@ impl Findings {
     /// All that there is as text.
     pub(crate) fn table(&self) -> String {
         let mut out = self.head();
-        let spoilt = if self.faults.is_empty() {
-            ""
-        } else {
-            " - NOT VALID"
+        let spoilt = match self.faults.is_empty() {
+            true => "",
+            false => " - NOT VALID",
         };
         for figure in self.figures.iter().filter(|_| !self.details.is_empty()) {
             let mut table = figure.table();
@@ -82,23 +78,29 @@ impl Findings {
             let verdicts = figure.verdicts().map(|(line, _)| format!("  {line}\n"));
             out += &format!("\n{}{}", table.text(), verdicts.collect::<String>());
         }
+        let details = self.details.iter();
+        out.extend(details.map(|table| format!("\n{}", table.text())));
+        let notes = self.notes.iter();
+        let notes: String = notes
+            .map(|line| wrapped(&format!("note: {line}"), 6))
+            .collect();
+        let parts = [notes.as_str(), &self.legend].into_iter();
         out.extend(
-            self.details
-                .iter()
-                .map(|table| format!("\n{}", table.text())),
+            parts
+                .filter(|part| !part.is_empty())
+                .flat_map(|part| ["\n", part]),
         );
-        out.push('\n');
-        out.extend(
-            self.notes
-                .iter()
-                .map(|line| wrapped(&format!("note: {line}"), 6)),
-        );
-        out + &self.legend
+        out
     }
 
     /// Faults, conclusion and answer.
     fn head(&self) -> String {
-        let mut out = fault_lines(&self.faults) + &wrapped(&self.conclusion(), 0);
+        // Above the tables, so that they are quoted with them.
+        let faults = self.faults.iter();
+        let mut out: String = faults
+            .map(|reason| format!("NOT VALID: {reason}\n"))
+            .collect();
+        out += &wrapped(&self.conclusion(), 0);
         out += &wrapped(&self.caption(), 0);
         for table in &self.summary {
             let mut table = table.clone();
@@ -118,12 +120,4 @@ pub(crate) fn reasons(valid: bool, reasons: &[String]) -> Vec<String> {
         (false, []) => vec!["the report is marked as not valid".into()],
         (false, reasons) => reasons.to_vec(),
     }
-}
-
-/// A line for each reason. They stand above the tables, so that they are quoted with them.
-fn fault_lines(reasons: &[String]) -> String {
-    reasons
-        .iter()
-        .map(|reason| format!("NOT VALID: {reason}\n"))
-        .collect()
 }

@@ -1,17 +1,15 @@
 //! Mount points: what is mounted where, and unmounting it.
 
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::process::{Child, in_path};
-use crate::{Interrupt, LabError, Result};
+use crate::error::Doing;
+use crate::process::{Child, tool};
+use crate::{Interrupt, Result};
 
 /// How long unknown programs may keep a mount busy after the last known one has ended.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,11 +35,11 @@ impl<'a> Mount<'a> {
         let mut before = before.split(' ').skip(2);
         let mut after = after.split(' ');
         let (major, minor) = before.next()?.split_once(':')?;
-        let (root, point) = (before.next()?, before.next()?.as_bytes());
+        let (root, point) = (before.next()?, before.next()?);
         Some(Mount {
             device: major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?,
             root,
-            point: OsString::from_vec(unescape(point)).into(),
+            point: unescape(point).into(),
             kind: after.next()?,
             source: after.next()?,
             options: after.next()?,
@@ -72,25 +70,20 @@ pub(crate) fn filesystem(path: &Path) -> Option<String> {
     Some(format!("{} on {}", mount.kind, mount.source))
 }
 
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&first, after)) = rest.split_first() {
-        let octal = after
-            .get(..3)
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        match (first, octal) {
-            (b'\\', Some(byte)) => {
-                plain.push(byte);
-                rest = &after[3..];
-            }
-            _ => {
-                plain.push(first);
-                rest = after;
-            }
-        }
-    }
-    plain
+/// As the kernel escapes it; the escape of the backslash comes last.
+fn unescape(field: &str) -> String {
+    let escapes = [
+        ("040", " "),
+        ("011", "\t"),
+        ("012", "\n"),
+        ("043", "#"),
+        ("134", "\\"),
+    ];
+    escapes
+        .iter()
+        .fold(field.to_owned(), |text, (octal, plain)| {
+            text.replace(&format!("\\{octal}"), plain)
+        })
 }
 
 /// Unmounts; waits a while for a busy mount. A mount that stays busy is detached, so that nothing
@@ -107,7 +100,7 @@ pub(crate) fn unmount_within_timeout(point: &Path) -> Result<()> {
             }
             Err(reason) => {
                 let _ = unmount(point, UnmountFlags::DETACH);
-                return Err(LabError::io("unmounting", point, reason));
+                return Err(reason).doing("unmounting", point);
             }
         }
     }
@@ -122,14 +115,12 @@ fn unmount_once(point: &Path) -> rustix::io::Result<()> {
 
 /// Without root only fusermount3 may unmount, and only FUSE.
 fn by_fusermount(point: &Path) -> rustix::io::Result<()> {
-    let program = in_path("fusermount3").ok_or(Errno::PERM)?;
     let mut child =
-        Child::spawn(Command::new(program).arg("-u").arg(point)).map_err(|_| Errno::PERM)?;
+        Child::spawn(tool("fusermount3").arg("-u").arg(point)).map_err(|_| Errno::PERM)?;
     let _ = child.wait(TIMEOUT, &Interrupt::never());
-    if is_mounted(point) {
-        Err(Errno::BUSY)
-    } else {
-        Ok(())
+    match is_mounted(point) {
+        true => Err(Errno::BUSY),
+        false => Ok(()),
     }
 }
 
@@ -149,7 +140,7 @@ mod tests {
         let line = "40 22 0:44 / /mnt/a\\040b ro,nosuid shared:1 - fuse.erofast /i.erofs ro";
         let mount = Mount::parse(line).unwrap();
         assert_eq!((mount.device, mount.kind), (44, "fuse.erofast"));
-        assert_eq!(unescape(b"a\\134b\\01"), b"a\\b\\01");
+        assert_eq!(unescape("a\\134040\\01"), "a\\040\\01");
     }
 
     #[test]

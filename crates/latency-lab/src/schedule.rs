@@ -3,9 +3,9 @@
 
 use std::fmt;
 
+use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::Random;
 use crate::{Interrupt, Progress, Result};
 
 /// Measures one engine once. The real ones mount and launch; the mock of the tests computes
@@ -143,7 +143,7 @@ pub fn gather<X: Executor>(
         done: 0,
     };
     let mut order: Vec<usize> = (0..plan.engines).collect();
-    let mut random = Random::new(plan.seed);
+    let mut random = Rng::with_seed(plan.seed);
     progress.begin(
         "measuring",
         (plan.engines * (plan.iterations + plan.warm_ups)) as u64,
@@ -208,27 +208,27 @@ impl<S> Run<S> {
             self.gathered.interrupted |= matches!(outcome, Outcome::Interrupted);
             return true;
         };
-        match outcome {
-            Outcome::Good(sample) => self.gathered.kept[engine].push(Kept {
-                iteration,
-                spoilt: None,
-                sample,
-            }),
-            Outcome::Interrupted => self.gathered.interrupted = true,
-            Outcome::Spoilt(thrown, _) if self.repeats_left[engine] > 0 => {
-                self.repeats_left[engine] -= 1;
+        let (spoilt, sample) = match outcome {
+            Outcome::Good(sample) => (None, Some(sample)),
+            Outcome::Interrupted => {
+                self.gathered.interrupted = true;
+                (None, None)
+            }
+            Outcome::Spoilt(thrown, Some(sample)) if self.repeats_left[engine] == 0 => {
+                (Some(thrown.reason), Some(sample))
+            }
+            Outcome::Spoilt(thrown, _) => {
                 self.gathered.thrown_away[engine].push(thrown);
-                return false;
+                let again = self.repeats_left[engine] > 0;
+                self.repeats_left[engine] -= usize::from(again);
+                return !again;
             }
-            Outcome::Spoilt(thrown, Some(sample)) => {
-                self.gathered.kept[engine].push(Kept {
-                    iteration,
-                    spoilt: Some(thrown.reason),
-                    sample,
-                });
-            }
-            Outcome::Spoilt(thrown, None) => self.gathered.thrown_away[engine].push(thrown),
-        }
+        };
+        self.gathered.kept[engine].extend(sample.map(|sample| Kept {
+            iteration,
+            spoilt,
+            sample,
+        }));
         true
     }
 }
@@ -240,9 +240,22 @@ mod tests {
     use crate::statistics::compare;
 
     /// Returns samples of a function and records which engine was measured.
-    struct Mock<F: FnMut(usize, usize) -> Outcome<f64>> {
+    struct Mock<F> {
         asked: Vec<usize>,
         answer: F,
+        /// Measurements that there is time for.
+        most: usize,
+    }
+
+    impl<F> Mock<F> {
+        fn new(most: usize, answer: F) -> Self {
+            let asked = Vec::new();
+            Mock {
+                asked,
+                answer,
+                most,
+            }
+        }
     }
 
     impl<F: FnMut(usize, usize) -> Outcome<f64>> Executor for Mock<F> {
@@ -254,6 +267,9 @@ mod tests {
         fn name(&self, engine: usize) -> String {
             format!("mock {engine}")
         }
+        fn time_is_over(&self) -> bool {
+            self.asked.len() >= self.most
+        }
     }
 
     fn spoilt(reason: &str, sample: Option<f64>) -> Outcome<f64> {
@@ -262,31 +278,43 @@ mod tests {
         Outcome::Spoilt(Thrown { reason, time_us }, sample)
     }
 
-    fn plan() -> Plan {
-        Plan {
-            engines: 3,
-            iterations: 20,
-            warm_ups: 1,
-            repeats: 5,
-            seed: 1,
-        }
+    const PLAN: Plan = Plan {
+        engines: 3,
+        iterations: 20,
+        warm_ups: 1,
+        repeats: 5,
+        seed: 1,
+    };
+
+    fn run_for<F: FnMut(usize, usize) -> Outcome<f64>>(
+        most: usize,
+        plan: &Plan,
+        answer: F,
+    ) -> (Vec<usize>, Gathered<f64>) {
+        let mut mock = Mock::new(most, answer);
+        let gathered = gather(&mut mock, plan, &Interrupt::never(), &mut Silent).unwrap();
+        (mock.asked, gathered)
     }
 
     fn run<F: FnMut(usize, usize) -> Outcome<f64>>(
         plan: &Plan,
         answer: F,
     ) -> (Vec<usize>, Gathered<f64>) {
-        let mut mock = Mock {
-            asked: Vec::new(),
-            answer,
-        };
-        let gathered = gather(&mut mock, plan, &Interrupt::never(), &mut Silent).unwrap();
-        (mock.asked, gathered)
+        run_for(usize::MAX, plan, answer)
+    }
+
+    fn good(_: usize, count: usize) -> Outcome<f64> {
+        Outcome::Good(count as f64)
+    }
+
+    fn side(gathered: &Gathered<f64>, engine: usize) -> Vec<f64> {
+        let kept = gathered.kept[engine].iter();
+        kept.map(|kept| kept.sample).collect()
     }
 
     #[test]
-    fn every_round_asks_every_engine_once_and_no_engine_is_always_first() {
-        let (asked, gathered) = run(&plan(), |_, _| Outcome::Good(1.0));
+    fn every_round_asks_every_engine_once_in_an_order_of_the_seed() {
+        let (asked, gathered) = run(&PLAN, good);
         for round in asked.chunks(3) {
             let mut engines = round.to_vec();
             engines.sort_unstable();
@@ -294,33 +322,18 @@ mod tests {
         }
         assert!((0..3).all(|engine| asked.chunks(3).any(|round| round[0] == engine)));
         assert!(gathered.is_whole());
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_order() {
-        assert_eq!(
-            run(&plan(), |_, _| Outcome::Good(1.0)).0,
-            run(&plan(), |_, _| Outcome::Good(2.0)).0
-        );
-        let other = Plan { seed: 2, ..plan() };
-        assert_ne!(
-            run(&plan(), |_, _| Outcome::Good(1.0)).0,
-            run(&other, |_, _| Outcome::Good(1.0)).0
-        );
-    }
-
-    #[test]
-    fn warm_ups_are_measured_and_not_counted() {
-        let (asked, gathered) = run(&plan(), |_, count| Outcome::Good(count as f64));
+        // Warm-ups are measured and not counted.
         assert_eq!(asked.len(), 3 * 21);
-        assert!(gathered.kept.iter().flatten().all(|kept| kept.sample > 3.0));
+        assert!((0..3).all(|engine| side(&gathered, engine).iter().all(|&count| count > 3.0)));
+        assert_eq!(asked, run(&PLAN, good).0);
+        assert_ne!(asked, run(&Plan { seed: 2, ..PLAN }, good).0);
     }
 
     #[test]
     fn a_spoilt_measurement_is_thrown_away_counted_and_repeated() {
-        let (asked, gathered) = run(&plan(), |_, count| match count {
+        let (asked, gathered) = run(&PLAN, |engine, count| match count {
             10 => spoilt("lost 7 events", None),
-            _ => Outcome::Good(1.0),
+            _ => good(engine, count),
         });
         assert_eq!(asked.len(), 3 * 21 + 1);
         assert_eq!(
@@ -343,11 +356,11 @@ mod tests {
 
     #[test]
     fn repeats_end_and_what_is_kept_then_makes_the_run_invalid() {
-        let (asked, gathered) = run(&plan(), |_, _| spoilt("busy", Some(1.0)));
+        let (asked, gathered) = run(&PLAN, |_, _| spoilt("busy", Some(1.0)));
         assert_eq!(asked.len(), 3 * (21 + 5));
         assert!(gathered.kept.iter().all(|kept| kept.len() == 20));
         assert!(!gathered.is_whole());
-        let (_, gathered) = run(&plan(), |_, _| spoilt("lost", None));
+        let (_, gathered) = run(&PLAN, |_, _| spoilt("lost", None));
         assert!(
             gathered.kept.iter().all(Vec::is_empty),
             "figures known to be wrong are never kept"
@@ -358,7 +371,7 @@ mod tests {
     #[test]
     fn an_engine_whose_slow_measurements_are_spoilt_uses_up_only_its_own_repeats() {
         let mut slow = 0;
-        let (_, gathered) = run(&plan(), |engine, _| {
+        let (_, gathered) = run(&PLAN, |engine, _| {
             slow += usize::from(engine == 2);
             match engine == 2 && slow.is_multiple_of(2) {
                 true => spoilt("busy", Some(9.0)),
@@ -367,63 +380,31 @@ mod tests {
         });
         let thrown: Vec<usize> = gathered.thrown_away.iter().map(Vec::len).collect();
         assert_eq!(thrown, [0, 0, 5]);
-        let kept_slow = gathered.kept[2].iter().filter(|kept| kept.sample > 1.0);
+        let kept_slow = side(&gathered, 2).into_iter().filter(|us| *us > 1.0);
         assert!(kept_slow.count() > 5 && !gathered.is_whole());
         assert_eq!((repeats(50), repeats(20), repeats(2)), (12, 5, 5));
     }
 
     #[test]
     fn asking_to_stop_keeps_what_was_gathered() {
-        let interrupt = Interrupt::never();
-        let mut mock = Mock {
-            asked: Vec::new(),
-            answer: |_, count| {
-                if count == 12 {
-                    Outcome::Interrupted
-                } else {
-                    Outcome::Good(1.0)
-                }
-            },
-        };
-        let gathered = gather(&mut mock, &plan(), &interrupt, &mut Silent).unwrap();
+        let (_, gathered) = run(&PLAN, |engine, count| match count {
+            12 => Outcome::Interrupted,
+            _ => good(engine, count),
+        });
         assert!(gathered.interrupted && !gathered.is_whole());
         assert_eq!(gathered.kept.iter().map(Vec::len).sum::<usize>(), 8);
+        let interrupt = Interrupt::never();
         interrupt.ask();
-        assert_eq!(
-            gather(&mut mock, &plan(), &interrupt, &mut Silent)
-                .unwrap()
-                .kept
-                .concat()
-                .len(),
-            0
-        );
-    }
-
-    /// Time for this many measurements.
-    struct Slow {
-        left: usize,
-    }
-
-    impl Executor for Slow {
-        type Sample = f64;
-        fn measure(&mut self, _: usize) -> Result<Outcome<f64>> {
-            self.left = self.left.saturating_sub(1);
-            Ok(Outcome::Good(1.0))
-        }
-        fn name(&self, _: usize) -> String {
-            "slow".into()
-        }
-        fn time_is_over(&self) -> bool {
-            self.left == 0
-        }
+        let mut mock = Mock::new(1, good);
+        let gathered = gather(&mut mock, &PLAN, &interrupt, &mut Silent).unwrap();
+        assert!(gathered.interrupted && mock.asked.is_empty());
     }
 
     #[test]
     fn when_time_is_over_whole_rounds_stay_and_the_run_is_whole() {
         // Three warm-ups and three rounds of three; time is over in the third.
-        for (left, rounds) in [(11, 3), (0, 1), (1000, 20)] {
-            let mut slow = Slow { left };
-            let gathered = gather(&mut slow, &plan(), &Interrupt::never(), &mut Silent).unwrap();
+        for (most, rounds) in [(11, 3), (0, 1), (1000, 20)] {
+            let (_, gathered) = run_for(most, &PLAN, good);
             assert_eq!(gathered.rounds, rounds);
             assert!(gathered.kept.iter().all(|kept| kept.len() == rounds));
             assert!(gathered.is_whole() && !gathered.interrupted);
@@ -432,31 +413,22 @@ mod tests {
 
     #[test]
     fn an_engine_against_itself_is_quiet_in_nineteen_runs_of_twenty() {
-        use crate::statistics::Random;
         let claims = (0..20).filter(|&seed| {
-            let mut random = Random::new(1000 + seed);
+            let mut random = Rng::with_seed(1000 + seed);
             // Long-tailed, drifting, and in spells: what one launch meets, the next one meets
             // partly too.
             let mut spell = 0.0;
-            let (_, gathered) = run(
-                &Plan {
-                    engines: 2,
-                    iterations: 50,
-                    seed,
-                    ..plan()
-                },
-                |_, count| {
-                    spell = 0.5 * spell - 5.0 * (1.0 - random.unit()).ln();
-                    Outcome::Good(5.0 + spell + count as f64 / 50.0)
-                },
-            );
-            let side = |engine: usize| -> Vec<f64> {
-                gathered.kept[engine]
-                    .iter()
-                    .map(|kept| kept.sample)
-                    .collect()
+            let plan = Plan {
+                engines: 2,
+                iterations: 50,
+                seed,
+                ..PLAN
             };
-            compare(&side(0), &side(1)).claims()
+            let (_, gathered) = run(&plan, |_, count| {
+                spell = 0.5 * spell - 5.0 * (1.0 - random.f64()).ln();
+                Outcome::Good(5.0 + spell + count as f64 / 50.0)
+            });
+            compare(&side(&gathered, 0), &side(&gathered, 1)).claims()
         });
         let claims = claims.count();
         assert!(claims <= 1, "{claims} of 20");
@@ -465,20 +437,10 @@ mod tests {
     #[test]
     fn a_drift_of_the_machine_hits_all_engines_alike() {
         // Each measurement is slower than the one before it: interleaved, no engine gains.
-        let (_, gathered) = run(
-            &Plan {
-                iterations: 50,
-                ..plan()
-            },
-            |_, count| Outcome::Good(count as f64),
-        );
-        let side = |engine: usize| {
-            gathered.kept[engine]
-                .iter()
-                .map(|k| k.sample)
-                .collect::<Vec<_>>()
-        };
-        assert!(!compare(&side(0), &side(1)).claims());
-        assert!(!compare(&side(0), &side(2)).claims());
+        let iterations = 50;
+        let (_, gathered) = run(&Plan { iterations, ..PLAN }, good);
+        for engine in [1, 2] {
+            assert!(!compare(&side(&gathered, 0), &side(&gathered, engine)).claims());
+        }
     }
 }

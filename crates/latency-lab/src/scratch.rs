@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::{LabError, Result};
+use crate::Result;
+use crate::error::Doing;
 
 /// Prefix of the directories' names; the pid and a number follow.
 const PREFIX: &str = "erofast-lab-";
@@ -34,9 +35,8 @@ impl Scratch {
         fs::DirBuilder::new()
             .mode(0o755)
             .create(&path)
-            .map_err(|source| LabError::io("making the directory", &path, source))?;
-        let directory =
-            File::open(&path).map_err(|source| LabError::io("opening", &path, source))?;
+            .doing("making the directory", &path)?;
+        let directory = File::open(&path).doing("opening", &path)?;
         // On a filesystem without locks, orphans are not removed either.
         let _ = flock(&directory, FlockOperation::NonBlockingLockExclusive);
         Ok(Scratch {

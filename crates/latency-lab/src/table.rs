@@ -34,20 +34,22 @@ impl Table {
 
     /// One whose rows have the colours of the charts.
     pub(crate) fn keyed(title: impl Into<String>, heads: &[&str]) -> Table {
-        let keyed = true;
+        Table::new(title, heads).coloured()
+    }
+
+    pub(crate) fn coloured(self) -> Table {
         Table {
-            keyed,
-            ..Table::new(title, heads)
+            keyed: true,
+            ..self
         }
     }
 
     /// Names with words.
     pub(crate) fn words(title: impl Into<String>, rows: Vec<(String, String)>) -> Table {
         let rows = rows.into_iter().map(|(name, text)| (name, vec![text]));
-        let (rows, words) = (rows.collect(), true);
         Table {
-            rows,
-            words,
+            rows: rows.collect(),
+            words: true,
             ..Table::new(title, &[])
         }
     }
@@ -59,18 +61,11 @@ impl Table {
     /// Columns of a terminal, below the title.
     pub(crate) fn text(&self) -> String {
         let indent = if self.title.is_empty() { "" } else { "  " };
-        let heads = [(String::new(), self.heads.clone())];
-        let lines = || {
-            heads
-                .iter()
-                .filter(|_| !self.heads.is_empty())
-                .chain(&self.rows)
-        };
+        let heads = (!self.heads.is_empty()).then(|| (String::new(), self.heads.clone()));
+        let lines = || heads.iter().chain(&self.rows);
         let length = |text: &String| text.chars().count();
-        let name = lines()
-            .map(|(name, _)| length(name))
-            .filter(|it| *it <= NAME);
-        let name = name.max().unwrap_or(0);
+        let names = lines().map(|(name, _)| length(name));
+        let name = names.filter(|it| *it <= NAME).max().unwrap_or(0);
         let column = |at: usize| {
             lines()
                 .filter_map(move |(_, cells)| cells.get(at))
@@ -115,28 +110,21 @@ impl Table {
             let _ = writeln!(out, "<caption>{}</caption>", escape(caption));
         }
         if !self.heads.is_empty() {
-            let cells = self
-                .heads
-                .iter()
-                .map(|head| format!("<th>{}</th>", escape(head)));
-            let _ = writeln!(
-                out,
-                "<thead><tr><th></th>{}</tr></thead>",
-                cells.collect::<String>()
-            );
+            let heads = self.heads.iter();
+            let heads: String = heads
+                .map(|head| format!("<th>{}</th>", escape(head)))
+                .collect();
+            let _ = writeln!(out, "<thead><tr><th></th>{heads}</tr></thead>");
         }
         out += "<tbody>\n";
         for (number, (name, cells)) in self.rows.iter().enumerate() {
-            let key = if self.keyed {
-                style::key(number)
-            } else {
-                String::new()
+            let key = match self.keyed {
+                true => style::key(number),
+                false => String::new(),
             };
-            let cells = cells
-                .iter()
-                .enumerate()
-                .map(|(at, cell)| self.cell(at, cell));
-            let (name, cells) = (breakable(name), cells.collect::<String>());
+            let cells = cells.iter().enumerate();
+            let cells: String = cells.map(|(at, cell)| self.cell(at, cell)).collect();
+            let name = breakable(name);
             let _ = writeln!(out, "<tr><th scope=\"row\">{key}{name}</th>{cells}</tr>");
         }
         let note = escape(&self.note);
@@ -145,10 +133,8 @@ impl Table {
 
     /// A shift that is no claim is faint.
     fn cell(&self, at: usize, cell: &str) -> String {
-        let class = match (
-            self.heads.get(at).map(String::as_str),
-            cell.starts_with('('),
-        ) {
+        let head = self.heads.get(at).map(String::as_str);
+        let class = match (head, cell.starts_with('(')) {
             (Some("shift"), true) => " class=\"shift faint\"",
             (Some("shift"), false) => " class=\"shift\"",
             (_, true) => " class=\"faint\"",
@@ -160,17 +146,11 @@ impl Table {
     /// For a page of documentation.
     pub(crate) fn markdown(&self) -> String {
         let line = |name: &str, cells: &[String]| {
-            let cells: String = cells
-                .iter()
-                .map(|cell| format!(" {} |", plain(cell)))
-                .collect();
-            format!("| {} |{cells}\n", plain(name))
+            let cells = cells.iter().map(|cell| format!(" {} |", plain(cell)));
+            format!("| {} |{}\n", plain(name), cells.collect::<String>())
         };
-        let rows: String = self
-            .rows
-            .iter()
-            .map(|(name, cells)| line(name, cells))
-            .collect();
+        let rows = self.rows.iter();
+        let rows: String = rows.map(|(name, cells)| line(name, cells)).collect();
         let rule = format!("| --- |{}\n", " ---: |".repeat(self.heads.len()));
         line(&self.title, &self.heads) + &rule + &rows
     }
@@ -189,10 +169,8 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
         }
     }
     let lines = lines.iter().map(|line| line.trim_end());
-    let lines = lines
-        .filter(|line| !line.is_empty())
-        .map(|line| format!("{line}\n"));
-    lines.collect()
+    let lines = lines.filter(|line| !line.is_empty());
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// A name that a narrow column breaks where its parts end.

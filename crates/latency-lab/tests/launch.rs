@@ -37,7 +37,6 @@ fn options(engines: &[&str], script: &str) -> LaunchOptions {
         iterations: 2,
         load: LoadChoice::None,
         timeout: Duration::from_secs(60),
-        buffer_kib_per_cpu: 16 << 10,
         // Tests share their machine with a build: judging strangers is not their matter.
         foreign_limit: 1.0,
         ..LaunchOptions::default()

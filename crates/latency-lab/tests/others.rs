@@ -15,7 +15,6 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
         erofast: "/no/such/erofast".into(),
         engines: vec!["kernel-loop".parse().unwrap()],
         iterations: 2,
-        warm_ups: 0,
         foreign_limit: 1.0,
         ..ReadOptions::default()
     };

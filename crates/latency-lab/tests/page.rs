@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use latency_lab::Report;
 use latency_lab::environment::Environment;
 use latency_lab::launch::{
@@ -16,7 +17,7 @@ use latency_lab::launch::{
     Stretch, ThreadWaits, Waited,
 };
 use latency_lab::schedule::Thrown;
-use latency_lab::statistics::{Random, Summary, compare, outliers};
+use latency_lab::statistics::{Summary, compare, outliers};
 
 /// A narrow telephone.
 const NARROW: u32 = 380;
@@ -54,8 +55,8 @@ impl Drop for Place {
     }
 }
 
-fn sample(random: &mut Random, average: f64, iteration: usize) -> Sample {
-    let latency = -average * (1.0 - random.unit()).ln();
+fn sample(random: &mut Rng, average: f64, iteration: usize) -> Sample {
+    let latency = -average * (1.0 - random.f64()).ln();
     let launch = 300_000.0 + latency * 3.0;
     let stretch = |from: f64, to: f64, owner| Stretch {
         from_us: from * launch,
@@ -124,7 +125,7 @@ fn sample(random: &mut Random, average: f64, iteration: usize) -> Sample {
 }
 
 fn engine(name: &str, average: f64, first: Option<&EngineReport>) -> EngineReport {
-    let mut random = Random::new(average as u64);
+    let mut random = Rng::with_seed(average as u64);
     let samples: Vec<Sample> = (0..50)
         .map(|round| sample(&mut random, average, round))
         .collect();

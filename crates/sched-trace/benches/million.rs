@@ -42,7 +42,7 @@ fn measure(file: &str) {
     let json = report.to_json();
     let groups = report.group(GroupBy::Comm, &Filter::default());
     let total = start.elapsed();
-    let blame = blame(&Timeline::new(&trace), &report, &Filter::default());
+    let blame = blame(&Timeline::new(&trace), &report.waits);
     let with_blame = start.elapsed();
     println!("read:    {read:?} for {} events", trace.events.len());
     println!(

@@ -80,7 +80,7 @@ fn show(file: &Path, json: bool) -> sched_trace::Result<()> {
             group.queue_delay.average
         );
     }
-    let blame = blame(&Timeline::new(&trace), &report, &Filter::default());
+    let blame = blame(&Timeline::new(&trace), &report.waits);
     println!(
         "{:.1} ms of waits, {:.1} ms on idle CPUs",
         blame.total_us / 1e3,

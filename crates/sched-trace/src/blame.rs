@@ -2,7 +2,7 @@
 
 use crate::Comm;
 use crate::UNKNOWN_PID;
-use crate::latency::{Filter, Report, Wait};
+use crate::latency::Wait;
 use crate::stats::us;
 use crate::timeline::{Run, Timeline};
 use serde::Serialize;
@@ -170,12 +170,12 @@ impl Sum {
     }
 }
 
-/// Summarizes what the waits that the filter accepts were spent behind.
-pub fn blame(timeline: &Timeline, report: &Report, filter: &Filter<'_>) -> Blame {
+/// Summarizes what waits were spent behind.
+pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>) -> Blame {
     let mut blockers: HashMap<(Comm, i32), Sum> = HashMap::new();
     let mut reasons: HashMap<Why, Sum> = HashMap::new();
     let [mut total, mut idle, mut unknown] = [const { Sum { waits: 0, ns: 0 } }; 3];
-    for wait in report.accepted(filter) {
+    for wait in waits {
         let behind = timeline.behind(wait);
         total.add(1, wait.length_ns());
         idle.add(1, behind.idle_ns);
@@ -225,12 +225,9 @@ mod tests {
     fn blamed(text: &str, pid: i32) -> Blame {
         let mut trace = trace(text);
         rename(&mut trace, 4, "t4", 98);
-        let of_pid = |other| other == pid;
-        let filter = Filter {
-            pids: Some(&of_pid),
-            ..Filter::default()
-        };
-        blame(&Timeline::new(&trace), &analyse(&trace), &filter)
+        let waits = analyse(&trace).waits;
+        let waits = waits.iter().filter(|wait| wait.pid == pid);
+        blame(&Timeline::new(&trace), waits)
     }
 
     #[test]

@@ -85,6 +85,15 @@ pub enum Fault {
 }
 
 impl Fault {
+    pub(crate) fn broken(format: &'static str, offset: u64, reason: impl Into<String>) -> Fault {
+        let reason = reason.into();
+        Fault::Broken {
+            format,
+            offset,
+            reason,
+        }
+    }
+
     /// The error of a file. A reason may quote it; the error stays one line whatever it contains.
     pub(crate) fn at(mut self, path: &Path) -> Error {
         if let Self::Broken { reason, .. } = &mut self {

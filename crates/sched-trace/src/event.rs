@@ -133,8 +133,6 @@ impl TaskState {
     pub const UNINTERRUPTIBLE: Self = Self(2);
     /// Sleeping without work, which no load average counts: a kworker between its items.
     pub const IDLE: Self = Self(0x80);
-    /// Exited.
-    pub const DEAD: Self = Self(0x10);
 
     /// From the field's raw value; a bit above the reported ones is the preemption mark.
     pub fn from_bits(bits: u64) -> Self {

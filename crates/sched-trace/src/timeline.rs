@@ -1,17 +1,16 @@
 //! What ran on each CPU, and where waiting threads were queued.
 
 use crate::latency::Wait;
-use crate::{Comm, Kind, Task, TaskState, Trace, UNKNOWN_PID};
+use crate::{Comm, Event, Kind, Task, TaskState, Trace, UNKNOWN_PID, Wake};
 use std::collections::{BTreeMap, HashMap};
 
 /// The runs of all threads, by CPU.
 #[derive(Debug, Default)]
 pub struct Timeline {
     cpus: BTreeMap<u32, Vec<Run>>,
-    /// The runs of each thread in the order of time: their CPU, and their index there.
-    threads: HashMap<i32, Vec<(u32, usize)>>,
-    /// Migrations of each thread in the order of time.
-    migrations: HashMap<i32, Vec<Migration>>,
+    threads: HashMap<i32, Past>,
+    /// The trace has migrations.
+    migrates: bool,
 }
 
 /// An uninterrupted run of one thread on a CPU.
@@ -19,7 +18,7 @@ pub struct Timeline {
 pub struct Run {
     /// Beginning.
     pub start_ns: u64,
-    /// End; the end of the trace for a run that has not ended.
+    /// End; `u64::MAX` for a run that had not ended with the trace.
     pub end_ns: u64,
     /// The thread; 0 is the idle task.
     pub pid: i32,
@@ -29,6 +28,8 @@ pub struct Run {
     pub prio: i32,
     /// How it left the CPU, if the trace shows that.
     pub left: Option<TaskState>,
+    /// False where the trace should have the switch to it, and has not.
+    pub entered: bool,
 }
 
 impl Run {
@@ -40,6 +41,7 @@ impl Run {
             comm,
             prio,
             left: None,
+            entered: true,
         }
     }
 
@@ -47,6 +49,17 @@ impl Run {
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
+}
+
+/// What is known of a thread.
+#[derive(Debug, Default)]
+struct Past {
+    /// Its runs in the order of time: their CPU, and their index there.
+    runs: Vec<(u32, usize)>,
+    /// In the order of time.
+    migrations: Vec<Migration>,
+    /// The last time that it was woken.
+    woken_ns: u64,
 }
 
 /// `sched_migrate_task`.
@@ -69,10 +82,10 @@ pub struct Queued {
 }
 
 impl Timeline {
-    /// Reads the switches and migrations of a trace.
+    /// Reads the switches, wake-ups and migrations of a trace.
     pub fn new(trace: &Trace) -> Self {
         let mut timeline = Self::default();
-        let (first, last) = trace.span().unwrap_or_default();
+        let (first, _) = trace.span().unwrap_or_default();
         for event in &trace.events {
             if event.pid != UNKNOWN_PID && !timeline.cpus.contains_key(&event.cpu) {
                 timeline.begin(trace, event.cpu, event.pid, first);
@@ -83,26 +96,32 @@ impl Timeline {
                     prev_state,
                     next,
                 } => {
-                    timeline.leave(event.cpu, prev, prev_state);
+                    timeline.leave(event, prev, prev_state);
                     timeline.switch(event.cpu, Run::begin(event.time_ns, next));
                 }
+                Kind::Wake {
+                    wake: Wake::Begins,
+                    task,
+                    ..
+                } => timeline.past(task.pid).woken_ns = event.time_ns,
                 Kind::Migrate {
-                    task: Task { pid, .. },
+                    task,
                     from_cpu: from,
                     to_cpu: to,
-                } => timeline.migrations.entry(pid).or_default().push(Migration {
-                    time_ns: event.time_ns,
-                    from,
-                    to,
-                }),
+                } => {
+                    let time_ns = event.time_ns;
+                    let migration = Migration { time_ns, from, to };
+                    timeline.past(task.pid).migrations.push(migration);
+                    timeline.migrates = true;
+                }
                 _ => {}
             }
         }
-        let runs = timeline.cpus.values_mut();
-        for run in runs.filter_map(|runs| runs.last_mut()) {
-            run.end_ns = last.max(run.start_ns);
-        }
         timeline
+    }
+
+    fn past(&mut self, pid: i32) -> &mut Past {
+        self.threads.entry(pid).or_default()
     }
 
     /// The thread that writes the first event of a CPU runs there since the trace began.
@@ -116,16 +135,29 @@ impl Timeline {
         self.switch(cpu, Run::begin(start_ns, task));
     }
 
-    /// A switch names the previous thread, of which the first run of a CPU knows only the pid.
-    fn leave(&mut self, cpu: u32, task: Task, state: TaskState) {
-        let runs = self.cpus.entry(cpu).or_default();
-        if let [only] = runs.as_mut_slice()
-            && !task.comm.is_empty()
-        {
-            (only.comm, only.prio) = (task.comm, task.prio);
-        }
-        if let Some(last) = runs.last_mut().filter(|last| last.pid == task.pid) {
-            last.left = Some(state);
+    /// A switch names the previous thread, of which the first run of a CPU knows only the pid. If
+    /// another thread was switched in last, the kernel left out the switch to this one, which did
+    /// not run before its wake-up.
+    fn leave(&mut self, event: &Event, task: Task, state: TaskState) {
+        let runs = self.cpus.entry(event.cpu).or_default();
+        let alone = runs.len() == 1 && !task.comm.is_empty();
+        match runs.last_mut() {
+            Some(last) if last.pid == task.pid => {
+                last.left = Some(state);
+                if alone {
+                    (last.comm, last.prio) = (task.comm, task.prio);
+                }
+            }
+            Some(last) if task.pid != UNKNOWN_PID => {
+                let woken = self.threads.get(&task.pid).map_or(0, |past| past.woken_ns);
+                let run = Run {
+                    left: Some(state),
+                    entered: false,
+                    ..Run::begin(last.start_ns.max(woken), task)
+                };
+                self.switch(event.cpu, run);
+            }
+            _ => {}
         }
     }
 
@@ -137,7 +169,7 @@ impl Timeline {
         runs.push(run);
         if run.pid > 0 {
             let place = (cpu, runs.len() - 1);
-            self.threads.entry(run.pid).or_default().push(place);
+            self.past(run.pid).runs.push(place);
         }
     }
 
@@ -158,20 +190,31 @@ impl Timeline {
                 end_ns: run.end_ns.min(end),
                 ..*run
             })
+            .filter(|run| run.end_ns > run.start_ns)
+    }
+
+    /// The runs of a thread, whichever CPU they were on.
+    pub fn runs_of(&self, pid: i32) -> impl Iterator<Item = (u32, Run)> {
+        let places = self.threads.get(&pid).map_or(&[][..], |past| &past.runs);
+        places.iter().map(|place| self.run(place))
+    }
+
+    fn run(&self, (cpu, index): &(u32, usize)) -> (u32, Run) {
+        (*cpu, self.cpus[cpu][*index])
     }
 
     /// Whether the thread ran on one CPU only, as far as the trace shows.
     pub fn runs_on_one_cpu(&self, pid: i32) -> bool {
-        let runs = self.threads.get(&pid);
-        runs.is_none_or(|runs| runs.iter().all(|(cpu, _)| *cpu == runs[0].0))
+        let mut cpus = self.runs_of(pid).map(|(cpu, _)| cpu);
+        let first = cpus.next();
+        cpus.all(|cpu| Some(cpu) == first)
     }
 
     /// The last run of a thread that began before or at a time, and its CPU.
     pub fn run_before(&self, pid: i32, time_ns: u64) -> Option<(u32, Run)> {
-        let runs = self.threads.get(&pid)?;
-        let run = |(cpu, index): &(u32, usize)| (*cpu, self.cpus[cpu][*index]);
-        let after = runs.partition_point(|place| run(place).1.start_ns <= time_ns);
-        Some(run(runs.get(after.checked_sub(1)?)?))
+        let runs = &self.threads.get(&pid)?.runs;
+        let after = runs.partition_point(|place| self.run(place).1.start_ns <= time_ns);
+        Some(self.run(runs.get(after.checked_sub(1)?)?))
     }
 
     /// The run queues on which a thread waited.
@@ -179,30 +222,47 @@ impl Timeline {
     /// Without `sched_migrate_task` events the trace does not show when a thread was moved, and so
     /// not where it waited.
     pub fn queued(&self, wait: &Wait) -> Vec<Queued> {
-        let all = self.migrations.get(&wait.pid).map_or(&[][..], |all| all);
+        let past = self.threads.get(&wait.pid);
+        let all = past.map_or(&[][..], |past| &past.migrations);
         let first = all.partition_point(|migration| migration.time_ns < wait.start_ns);
         let moves = all[first..].iter();
         let moves: Vec<&Migration> = moves.take_while(|m| m.time_ns <= wait.end_ns).collect();
         let mut cpu = match moves.first() {
             Some(first) => Some(first.from),
-            None if self.migrations.is_empty() && wait.queued_cpu != wait.cpu => None,
+            None if !self.migrates && wait.queued_cpu != wait.cpu => None,
             None => Some(wait.cpu),
         };
         let (mut queued, mut start_ns) = (Vec::new(), wait.start_ns);
-        for migration in moves {
+        let ends = moves.iter().map(|m| (m.time_ns, Some(m.to)));
+        for (end_ns, next) in ends.chain([(wait.end_ns, None)]) {
             queued.push(Queued {
                 cpu,
                 start_ns,
-                end_ns: migration.time_ns,
+                end_ns,
             });
-            (cpu, start_ns) = (Some(migration.to), migration.time_ns);
+            (cpu, start_ns) = (next, end_ns);
         }
-        queued.push(Queued {
-            cpu,
-            start_ns,
-            end_ns: wait.end_ns,
-        });
         queued.retain(|part| part.end_ns > part.start_ns);
         queued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::trace;
+
+    #[test]
+    fn a_thread_whose_entering_is_not_written_ran_since_its_wake_up_at_most() {
+        // The CPU idles, and the kernel leaves out the switch from the idle task to 5.
+        let trace = trace("10 0 1 S 0; 20 0 0 waking 5; 30 0 5 S 0; 40 0 0 S 1");
+        let timeline = Timeline::new(&trace);
+        let runs = timeline.runs(0, 10_000, 50_000);
+        let found: Vec<_> = runs
+            .map(|r| (r.pid, r.start_ns / 1000, r.entered))
+            .collect();
+        let expected = [(0, 10, true), (5, 20, false), (0, 30, true), (1, 40, true)];
+        assert_eq!(found, expected);
+        assert!(timeline.runs_on_one_cpu(5) && timeline.runs_on_one_cpu(99));
     }
 }

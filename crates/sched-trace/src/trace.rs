@@ -75,11 +75,6 @@ impl Trace {
         self.names.get(name)
     }
 
-    /// Adds a slice to the trace.
-    pub fn add_slice(&mut self, slice: Slice) {
-        self.slices.push(slice);
-    }
-
     /// Counts events that the trace does not hold. The sum saturates.
     pub(crate) fn lose(&mut self, events: u64) {
         self.lost_events = self.lost_events.saturating_add(events);

@@ -354,7 +354,7 @@ mod tests {
         );
         rename(&mut trace, 9, "fio", 120);
         for (name, start, end) in [("read 128 KiB", 160, 890), ("decompress 128 KiB", 200, 800)] {
-            trace.add_slice(Slice {
+            trace.slices.push(Slice {
                 name: name.into(),
                 track: "requests".into(),
                 start_ns: start * 1000,

@@ -119,7 +119,7 @@ fn cause(report: &Report, wait: &Wait) -> String {
 
 /// Prints which threads the waits were spent behind, and why the waiting threads were not moved.
 pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
-    let blame = blame::blame(&Timeline::new(trace), report, filter);
+    let blame = blame::blame(&Timeline::new(trace), report.accepted(filter));
     if blame.waits == 0 {
         return Ok(());
     }

@@ -56,6 +56,7 @@ pub fn of_wait(trace: &Trace, report: &Report, chain: &Chain, is_valid: bool) ->
 
 fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
     let timeline = Timeline::new(trace);
+    let (_, end) = trace.span().unwrap_or_default();
     let margin = ((chain.end_ns - chain.start_ns) as f64 * MARGIN) as u64 + 1;
     let (from, to) = (
         chain.start_ns.saturating_sub(margin),
@@ -72,7 +73,9 @@ fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
             top + 16.0
         );
         let mut drawn = 0.0;
-        let runs = timeline.runs(cpu, from, to).filter(|run| run.pid > 0);
+        let runs = timeline
+            .runs(cpu, from, to.min(end))
+            .filter(|run| run.pid > 0);
         for run in runs {
             let (left, right) = (along(run.start_ns), along(run.end_ns));
             if right - drawn < NARROW {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::link::{Web, WebServer};
 use super::{Engine, Mounted, Site};
 use crate::mounts::is_mounted;
-use crate::process::{Child, End, in_path};
+use crate::process::{Child, End, tool};
 use crate::{Interrupt, LabError, Result};
 
 /// Under a heavy load a daemon may take long to start.
@@ -25,11 +25,7 @@ pub(super) fn mount(
     point: &Path,
     interrupt: &Interrupt,
 ) -> Result<Mounted> {
-    let fault = |reason| LabError::Mount {
-        engine: engine.to_string(),
-        image: site.image.clone(),
-        reason,
-    };
+    let fault = |reason| engine.refused(site, reason);
     let web = web(engine, site, point).map_err(fault)?;
     let mut command = command(engine, site, point, web.as_ref());
     let ready = match engine {
@@ -49,8 +45,8 @@ pub(super) fn mount(
             End::Exited(status) => return Err(fault(last_output(&daemon, status))),
         }
     }
-    let mut mounted = Mounted::new(engine.to_string(), point, Some(daemon), None);
-    mounted.keep(web);
+    let mut mounted = Mounted::new(engine, point);
+    (mounted.daemon, mounted.web) = (Some(daemon), web);
     // The first lookup of the root waits until the daemon serves.
     if let Err(reason) = fs::symlink_metadata(point) {
         mounted.check()?;
@@ -109,18 +105,13 @@ fn web(engine: &Engine, site: &Site, point: &Path) -> std::result::Result<Option
 
 fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Command {
     let mut command = match engine {
-        Engine::Erofsfuse => {
-            let mut command =
-                Command::new(in_path("erofsfuse").unwrap_or_else(|| PathBuf::from("erofsfuse")));
-            command.arg("-f");
-            command
-        }
-        _ => {
-            let mut command = Command::new(&site.erofast);
-            command.args(["mount", "-f"]);
-            command
-        }
+        Engine::Erofsfuse => tool("erofsfuse"),
+        _ => Command::new(&site.erofast),
     };
+    if *engine != Engine::Erofsfuse {
+        command.arg("mount");
+    }
+    command.arg("-f");
     if let Some(options) = engine.mount_options() {
         command.arg("-o").arg(options);
     }
@@ -145,45 +136,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn erofast_is_started_in_the_foreground_with_its_options() {
-        let site = Site {
-            image: "/i.erofs".into(),
-            erofast: "/bin/erofast".into(),
-        };
-        let command = command(
-            &"erofast:percpu,hipri".parse().unwrap(),
-            &site,
-            Path::new("/m"),
-            None,
-        );
-        let arguments: Vec<_> = command.get_args().collect();
-        assert_eq!(
-            arguments,
-            [
-                "mount",
-                "-f",
-                "-o",
-                "workers=percpu,hipri,profile=off",
-                "/i.erofs",
-                "/m"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_daemon_that_fails_is_quoted() {
+    fn erofast_is_started_in_the_foreground_and_quoted_when_it_fails() {
         let site = Site {
             image: "/i.erofs".into(),
             erofast: "/bin/false".into(),
         };
         let engine: Engine = "erofast:percpu".parse().unwrap();
-        let error = mount(
-            &engine,
-            &site,
-            Path::new("/no/such/dir"),
-            &Interrupt::never(),
-        )
-        .unwrap_err();
+        let point = Path::new("/no/such/dir");
+        let command = command(&engine, &site, point, None);
+        let arguments: Vec<_> = command
+            .get_args()
+            .filter_map(|word| word.to_str())
+            .collect();
+        let expected = "mount -f -o workers=percpu,profile=off /i.erofs /no/such/dir";
+        assert_eq!(arguments.join(" "), expected);
+        let error = mount(&engine, &site, point, &Interrupt::never()).unwrap_err();
         assert_eq!(
             error.to_string(),
             "engine erofast:percpu: mounting /i.erofs: exit status 1 before it was mounted"

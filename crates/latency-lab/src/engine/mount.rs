@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Engine, Mounted, Site, daemon, kernel};
-use crate::{Interrupt, Result};
+use crate::{Interrupt, LabError, Result};
 
 impl Engine {
     /// Mounts freshly at `point`, an empty directory, and returns when it can be read.
@@ -15,6 +15,14 @@ impl Engine {
             Engine::Erofsfuse | Engine::Erofast { .. } | Engine::Url { .. } => {
                 daemon::mount(self, site, point, interrupt)
             }
+        }
+    }
+
+    pub(super) fn refused(&self, site: &Site, reason: String) -> LabError {
+        LabError::Mount {
+            engine: self.to_string(),
+            image: site.image.clone(),
+            reason,
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::Engine;
 use super::link::Web;
 use super::loop_device::LoopDevice;
 use super::module::LoadedModule;
@@ -16,41 +17,26 @@ use crate::{Interrupt, LabError, Result};
 pub struct Mounted {
     engine: String,
     point: PathBuf,
-    daemon: Option<Child>,
-    device: Option<LoopDevice>,
-    module: Option<LoadedModule>,
+    pub(super) daemon: Option<Child>,
+    pub(super) device: Option<LoopDevice>,
+    /// Unloaded after the unmount.
+    pub(super) module: Option<LoadedModule>,
     /// Ends after the daemon that reads from it.
-    web: Option<Web>,
+    pub(super) web: Option<Web>,
     up: bool,
 }
 
 impl Mounted {
-    pub(super) fn new(
-        engine: String,
-        point: &Path,
-        daemon: Option<Child>,
-        device: Option<LoopDevice>,
-    ) -> Self {
+    pub(super) fn new(engine: &Engine, point: &Path) -> Self {
         Mounted {
-            engine,
+            engine: engine.to_string(),
             point: point.to_owned(),
-            daemon,
-            device,
+            daemon: None,
+            device: None,
             module: None,
             web: None,
             up: true,
         }
-    }
-
-    /// What ends after the daemon.
-    pub(super) fn keep(&mut self, web: Option<Web>) {
-        self.web = web;
-    }
-
-    /// The module is unloaded after the unmount.
-    pub(super) fn with_module(mut self, module: LoadedModule) -> Self {
-        self.module = Some(module);
-        self
     }
 
     /// Where it is mounted.

@@ -2,12 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
 
 use super::{Engine, Site};
-use crate::process::{Child, End, in_path};
-use crate::{Interrupt, LabError};
+use crate::LabError;
+use crate::process::{in_path, output, tool};
 
 /// None when everything the engine needs seems to be there; only a mount proves it.
 pub fn missing(engine: &Engine, site: &Site) -> Option<LabError> {
@@ -50,13 +48,7 @@ fn kernel_erofs() -> Option<String> {
 }
 
 fn module_exists() -> bool {
-    let Some(modprobe) = in_path("modprobe") else {
-        return false;
-    };
-    let Ok(mut child) = Child::spawn(Command::new(modprobe).args(["-n", "-q", "erofs"])) else {
-        return false;
-    };
-    matches!(child.wait(Duration::from_secs(10), &Interrupt::never()), Ok(End::Exited(status)) if status.success())
+    output(tool("modprobe").args(["-n", "-q", "erofs"])).is_ok()
 }
 
 fn loop_devices() -> Option<String> {

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{LabError, Result};
+use crate::Result;
+use crate::error::Doing;
 
 /// A directory to mount on: `name` below `points`, made if need be.
 pub(crate) fn mount_point(points: &Path, name: &str) -> Result<PathBuf> {
     let point = points.join(name);
-    std::fs::create_dir_all(&point)
-        .map_err(|source| LabError::io("making the directory", &point, source))?;
+    std::fs::create_dir_all(&point).doing("making the directory", &point)?;
     Ok(point)
 }
 
@@ -26,7 +26,7 @@ impl Site {
     pub(crate) fn new(image: &Path, erofast: &Path) -> Result<Site> {
         let absolute = image.canonicalize();
         Ok(Site {
-            image: absolute.map_err(|source| LabError::io("opening", image, source))?,
+            image: absolute.doing("opening", image)?,
             erofast: erofast.to_path_buf(),
         })
     }

@@ -5,7 +5,7 @@ mod words;
 
 pub(crate) use words::{amount, percent, tally, verdict};
 
-use crate::statistics::{Comparison, Summary};
+use crate::statistics::{Comparison, Summary, compare};
 
 /// One measured quantity, or one test.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +27,27 @@ pub(crate) struct Row {
     /// In the order of the run; none where one is unknown.
     pub(crate) samples: Vec<f64>,
     pub(crate) against_first: Option<Comparison>,
+}
+
+/// Rows that are compared with the first one, where there are samples of both.
+pub(crate) fn compared(rows: impl Iterator<Item = (String, Vec<f64>)>) -> Vec<Row> {
+    let mut all: Vec<Row> = Vec::new();
+    for (name, samples) in rows {
+        let first = all.first().map(|row| &row.samples);
+        let first = first.filter(|first| !first.is_empty() && !samples.is_empty());
+        all.push(Row {
+            name,
+            against_first: first.map(|first| compare(first, &samples)),
+            samples,
+        });
+    }
+    all
+}
+
+/// All of them, to be corrected for their number.
+pub(crate) fn comparisons(figures: &mut [Figure]) -> impl Iterator<Item = &mut Comparison> {
+    let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
+    rows.filter_map(|row| row.against_first.as_mut())
 }
 
 impl Row {

@@ -41,9 +41,7 @@ impl Figure {
     /// Medians with verdicts and intervals.
     pub(crate) fn claims(&self) -> Table {
         let row = |row: &Row| (row.name.clone(), self.claim(row));
-        let keyed = true;
-        let table = Table::words(&self.name, self.rows.iter().map(row).collect());
-        Table { keyed, ..table }
+        Table::words(&self.name, self.rows.iter().map(row).collect()).coloured()
     }
 
     pub(crate) fn claim(&self, row: &Row) -> String {
@@ -54,10 +52,8 @@ impl Figure {
     pub(crate) fn verdicts(&self) -> impl Iterator<Item = (String, &Comparison)> {
         self.rows.iter().filter_map(|row| {
             let shift = row.against_first.as_ref()?;
-            Some((
-                format!("{}: {}", row.name, verdict(shift, &self.unit)),
-                shift,
-            ))
+            let text = verdict(shift, &self.unit);
+            Some((format!("{}: {text}", row.name), shift))
         })
     }
 }
@@ -140,13 +136,9 @@ pub(crate) fn tally(figures: &[Figure], valid: bool) -> String {
         0 => None,
         count => Some(format!("{count} {}", word(of))),
     };
-    let all = [
-        Verdict::Lower,
-        Verdict::Higher,
-        Verdict::NoDifference,
-        Verdict::NotShown,
-    ];
-    let counts: Vec<String> = all.into_iter().filter_map(count).collect();
+    use Verdict::{Higher, Lower, NoDifference, NotShown};
+    let all = [Lower, Higher, NoDifference, NotShown].into_iter();
+    let counts: Vec<String> = all.filter_map(count).collect();
     match &verdicts[..] {
         [] => String::new(),
         [_] => format!("1 comparison: {}.", counts.join(", ")),

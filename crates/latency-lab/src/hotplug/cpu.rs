@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::error::{Doing, need_root};
+use crate::process::value_in;
 use crate::{LabError, Result};
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -16,11 +18,7 @@ pub(super) struct Cpu {
 impl Cpu {
     /// The requested one, or the last that can go offline and is online now.
     pub(super) fn find(asked: Option<u32>) -> Result<Cpu> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(LabError::Privilege(
-                "lab hotplug: taking a CPU offline needs root".into(),
-            ));
-        }
+        need_root("lab hotplug: taking a CPU offline needs root")?;
         let can_go =
             |number: &u32| fs::read_to_string(switch(*number)).is_ok_and(|text| text.trim() == "1");
         let number = match asked {
@@ -51,8 +49,7 @@ impl Cpu {
         } else {
             "taking offline with"
         };
-        fs::write(&self.switch, if online { "1" } else { "0" })
-            .map_err(|source| LabError::io(what, &self.switch, source))
+        fs::write(&self.switch, if online { "1" } else { "0" }).doing(what, &self.switch)
     }
 }
 
@@ -74,9 +71,7 @@ pub(super) fn is_pinned(daemon: u32, cpu: u32) -> Option<bool> {
     let worker = tasks.flatten().map(|task| task.path()).find(|task| {
         fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
     })?;
-    let status = fs::read_to_string(worker.join("status")).ok()?;
-    let allowed = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    Some(allowed.trim() == cpu.to_string())
+    let status = worker.join("status");
+    let allowed = value_in(&status.to_string_lossy(), "Cpus_allowed_list")?;
+    Some(allowed == cpu.to_string())
 }

@@ -2,48 +2,28 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use fastrand::Rng;
 
 use super::HotplugOptions;
 use super::cpu::{Cpu, is_pinned};
-use super::readers::{Readers, Reference};
+use super::readers::{Counts, HotplugCounts, Readers, Reference};
 use crate::engine::{Mounted, Site, mount_point};
+use crate::error::Doing;
 use crate::launch::command_at;
 use crate::load::Fio;
-use crate::process::{Child, DaemonMemory, End};
-use crate::statistics::Random;
-use crate::{Interrupt, LabError, Progress, Result};
+use crate::process::{Child, DaemonMemory};
+use crate::{Interrupt, Progress, Result};
 
 /// The daemon learns of a CPU by an event; under load it may take long to act on it.
 const PIN: Duration = Duration::from_secs(5);
+/// A request that takes longer is lost.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Of the reads, and of the times between.
+const SEED: u64 = 1;
 /// Longest time that the CPU stays offline, and online.
 const STAY_MS: usize = 80;
-
-/// What happened while a CPU went and came back.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct HotplugCounts {
-    /// Completed cycles.
-    pub cycles: usize,
-    /// Reads issued.
-    pub requests: u64,
-    /// Reads that failed or never returned, and launches that failed.
-    pub lost: u64,
-    /// Of all reads together.
-    pub wrong_bytes: u64,
-    /// The slowest read.
-    pub slowest_us: f64,
-    /// The user stopped the run.
-    pub interrupted: bool,
-    /// The first failure.
-    pub first_fault: Option<String>,
-    /// Launches while the CPU was offline.
-    pub launches: u64,
-    /// Of the daemon, where it is ours.
-    pub memory: Option<DaemonMemory>,
-}
 
 /// Result of the cycles.
 #[derive(Debug, Default)]
@@ -77,29 +57,21 @@ impl Experiment<'_> {
             .options
             .engine
             .mount(self.site, &point, self.interrupt)?;
-        let readers = Readers::start(self.options.readers, &point, reference, self.options.seed)
-            .map_err(|source| LabError::io("opening files of", &point, source))?;
+        let readers = Readers::start(self.options.readers, &point, reference, SEED)
+            .doing("opening files of", &point)?;
         let window = load.as_ref().and_then(|load| load.window());
-        let counts = readers.counts.clone();
         let mut cycled = Cycled::default();
-        let ended = self.cycles(cpu, &mut mounted, &mut cycled, progress);
+        let counts = readers.counts.clone();
+        let ended = self.cycles(cpu, &mut mounted, &counts, &mut cycled, progress);
         if let Some(load) = &mut load {
             load.count(window);
         }
-        cycled.counts.memory = DaemonMemory::of(&self.site.erofast, mounted.daemon(), &point);
-        let hanging = readers.stop(self.options.patience);
+        let memory = DaemonMemory::of(&self.site.erofast, mounted.daemon(), &point);
+        let hanging = readers.stop(PATIENCE);
         ended?;
         mounted.check()?;
-        cycled.counts.requests = counts.requests.load(Ordering::Relaxed) + hanging;
-        cycled.counts.lost += counts.failed.load(Ordering::Relaxed) + hanging;
-        cycled.counts.wrong_bytes = counts.wrong_bytes.load(Ordering::Relaxed);
-        cycled.counts.slowest_us = counts.slowest_ns.load(Ordering::Relaxed) as f64 / 1000.0;
-        let fault = counts
-            .first_fault
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .take();
-        cycled.counts.first_fault = cycled.counts.first_fault.or(fault);
+        cycled.counts = counts.lock().clone();
+        cycled.counts.memory = memory;
         // A reader that hangs keeps the mount busy; then it is detached, which was reported before.
         let unmounted = mounted.unmount();
         if hanging == 0 {
@@ -113,55 +85,49 @@ impl Experiment<'_> {
         &self,
         cpu: &mut Cpu,
         mounted: &mut Mounted,
+        counts: &Counts,
         cycled: &mut Cycled,
         progress: &mut dyn Progress,
     ) -> Result<()> {
-        let mut random = Random::new(self.options.seed);
-        let mut stay = || std::thread::sleep(Duration::from_millis(random.below(STAY_MS) as u64));
+        let mut random = Rng::with_seed(SEED);
+        let mut stay = || std::thread::sleep(Duration::from_millis(random.usize(..STAY_MS) as u64));
         progress.begin("taking a CPU away and back", self.options.cycles as u64);
         for cycle in 0..self.options.cycles {
             if self.interrupt.asked() {
-                cycled.counts.interrupted = true;
+                counts.lock().interrupted = true;
                 break;
             }
             let start = Instant::now();
             cpu.set(false)?;
             cycled.offline_us.push(us(start.elapsed()));
             stay();
-            self.launch(mounted, cycled)?;
+            self.launch(mounted, counts)?;
             let start = Instant::now();
             cpu.set(true)?;
             cycled.online_us.push(us(start.elapsed()));
             self.wait_for_pin(cpu, mounted, cycled);
             mounted.check()?;
             stay();
-            cycled.counts.cycles = cycle + 1;
+            counts.lock().cycles = cycle + 1;
             progress.step(cycle as u64 + 1, "");
         }
         Ok(())
     }
 
     /// Runs the program from the mount while the CPU is offline.
-    fn launch(&self, mounted: &Mounted, cycled: &mut Cycled) -> Result<()> {
+    fn launch(&self, mounted: &Mounted, counts: &Counts) -> Result<()> {
         if self.options.command.is_empty() {
             return Ok(());
         }
         let words = command_at(&self.options.command, false, mounted.point());
         let mut child = Child::spawn(Command::new(&words[0]).args(&words[1..]).current_dir("/"))?;
-        cycled.counts.launches += 1;
-        match child.wait(self.options.patience, self.interrupt)? {
-            End::Exited(status) if status.success() => (),
-            End::Interrupted => (),
-            end => {
-                cycled.counts.lost += 1;
-                let text = format!(
-                    "{}: {} {}",
-                    words[0].to_string_lossy(),
-                    end.describe(),
-                    child.last_line()
-                );
-                cycled.counts.first_fault.get_or_insert(text);
-            }
+        counts.lock().launches += 1;
+        let end = child.wait(PATIENCE, self.interrupt)?;
+        let program = words[0].to_string_lossy().into_owned();
+        if let Err(fault) = child.judge(end, &self.options.engine, program) {
+            let mut counts = counts.lock();
+            counts.lost += 1;
+            counts.fault(fault.to_string());
         }
         Ok(())
     }

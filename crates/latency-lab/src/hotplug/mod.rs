@@ -11,8 +11,8 @@ mod options;
 mod readers;
 mod report;
 
-pub use cycles::HotplugCounts;
 pub use options::HotplugOptions;
+pub use readers::HotplugCounts;
 pub use report::HotplugReport;
 
 use crate::engine::{Site, missing};
@@ -43,8 +43,7 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
     let points = Scratch::new(&std::env::temp_dir())?;
     let environment = Environment::capture(&site.image, &site.erofast)?;
     let reference = readers::Reference::load(&site, &options.engine, points.path(), &interrupt)?;
-    let scratch = (options.scratch.as_deref(), options.keep_scratch);
-    let mut load = Fio::start(options.load, scratch, None, &interrupt, progress)?;
+    let mut load = Fio::start(options.load, (None, false), None, &interrupt, progress)?;
     let experiment = cycles::Experiment {
         options,
         site: &site,

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::load::LoadChoice;
@@ -26,14 +25,6 @@ pub struct HotplugOptions {
     pub command: Vec<OsString>,
     /// What keeps the machine busy.
     pub load: LoadChoice,
-    /// A directory on a disk for the load's file; by default /var/tmp.
-    pub scratch: Option<PathBuf>,
-    /// Keep the load's file for the next run.
-    pub keep_scratch: bool,
-    /// A request that takes longer is lost.
-    pub patience: Duration,
-    /// Of the reads.
-    pub seed: u64,
 }
 
 impl Default for HotplugOptions {
@@ -49,10 +40,6 @@ impl Default for HotplugOptions {
             readers: 4,
             command: Vec::new(),
             load: LoadChoice::Fio,
-            scratch: None,
-            keep_scratch: false,
-            patience: Duration::from_secs(10),
-            seed: 1,
         }
     }
 }

@@ -5,16 +5,20 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use rustix::fs::{Advice, fadvise};
 use sched_trace::record::now_ns;
+use sched_trace::stats::us;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, Site, missing, mount_point};
+use crate::error::Doing;
+use crate::process::DaemonMemory;
 use crate::read::Content;
-use crate::statistics::Random;
 use crate::{Interrupt, LabError, Result};
 
 /// Kept in memory to compare with, at most.
@@ -46,8 +50,7 @@ impl Reference {
             match other.mount(site, &point, interrupt) {
                 Err(error) => last = Some(error),
                 Ok(mounted) => {
-                    let files = contents(&point)
-                        .map_err(|source| LabError::io("reading", &point, source))?;
+                    let files = contents(&point).doing("reading", &point)?;
                     mounted.unmount()?;
                     return match files.is_empty() {
                         true => Err(LabError::Usage(
@@ -80,31 +83,50 @@ fn contents(point: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     parts.into_iter().map(read).collect()
 }
 
-/// Counters shared by all readers.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) requests: AtomicU64,
-    pub(super) failed: AtomicU64,
-    pub(super) wrong_bytes: AtomicU64,
-    pub(super) slowest_ns: AtomicU64,
-    pub(super) first_fault: Mutex<Option<String>>,
-    stop: AtomicBool,
+/// What happened while a CPU went and came back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct HotplugCounts {
+    /// Completed cycles.
+    pub cycles: usize,
+    /// Reads issued.
+    pub requests: u64,
+    /// Reads that failed or never returned, and launches that failed.
+    pub lost: u64,
+    /// Of all reads together.
+    pub wrong_bytes: u64,
+    /// The slowest read.
+    pub slowest_us: f64,
+    /// The user stopped the run.
+    pub interrupted: bool,
+    /// The first failure.
+    pub first_fault: Option<String>,
+    /// Launches while the CPU was offline.
+    pub launches: u64,
+    /// Of the daemon, where it is ours.
+    pub memory: Option<DaemonMemory>,
 }
 
+/// What all readers count.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counts(Arc<Mutex<HotplugCounts>>);
+
 impl Counts {
-    pub(super) fn fault(&self, text: String) {
-        let mut first = self
-            .first_fault
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        first.get_or_insert(text);
+    pub(super) fn lock(&self) -> MutexGuard<'_, HotplugCounts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HotplugCounts {
+    pub(super) fn fault(&mut self, text: String) {
+        self.first_fault.get_or_insert(text);
     }
 }
 
 /// The running readers. Not scoped threads: the lab must be able to report one that hangs.
 #[derive(Debug)]
 pub(super) struct Readers {
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Counts,
+    stop: Arc<AtomicBool>,
     threads: Vec<(JoinHandle<()>, Arc<AtomicU64>)>,
 }
 
@@ -115,7 +137,7 @@ impl Readers {
         reference: &Reference,
         seed: u64,
     ) -> io::Result<Readers> {
-        let counts = Arc::new(Counts::default());
+        let (counts, stop) = (Counts::default(), Arc::new(AtomicBool::new(false)));
         let mut threads = Vec::new();
         for reader in 0..number {
             let since = Arc::new(AtomicU64::new(0));
@@ -123,17 +145,22 @@ impl Readers {
                 files: open(point, reference)?,
                 reference: reference.clone(),
                 counts: counts.clone(),
+                stop: stop.clone(),
                 since: since.clone(),
-                random: Random::new(seed.wrapping_add(reader as u64)),
+                random: Rng::with_seed(seed.wrapping_add(reader as u64)),
             };
             threads.push((std::thread::spawn(move || work.run()), since));
         }
-        Ok(Readers { counts, threads })
+        Ok(Readers {
+            counts,
+            stop,
+            threads,
+        })
     }
 
     /// Stops them; how many are still inside of a request after `patience`.
     pub(super) fn stop(self, patience: Duration) -> u64 {
-        self.counts.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + patience;
         let mut hanging = 0;
         for (thread, since) in self.threads {
@@ -144,14 +171,13 @@ impl Readers {
                 let _ = thread.join();
             } else {
                 hanging += 1;
-                let start = since.load(Ordering::Relaxed);
-                self.counts
-                    .slowest_ns
-                    .fetch_max(now_ns().saturating_sub(start), Ordering::Relaxed);
-                self.counts.fault(format!(
-                    "a request did not come back within {} s",
-                    patience.as_secs()
-                ));
+                let took = now_ns().saturating_sub(since.load(Ordering::Relaxed));
+                let seconds = patience.as_secs();
+                let mut counts = self.counts.lock();
+                counts.requests += 1;
+                counts.lost += 1;
+                counts.slowest_us = counts.slowest_us.max(us(took));
+                counts.fault(format!("a request did not come back within {seconds} s"));
             }
         }
         hanging
@@ -169,25 +195,26 @@ fn open(point: &Path, reference: &Reference) -> io::Result<Vec<File>> {
 struct Reader {
     files: Vec<File>,
     reference: Reference,
-    counts: Arc<Counts>,
+    counts: Counts,
+    stop: Arc<AtomicBool>,
     /// When the request that is under way began; 0 between requests.
     since: Arc<AtomicU64>,
-    random: Random,
+    random: Rng,
 }
 
 impl Reader {
     fn run(&mut self) {
         let mut buffer = vec![0; LONGEST as usize];
-        while !self.counts.stop.load(Ordering::Relaxed) {
+        while !self.stop.load(Ordering::Relaxed) {
             self.request(&mut buffer);
         }
     }
 
     fn request(&mut self, buffer: &mut [u8]) {
-        let number = self.random.below(self.files.len());
+        let number = self.random.usize(..self.files.len());
         let (path, right) = &self.reference.files[number];
-        let offset = self.random.below(right.len());
-        let length = (1 + self.random.below(LONGEST as usize)).min(right.len() - offset);
+        let offset = self.random.usize(..right.len());
+        let length = (1 + self.random.usize(..LONGEST as usize)).min(right.len() - offset);
         let file = &self.files[number];
         // Drops the range from the page cache, so that the engine serves it; pages in use stay.
         let _ = fadvise(file, 0, None, Advice::DontNeed);
@@ -196,26 +223,21 @@ impl Reader {
         let result = file.read_exact_at(&mut buffer[..length], offset as u64);
         let took = now_ns() - start;
         self.since.store(0, Ordering::Relaxed);
-        self.counts.requests.fetch_add(1, Ordering::Relaxed);
-        self.counts.slowest_ns.fetch_max(took, Ordering::Relaxed);
+        let wrong = differing(&buffer[..length], &right[offset..offset + length]);
+        let what = || format!("{}, {length} bytes at {offset}", path.display());
+        let mut counts = self.counts.lock();
+        counts.requests += 1;
+        counts.slowest_us = counts.slowest_us.max(us(took));
         match result {
             Err(error) => {
-                self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                self.counts.fault(format!(
-                    "{}, {length} bytes at {offset}: {error}",
-                    path.display()
-                ));
+                counts.lost += 1;
+                counts.fault(format!("{}: {error}", what()));
             }
-            Ok(()) => {
-                let wrong = differing(&buffer[..length], &right[offset..offset + length]);
-                if wrong > 0 {
-                    self.counts.wrong_bytes.fetch_add(wrong, Ordering::Relaxed);
-                    self.counts.fault(format!(
-                        "{}, {length} bytes at {offset}: {wrong} are wrong",
-                        path.display()
-                    ));
-                }
+            Ok(()) if wrong > 0 => {
+                counts.wrong_bytes += wrong;
+                counts.fault(format!("{}: {wrong} are wrong", what()));
             }
+            Ok(()) => {}
         }
     }
 }
@@ -235,52 +257,39 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::scratch::Scratch;
 
     /// A copy of the reference with one byte changed.
-    fn run(change: Option<usize>) -> Arc<Counts> {
-        let directory = std::env::temp_dir().join(format!(
-            "erofast-lab-readers-{}-{change:?}",
-            std::process::id()
-        ));
-        fs::create_dir_all(&directory).unwrap();
+    fn run(change: Option<usize>) -> HotplugCounts {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let right: Vec<u8> = (0..50_000u32).map(|byte| byte as u8).collect();
         let mut stored = right.clone();
         change.into_iter().for_each(|place| stored[place] ^= 1);
-        fs::write(directory.join("file"), &stored).unwrap();
+        fs::write(scratch.path().join("file"), &stored).unwrap();
         let reference = Reference {
             files: Arc::new(vec![("file".into(), right)]),
             source: String::new(),
         };
-        let readers = Readers::start(2, &directory, &reference, 1).unwrap();
+        let readers = Readers::start(2, scratch.path(), &reference, 1).unwrap();
         let counts = readers.counts.clone();
-        while counts.requests.load(Ordering::Relaxed) < 200 {
+        while counts.lock().requests < 200 {
             std::thread::yield_now();
         }
         assert_eq!(readers.stop(Duration::from_secs(60)), 0);
-        fs::remove_dir_all(&directory).unwrap();
-        counts
+        counts.lock().clone()
     }
 
     #[test]
     fn right_bytes_are_right() {
         let counts = run(None);
-        assert_eq!(counts.wrong_bytes.load(Ordering::Relaxed), 0);
-        assert_eq!(counts.failed.load(Ordering::Relaxed), 0);
-        assert!(counts.slowest_ns.load(Ordering::Relaxed) > 0);
+        assert_eq!((counts.wrong_bytes, counts.lost), (0, 0));
+        assert!(counts.slowest_us > 0.0);
     }
 
     #[test]
     fn one_wrong_byte_is_found() {
         let counts = run(Some(25_000));
-        assert!(counts.wrong_bytes.load(Ordering::Relaxed) > 0);
-        assert!(
-            counts
-                .first_fault
-                .lock()
-                .unwrap()
-                .as_ref()
-                .unwrap()
-                .ends_with("1 are wrong")
-        );
+        assert!(counts.wrong_bytes > 0);
+        assert!(counts.first_fault.unwrap().ends_with("1 are wrong"));
     }
 }

@@ -46,55 +46,47 @@ impl Canvas {
         for value in self.x.ticks() {
             self.below_tick(along(self.x.place(value)), &tick(value, unit));
         }
-        let scale = if self.x.is_logarithmic() {
-            ", logarithmic"
-        } else {
-            ""
+        let unit = match unit {
+            "us" => String::new(),
+            unit => format!(", {unit}"),
         };
-        let unit = if unit == "us" {
-            String::new()
-        } else {
-            format!(", {unit}")
-        };
+        let logarithmic = self.x.is_logarithmic();
+        let scale = if logarithmic { ", logarithmic" } else { "" };
         self.axis_title(&format!("{title}{unit}{scale}"));
     }
 
     fn below_tick(&mut self, x: f64, text: &str) {
         let floor = self.floor();
-        let _ = writeln!(
-            self.svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor}\"/>\
-             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{text}</text>",
-            floor + 16.0
-        );
+        self.line("grid", (x, x), (TOP, floor));
+        self.text("tick", "middle", (x, floor + 16.0), text);
     }
 
     fn axis_title(&mut self, title: &str) {
-        let _ = writeln!(
-            self.svg,
-            "<text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
-            along(0.5),
-            self.height - 8.0,
-            escape(title)
-        );
+        let at = (along(0.5), self.height - 8.0);
+        self.text("tick", "middle", at, title);
     }
 
     fn side_tick(&mut self, y: f64, text: &str) {
-        let _ = writeln!(
-            self.svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-             <text class=\"tick\" x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
-            WIDTH - RIGHT,
-            LEFT - 5.0,
-            y + 4.0
-        );
+        self.line("grid", (LEFT, WIDTH - RIGHT), (y, y));
+        self.text("tick", "end", (LEFT - 5.0, y + 4.0), text);
     }
 
     fn row_name(&mut self, y: f64, name: &str) {
-        let name = escape(name);
+        self.text("name", "start", (LEFT, y), name);
+    }
+
+    fn text(&mut self, class: &str, anchor: &str, (x, y): (f64, f64), text: &str) {
+        let text = escape(text);
         let _ = writeln!(
             self.svg,
-            "<text class=\"name\" x=\"{LEFT}\" y=\"{y:.0}\">{name}</text>"
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
+        );
+    }
+
+    fn line(&mut self, class: &str, (x1, x2): (f64, f64), (y1, y2): (f64, f64)) {
+        let _ = writeln!(
+            self.svg,
+            "<line class=\"{class}\" x1=\"{x1:.1}\" x2=\"{x2:.1}\" y1=\"{y1:.1}\" y2=\"{y2:.1}\"/>"
         );
     }
 
@@ -185,11 +177,11 @@ pub(super) fn strip(figure: &Figure) -> String {
             let x = along(canvas.x.place(summary.median));
             let _ = writeln!(
                 canvas.svg,
-                "<line class=\"median\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.0}\" y2=\"{:.0}\"><title>median {}</title></line>",
-                top + 16.0,
-                top + 42.0,
+                "<g><title>median {}</title>",
                 amount(summary.median, &figure.unit)
             );
+            canvas.line("median", (x, x), (top + 16.0, top + 42.0));
+            canvas.svg.push_str("</g>\n");
         }
     }
     canvas.end()
@@ -248,24 +240,17 @@ pub(super) fn shifts(title: &str, shifts: &[Shift<'_>]) -> String {
     let mut canvas = Canvas::new(height, title, Axis::fit(ends.into_iter()));
     canvas.value_ticks(title, "%");
     let zero = along(canvas.x.place(0.0));
-    let _ = writeln!(
-        canvas.svg,
-        "<line class=\"zero\" x1=\"{zero:.1}\" x2=\"{zero:.1}\" y1=\"{TOP}\" y2=\"{}\"/>",
-        canvas.floor()
-    );
+    let floor = canvas.floor();
+    canvas.line("zero", (zero, zero), (TOP, floor));
     for (number, (shift, interval)) in drawn.enumerate() {
         let top = TOP + ROW * number as f64;
         canvas.row_name(top + 11.0, shift.name);
         let place = |canvas: &Canvas, percent| along(canvas.x.place(percent));
         let (from, to) = (place(&canvas, interval.low), place(&canvas, interval.high));
-        let _ = writeln!(
-            canvas.svg,
-            "<line class=\"line {}\" x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{y}\" y2=\"{y}\"/>",
-            style::series(shift.series),
-            y = top + 24.0
-        );
+        let (y, class) = (top + 24.0, format!("line {}", style::series(shift.series)));
+        canvas.line(&class, (from, to), (y, y));
         let middle = place(&canvas, shift.of.difference_percent.unwrap_or_default());
-        canvas.dot(shift.series, middle, top + 24.0, &verdict(shift.of, ""));
+        canvas.dot(shift.series, middle, y, &verdict(shift.of, ""));
     }
     canvas.end()
 }
@@ -326,18 +311,13 @@ mod tests {
             series: 1,
             of: &less,
         };
-        let svg = shifts("shift", &[shift]);
+        let svg = shifts("shift", std::slice::from_ref(&shift));
         assert!(
             svg.contains(">0</text>") && svg.contains("shift, %") && svg.contains("class=\"zero\""),
             "{svg}"
         );
         assert!(svg.contains("<line class=\"line s1\"") && svg.contains("lower: "));
         let open = crate::statistics::compare(&[1.0], &[1.0]);
-        let none = Shift {
-            name: "",
-            series: 0,
-            of: &open,
-        };
-        assert_eq!(shifts("shift", &[none]), "");
+        assert_eq!(shifts("shift", &[Shift { of: &open, ..shift }]), "");
     }
 }

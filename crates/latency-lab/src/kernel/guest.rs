@@ -13,6 +13,7 @@ use rustix::system::{RebootCommand, finit_module, reboot};
 use super::job::{IMAGE, JOB, Job, MODULES, ORDER};
 use super::message::GuestMessage;
 use super::result;
+use crate::error::Doing;
 use crate::launch;
 use crate::{LabError, Progress, Result};
 
@@ -64,18 +65,20 @@ fn listen() {
 }
 
 fn experiment() -> Result<()> {
-    let text = fs::read(JOB).map_err(|source| LabError::io("reading", Path::new(JOB), source))?;
+    let text = fs::read(JOB).doing("reading", JOB)?;
     let mut job: Job = serde_json::from_slice(&text)
-        .map_err(|reason| LabError::Kernel(format!("{JOB}: {reason}")))?;
+        .map_err(|reason| LabError::Preparation(format!("{JOB}: {reason}")))?;
     let order = fs::read_to_string(ORDER);
-    let order = order.map_err(|source| LabError::io("reading", Path::new(ORDER), source))?;
+    let order = order.doing("reading", ORDER)?;
     for module in order.lines() {
         load(&Path::new(MODULES).join(module))?;
     }
     take_image(job.image_bytes)?;
-    job.notices.insert(0, emulated());
-    let report = launch::run(&job.options(has_io_uring())?, &mut Console)?;
-    result::write(&report)
+    if !has_io_uring() {
+        job.leave_out_io_uring();
+    }
+    job.launch.notices.insert(0, emulated());
+    result::write(&launch::run(&job.launch, &mut Console)?)
 }
 
 /// Whether FUSE mounts can use io_uring here; the kernel's command line switches it on.
@@ -101,19 +104,19 @@ fn emulated() -> String {
 }
 
 fn load(module: &Path) -> Result<()> {
-    let file = File::open(module).map_err(|source| LabError::io("opening", module, source))?;
-    finit_module(&file, c"", 0).map_err(|source| LabError::io("loading", module, source))
+    let file = File::open(module).doing("opening", module)?;
+    finit_module(&file, c"", 0).doing("loading", module)
 }
 
 /// The image from its disk to memory: no launch waits for the disk.
 fn take_image(bytes: u64) -> Result<()> {
     let copied = File::open(IMAGE_DISK)
         .and_then(|disk| io::copy(&mut disk.take(bytes), &mut File::create(IMAGE)?))
-        .map_err(|source| LabError::io("copying the image from", Path::new(IMAGE_DISK), source))?;
+        .doing("copying the image from", IMAGE_DISK)?;
     if copied == bytes {
         return Ok(());
     }
-    Err(LabError::Kernel(format!(
+    Err(LabError::Preparation(format!(
         "{IMAGE_DISK}: {copied} of {bytes} bytes of the image"
     )))
 }

@@ -9,6 +9,7 @@ use super::packages::Packages;
 use super::sandbox::Sandbox;
 use super::work::Work;
 use crate::compile;
+use crate::error::Doing;
 use crate::{Interrupt, LabError, Result};
 
 /// The image, which is in the work directory, and the words of its program below it as root.
@@ -28,7 +29,7 @@ pub(super) fn take_or_make(
     let path = work.inside("image.erofs");
     if let Some(image) = &options.image {
         let copied = fs::copy(image, path);
-        let bytes = copied.map_err(|source| LabError::io("copying", image, source))?;
+        let bytes = copied.doing("copying", image)?;
         return Ok(Image {
             bytes,
             command: None,
@@ -43,7 +44,7 @@ pub(super) fn take_or_make(
         work.done("image", &mark)?;
     }
     let copied = fs::copy(&made, path);
-    let bytes = copied.map_err(|source| LabError::io("copying", &made, source))?;
+    let bytes = copied.doing("copying", &made)?;
     Ok(Image {
         bytes,
         command: Some(command),
@@ -62,15 +63,14 @@ fn compiler(root: &Path) -> Result<String> {
         .filter(|path| root.join(&path[1..]).is_file())
         .collect();
     paths.sort();
-    paths
-        .pop()
-        .ok_or_else(|| LabError::Kernel(format!("the packages have no compiler in {directory}")))
+    paths.pop().ok_or_else(|| {
+        LabError::Preparation(format!("the packages have no compiler in {directory}"))
+    })
 }
 
 fn make(compiler: &str, sandbox: &Sandbox, work: &Work, interrupt: &Interrupt) -> Result<()> {
     let program = work.inside(compile::SOURCE_NAME);
-    fs::write(&program, compile::SOURCE)
-        .map_err(|source| LabError::io("writing", &program, source))?;
+    fs::write(&program, compile::SOURCE).doing("writing", &program)?;
     let script = format!(
         "
     cd /build

@@ -8,6 +8,7 @@ use super::job::{GUEST, IMAGE_DIRECTORY, Job, LAB, MODULES, ORDER};
 use super::packages::Packages;
 use super::sandbox::{Sandbox, finish};
 use super::work::Work;
+use crate::error::Doing;
 use crate::{Interrupt, LabError, Result};
 
 /// Files of the boot, as the sandbox sees them.
@@ -119,7 +120,7 @@ pub(super) fn make(
     ];
     for (name, content) in files {
         let path = work.inside(name);
-        write(&path, &content).map_err(|source| LabError::io("writing", &path, source))?;
+        write(&path, &content).doing("writing", &path)?;
     }
     let mut command = sandbox.command("/bin/sh");
     command.args(["-euc", PACKED]);
@@ -134,8 +135,7 @@ pub(super) fn make(
         interrupt,
     )?;
     let archive = work.inside("initramfs");
-    let length = |source| LabError::io("looking at", &archive, source);
-    let bytes = fs::metadata(&archive).map_err(length)?.len();
+    let bytes = fs::metadata(&archive).doing("looking at", &archive)?.len();
     Ok(Boot {
         kernel: format!("/build/image/boot/vmlinuz-{}", packages.release),
         initramfs: "/build/initramfs",
@@ -158,43 +158,22 @@ mod tests {
     #[test]
     fn this_program_starts_by_itself_and_those_of_the_packages_in_their_own_root() {
         let init = init();
-        assert!(
-            init.ends_with("exec /usr/bin/erofast-lab lab guest\n"),
-            "{init}"
-        );
-        assert!(
-            init.contains("mount --bind /image /packages/image"),
-            "{init}"
-        );
+        assert!(init.ends_with("exec /usr/bin/erofast-lab lab guest\n"));
+        assert!(init.contains("mount --bind /image /packages/image"));
         assert_eq!(super::super::job::JOB, "/job.json");
     }
 
     #[test]
     fn programs_are_packed_with_what_loads_them() {
         let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();
+        let programs = ["/bin/cat", "/usr/bin/a", "/bin/true", "/usr/bin/b"];
         let mut command = Command::new("/bin/sh");
-        command.args([
-            "-euc",
-            OWN,
-            "sh",
-            "/bin/cat",
-            "/usr/bin/a",
-            "/bin/true",
-            "/usr/bin/b",
-        ]);
-        assert!(
-            command
-                .current_dir(scratch.path())
-                .status()
-                .unwrap()
-                .success()
-        );
+        command.args(["-euc", OWN, "sh"]).args(programs);
+        command.current_dir(scratch.path());
+        assert!(command.status().unwrap().success());
         let tree = scratch.path().join("tree");
-        let files = Command::new("find")
-            .arg(&tree)
-            .args(["-type", "f"])
-            .output()
-            .unwrap();
+        let mut find = Command::new("find");
+        let files = find.arg(&tree).args(["-type", "f"]).output().unwrap();
         fs::remove_dir_all(&tree).unwrap();
         let files = String::from_utf8_lossy(&files.stdout).into_owned();
         for name in ["/usr/bin/a\n", "/usr/bin/b\n", "libc.", "/ld-"] {

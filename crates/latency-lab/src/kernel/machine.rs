@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::initramfs::Boot;
 use super::message::GuestMessage;
+use super::packages::Packages;
 use super::result;
-use super::sandbox::{Sandbox, output};
+use super::sandbox::{Sandbox, printed};
 use super::work::Work;
-use crate::launch::LaunchReport;
+use crate::error::Doing;
+use crate::launch::{self, LaunchReport};
 use crate::process::{Child, End};
 use crate::{Interrupt, LabError, Progress, Result};
 
@@ -20,9 +22,9 @@ use crate::{Interrupt, LabError, Progress, Result};
 const READER_BYTES: u64 = 500 << 20;
 /// Room for the report.
 const RESULT_BYTES: u64 = 64 << 20;
-/// From QEMU's start to the first message of the guest. Where KVM is broken, it hangs.
-const UP_ACCELERATED: Duration = Duration::from_secs(30);
-const UP_EMULATED: Duration = Duration::from_secs(300);
+/// From QEMU's start to the first message of the guest, with KVM (where it is broken, it hangs) and
+/// emulated.
+const UP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 /// From the request to stop to the report of what was measured.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
@@ -32,17 +34,10 @@ pub(super) struct Machine<'a> {
     pub(super) sandbox: &'a Sandbox,
     pub(super) work: &'a Work,
     pub(super) boot: &'a Boot,
+    pub(super) packages: &'a Packages,
     pub(super) timeout: Duration,
     pub(super) cpus: usize,
     pub(super) accelerate: bool,
-}
-
-/// The result of a run.
-pub(super) struct MachineRun {
-    pub(super) report: LaunchReport,
-    /// The version that QEMU prints: "QEMU 10.0.2".
-    pub(super) qemu: String,
-    pub(super) accelerator: &'static str,
 }
 
 /// Why a machine produced no report.
@@ -59,6 +54,10 @@ impl From<LabError> for Failed {
     fn from(error: LabError) -> Self {
         Failed::Error(error)
     }
+}
+
+fn unprepared(reason: String) -> Failed {
+    LabError::Preparation(reason).into()
 }
 
 /// QEMU 10.0.2 dies of an assertion in one start of many (msix_table_mmio_write).
@@ -88,13 +87,13 @@ impl Machine<'_> {
         &self,
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
-    ) -> Result<MachineRun> {
+    ) -> Result<LaunchReport> {
         let qemu = self.version()?;
         let disks = [("reader.img", READER_BYTES), ("result.img", RESULT_BYTES)];
         for (name, bytes) in disks {
             let path = self.work.inside(name);
             let made = File::create(&path).and_then(|file| file.set_len(bytes));
-            made.map_err(|source| LabError::io("making", &path, source))?;
+            made.doing("making", &path)?;
         }
         let mut accelerators = vec!["tcg"];
         let kvm = File::options().read(true).write(true).open("/dev/kvm");
@@ -108,13 +107,7 @@ impl Machine<'_> {
             let boot =
                 |progress: &mut dyn Progress| self.boot(accelerator, &qemu, interrupt, progress);
             match start(boot, progress) {
-                Ok(report) => {
-                    return Ok(MachineRun {
-                        report,
-                        qemu,
-                        accelerator,
-                    });
-                }
+                Ok(report) => return Ok(self.describe(report, qemu, accelerator)),
                 Err(Failed::Error(error)) => return Err(error),
                 Err(Failed::Silent(reason) | Failed::Crashed(reason)) => {
                     if accelerator == "kvm" {
@@ -124,15 +117,29 @@ impl Machine<'_> {
                 }
             }
         }
-        Err(LabError::Kernel(format!(
+        Err(LabError::Preparation(format!(
             "the machine does not start: {why}"
         )))
+    }
+
+    fn describe(&self, report: LaunchReport, qemu: String, accelerator: &str) -> LaunchReport {
+        LaunchReport {
+            machine: Some(launch::Machine {
+                qemu,
+                accelerator: accelerator.into(),
+                emulated: accelerator != "kvm",
+                kernel: self.packages.release.clone(),
+                kernel_package: self.packages.version.clone(),
+                cpus: self.cpus,
+            }),
+            ..report
+        }
     }
 
     /// "QEMU emulator version 10.0.2 (Debian ...)" is "QEMU 10.0.2".
     fn version(&self) -> Result<String> {
         let mut command = self.sandbox.command(QEMU);
-        let text = output("asking QEMU for its version", command.arg("--version"))?;
+        let text = printed("asking QEMU for its version", command.arg("--version"))?;
         let version = text
             .split("version ")
             .nth(1)
@@ -153,10 +160,7 @@ impl Machine<'_> {
         let mut child = Child::spawn(&mut command)?;
         let mut console = Console::default();
         let start = Instant::now();
-        let up = match accelerator {
-            "kvm" => UP_ACCELERATED,
-            _ => UP_EMULATED,
-        };
+        let up = UP[usize::from(accelerator != "kvm")];
         let mut guest = GuestState::default();
         let mut stop_by = None;
         loop {
@@ -167,28 +171,25 @@ impl Machine<'_> {
             }
             if let Some(error) = guest.error.take() {
                 child.end();
-                return Err(LabError::Kernel(format!("in the machine: {error}")).into());
+                return Err(unprepared(format!("in the machine: {error}")));
             }
             if ended {
                 return match (guest.done, guest.up) {
                     (true, _) => Ok(result::read(&self.work.inside("result.img"))?),
                     (false, false) => Err(Failed::Crashed(guest.last_output(&child))),
-                    (false, true) => Err(LabError::Kernel(format!(
+                    (false, true) => Err(unprepared(format!(
                         "the machine ended before its experiment: {}",
                         guest.last_output(&child)
-                    ))
-                    .into()),
+                    ))),
                 };
             }
             if interrupt.asked() && stop_by.is_none() {
                 console.say("stop");
                 stop_by = Some(Instant::now() + STOP_TIMEOUT);
             }
-            let too_long = stop_by.is_some_and(|by| Instant::now() > by || !guest.measures);
-            if too_long {
-                return Err(
-                    LabError::Kernel("interrupted before anything was measured".into()).into(),
-                );
+            if stop_by.is_some_and(|by| Instant::now() > by || !guest.measures) {
+                let reason = "interrupted before anything was measured";
+                return Err(unprepared(reason.into()));
             }
             if !guest.up && child.errors().contains(KVM_BROKEN) {
                 return Err(Failed::Silent(KVM_BROKEN.into()));
@@ -198,10 +199,9 @@ impl Machine<'_> {
             }
             if start.elapsed() > self.timeout {
                 let seconds = self.timeout.as_secs();
-                return Err(LabError::Kernel(format!(
+                return Err(unprepared(format!(
                     "the machine was not done after {seconds} s"
-                ))
-                .into());
+                )));
             }
         }
     }
@@ -299,9 +299,8 @@ impl Console {
     /// QEMU makes the socket some time after its start.
     fn connect(&mut self, socket: &Path) {
         if self.stream.is_none() {
-            self.stream = UnixStream::connect(socket)
-                .and_then(|stream| stream.set_nonblocking(true).map(|()| stream))
-                .ok();
+            let stream = UnixStream::connect(socket).ok();
+            self.stream = stream.filter(|stream| stream.set_nonblocking(true).is_ok());
         }
     }
 
@@ -337,13 +336,13 @@ mod tests {
     use super::*;
     use crate::Silent;
 
-    /// Crashes `crashes` times, then works; how often it was started.
-    fn started(crashes: usize) -> (bool, usize) {
+    /// Fails `failures` times, then works; whether it came up, and how often it was started.
+    fn started(failures: usize, failed: fn(String) -> Failed) -> (bool, usize) {
         let mut starts = 0;
         let boot = |_: &mut dyn Progress| {
             starts += 1;
-            match starts <= crashes {
-                true => Err(Failed::Crashed("an assertion".into())),
+            match starts <= failures {
+                true => Err(failed("an assertion".into())),
                 false => Ok(()),
             }
         };
@@ -351,21 +350,10 @@ mod tests {
     }
 
     #[test]
-    fn a_qemu_that_dies_at_its_start_is_started_again_twice() {
-        assert_eq!(started(0), (true, 1));
-        assert_eq!(started(1), (true, 2));
-        assert_eq!(started(2), (true, 3));
-        assert_eq!(started(9), (false, 3));
-    }
-
-    #[test]
-    fn a_machine_that_stays_silent_is_not_started_again() {
-        let mut starts = 0;
-        let boot = |_: &mut dyn Progress| -> std::result::Result<(), Failed> {
-            starts += 1;
-            Err(Failed::Silent("nothing".into()))
-        };
-        assert!(start(boot, &mut Silent).is_err());
-        assert_eq!(starts, 1);
+    fn a_qemu_that_dies_at_its_start_is_started_again_twice_and_a_silent_one_is_not() {
+        let started_after = |crashes| started(crashes, Failed::Crashed);
+        let expected = [(true, 1), (true, 2), (true, 3), (false, 3)];
+        assert_eq!([0, 1, 2, 9].map(started_after), expected);
+        assert_eq!(started(9, Failed::Silent), (false, 1));
     }
 }

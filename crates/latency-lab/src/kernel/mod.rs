@@ -28,27 +28,29 @@ pub use options::KernelOptions;
 pub use running::module_for_running_kernel;
 pub use variant::Variant;
 
-use crate::launch::{LaunchReport, Machine};
+use std::time::Duration;
+
+use crate::launch::LaunchReport;
 use crate::{Interrupt, Progress, Result};
 use packages::Packages;
 use sandbox::Sandbox;
 use work::Work;
+
+/// How long the machine may take.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Runs the experiment.
 pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<LaunchReport> {
     options.check()?;
     let interrupt = Interrupt::watch()?;
     let work = Work::open(options.work.as_deref())?;
-    let packages = Packages::fetch(options, &work, &interrupt, progress)?;
+    let packages = Packages::fetch(options, None, &work, &interrupt, progress)?;
     let sandbox = Sandbox::new(work.root());
     module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
     progress.begin("making the machine", 2);
     let image = image::take_or_make(options, &packages, &sandbox, &work, &interrupt)?;
     progress.step(1, "files");
-    let mut job = job::Job::new(options, &packages, image.bytes);
-    if let Some(command) = image.command {
-        job.launch(command);
-    }
+    let job = job::Job::new(options, &packages, image)?;
     let boot = initramfs::make(
         &job,
         &options.erofast,
@@ -62,20 +64,10 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Launc
         sandbox: &sandbox,
         work: &work,
         boot: &boot,
-        timeout: options.timeout.max(2 * options.time),
+        packages: &packages,
+        timeout: LONGEST.max(2 * options.time),
         cpus: options.cpus,
         accelerate: options.accelerate,
     };
-    let ran = machine.run(&interrupt, progress)?;
-    Ok(LaunchReport {
-        machine: Some(Machine {
-            qemu: ran.qemu,
-            accelerator: ran.accelerator.into(),
-            emulated: ran.accelerator != "kvm",
-            kernel: packages.release,
-            kernel_package: packages.version,
-            cpus: options.cpus,
-        }),
-        ..ran.report
-    })
+    machine.run(&interrupt, progress)
 }

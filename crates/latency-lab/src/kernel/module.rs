@@ -32,7 +32,8 @@ pub(super) fn build_all(
             progress.step(number as u64, "fs/erofs of the kernel's source");
             take_out(packages, sandbox, work, interrupt)?;
             progress.step(number as u64 + 1, &variant.to_string());
-            build(variant, &packages.release, sandbox, interrupt)?;
+            let what = format!("building the variant {variant}");
+            sandbox.shell(&what, &script(variant, &packages.release), interrupt)?;
             work.done(&stage, &packages.version)?;
         }
     }
@@ -54,7 +55,7 @@ fn take_out(
     if !fs::read_to_string(&makefile)
         .is_ok_and(|text| text.contains("PCPU_KTHREAD") || text.contains("erofs-"))
     {
-        return Err(LabError::Kernel(format!(
+        return Err(LabError::Preparation(format!(
             "{}: the kernel's source has no EROFS there",
             makefile.display()
         )));
@@ -62,27 +63,12 @@ fn take_out(
     work.done("source", &packages.version)
 }
 
-fn build(variant: Variant, release: &str, sandbox: &Sandbox, interrupt: &Interrupt) -> Result<()> {
-    sandbox.shell(
-        &format!("building the variant {variant}"),
-        &script(variant, release),
-        interrupt,
-    )
-}
-
 /// The options are given twice: to make, which chooses files by them, and to the compiler, since
 /// the header with the configuration is the distribution's.
 fn script(variant: Variant, release: &str) -> String {
-    let to_make: String = variant
-        .config()
-        .iter()
-        .map(|name| format!(" {name}=y"))
-        .collect();
-    let to_compiler: Vec<String> = variant
-        .config()
-        .iter()
-        .map(|name| format!("-D{name}=1"))
-        .collect();
+    let names = || variant.config().iter();
+    let to_make: String = names().map(|name| format!(" {name}=y")).collect();
+    let to_compiler: Vec<String> = names().map(|name| format!("-D{name}=1")).collect();
     let (file, to_compiler) = (variant.file(), to_compiler.join(" "));
     format!(
         "

@@ -24,8 +24,6 @@ pub struct KernelOptions {
     pub root: bool,
     /// Launches per variant that count.
     pub iterations: usize,
-    /// Launches per variant before them that do not.
-    pub warm_ups: usize,
     /// What keeps the machine busy.
     pub load: LoadChoice,
     /// Of the order of launches.
@@ -44,8 +42,6 @@ pub struct KernelOptions {
     pub suite: String,
     /// How long launches may begin in the machine; those of the last round end later.
     pub time: Duration,
-    /// How long the machine may take.
-    pub timeout: Duration,
 }
 
 impl Default for KernelOptions {
@@ -56,7 +52,6 @@ impl Default for KernelOptions {
             command: Vec::new(),
             root: false,
             iterations: 10,
-            warm_ups: 1,
             load: LoadChoice::Fio,
             seed: 1,
             reserved_pages: vec![0, 64],
@@ -67,7 +62,6 @@ impl Default for KernelOptions {
             suite: "bookworm-backports".into(),
             // Fetching, building, starting and a last round go on top: a quarter of an hour in all.
             time: Duration::from_secs(9 * 60),
-            timeout: Duration::from_secs(3600),
         }
     }
 }
@@ -98,7 +92,7 @@ impl KernelOptions {
         }
         if !self.erofast.is_file() {
             let path = self.erofast.display();
-            return Err(LabError::Kernel(format!("{path} is not there")));
+            return Err(LabError::Preparation(format!("{path} is not there")));
         }
         Ok(())
     }
@@ -108,7 +102,7 @@ impl KernelOptions {
         if std::env::consts::ARCH == "x86_64" {
             return Ok(());
         }
-        Err(LabError::Kernel(format!(
+        Err(LabError::Preparation(format!(
             "the packages it runs are for x86-64, and this machine is {}",
             std::env::consts::ARCH
         )))
@@ -119,38 +113,28 @@ impl KernelOptions {
 mod tests {
     use super::*;
 
-    fn refusal(options: &KernelOptions) -> String {
-        options
-            .check()
-            .map_or_else(|error| error.to_string(), |()| String::new())
-    }
-
     #[test]
     fn an_image_and_its_command_belong_together() {
-        let options = KernelOptions {
-            image: Some("/dev/null".into()),
-            ..KernelOptions::default()
-        };
-        assert!(refusal(&options).contains("needs a command"));
-        let options = KernelOptions {
-            command: vec!["{}/bin/true".into()],
-            ..KernelOptions::default()
-        };
-        assert!(refusal(&options).contains("needs the image"));
-        let options = KernelOptions {
-            image: Some("/no/such/image".into()),
-            ..options
-        };
-        let without = KernelOptions {
-            command: vec!["/bin/true".into()],
-            ..options.clone()
-        };
-        assert!(refusal(&without).contains("has no {}"));
-        assert!(refusal(&options).contains("/no/such/image: not a file"));
-        let options = KernelOptions {
-            cpus: 0,
-            ..KernelOptions::default()
-        };
-        assert!(refusal(&options).contains("--cpus 0: must be 1 to 16"));
+        for (image, command, cpus, reason) in [
+            (Some("/dev/null"), None, 2, "needs a command"),
+            (None, Some("{}/bin/true"), 2, "needs the image"),
+            (Some("/no/such/image"), Some("/bin/true"), 2, "has no {}"),
+            (
+                Some("/no/such/image"),
+                Some("{}/bin/true"),
+                2,
+                "/no/such/image: not a file",
+            ),
+            (None, None, 0, "--cpus 0: must be 1 to 16"),
+        ] {
+            let options = KernelOptions {
+                image: image.map(Into::into),
+                command: command.into_iter().map(Into::into).collect(),
+                cpus,
+                ..KernelOptions::default()
+            };
+            let error = options.check().unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 }

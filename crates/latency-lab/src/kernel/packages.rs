@@ -16,7 +16,7 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const TO_BUILD: &str =
     "bash coreutils dash findutils gcc grep gzip make mawk sed tar xz-utils zlib1g";
 /// Further packages for the machine.
-const TO_RUN: &str = " busybox-static erofs-utils fio kmod mount qemu-system-x86";
+const TO_RUN: &str = "busybox-static erofs-utils fio kmod mount qemu-system-x86";
 
 /// A backports suite stands beside the suite it is for. The host's settings for proxies and for the
 /// dates of mirrors count, none of its others.
@@ -94,36 +94,19 @@ pub(super) struct Packages {
 }
 
 impl Packages {
-    /// With all that an experiment needs.
+    /// All that an experiment with the newest kernel of the suite needs, or what building modules
+    /// for `kernel` does.
     pub(super) fn fetch(
         options: &KernelOptions,
-        work: &Work,
-        interrupt: &Interrupt,
-        progress: &mut dyn Progress,
-    ) -> Result<Packages> {
-        Packages::fetch_tools(options, None, TO_RUN, work, interrupt, progress)
-    }
-
-    /// What building modules for `kernel` needs.
-    pub(super) fn fetch_to_build(
-        options: &KernelOptions,
-        kernel: Packages,
-        work: &Work,
-        interrupt: &Interrupt,
-        progress: &mut dyn Progress,
-    ) -> Result<Packages> {
-        Packages::fetch_tools(options, Some(kernel), "", work, interrupt, progress)
-    }
-
-    /// The newest kernel of the suite, unless one is named.
-    fn fetch_tools(
-        options: &KernelOptions,
         kernel: Option<Packages>,
-        more: &str,
         work: &Work,
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
     ) -> Result<Packages> {
+        let tools = match kernel {
+            Some(_) => TO_BUILD.to_owned(),
+            None => format!("{TO_BUILD} {TO_RUN}"),
+        };
         need(&[
             ("apt-get", "apt"),
             ("dpkg-deb", "dpkg"),
@@ -131,17 +114,18 @@ impl Packages {
             ("unshare", "util-linux"),
         ])?;
         if !Path::new(KEYS).exists() {
-            return Err(LabError::Kernel(format!(
+            return Err(LabError::Preparation(format!(
                 "{KEYS} is missing (Debian package: debian-archive-keyring)"
             )));
         }
         let apt = work.apt()?;
-        let run = |what: &str, script: &str, kernel: Option<&Packages>| {
-            finish(
-                what,
-                &mut command(&apt, options, script, kernel, more),
-                interrupt,
-            )
+        let script = |script: &str, kernel: Option<&Packages>| {
+            let mut command = command(&apt, options, script, kernel);
+            command.env("TOOLS", &tools);
+            command
+        };
+        let run = |what: &str, text: &str, kernel: Option<&Packages>| {
+            finish(what, &mut script(text, kernel), interrupt)
         };
         progress.begin("fetching packages", 3);
         progress.step(0, &options.suite);
@@ -149,12 +133,9 @@ impl Packages {
         run("fetching the package lists", UPDATE, None)?;
         let kernel = match kernel {
             Some(kernel) => kernel,
-            None => newest(
-                &mut command(&apt, options, NEWEST, None, ""),
-                &options.suite,
-            )?,
+            None => newest(&mut script(NEWEST, None), &options.suite)?,
         };
-        let mark = format!("{} {} {TO_BUILD}{more}", options.suite, kernel.version);
+        let mark = format!("{} {} {tools}", options.suite, kernel.version);
         if !work.is_done("unpacked", &mark) {
             progress.step(1, &format!("Linux {}", kernel.version));
             run("fetching the packages", FETCH, Some(&kernel))?;
@@ -179,7 +160,6 @@ fn command(
     options: &KernelOptions,
     script: &str,
     kernel: Option<&Packages>,
-    more: &str,
 ) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-euc", script]).current_dir(apt);
@@ -200,15 +180,15 @@ fn command(
             ("SUITE", &options.suite),
             ("MIRROR", &options.mirror),
         ])
-        .env("TOOLS", format!("{TO_BUILD}{more}"))
         .envs(kernel);
     command
 }
 
 fn newest(command: &mut Command, suite: &str) -> Result<Packages> {
-    let text = sandbox::output("looking for the kernel", command)?;
-    parse_kernel(&text)
-        .ok_or_else(|| LabError::Kernel(format!("{suite} has no package linux-image-cloud-amd64")))
+    let text = sandbox::printed("looking for the kernel", command)?;
+    parse_kernel(&text).ok_or_else(|| {
+        LabError::Preparation(format!("{suite} has no package linux-image-cloud-amd64"))
+    })
 }
 
 /// Release and version, from the description of the package that stands for the newest kernel.
@@ -249,9 +229,7 @@ mod tests {
             suite: suite.into(),
             ..KernelOptions::default()
         };
-        let status = command(&apt, &options, SETTINGS, None, "")
-            .status()
-            .unwrap();
+        let status = command(&apt, &options, SETTINGS, None).status().unwrap();
         assert!(status.success());
         let read = |name: &str| std::fs::read_to_string(apt.join(name)).unwrap();
         let texts = ["sources.list", "apt.conf"].map(read);
@@ -263,16 +241,12 @@ mod tests {
     fn a_backports_suite_stands_beside_the_suite_it_is_for() {
         let suites = |suite: &str| {
             let [text, _] = settings(suite);
-            let names = text
-                .lines()
-                .map(|line| line.split(' ').nth(3).unwrap().to_owned());
-            names.collect::<Vec<_>>()
+            let names = text.lines().map(|line| line.split(' ').nth(3).unwrap());
+            names.collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(
-            suites("bookworm-backports"),
-            ["bookworm", "bookworm-backports"]
-        );
-        assert_eq!(suites("trixie"), ["trixie"]);
+        let backports = suites("bookworm-backports");
+        assert_eq!(backports, "bookworm bookworm-backports");
+        assert_eq!(suites("trixie"), "trixie");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::error::Doing;
 use crate::launch::LaunchReport;
 use crate::{LabError, Result};
 
@@ -17,12 +18,13 @@ pub(super) fn write(report: &LaunchReport) -> Result<()> {
         std::io::Write::write_all(&mut disk, &bytes)?;
         disk.sync_all()
     };
-    put().map_err(|source| LabError::io("writing the result to", Path::new(DISK), source))
+    put().doing("writing the result to", DISK)
 }
 
 /// Reads what [`write`] wrote: up to the zeros that the disk was made of.
 pub(super) fn read(disk: &Path) -> Result<LaunchReport> {
-    let fault = |reason: String| LabError::Kernel(format!("the machine left no report: {reason}"));
+    let fault =
+        |reason: String| LabError::Preparation(format!("the machine left no report: {reason}"));
     let bytes = fs::read(disk).map_err(|reason| fault(reason.to_string()))?;
     let report = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     match report.is_empty() {
@@ -37,10 +39,7 @@ mod tests {
 
     #[test]
     fn a_disk_without_a_report_is_one_line() {
-        let disk = std::env::temp_dir().join(format!("erofast-result-{}", std::process::id()));
-        fs::write(&disk, [0; 64]).unwrap();
-        let error = read(&disk).unwrap_err().to_string();
-        fs::remove_file(&disk).unwrap();
+        let error = read(Path::new("/dev/null")).unwrap_err().to_string();
         assert_eq!(error, "the machine left no report: its disk is empty");
     }
 }

@@ -10,6 +10,7 @@ use super::packages::Packages;
 use super::sandbox::Sandbox;
 use super::variant::Variant;
 use super::work::Work;
+use crate::error::Doing;
 use crate::{Interrupt, LabError, Progress, Result};
 
 /// Builds all variants for the running kernel and puts them into `to`; their paths.
@@ -21,28 +22,18 @@ pub fn module_for_running_kernel(
     let read =
         |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     let kernel = running(read("osrelease").trim(), read("version").trim())?;
-    build_for(options, kernel, to, progress)
-}
-
-pub(super) fn build_for(
-    options: &KernelOptions,
-    kernel: Packages,
-    to: &Path,
-    progress: &mut dyn Progress,
-) -> Result<Vec<PathBuf>> {
     options.check_machine()?;
     let interrupt = Interrupt::watch()?;
-    fs::create_dir_all(to).map_err(|source| LabError::io("making the directory", to, source))?;
+    fs::create_dir_all(to).doing("making the directory", to)?;
     let work = Work::open(options.work.as_deref())?;
-    let packages = Packages::fetch_to_build(options, kernel, &work, &interrupt, progress)?;
+    let packages = Packages::fetch(options, Some(kernel), &work, &interrupt, progress)?;
     let sandbox = Sandbox::new(work.root());
     module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
     let variants = Variant::ALL.into_iter();
     variants
         .map(|variant| {
             let path = to.join(variant.file());
-            fs::copy(work.inside(&variant.file()), &path)
-                .map_err(|source| LabError::io("writing", &path, source))?;
+            fs::copy(work.inside(&variant.file()), &path).doing("writing", &path)?;
             Ok(path)
         })
         .collect()
@@ -59,7 +50,7 @@ fn running(release: &str, version: &str) -> Result<Packages> {
             release: release.into(),
             version: package.into(),
         }),
-        None => Err(LabError::Kernel(format!(
+        None => Err(LabError::Preparation(format!(
             "the running kernel {release} is not one of Debian's packages: its headers and source cannot be fetched"
         ))),
     }

@@ -3,11 +3,11 @@
 //! In a mount namespace of their own: the devices they need are there for them alone, and whatever
 //! ends the last of them takes the mounts along. Without root, in a user namespace too.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Child, End, in_path};
+use crate::process::{Child, in_path, output};
 use crate::{Interrupt, LabError, Result};
 
 /// No single step of the preparation takes longer.
@@ -53,32 +53,14 @@ impl Sandbox {
     }
 }
 
-/// Runs a command to its end; a failure carries the last line of its output.
+/// Runs a command to its end.
 pub(super) fn finish(what: &str, command: &mut Command, interrupt: &Interrupt) -> Result<()> {
-    let mut child = Child::spawn(command)?;
-    match child.wait(LONGEST, interrupt)? {
-        End::Exited(status) if status.success() => Ok(()),
-        end => Err(fault(what, &end.describe(), &child.last_line())),
-    }
+    Child::finish(what, command, LONGEST, interrupt)
 }
 
 /// What a command prints.
-pub(super) fn output(what: &str, command: &mut Command) -> Result<String> {
-    let output = command
-        .stdin(std::process::Stdio::null())
-        .output()
-        .map_err(|source| LabError::io("starting", Path::new(command.get_program()), source))?;
-    let last = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        let how = End::Exited(output.status).describe();
-        return Err(fault(what, &how, last.lines().last().unwrap_or("")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-pub(super) fn fault(what: &str, how: &str, last_line: &str) -> LabError {
-    let dash = if last_line.is_empty() { "" } else { ": " };
-    LabError::Kernel(format!("{what}: {how}{dash}{last_line}"))
+pub(super) fn printed(what: &str, command: &mut Command) -> Result<String> {
+    output(command).map_err(|why| LabError::Preparation(format!("{what}: {why}")))
 }
 
 /// One line about the first of these programs that is not installed.
@@ -88,7 +70,7 @@ pub(super) fn need(programs: &[(&str, &str)]) -> Result<()> {
         .find(|(program, _)| in_path(program).is_none())
     {
         None => Ok(()),
-        Some((program, package)) => Err(LabError::Kernel(format!(
+        Some((program, package)) => Err(LabError::Preparation(format!(
             "{program} is not installed (Debian package: {package})"
         ))),
     }

@@ -3,25 +3,26 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::Result;
+use crate::error::Doing;
 use crate::scratch::Scratch;
-use crate::{LabError, Result};
 
 /// Packages, what they unpack to, modules, and the machine's files.
 #[derive(Debug)]
 pub(super) struct Work {
     path: PathBuf,
-    /// Removed with everything in it when dropped.
-    _scratch: Option<Whole>,
+    /// Removed with everything in it when dropped. Nothing is ever mounted below it outside of the
+    /// private mount namespaces of [`super::sandbox`].
+    scratch: Option<Scratch>,
 }
 
-/// A scratch directory whose content goes too. Nothing is ever mounted below it outside of the
-/// private mount namespaces of [`super::sandbox`].
-#[derive(Debug)]
-struct Whole(Scratch);
-
-impl Drop for Whole {
+impl Drop for Work {
     fn drop(&mut self) {
-        for entry in fs::read_dir(self.0.path()).into_iter().flatten().flatten() {
+        let own = self
+            .scratch
+            .as_ref()
+            .map(|scratch| fs::read_dir(scratch.path()));
+        for entry in own.into_iter().flatten().flatten().flatten() {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -31,29 +32,23 @@ impl Work {
     pub(super) fn open(keep: Option<&Path>) -> Result<Work> {
         let (path, scratch) = match keep {
             Some(path) => {
-                fs::create_dir_all(path)
-                    .map_err(|source| LabError::io("making the directory", path, source))?;
+                fs::create_dir_all(path).doing("making the directory", path)?;
                 (path.to_owned(), None)
             }
             None => {
                 let scratch = Scratch::new(Path::new("/var/tmp"))?;
-                (scratch.path().to_owned(), Some(Whole(scratch)))
+                (scratch.path().to_owned(), Some(scratch))
             }
         };
-        let path = path
-            .canonicalize()
-            .map_err(|source| LabError::io("opening", &path, source))?;
-        Ok(Work {
-            path,
-            _scratch: scratch,
-        })
+        let path = path.canonicalize().doing("opening", &path)?;
+        Ok(Work { path, scratch })
     }
 
     /// The directory of apt's lists and packages.
     pub(super) fn apt(&self) -> Result<PathBuf> {
         let path = self.path.join("apt");
         let made = fs::create_dir_all(&path);
-        made.map_err(|source| LabError::io("making", &path, source))?;
+        made.doing("making", &path)?;
         Ok(path)
     }
 
@@ -75,7 +70,7 @@ impl Work {
 
     pub(super) fn done(&self, stage: &str, content: &str) -> Result<()> {
         let path = self.path.join(format!("done-{stage}"));
-        fs::write(&path, content).map_err(|source| LabError::io("writing", &path, source))
+        fs::write(&path, content).doing("writing", &path)
     }
 }
 

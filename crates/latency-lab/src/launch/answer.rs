@@ -2,12 +2,12 @@
 
 use super::explain::EXPLANATION;
 use super::picture::Blocked;
-use super::report::{EngineReport, LaunchReport};
+use super::report::{EngineReport, LaunchReport, Outliers};
 use super::sample::{Sample, ThreadWaits};
 use crate::figure::{Row, amount, percent, verdict};
 use crate::findings::{Findings, reasons};
 use crate::html::{bars, timelines};
-use crate::statistics::{LEVEL, Modes, SAME_PERCENT, Summary, Verdict};
+use crate::statistics::{LEVEL, SAME_PERCENT, Summary, Verdict};
 use crate::table::Table;
 
 /// Of other machines, so in words and away from the tables.
@@ -68,15 +68,9 @@ impl LaunchReport {
 
     fn details(&self) -> Vec<Table> {
         let lines = |title: &str, text: fn(&EngineReport) -> String| {
-            let rows = self
-                .engines
-                .iter()
-                .map(|engine| (engine.engine.clone(), text(engine)));
-            let keyed = true;
-            Table {
-                keyed,
-                ..Table::words(title, rows.collect())
-            }
+            let rows = self.engines.iter();
+            let rows = rows.map(|engine| (engine.engine.clone(), text(engine)));
+            Table::words(title, rows.collect()).coloured()
         };
         let waiting =
             "waiting threads, per launch (us), with priority (120 is nice 0, below 100 real-time)";
@@ -118,11 +112,8 @@ impl LaunchReport {
         };
         if launch.rows.len() == 1 {
             let median = first.summary().map_or(0.0, |summary| summary.median);
-            return format!(
-                "A launch from {} takes {} (median).",
-                first.name,
-                amount(median, "us")
-            );
+            let median = amount(median, "us");
+            return format!("A launch from {} takes {median} (median).", first.name);
         }
         let with = |verdict| {
             let of = |row: &&Row| row.against_first.as_ref().map(|it| it.verdict) == Some(verdict);
@@ -146,10 +137,8 @@ impl LaunchReport {
         }
         let open = with(Verdict::NotShown);
         if !open.is_empty() {
-            parts.push(format!(
-                "no difference in time is shown for {}",
-                names(&open)
-            ));
+            let names = names(&open);
+            parts.push(format!("no difference in time is shown for {names}"));
         }
         format!("Against {}, {}.", first.name, parts.join("; "))
     }
@@ -160,11 +149,8 @@ impl LaunchReport {
             ("command".to_owned(), self.command.join(" ")),
             ("cold".to_owned(), self.cold.clone()),
         ];
-        rows.extend(
-            self.repeat
-                .iter()
-                .map(|line| ("to repeat it".into(), line.clone())),
-        );
+        let repeat = self.repeat.iter();
+        rows.extend(repeat.map(|line| ("to repeat it".into(), line.clone())));
         if let Some(load) = &self.load_seen {
             let check = if load.burned { "passed" } else { "FAILED" };
             let text = format!(
@@ -279,36 +265,45 @@ fn known(engine: &EngineReport, words: Vec<String>) -> String {
 
 /// What is to be known of an engine's samples, by its name.
 fn remarks(engine: &EngineReport) -> Vec<(String, String)> {
-    let bimodal = |what: &str, modes: &Modes| {
+    let mut lines = Vec::new();
+    if let Some(cost) = &engine.recording {
+        let (with, without) = (engine.samples.len(), cost.samples_without_us.len());
+        let verdict = verdict(&cost.comparison, "us");
+        lines.push(format!(
+            "recording costs a launch: {verdict}, {with} launches with and {without} without"
+        ));
+    }
+    if let Some(first) = engine.thrown_away.first() {
+        let count = engine.thrown_away.len();
+        lines.push(format!(
+            "{count} launches thrown away and repeated (first: {first})"
+        ));
+    }
+    let Outliers {
+        sched_latency,
+        launch,
+    } = &engine.outliers;
+    let (waits, times) = (sched_latency.len(), launch.len());
+    if waits + times > 0 {
+        lines.push(format!(
+            "outliers, kept: {waits} by scheduling latency, {times} by launch time"
+        ));
+    }
+    let launch = engine.launch_modes.map(|modes| ("launch time", modes));
+    let latency = engine
+        .sched_latency_modes
+        .map(|modes| ("scheduling latency", modes));
+    lines.extend(launch.into_iter().chain(latency).map(|(what, modes)| {
         format!(
             "{what} is bimodal: {} launches near {:.0} us and {} near {:.0} us; an average of both \
              describes neither",
             modes.lower, modes.lower_median, modes.upper, modes.upper_median
         )
-    };
-    let cost = engine.recording.iter().map(|cost| {
-        let (with, without) = (engine.samples.len(), cost.samples_without_us.len());
-        let verdict = verdict(&cost.comparison, "us");
-        format!("recording costs a launch: {verdict}, {with} launches with and {without} without")
-    });
-    let thrown = engine.thrown_away.first().map(|first| {
-        let count = engine.thrown_away.len();
-        format!("{count} launches thrown away and repeated (first: {first})")
-    });
-    let (waits, times) = (
-        engine.outliers.sched_latency.len(),
-        engine.outliers.launch.len(),
-    );
-    let far = (waits + times > 0)
-        .then(|| format!("outliers, kept: {waits} by scheduling latency, {times} by launch time"));
-    let launch = engine
-        .launch_modes
-        .iter()
-        .map(|modes| bimodal("launch time", modes));
-    let latency = engine.sched_latency_modes.iter();
-    let latency = latency.map(|modes| bimodal("scheduling latency", modes));
-    let all = cost.chain(thrown).chain(far).chain(launch).chain(latency);
-    all.map(|line| (engine.engine.clone(), line)).collect()
+    }));
+    lines
+        .into_iter()
+        .map(|line| (engine.engine.clone(), line))
+        .collect()
 }
 
 fn samples(engine: &EngineReport) -> Table {
@@ -322,11 +317,7 @@ fn samples(engine: &EngineReport) -> Table {
     ];
     let mut table = Table::new("", &heads);
     for sample in &engine.samples {
-        let spoilt = if sample.spoilt.is_some() {
-            " (spoilt)"
-        } else {
-            ""
-        };
+        let spoilt = sample.spoilt.as_ref().map_or("", |_| " (spoilt)");
         let time = |us: f64| amount(us, "us");
         let cells = [
             time(sample.launch_us),

@@ -13,14 +13,16 @@
 //!   decompresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 use sched_trace::latency::{Report, Wait, WaitKind, WorkRun, analyse};
+use sched_trace::stats::us;
 use sched_trace::timeline::Timeline;
 use sched_trace::{Kind, Trace};
 
 use super::cpu_time::{CpuTime, Judges, Ran, is_foreign};
 use super::owner::{Owner, Threads, owners};
-use super::picture::{blame, picture};
+use super::picture::{behind, picture};
 use super::sample::{Sample, ThreadWaits};
 
 /// The work function of fs/erofs for work queues; that for kthreads has the same prefix.
@@ -31,9 +33,9 @@ const KTHREAD: &[u8] = b"erofs_worker/";
 const LATE_NS: u64 = 100_000_000;
 
 /// One launch with its trace.
-pub(super) struct Launch<'a> {
-    trace: &'a Trace,
+pub(super) struct Launch {
     report: Report,
+    timeline: Timeline,
     owners: HashMap<i32, Owner>,
     in_kernel: bool,
     /// The CPUs on which the program may run.
@@ -43,17 +45,17 @@ pub(super) struct Launch<'a> {
     end_ns: u64,
 }
 
-impl<'a> Launch<'a> {
+impl Launch {
     pub(super) fn new(
-        trace: &'a Trace,
+        trace: &Trace,
         threads: Threads,
         program: u32,
         start_ns: u64,
         end_ns: u64,
     ) -> Self {
         Launch {
-            trace,
             report: analyse(trace),
+            timeline: Timeline::new(trace),
             in_kernel: threads.in_kernel,
             cpus_of_launch: threads.cpus.clone(),
             owners: owners(trace, &threads, program as i32),
@@ -67,7 +69,6 @@ impl<'a> Launch<'a> {
         let (mut wakeups, mut wakeup_ns, mut preempted_ns) = (0, 0, 0);
         let mut threads: BTreeMap<i32, ThreadWaits> = BTreeMap::new();
         let counted: Vec<&Wait> = self.counted().collect();
-        let timeline = Timeline::new(self.trace);
         for wait in &counted {
             threads.entry(wait.pid).or_default().add(wait);
             match wait.kind {
@@ -101,14 +102,10 @@ impl<'a> Launch<'a> {
                 .count() as u64,
             by_thread: threads.into_values().collect(),
             works,
-            behind: blame(&timeline, &counted),
-            picture: picture(
-                &timeline,
-                &self.cpus(),
-                (self.start_ns, self.end_ns),
-                &counted,
-                &|pid| self.owner(pid, &counted),
-            ),
+            behind: behind(&self.timeline, &counted),
+            picture: picture(&self.timeline, self.window(), &counted, &|pid| {
+                self.owner(pid, &counted)
+            }),
             ..Sample::default()
         }
     }
@@ -125,26 +122,34 @@ impl<'a> Launch<'a> {
                 || decompressed.contains(&pid)
                 || self.owners.get(&pid) == Some(&Owner::Engine)
         };
-        let window = (self.start_ns, self.end_ns);
         let foreign = |ran: Ran| is_foreign(ran) && self.cpus_of_launch.contains(&ran.cpu);
         let judges = Judges {
             switches: &judged,
             foreign: &foreign,
         };
-        CpuTime::of(self.trace, &self.owners, self.program, window, &judges)
+        let owner = |pid: i32| self.known_owner(pid);
+        CpuTime::of(
+            &self.timeline,
+            &self.window(),
+            self.program,
+            &owner,
+            &judges,
+        )
     }
 
-    /// The CPUs of the trace.
-    fn cpus(&self) -> Vec<u32> {
-        let cpus: BTreeSet<u32> = self.trace.events.iter().map(|event| event.cpu).collect();
-        cpus.into_iter().collect()
+    fn window(&self) -> Range<u64> {
+        self.start_ns..self.end_ns
+    }
+
+    fn known_owner(&self, pid: i32) -> Owner {
+        self.owners.get(&pid).copied().unwrap_or(Owner::Other)
     }
 
     /// A thread of the kernel that waited to decompress is the engine's for the whole launch.
     fn owner(&self, pid: i32, counted: &[&Wait]) -> Owner {
-        match self.owners.get(&pid) {
-            Some(Owner::Kernel) if counted.iter().any(|wait| wait.pid == pid) => Owner::Engine,
-            known => known.copied().unwrap_or(Owner::Other),
+        match self.known_owner(pid) {
+            Owner::Kernel if counted.iter().any(|wait| wait.pid == pid) => Owner::Engine,
+            known => known,
         }
     }
 
@@ -156,7 +161,7 @@ impl<'a> Launch<'a> {
     }
 
     fn counts(&self, wait: &Wait) -> bool {
-        if wait.start_ns < self.start_ns || wait.start_ns >= self.end_ns {
+        if !self.window().contains(&wait.start_ns) {
             return false;
         }
         if self.in_kernel {
@@ -173,7 +178,7 @@ impl<'a> Launch<'a> {
     fn decompressions(&self) -> impl Iterator<Item = &WorkRun> {
         self.report.works.iter().filter(|work| {
             self.in_kernel
-                && (self.start_ns..self.end_ns).contains(&work.start_ns)
+                && self.window().contains(&work.start_ns)
                 && self.report.names.get(work.function).starts_with(DECOMPRESS)
         })
     }
@@ -211,10 +216,6 @@ fn exit_time(trace: &Trace, program: i32, start_ns: u64, seen_ns: u64) -> u64 {
         });
     gone.filter(|&gone| gone > start_ns && gone <= seen_ns && seen_ns - gone < LATE_NS)
         .unwrap_or(seen_ns)
-}
-
-fn us(ns: u64) -> f64 {
-    ns as f64 / 1000.0
 }
 
 #[cfg(test)]

@@ -2,27 +2,28 @@
 
 use std::collections::BTreeSet;
 
-use super::executor::Finished;
+use super::executor::Launcher;
 use super::explain;
 use super::options::LaunchOptions;
 use super::report::{EngineReport, LaunchReport, RecordingCost, engine};
 use super::sample::Sample;
 use crate::engine::Engine;
 use crate::environment::Environment;
-use crate::load::LoadChoice;
-use crate::schedule::{Gathered, Kept};
+use crate::load::{Fio, LoadChoice, LoadReport};
+use crate::schedule::{Executor, Gathered, Kept};
 use crate::shell::command_line;
 use crate::statistics::{Summary, compare, correct};
 
 pub(super) fn build(
     options: &LaunchOptions,
     environment: Environment,
-    mut finished: Finished,
+    mut launcher: Launcher<'_>,
     gathered: Gathered<Sample>,
     left_out: Vec<String>,
 ) -> LaunchReport {
     let environment = environment.ended();
-    let faults = faults(&environment, &finished, &gathered);
+    let load = launcher.load.as_ref().map(Fio::report);
+    let faults = faults(&environment, &launcher, load.as_ref(), &gathered);
     let time_over = (gathered.rounds < options.iterations).then(|| {
         format!(
             "time was over: {} of {} launches per engine",
@@ -32,18 +33,18 @@ pub(super) fn build(
     let mut engines: Vec<EngineReport> = Vec::new();
     let mut kept = gathered.kept;
     // The engines are followed by the same engines without the recorder.
-    let twins = kept.split_off(finished.engines.len());
+    let twins = kept.split_off(launcher.engines.len());
     for (number, kept) in kept.into_iter().enumerate() {
-        let mut report = engine(finished.engines[number].to_string(), kept, engines.first());
+        let mut report = engine(launcher.name(number), kept, engines.first());
         if options.load == LoadChoice::None {
             report.load_share = None;
         }
         report.recording = twins.get(number).map(|twin| cost(&report, twin));
         report.thrown_away = gathered.thrown_away[number].clone();
-        report.queue_source = queue_source(&finished.engines[number]).into();
+        report.queue_source = queue_source(&launcher.engines[number]).into();
         engines.push(report);
     }
-    if let Some(traces) = finished.traces.take() {
+    if let Some(traces) = launcher.traces.take() {
         traces.keep(engines.iter().flat_map(|engine| &engine.samples));
     }
     let against = engines
@@ -82,18 +83,14 @@ pub(super) fn build(
             .iter()
             .cloned()
             .chain(time_over)
-            .chain(trace_notices(&finished))
+            .chain(trace_notices(&launcher))
             .chain(engines.iter().filter_map(times_alone))
             .chain(engines.iter().filter_map(thrown_away))
             .chain(starved(&engines))
-            .chain(explain::notices(
-                &environment,
-                finished.load.as_ref(),
-                &engines,
-            ))
+            .chain(explain::notices(&environment, load.as_ref(), &engines))
             .collect(),
         environment,
-        load_seen: finished.load,
+        load_seen: load,
         left_out,
         engines,
         machine: None,
@@ -142,8 +139,8 @@ fn queue_source(engine: &Engine) -> &'static str {
 }
 
 /// Each notice of the recorder once.
-fn trace_notices(finished: &Finished) -> Vec<String> {
-    let notices = finished.trace_notices.iter();
+fn trace_notices(launcher: &Launcher<'_>) -> Vec<String> {
+    let notices = launcher.trace_notices.iter();
     let texts: BTreeSet<&String> = notices.map(|notice| &notice.text).collect();
     texts
         .into_iter()
@@ -193,7 +190,8 @@ fn cost(with: &EngineReport, without: &[Kept<Sample>]) -> RecordingCost {
 /// Every reason for which the run is not valid.
 fn faults(
     environment: &Environment,
-    finished: &Finished,
+    launcher: &Launcher<'_>,
+    load: Option<&LoadReport>,
     gathered: &Gathered<Sample>,
 ) -> Vec<String> {
     let mut faults = Vec::new();
@@ -201,39 +199,28 @@ fn faults(
         faults.push("the run was interrupted".to_owned());
     }
     for (number, kept) in gathered.kept.iter().enumerate() {
-        let spoilt = kept.iter().filter(|kept| kept.spoilt.is_some()).count();
-        if spoilt > 0 {
-            let why = kept
-                .iter()
-                .find_map(|kept| kept.spoilt.clone())
-                .unwrap_or_default();
+        let name = launcher.name(number);
+        let mut spoilt = kept.iter().filter_map(|kept| kept.spoilt.as_ref());
+        if let Some(why) = spoilt.next() {
+            let count = 1 + spoilt.count();
             faults.push(format!(
-                "{}: {spoilt} launches were spoilt ({why}) and could not be repeated any more",
-                finished.name(number)
+                "{name}: {count} launches were spoilt ({why}) and could not be repeated any more"
             ));
         }
         if kept.len() < gathered.rounds && !gathered.interrupted {
-            let why = gathered
-                .thrown_away
-                .get(number)
-                .and_then(|thrown| thrown.last())
-                .map_or(String::new(), |why| format!(", the others do not: {why}"));
-            faults.push(format!(
-                "{}: {} of {} launches count{why}",
-                finished.engines[number],
-                kept.len(),
-                gathered.rounds
-            ));
+            let last = gathered.thrown_away[number].last();
+            let why = last.map_or(String::new(), |why| format!(", the others do not: {why}"));
+            let (count, of) = (kept.len(), gathered.rounds);
+            faults.push(format!("{name}: {count} of {of} launches count{why}"));
         }
     }
-    if finished.engines.len() > 1 && gathered.rounds < 2 {
+    if launcher.engines.len() > 1 && gathered.rounds < 2 {
         faults.push("a single launch of each engine shows nothing".into());
     }
-    for notice in finished.trace_notices.iter().filter(|notice| notice.spoils) {
-        let engine = &finished.engines[notice.engine];
+    for notice in launcher.trace_notices.iter().filter(|notice| notice.spoils) {
+        let engine = &launcher.engines[notice.engine];
         faults.push(format!("{engine}: recorder: {}", notice.text));
     }
-    let load = finished.load.as_ref();
     faults.extend(environment.steal_fault(load.map(|load| load.stolen_cpu_share)));
     if let Some(reason) = load.and_then(|load| load.failed_because.as_ref()) {
         faults.push(format!("load check failed: {reason}"));

@@ -1,9 +1,12 @@
-//! How the CPUs spent the time of one launch, and when its program was off the CPU: from the
-//! switches of the trace, up to the end of the launch, so that nothing outside of it counts.
+//! How the CPUs spent the time of one launch, and when its program was off the CPU. Nothing outside
+//! of the launch counts.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use sched_trace::{Comm, Kind, Trace, Wake};
+use sched_trace::Comm;
+use sched_trace::stats::us;
+use sched_trace::timeline::Timeline;
 
 use super::owner::Owner;
 
@@ -61,121 +64,61 @@ const SERVING: [&str; 9] = [
 /// Unrelated programs, and threads of the kernel that do work of their own: reclaim, compaction,
 /// file systems.
 pub(super) fn is_foreign(ran: Ran) -> bool {
-    let name = ran.comm.as_bytes();
+    let serves = |serving: &&str| ran.comm.as_bytes().starts_with(serving.as_bytes());
     match ran.owner {
         Owner::Other => true,
-        Owner::Kernel => !SERVING
-            .iter()
-            .any(|serving| name.starts_with(serving.as_bytes())),
+        Owner::Kernel => !SERVING.iter().any(serves),
         _ => false,
     }
 }
 
-/// What runs on a CPU, and since when.
-#[derive(Clone, Copy)]
-struct Running {
-    pid: i32,
-    comm: Comm,
-    since_ns: u64,
-}
-
 impl CpuTime {
-    /// Of `start..end`.
     pub(super) fn of(
-        trace: &Trace,
-        owners: &HashMap<i32, Owner>,
+        timeline: &Timeline,
+        window: &Range<u64>,
         program: i32,
-        (start, end): (u64, u64),
+        owner: &dyn Fn(i32) -> Owner,
         judges: &Judges<'_>,
     ) -> CpuTime {
         let mut time = CpuTime::default();
-        let mut running: HashMap<u32, Running> = HashMap::new();
         let mut foreign: HashMap<Comm, f64> = HashMap::new();
-        let mut add = |cpu: u32, ran: Running, until_ns: u64| {
-            let ns = until_ns.min(end).saturating_sub(ran.since_ns.max(start));
-            let owner = owners.get(&ran.pid).copied().unwrap_or(Owner::Other);
-            *time.by_owner_us.entry(owner).or_default() += us(ns);
-            let comm = ran.comm;
-            if ns > 0 && (judges.foreign)(Ran { owner, comm, cpu }) {
-                *foreign.entry(comm).or_default() += us(ns);
-            }
-        };
-        let (mut left, mut not_entered) = (0, 0);
-        let mut woken: HashMap<i32, u64> = HashMap::new();
-        for event in &trace.events {
-            let (prev, next) = match event.kind {
-                Kind::Switch { prev, next, .. } => (prev, next),
-                Kind::Wake {
-                    wake: Wake::Begins,
-                    task,
-                    ..
-                } => {
-                    woken.insert(task.pid, event.time_ns);
-                    continue;
+        for cpu in timeline.cpus() {
+            for run in timeline.runs(cpu, window.start, window.end) {
+                let (owner, comm, length) = (owner(run.pid), run.comm, us(run.length_ns()));
+                *time.by_owner_us.entry(owner).or_default() += length;
+                if (judges.foreign)(Ran { owner, comm, cpu }) {
+                    *foreign.entry(comm).or_default() += length;
                 }
-                _ => continue,
-            };
-            let prev_pid = prev.pid;
-            let next = Running {
-                pid: next.pid,
-                comm: next.comm,
-                since_ns: event.time_ns,
-            };
-            let before = running.insert(event.cpu, next);
-            let mut since_ns = before.map_or(start, |before| before.since_ns);
-            // The kernel did not write that this thread entered the CPU: it was not before its
-            // wake-up.
-            if let Some(before) = before.filter(|before| before.pid != prev_pid) {
-                let woken_ns = woken.get(&prev_pid).copied().unwrap_or_default();
-                since_ns = since_ns.max(woken_ns.min(event.time_ns));
-                add(event.cpu, before, since_ns);
-            }
-            let ran = Running {
-                pid: prev_pid,
-                comm: prev.comm,
-                since_ns,
-            };
-            add(event.cpu, ran, event.time_ns);
-            if (start..end).contains(&event.time_ns) && (judges.switches)(prev_pid) {
-                left += 1;
-                not_entered += u64::from(before.is_some_and(|before| before.pid != prev_pid));
+                let left = run.left.is_some() && run.end_ns < window.end;
+                if left && (judges.switches)(run.pid) {
+                    time.left += 1;
+                    time.not_entered += u64::from(!run.entered);
+                }
             }
         }
-        // Runs that had not ended when the recording ended.
-        running.iter().for_each(|(cpu, ran)| add(*cpu, *ran, end));
+        let most = foreign.iter().max_by(|a, b| a.1.total_cmp(b.1));
         time.foreign = Foreign {
             // The sum of nothing is -0.
             total_us: foreign.values().sum::<f64>() + 0.0,
-            most: most(&foreign),
+            most: most.map_or(String::new(), |(comm, _)| comm.to_string()),
         };
-        (time.left, time.not_entered) = (left, not_entered);
-        time.add_program(trace, program, (start, end));
+        time.add_program(timeline, window, program);
         time
     }
 
     /// The times that the program's first thread was off the CPU.
-    fn add_program(&mut self, trace: &Trace, program: i32, (start, end): (u64, u64)) {
-        let mut off: Option<(u64, bool)> = None;
-        for event in &trace.events {
-            let Kind::Switch {
-                prev,
-                prev_state,
-                next,
-            } = event.kind
-            else {
-                continue;
-            };
-            if next.pid == program
-                && let Some((since, runnable)) = off.take()
-            {
-                let time = us(event.time_ns.min(end).saturating_sub(since.max(start)));
-                match runnable {
-                    true => self.program_preempted_us += time,
-                    false => self.program_blocked_us += time,
-                }
-            }
-            if prev.pid == program && !prev_state.is_dead() {
-                off = Some((event.time_ns, prev_state.is_runnable()));
+    fn add_program(&mut self, timeline: &Timeline, window: &Range<u64>, program: i32) {
+        let runs: Vec<_> = timeline.runs_of(program).map(|(_, run)| run).collect();
+        for pair in runs.windows(2) {
+            let (from, to) = (
+                pair[0].end_ns.max(window.start),
+                pair[1].start_ns.min(window.end),
+            );
+            let time = us(to.saturating_sub(from));
+            match pair[0].left {
+                Some(state) if state.is_runnable() => self.program_preempted_us += time,
+                Some(state) if !state.is_dead() => self.program_blocked_us += time,
+                _ => {}
             }
         }
     }
@@ -183,13 +126,4 @@ impl CpuTime {
     pub(super) fn owner_us(&self, owner: Owner) -> f64 {
         self.by_owner_us.get(&owner).copied().unwrap_or_default()
     }
-}
-
-fn most(times: &HashMap<Comm, f64>) -> String {
-    let most = times.iter().max_by(|a, b| a.1.total_cmp(b.1));
-    most.map(|(comm, _)| comm.to_string()).unwrap_or_default()
-}
-
-fn us(ns: u64) -> f64 {
-    ns as f64 / 1000.0
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use rustix::process::{getpriority_process, setpriority_process};
 use sched_trace::record::{Drain, RecordOptions, Recorder, now_ns};
+use sched_trace::stats::us;
 use sched_trace::{Notice, Trace};
 
 use super::attribute::Launch;
@@ -16,7 +17,7 @@ use super::owner::{Owner, Threads};
 use super::sample::Sample;
 use super::traces::Traces;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
-use crate::load::{Fio, LoadReport, Spent};
+use crate::load::{Fio, Spent};
 use crate::process::{Child, End, allowed_cpus, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Result};
@@ -25,27 +26,21 @@ use crate::{Interrupt, LabError, Result};
 /// around.
 const FOREIGN_FLOOR_US: f64 = 500.0;
 
+/// The recorder's ring buffer for each CPU: a launch of seconds under load.
+const BUFFER_KIB: usize = 48 << 10;
+
 /// Launches programs. Load and recorder run for its lifetime.
 pub(super) struct Launcher<'a> {
     options: &'a LaunchOptions,
     site: &'a Site,
-    engines: Vec<Engine>,
+    pub(super) engines: Vec<Engine>,
     points: &'a Path,
-    load: Option<Fio>,
+    pub(super) load: Option<Fio>,
     recorder: Recorder,
     interrupt: &'a Interrupt,
     /// What the recorder could not read, by engine.
-    trace_notices: BTreeSet<TraceNotice>,
-    began: Instant,
-    traces: Option<Traces>,
-}
-
-/// Result of all launches.
-pub(super) struct Finished {
-    pub(super) engines: Vec<Engine>,
-    pub(super) load: Option<LoadReport>,
-    /// What the recorder could not read, by engine.
     pub(super) trace_notices: BTreeSet<TraceNotice>,
+    began: Instant,
     pub(super) traces: Option<Traces>,
 }
 
@@ -58,34 +53,17 @@ pub(super) struct TraceNotice {
     pub(super) spoils: bool,
 }
 
-impl Finished {
-    /// The engine of this number, which may be one without the recorder.
-    pub(super) fn name(&self, number: usize) -> String {
-        name(&self.engines, number)
-    }
-}
-
-fn name(engines: &[Engine], number: usize) -> String {
-    let engine = &engines[number % engines.len()];
-    match number < engines.len() {
-        true => engine.to_string(),
-        false => format!("{engine} without recording"),
-    }
-}
-
 /// A program that ran to its end, and the time it took.
 struct Run {
     pid: u32,
     start_ns: u64,
     end_ns: u64,
-    end: End,
-    last_line: String,
-    errors: String,
+    interrupted: bool,
 }
 
 impl Run {
     fn seen_us(&self) -> f64 {
-        (self.end_ns - self.start_ns) as f64 / 1000.0
+        us(self.end_ns - self.start_ns)
     }
 
     fn spoilt(&self, reason: String, sample: Option<Sample>) -> Outcome<Sample> {
@@ -105,9 +83,8 @@ impl<'a> Launcher<'a> {
     ) -> Result<Self> {
         // Nothing of the recorder runs during a launch: the buffers are read when it is over.
         let record = RecordOptions {
-            buffer_kib_per_cpu: options.buffer_kib_per_cpu,
+            buffer_kib_per_cpu: BUFFER_KIB,
             drain: Drain::AtStop,
-            migrations: true,
             ..RecordOptions::default()
         };
         let mut recorder = Recorder::start(&record).map_err(recorder_fault)?;
@@ -130,20 +107,6 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    pub(super) fn engines(&self) -> &[Engine] {
-        &self.engines
-    }
-
-    /// Ends load and recorder.
-    pub(super) fn finish(self) -> Finished {
-        Finished {
-            load: self.load.as_ref().map(Fio::report),
-            engines: self.engines,
-            trace_notices: self.trace_notices,
-            traces: self.traces,
-        }
-    }
-
     /// A fresh mount of a warm image whose daemon has come to rest, and the threads there are.
     fn mount(&self, engine: usize) -> Result<(Mounted, Threads)> {
         self.prepare(engine)?;
@@ -157,13 +120,12 @@ impl<'a> Launcher<'a> {
 
     fn launch(&mut self, engine: usize) -> Result<Outcome<Sample>> {
         let (mut mounted, mut threads) = self.mount(engine)?;
-        let run = self.recorded(mounted.point());
+        let run = self.recorded(engine, mounted.point());
         // A program does not start from a mount whose daemon is dead: report the daemon, not the
         // program.
         mounted.check()?;
         let (run, trace, spent) = run?;
-        self.check_run(engine, &run)?;
-        if run.end == End::Interrupted {
+        if run.interrupted {
             return Ok(Outcome::Interrupted);
         }
         threads.engine.extend(mounted.threads());
@@ -207,11 +169,10 @@ impl<'a> Launcher<'a> {
     fn launch_unrecorded(&mut self, engine: usize) -> Result<Outcome<Sample>> {
         // The same preparation as for a recorded launch.
         let (mut mounted, _) = self.mount(engine)?;
-        let run = self.run_program(mounted.point());
+        let run = self.run_program(engine, mounted.point());
         mounted.check()?;
         let run = run?;
-        self.check_run(engine, &run)?;
-        if run.end == End::Interrupted {
+        if run.interrupted {
             return Ok(Outcome::Interrupted);
         }
         mounted.unmount()?;
@@ -227,17 +188,9 @@ impl<'a> Launcher<'a> {
             return Ok(());
         };
         let mut child = Child::spawn(Command::new("sh").arg("-c").arg(line))?;
-        match child.wait(self.options.timeout, self.interrupt)? {
-            End::Exited(status) if status.success() => Ok(()),
-            End::Interrupted => Ok(()),
-            end => Err(LabError::Program {
-                engine: self.name(engine),
-                program: format!("--prepare {}", line.to_string_lossy()),
-                how: end.describe(),
-                last_line: child.last_line(),
-                errors: child.errors(),
-            }),
-        }
+        let end = child.wait(self.options.timeout, self.interrupt)?;
+        let program = format!("--prepare {}", line.to_string_lossy());
+        child.judge(end, self.name(engine), program)
     }
 
     /// The owners of threads before the launch. Threads that start later belong to their parents'
@@ -274,11 +227,11 @@ impl<'a> Launcher<'a> {
         load.add(spent);
     }
 
-    fn recorded(&mut self, point: &Path) -> Result<(Run, Trace, Option<Spent>)> {
+    fn recorded(&mut self, engine: usize, point: &Path) -> Result<(Run, Trace, Option<Spent>)> {
         self.recorder.resume().map_err(recorder_fault)?;
         // Around the launch alone: what the recorder does before and after is not part of it.
         let window = self.load.as_ref().and_then(Fio::window);
-        let run = self.run_program(point);
+        let run = self.run_program(engine, point);
         let spent = self.load.as_ref().and_then(|load| load.since(window));
         self.recorder.pause().map_err(recorder_fault)?;
         let trace = self.recorder.take().map_err(recorder_fault)?;
@@ -288,7 +241,7 @@ impl<'a> Launcher<'a> {
         Ok((run?, trace, spent))
     }
 
-    fn run_program(&self, point: &Path) -> Result<Run> {
+    fn run_program(&self, engine: usize, point: &Path) -> Result<Run> {
         let words = self.options.command_at(point);
         let mut command = Command::new(&words[0]);
         let directory = self.options.directory_at(point)?;
@@ -301,28 +254,14 @@ impl<'a> Launcher<'a> {
         drop(urgency);
         let pid = child.id();
         child.end();
+        let program = self.options.command[0].to_string_lossy();
+        child.judge(end, self.name(engine), program.into_owned())?;
         Ok(Run {
             pid,
             start_ns,
             end_ns,
-            end,
-            last_line: child.last_line(),
-            errors: child.errors(),
+            interrupted: end == End::Interrupted,
         })
-    }
-
-    fn check_run(&self, engine: usize, run: &Run) -> Result<()> {
-        match run.end {
-            End::Exited(status) if status.success() => Ok(()),
-            End::Interrupted => Ok(()),
-            end => Err(LabError::Program {
-                engine: self.name(engine),
-                program: self.options.command[0].to_string_lossy().into_owned(),
-                how: end.describe(),
-                last_line: run.last_line.clone(),
-                errors: run.errors.clone(),
-            }),
-        }
     }
 }
 
@@ -341,8 +280,13 @@ impl Executor for Launcher<'_> {
         }
     }
 
+    /// Engines without the recorder follow those with it.
     fn name(&self, engine: usize) -> String {
-        name(&self.engines, engine)
+        let name = &self.engines[engine % self.engines.len()];
+        match engine < self.engines.len() {
+            true => name.to_string(),
+            false => format!("{name} without recording"),
+        }
     }
 
     fn time_is_over(&self) -> bool {

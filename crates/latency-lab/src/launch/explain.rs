@@ -1,7 +1,6 @@
 //! Explanation of the numbers, and the notices of one run.
 
 use super::report::EngineReport;
-use super::sample::Sample;
 use crate::environment::Environment;
 use crate::load::LoadReport;
 
@@ -10,7 +9,7 @@ pub const COLD: &str = "a fresh mount for each launch: new inodes, no dentries, 
 the image itself stays warm in the page cache, so no launch waits for the disk";
 
 /// Printed below the table.
-pub const EXPLANATION: &str = "
+pub const EXPLANATION: &str = "\
 scheduling latency  how long the threads that decompressed for one launch could run and did not run,
                     added up over the launch. In the kernel: kworkers while they run
                     z_erofs_decompressqueue_work; an engine that decompresses in the program's own
@@ -41,16 +40,15 @@ pub(super) fn notices(
     engines: &[EngineReport],
 ) -> Vec<String> {
     let mut notices = Vec::new();
-    for engine in engines {
-        let never_woken = |sample: &Sample| sample.knows_scheduling() && sample.wakeups == 0;
-        let idle = !engine.samples.is_empty() && engine.samples.iter().all(never_woken);
-        if idle {
-            notices.push(format!(
-                "{}: no thread of its own was woken for any launch: it decompressed in the program's own thread, \
-                 whose waits are part of the launch time",
-                engine.engine
-            ));
-        }
+    for engine in engines
+        .iter()
+        .filter(|engine| engine.wakeups() == Some(0.0))
+    {
+        notices.push(format!(
+            "{}: no thread of its own was woken for any launch: it decompressed in the program's \
+             own thread, whose waits are part of the launch time",
+            engine.engine
+        ));
     }
     if let Some(load) = load.filter(|load| load.stolen_cpu_share > STOLEN) {
         notices.push(format!(

@@ -68,17 +68,17 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     let mut launcher = Launcher::new(options, &site, engines, points.path(), load, &interrupt)?;
     let plan = Plan {
         // With `overhead`, every engine is listed twice.
-        engines: launcher.engines().len() * if options.overhead { 2 } else { 1 },
+        engines: launcher.engines.len() * if options.overhead { 2 } else { 1 },
         iterations: options.iterations,
         warm_ups: options.warm_ups,
-        repeats: options.repeats.unwrap_or(repeats(options.iterations)),
+        repeats: repeats(options.iterations),
         seed: options.seed,
     };
     let gathered = gather(&mut launcher, &plan, &interrupt, progress)?;
     Ok(build::build(
         options,
         environment,
-        launcher.finish(),
+        launcher,
         gathered,
         left_out,
     ))

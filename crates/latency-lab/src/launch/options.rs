@@ -5,13 +5,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{Engine, Site};
+use crate::error::need_root;
 use crate::load::LoadChoice;
 use crate::process::{FOREIGN_LIMIT, foreign_pids};
 use crate::{LabError, Result};
 
 /// One launch experiment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LaunchOptions {
     /// The image to launch from.
     pub image: PathBuf,
@@ -32,9 +35,6 @@ pub struct LaunchOptions {
     pub iterations: usize,
     /// Launches per engine before them that do not.
     pub warm_ups: usize,
-    /// How many spoilt launches of each engine may be repeated; by default a quarter of the
-    /// iterations, and at least 5.
-    pub repeats: Option<usize>,
     /// What keeps the machine busy.
     pub load: LoadChoice,
     /// How long a launch may take.
@@ -61,8 +61,6 @@ pub struct LaunchOptions {
     pub seed: u64,
     /// A launch is spoilt when unrelated programs took more than this part of all CPU time.
     pub foreign_limit: f64,
-    /// The recorder's ring buffer for each CPU.
-    pub buffer_kib_per_cpu: usize,
 }
 
 impl Default for LaunchOptions {
@@ -77,7 +75,6 @@ impl Default for LaunchOptions {
             prepare: None,
             iterations: 50,
             warm_ups: 1,
-            repeats: None,
             load: LoadChoice::Fio,
             timeout: Duration::from_secs(120),
             time: None,
@@ -91,7 +88,6 @@ impl Default for LaunchOptions {
             times_only: false,
             seed: 1,
             foreign_limit: FOREIGN_LIMIT,
-            buffer_kib_per_cpu: 48 << 10,
         }
     }
 }
@@ -117,11 +113,7 @@ impl LaunchOptions {
         if self.iterations == 0 {
             return wrong("nothing to measure: at least one iteration is needed");
         }
-        if !rustix::process::geteuid().is_root() {
-            return Err(LabError::Privilege(
-                "lab launch: needs root, to record the scheduler and to mount".into(),
-            ));
-        }
+        need_root("lab launch: needs root, to record the scheduler and to mount")?;
         if let Some(reason) = foreign_pids() {
             return Err(LabError::Privilege(format!("lab launch: {reason}")));
         }
@@ -223,15 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn braces_stand_for_the_mount_point() {
-        let command =
-            options(false, &["{}/bin/tool", "--path={}:{}/x", "{"]).command_at(Path::new("/m"));
+    fn braces_stand_for_the_mount_point_and_below_the_root_for_the_root() {
+        let at = |options: LaunchOptions| options.command_at(Path::new("/m"));
+        let command = at(options(false, &["{}/bin/tool", "--path={}:{}/x", "{"]));
         assert_eq!(command, ["/m/bin/tool", "--path=/m:/m/x", "{"]);
-    }
-
-    #[test]
-    fn below_the_root_they_stand_for_the_root() {
-        let command = options(true, &["{}/bin/tool", "{}"]).command_at(Path::new("/m"));
+        let command = at(options(true, &["{}/bin/tool", "{}"]));
         assert_eq!(command, ["chroot", "/m", "/bin/tool", "/"]);
     }
 
@@ -257,35 +245,22 @@ mod tests {
         assert!(in_directory("{}/self").reads_mount() && !in_directory("/tmp").reads_mount());
         let error = at(in_directory("{}/nothing")).unwrap_err().to_string();
         assert_eq!(error, "--chdir /proc/nothing: not a directory");
-        let options = LaunchOptions {
-            command: vec!["{}/x".into()],
-            ..in_directory("/no/such")
-        };
-        assert!(
-            options
-                .check()
-                .unwrap_err()
-                .to_string()
-                .contains("/no/such: not a directory")
-        );
     }
 
     #[test]
     fn wrong_use_is_said_before_anything_starts() {
-        let error = options(false, &[]).check().unwrap_err().to_string();
-        assert!(error.starts_with("lab launch: no command given"), "{error}");
-        let error = options(false, &["x"]).check().unwrap_err().to_string();
-        assert!(error.contains("has no {}"), "{error}");
-        let nothing = LaunchOptions {
-            iterations: 0,
-            ..options(false, &["{}/x"])
-        };
-        assert!(
-            nothing
-                .check()
-                .unwrap_err()
-                .to_string()
-                .contains("nothing to measure")
-        );
+        let mut elsewhere = options(false, &["{}/x"]);
+        elsewhere.directory = Some("/no/such".into());
+        let mut nothing = options(false, &["{}/x"]);
+        nothing.iterations = 0;
+        for (options, reason) in [
+            (options(false, &[]), "lab launch: no command given"),
+            (options(false, &["x"]), "has no {}"),
+            (elsewhere, "/no/such: not a directory"),
+            (nothing, "nothing to measure"),
+        ] {
+            let error = options.check().unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 }

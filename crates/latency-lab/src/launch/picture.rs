@@ -1,10 +1,13 @@
 //! The timeline of one launch: which threads ran on each CPU, which waited, and behind which. It is
 //! coarse, so that every launch can keep its own until the median one and the worst are known.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::Range;
 
+use sched_trace::blame::blame;
 use sched_trace::latency::Wait;
+use sched_trace::stats::us;
 use sched_trace::timeline::Timeline;
 use serde::{Deserialize, Serialize};
 
@@ -89,39 +92,39 @@ impl fmt::Display for Blocked {
 /// The threads behind which all of `waits` were spent, longest first. Time on an idle CPU that was
 /// about to run the waiting thread is "idle CPU waking up"; time that the trace does not explain,
 /// "unknown".
-pub(super) fn blame(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
-    let mut behind: HashMap<(String, i32), u64> = HashMap::new();
-    let mut add = |comm: &str, priority: i32, ns: u64| {
-        if ns > 0 {
-            *behind.entry((comm.into(), priority)).or_default() += ns;
-        }
-    };
-    for wait in waits {
-        let what = timeline.behind(wait);
-        for run in &what.runs {
-            add(
-                common_name(&run.comm.to_string()),
-                run.prio,
-                run.end_ns - run.start_ns,
-            );
-        }
-        add("idle CPU waking up", 0, what.idle_ns);
-        add("unknown", 0, what.unknown_ns);
-    }
-    let mut blocked: Vec<Blocked> = behind
-        .into_iter()
-        .map(|((comm, priority), ns)| Blocked {
-            comm,
-            priority,
-            total_us: us(ns),
-        })
-        .collect();
-    blocked.sort_by(|a, b| {
-        b.total_us
-            .total_cmp(&a.total_us)
-            .then_with(|| a.comm.cmp(&b.comm))
+pub(super) fn behind(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
+    let blame = blame(timeline, waits.iter().copied());
+    let threads = blame.behind.iter().map(|blocker| Blocked {
+        comm: common_name(&blocker.comm.to_string()).into(),
+        priority: blocker.prio,
+        total_us: blocker.total_us,
     });
-    blocked
+    let others = [
+        ("idle CPU waking up", blame.idle_us),
+        ("unknown", blame.unknown_us),
+    ];
+    let others = others.map(|(comm, total_us)| Blocked {
+        comm: comm.into(),
+        priority: 0,
+        total_us,
+    });
+    summed(threads.chain(others))
+}
+
+/// A sum for each name and priority, longest first.
+pub(super) fn summed(all: impl Iterator<Item = Blocked>) -> Vec<Blocked> {
+    let mut sums: BTreeMap<(String, i32), f64> = BTreeMap::new();
+    for blocked in all.filter(|blocked| blocked.total_us > 0.0) {
+        *sums.entry((blocked.comm, blocked.priority)).or_default() += blocked.total_us;
+    }
+    let blocked = |((comm, priority), total_us)| Blocked {
+        comm,
+        priority,
+        total_us,
+    };
+    let mut all: Vec<Blocked> = sums.into_iter().map(blocked).collect();
+    all.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
+    all
 }
 
 /// One name for threads whose names differ in a number only.
@@ -133,23 +136,22 @@ pub(super) fn common_name(comm: &str) -> &str {
     }
 }
 
-/// The picture of `start..end`.
+/// The picture of a launch.
 pub(super) fn picture(
     timeline: &Timeline,
-    cpus: &[u32],
-    (start_ns, end_ns): (u64, u64),
+    Range { start, end }: Range<u64>,
     waits: &[&Wait],
     owner: &dyn Fn(i32) -> Owner,
 ) -> Picture {
-    let lanes = cpus.iter().map(|&cpu| Lane {
+    let lanes = timeline.cpus().map(|cpu| Lane {
         cpu,
-        ran: lane(timeline, cpu, (start_ns, end_ns), owner),
+        ran: lane(timeline, cpu, start..end, owner),
     });
     let mut longest: Vec<&&Wait> = waits.iter().collect();
     longest.sort_by_key(|wait| std::cmp::Reverse(wait.length_ns()));
     longest.truncate(WAITS);
     longest.sort_by_key(|wait| wait.start_ns);
-    let since = |ns: u64| us(ns.clamp(start_ns, end_ns) - start_ns);
+    let since = |ns: u64| us(ns.clamp(start, end) - start);
     let waited = longest.into_iter().map(|wait| Waited {
         from_us: since(wait.start_ns),
         to_us: since(wait.end_ns),
@@ -157,7 +159,7 @@ pub(super) fn picture(
         comm: wait.comm.to_string(),
     });
     Picture {
-        length_us: us(end_ns - start_ns),
+        length_us: us(end - start),
         cpus: lanes.collect(),
         waits: waited.collect(),
     }
@@ -167,7 +169,7 @@ pub(super) fn picture(
 fn lane(
     timeline: &Timeline,
     cpu: u32,
-    (start, end): (u64, u64),
+    Range { start, end }: Range<u64>,
     owner: &dyn Fn(i32) -> Owner,
 ) -> Vec<Stretch> {
     let mut stretches: Vec<Stretch> = Vec::new();
@@ -176,7 +178,7 @@ fn lane(
         let (from, to) = (edge(piece), edge(piece + 1));
         let mut times: HashMap<Owner, u64> = HashMap::new();
         for run in timeline.runs(cpu, from, to) {
-            *times.entry(owner(run.pid)).or_default() += run.end_ns - run.start_ns;
+            *times.entry(owner(run.pid)).or_default() += run.length_ns();
         }
         let most = times.into_iter().max_by_key(|&(owner, ns)| (ns, owner));
         let owner = most.map_or(Owner::Idle, |(owner, _)| owner);
@@ -192,8 +194,4 @@ fn lane(
     }
     stretches.retain(|stretch| stretch.owner != Owner::Idle);
     stretches
-}
-
-fn us(ns: u64) -> f64 {
-    ns as f64 / 1000.0
 }

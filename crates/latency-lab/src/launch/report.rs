@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::picture::{Blocked, Picture, common_name};
+use super::picture::{Blocked, Picture, common_name, summed};
 use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
 use crate::figure::{Figure, Row};
@@ -50,7 +50,7 @@ pub struct Outliers {
 }
 
 /// Figures and samples of one engine.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EngineReport {
     /// As requested.
     pub engine: String,
@@ -184,20 +184,18 @@ pub(super) fn engine(
         wakeup_us: Summary::of(&column(|s| s.wakeup_us)),
         preempted_us: Summary::of(&column(|s| s.preempted_us)),
         queue_us: Summary::of(&queue),
-        queue_source: String::new(),
         program_off_cpu_us: Summary::of(&off_cpu),
         load_share: share(&samples, |sample| sample.load_us),
         idle_share: share(&samples, |sample| sample.idle_us),
         launch_modes: modes(&launch),
         sched_latency_modes: modes(&latency),
-        recording: None,
         against_first: against,
         outliers: Outliers {
             sched_latency: outliers(&latency),
             launch: outliers(&launch),
         },
-        thrown_away: Vec::new(),
         samples,
+        ..EngineReport::default()
     };
     report.keep_two_timelines();
     report
@@ -326,21 +324,11 @@ impl EngineReport {
     /// The threads behind which the waits of a launch were spent, average over launches, longest
     /// first.
     pub fn behind(&self) -> Vec<Blocked> {
-        let mut groups: BTreeMap<(&str, i32), f64> = BTreeMap::new();
-        for blocked in self.traced().iter().flat_map(|sample| &sample.behind) {
-            *groups.entry((&blocked.comm, blocked.priority)).or_default() += blocked.total_us;
-        }
         let launches = self.samples.len().max(1) as f64;
-        let mut groups: Vec<Blocked> = groups
-            .into_iter()
-            .map(|((comm, priority), total)| Blocked {
-                comm: comm.into(),
-                priority,
-                total_us: total / launches,
-            })
-            .collect();
-        groups.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
-        groups
+        let all = self.traced().iter().flat_map(|sample| &sample.behind);
+        let mut sums = summed(all.cloned());
+        sums.iter_mut().for_each(|sum| sum.total_us /= launches);
+        sums
     }
 
     /// The launch with the middle scheduling latency, and the one with the greatest.

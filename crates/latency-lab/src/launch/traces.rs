@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use sched_trace::{Trace, perfetto};
 
 use super::sample::Sample;
+use crate::error::Doing;
 use crate::{LabError, Result};
 
 /// Removes its files when dropped.
@@ -18,8 +19,7 @@ pub(super) struct Traces {
 
 impl Traces {
     pub(super) fn into(directory: &Path) -> Result<Traces> {
-        fs::create_dir_all(directory)
-            .map_err(|source| LabError::io("making the directory", directory, source))?;
+        fs::create_dir_all(directory).doing("making the directory", directory)?;
         let (directory, files) = (directory.to_owned(), Vec::new());
         Ok(Traces { directory, files })
     }

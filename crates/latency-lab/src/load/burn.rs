@@ -1,10 +1,8 @@
 //! Checks that the load reached its share of CPU time, by /proc/stat and by the jobs' own CPU time.
 
-use std::fs;
-
 use serde::{Deserialize, Serialize};
 
-use crate::process::{Machine, cpu_ticks, machine_ticks};
+use crate::process::{cpu_ticks, machine_ticks, number_in, ticks_per_second};
 
 /// A load that reaches less than this part of its share does not count as one.
 const ENOUGH: f64 = 0.9;
@@ -15,52 +13,14 @@ const READS_PER_SECOND: f64 = 10.0;
 /// Clock ticks are counted at different moments: up to this, a share above 1 is no fault.
 const PLAUSIBLE: f64 = 1.1;
 
-/// CPU time and reads of the load and of the machine up to one moment.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Window {
-    machine: Machine,
-    load_ticks: u64,
-    reads: u64,
-}
-
-impl Window {
-    pub(crate) fn now(jobs: &[u32]) -> Option<Window> {
-        Some(Window {
-            machine: machine_ticks()?,
-            load_ticks: jobs.iter().filter_map(|&pid| cpu_ticks(pid)).sum(),
-            reads: jobs.iter().filter_map(|&pid| read_calls(pid)).sum(),
-        })
-    }
-
-    /// What happened from `self` to `later`. All time that is not the load's counts as the lab's.
-    pub(crate) fn until(&self, later: &Window) -> Spent {
-        let ticks = crate::process::ticks_per_second();
-        let seconds = |before: u64, after: u64| after.saturating_sub(before) as f64 / ticks;
-        let busy = seconds(self.machine.busy, later.machine.busy);
-        let load = seconds(self.load_ticks, later.load_ticks);
-        Spent {
-            total: seconds(self.machine.total, later.machine.total),
-            busy,
-            stolen: seconds(self.machine.stolen, later.machine.stolen),
-            load,
-            own: (busy - load).max(0.0),
-            reads: later.reads.saturating_sub(self.reads),
-        }
-    }
-}
-
 /// The calls for reading that a process made.
 fn read_calls(pid: u32) -> Option<u64> {
-    let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-    io.lines()
-        .find_map(|line| line.strip_prefix("syscr: "))?
-        .parse()
-        .ok()
+    number_in(&format!("/proc/{pid}/io"), "syscr")
 }
 
-/// Seconds of all CPUs together, and reads, in one or many windows.
+/// Seconds of all CPUs together, and reads: since boot, or in one or many windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Spent {
+pub struct Spent {
     pub(crate) total: f64,
     pub(crate) busy: f64,
     pub(crate) stolen: f64,
@@ -71,6 +31,33 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
+    /// Since boot.
+    pub(crate) fn now(jobs: &[u32]) -> Option<Spent> {
+        let (machine, ticks) = (machine_ticks()?, ticks_per_second());
+        let load: u64 = jobs.iter().filter_map(|&pid| cpu_ticks(pid)).sum();
+        Some(Spent {
+            total: machine.total as f64 / ticks,
+            busy: machine.busy as f64 / ticks,
+            stolen: machine.stolen as f64 / ticks,
+            load: load as f64 / ticks,
+            own: 0.0,
+            reads: jobs.iter().filter_map(|&pid| read_calls(pid)).sum(),
+        })
+    }
+
+    /// Since `before`. All time that is not the load's counts as the lab's.
+    pub(crate) fn since(self, before: Spent) -> Spent {
+        let (busy, load) = (self.busy - before.busy, (self.load - before.load).max(0.0));
+        Spent {
+            total: self.total - before.total,
+            busy,
+            stolen: self.stolen - before.stolen,
+            load,
+            own: (busy - load).max(0.0),
+            reads: self.reads.saturating_sub(before.reads),
+        }
+    }
+
     pub(crate) fn add(&mut self, other: Spent) {
         self.total += other.total;
         self.busy += other.busy;
@@ -194,56 +181,33 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_takes_all_that_the_launches_leave_burned_its_share() {
+    fn a_load_burns_if_it_takes_what_the_launches_leave_and_its_reader_reads() {
+        let hardly = |reads| Spent {
+            reads,
+            ..spent(10.0, 0.0, 0.0)
+        };
+        for (spent, reason) in [
+            (spent(5.5, 0.5, 4.0), "did not take what was left"),
+            // Other programs have 2.5 of 10 seconds.
+            (spent(7.0, 0.5, 0.0), "fio had 70 % of the CPU time"),
+            (
+                spent(1.4, 8.6, 0.0),
+                "14 % of the CPU time, and 50 % is the least",
+            ),
+            (spent(23.3, 0.0, 0.0), "233 %"),
+            (Spent::default(), "no launch counts"),
+            (hardly(0), "0.0 reads a second"),
+            (hardly(49), "9.8 reads a second"),
+        ] {
+            let found = fault(spent);
+            assert!(found.contains(reason), "{found}");
+        }
         assert_eq!(fault(spent(6.9, 3.0, 0.1)), "");
-    }
-
-    #[test]
-    fn a_load_on_an_idle_machine_did_not_burn() {
-        let reason = fault(spent(5.5, 0.5, 4.0));
-        assert!(reason.contains("did not take what was left"), "{reason}");
-        assert!(!Spent::default().burned(1.0) && !fault(Spent::default()).is_empty());
-    }
-
-    #[test]
-    fn what_other_programs_take_lowers_no_demand() {
-        // Other programs have 2.5 of 10 seconds.
-        let reason = fault(spent(7.0, 0.5, 0.0));
-        assert!(
-            reason.starts_with("fio had 70 % of the CPU time"),
-            "{reason}"
-        );
-    }
-
-    #[test]
-    fn a_load_with_a_seventh_of_the_machine_is_none() {
-        let reason = fault(spent(1.4, 8.6, 0.0));
-        assert!(
-            reason.contains("14 %") && reason.contains("50 % is the least"),
-            "{reason}"
-        );
-    }
-
-    #[test]
-    fn more_time_than_there_is_fails_the_check() {
-        let reason = fault(spent(23.3, 0.0, 0.0));
-        assert!(reason.contains("233 %"), "{reason}");
+        assert!(!Spent::default().burned(1.0));
     }
 
     #[test]
     fn jobs_ask_for_nine_tenths_each_up_to_the_whole_machine() {
-        assert_eq!(wanted(8, 2), 1.0);
-        assert_eq!(wanted(1, 2), 0.45);
-    }
-
-    #[test]
-    fn a_reader_that_hardly_reads_is_no_load() {
-        for reads in [0, 1, 49] {
-            let spent = Spent {
-                reads,
-                ..spent(10.0, 0.0, 0.0)
-            };
-            assert!(fault(spent).contains("reads a second"), "{reads}");
-        }
+        assert_eq!([wanted(8, 2), wanted(1, 2)], [1.0, 0.45]);
     }
 }

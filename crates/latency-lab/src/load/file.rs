@@ -4,8 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use fastrand::Rng;
+
+use crate::error::Doing;
 use crate::scratch::Scratch;
-use crate::statistics::Random;
 use crate::{Interrupt, LabError, Progress, Result};
 
 /// The profile of the blog: a 500 MB file.
@@ -49,11 +51,7 @@ pub(super) fn make(
     refuse_full(parent)?;
     if let Err(reason) = write(&file.path, interrupt, progress) {
         let _ = fs::remove_file(&file.path);
-        return Err(LabError::io(
-            "writing the 500 MiB file of the load,",
-            &file.path,
-            reason,
-        ));
+        return Err(reason).doing("writing the 500 MiB file of the load,", &file.path);
     }
     Ok(file)
 }
@@ -68,7 +66,7 @@ pub(super) fn disk(path: &Path) -> LoadFile {
 
 fn refuse_memory(parent: &Path) -> Result<()> {
     let kind = rustix::fs::statfs(parent)
-        .map_err(|reason| LabError::io("looking at", parent, reason))?
+        .doing("looking at", parent)?
         .f_type as u64;
     if MEMORY_FILESYSTEMS.contains(&kind) {
         return Err(LabError::Load(format!(
@@ -80,8 +78,7 @@ fn refuse_memory(parent: &Path) -> Result<()> {
 }
 
 fn refuse_full(parent: &Path) -> Result<()> {
-    let room =
-        rustix::fs::statvfs(parent).map_err(|reason| LabError::io("looking at", parent, reason))?;
+    let room = rustix::fs::statvfs(parent).doing("looking at", parent)?;
     let free = room.f_bavail * room.f_frsize;
     if free < BYTES + SPARE {
         return Err(LabError::Load(format!(
@@ -103,15 +100,13 @@ fn write(path: &Path, interrupt: &Interrupt, progress: &mut dyn Progress) -> io:
         .create(true)
         .truncate(true)
         .open(path)?;
-    let mut random = Random::new(1);
+    let mut random = Rng::with_seed(1);
     let mut block = vec![0u8; PIECE];
     for done in 0..blocks {
         if interrupt.asked() {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
         }
-        block
-            .chunks_exact_mut(8)
-            .for_each(|word| word.copy_from_slice(&random.bits().to_le_bytes()));
+        random.fill(&mut block);
         file.write_all(&block)?;
         progress.step(done + 1, "");
     }

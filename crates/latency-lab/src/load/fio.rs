@@ -1,13 +1,13 @@
 //! The load profile of the blog: sorting burners and one direct random reader, by fio.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::LoadChoice;
-use super::burn::{LoadReport, Spent, Window, wanted};
+use super::burn::{LoadReport, Spent, wanted};
 use super::file::{self, LoadFile};
-use crate::process::{Child, descendants, in_path};
+use crate::process::{Child, descendants, in_path, output, tool};
 use crate::{Interrupt, LabError, Progress, Result};
 
 /// Eight jobs for two CPUs; other machines get as many for each of theirs.
@@ -31,25 +31,15 @@ pub struct Fio {
 impl Fio {
     /// Why fio cannot run this load; none if it can.
     pub fn missing() -> Option<LabError> {
-        let Some(program) = in_path("fio") else {
+        if in_path("fio").is_none() {
             return Some(LabError::Load(
                 "fio is not installed (Debian package: fio); or use --load none".into(),
             ));
-        };
-        let help = Command::new(program)
-            .arg("--enghelp=cpuio")
-            .stdin(Stdio::null())
-            .output()
-            .ok();
-        let text = help
-            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-            .unwrap_or_default();
-        (!text.contains("cpumode")).then(|| {
-            LabError::Load(format!(
-                "{} is too old: its cpuio engine has no cpumode (qsort); fio 3.29 of Debian 12 and later have it",
-                version().unwrap_or_else(|| "this fio".into())
-            ))
-        })
+        }
+        let help = output(tool("fio").arg("--enghelp=cpuio")).unwrap_or_default();
+        let too_old = "this fio is too old: its cpuio engine has no cpumode (qsort); fio 3.29 of \
+                       Debian 12 and later have it";
+        (!help.contains("cpumode")).then(|| LabError::Load(too_old.into()))
     }
 
     /// Starts what is chosen, and waits until it reaches its share. The random reader reads a file
@@ -103,10 +93,7 @@ impl Fio {
             self.jobs = descendants(self.fio.id());
             let before = self.window();
             std::thread::sleep(POLL);
-            let spent = before
-                .zip(self.window())
-                .map(|(before, now)| before.until(&now))
-                .unwrap_or_default();
+            let spent = self.since(before).unwrap_or_default();
             if self.jobs.len() > self.burners
                 && spent.reads > 0
                 && spent.burned(wanted(self.burners, self.cpus))
@@ -144,21 +131,20 @@ impl Fio {
     }
 
     /// The counters now.
-    pub fn window(&self) -> Option<Window> {
-        Window::now(&self.processes())
+    pub fn window(&self) -> Option<Spent> {
+        Spent::now(&self.processes())
     }
 
     /// Counts the time since `window` as time in which the load had to run.
-    pub fn count(&mut self, window: Option<Window>) {
+    pub fn count(&mut self, window: Option<Spent>) {
         if let Some(spent) = self.since(window) {
             self.add(spent);
         }
     }
 
     /// What was spent since `window`.
-    pub(crate) fn since(&self, window: Option<Window>) -> Option<Spent> {
-        let (before, now) = window.zip(self.window())?;
-        Some(before.until(&now))
+    pub(crate) fn since(&self, window: Option<Spent>) -> Option<Spent> {
+        Some(self.window()?.since(window?))
     }
 
     /// Counts time in which the load had to run.
@@ -172,18 +158,8 @@ impl Fio {
     }
 }
 
-/// The version that fio prints: "fio-3.33".
-pub(crate) fn version() -> Option<String> {
-    let output = Command::new(in_path("fio")?)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
 fn command(file: &Path, burners: usize) -> Command {
-    let mut command = Command::new(in_path("fio").unwrap_or_else(|| PathBuf::from("fio")));
+    let mut command = tool("fio");
     command.args([
         "--output=/dev/null",
         "--eta=never",

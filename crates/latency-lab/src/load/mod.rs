@@ -4,18 +4,18 @@ mod burn;
 mod file;
 mod fio;
 
-pub(crate) use burn::Spent;
-pub use burn::{LoadReport, Window};
+pub use burn::{LoadReport, Spent};
 pub use fio::Fio;
-pub(crate) use fio::version;
 
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::LabError;
 
 /// Which load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum LoadChoice {
     /// fio: sorting burners on every CPU and a direct random reader.
     #[default]

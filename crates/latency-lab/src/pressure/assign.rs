@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use fastrand::Rng;
+
+use crate::error::Doing;
 use crate::read::Content;
-use crate::statistics::Random;
 use crate::{LabError, Result};
 
 /// All programs together read twice what the group may hold, at least.
@@ -19,8 +21,7 @@ pub(super) fn assign(
     limit: u64,
     seed: u64,
 ) -> Result<Vec<Vec<PathBuf>>> {
-    let content =
-        Content::find(point, u64::MAX).map_err(|source| LabError::io("reading", point, source))?;
+    let content = Content::find(point, u64::MAX).doing("reading", point)?;
     let mut files: Vec<(PathBuf, u64)> = content
         .parts
         .into_iter()
@@ -32,7 +33,7 @@ pub(super) fn assign(
         ));
     }
     let biggest = files.remove(0);
-    Random::new(seed).shuffle(&mut files);
+    Rng::with_seed(seed).shuffle(&mut files);
     // No other program reads it, or it would be in memory already.
     if files.is_empty() {
         files.push(biggest.clone());

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::Result;
+use crate::error::Doing;
 use crate::process::daemon_stat;
-use crate::{LabError, Result};
 
 /// Sums since the mount.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,13 +29,10 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn read(erofast: &Path, point: &Path) -> Result<Counters> {
-        let fault = |source: std::io::Error| LabError::io("reading the counters of", point, source);
-        let value = daemon_stat(erofast, point).map_err(fault)?;
-        Counters::parse(&value).ok_or_else(|| {
-            fault(std::io::Error::other(
-                "this daemon does not measure allocations",
-            ))
-        })
+        let missing = || std::io::Error::other("this daemon does not measure allocations");
+        let counters = daemon_stat(erofast, point);
+        let counters = counters.and_then(|value| Counters::parse(&value).ok_or_else(missing));
+        counters.doing("reading the counters of", point)
     }
 
     fn parse(value: &Value) -> Option<Counters> {

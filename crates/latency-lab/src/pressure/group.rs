@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::place::{Place, Version};
+use super::place::Place;
 use crate::{LabError, Result};
 
 /// How long the kernel may take to release a group whose processes have ended.
@@ -44,14 +44,10 @@ impl Group {
     }
 
     fn limit(&self, limit: u64) -> Result<()> {
-        let (bytes, swap) = match self.place.version {
-            Version::One => ("memory.limit_in_bytes", "memory.swappiness"),
-            Version::Two => ("memory.max", "memory.swap.max"),
-        };
-        let file = self.path.join(bytes);
+        let file = self.path.join(self.place.interface.limit);
         fs::write(&file, limit.to_string()).map_err(|source| refused(&file, source))?;
         // Without swap in the kernel there is no such file, and no need for one.
-        let _ = fs::write(self.path.join(swap), "0");
+        let _ = fs::write(self.path.join(self.place.interface.swap), "0");
         Ok(())
     }
 
@@ -69,11 +65,8 @@ impl Group {
 
     /// The most memory it ever used at once.
     pub(super) fn peak(&self) -> Option<u64> {
-        let name = match self.place.version {
-            Version::One => "memory.max_usage_in_bytes",
-            Version::Two => "memory.peak",
-        };
-        let text = fs::read_to_string(self.path.join(name)).ok()?;
+        let file = self.path.join(self.place.interface.peak);
+        let text = fs::read_to_string(file).ok()?;
         text.trim().parse().ok()
     }
 
@@ -126,7 +119,10 @@ fn refused(path: &Path, source: io::Error) -> LabError {
                 path.display()
             ))
         }
-        _ => LabError::io("making the cgroup", path, source),
+        _ => LabError::Io {
+            what: format!("making the cgroup {}", path.display()),
+            source,
+        },
     }
 }
 

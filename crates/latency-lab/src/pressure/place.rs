@@ -3,21 +3,35 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::error::Doing;
 use crate::mounts::Mount;
 use crate::process::cgroup;
 use crate::{LabError, Result};
 
-/// Which interface the memory controller has.
+/// Files of the memory controller's interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    One,
-    Two,
+pub(super) struct Interface {
+    pub(super) limit: &'static str,
+    /// Takes 0 for no swap.
+    pub(super) swap: &'static str,
+    pub(super) peak: &'static str,
 }
+
+const FIRST: Interface = Interface {
+    limit: "memory.limit_in_bytes",
+    swap: "memory.swappiness",
+    peak: "memory.max_usage_in_bytes",
+};
+const SECOND: Interface = Interface {
+    limit: "memory.max",
+    swap: "memory.swap.max",
+    peak: "memory.peak",
+};
 
 /// A directory in which groups with a memory limit can be made.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    pub(super) version: Version,
+    pub(super) interface: Interface,
     pub(super) parent: PathBuf,
     /// The file in which the controller must be switched on for children first.
     pub(super) switch: Option<PathBuf>,
@@ -31,10 +45,7 @@ struct Hierarchy {
 
 impl Place {
     pub(super) fn find() -> Result<Place> {
-        let read = |path: &str| {
-            fs::read_to_string(path)
-                .map_err(|source| LabError::io("reading", Path::new(path), source))
-        };
+        let read = |path: &str| fs::read_to_string(path).doing("reading", path);
         let (mounts, groups) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
         Place::of(&mounts, &groups).ok_or_else(|| {
             LabError::Privilege(
@@ -48,14 +59,14 @@ impl Place {
     fn of(mounts: &str, groups: &str) -> Option<Place> {
         if let Some(Hierarchy { own, .. }) = first_version(mounts, groups) {
             return Some(Place {
-                version: Version::One,
+                interface: FIRST,
                 parent: own,
                 switch: None,
             });
         }
         let hierarchy = second_version(mounts, groups)?;
         let place = |parent: &Path, switch| Place {
-            version: Version::Two,
+            interface: SECOND,
             parent: parent.to_owned(),
             switch,
         };
@@ -109,15 +120,15 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
 
-    const FIRST: &str = "25 30 0:23 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+    const MOUNTS: &str = "25 30 0:23 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
         26 30 0:24 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n\
         27 30 0:25 / /sys/fs/cgroup/unified rw - cgroup2 cgroup rw\n";
 
     #[test]
     fn the_first_version_is_taken_where_it_has_the_controller() {
         let groups = "4:memory:/user/one\n3:cpu:/\n0::/\n";
-        let place = Place::of(FIRST, groups).unwrap();
-        assert_eq!(place.version, Version::One);
+        let place = Place::of(MOUNTS, groups).unwrap();
+        assert_eq!(place.interface, FIRST);
         assert_eq!(place.parent, Path::new("/sys/fs/cgroup/memory/user/one"));
     }
 

@@ -8,10 +8,10 @@ use super::options::PressureOptions;
 use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, percent};
+use crate::figure::{Figure, compared, comparisons, percent};
 use crate::findings::{Findings, reasons};
 use crate::process::FOREIGN_LIMIT;
-use crate::statistics::{Summary, compare, correct};
+use crate::statistics::{Summary, correct};
 use crate::table::Table;
 
 /// The pool size under test, and the share of allocations that it must cover.
@@ -114,22 +114,19 @@ pub(super) fn build(
     samples: Vec<Measured>,
 ) -> PressureReport {
     let of = |pages| -> Vec<&Measured> { samples.iter().filter(|s| s.pages == pages).collect() };
-    let mut pools: Vec<PoolReport> = options
-        .pools
-        .iter()
-        .filter_map(|&pages| summed(pages, &of(pages)))
-        .collect();
-    let without = pools
-        .iter()
-        .find(|pool| pool.reserved_pages == 0)
+    let pool = |&pages: &usize| summed(pages, &of(pages));
+    let mut pools: Vec<PoolReport> = options.pools.iter().filter_map(pool).collect();
+    let without = pools.iter().find(|pool| pool.reserved_pages == 0);
+    let without = without
         .map(|pool| pool.alloc_cpu_us)
-        .filter(|&cpu| cpu > 0.0);
+        .filter(|cpu| *cpu > 0.0);
     for pool in &mut pools {
         pool.alloc_cpu_share = without.map(|without| pool.alloc_cpu_us / without);
     }
-    let reclaims_unknown = samples
+    let mut unknown = samples
         .iter()
-        .find_map(|sample| sample.counters.reclaims_unknown.clone());
+        .map(|sample| &sample.counters.reclaims_unknown);
+    let reclaims_unknown = unknown.find_map(Option::clone);
     let faults = faults(options, interrupted, &samples, reclaims_unknown.as_deref());
     let all: Vec<&Measured> = samples.iter().collect();
     PressureReport {
@@ -153,12 +150,10 @@ fn faults(
     samples: &[Measured],
     reclaims_unknown: Option<&str>,
 ) -> Vec<String> {
-    let wanted = options.pools.len() * options.iterations;
-    let made = samples.len();
-    let without = samples.iter().filter(|s| s.counters.allocations == 0);
-    let without = without.count();
-    let disturbed = samples.iter().filter(|s| s.foreign_share > FOREIGN_LIMIT);
-    let disturbed = disturbed.count();
+    let (wanted, made) = (options.pools.len() * options.iterations, samples.len());
+    let count = |of: fn(&&Measured) -> bool| samples.iter().filter(of).count();
+    let without = count(|sample| sample.counters.allocations == 0);
+    let disturbed = count(|sample| sample.foreign_share > FOREIGN_LIMIT);
     let faults = [
         interrupted.then(|| "the run was interrupted".into()),
         (made < wanted).then(|| format!("{made} of {wanted} launches were made")),
@@ -190,6 +185,7 @@ fn summed(reserved_pages: usize, samples: &[&Measured]) -> Option<PoolReport> {
     let reclaims: Option<Vec<u64>> = samples.iter().map(|s| s.counters.reclaims).collect();
     let in_use = in_use(samples);
     let launches: Vec<f64> = samples.iter().map(|sample| sample.launch_us).collect();
+    let memory = samples.iter().filter_map(|sample| sample.memory);
     Some(PoolReport {
         reserved_pages,
         alloc_cpu_us: average(&|s| s.counters.cpu_us()),
@@ -202,10 +198,7 @@ fn summed(reserved_pages: usize, samples: &[&Measured]) -> Option<PoolReport> {
         hit_pages: average(&|s| s.counters.hit_pages as f64),
         missed_pages: average(&|s| s.counters.missed_pages as f64),
         launch_us: Summary::of(&launches),
-        memory: samples
-            .iter()
-            .filter_map(|sample| sample.memory)
-            .max_by_key(|memory| memory.peak_rss_bytes),
+        memory: memory.max_by_key(|memory| memory.peak_rss_bytes),
         samples: samples.iter().map(|sample| one(sample)).collect(),
     })
 }
@@ -283,17 +276,15 @@ impl PressureReport {
     fn figures(&self) -> Vec<Figure> {
         let ways = self.ways();
         let figure = |name: &str, of, value: fn(&PoolSample) -> f64| {
-            let samples = |pool: &PoolReport| pool.samples.iter().map(value).collect::<Vec<f64>>();
-            let rows = ways.iter().enumerate().map(|(number, (name, pool))| Row {
-                name: name.clone(),
-                samples: samples(pool),
-                against_first: (number > 0).then(|| compare(&samples(ways[0].1), &samples(pool))),
-            });
+            let samples = |pool: &PoolReport| pool.samples.iter().map(value).collect();
+            let rows = ways
+                .iter()
+                .map(|(name, pool)| (name.clone(), samples(pool)));
             Figure {
                 name: name.into(),
                 of,
                 unit: "us".into(),
-                rows: rows.collect(),
+                rows: compared(rows),
             }
         };
         let allocation = "CPU time that the allocating threads spent getting pages";
@@ -301,8 +292,7 @@ impl PressureReport {
             figure("launch time", "", |sample| sample.launch_us),
             figure("allocation", allocation, |sample| sample.alloc_cpu_us),
         ];
-        let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
-        correct(rows.filter_map(|row| row.against_first.as_mut()).collect());
+        correct(comparisons(&mut figures).collect());
         figures
     }
 
@@ -357,7 +347,7 @@ impl PressureReport {
 }
 
 /// What the columns are.
-const LEGEND: &str = "
+const LEGEND: &str = "\
 launch time   how long the measured program ran; allocation: CPU time that the allocating threads
               spent getting pages. Medians, with the 99 % interval of the shift against the first
               row (Hodges-Lehmann), at 1 in 100 for all comparisons together
@@ -372,7 +362,8 @@ RSS           the daemon's memory at its highest
 mod tests {
     use super::*;
     use crate::pressure::counters::Counters;
-    use crate::scratch::Scratch;
+
+    const POOLS: [usize; 2] = [0, 64];
 
     fn measured(pages: usize, cpu_us: u64, reclaims: Option<u64>) -> Measured {
         Measured {
@@ -398,22 +389,16 @@ mod tests {
 
     fn report(samples: Vec<Measured>) -> PressureReport {
         let options = PressureOptions {
-            pools: vec![0, 64],
+            pools: POOLS.into(),
             iterations: 1,
             ..PressureOptions::default()
         };
-        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
-        let path = scratch.path().join("image");
-        std::fs::write(&path, "image").unwrap();
-        let environment = Environment::capture(&path, &path).unwrap();
-        build(&options, environment, false, samples)
+        build(&options, Environment::default(), false, samples)
     }
 
     #[test]
     fn the_pool_is_compared_with_the_run_without_it() {
-        let ways = [0, 64];
-        let samples =
-            ways.map(|way| measured(way, if way == ways[0] { 5000 } else { 20 }, Some(3)));
+        let samples = POOLS.map(|way| measured(way, if way == 0 { 5000 } else { 20 }, Some(3)));
         let report = report(samples.to_vec());
         assert!(report.valid);
         assert_eq!(report.pools[0].alloc_cpu_us, 5000.0);
@@ -428,8 +413,7 @@ mod tests {
     #[test]
     fn a_run_that_misses_a_launch_or_cannot_count_reclaim_is_not_valid() {
         assert!(!report(vec![measured(0, 1, Some(0))]).valid);
-        let ways = [0, 64];
-        let mut samples = ways.map(|way| measured(way, 1, None)).to_vec();
+        let mut samples = POOLS.map(|way| measured(way, 1, None)).to_vec();
         samples[0].counters.reclaims_unknown = Some("no root".into());
         let report = report(samples);
         let table = table(&report);
@@ -439,8 +423,7 @@ mod tests {
 
     #[test]
     fn each_reason_stands_alone() {
-        let ways = [0, 64];
-        let mut samples = ways.map(|way| measured(way, 1, Some(0))).to_vec();
+        let mut samples = POOLS.map(|way| measured(way, 1, Some(0))).to_vec();
         samples[0].counters.allocations = 0;
         samples.pop();
         let report = report(samples);

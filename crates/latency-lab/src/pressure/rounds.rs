@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use fastrand::Rng;
+
 use super::assign::assign;
 use super::counters::Counters;
 use super::group::Group;
@@ -12,8 +14,7 @@ use super::options::PressureOptions;
 use crate::engine::{Mounted, Site, mount_point, warm};
 use crate::launch::command_at;
 use crate::process::{Child, DaemonMemory, End, Others};
-use crate::statistics::Random;
-use crate::{Interrupt, LabError, Progress, Result};
+use crate::{Interrupt, Progress, Result};
 
 /// Joins the group before exec, so that all its memory counts there.
 const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
@@ -65,7 +66,7 @@ impl<'a> Rounds<'a> {
 
     /// All samples; fewer when the user asked to stop.
     pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<Vec<Measured>> {
-        let mut random = Random::new(self.options.seed);
+        let mut random = Rng::with_seed(self.options.seed);
         let mut ways = self.options.pools.clone();
         let mut samples = Vec::new();
         let total = (ways.len() * self.options.iterations) as u64;
@@ -137,24 +138,16 @@ impl<'a> Rounds<'a> {
         let mut child = Child::spawn(&mut command)?;
         let end = child.wait(self.options.timeout, self.interrupt)?;
         let took = start.elapsed();
-        match end {
-            End::Exited(status) if status.success() => Ok(Some(took.as_secs_f64() * 1e6)),
-            End::Interrupted => Ok(None),
-            end => {
-                mounted.check()?;
-                Err(LabError::Program {
-                    engine: "erofast".into(),
-                    program: words[0].to_string_lossy().into_owned(),
-                    how: format!(
-                        "{} in a group of {} MiB (--limit)",
-                        end.describe(),
-                        self.options.limit >> 20
-                    ),
-                    last_line: child.last_line(),
-                    errors: child.errors(),
-                })
-            }
+        if end == End::Interrupted {
+            return Ok(None);
         }
+        let (program, limit) = (words[0].to_string_lossy(), self.options.limit >> 20);
+        let program = format!("{program} in a group of {limit} MiB (--limit)");
+        let judged = child.judge(end, "erofast", program);
+        if judged.is_err() {
+            mounted.check()?;
+        }
+        judged.map(|()| Some(took.as_secs_f64() * 1e6))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use super::facts::{descendants, started};
+use crate::error::{Doing, dash};
 use crate::{Interrupt, LabError, Result};
 
 /// How long a process may take to follow SIGTERM.
@@ -46,20 +48,19 @@ impl Child {
     /// Starts `command` with no input, its output discarded and its errors kept.
     pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
         let program = PathBuf::from(command.get_program());
-        let words =
-            words().map_err(|source| LabError::io("making a memfd for", &program, source))?;
+        let words = words().doing("making a memfd for", &program)?;
         let errors = words
             .try_clone()
-            .map_err(|source| LabError::io("duplicating the memfd of", &program, source))?;
+            .doing("duplicating the memfd of", &program)?;
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(errors)
             .process_group(0)
             .spawn()
-            .map_err(|source| LabError::io("starting", &program, source))?;
-        let pidfd = pidfd_open(pid_of(child.id()), PidfdFlags::empty())
-            .map_err(|source| LabError::io("watching", &program, source))?;
+            .doing("starting", &program)?;
+        let pidfd =
+            pidfd_open(pid_of(child.id()), PidfdFlags::empty()).doing("watching", &program)?;
         Ok(Child {
             child,
             pidfd,
@@ -113,13 +114,40 @@ impl Child {
 
     /// The last line that is not empty of what it wrote to standard error.
     pub(crate) fn last_line(&self) -> String {
-        self.errors()
-            .lines()
-            .rev()
-            .map(str::trim)
-            .find(|line| !line.is_empty())
-            .unwrap_or("")
-            .into()
+        last_line(&self.errors()).into()
+    }
+
+    /// An error unless it ended well, or because the user asked to stop.
+    pub(crate) fn judge(&self, end: End, engine: impl ToString, program: String) -> Result<()> {
+        match end {
+            End::Exited(status) if status.success() => Ok(()),
+            End::Interrupted => Ok(()),
+            end => Err(LabError::Program {
+                engine: engine.to_string(),
+                program,
+                how: end.describe(),
+                last_line: self.last_line(),
+                errors: self.errors(),
+            }),
+        }
+    }
+
+    /// Runs a step of a preparation to its end; a failure carries the last line of its errors.
+    pub(crate) fn finish(
+        what: &str,
+        command: &mut Command,
+        longest: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let mut child = Child::spawn(command)?;
+        match child.wait(longest, interrupt)? {
+            End::Exited(status) if status.success() => Ok(()),
+            end => Err(LabError::Preparation(format!(
+                "{what}: {}{}",
+                end.describe(),
+                dash(&child.last_line())
+            ))),
+        }
     }
 
     /// What it wrote to standard error, the last 64 KiB.
@@ -189,6 +217,34 @@ fn words() -> rustix::io::Result<File> {
 /// A child's number is never zero.
 fn pid_of(number: u32) -> Pid {
     Pid::from_raw(number as i32).unwrap_or(Pid::INIT)
+}
+
+/// Runs a command to its end, without input; what it prints. A failure is the last line of its
+/// errors, or how it ended.
+pub(crate) fn output(command: &mut Command) -> io::Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    Err(io::Error::other(match last_line(&text(&output.stderr)) {
+        "" => describe(output.status),
+        line => line.to_owned(),
+    }))
+}
+
+/// The last line that is not empty.
+fn last_line(text: &str) -> &str {
+    let lines = text.lines().rev().map(str::trim);
+    lines
+        .into_iter()
+        .find(|line| !line.is_empty())
+        .unwrap_or("")
+}
+
+/// A command of the system.
+pub(crate) fn tool(program: &str) -> Command {
+    Command::new(in_path(program).unwrap_or_else(|| program.into()))
 }
 
 /// Where in PATH a program is; sbin directories are searched too, as a user's PATH often lacks

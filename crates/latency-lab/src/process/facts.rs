@@ -6,6 +6,23 @@ use std::fs;
 /// From linux/sched.h: the flag of threads that belong to the kernel.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
+/// The value in the line `NAME: VALUE`.
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(key, _)| key.trim() == name)?;
+    Some(value.trim())
+}
+
+/// The value in such a line of a file.
+pub(crate) fn value_in(path: &str, name: &str) -> Option<String> {
+    value(&fs::read_to_string(path).ok()?, name).map(str::to_owned)
+}
+
+/// The number that such a value begins with.
+pub(crate) fn number_in(path: &str, name: &str) -> Option<u64> {
+    value_in(path, name)?.split(' ').next()?.parse().ok()
+}
+
 /// Fields of /proc/PID/stat after the name, from field 3 (state) on.
 fn fields(path: &str) -> Option<Vec<String>> {
     let stat = fs::read_to_string(path).ok()?;
@@ -76,23 +93,17 @@ pub(crate) fn process_threads(pid: u32) -> Vec<u32> {
 pub(crate) fn sleeping_threads(pid: u32) -> Option<Vec<(u32, u64)>> {
     let mut threads = process_threads(pid);
     threads.sort_unstable();
-    threads
-        .into_iter()
-        .map(|thread| {
-            let status = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).ok()?;
-            Some((thread, switches_of_a_sleeper(&status)?))
-        })
-        .collect()
+    let switches = |thread: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).ok()?;
+        Some((thread, switches_of_a_sleeper(&status)?))
+    };
+    threads.into_iter().map(switches).collect()
 }
 
 fn switches_of_a_sleeper(status: &str) -> Option<u64> {
-    let value = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim())
-    };
-    let number = |name: &str| value(name)?.parse::<u64>().ok();
-    let sleeps = value("State:")?.starts_with('S');
-    sleeps.then_some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
+    let number = |name: &str| value(status, name)?.parse::<u64>().ok();
+    let sleeps = value(status, "State")?.starts_with('S');
+    sleeps.then_some(number("voluntary_ctxt_switches")? + number("nonvoluntary_ctxt_switches")?)
 }
 
 /// Children, their children, and so on; without `root` itself.

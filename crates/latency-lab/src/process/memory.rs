@@ -1,12 +1,14 @@
-//! Resident memory of a daemon, and its limit.
+//! Live counters of a daemon; its resident memory, and the limit of that.
 
-use std::fs;
+use std::io;
 use std::path::Path;
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::daemon_stat::daemon_stat;
+use super::child::output;
+use super::facts::number_in;
 
 /// What a daemon may use in addition to its cache and its pool.
 const OWN_BYTES: u64 = 16 << 20;
@@ -18,6 +20,15 @@ pub struct DaemonMemory {
     pub peak_rss_bytes: u64,
     /// Its limit: 16 MiB, the cache and the pool.
     pub bound_bytes: u64,
+}
+
+/// The counters of the mount at `point`, as `erofast stat --json` prints them.
+///
+/// # Errors
+/// The program's own line when it fails, for example because `point` is no mount of erofast.
+pub(crate) fn daemon_stat(erofast: &Path, point: &Path) -> io::Result<Value> {
+    let text = output(Command::new(erofast).args(["stat", "--json"]).arg(point))?;
+    Ok(serde_json::from_str(&text)?)
 }
 
 impl DaemonMemory {
@@ -50,12 +61,7 @@ fn bound(counters: &Value) -> Option<u64> {
 
 /// `VmHWM` of a process.
 fn peak_rss(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
+    Some(number_in(&format!("/proc/{pid}/status"), "VmHWM")? << 10)
 }
 
 #[cfg(test)]
@@ -67,6 +73,13 @@ mod tests {
     fn a_process_has_a_highest_resident_size() {
         assert!(peak_rss(std::process::id()).is_some_and(|bytes| bytes > 100_000));
         assert_eq!(peak_rss(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_program_that_fails_is_an_error_with_its_own_line() {
+        let error = daemon_stat(Path::new("/bin/false"), Path::new("/")).unwrap_err();
+        assert_eq!(error.to_string(), "exit status 1");
+        assert!(daemon_stat(Path::new("/does/not/exist"), Path::new("/")).is_err());
     }
 
     #[test]

@@ -87,10 +87,11 @@ impl Test {
 }
 
 /// Where the image's bytes are when the test begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageState {
     /// In the page cache.
+    #[default]
     Warm,
     /// On the disk.
     Cold,

@@ -169,19 +169,18 @@ mod tests {
 
     #[test]
     fn the_biggest_files_come_first_up_to_the_limit() {
-        let directory =
-            std::env::temp_dir().join(format!("erofast-lab-content-{}", std::process::id()));
-        fs::create_dir_all(directory.join("sub")).unwrap();
-        fs::write(directory.join("small"), [1; 10]).unwrap();
-        fs::write(directory.join("sub/big"), [2; 100]).unwrap();
-        let content = Content::find(&directory, 105).unwrap();
-        let hash = content.hash(&directory).unwrap();
-        fs::remove_dir_all(&directory).unwrap();
-        assert_eq!(content.parts.len(), 2);
+        let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();
+        fs::write(scratch.path().join("small"), [1; 10]).unwrap();
+        fs::write(scratch.path().join("big"), [2; 100]).unwrap();
+        let content = Content::find(scratch.path(), 105).unwrap();
+        let parts = content
+            .parts
+            .iter()
+            .map(|part| (part.path.to_str(), part.length));
         assert_eq!(
-            (content.parts[0].path.as_path(), content.parts[0].length),
-            (Path::new("sub/big"), 100)
+            parts.collect::<Vec<_>>(),
+            [(Some("big"), 100), (Some("small"), 5)]
         );
-        assert_eq!((content.bytes(), hash.len()), (105, 32));
+        assert_eq!(content.hash(scratch.path()).unwrap().len(), 32);
     }
 }

@@ -12,6 +12,9 @@ use crate::process::Others;
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Progress, Result};
 
+/// Sequential tests read this much at most, of the biggest files.
+const SEQUENTIAL: u64 = 512 << 20;
+
 pub(super) struct Bench<'a> {
     options: &'a ReadOptions,
     site: &'a Site,
@@ -64,11 +67,7 @@ impl<'a> Bench<'a> {
         for (number, engine) in self.engines.iter().enumerate() {
             let mut mounted = engine.mount(self.site, &self.point, self.interrupt)?;
             if first.is_none() {
-                self.content = read(
-                    engine,
-                    Content::find(&self.point, self.options.sequential_bytes),
-                    &mut mounted,
-                )?;
+                self.content = read(engine, Content::find(&self.point, SEQUENTIAL), &mut mounted)?;
             }
             let hash = read(engine, self.content.hash(&self.point), &mut mounted)?;
             mounted.unmount()?;
@@ -100,14 +99,8 @@ impl<'a> Bench<'a> {
             drop_from_cache(&self.site.image)?;
         }
         let others = Others::now(mounted.daemon());
-        let reads = self.options.random_reads;
-        let measured = measure(
-            cell.test,
-            &self.content,
-            &self.point,
-            reads,
-            self.options.seed,
-        );
+        let seed = self.options.seed;
+        let measured = measure(cell.test, &self.content, &self.point, seed);
         let measured = read(&cell.engine, measured, &mut mounted)?;
         let share = others.share(Duration::from_secs_f64(measured.seconds));
         mounted.unmount()?;

@@ -9,11 +9,15 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
+use fastrand::Rng;
 use rustix::fs::{Advice, fadvise};
 
 use super::cell::Test;
 use super::content::{Content, Part, walk};
-use crate::statistics::{Random, percentile};
+use crate::statistics::percentile;
+
+/// Random tests make this many reads at most, each of a place of its own.
+const RANDOM_READS: usize = 4000;
 
 /// Result of one run of a test, in the unit of the test.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,18 +33,14 @@ pub(super) fn measure(
     test: Test,
     content: &Content,
     point: &Path,
-    random_reads: usize,
     seed: u64,
 ) -> io::Result<Measured> {
     match test {
         Test::Sequential { readers } => sequential(content, point, readers),
-        Test::Random { block, jobs } => random(
-            places(content, block, random_reads, seed),
-            content,
-            point,
-            block,
-            jobs,
-        ),
+        Test::Random { block, jobs } => {
+            let places = places(content, block, RANDOM_READS, seed);
+            random(places, content, point, block, jobs)
+        }
         Test::Tree => timed(|| tree(point)),
         Test::Metadata => timed(|| walk(point, &mut |_, _| Ok(()))),
         Test::List => timed(|| list(point)),
@@ -129,7 +129,7 @@ fn places(content: &Content, block: usize, most: usize, seed: u64) -> Vec<(usize
             .collect::<Vec<_>>()
     };
     let mut places: Vec<_> = content.parts.iter().enumerate().flat_map(blocks).collect();
-    Random::new(seed).shuffle(&mut places);
+    Rng::with_seed(seed).shuffle(&mut places);
     places.truncate(most);
     places
 }
@@ -211,6 +211,7 @@ fn list(point: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     fn content() -> Content {
         let part = |name: &str, length| Part {
@@ -236,29 +237,19 @@ mod tests {
 
     #[test]
     fn every_test_reads_a_directory() {
-        let directory =
-            std::env::temp_dir().join(format!("erofast-lab-job-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let directory = scratch.path();
         std::fs::write(directory.join("a"), vec![1; 100 << 10]).unwrap();
         std::fs::write(directory.join("b"), vec![1; 9000]).unwrap();
-        let results: Vec<_> = Test::all()
-            .into_iter()
-            .map(|test| measure(test, &content(), &directory, 100, 1))
-            .collect();
-        let short = content().parts[0].clone();
-        let too_long = read_part(
-            &directory,
-            &Part {
-                length: 200 << 10,
-                ..short
-            },
-        );
-        std::fs::remove_dir_all(&directory).unwrap();
-        for (test, result) in Test::all().into_iter().zip(results) {
+        for test in Test::all() {
+            let result = measure(test, &content(), directory, 1);
             assert!(result.unwrap().value > 0.0, "{test:?}");
         }
-        assert_eq!(too_long.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        let error = list(&directory).unwrap_err().to_string();
+        let mut too_long = content().parts[0].clone();
+        too_long.length *= 2;
+        let error = read_part(directory, &too_long).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        let error = list(&directory.join("c")).unwrap_err().to_string();
         assert!(error.starts_with("ls -lR: ls: "), "{error}");
     }
 }

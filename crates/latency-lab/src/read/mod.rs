@@ -42,7 +42,7 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
     let plan = Plan {
         engines: bench.cells().len(),
         iterations: options.iterations,
-        warm_ups: options.warm_ups,
+        warm_ups: 1,
         repeats: repeats(options.iterations),
         seed: options.seed,
     };

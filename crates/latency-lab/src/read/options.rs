@@ -18,16 +18,10 @@ pub struct ReadOptions {
     pub engines: Vec<Engine>,
     /// Samples of each test that count.
     pub iterations: usize,
-    /// Samples before them that do not.
-    pub warm_ups: usize,
     /// What is measured.
     pub tests: Vec<Test>,
     /// Image in the page cache, out of it, or both.
     pub states: Vec<ImageState>,
-    /// Sequential tests read this much at most, of the biggest files.
-    pub sequential_bytes: u64,
-    /// Random tests make this many reads at most, each of a place of its own.
-    pub random_reads: usize,
     /// Of the order and of the places of random reads.
     pub seed: u64,
     /// As for launches.
@@ -41,11 +35,8 @@ impl Default for ReadOptions {
             erofast: PathBuf::new(),
             engines: Vec::new(),
             iterations: 5,
-            warm_ups: 1,
             tests: Test::all(),
             states: vec![ImageState::Warm, ImageState::Cold],
-            sequential_bytes: 512 << 20,
-            random_reads: 4000,
             seed: 1,
             foreign_limit: FOREIGN_LIMIT,
         }

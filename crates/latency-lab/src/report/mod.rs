@@ -13,6 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::Result;
+use crate::error::Doing;
 use crate::findings::Findings;
 use crate::hotplug::HotplugReport;
 use crate::html;
@@ -20,7 +22,6 @@ use crate::launch::LaunchReport;
 use crate::pressure::PressureReport;
 use crate::read::ReadReport;
 use crate::suite::SuiteReport;
-use crate::{LabError, Result};
 
 /// The report of an experiment.
 #[derive(Debug, Clone, Serialize)]
@@ -41,10 +42,9 @@ pub enum Report {
 impl Report {
     /// Reads a file that `--json` wrote.
     pub fn read(file: &Path) -> Result<Report> {
-        let fault = |source| LabError::io("reading", file, source);
-        let text = std::fs::read(file).map_err(fault)?;
-        Report::from_json(&text)
-            .map_err(|what| fault(std::io::Error::new(std::io::ErrorKind::InvalidData, what)))
+        let text = std::fs::read(file).doing("reading", file)?;
+        let report = Report::from_json(&text).map_err(std::io::Error::other);
+        report.doing("reading", file)
     }
 
     /// The reason is without the name of the file.

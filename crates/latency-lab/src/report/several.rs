@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::Report;
-use crate::figure::{Figure, Row};
+use crate::figure::{Figure, Row, compared, comparisons};
 use crate::findings::Findings;
 use crate::html;
-use crate::statistics::{Verdict, compare, correct};
+use crate::statistics::{Verdict, correct};
 use crate::table::Table;
 use crate::{LabError, Result};
 
@@ -34,15 +34,15 @@ impl Reports {
             all.push((name, Report::read(file)?));
         }
         let reports = Reports { all };
-        let (first, kind) = (&reports.first().0, reports.kind());
-        if let Some((name, other)) = reports.others().find(|(_, it)| it.findings().kind != kind) {
-            return Err(LabError::Usage(format!(
-                "{first} is of lab {} and {name} of lab {}: only reports of one experiment compare",
-                kind,
-                other.findings().kind
-            )));
-        }
-        if reports.all.len() > 1 {
+        let (first, kind) = (&reports.all[0].0, reports.kind());
+        for (name, other) in reports.others() {
+            let other = other.findings().kind;
+            if other != kind {
+                return Err(LabError::Usage(format!(
+                    "{first} is of lab {kind} and {name} of lab {other}: only reports of one \
+                     experiment compare"
+                )));
+            }
             reports.check_samples()?;
         }
         Ok(reports)
@@ -50,7 +50,7 @@ impl Reports {
 
     /// Whether there is something to compare or to export.
     fn check_samples(&self) -> Result<()> {
-        let (name, report) = self.first();
+        let (name, report) = &self.all[0];
         match report.findings().figures.is_empty() {
             false => Ok(()),
             true => Err(LabError::Usage(format!(
@@ -62,11 +62,7 @@ impl Reports {
 
     /// Which experiment made them.
     pub(crate) fn kind(&self) -> &'static str {
-        self.first().1.findings().kind
-    }
-
-    fn first(&self) -> &(String, Report) {
-        &self.all[0]
+        self.all[0].1.findings().kind
     }
 
     fn others(&self) -> impl Iterator<Item = &(String, Report)> {
@@ -92,25 +88,20 @@ impl Reports {
                 name: name.clone(),
                 of: "",
                 unit: unit.clone(),
-                rows: compared(rows.map(|((name, _), of)| (name, samples(of)))),
+                rows: compared(rows.map(|((name, _), of)| (name.clone(), samples(of)))),
             });
         }
-        let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
-        correct(rows.filter_map(|row| row.against_first.as_mut()).collect());
+        correct(comparisons(&mut figures).collect());
         if !self.faults().is_empty() {
-            let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
-            let comparisons = rows.filter_map(|row| row.against_first.as_mut());
-            comparisons.for_each(|comparison| comparison.verdict = Verdict::NotShown);
+            comparisons(&mut figures).for_each(|it| it.verdict = Verdict::NotShown);
         }
         figures
     }
 
     /// The reports that are not valid.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let invalid = self
-            .all
-            .iter()
-            .filter(|(_, report)| !report.faults().is_empty());
+        let all = self.all.iter();
+        let invalid = all.filter(|(_, report)| !report.faults().is_empty());
         let invalid = invalid.map(|(name, _)| format!("{name} says that it is not valid"));
         invalid.collect()
     }
@@ -123,7 +114,7 @@ impl Reports {
         let again =
             again.map(|place| format!("{} is a run that is there twice", self.all[place].0));
         let value = |report: &Report| serde_json::from_str(&report.to_json()).unwrap_or_default();
-        let first = value(&self.first().1);
+        let first = value(&self.all[0].1);
         let others = self.others();
         let differences = others.flat_map(|(name, other)| differences(&first, name, &value(other)));
         again.chain(differences).collect()
@@ -178,17 +169,15 @@ impl Reports {
         self.check_samples()?;
         let mut out = "report,figure,row,sample,value,unit,valid\n".to_owned();
         for (name, report) in &self.all {
-            let (figures, valid) = (report.findings().figures, report.faults().is_empty());
-            let rows = figures
-                .iter()
-                .flat_map(|figure| figure.rows.iter().map(move |row| (figure, row)));
-            for (figure, row) in rows {
-                let words = [name, &figure.name, &row.name]
-                    .map(|it| quoted(it))
-                    .join(",");
-                let unit = quoted(&figure.unit);
-                let line = |(number, value)| format!("{words},{number},{value},{unit},{valid}\n");
-                out.extend((1..).zip(&row.samples).map(line));
+            let valid = report.faults().is_empty();
+            for figure in report.findings().figures {
+                for row in &figure.rows {
+                    let words = [name, &figure.name, &row.name, &figure.unit];
+                    let [name, of, row_name, unit] = words.map(|it| quoted(it));
+                    let words = format!("{name},{of},{row_name}");
+                    let line = |(at, value)| format!("{words},{at},{value},{unit},{valid}\n");
+                    out.extend((1..).zip(&row.samples).map(line));
+                }
             }
         }
         Ok(out)
@@ -227,21 +216,6 @@ fn series(report: &Report) -> Vec<Series> {
         figure.rows.into_iter().map(row)
     };
     figures.flat_map(of).collect()
-}
-
-/// Rows that are compared with the first one, where there are samples of both.
-fn compared<'a>(rows: impl Iterator<Item = (&'a String, Vec<f64>)>) -> Vec<Row> {
-    let mut all: Vec<Row> = Vec::new();
-    for (name, samples) in rows {
-        let first = all.first().map(|row| &row.samples);
-        let first = first.filter(|first| !first.is_empty() && !samples.is_empty());
-        all.push(Row {
-            name: name.clone(),
-            against_first: first.map(|first| compare(first, &samples)),
-            samples,
-        });
-    }
-    all
 }
 
 /// Paths in a report of the values that limit a comparison when they differ.

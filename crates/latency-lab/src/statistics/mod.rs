@@ -5,13 +5,11 @@
 mod compare;
 mod modes;
 mod outliers;
-mod random;
 mod shift;
 
 pub(crate) use compare::fewest_rounds;
 pub use compare::{Comparison, LEVEL, SAME_PERCENT, Verdict, compare, compare_rounds, correct};
 pub use modes::{Modes, modes};
 pub use outliers::outliers;
-pub use random::Random;
 pub use sched_trace::stats::{Summary, median, percentile};
 pub use shift::Interval;

@@ -4,53 +4,33 @@ use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::part::Part;
 use super::tree::Tree;
 use crate::read::{Test, walk};
 
-/// A tree that is read.
-pub(super) struct Files {
-    /// As `--only` names it.
-    pub(super) name: &'static str,
-    /// For the table.
-    pub(super) title: &'static str,
-    /// Fills the tree. An error says why this machine has no such rows.
-    pub(super) collect: fn(&Tree) -> io::Result<()>,
-    /// What is read.
-    pub(super) tests: &'static [Test],
+pub(super) const FILES: [Part; 2] = [
+    Part {
+        tests: &[Test::Tree, Test::List, Test::Metadata],
+        ..Part::program("small-files", "many small files", small)
+    },
+    Part {
+        tests: &LARGE_TESTS,
+        ..Part::program("large-files", "few large files", large)
+    },
+];
+
+const fn random(kib: usize, jobs: usize) -> Test {
+    let block = kib << 10;
+    Test::Random { block, jobs }
 }
 
-pub(super) const FILES: [Files; 2] = [
-    Files {
-        name: "small-files",
-        title: "many small files",
-        collect: small,
-        tests: &[Test::Tree, Test::List, Test::Metadata],
-    },
-    Files {
-        name: "large-files",
-        title: "few large files",
-        collect: large,
-        tests: &[
-            Test::Sequential { readers: 1 },
-            Test::Sequential { readers: 4 },
-            Test::Random {
-                block: 4 << 10,
-                jobs: 1,
-            },
-            Test::Random {
-                block: 4 << 10,
-                jobs: 4,
-            },
-            Test::Random {
-                block: 64 << 10,
-                jobs: 1,
-            },
-            Test::Random {
-                block: 64 << 10,
-                jobs: 4,
-            },
-        ],
-    },
+const LARGE_TESTS: [Test; 6] = [
+    Test::Sequential { readers: 1 },
+    Test::Sequential { readers: 4 },
+    random(4, 1),
+    random(4, 4),
+    random(64, 1),
+    random(64, 4),
 ];
 
 const SMALL: u64 = 16 << 10;
@@ -85,7 +65,7 @@ fn found(places: &[&str], wanted: impl Fn(&Metadata) -> bool) -> Vec<(PathBuf, u
     files
 }
 
-fn small(tree: &Tree) -> io::Result<()> {
+fn small(tree: &Tree) -> io::Result<Vec<String>> {
     let files = found(&SMALL_PLACES, |metadata| {
         (1..=SMALL).contains(&metadata.len())
     });
@@ -98,13 +78,13 @@ fn small(tree: &Tree) -> io::Result<()> {
     }
     // From all over the list, so that few large directories do not stand for all.
     let step = files.len().div_ceil(MOST_SMALL);
-    files
-        .iter()
-        .step_by(step)
-        .try_for_each(|(path, _)| tree.file(path))
+    for (path, _) in files.iter().step_by(step) {
+        tree.file(path)?;
+    }
+    Ok(Vec::new())
 }
 
-fn large(tree: &Tree) -> io::Result<()> {
+fn large(tree: &Tree) -> io::Result<Vec<String>> {
     let mut files = found(&LARGE_PLACES, |metadata| {
         (LARGE..=LARGEST).contains(&metadata.len())
     });
@@ -117,7 +97,7 @@ fn large(tree: &Tree) -> io::Result<()> {
         }
     }
     match bytes >= FEWEST_BYTES {
-        true => Ok(()),
+        true => Ok(Vec::new()),
         false => Err(io::Error::other(format!(
             "{} MiB of large files in {}",
             bytes >> 20,

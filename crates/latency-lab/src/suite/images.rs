@@ -4,13 +4,15 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use super::part::Part;
 use super::tree::Tree;
+use crate::error::Doing;
 use crate::launch::command_at;
-use crate::process::{Child, End, in_path};
+use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Result};
 
 /// Images of another layout are made anew.
@@ -62,13 +64,13 @@ pub(super) fn default_directory() -> PathBuf {
         .join("erofast-suite")
 }
 
-/// The image `name` below `directory`. The inner error says why this machine has none.
+/// The image of a part below `directory`. The inner error says why this machine has none.
 pub(super) fn take_or_make(
     directory: &Path,
-    name: &str,
-    collect: &dyn Fn(&Tree) -> io::Result<Vec<String>>,
+    part: &Part,
     interrupt: &Interrupt,
 ) -> Result<std::result::Result<SuiteImage, String>> {
+    let name = part.name;
     let path = directory.join(format!("{name}.erofs"));
     let mark = directory.join(format!("{name}.json"));
     if let Some(command) = known(&path, &mark) {
@@ -76,7 +78,7 @@ pub(super) fn take_or_make(
     }
     let tree = directory.join(format!("{name}.tree"));
     let _ = fs::remove_dir_all(&tree);
-    let command = fill(&tree, collect);
+    let command = fill(&tree, part);
     let made = match &command {
         Ok(_) => mkfs(&tree, &path, interrupt),
         Err(_) => Ok(()),
@@ -91,8 +93,7 @@ pub(super) fn take_or_make(
         layout: LAYOUT,
         command: command.clone(),
     });
-    fs::write(&mark, text.unwrap_or_default())
-        .map_err(|source| LabError::io("writing", &mark, source))?;
+    fs::write(&mark, text.unwrap_or_default()).doing("writing", &mark)?;
     Ok(Ok(SuiteImage { path, command }))
 }
 
@@ -102,57 +103,36 @@ fn known(path: &Path, mark: &Path) -> Option<Vec<String>> {
 }
 
 /// Fills the tree and proves that its program runs in it.
-fn fill(
-    root: &Path,
-    collect: &dyn Fn(&Tree) -> io::Result<Vec<String>>,
-) -> io::Result<Vec<String>> {
+fn fill(root: &Path, part: &Part) -> io::Result<Vec<String>> {
     let tree = Tree::new(root.to_owned())?;
-    let command = collect(&tree)?;
+    let command = (part.collect)(&tree)?;
     if command.is_empty() {
         return Ok(command);
     }
     let words: Vec<OsString> = command.iter().map(OsString::from).collect();
     let words = command_at(&words, is_root(&command), root);
-    let output = Command::new(&words[0])
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .output()?;
-    if output.status.success() {
-        return Ok(command);
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    let last = text
-        .lines()
-        .last()
-        .unwrap_or("no message")
-        .trim()
-        .to_owned();
-    Err(io::Error::other(format!(
-        "it does not run out of a tree of its own: {last}"
-    )))
+    let alone = |why| io::Error::other(format!("it does not run out of a tree of its own: {why}"));
+    output(Command::new(&words[0]).args(&words[1..])).map_err(alone)?;
+    Ok(command)
 }
 
 fn mkfs(tree: &Path, image: &Path, interrupt: &Interrupt) -> Result<()> {
-    let program = in_path("mkfs.erofs").ok_or_else(|| {
-        LabError::Usage(
-            "lab suite: mkfs.erofs is not installed (Debian package: erofs-utils)".into(),
-        )
-    })?;
-    let part = image.with_extension("part");
-    let mut child = Child::spawn(Command::new(program).args(MKFS).arg(&part).arg(tree))?;
-    match child.wait(LONGEST, interrupt)? {
-        End::Exited(status) if status.success() => {
-            fs::rename(&part, image).map_err(|source| LabError::io("renaming", &part, source))
-        }
-        end => {
-            let _ = fs::remove_file(&part);
-            Err(LabError::Usage(format!(
-                "lab suite: mkfs.erofs {}: {}: {}",
-                image.display(),
-                end.describe(),
-                child.last_line()
-            )))
-        }
+    if in_path("mkfs.erofs").is_none() {
+        let missing = "lab suite: mkfs.erofs is not installed (Debian package: erofs-utils)";
+        return Err(LabError::Usage(missing.into()));
     }
+    let part = image.with_extension("part");
+    let what = format!("lab suite: mkfs.erofs {}", image.display());
+    let mut mkfs = tool("mkfs.erofs");
+    let made = Child::finish(
+        &what,
+        mkfs.args(MKFS).arg(&part).arg(tree),
+        LONGEST,
+        interrupt,
+    );
+    if made.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    made?;
+    fs::rename(&part, image).doing("renaming", &part)
 }

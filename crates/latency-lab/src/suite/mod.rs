@@ -8,6 +8,7 @@
 mod files;
 mod images;
 mod options;
+mod part;
 mod program;
 mod report;
 mod tools;
@@ -20,12 +21,14 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::{Engine, Site, present};
 use crate::environment::Environment;
+use crate::error::Doing;
 use crate::launch::{self, LaunchOptions};
 use crate::read::{self, ImageState, ReadOptions};
 use crate::scratch::Scratch;
 use crate::{Interrupt, LabError, Progress, Result};
 use files::FILES;
 use images::{SuiteImage, default_directory, take_or_make};
+use part::Part;
 use program::PROGRAMS;
 
 /// Samples of a tree's tests, which take longer than a launch.
@@ -35,16 +38,16 @@ const MOST_READS: usize = 10;
 pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteReport> {
     options.check()?;
     let directory = options.work.clone().unwrap_or_else(default_directory);
-    std::fs::create_dir_all(&directory)
-        .map_err(|source| LabError::io("making the directory", &directory, source))?;
+    std::fs::create_dir_all(&directory).doing("making the directory", &directory)?;
     let mut suite = Suite {
         options,
         directory,
         engines: Vec::new(),
         report: SuiteReport::new(options),
     };
-    suite.programs(progress)?;
-    suite.trees(progress)?;
+    for part in PROGRAMS.iter().chain(&FILES) {
+        suite.part(part, progress)?;
+    }
     if suite.report.rows.is_empty() && !suite.report.interrupted {
         let why = suite.report.left_out.join("; ");
         return Err(LabError::Usage(format!(
@@ -64,44 +67,30 @@ struct Suite<'a> {
 }
 
 impl Suite<'_> {
-    fn programs(&mut self, progress: &mut dyn Progress) -> Result<()> {
-        for program in &PROGRAMS {
-            let Some(made) = self.image(program.name, &program.collect, progress)? else {
-                continue;
-            };
-            progress.line(&format!("suite: {}", program.title));
+    fn part(&mut self, part: &Part, progress: &mut dyn Progress) -> Result<()> {
+        let Some(made) = self.image(part, progress)? else {
+            return Ok(());
+        };
+        progress.line(&format!("suite: {}", part.title));
+        if part.tests.is_empty() {
             let report = launch::run(&self.launch_options(&made), progress)?;
-            self.report.add_launch(program.title, report);
-        }
-        Ok(())
-    }
-
-    fn trees(&mut self, progress: &mut dyn Progress) -> Result<()> {
-        for files in &FILES {
-            let collect = |tree: &tree::Tree| (files.collect)(tree).map(|()| Vec::new());
-            let Some(made) = self.image(files.name, &collect, progress)? else {
-                continue;
-            };
-            progress.line(&format!("suite: {}", files.title));
-            let report = read::run(&self.read_options(&made, files.tests), progress)?;
-            self.report.add_read(files.title, report);
+            self.report.add_launch(part.title, report);
+        } else {
+            let report = read::run(&self.read_options(&made, part.tests), progress)?;
+            self.report.add_read(part.title, report);
         }
         Ok(())
     }
 
     /// None for a part that is not wanted, or that this machine does not have.
-    fn image(
-        &mut self,
-        name: &str,
-        collect: &dyn Fn(&tree::Tree) -> std::io::Result<Vec<String>>,
-        progress: &mut dyn Progress,
-    ) -> Result<Option<SuiteImage>> {
+    fn image(&mut self, part: &Part, progress: &mut dyn Progress) -> Result<Option<SuiteImage>> {
+        let name = part.name;
         if !self.options.wants(name) || self.report.interrupted {
             return Ok(None);
         }
         let interrupt = Interrupt::watch()?;
         progress.begin(&format!("making the image {name}"), 1);
-        let made = match take_or_make(&self.directory, name, collect, &interrupt)? {
+        let made = match take_or_make(&self.directory, part, &interrupt)? {
             Ok(made) => made,
             Err(reason) => {
                 let line = format!("{name}: {reason}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::files::FILES;
 use super::program::PROGRAMS;
 use crate::engine::Engine;
+use crate::error::need_root;
 use crate::load::LoadChoice;
 use crate::{LabError, Result};
 
@@ -48,10 +49,8 @@ impl Default for SuiteOptions {
 
 /// The parts of the suite: programs first, then trees.
 pub fn part_names() -> Vec<&'static str> {
-    let programs = PROGRAMS.iter().map(|program| program.name);
-    programs
-        .chain(FILES.iter().map(|files| files.name))
-        .collect()
+    let parts = PROGRAMS.iter().chain(&FILES);
+    parts.map(|part| part.name).collect()
 }
 
 impl SuiteOptions {
@@ -68,12 +67,7 @@ impl SuiteOptions {
         {
             return wrong(format!("no part {unknown}; there are {}", parts.join(", ")));
         }
-        if !rustix::process::geteuid().is_root() {
-            return Err(LabError::Privilege(
-                "lab suite: needs root, to record the scheduler and to mount".into(),
-            ));
-        }
-        Ok(())
+        need_root("lab suite: needs root, to record the scheduler and to mount")
     }
 
     pub(super) fn wants(&self, name: &str) -> bool {

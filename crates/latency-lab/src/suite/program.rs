@@ -1,56 +1,23 @@
-//! The programs of the suite: well-known programs of the installed system.
+//! The programs of the suite: well-known programs of the installed system. Each is launched with
+//! its image as the root directory, unless its command says where the mount point stands (`{}`).
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use super::part::Part;
 use super::tools;
 use super::tree::Tree;
 use crate::compile;
-use crate::process::in_path;
+use crate::process::{in_path, output};
 
-/// A program that is launched out of its image: with the image as its root directory, unless its
-/// command says where the mount point is to stand (`{}`).
-pub(super) struct Program {
-    /// As `--only` names it.
-    pub(super) name: &'static str,
-    /// For the table.
-    pub(super) title: &'static str,
-    /// Fills the tree; the command line. An error says why this machine has no such row.
-    pub(super) collect: fn(&Tree) -> io::Result<Vec<String>>,
-}
-
-pub(super) const PROGRAMS: [Program; 6] = [
-    Program {
-        name: "compiler",
-        title: "C compiler, one file",
-        collect: compiler,
-    },
-    Program {
-        name: "python",
-        title: "Python, four modules",
-        collect: python,
-    },
-    Program {
-        name: "shell",
-        title: "shell script, forty tools",
-        collect: tools::script,
-    },
-    Program {
-        name: "git",
-        title: "git log",
-        collect: git,
-    },
-    Program {
-        name: "node",
-        title: "node, three modules",
-        collect: node,
-    },
-    Program {
-        name: "java",
-        title: "java -version",
-        collect: java,
-    },
+pub(super) const PROGRAMS: [Part; 6] = [
+    Part::program("compiler", "C compiler, one file", compiler),
+    Part::program("python", "Python, four modules", python),
+    Part::program("shell", "shell script, forty tools", tools::script),
+    Part::program("git", "git log", git),
+    Part::program("node", "node, three modules", node),
+    Part::program("java", "java -version", java),
 ];
 
 fn words(line: &[&str]) -> Vec<String> {
@@ -67,15 +34,8 @@ fn not_installed(what: &str) -> io::Error {
 
 /// The first line that a command prints.
 fn first_line(command: &mut Command) -> io::Result<String> {
-    let output = command.stdin(Stdio::null()).output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    match text.lines().next() {
-        Some(line) if output.status.success() => Ok(line.trim().to_owned()),
-        _ => Err(io::Error::other(format!(
-            "{} failed",
-            command.get_program().to_string_lossy()
-        ))),
-    }
+    let text = output(command)?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 /// The compiler proper of gcc, without its driver: one process.
@@ -127,8 +87,11 @@ const COMMITS: usize = 400;
 fn git(tree: &Tree) -> io::Result<Vec<String>> {
     let git = tree.program_in_path("git")?;
     let repository = tree.root().join("repository");
-    let run = |words: &[&str]| first_line_or_nothing(Command::new(&git).args(words));
-    run(&["init", "--quiet", &text(&repository)])?;
+    output(
+        Command::new(&git)
+            .args(["init", "--quiet"])
+            .arg(&repository),
+    )?;
     let stream = tree.root().join("stream");
     std::fs::write(&stream, commits())?;
     let mut import = Command::new(&git);
@@ -151,17 +114,6 @@ fn git(tree: &Tree) -> io::Result<Vec<String>> {
         "--stat",
         "main",
     ]))
-}
-
-fn first_line_or_nothing(command: &mut Command) -> io::Result<()> {
-    let status = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other("git failed")),
-    }
 }
 
 /// A stream for git fast-import: a file of the repository changes with each commit.

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 use std::io;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::tree::Tree;
+use crate::process::output;
 
 /// How many tools the script runs.
 const TOOLS: usize = 40;
@@ -59,12 +60,6 @@ pub(super) fn script(tree: &Tree) -> io::Result<Vec<String>> {
 
 fn works(tree: &Tree, shell: &str, call: &str) -> bool {
     let call = call.replace('{', "'{").replace('}', "}'");
-    let status = Command::new("chroot")
-        .arg(tree.root())
-        .args([shell, "-c", &call])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    status.is_ok_and(|status| status.success())
+    let mut command = Command::new("chroot");
+    output(command.arg(tree.root()).args([shell, "-c", &call])).is_ok()
 }

@@ -24,11 +24,7 @@ impl<R: Read> ByteReader<R> {
     }
 
     pub fn broken(&self, reason: impl Into<String>) -> Fault {
-        Fault::Broken {
-            format: self.format,
-            offset: self.offset,
-            reason: reason.into(),
-        }
+        Fault::broken(self.format, self.offset, reason)
     }
 
     pub fn bytes(&mut self, length: u64, what: &str) -> Result<Vec<u8>, Fault> {

@@ -4,48 +4,44 @@ use super::filter::Filter;
 use super::group::GroupBy;
 use super::report::{Report, Wait, WaitKind};
 use crate::Name;
-use crate::stats::{Histogram, Summary};
+use crate::stats::{Histogram, Summary, us};
 use serde_json::{Value, json};
 
 impl Report {
     /// The JSON of `trace latency`.
     pub fn to_json(&self) -> Value {
-        json(self, &Filter::default())
+        self.to_json_filtered(&Filter::default())
     }
 
     /// The same for the waits that the filter accepts.
     pub fn to_json_filtered(&self, filter: &Filter<'_>) -> Value {
-        json(self, filter)
+        let missing = self.missing_of(filter);
+        let notices: Vec<String> = self.notices.iter().map(ToString::to_string).collect();
+        json!({
+            "lost_events": self.lost_events,
+            "missing_switches": self.missing_switches,
+            "missing_switches_of_threads": missing.switches,
+            "wakeups_of_threads": missing.wakeups,
+            "valid": self.is_valid_for(filter),
+            "notices": notices,
+            "format": self.format,
+            "cpus": self.cpus,
+            "clock": self.clock,
+            "preemption": self.scheduler.preemption,
+            "autogroup": self.scheduler.autogroup,
+            "events": self.events,
+            "span_us": self.span.map(|(first, last)| us(last - first)),
+            "dropped_at_edges": self.dropped_at_edges,
+            "unexplained_runs": self.unexplained_runs,
+            "unfinished": unfinished(self, filter),
+            "histogram": {
+                "wakeup": histogram(self, filter, WaitKind::Wakeup),
+                "preempted": histogram(self, filter, WaitKind::Preempted),
+            },
+            "tasks": tasks(self, filter),
+            "workqueues": workqueues(self, filter),
+        })
     }
-}
-
-fn json(report: &Report, filter: &Filter<'_>) -> Value {
-    let missing = report.missing_of(filter);
-    let notices: Vec<String> = report.notices.iter().map(ToString::to_string).collect();
-    json!({
-        "lost_events": report.lost_events,
-        "missing_switches": report.missing_switches,
-        "missing_switches_of_threads": missing.switches,
-        "wakeups_of_threads": missing.wakeups,
-        "valid": report.is_valid_for(filter),
-        "notices": notices,
-        "format": report.format,
-        "cpus": report.cpus,
-        "clock": report.clock,
-        "preemption": report.scheduler.preemption,
-        "autogroup": report.scheduler.autogroup,
-        "events": report.events,
-        "span_us": report.span.map(|(first, last)| (last - first) as f64 / 1e3),
-        "dropped_at_edges": report.dropped_at_edges,
-        "unexplained_runs": report.unexplained_runs,
-        "unfinished": unfinished(report, filter),
-        "histogram": {
-            "wakeup": histogram(report, filter, WaitKind::Wakeup),
-            "preempted": histogram(report, filter, WaitKind::Preempted),
-        },
-        "tasks": tasks(report, filter),
-        "workqueues": workqueues(report, filter),
-    })
 }
 
 /// The waits that lasted beyond the trace.
@@ -59,7 +55,7 @@ fn unfinished(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
             "comm": wait.comm,
             "pid": wait.pid,
             "preempted": wait.kind == WaitKind::Preempted,
-            "at_least_us": wait.length_ns() as f64 / 1e3,
+            "at_least_us": us(wait.length_ns()),
         })
     };
     waits.map(object).collect()
@@ -70,7 +66,7 @@ fn histogram(report: &Report, filter: &Filter<'_>, kind: WaitKind) -> Vec<Value>
     let waits = report.accepted(filter).filter(|wait| wait.kind == kind);
     Histogram::of(waits.map(|wait| wait.length_ns()))
         .occupied()
-        .map(|(from, count)| json!({"from_us": from as f64 / 1e3, "count": count}))
+        .map(|(from, count)| json!({"from_us": us(from), "count": count}))
         .collect()
 }
 

@@ -7,7 +7,6 @@
 //!   `sched_wakeup` (or the thread running again) shows that it did. A second `sched_waking` shows
 //!   that the first one had kept the thread from sleeping: the wait begins with the second.
 
-use super::missing::PerThread;
 use super::report::{Report, Wait, WaitKind, WorkRun};
 use super::works::{Works, worker_name};
 use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, Task, TaskState};
@@ -76,10 +75,10 @@ struct Machine {
     works: Works,
     names: Names,
     dropped: u64,
-    unexplained: PerThread,
+    unexplained: BTreeMap<i32, u64>,
     switches: u64,
     missing_switches: u64,
-    missing: PerThread,
+    missing: BTreeMap<i32, u64>,
 }
 
 impl Machine {
@@ -139,9 +138,11 @@ impl Machine {
             && entered != pid
         {
             self.missing_switches += 1;
-            // The end of a wait of one, and the beginning of a sleep of the other.
-            self.missing.add(entered);
-            self.missing.add(pid);
+            // The end of a wait of one, and the beginning of a sleep of the other. The idle task
+            // has no waits to miss.
+            for pid in [entered, pid].into_iter().filter(|pid| *pid > 0) {
+                *self.missing.entry(pid).or_default() += 1;
+            }
         }
         self.name(Task { pid, ..prev });
         self.leave(pid, event, state, next.pid);
@@ -255,7 +256,7 @@ impl Machine {
         match std::mem::replace(&mut task.state, State::Running) {
             State::Runnable(since) | State::SleepingWoken(since) => self.wait(pid, since, event),
             State::Unknown => self.dropped += 1,
-            State::Sleeping => self.unexplained.add(pid),
+            State::Sleeping => *self.unexplained.entry(pid).or_default() += 1,
             // Its switch-out was lost with other events.
             State::Running => {}
         }
@@ -353,7 +354,7 @@ impl Machine {
             lost_events: trace.lost_events,
             unfinished,
             dropped_at_edges: self.dropped,
-            unexplained_runs: self.unexplained.of(|_| true),
+            unexplained_runs: self.unexplained.values().sum(),
             unexplained: self.unexplained,
             switches: self.switches,
             missing_switches: self.missing_switches,

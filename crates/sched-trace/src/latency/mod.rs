@@ -9,7 +9,6 @@ mod filter;
 mod group;
 mod json;
 mod machine;
-mod missing;
 mod report;
 mod validity;
 mod works;

@@ -1,6 +1,5 @@
 //! The result of the analysis: every wait and every executed work item.
 
-use super::missing::PerThread;
 use crate::{Comm, Name, Names, Notice, SchedulerSettings};
 use std::collections::BTreeMap;
 
@@ -28,9 +27,9 @@ pub struct Report {
     /// idling, after that CPU was taken offline and back.
     pub missing_switches: u64,
     /// Threads whose waits a missing switch hides.
-    pub(super) missing: PerThread,
+    pub(super) missing: BTreeMap<i32, u64>,
     /// `unexplained_runs` by thread.
-    pub(super) unexplained: PerThread,
+    pub(super) unexplained: BTreeMap<i32, u64>,
     /// First and last time stamp of the trace.
     pub span: Option<(u64, u64)>,
     /// How many events were read.

@@ -4,7 +4,7 @@
 use super::filter::Filter;
 use super::report::{Report, Wait, WaitKind};
 use crate::Notice;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More than one missing event in this many wake-ups makes the figures of a thread invalid.
 const TOLERATED: u64 = 100;
@@ -32,10 +32,14 @@ impl Report {
     pub fn missing(&self, concerned: impl Fn(i32) -> bool) -> Missing {
         let of_kind = |wait: &&Wait| wait.kind == WaitKind::Wakeup && concerned(wait.pid);
         let wakeups = self.waits.iter().filter(of_kind);
+        let of = |missing: &BTreeMap<i32, u64>| -> u64 {
+            let concerned = missing.iter().filter(|(pid, _)| concerned(**pid));
+            concerned.map(|(_, count)| count).sum()
+        };
         Missing {
             // A switch concerns two threads, and is missing once.
-            switches: self.missing.of(&concerned).min(self.missing_switches),
-            unexplained: self.unexplained.of(&concerned),
+            switches: of(&self.missing).min(self.missing_switches),
+            unexplained: of(&self.unexplained),
             wakeups: wakeups.count() as u64,
         }
     }

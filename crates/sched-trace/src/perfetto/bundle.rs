@@ -1,8 +1,7 @@
 //! Reads ftrace bundles: the events of one CPU.
 
-use super::compact;
-use super::sink::Sink;
-use super::wire::{Cut, Stop, Value as Wire, fields, try_fields};
+use super::compact::{self, Sink};
+use super::wire::{Cut, Stop, Value as Wire, fields, pick, try_fields};
 use crate::ftrace::symbols::Addresses;
 use crate::schema::{
     self, ABSENT, EVENTS, EventType, FieldType, Form, GENERIC, Naming, Value, Values,
@@ -111,15 +110,17 @@ fn typed(tag: u32, message: &[u8]) -> Result<Found<'_>, Cut> {
     }
     fields(message, |tag, value| {
         let is_it = |field: &FieldType| match value {
-            Wire::Number(_) => field.tag == tag && field.form != Form::Queue,
             // The name of a queue was field 3 for a while.
             Wire::Bytes(_) => field.tag == tag || field.form == Form::Queue && tag == 3,
+            _ => field.tag == tag && field.form != Form::Queue,
         };
         if let Some(at) = event.fields.iter().position(is_it) {
             values[at] = match value {
-                Wire::Number(0) if event.fields[at].optional => Value::Absent,
-                Wire::Number(number) => Value::Number(number),
                 Wire::Bytes(bytes) => Value::Text(bytes),
+                Wire::Number(number) if number > 0 || !event.fields[at].optional => {
+                    Value::Number(number)
+                }
+                _ => Value::Absent,
             };
         }
     })?;
@@ -128,33 +129,27 @@ fn typed(tag: u32, message: &[u8]) -> Result<Found<'_>, Cut> {
 
 /// The values of a `GenericFtraceEvent`: the name of the event, and named fields.
 fn generic(message: &[u8]) -> Result<Found<'_>, Cut> {
-    let mut name = &[][..];
-    fields(message, |tag, value| {
-        if tag == 1 {
-            name = value.bytes();
-        }
-    })?;
-    let event = std::str::from_utf8(name).ok().and_then(schema::by_name);
+    let [name] = pick(message, [1])?;
+    let event = std::str::from_utf8(name.bytes())
+        .ok()
+        .and_then(schema::by_name);
     let Some(event) = event.filter(|event| event.tag == GENERIC) else {
         return Ok(None);
     };
     let mut values = ABSENT;
     try_fields(message, |tag, value| {
-        let (mut name, mut found) = (&[][..], Value::Absent);
-        if tag == 2 {
-            fields(value.bytes(), |tag, value| match tag {
-                1 => name = value.bytes(),
-                3 => found = Value::Text(value.bytes()),
-                4 | 5 => found = Value::Number(value.number()),
-                _ => {}
-            })?;
+        if tag != 2 {
+            return Ok(());
         }
-        let at = event
-            .fields
-            .iter()
-            .position(|field| field.name.as_bytes() == name);
+        let [name, text, signed, unsigned] = pick(value.bytes(), [1, 3, 4, 5])?;
+        let is_it = |field: &FieldType| field.name.as_bytes() == name.bytes();
+        let at = event.fields.iter().position(is_it);
         if let Some(at) = at.filter(|at| event.fields[*at].form != Form::Ignored) {
-            values[at] = found;
+            values[at] = match (text, signed, unsigned) {
+                (Wire::Bytes(text), ..) => Value::Text(text),
+                (_, Wire::Number(number), _) | (.., Wire::Number(number)) => Value::Number(number),
+                _ => Value::Absent,
+            };
         }
         Ok::<(), Cut>(())
     })?;

@@ -4,10 +4,17 @@
 //! They omit the previous thread of a switch and the waker, which the reader fills in afterwards
 //! from the order of the switches of each CPU.
 
-use super::sink::Sink;
+use super::symbols::Symbols;
 use super::wire::{Cut, Stop, Value, packed, try_fields};
-use crate::input::below;
-use crate::{Comm, Event, Kind, Task, TaskState, UNKNOWN_PID, Wake};
+use crate::input::{Limits, below};
+use crate::{Comm, Event, Kind, Task, TaskState, Trace, UNKNOWN_PID, Wake};
+
+/// Where events go, and what they refer to.
+pub(super) struct Sink<'a> {
+    pub trace: &'a mut Trace,
+    pub symbols: &'a Symbols,
+    pub limits: &'a Limits,
+}
 
 /// Columns by field number.
 type Columns = [Vec<u64>; 13];

@@ -4,7 +4,6 @@ mod bundle;
 mod compact;
 mod proto;
 mod read;
-mod sink;
 mod slices;
 mod stats;
 mod symbols;

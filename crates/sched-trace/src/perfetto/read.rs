@@ -2,12 +2,12 @@
 //! far.
 
 use super::bundle::Bundles;
+use super::compact::Sink;
 use super::proto::{self, packet};
-use super::sink::Sink;
 use super::slices::Tracks;
 use super::stats::LostEvents;
 use super::symbols::Sequences;
-use super::wire::{Cut, Stop, Value, fields, try_fields};
+use super::wire::{Cut, Stop, Value, pick, try_fields};
 use crate::error::Fault;
 use crate::ftrace::threads;
 use crate::input::{Limits, inflate};
@@ -35,11 +35,7 @@ pub(crate) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
 const FORMAT: &str = "Perfetto";
 
 fn broken(offset: u64, reason: &str) -> Fault {
-    Fault::Broken {
-        format: FORMAT,
-        offset,
-        reason: reason.into(),
-    }
+    Fault::broken(FORMAT, offset, reason)
 }
 
 /// Reads the next packet; returns how many bytes it takes in the file.
@@ -106,21 +102,20 @@ impl Reader {
     }
 
     fn packet(&mut self, packet: &[u8], depth: u32) -> Result<(), Stop> {
-        let (mut sequence, mut time, mut flags, mut dropped) = (0, 0, 0, 0);
-        fields(packet, |tag, value| match tag {
-            packet::TIMESTAMP => time = value.number(),
-            packet::SEQUENCE => sequence = value.number(),
-            packet::SEQUENCE_FLAGS => flags |= value.number(),
-            packet::INCREMENTAL_STATE_CLEARED => flags |= value.number() & 1,
-            packet::PREVIOUS_PACKET_DROPPED => dropped = value.number() & 1,
-            _ => {}
-        })?;
+        let tags = [
+            packet::TIMESTAMP,
+            packet::SEQUENCE,
+            packet::SEQUENCE_FLAGS,
+            packet::INCREMENTAL_STATE_CLEARED,
+            packet::PREVIOUS_PACKET_DROPPED,
+        ];
+        let [time, sequence, flags, cleared, dropped] = pick(packet, tags)?.map(Value::number);
         // Perfetto also marks the first packet of each sequence; nothing is missing before that
         // one.
         if self.sequences.contains(sequence) {
-            self.lost.dropped_packets += dropped;
+            self.lost.dropped_packets += dropped & 1;
         }
-        let clear = flags & proto::STATE_CLEARED != 0;
+        let clear = (flags | cleared) & proto::STATE_CLEARED != 0;
         self.sequences.begin(sequence, clear)?;
         // Interned data may follow the events that refer to it.
         try_fields(packet, |tag, value| match tag {
@@ -199,51 +194,35 @@ impl Reader {
     }
 
     fn process(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        let (mut pid, mut command) = (0, None);
-        fields(bytes, |tag, value| match tag {
-            1 => pid = value.number() as i32,
-            3 => command = command.or(Some(value.bytes())),
-            _ => {}
-        })?;
-        let command = command.unwrap_or_default();
-        let file = command.rsplit(|&b| b == b'/').next().unwrap_or(command);
-        let thread = Thread {
-            comm: Comm::new(file),
-            tgid: pid,
-        };
-        self.trace.threads.insert(pid, thread);
+        let [pid, command] = pick(bytes, [1, 3])?;
+        let (tgid, mut parts) = (pid.number() as i32, command.bytes().rsplit(|&b| b == b'/'));
+        let comm = Comm::new(parts.next().unwrap_or_default());
+        self.trace.threads.insert(tgid, Thread { comm, tgid });
         Ok(())
     }
 
     fn thread(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        let (mut tid, mut name, mut tgid) = (0, None, None);
-        fields(bytes, |tag, value| match tag {
-            1 => tid = value.number() as i32,
-            2 => name = Some(value.bytes()),
-            3 => tgid = Some(value.number() as i32),
-            _ => {}
-        })?;
-        let thread = self.trace.threads.entry(tid).or_default();
-        thread.tgid = tgid.unwrap_or(thread.tgid);
-        thread.comm = name.map_or(thread.comm, Comm::new);
+        let [tid, name, tgid] = pick(bytes, [1, 2, 3])?;
+        let thread = self.trace.threads.entry(tid.number() as i32).or_default();
+        if let Value::Number(tgid) = tgid {
+            thread.tgid = tgid as i32;
+        }
+        if let Value::Bytes(name) = name {
+            thread.comm = Comm::new(name);
+        }
         Ok(())
     }
 
     fn clocks(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         let (mut boot, mut mono) = (None, None);
         try_fields(bytes, |tag, value| {
-            let (mut clock, mut time) = (0, None);
             if tag == 1 {
-                fields(value.bytes(), |tag, value| match tag {
-                    1 => clock = value.number(),
-                    2 => time = Some(value.number()),
+                let [clock, time] = pick(value.bytes(), [1, 2])?.map(Value::number);
+                match clock {
+                    proto::BOOTTIME => boot = boot.or(Some(time)),
+                    proto::MONOTONIC => mono = mono.or(Some(time)),
                     _ => {}
-                })?;
-            }
-            match clock {
-                proto::BOOTTIME => boot = boot.or(time),
-                proto::MONOTONIC => mono = mono.or(time),
-                _ => {}
+                }
             }
             Ok::<(), Stop>(())
         })?;
@@ -255,26 +234,20 @@ impl Reader {
 
     /// `SystemInfo.utsname`.
     fn system(&mut self, bytes: &[u8]) -> Result<(), Cut> {
-        try_fields(bytes, |tag, value| match tag {
-            1 => fields(value.bytes(), |tag, value| {
-                let text = || String::from_utf8_lossy(value.bytes()).into_owned();
-                match tag {
-                    2 => self.trace.kernel_version = text(),
-                    3 => self.trace.kernel = text(),
-                    _ => {}
-                }
-            }),
-            _ => Ok(()),
-        })
+        let [utsname] = pick(bytes, [1])?;
+        let names = pick(utsname.bytes(), [2, 3])?;
+        [self.trace.kernel_version, self.trace.kernel] =
+            names.map(|name| String::from_utf8_lossy(name.bytes()).into_owned());
+        Ok(())
     }
 
     /// `TracingServiceEvent`: `tracing_started` says that all sources of data have started.
     fn service_event(&mut self, bytes: &[u8], time: u64) -> Result<(), Cut> {
-        fields(bytes, |tag, value| {
-            if tag == 2 && value.number() != 0 {
-                self.started_ns = time;
-            }
-        })
+        let [started] = pick(bytes, [2])?;
+        if started.number() != 0 {
+            self.started_ns = time;
+        }
+        Ok(())
     }
 
     fn finish(self) -> Result<Trace, Fault> {

@@ -1,7 +1,7 @@
 //! Track descriptors and slices of Perfetto's track events.
 
 use super::proto;
-use super::wire::{Stop, fields, try_fields};
+use super::wire::{Stop, Value, pick};
 use crate::Slice;
 use crate::input::{LABEL_BYTES, Limits, below};
 use std::collections::HashMap;
@@ -28,23 +28,13 @@ struct Track {
 impl Tracks {
     /// Reads a `TrackDescriptor`.
     pub fn descriptor(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Stop> {
-        let (mut uuid, mut name, mut parent, mut tid) = (0, &[][..], 0, None);
-        try_fields(bytes, |tag, value| {
-            match tag {
-                1 => uuid = value.number(),
-                2 => name = value.bytes(),
-                4 => fields(value.bytes(), |tag, value| {
-                    tid = (tag == 2).then(|| value.number() as i32).or(tid);
-                })?,
-                5 => parent = value.number(),
-                _ => {}
-            }
-            Ok::<(), Stop>(())
-        })?;
-        self.charge(name.len())?;
-        let track = self.tracks.entry(uuid).or_default();
-        track.name = String::from_utf8_lossy(name).into_owned();
-        (track.parent, track.tid) = (parent, tid);
+        let [uuid, name, thread, parent] = pick(bytes, [1, 2, 4, 5])?;
+        let [tid] = pick(thread.bytes(), [2])?;
+        self.charge(name.bytes().len())?;
+        let track = self.tracks.entry(uuid.number()).or_default();
+        track.name = String::from_utf8_lossy(name.bytes()).into_owned();
+        track.parent = parent.number();
+        track.tid = (tid != Value::Absent).then(|| tid.number() as i32);
         Ok(below(self.tracks.len(), limits.slices, "tracks")?)
     }
 
@@ -56,16 +46,10 @@ impl Tracks {
         slices: &mut Vec<Slice>,
         limits: &Limits,
     ) -> Result<(), Stop> {
-        let (mut kind, mut uuid, mut name) = (0, 0, &[][..]);
-        fields(bytes, |tag, value| match tag {
-            9 => kind = value.number(),
-            11 => uuid = value.number(),
-            23 => name = value.bytes(),
-            _ => {}
-        })?;
-        match kind {
-            proto::SLICE_BEGIN => self.begin(uuid, name, time)?,
-            proto::SLICE_END => slices.extend(self.end(uuid, time)?),
+        let [kind, uuid, name] = pick(bytes, [9, 11, 23])?;
+        match kind.number() {
+            proto::SLICE_BEGIN => self.begin(uuid.number(), name.bytes(), time)?,
+            proto::SLICE_END => slices.extend(self.end(uuid.number(), time)?),
             _ => {}
         }
         Ok(below(slices.len() + self.open, limits.slices, "slices")?)
@@ -83,10 +67,9 @@ impl Tracks {
     }
 
     fn end(&mut self, uuid: u64, time: u64) -> Result<Option<Slice>, Stop> {
-        let Some(track) = self.tracks.get_mut(&uuid) else {
-            return Ok(None);
-        };
-        let Some((name, start_ns)) = track.open.pop() else {
+        let track = self.tracks.get_mut(&uuid);
+        let ended = track.and_then(|track| Some((track.open.pop()?, track)));
+        let Some(((name, start_ns), track)) = ended else {
             return Ok(None);
         };
         let (own, parent, label) = (track.tid, track.parent, track.name.clone());

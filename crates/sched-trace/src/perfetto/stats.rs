@@ -1,7 +1,7 @@
 //! Counts of lost events in Perfetto's statistics packets.
 
 use super::proto;
-use super::wire::{Stop, fields, try_fields};
+use super::wire::{Stop, Value, pick, try_fields};
 use crate::input::below;
 use std::collections::HashMap;
 
@@ -20,26 +20,17 @@ pub(super) struct LostEvents {
 impl LostEvents {
     /// Reads an `FtraceStats` message.
     pub fn stats(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        let mut phase = 0;
-        fields(bytes, |tag, value| {
-            if tag == 1 {
-                phase = value.number();
-            }
-        })?;
+        let [phase] = pick(bytes, [1])?;
         try_fields(bytes, |tag, value| match tag {
-            2 => self.cpu(value.bytes(), phase),
+            2 => self.cpu(value.bytes(), phase.number()),
             _ => Ok(()),
         })
     }
 
     /// Overrun, commit overrun and dropped events of one CPU.
     fn cpu(&mut self, bytes: &[u8], phase: u64) -> Result<(), Stop> {
-        let (mut cpu, mut lost) = (0, 0u64);
-        fields(bytes, |tag, value| match tag {
-            1 => cpu = value.number(),
-            3 | 4 | 8 => lost = lost.saturating_add(value.number()),
-            _ => {}
-        })?;
+        let [cpu, lost @ ..] = pick(bytes, [1, 3, 4, 8])?.map(Value::number);
+        let lost = lost.into_iter().fold(0, u64::saturating_add);
         let (start, end) = self.counters.entry(cpu).or_default();
         match phase {
             proto::START_OF_TRACE => *start = lost,

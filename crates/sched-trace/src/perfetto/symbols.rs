@@ -1,7 +1,7 @@
 //! Interned kernel symbols of Perfetto's packet sequences.
 
 use super::proto;
-use super::wire::{Stop, fields, try_fields};
+use super::wire::{Stop, pick, try_fields};
 use crate::input::below;
 use crate::{Name, Trace};
 use std::collections::HashMap;
@@ -49,14 +49,9 @@ impl Sequences {
             if tag != proto::KERNEL_SYMBOLS {
                 return Ok(());
             }
-            let (mut iid, mut text) = (0, &[][..]);
-            fields(value.bytes(), |tag, value| match tag {
-                1 => iid = value.number(),
-                2 => text = value.bytes(),
-                _ => {}
-            })?;
-            let name = trace.names.intern(&String::from_utf8_lossy(text));
-            self.interned += usize::from(symbols.insert(iid, name).is_none());
+            let [iid, text] = pick(value.bytes(), [1, 2])?;
+            let name = trace.names.intern(&String::from_utf8_lossy(text.bytes()));
+            self.interned += usize::from(symbols.insert(iid.number(), name).is_none());
             Ok(below(self.interned, SYMBOLS, "interned symbols")?)
         })
     }

@@ -6,11 +6,9 @@ use super::*;
 use crate::error::Fault;
 use crate::input::{Limits, ReadOptions};
 use crate::latency::analyse;
-use crate::read::open;
 use crate::script::{rename, trace};
 use crate::{Comm, Event, Kind, Notice, Slice, Task, Thread, Trace};
 use std::io::Cursor;
-use std::path::PathBuf;
 
 /// One event of each kind.
 fn sample() -> Trace {
@@ -43,33 +41,20 @@ fn sample() -> Trace {
         pid: 8,
         old_pid: -1,
     };
-    for (at, kind) in [
-        fork,
-        exec,
-        Kind::Rename { pid: 8, comm },
-        Kind::Exit { task },
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        trace.events.push(Event {
-            time_ns: 20_000 + at as u64,
+    let rename = Kind::Rename { pid: 8, comm };
+    let kinds = [fork, exec, rename, Kind::Exit { task }];
+    trace
+        .events
+        .extend((20_000..).zip(kinds).map(|(time_ns, kind)| Event {
+            time_ns,
             cpu: 0,
             pid: 7,
             kind,
-        });
+        }));
+    for (pid, comm) in [(7, "fio"), (8, "true")] {
+        let comm = comm.into();
+        trace.threads.insert(pid, Thread { comm, tgid: 7 });
     }
-    trace.threads = [(7, "fio"), (8, "true")]
-        .map(|(pid, comm)| {
-            (
-                pid,
-                Thread {
-                    comm: comm.into(),
-                    tgid: 7,
-                },
-            )
-        })
-        .into();
     trace
 }
 
@@ -85,13 +70,9 @@ fn read_in(bytes: &[u8]) -> Result<Trace, Fault> {
 
 /// The event with its names as text, for comparing traces with different string tables.
 fn plain(trace: &Trace, event: &Event, shift: u64) -> String {
-    let mut text = format!(
-        "{:?}",
-        Event {
-            time_ns: event.time_ns + shift,
-            ..*event
-        }
-    );
+    let mut event = *event;
+    event.time_ns += shift;
+    let mut text = format!("{event:?}");
     for (name, string) in trace.names.iter() {
         text = text.replace(&format!("{name:?}"), string);
     }
@@ -100,32 +81,19 @@ fn plain(trace: &Trace, event: &Event, shift: u64) -> String {
 
 #[test]
 fn every_kind_of_event_comes_back_as_it_was() {
-    let trace = sample();
+    let mut trace = sample();
+    trace.lost_events = 12;
     let back = read_in(&write_out(&trace)).unwrap();
     assert_eq!(back.events.len(), trace.events.len());
     for (a, b) in trace.events.iter().zip(&back.events) {
-        assert_eq!(
-            plain(&trace, a, 500),
-            plain(&back, b, 0),
-            "times are CLOCK_BOOTTIME"
-        );
+        // Times are CLOCK_BOOTTIME.
+        assert_eq!(plain(&trace, a, 500), plain(&back, b, 0));
     }
-    assert_eq!(
-        (back.kernel.as_str(), back.boot_offset_ns, back.lost_events),
-        ("6.12.0", 500, 0)
-    );
+    let head = (back.kernel.as_str(), back.boot_offset_ns, back.lost_events);
+    assert_eq!(head, ("6.12.0", 500, 12));
     let scheduler = analyse(&back).scheduler;
     assert_eq!(scheduler.to_string(), "preemption none, autogroup on");
     assert_eq!(back.threads[&8].tgid, 7);
-}
-
-#[test]
-fn losses_are_kept() {
-    let trace = Trace {
-        lost_events: 12,
-        ..sample()
-    };
-    assert_eq!(read_in(&write_out(&trace)).unwrap().lost_events, 12);
 }
 
 #[test]
@@ -145,7 +113,7 @@ fn slices_of_our_own_nest_follow_or_get_a_track_beside() {
         slice("overlaps", 150, 260),
         slice("next", 200, 210),
     ] {
-        trace.add_slice(own);
+        trace.slices.push(own);
     }
     let mut back = read_in(&write_out(&trace)).unwrap().slices;
     let shifted = trace.slices.iter().map(|s| Slice {
@@ -241,12 +209,8 @@ fn preempted() -> Vec<u8> {
 }
 
 fn waits(bytes: &[u8]) -> Vec<(i32, u64)> {
-    let report = analyse(&read_in(bytes).unwrap());
-    report
-        .waits
-        .iter()
-        .map(|wait| (wait.pid, wait.length_ns()))
-        .collect()
+    let waits = analyse(&read_in(bytes).unwrap()).waits.into_iter();
+    waits.map(|wait| (wait.pid, wait.length_ns())).collect()
 }
 
 #[test]
@@ -284,14 +248,11 @@ fn a_ring_buffer_counts_from_where_all_cpus_have_events() {
     ]);
     let trace = read_in(&bytes).unwrap();
     assert_eq!(trace.span(), Some((1100, 1200)));
-    let (overwritten, from_ns) = (0, 1000);
-    assert_eq!(
-        trace.notices,
-        [Notice::Wrapped {
-            overwritten,
-            from_ns
-        }]
-    );
+    let wrapped = Notice::Wrapped {
+        overwritten: 0,
+        from_ns: 1000,
+    };
+    assert_eq!(trace.notices, [wrapped]);
     let mut unfinished = analyse(&trace).unfinished;
     unfinished.sort_by_key(|wait| (wait.start_ns, wait.pid));
     let begins = unfinished.iter().map(|wait| (wait.pid, wait.start_ns));
@@ -341,30 +302,22 @@ fn what_was_recorded_before_the_recording_had_started_is_left_out() {
 /// that can run: 1, 1, 2, 2, 2, 3, 2 and 2 from each of these times on.
 #[test]
 fn as_many_threads_can_run_at_each_time_as_trace_processor_counts() {
+    let second = [
+        (50, 4, 1),
+        (120, 1, 2),
+        (170, 2, 0),
+        (250, 0, 2),
+        (390, 2, 4),
+    ];
     let bytes = packets(&[
         &switches(0, &[(1, 1, 3), (100, 3, 2), (115, 2, 3)]),
-        &switches(
-            1,
-            &[
-                (50, 4, 1),
-                (120, 1, 2),
-                (170, 2, 0),
-                (250, 0, 2),
-                (390, 2, 4),
-            ],
-        ),
+        &switches(1, &second),
     ]);
     let report = analyse(&read_in(&bytes).unwrap());
     let count = |time: u64| {
-        let ended = report
-            .waits
-            .iter()
-            .filter(|w| (w.start_ns..w.end_ns).contains(&time));
-        let open = report
-            .unfinished
-            .iter()
-            .filter(|wait| wait.start_ns <= time);
-        ended.count() + open.count()
+        let (ended, open) = (report.waits.iter(), report.unfinished.iter());
+        let ended = ended.filter(|wait| (wait.start_ns..wait.end_ns).contains(&time));
+        ended.count() + open.filter(|wait| wait.start_ns <= time).count()
     };
     let counts = [1, 50, 100, 115, 120, 170, 250, 390].map(count);
     assert_eq!(counts, [1, 1, 2, 2, 2, 3, 2, 2]);
@@ -416,27 +369,10 @@ fn a_recorded_file_reads_back_with_the_same_counts() {
     };
     std::thread::sleep(std::time::Duration::from_millis(100));
     let trace = recorder.stop().unwrap();
-    let path = Scratch::new("recorded.pftrace");
-    save(&trace, &path.0).unwrap();
-    let back = open(&path.0, &ReadOptions::default()).unwrap();
+    let back = read_in(&write_out(&trace)).unwrap();
     assert_eq!(back.events.len(), trace.events.len());
     let (live, file) = (analyse(&trace), analyse(&back));
     assert_eq!(live.waits.len(), file.waits.len());
     assert_eq!(live.to_json()["tasks"], file.to_json()["tasks"]);
     assert_eq!(live.to_json()["workqueues"], file.to_json()["workqueues"]);
-}
-
-/// A file of this process, removed at the end of the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("sched-trace-{}-{name}", std::process::id())))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

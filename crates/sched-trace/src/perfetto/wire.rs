@@ -10,24 +10,26 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_va
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value<'a> {
+    /// The message lacks the field.
+    Absent,
     Number(u64),
     Bytes(&'a [u8]),
 }
 
 impl<'a> Value<'a> {
-    /// The number; 0 for bytes.
+    /// The number; 0 for anything else.
     pub fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,
-            Self::Bytes(_) => 0,
+            _ => 0,
         }
     }
 
-    /// The bytes; none for a number.
+    /// The bytes; none for anything else.
     pub fn bytes(self) -> &'a [u8] {
         match self {
-            Self::Number(_) => &[],
             Self::Bytes(bytes) => bytes,
+            _ => &[],
         }
     }
 }
@@ -53,6 +55,21 @@ impl From<Fault> for Stop {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
+}
+
+/// The first value of each of these fields.
+pub(super) fn pick<const N: usize>(message: &[u8], tags: [u32; N]) -> Result<[Value<'_>; N], Cut> {
+    let mut found = [Value::Absent; N];
+    fields(message, |tag, value| {
+        let wanted = found
+            .iter_mut()
+            .zip(tags)
+            .filter(|(_, wanted)| *wanted == tag);
+        for (found, _) in wanted.filter(|(found, _)| **found == Value::Absent) {
+            *found = value;
+        }
+    })?;
+    Ok(found)
 }
 
 /// Calls `each` with every field.

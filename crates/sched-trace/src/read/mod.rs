@@ -45,11 +45,8 @@ fn read_any(
     let unknown = || Fault::UnknownFormat(describe(&head, path));
     let format = detect(&head).ok_or_else(unknown)?;
     let limits = Limits::new(options);
-    guard::without_panic(|| parse(format, file, limits)).unwrap_or(Err(Fault::Broken {
-        format: name(format),
-        offset: 0,
-        reason: "it contradicts itself".into(),
-    }))
+    let panicked = || Err(Fault::broken(name(format), 0, "it contradicts itself"));
+    guard::without_panic(|| parse(format, file, limits)).unwrap_or_else(panicked)
 }
 
 /// The first bytes; the file is rewound.

@@ -165,7 +165,10 @@ fn event(
             Ok(())
         }
         Ok(_) => Ok(()),
-        Err(error) => Err(broken(&format!("an unreadable record: {error}"))),
+        Err(error) => {
+            let reason = format!("an unreadable record: {error}");
+            Err(Fault::broken(FORMAT, 0, reason))
+        }
     }
 }
 
@@ -257,16 +260,8 @@ fn section<R: Read>(reader: &mut ByteReader<R>, name: &str, file: u64) -> Result
     }
 }
 
-fn broken(reason: &str) -> Fault {
-    Fault::Broken {
-        format: FORMAT,
-        offset: 0,
-        reason: reason.into(),
-    }
-}
-
 fn fault(error: &linux_perf_data::Error) -> Fault {
-    broken(&error.to_string())
+    Fault::broken(FORMAT, 0, error.to_string())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::options::RecordOptions;
 use super::tracefs::Tracefs;
 use crate::ftrace::format::{EventFormat, PageLayout};
 use crate::ftrace::loss::Loss;
-use crate::schema::{EVENTS, EventType, Need};
+use crate::schema::{EVENTS, Need};
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,10 +14,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Instances of this process so far, so that each recorder has a directory of its own.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
+/// The clock of the time stamps: CLOCK_MONOTONIC, as [`now_ns`](super::now_ns) reads it.
+pub(super) const CLOCK: &str = "mono";
 /// Prefix of the instances' names.
 const PREFIX: &str = "erofast-";
 
-/// The directory `instances/erofast-PID`; switched off and removed on drop.
+/// The directory `instances/erofast-PID.NUMBER`; switched off and removed on drop.
 #[derive(Debug)]
 pub(super) struct Instance {
     /// Shows recorders of other PID namespaces that this one is alive.
@@ -34,11 +36,7 @@ impl Instance {
         remove_orphans(&instances);
         let serial = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let pid = std::process::id();
-        let name = if serial == 0 {
-            format!("{PREFIX}{pid}")
-        } else {
-            format!("{PREFIX}{pid}.{serial}")
-        };
+        let name = format!("{PREFIX}{pid}.{serial}");
         let dir = instances.join(&name);
         fs::create_dir(&dir).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => Error::NoTracefs {
@@ -65,23 +63,13 @@ impl Instance {
         self.set("tracing_on", "0")?;
         // Names come with the events; keeping a table of them costs at every switch.
         let _ = self.set("options/record-cmd", "0");
-        self.set("trace_clock", &options.clock)?;
-        self.set(
-            "buffer_size_kb",
-            &options.buffer_kib_per_cpu.max(64).to_string(),
-        )?;
-        for EventType {
-            group, name, need, ..
-        } in &EVENTS
-        {
-            let wanted = match need {
-                Need::Always | Need::IfThere => true,
-                Need::Work => options.work_events,
-                Need::Migrations => options.migrations,
-                Need::Requests => options.requests,
-            };
-            let enable = format!("events/{group}/{name}/enable");
-            if wanted && (*need == Need::Always || self.path(&enable).exists()) {
+        self.set("trace_clock", CLOCK)?;
+        let kib = options.buffer_kib_per_cpu.max(64);
+        self.set("buffer_size_kb", &kib.to_string())?;
+        for event in &EVENTS {
+            let wanted = event.need != Need::Requests || options.requests;
+            let enable = event.file("enable");
+            if wanted && (event.need == Need::Always || self.path(&enable).exists()) {
                 self.set(&enable, "1")?;
             }
         }
@@ -96,13 +84,10 @@ impl Instance {
     /// The formats of the events that are read.
     pub fn formats(&self) -> Result<Vec<EventFormat>> {
         let mut formats = Vec::new();
-        for EventType {
-            group, name, need, ..
-        } in &EVENTS
-        {
-            match self.get(&format!("events/{group}/{name}/format")) {
+        for event in &EVENTS {
+            match self.get(&event.file("format")) {
                 Ok(text) => formats.extend(EventFormat::parse(&text)),
-                Err(error) if *need == Need::Always => return Err(error),
+                Err(error) if event.need == Need::Always => return Err(error),
                 Err(_) => {}
             }
         }
@@ -111,25 +96,21 @@ impl Instance {
 
     /// The layout of the buffer's pages.
     pub fn page_layout(&self) -> PageLayout {
-        let own = self.get("events/header_page").ok();
-        let text =
-            own.or_else(|| fs::read_to_string(self.tracefs.root.join("events/header_page")).ok());
-        text.and_then(|text| PageLayout::parse(&text))
-            .unwrap_or(PageLayout::USUAL)
+        let places = [&self.dir, &self.tracefs.root].into_iter();
+        let mut texts =
+            places.filter_map(|at| fs::read_to_string(at.join("events/header_page")).ok());
+        let layout = texts.next().and_then(|text| PageLayout::parse(&text));
+        layout.unwrap_or(PageLayout::USUAL)
     }
 
     /// The CPUs that have a buffer, in order.
     pub fn cpus(&self) -> Result<Vec<u32>> {
         let list =
             fs::read_dir(self.path("per_cpu")).map_err(|source| self.error("per_cpu", source))?;
-        let numbers = list.flatten().filter_map(|entry| {
-            entry
-                .file_name()
-                .to_str()?
-                .strip_prefix("cpu")?
-                .parse()
-                .ok()
-        });
+        let number = |name: &str| name.strip_prefix("cpu")?.parse().ok();
+        let numbers = list
+            .flatten()
+            .filter_map(|entry| number(entry.file_name().to_str()?));
         let mut cpus: Vec<u32> = numbers.collect();
         cpus.sort_unstable();
         Ok(cpus)
@@ -191,10 +172,14 @@ impl Drop for Instance {
 fn remove_orphans(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let pid = pid
-            .and_then(|rest| rest.split('.').next())
-            .and_then(|p| p.parse::<u32>().ok());
+        let number = |name: &str| {
+            name.strip_prefix(PREFIX)?
+                .split('.')
+                .next()?
+                .parse::<u32>()
+                .ok()
+        };
+        let pid = name.to_str().and_then(number);
         let dead = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
         // A recorder of another PID namespace is not in our /proc, but it holds its lock.
         if dead && lock(&entry.path()).is_some() {
@@ -219,19 +204,16 @@ mod tests {
     fn recorders_of_another_pid_namespace_are_left_alone_and_dead_ones_removed() {
         let instances = std::env::temp_dir().join(format!("erofast-test-{}", std::process::id()));
         // Beyond the largest pid of Linux: no process here has it.
-        let (elsewhere, dead) = (
-            instances.join("erofast-4194305"),
-            instances.join("erofast-4194306"),
-        );
-        fs::create_dir_all(&elsewhere).unwrap();
-        fs::create_dir_all(&dead).unwrap();
+        let [elsewhere, dead] = ["4194305", "4194306.1"].map(|pid| {
+            let dir = instances.join(format!("{PREFIX}{pid}"));
+            fs::create_dir_all(&dir).unwrap();
+            dir
+        });
         let held = lock(&elsewhere).unwrap();
         remove_orphans(&instances);
         assert!(elsewhere.exists(), "its recorder lives");
         drop(held);
-        let left = fs::read_dir(&dead)
-            .map(|entries| entries.count())
-            .unwrap_or(0);
+        let left = fs::read_dir(&dead).map_or(0, Iterator::count);
         fs::remove_dir_all(&instances).unwrap();
         // In tracefs the files of an instance go with it; elsewhere `tracing_on` was written.
         assert_eq!(left, 1, "a dead one is switched off");

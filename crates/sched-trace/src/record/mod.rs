@@ -54,7 +54,6 @@ pub struct Recorder {
     instance: Instance,
     formats: Vec<EventFormat>,
     layout: PageLayout,
-    clock: String,
     /// Losses that earlier traces have reported.
     lost_before: u64,
 }
@@ -67,7 +66,7 @@ impl Recorder {
         let formats = instance.formats()?;
         let layout = instance.page_layout();
         let buffer = options.buffer_kib_per_cpu * 1024;
-        let pipes = Pipes::open(&instance, layout.page, buffer, options.keep_bytes)?;
+        let pipes = Pipes::open(&instance, layout.page, buffer)?;
         let pipes = Arc::new(Mutex::new(pipes));
         let drainer = match options.drain {
             Drain::Stream => Some(Drainer::start(&pipes).map_err(|source| Error::Tracefs {
@@ -77,14 +76,12 @@ impl Recorder {
             Drain::AtStop => None,
         };
         instance.switch(true)?;
-        let clock = options.clock.clone();
         Ok(Self {
             drainer,
             pipes,
             instance,
             formats,
             layout,
-            clock,
             lost_before: 0,
         })
     }
@@ -121,7 +118,7 @@ impl Recorder {
 
     /// Decodes pages into a trace.
     fn read(&self, pages: &[Pages], lost: u64) -> Trace {
-        let mut trace = Trace::new(&self.clock);
+        let mut trace = Trace::new(instance::CLOCK);
         trace.boot_offset_ns = boot_offset_ns();
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         trace.kernel = release.trim().into();

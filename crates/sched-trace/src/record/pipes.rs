@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// Bytes of memory that streaming may use; later events are counted as lost.
+const KEPT: usize = 1 << 30;
+
 /// Pages are collected in blocks of this size, so that growing copies nothing.
 const BLOCK: usize = 1 << 20;
 
@@ -49,11 +52,10 @@ pub(super) struct Pipes {
     /// The most pages that one CPU's buffer holds: a bound for one round of reading.
     round: usize,
     kept: usize,
-    keep: usize,
 }
 
 impl Pipes {
-    pub fn open(instance: &Instance, page: usize, buffer: usize, keep: usize) -> Result<Self> {
+    pub fn open(instance: &Instance, page: usize, buffer: usize) -> Result<Self> {
         let (mut files, mut pages) = (Vec::new(), Vec::new());
         for cpu in instance.cpus()? {
             files.push(instance.open_raw(cpu)?);
@@ -68,7 +70,6 @@ impl Pipes {
             page,
             round: 2 * buffer / page + 16,
             kept: 0,
-            keep,
         })
     }
 
@@ -77,7 +78,7 @@ impl Pipes {
     fn drain(&mut self) {
         for (file, pages) in self.files.iter_mut().zip(&mut self.pages) {
             for _ in 0..self.round {
-                if self.kept >= self.keep {
+                if self.kept >= KEPT {
                     return;
                 }
                 let block = pages.slot(self.page);

@@ -212,25 +212,6 @@ fn nothing_is_left_behind() {
     assert!(!left);
 }
 
-#[test]
-fn a_wrong_clock_is_one_line_that_names_the_file() {
-    let options = RecordOptions {
-        clock: "sundial".into(),
-        ..RecordOptions::default()
-    };
-    match Recorder::start(&options) {
-        Err(Error::NoTracefs { reason }) => println!("skipped: {reason}"),
-        Err(error) => {
-            let line = error.to_string();
-            assert!(
-                line.contains("trace_clock") && !line.contains('\n'),
-                "{line}"
-            );
-        }
-        Ok(_) => panic!("no kernel has this clock"),
-    }
-}
-
 /// The switches, wake-ups and migrations of a CPU with their times, in order.
 fn scheduling(trace: &Trace, cpu: u32) -> Vec<(u64, i32, Kind)> {
     let events = trace.events.iter().filter(|event| event.cpu == cpu);

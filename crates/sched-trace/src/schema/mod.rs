@@ -21,6 +21,13 @@ pub(crate) struct EventType {
     pub fields: &'static [FieldType],
 }
 
+impl EventType {
+    /// Its file of this name in a tracing instance.
+    pub fn file(&self, name: &str) -> String {
+        format!("events/{}/{}/{name}", self.group, self.name)
+    }
+}
+
 /// Perfetto's `FtraceEvent.generic`: the event and its fields by name.
 pub(crate) const GENERIC: u32 = 327;
 
@@ -29,8 +36,6 @@ pub(crate) const GENERIC: u32 = 327;
 pub(crate) enum Need {
     Always,
     IfThere,
-    Work,
-    Migrations,
     Requests,
 }
 
@@ -163,19 +168,19 @@ pub(crate) static EVENTS: [EventType; 17] = [
     event(Waking, Always, ("sched", "sched_waking"), 20, WAKE),
     event(Wakeup, IfThere, ("sched", "sched_wakeup"), 17, WAKE),
     event(WakeupNew, IfThere, ("sched", "sched_wakeup_new"), 114, WAKE),
-    event(What::Migrate, Need::Migrations, ("sched", "sched_migrate_task"), 491,
+    event(What::Migrate, IfThere, ("sched", "sched_migrate_task"), 491,
         &[COMM, PID, PRIO, number("orig_cpu", 4), number("dest_cpu", 5)]),
-    event(What::WorkQueued, Need::Work, ("workqueue", "workqueue_queue_work"), 59, &[
+    event(What::WorkQueued, IfThere, ("workqueue", "workqueue_queue_work"), 59, &[
         WORK.after("work struct="), FUNCTION, field("workqueue", 6, Form::Queue),
         ignored("req_cpu"), ignored("cpu"),
     ]),
-    event(What::WorkStart, Need::Work, ("workqueue", "workqueue_execute_start"), 58, START),
-    event(What::WorkEnd, Need::Work, ("workqueue", "workqueue_execute_end"), 57, END),
-    event(What::KthreadQueued, Need::Work, ("sched", "sched_kthread_work_queue_work"), GENERIC,
+    event(What::WorkStart, IfThere, ("workqueue", "workqueue_execute_start"), 58, START),
+    event(What::WorkEnd, IfThere, ("workqueue", "workqueue_execute_end"), 57, END),
+    event(What::KthreadQueued, IfThere, ("sched", "sched_kthread_work_queue_work"), GENERIC,
         &[WORK.after("work struct="), FUNCTION, ignored("worker")]),
-    event(What::KthreadStart, Need::Work, ("sched", "sched_kthread_work_execute_start"), GENERIC,
+    event(What::KthreadStart, IfThere, ("sched", "sched_kthread_work_execute_start"), GENERIC,
         START),
-    event(What::KthreadEnd, Need::Work, ("sched", "sched_kthread_work_execute_end"), GENERIC, END),
+    event(What::KthreadEnd, IfThere, ("sched", "sched_kthread_work_execute_end"), GENERIC, END),
     event(What::Fork, IfThere, ("sched", "sched_process_fork"), 239, &[
         text("parent_comm", 1).after("comm="), number("parent_pid", 2).after(" pid="),
         text("child_comm", 3), number("child_pid", 4),

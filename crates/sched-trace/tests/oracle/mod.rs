@@ -64,9 +64,8 @@ fn check_sums(report: &Report) {
 
 /// Each part of a wait is charged exactly once.
 fn check_blame(trace: &Trace, report: &Report) {
-    let mut report = report.clone();
-    report.waits.truncate(WAITS);
-    let blame = blame(&Timeline::new(trace), &report, &Filter::default());
+    let waits = report.waits.iter().take(WAITS);
+    let blame = blame(&Timeline::new(trace), waits);
     let behind: f64 = blame.behind.iter().map(|blocker| blocker.total_us).sum();
     let parts = behind + blame.idle_us + blame.unknown_us;
     let rounding = blame.total_us * 1e-9 + 1e-3;

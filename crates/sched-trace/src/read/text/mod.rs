@@ -44,11 +44,8 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         offset += got;
         limits.check(&lines.trace)?;
     }
-    lines.check(cut).map_err(|reason| Fault::Broken {
-        format: FORMAT,
-        offset,
-        reason,
-    })?;
+    let broken = |reason| Fault::broken(FORMAT, offset, reason);
+    lines.check(cut).map_err(broken)?;
     lines.finish()
 }
 

@@ -32,12 +32,8 @@ fn names_with_spaces_and_brackets_are_read() {
     assert_eq!(trace.lost_events, 2 + 4);
     assert_eq!(trace.threads[&77].tgid, 70);
     let report = analyse(&trace);
-    let waits: Vec<_> = report
-        .waits
-        .iter()
-        .map(|w| (w.pid, w.length_ns()))
-        .collect();
-    assert_eq!(waits, [(9, 9_000), (77, 10_000)]);
+    let waits = report.waits.iter().map(|wait| (wait.pid, wait.length_ns()));
+    assert_eq!(waits.collect::<Vec<_>>(), [(9, 9_000), (77, 10_000)]);
     let group = &report.workqueues(&Default::default())[0];
     assert_eq!(report.names.get(group.workqueue.unwrap()), "my wq");
     assert_eq!(report.names.get(group.function.unwrap()), "do_it");
@@ -82,27 +78,17 @@ fn a_wrapped_ring_counts_from_where_all_cpus_have_events() {
     let waking = "sched_waking: comm=b pid=9 prio=120 target_cpu=000";
     let switch = "sched_switch: prev_comm=x prev_pid=5 prev_prio=120 prev_state=S ==> \
                   next_comm=b next_pid=9 next_prio=120";
-    let rest = [
-        line(0, 10, waking),
-        line(1, 20, waking),
-        line(0, 30, switch),
-    ]
-    .concat();
+    let rest = line(0, 10, waking) + &line(1, 20, waking) + &line(0, 30, switch);
     let head = "# entries-in-buffer/entries-written: 3/9   #P:2\n";
     let trace = parse(&format!("{head}{rest}")).unwrap();
     assert_eq!((trace.events.len(), trace.lost_events), (2, 0));
     let report = analyse(&trace);
     assert!(report.is_valid());
-    assert_eq!(
-        report.waits[0].length_ns(),
-        10_000,
-        "from the waking that is left"
-    );
+    // From the waking that is left.
+    assert_eq!(report.waits[0].length_ns(), 10_000);
     let notice = trace.notices[0].to_string();
-    assert!(
-        notice.contains("overwrote 6 older events: figures begin at 1.000020 s"),
-        "{notice}"
-    );
+    let begin = "overwrote 6 older events: figures begin at 1.000020 s";
+    assert!(notice.contains(begin), "{notice}");
     // Events are missing in the middle as well.
     let lost = parse(&format!("{head}CPU:1 [LOST EVENTS]\n{rest}")).unwrap();
     assert_eq!((lost.events.len(), lost.lost_events), (3, 7));

@@ -1,0 +1,34 @@
+//! A part of the suite: an image, and what is launched from it or read.
+
+use std::io;
+
+use super::tree::Tree;
+use crate::read::Test;
+
+/// A program that is launched, or a tree that is read.
+pub(super) struct Part {
+    /// As `--only` names it.
+    pub(super) name: &'static str,
+    /// For the table.
+    pub(super) title: &'static str,
+    /// Fills the tree; the command line of a program. An error says why this machine has no such
+    /// rows.
+    pub(super) collect: fn(&Tree) -> io::Result<Vec<String>>,
+    /// How a tree is read.
+    pub(super) tests: &'static [Test],
+}
+
+impl Part {
+    pub(super) const fn program(
+        name: &'static str,
+        title: &'static str,
+        collect: fn(&Tree) -> io::Result<Vec<String>>,
+    ) -> Part {
+        Part {
+            name,
+            title,
+            collect,
+            tests: &[],
+        }
+    }
+}
