@@ -51,11 +51,13 @@ pub fn insert(object: &mut Map<String, Value>, key: &str, name: &[u8]) {
 fn field(key: &str, name: &[u8]) -> (String, String) {
     match std::str::from_utf8(name) {
         Ok(text) => (key.to_owned(), text.to_owned()),
-        Err(_) => {
-            let digits = name.iter().map(|byte| format!("{byte:02x}"));
-            (format!("{key}_hex"), digits.collect())
-        }
+        Err(_) => (format!("{key}_hex"), hex(name)),
     }
+}
+
+/// Two digits for each byte.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The byte that `\xNN` stands for at the beginning of `text`.

@@ -130,14 +130,10 @@ fn normal(name: &[u8]) -> Vec<u8> {
     named.join(&b'/')
 }
 
-/// A sum as text.
-pub fn hex(sum: &[u8]) -> String {
-    sum.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::hex;
 
     const DIGITS: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 

@@ -7,8 +7,9 @@ use erofs_engine::{Engine, ReadContext};
 use sha2::{Digest, Sha256};
 
 use super::found::Found;
-use super::manifest::{Sum, hex};
+use super::manifest::Sum;
 use super::report::Fault;
+use crate::name::hex;
 use crate::parts::{Part, Parts};
 
 /// Zeros that are hashed at once.

@@ -16,6 +16,7 @@ use self::spread::Spread;
 pub use self::extents::each as each_extent;
 
 use crate::cli::InfoArgs;
+use crate::name::hex;
 use crate::text;
 use crate::tree::{self, Visit};
 
@@ -241,14 +242,9 @@ fn print(report: &Report) -> anyhow::Result<()> {
 
 /// As `blkid` prints it.
 pub fn uuid(bytes: &[u8; 16]) -> String {
-    let mut text = String::new();
-    for (index, byte) in bytes.iter().enumerate() {
-        if [4, 6, 8, 10].contains(&index) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
+    let digits = hex(bytes);
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
+    parts.map(|range| &digits[range]).join("-")
 }
 
 fn type_name(file_type: FileType) -> &'static str {
