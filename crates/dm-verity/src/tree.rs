@@ -1,5 +1,7 @@
 //! A hash tree, and the check of data blocks against it.
 
+use std::ops::Range;
+
 use crate::cache::{HashBlock, HashBlockCache};
 use crate::error::{Error, Mismatch};
 use crate::hash::BlockHasher;
@@ -68,6 +70,23 @@ impl<D: HashDevice> Tree<D> {
     /// Where the tree is read from.
     pub fn hash_device(&self) -> &D {
         &self.hash_device
+    }
+
+    /// Where the hash blocks are that verify these data bytes, from the leaves to the root.
+    pub fn hashes(&self, data: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let size = u64::from(self.parameters.data_block_size);
+        let last = data
+            .end
+            .div_ceil(size)
+            .min(self.parameters.data_blocks)
+            .saturating_sub(1);
+        let mut blocks = (data.start / size).min(last)..=last;
+        self.layout.levels.iter().map(move |level| {
+            let parent = |block: &u64| self.layout.parent(*block).0;
+            blocks = parent(blocks.start())..=parent(blocks.end());
+            let at = |block: u64| level.start + block * u64::from(self.parameters.hash_block_size);
+            at(*blocks.start())..at(blocks.end() + 1)
+        })
     }
 
     /// Checks whole data blocks: `data` is what was read from the data device from block `first`

@@ -61,6 +61,32 @@ fn trees_of_every_shape_verify_their_data() {
     }
 }
 
+/// All others may be missing; without one of them it does not verify.
+#[test]
+fn the_hashes_of_a_range_are_those_that_verify_it() {
+    for recipe in recipes() {
+        let (block, blocks) = (recipe.data_block, 1025);
+        let data = crate::writer::data(blocks, block);
+        let (area, root) = recipe.write(&data);
+        let whole = open(&area, &root).unwrap();
+        let of = |start: usize, end: usize| whole.hashes(&(start as u64..end as u64));
+        for run in [0..1, 5..40, 700..701] {
+            let (start, end) = (run.start * block, run.end * block);
+            let mut part = area.clone();
+            let first = of(0, 1).map(|range| range.start).min().unwrap() as usize;
+            part[first..].fill(0);
+            // Opening takes those of the last block.
+            for range in of(start + 1, end - 1).chain(of(data.len() - 1, data.len())) {
+                let range = range.start as usize..range.end as usize;
+                part[range.clone()].copy_from_slice(&area[range]);
+            }
+            let tree = open(&part, &root).unwrap();
+            let verified = tree.verify(&data[start..end], run.start as u64);
+            assert!(verified.is_ok(), "{run:?} {recipe:?}");
+        }
+    }
+}
+
 #[test]
 fn each_of_200_flipped_bits_in_each_tree_is_found() {
     for recipe in recipes() {

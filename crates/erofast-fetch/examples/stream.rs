@@ -7,7 +7,7 @@ mod server;
 
 use std::time::Instant;
 
-use remote_image::{Fetcher, ImageUrl, Options, RemoteFile};
+use remote_image::{Class, Fetcher, ImageUrl, Options, RemoteFile};
 
 const LENGTH: usize = 512 << 20;
 const READ: usize = 1 << 20;
@@ -44,7 +44,11 @@ fn main() -> std::io::Result<()> {
 
 fn read(file: &RemoteFile) -> std::io::Result<()> {
     let mut bytes = vec![0; READ];
-    (0..LENGTH)
-        .step_by(READ)
-        .try_for_each(|offset| file.read_at(&mut bytes, offset as u64))
+    for start in (0..LENGTH as u64).step_by(READ) {
+        while !file.read_cached(&mut bytes, start)? {
+            let ranges = [start..start + READ as u64];
+            file.request(&ranges, Class::Demand)?.wait()?;
+        }
+    }
+    Ok(())
 }

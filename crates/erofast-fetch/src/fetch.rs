@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use remote_image::message::{ALIVE, Class, Counters, Identity, News, Question, Reply, send};
 use remote_image::store::{BLOCK, blocks};
@@ -16,7 +16,8 @@ use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::http::Server;
+use crate::http::{Server, stalled};
+use crate::pace::Pace;
 use crate::room::Room;
 use crate::streams::Streams;
 use crate::waiting::{Asked, Waiting};
@@ -43,6 +44,8 @@ pub struct Fetch {
     clients: Cell<usize>,
     waiting: RefCell<Waiting>,
     streams: RefCell<Streams>,
+    /// How much is worth a round trip.
+    pub pace: Pace,
     asked: Notify,
     counters: Cell<Counters>,
 }
@@ -66,6 +69,7 @@ impl Fetch {
             clients: Cell::new(0),
             waiting: RefCell::new(Waiting::new()),
             streams: RefCell::default(),
+            pace: Pace::default(),
             asked: Notify::new(),
             counters: Cell::default(),
         })
@@ -124,7 +128,7 @@ impl Fetch {
             });
         }
         let ahead = match question.class {
-            Class::Demand => self.ahead(&missing),
+            Class::Demand if !self.waiting.borrow().has_profile() => self.ahead(&missing),
             _ => BTreeSet::new(),
         };
         let order = question.ranges.iter().map(blocks).collect();
@@ -148,6 +152,7 @@ impl Fetch {
         // Blocks far from each other are of several readers.
         let together = last - first < 2 * missing.len() as u64;
         let ahead = streams.follow(&(first..last + 1)).filter(|_| together);
+        let ahead = ahead.or_else(|| Some(last + 1..last + self.pace.blocks()));
         let waiting = self.waiting.borrow();
         let wanted = |block: &u64| !waiting.is_asked(*block) && !self.room.lists(*block);
         self.within(ahead.unwrap_or_default())
@@ -208,9 +213,15 @@ impl Fetch {
         }
     }
 
-    /// A byte came.
-    pub fn heard(&self) {
-        self.waiting.borrow_mut().heard = Instant::now();
+    /// Bytes came.
+    pub fn heard(&self, bytes: u64) {
+        self.waiting.borrow_mut().heard(bytes);
+    }
+
+    /// When a range must have brought its next block: all in flight share the link.
+    pub fn due(&self) -> tokio::time::Instant {
+        let runs = self.waiting.borrow().runs().max(1) as u32;
+        tokio::time::Instant::now() + stalled(&self.options) * runs
     }
 
     /// The bytes of a block came.

@@ -38,7 +38,7 @@ impl Server {
     pub fn new(source: &ImageUrl, options: &Options) -> Result<Server, Failure> {
         let url = Url::parse(source.url());
         let url = url.map_err(|error| Failure::lasting(error.to_string()))?;
-        let stalled = (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10));
+        let stalled = stalled(options);
         let client = Client::builder()
             .redirect(redirect::Policy::none())
             .connect_timeout(stalled)
@@ -72,7 +72,8 @@ impl Server {
             }
             url = next(&url, response.headers())?;
         }
-        Err(Failure::new(format!("more than {REDIRECTS} redirects")))
+        let line = format!("more than {REDIRECTS} redirects");
+        Err(Failure::lasting(line))
     }
 
     async fn request(
@@ -117,15 +118,21 @@ impl Server {
     }
 }
 
+/// How long an answer may bring nothing.
+pub fn stalled(options: &Options) -> Duration {
+    (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10))
+}
+
 fn is_redirect(status: StatusCode) -> bool {
     [301, 302, 303, 307, 308].contains(&status.as_u16())
 }
 
 fn next(url: &Url, headers: &HeaderMap) -> Result<Url, Failure> {
-    let location = text(headers, LOCATION).ok_or_else(|| Failure::new("a redirect to nowhere"))?;
+    let location =
+        text(headers, LOCATION).ok_or_else(|| Failure::lasting("a redirect to nowhere"))?;
     let next = url
         .join(&location)
-        .map_err(|error| Failure::new(format!("a redirect: {error}")))?;
+        .map_err(|error| Failure::lasting(format!("a redirect: {error}")))?;
     match (url.scheme(), next.scheme()) {
         ("https", "https") | ("http", "http" | "https") => Ok(next),
         (_, scheme) => Err(Failure::lasting(format!("a redirect to {scheme}://"))),

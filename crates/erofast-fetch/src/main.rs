@@ -10,6 +10,7 @@ mod failure;
 mod fetch;
 mod http;
 mod opening;
+mod pace;
 mod range;
 mod room;
 mod streams;

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use remote_image::message::Identity;
 use remote_image::store::BLOCK;
@@ -64,10 +64,12 @@ pub async fn open(
     Ok(fetch)
 }
 
+/// Makes no further try once the time limit is over.
 async fn first_block(server: &Server, options: &Options) -> Result<Response, Failure> {
+    let begun = Instant::now();
     for pause in PAUSES {
         let failure = match server.get(&(0..BLOCK), None).await {
-            Err(failure) if !failure.lasting => failure,
+            Err(failure) if !failure.lasting && begun.elapsed() < options.timeout => failure,
             answered => return answered,
         };
         tokio::time::sleep(failure.retry_after.unwrap_or(pause).min(options.timeout)).await;

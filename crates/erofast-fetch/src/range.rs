@@ -1,8 +1,10 @@
 //! One range in flight.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use reqwest::{Response, StatusCode};
+use tokio::time::timeout_at;
 
 use crate::failure::Failure;
 use crate::fetch::Fetch;
@@ -17,12 +19,19 @@ pub const NO_RANGES: &str = "the server has no ranges (mount -o fetch=whole, or 
 pub async fn transfer(fetch: &Fetch, run: &Range<u64>) -> Result<(), Failure> {
     let bytes = fetch.room.range(run.start).start..fetch.room.range(run.end - 1).end;
     fetch.count(|counters| counters.round_trips += 1);
+    let asked = Instant::now();
     let response = fetch.server.get(&bytes, Some(&fetch.identity)).await?;
+    let answered = Instant::now();
     check_identity(&response, &fetch.identity)?;
     match response.status() {
         StatusCode::PARTIAL_CONTENT => {
             check_range(&response, &bytes)?;
-            take(fetch, response, &bytes).await
+            take(fetch, response, &bytes).await?;
+            let blocks = run.end - run.start;
+            fetch
+                .pace
+                .learn(blocks, answered - asked, answered.elapsed());
+            Ok(())
         }
         _ if fetch.options.whole => take(fetch, response, &(0..fetch.identity.length)).await,
         _ => Err(Failure::new(NO_RANGES)),
@@ -37,8 +46,10 @@ pub async fn take(
 ) -> Result<(), Failure> {
     let mut left = blocks(bytes);
     let mut partial = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        fetch.heard();
+    let mut due = fetch.due();
+    let drips = |_| Failure::new("the server sends less than a block of 64 KiB in time");
+    while let Some(chunk) = timeout_at(due, response.chunk()).await.map_err(drips)?? {
+        fetch.heard(chunk.len() as u64);
         let mut chunk = &chunk[..];
         while !chunk.is_empty() {
             let block = left.clone().next();
@@ -51,6 +62,7 @@ pub async fn take(
                 fetch.arrived(block, &partial)?;
                 partial.clear();
                 left.next();
+                due = fetch.due();
             }
             chunk = rest;
         }

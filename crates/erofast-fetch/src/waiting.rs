@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use remote_image::message::Class;
+use remote_image::store::BLOCK;
 
 use crate::client::Client;
 use crate::failure::Failure;
 
 /// Most blocks of one request to the server.
-const RUN: u64 = 16;
+pub const RUN: u64 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -92,8 +93,10 @@ pub struct Waiting {
     asked: Vec<Asked>,
     in_flight: HashSet<u64>,
     runs: usize,
-    /// When a byte came from the server.
-    pub heard: Instant,
+    /// When the server had sent a block's worth of bytes, of whichever blocks.
+    heard: Instant,
+    /// Bytes since then.
+    bytes: u64,
     /// The server asked not to be asked before.
     pub hold: Instant,
 }
@@ -107,6 +110,7 @@ impl Waiting {
             in_flight: HashSet::new(),
             runs: 0,
             heard: now,
+            bytes: 0,
             hold: now,
         }
     }
@@ -114,6 +118,19 @@ impl Waiting {
     /// Takes a question.
     pub fn push(&mut self, asked: Asked) {
         self.asked.push(asked);
+    }
+
+    /// Bytes came from the server.
+    pub fn heard(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if self.bytes >= BLOCK {
+            (self.heard, self.bytes) = (Instant::now(), 0);
+        }
+    }
+
+    /// Ranges in flight.
+    pub fn runs(&self) -> usize {
+        self.runs
     }
 
     /// Questions that are not answered.
@@ -129,6 +146,11 @@ impl Waiting {
     /// Whether a block is being fetched.
     pub fn is_in_flight(&self, block: u64) -> bool {
         self.in_flight.contains(&block)
+    }
+
+    /// Whether the launch profile is being fetched, which says more than readers do.
+    pub fn has_profile(&self) -> bool {
+        self.asked.iter().any(|asked| asked.class == Class::Profile)
     }
 
     /// Whether a block is being fetched or will be.
@@ -150,7 +172,11 @@ impl Waiting {
         let ready = ready.filter(|asked| self.runs < most_runs(asked.class));
         let candidates = ready.filter_map(|asked| Some((asked, asked.first(&self.in_flight)?)));
         let (asked, start) = candidates.min_by_key(|(asked, _)| asked.class)?;
-        let wanted = |block: &u64| asked.missing.contains(block) && !self.in_flight.contains(block);
+        // Neighbours that another question wants come along, unless only idle bandwidth is for it.
+        let with = asked.class.max(Class::Profile);
+        let all = self.asked.iter().filter(|other| other.class <= with);
+        let is_asked = |block: &u64| all.clone().any(|other| other.missing.contains(block));
+        let wanted = |block: &u64| is_asked(block) && !self.in_flight.contains(block);
         let end = (start..start + RUN).take_while(wanted).last()? + 1;
         self.in_flight.extend(start..end);
         self.runs += 1;
@@ -188,8 +214,8 @@ impl Waiting {
         self.take(|asked| asked.overlaps(&run))
     }
 
-    /// Questions for none of whose blocks a byte came for so long. A question that waits for its
-    /// turn waits as long as anything comes.
+    /// Questions of whose blocks none came for so long. A question that waits for its turn waits as
+    /// long as blocks come at all.
     pub fn expired(&mut self, timeout: Duration) -> Vec<Asked> {
         let heard = self.heard;
         self.take(|asked| {
@@ -253,6 +279,15 @@ mod tests {
             assert_eq!(waiting.arrived(block).len(), 0);
         }
         assert_eq!(waiting.arrived(7).len(), 1);
+    }
+
+    #[test]
+    fn neighbours_that_others_want_come_along() {
+        let mut waiting = Waiting::new();
+        waiting.push(asked(Class::Fill, &[38, 39, 42]));
+        waiting.push(asked(Class::Profile, &[40, 41]));
+        waiting.push(asked(Class::Demand, &[39]));
+        assert_eq!(waiting.next_run(), Some(39..42));
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod writer;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use remote_image::{Fetcher, ImageUrl, Options, RemoteFile};
+use remote_image::{Class, Fetcher, ImageUrl, Options, RemoteFile};
 
 pub(crate) use server::{Fault, Server};
 
@@ -75,7 +75,11 @@ pub(crate) fn open(url: &str, options: &Options) -> std::io::Result<RemoteFile> 
 
 pub(crate) fn read(file: &RemoteFile, range: std::ops::Range<usize>) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; range.len()];
-    file.read_at(&mut bytes, range.start as u64)?;
+    let range = range.start as u64..range.end as u64;
+    while !file.read_cached(&mut bytes, range.start)? {
+        let ranges = std::slice::from_ref(&range);
+        file.request(ranges, Class::Demand)?.wait()?;
+    }
     Ok(bytes)
 }
 

@@ -21,6 +21,10 @@ pub(crate) enum Fault {
     Whole,
     /// Half of the answer, and then nothing until the other side closes.
     Stalled,
+    /// A byte of the answer now and then.
+    Drip,
+    /// No answer, but without end that it is on its way.
+    Informational,
     /// A status, and Retry-After where it is 503.
     Status(u16),
     /// The connection closes instead of an answer.
@@ -185,6 +189,10 @@ impl Server {
         match &fault {
             Some(Fault::Closed) => return None,
             Some(Fault::Garbage) => return to.write_all(b"no HTTP at all\r\n\r\n").err().and(None),
+            Some(Fault::Informational) => {
+                while to.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok() {}
+                return None;
+            }
             Some(Fault::Whole) => range = None,
             Some(Fault::OtherRange) => {
                 range = range.map(|range| match range.start {
@@ -230,6 +238,10 @@ impl Server {
         )
         .ok()?;
         match fault {
+            Some(Fault::Drip) => body.chunks(1).try_for_each(|byte| {
+                thread::sleep(Duration::from_millis(100));
+                to.write_all(byte).ok()
+            }),
             Some(Fault::Short) => send(to, &body[..length * 2 / 3], rate).and(None),
             Some(Fault::Stalled) => {
                 send(to, &body[..length / 2], rate)?;

@@ -391,14 +391,19 @@ impl Engine {
         }
         for _ in 0..MOST_LEVELS {
             let stored = || parts.iter().filter_map(|part| self.stored(part).ok());
-            let (stored, missing) = remote::without_waiting(|| stored().collect::<Vec<_>>());
-            if missing.is_empty() {
+            let (stored, lacks) = remote::without_waiting(|| stored().collect::<Vec<_>>());
+            if lacks.is_empty() {
+                // One question a device: neighbours of different parts come together.
+                let mut all = missing::Stored::new();
+                for (device, ranges) in stored.into_iter().flatten() {
+                    all.entry(device).or_default().extend(ranges);
+                }
                 let devices = &self.path.devices;
-                let all = stored.iter().flatten();
-                all.for_each(|(device, ranges)| devices[*device].prefetch(ranges));
+                all.iter()
+                    .for_each(|(device, ranges)| devices[*device].prefetch(ranges));
                 return Ok(());
             }
-            missing.wait(&|| true)?;
+            lacks.wait(&|| true)?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,13 @@ impl Missing {
         self.files.is_empty() && !self.again
     }
 
-    fn add(&mut self, file: &Arc<RemoteFile>, range: Range<u64>) {
+    fn extend(&mut self, other: Missing) {
+        for (file, ranges) in other.files {
+            ranges.into_iter().for_each(|range| self.add(&file, range));
+        }
+    }
+
+    pub(crate) fn add(&mut self, file: &Arc<RemoteFile>, range: Range<u64>) {
         let known = self
             .files
             .iter_mut()
@@ -119,20 +126,16 @@ pub(crate) fn repeat() {
     });
 }
 
-/// Waits for bytes that are not cached, or remembers that they are missing.
-pub(crate) fn need(file: &Arc<RemoteFile>, ranges: &[Range<u64>]) -> io::Result<()> {
-    let remembered = MISSING.with_borrow_mut(|missing| {
-        let missing = missing.as_mut()?;
-        ranges
-            .iter()
-            .for_each(|range| missing.add(file, range.clone()));
-        Some(())
-    });
-    match remembered {
-        Some(()) => Err(io::ErrorKind::WouldBlock.into()),
-        None => ranges
-            .chunks(RANGES)
-            .try_for_each(|part| file.request(part, Class::Demand)?.wait()),
+/// Waits for all these bytes at once, which are not cached, or remembers that they are missing.
+pub(crate) fn need(missing: Missing) -> io::Result<()> {
+    let waits = waits();
+    match missing.is_empty() {
+        true => Ok(()),
+        false if waits => missing.wait(&|| true),
+        false => {
+            MISSING.with_borrow_mut(|all| all.get_or_insert_default().extend(missing));
+            Err(io::ErrorKind::WouldBlock.into())
+        }
     }
 }
 
@@ -143,7 +146,9 @@ pub(crate) fn read(file: &Arc<RemoteFile>, buf: &mut [u8], position: u64) -> io:
         if file.read_cached(buf, position)? {
             return Ok(());
         }
-        need(file, std::slice::from_ref(&range))?;
+        let mut missing = Missing::default();
+        missing.add(file, range.clone());
+        need(missing)?;
     }
     Err(io::Error::other(
         "fetched blocks leave the cache before they are read",
@@ -185,16 +190,20 @@ pub fn keyed(options: &Options, root_hash: Option<&RootHash>) -> Options {
 }
 
 /// Opens a small file at a URL, such as a root hash, as a file in memory. No process and no thread
-/// remain.
+/// remain. `waiting`: see [`Fetcher::start_while`].
 ///
 /// # Errors
 /// One line without secrets; [`io::ErrorKind::NotFound`]: the server has no such file.
-pub fn open_small(source: &ImageUrl, options: &Options) -> io::Result<File> {
+pub fn open_small(
+    waiting: &[BorrowedFd],
+    source: &ImageUrl,
+    options: &Options,
+) -> io::Result<File> {
     let options = Options {
         keep: false,
         ..options.clone()
     };
-    let mut fetcher = Fetcher::start(source, &options)?;
+    let mut fetcher = Fetcher::start_while(waiting, source, &options)?;
     let whole = RemoteFile::new(fetcher.client()?);
     let mut bytes = vec![0; whole.length().min(BLOCK) as usize];
     // A fetcher has the first block when the image is open, unless its connection broke.

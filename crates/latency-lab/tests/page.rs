@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use latency_lab::Report;
+use latency_lab::engine::Fetched;
 use latency_lab::environment::Environment;
 use latency_lab::launch::{
     Against, Blocked, EngineReport, Lane, LaunchReport, Machine, Outliers, Owner, Picture, Sample,
@@ -409,6 +410,34 @@ fn reports_fit_their_schemas() {
         cpus: 2,
     });
     crate::common::schema::check("lab-kernel", &json(&report));
+}
+
+/// A URL is among the engines.
+#[test]
+fn a_fetched_image_has_the_time_from_the_mount_on_bytes_and_round_trips() {
+    let place = Place::new();
+    let mut report = report(&place.0);
+    assert!(!whole(&report).table().contains("round trips"));
+    for sample in &mut report.engines[1].samples {
+        (sample.launch_us, sample.mount_us) = (150_000.0, 50_000.0);
+        let (bytes, round_trips) = (23_000_000, 60);
+        sample.fetched = Some(Fetched { bytes, round_trips });
+    }
+    let json = serde_json::to_value(&report).unwrap();
+    crate::common::schema::check("lab-launch", &json);
+    let shows = [whole(&report).table(), whole(&report).to_html()];
+    for figure in [
+        "ready",
+        "200 ms",
+        "50.0 ms",
+        "23000 kB",
+        "round trips",
+        "60",
+    ] {
+        for show in &shows {
+            assert!(show.contains(figure), "{figure}: {show}");
+        }
+    }
 }
 
 #[test]

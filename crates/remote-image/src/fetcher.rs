@@ -54,12 +54,30 @@ impl Fetcher {
     /// Starts the program and waits until it knows the image. The error is one line without
     /// secrets.
     pub fn start(source: &ImageUrl, options: &Options) -> io::Result<Fetcher> {
-        Fetcher::start_program(program(), source, options)
+        Fetcher::start_while(&[], source, options)
+    }
+
+    /// The same; gives up when the other end of one of these is closed: nobody waits.
+    pub fn start_while(
+        waiting: &[BorrowedFd],
+        source: &ImageUrl,
+        options: &Options,
+    ) -> io::Result<Fetcher> {
+        Fetcher::open(program(), waiting, source, options)
     }
 
     /// The same with a program that is known.
     pub fn start_program(
         program: PathBuf,
+        source: &ImageUrl,
+        options: &Options,
+    ) -> io::Result<Fetcher> {
+        Fetcher::open(program, &[], source, options)
+    }
+
+    fn open(
+        program: PathBuf,
+        waiting: &[BorrowedFd],
         source: &ImageUrl,
         options: &Options,
     ) -> io::Result<Fetcher> {
@@ -78,6 +96,7 @@ impl Fetcher {
             process,
         };
         fetcher.order_open(None)?;
+        fetcher.process.wait_while(waiting)?;
         match receive(&fetcher.process.socket)? {
             Some((News::Opened(identity), files)) if files.len() == 4 => {
                 (fetcher.identity, fetcher.files) = (identity, files);
@@ -222,6 +241,20 @@ impl Process {
             parent: std::process::id(),
             socket,
         })
+    }
+}
+
+impl Process {
+    /// Waits until the program says something.
+    fn wait_while(&self, waiting: &[BorrowedFd]) -> io::Result<()> {
+        let mut polled = vec![PollFd::new(&self.socket, PollFlags::IN)];
+        // Of these the end alone is of interest.
+        polled.extend(waiting.iter().map(|fd| PollFd::new(fd, PollFlags::empty())));
+        rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
+        match polled[0].revents().is_empty() {
+            true => Err(io::Error::other("nobody waits for the image any more")),
+            false => Ok(()),
+        }
     }
 }
 

@@ -4,17 +4,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::checked::Checked;
 use crate::message::{Class, Counters, RANGES};
 use crate::parts::Parts;
 use crate::receiver::{Conversation, Request};
 use crate::store::{BLOCK, Store, blocks};
 use crate::{Fetcher, ImageUrl, Options};
-
-/// Blocks that were fetched and went again before they were read, as they do without room on
-/// disk, are asked for so often.
-const TRIES: usize = 16;
 
 /// Bytes that [`RemoteFile::fetch_all`] asks for at once, and how often at the same time.
 const STEP: u64 = 4 << 20;
@@ -25,8 +21,8 @@ const STEPS: usize = 8;
 pub struct RemoteFile {
     store: Store,
     spare: Store,
-    /// A bit for each block of the store whose checksum was seen to fit.
-    checked: Vec<AtomicU64>,
+    /// Blocks of the store whose checksum was seen to fit.
+    checked: Checked,
     conversation: Arc<Conversation>,
 }
 
@@ -39,11 +35,10 @@ impl RemoteFile {
             length,
             ..
         } = parts;
-        let words = length.div_ceil(BLOCK).div_ceil(64) as usize;
         RemoteFile {
             store: Store::new(data, map, length),
             spare: Store::new(spare, spare_map, length),
-            checked: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            checked: Checked::new(length.div_ceil(BLOCK)),
             conversation: Conversation::new(parts.socket, parts.timeout),
         }
     }
@@ -62,16 +57,15 @@ impl RemoteFile {
     /// `bytes` may be written in part. An error: the range ends after the image, or the disk's.
     pub fn read_cached(&self, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
         let range = self.range(bytes.len(), offset)?;
-        if blocks(&range).all(|block| self.is_checked(block)) {
-            return self.store.read(bytes, offset);
+        // The time of the last change is read after the bytes: blocks that fitted then have not
+        // been written since.
+        if self.store.read(bytes, offset)? && self.are_checked(&range)? {
+            return Ok(true);
         }
         for block in blocks(&range) {
             let whole = self.store.range(block);
             let part = whole.start.max(range.start)..whole.end.min(range.end);
             let to = &mut bytes[(part.start - offset) as usize..(part.end - offset) as usize];
-            if self.is_checked(block) && self.store.read(to, part.start)? {
-                continue;
-            }
             let Some(block) = self.block(block)? else {
                 return Ok(false);
             };
@@ -83,21 +77,7 @@ impl RemoteFile {
     /// Whether all of a range is there, as far as the maps say.
     pub fn is_cached(&self, range: &Range<u64>) -> bool {
         let is = |store: &Store, block| store.has_block(block).unwrap_or(false);
-        blocks(range)
-            .all(|block| self.is_checked(block) || is(&self.store, block) || is(&self.spare, block))
-    }
-
-    /// Reads `bytes.len()` bytes, and waits for the network as [`Request::wait`] does.
-    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let range = self.range(bytes.len(), offset)?;
-        for _ in 0..TRIES {
-            if self.read_cached(bytes, offset)? {
-                return Ok(());
-            }
-            self.request(std::slice::from_ref(&range), Class::Demand)?
-                .wait()?;
-        }
-        Err(io::Error::other("blocks go before they are read"))
+        blocks(range).all(|block| is(&self.store, block) || is(&self.spare, block))
     }
 
     /// Asks for what is missing of all these ranges, at most [`RANGES`], at once.
@@ -119,9 +99,10 @@ impl RemoteFile {
     /// Has bytes fetched again, once the request is answered, that are not those of the root hash.
     pub fn forget(&self, range: &Range<u64>) -> io::Result<Request> {
         let ranges = self.within(std::slice::from_ref(range));
-        for block in ranges.iter().flat_map(blocks) {
-            self.checked[block as usize / 64].fetch_and(!(1 << (block % 64)), Ordering::Relaxed);
-        }
+        ranges
+            .iter()
+            .flat_map(blocks)
+            .for_each(|block| self.checked.forget(block));
         self.conversation.ask(ranges, Class::Forget, false)
     }
 
@@ -175,15 +156,17 @@ impl RemoteFile {
     }
 
     fn block(&self, block: u64) -> io::Result<Option<Vec<u8>>> {
+        let changed = self.store.changed()?;
         if let Some(bytes) = self.store.read_block(block)? {
-            self.checked[block as usize / 64].fetch_or(1 << (block % 64), Ordering::Relaxed);
+            self.checked.set(block, changed);
             return Ok(Some(bytes));
         }
         self.spare.read_block(block)
     }
 
-    fn is_checked(&self, block: u64) -> bool {
-        self.checked[block as usize / 64].load(Ordering::Relaxed) & 1 << (block % 64) != 0
+    fn are_checked(&self, range: &Range<u64>) -> io::Result<bool> {
+        let changed = self.store.changed()?;
+        Ok(blocks(range).all(|block| self.checked.is(block, changed)))
     }
 }
 

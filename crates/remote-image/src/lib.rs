@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+mod checked;
 mod fetcher;
 mod file;
 pub mod message;

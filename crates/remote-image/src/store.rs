@@ -76,6 +76,13 @@ impl Store {
         read_exact(&self.data, bytes, offset)
     }
 
+    /// When the file of bytes was changed last, as a hash of the time.
+    pub(crate) fn changed(&self) -> io::Result<u32> {
+        let stat = rustix::fs::fstat(&self.data)?;
+        let time = (stat.st_ctime as u64).wrapping_mul(1_000_000_000) + stat.st_ctime_nsec as u64;
+        Ok((time ^ time >> 32) as u32)
+    }
+
     /// Writes the bytes of a block, then its checksum.
     pub fn write_block(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
         write_all(&self.data, bytes, block * BLOCK)?;

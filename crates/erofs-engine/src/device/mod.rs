@@ -18,7 +18,7 @@ use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::Error;
-use crate::remote;
+use crate::remote::{self, Missing};
 
 /// A file or block device that holds an image, or one of its extra devices.
 ///
@@ -124,18 +124,13 @@ impl Device {
         }
     }
 
-    /// Waits until these bytes are cached, or remembers that they are not.
-    pub(crate) fn need(&self, ranges: &[Range<u64>]) -> io::Result<()> {
-        let Some(file) = self.remote() else {
-            return Ok(());
-        };
+    /// Adds those of these bytes that are not cached.
+    pub(crate) fn add_missing(&self, ranges: &[Range<u64>], missing: &mut Missing) {
+        let Some(file) = self.remote() else { return };
         let at = |position: u64| self.base.saturating_add(position);
         let absolute = ranges.iter().map(|range| at(range.start)..at(range.end));
-        let missing: Vec<_> = absolute.filter(|range| !file.is_cached(range)).collect();
-        match missing.is_empty() {
-            true => Ok(()),
-            false => remote::need(file, &missing),
-        }
+        let lacking = absolute.filter(|range| !file.is_cached(range));
+        lacking.for_each(|range| missing.add(file, range));
     }
 
     /// The file at `path`, which the error names.

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::device::root_hash_signature::RootHashSignature;
 use crate::device::{Device, OpenFile};
 use crate::options::{EngineOptions, Offset};
-use crate::remote;
+use crate::remote::{self, Missing};
 
 /// Bytes verified at once by [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
@@ -134,9 +134,15 @@ impl StoredDevice {
         }
     }
 
-    /// As [`Device::need`].
+    /// Waits until these bytes and what verifies them are cached, or remembers that they are not.
     pub(crate) fn need(&self, ranges: &[Range<u64>]) -> io::Result<()> {
-        self.device.need(ranges)
+        let mut missing = Missing::default();
+        self.device.add_missing(ranges, &mut missing);
+        if let Some(tree) = &self.tree {
+            let hashes: Vec<_> = ranges.iter().flat_map(|range| tree.hashes(range)).collect();
+            tree.hash_device().add_missing(&hashes, &mut missing);
+        }
+        remote::need(missing)
     }
 
     /// As [`Device::prefetch`].
@@ -181,6 +187,9 @@ impl StoredDevice {
         mut offset: u64,
     ) -> io::Result<()> {
         self.device.check_range(buf.len(), offset, self.size())?;
+        if self.device.remote().is_some() {
+            self.need(&[offset..offset + buf.len() as u64])?;
+        }
         let size = tree.parameters().data_block_size() as usize;
         let mut scratch = Vec::new();
         while !buf.is_empty() {

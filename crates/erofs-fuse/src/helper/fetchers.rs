@@ -40,7 +40,7 @@ impl Fetchers {
         let kept = match self.0.entry(number) {
             Entry::Occupied(kept) => kept.into_mut(),
             Entry::Vacant(place) => place.insert(Kept {
-                fetcher: Fetcher::start(source, options).map_err(failed)?,
+                fetcher: Fetcher::start_while(&waiting(), source, options).map_err(failed)?,
                 due: None,
                 started: Instant::now(),
                 pause: PAUSES[0],
@@ -95,6 +95,12 @@ impl Fetchers {
             }
         }
     }
+}
+
+/// Until the mount is served: the server in the foreground, whose socket is the standard input, and
+/// the process that waits for one in the background, which reads the standard output.
+pub(super) fn waiting() -> [BorrowedFd<'static>; 2] {
+    [rustix::stdio::stdin(), rustix::stdio::stdout()]
 }
 
 /// Without a log there is nowhere to report that either.

@@ -10,7 +10,7 @@ use erofs_engine::{RootHash, VerityOptions, remote};
 use fuse_transport::RequestsInFlight;
 use rustix::io::fcntl_dupfd_cloexec;
 
-use super::fetchers::Fetchers;
+use super::fetchers::{Fetchers, waiting};
 use crate::error::Error;
 use crate::request::MountRequest;
 
@@ -50,7 +50,7 @@ impl Replaceable {
                 return self.fetchers.client(number, &url, &options);
             }
             _ if self.files.get(number).is_some_and(Option::is_some) => None,
-            Some(url) => Some(remote::open_small(&url, &engine.remote)),
+            Some(url) => Some(remote::open_small(&waiting(), &url, &engine.remote)),
             None => Some(erofs_engine::open_file(path)),
         };
         let name = || remote::shown(path);

@@ -6,10 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 /// Bytes that the link carries at a time.
 const PIECE: u64 = 32 << 10;
@@ -21,6 +23,15 @@ pub(super) struct Link {
     pub(super) latency: Duration,
     /// Bytes a second of all answers together; `None` for no limit.
     pub(super) rate: Option<f64>,
+}
+
+/// What was fetched over a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetched {
+    /// Bytes of the image.
+    pub bytes: u64,
+    /// Requests for them.
+    pub round_trips: u64,
 }
 
 /// A web server, and a cache that begins empty and goes with it.
@@ -41,14 +52,18 @@ impl Drop for Web {
 pub(super) struct WebServer {
     address: SocketAddr,
     ended: Arc<AtomicBool>,
+    served: Arc<Served>,
 }
 
+#[derive(Debug)]
 struct Served {
     file: File,
     length: u64,
     link: Link,
     /// Until when what was sent keeps the link busy.
     busy: Mutex<Instant>,
+    bytes: AtomicU64,
+    round_trips: AtomicU64,
 }
 
 impl WebServer {
@@ -60,24 +75,38 @@ impl WebServer {
             file,
             link,
             busy: Mutex::new(Instant::now()),
+            bytes: AtomicU64::new(0),
+            round_trips: AtomicU64::new(0),
         });
         let (address, ended) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
-        let end = Arc::clone(&ended);
+        let (end, serving) = (Arc::clone(&ended), Arc::clone(&served));
         thread::Builder::new().spawn(move || {
             for stream in listener.incoming().flatten() {
                 if end.load(Ordering::Relaxed) {
                     return;
                 }
-                let served = Arc::clone(&served);
+                let served = Arc::clone(&serving);
                 // An error is that of a client which has gone.
                 thread::spawn(move || served.answer_all(&stream));
             }
         })?;
-        Ok(Self { address, ended })
+        Ok(Self {
+            address,
+            ended,
+            served,
+        })
     }
 
     pub(super) fn url(&self) -> String {
         format!("http://{}/image.erofs", self.address)
+    }
+
+    /// So far.
+    pub(super) fn fetched(&self) -> Fetched {
+        Fetched {
+            bytes: self.served.bytes.load(Ordering::Relaxed),
+            round_trips: self.served.round_trips.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -105,6 +134,7 @@ impl Served {
             if empty {
                 return Ok(());
             }
+            self.round_trips.fetch_add(1, Ordering::Relaxed);
             thread::sleep(self.link.latency);
             self.answer(stream, range)?;
         }
@@ -142,6 +172,7 @@ impl Served {
             self.file.read_exact_at(piece, at)?;
             self.wait_for_link(piece.len());
             to.write_all(piece)?;
+            self.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -190,5 +221,7 @@ mod tests {
         );
         assert_eq!(answer[answer.len() - 80_000..], bytes[10..80_010]);
         assert!(began.elapsed() >= Duration::from_millis(100));
+        let (bytes, round_trips) = (80_000, 1);
+        assert_eq!(server.fetched(), Fetched { bytes, round_trips });
     }
 }

@@ -14,6 +14,7 @@ mod probe;
 mod site;
 
 pub(crate) use image::{drop_from_cache, warm};
+pub use link::Fetched;
 pub use mounted::Mounted;
 pub use name::{Engine, Module};
 pub(crate) use present::present;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::Engine;
-use super::link::Web;
+use super::link::{Fetched, Web};
 use super::loop_device::LoopDevice;
 use super::module::LoadedModule;
 use crate::mounts;
@@ -37,6 +37,11 @@ impl Mounted {
             web: None,
             up: true,
         }
+    }
+
+    /// What was fetched, where the image is at a URL.
+    pub fn fetched(&self) -> Option<Fetched> {
+        self.web.as_ref().map(|web| web.server.fetched())
     }
 
     /// Where it is mounted.

@@ -107,20 +107,24 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    /// A fresh mount of a warm image whose daemon has come to rest, and the threads there are.
-    fn mount(&self, engine: usize) -> Result<(Mounted, Threads)> {
+    /// A fresh mount of a warm image whose daemon has come to rest, the threads there are, and the
+    /// microseconds until the mount could be used.
+    fn mount(&self, engine: usize) -> Result<(Mounted, Threads, f64)> {
         self.prepare(engine)?;
         let point = mount_point(self.points, &format!("engine-{engine}"))?;
         warm(&self.site.image)?;
+        let start_ns = now_ns();
         let mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
+        let mount_us = (now_ns() - start_ns) as f64 / 1e3;
         let threads = self.threads(&mounted);
         mounted.settle();
-        Ok((mounted, threads))
+        Ok((mounted, threads, mount_us))
     }
 
     fn launch(&mut self, engine: usize) -> Result<Outcome<Sample>> {
-        let (mut mounted, mut threads) = self.mount(engine)?;
+        let (mut mounted, mut threads, mount_us) = self.mount(engine)?;
         let run = self.recorded(engine, mounted.point());
+        let fetched = mounted.fetched();
         // A program does not start from a mount whose daemon is dead: report the daemon, not the
         // program.
         mounted.check()?;
@@ -144,7 +148,8 @@ impl<'a> Launcher<'a> {
         }
         let launch = Launch::new(&trace, threads, run.pid, run.start_ns, run.end_ns);
         let mut sample = launch.sample();
-        sample.seen_us = run.seen_us();
+        (sample.seen_us, sample.mount_us) = (run.seen_us(), mount_us);
+        sample.fetched = fetched;
         let time = launch.cpu_time();
         let missing = missing_switches(&time);
         let traced = missing.is_none();
@@ -168,7 +173,7 @@ impl<'a> Launcher<'a> {
     /// The same launch with the recorder off: only its time is known.
     fn launch_unrecorded(&mut self, engine: usize) -> Result<Outcome<Sample>> {
         // The same preparation as for a recorded launch.
-        let (mut mounted, _) = self.mount(engine)?;
+        let (mut mounted, _, _) = self.mount(engine)?;
         let run = self.run_program(engine, mounted.point());
         mounted.check()?;
         let run = run?;

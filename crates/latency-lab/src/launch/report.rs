@@ -253,40 +253,56 @@ impl LaunchReport {
 
     /// The launch time first: it is what a user waits for.
     pub(crate) fn figures(&self) -> Vec<Figure> {
-        let figure = |name: &str, of, value: fn(&Sample) -> f64, against: Shift| Figure {
-            name: name.into(),
-            of,
-            unit: "us".into(),
-            rows: self
-                .engines
-                .iter()
-                .map(|engine| Row {
-                    name: engine.engine.clone(),
-                    samples: engine.column(value),
-                    against_first: engine.against_first.as_ref().and_then(against),
-                })
-                .collect(),
-        };
-        vec![
+        let figure =
+            |name: &str, of, unit: &str, value: fn(&Sample) -> f64, against: Shift| Figure {
+                name: name.into(),
+                of,
+                unit: unit.into(),
+                rows: self
+                    .engines
+                    .iter()
+                    .map(|engine| Row {
+                        name: engine.engine.clone(),
+                        samples: engine.column(value),
+                        against_first: engine.against_first.as_ref().and_then(against),
+                    })
+                    .collect(),
+            };
+        let mut figures = vec![
             figure(
                 "launch time",
                 "",
+                "us",
                 |sample| sample.launch_us,
                 |it| Some(it.launch.clone()),
             ),
             figure(
                 "scheduling latency",
                 "waits for a CPU per launch of the threads that decompressed",
+                "us",
                 |sample| sample.sched_latency_us,
                 |it| it.sched_latency.clone(),
             ),
             figure(
                 "whole path",
                 "the program's first thread off the CPU, per launch",
+                "us",
                 Sample::program_off_cpu_us,
                 |it| it.program_off_cpu.clone(),
             ),
-        ]
+        ];
+        let mut samples = self.engines.iter().flat_map(|engine| &engine.samples);
+        if samples.any(|sample| sample.fetched.is_some()) {
+            let ready = "the mount and its first launch";
+            let until = "until the end of the launch";
+            figures.extend([
+                figure("ready", ready, "us", Sample::ready_us, |_| None),
+                figure("mount", "", "us", |sample| sample.mount_us, |_| None),
+                figure("fetched", until, "kB", Sample::fetched_kb, |_| None),
+                figure("round trips", until, "", Sample::round_trips, |_| None),
+            ]);
+        }
+        figures
     }
 }
 

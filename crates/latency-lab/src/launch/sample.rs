@@ -4,6 +4,7 @@ use sched_trace::latency::{Wait, WaitKind};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::picture::{Blocked, Picture};
+use crate::engine::Fetched;
 
 /// One launch, in microseconds and counts. Times other than the launch's own are NaN, null in JSON,
 /// where `switches_missing` says that they are unknown.
@@ -50,6 +51,11 @@ pub struct Sample {
     pub behind: Vec<Blocked>,
     /// Launch time by two readings of the lab's own clock, its own wait for a CPU included.
     pub seen_us: f64,
+    /// From starting to mount until programs can use the mount.
+    pub mount_us: f64,
+    /// Until the end of the launch, where the image is at a URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fetched: Option<Fetched>,
     /// Its timeline; of the launch with the median scheduling latency and of the worst one alone.
     #[serde(rename = "timeline", skip_serializing_if = "Picture::is_empty")]
     pub picture: Picture,
@@ -87,6 +93,8 @@ impl Sample {
         Sample {
             launch_us: self.launch_us,
             seen_us: self.seen_us,
+            mount_us: self.mount_us,
+            fetched: self.fetched,
             sched_latency_us: unknown,
             wakeup_us: unknown,
             preempted_us: unknown,
@@ -98,6 +106,23 @@ impl Sample {
             switches_missing: Some(reason),
             ..Sample::default()
         }
+    }
+
+    /// The mount and its first launch.
+    pub fn ready_us(&self) -> f64 {
+        self.mount_us + self.launch_us
+    }
+
+    /// Kilobytes of the image that were fetched; NaN where there is no URL.
+    pub(super) fn fetched_kb(&self) -> f64 {
+        self.fetched
+            .map_or(f64::NAN, |fetched| fetched.bytes as f64 / 1e3)
+    }
+
+    /// Likewise requests.
+    pub(super) fn round_trips(&self) -> f64 {
+        self.fetched
+            .map_or(f64::NAN, |fetched| fetched.round_trips as f64)
     }
 
     /// The whole path: the program's first thread off the CPU, blocked and preempted.

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
 use erofs_engine::erofs_format::Nid;
-use erofs_engine::{Engine, cpu_workers};
+use erofs_engine::{Engine, cpu_workers, remote};
 use rustix::event::PollFlags;
 use serde_json::Value;
 use sys::eventfd::EventFd;
@@ -129,7 +129,9 @@ impl FaultRecorder {
     fn log_one(&self, mut known: Known, engine: &Weak<Engine>, root: Nid, rate: &mut Rate) {
         let passes = rate.take(Instant::now());
         if passes && let (Some(engine), Some(nid)) = (engine.upgrade(), known.fault.nid) {
-            known.path = find_path(&engine, root, nid, &|| self.closing());
+            // Directories that a network has are not fetched for it.
+            let find = || find_path(&engine, root, nid, &|| self.closing());
+            known.path = remote::without_waiting(find).0;
         }
         let logged = passes && entry::write(&self.log, &known);
         self.table.lock().asked_log(&known, logged);
