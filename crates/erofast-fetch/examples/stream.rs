@@ -46,8 +46,9 @@ fn read(file: &RemoteFile) -> std::io::Result<()> {
     let mut bytes = vec![0; READ];
     for start in (0..LENGTH as u64).step_by(READ) {
         while !file.read_cached(&mut bytes, start)? {
-            let ranges = [start..start + READ as u64];
-            file.request(&ranges, Class::Demand)?.wait()?;
+            let range = start..start + READ as u64;
+            file.request(std::slice::from_ref(&range), Class::Demand)?
+                .wait()?;
         }
     }
     Ok(())

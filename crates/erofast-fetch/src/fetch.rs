@@ -238,7 +238,7 @@ impl Fetch {
 
     /// The blocks of the next range, which is in flight from now on.
     pub fn next_run(&self) -> Option<Range<u64>> {
-        self.waiting.borrow_mut().next_run()
+        self.waiting.borrow_mut().next_run(self.pace.ranges())
     }
 
     /// What became of a range.

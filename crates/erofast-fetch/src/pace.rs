@@ -1,7 +1,8 @@
-//! How many blocks are worth a round trip.
+//! How many blocks are worth a round trip, and how many ranges in flight fill the link.
 //!
 //! A block that is read far from all others takes a round trip. While the answer takes less time
-//! than that, the blocks after it cost little, and save round trips if they are read.
+//! than that, the blocks after it cost little, and save round trips if they are read. Of ranges in
+//! flight there are as many as the link has room for: more would only delay a reader that waits.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,29 +12,50 @@ use crate::waiting::RUN;
 /// Answers that fit before there is another block.
 const STEPS: u64 = 4;
 
+/// Ranges in flight: two, so that one is on its way while the other arrives.
+const LEAST_RANGES: usize = 2;
+const MOST_RANGES: usize = 16;
+
 /// Learned from each answer, in parts of a block.
 #[derive(Debug)]
-pub struct Pace(Cell<u64>);
+pub struct Pace {
+    parts: Cell<u64>,
+    ranges: Cell<usize>,
+}
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace(Cell::new(STEPS))
+        Pace {
+            parts: Cell::new(STEPS),
+            ranges: Cell::new(4),
+        }
     }
 }
 
 impl Pace {
     /// From 1 to as many as a range has.
     pub fn blocks(&self) -> u64 {
-        self.0.get() / STEPS
+        self.parts.get() / STEPS
+    }
+
+    /// Ranges in flight, while no reader waits.
+    pub fn ranges(&self) -> usize {
+        self.ranges.get()
     }
 
     /// A range of so many blocks began to arrive after `wait`, and took `transfer` from then on.
     pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
-        let (now, parts) = (self.blocks(), self.0.get());
+        let (now, parts, ranges) = (self.blocks(), self.parts.get(), self.ranges.get());
         if blocks >= now && transfer < wait / 4 {
-            self.0.set((parts + 1).min(RUN * STEPS));
+            self.parts.set((parts + 1).min(RUN * STEPS));
         } else if blocks <= now && transfer > wait / 2 {
-            self.0.set((parts - 1).max(STEPS));
+            self.parts.set((parts - 1).max(STEPS));
+        }
+        // A link that is full answers the later, the more ranges share it.
+        if transfer < wait {
+            self.ranges.set((ranges + 1).min(MOST_RANGES));
+        } else if transfer > 4 * wait {
+            self.ranges.set((ranges - 1).max(LEAST_RANGES));
         }
     }
 }
@@ -52,10 +74,14 @@ mod tests {
                 milliseconds(pace.blocks()),
             );
         }
-        assert_eq!(pace.blocks(), RUN);
+        assert_eq!((pace.blocks(), pace.ranges()), (RUN, MOST_RANGES));
         for _ in 0..99 {
             pace.learn(1, milliseconds(20), milliseconds(11 * pace.blocks()));
         }
         assert_eq!(pace.blocks(), 1);
+        for _ in 0..99 {
+            pace.learn(1, milliseconds(20), milliseconds(81));
+        }
+        assert_eq!(pace.ranges(), LEAST_RANGES);
     }
 }

@@ -163,13 +163,14 @@ impl Waiting {
     }
 
     /// The blocks to ask for next, which are in flight from now on.
-    pub fn next_run(&mut self) -> Option<Range<u64>> {
+    /// `ranges`: in flight at the same time, for no reader that waits.
+    pub fn next_run(&mut self, ranges: usize) -> Option<Range<u64>> {
         let now = Instant::now();
         if now < self.hold {
             return None;
         }
         let ready = self.asked.iter().filter(|asked| asked.not_before <= now);
-        let ready = ready.filter(|asked| self.runs < most_runs(asked.class));
+        let ready = ready.filter(|asked| self.runs < most_runs(asked.class, ranges));
         let candidates = ready.filter_map(|asked| Some((asked, asked.first(&self.in_flight)?)));
         let (asked, start) = candidates.min_by_key(|(asked, _)| asked.class)?;
         // Neighbours that another question wants come along, unless only idle bandwidth is for it.
@@ -246,12 +247,12 @@ impl Waiting {
 
 /// Requests to the server at the same time, up to which another one of the class is made: the
 /// lower classes leave room for readers that wait.
-fn most_runs(class: Class) -> usize {
+fn most_runs(class: Class, ranges: usize) -> usize {
     match class {
         Class::Demand => 16,
-        Class::ReadAhead => 14,
-        Class::Profile => 12,
-        Class::Fill | Class::Counters | Class::Forget => 4,
+        Class::ReadAhead => ranges.min(14),
+        Class::Profile => ranges.min(12),
+        Class::Fill | Class::Counters | Class::Forget => ranges.min(4),
     }
 }
 
@@ -268,13 +269,13 @@ mod tests {
     fn blocks_are_asked_for_in_the_order_of_the_question_and_demands_first() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Profile, &[30, 10, 20]));
-        assert_eq!(waiting.next_run(), Some(30..31));
+        assert_eq!(waiting.next_run(16), Some(30..31));
         waiting.push(asked(Class::Demand, &[5, 6, 7, 30]));
-        assert_eq!(waiting.next_run(), Some(5..8));
-        assert_eq!(waiting.next_run(), Some(10..11));
+        assert_eq!(waiting.next_run(16), Some(5..8));
+        assert_eq!(waiting.next_run(16), Some(10..11));
         assert_eq!(waiting.arrived(30).len(), 0);
-        assert_eq!(waiting.next_run(), Some(20..21));
-        assert_eq!(waiting.next_run(), None);
+        assert_eq!(waiting.next_run(16), Some(20..21));
+        assert_eq!(waiting.next_run(16), None);
         for block in [5, 6] {
             assert_eq!(waiting.arrived(block).len(), 0);
         }
@@ -287,19 +288,19 @@ mod tests {
         waiting.push(asked(Class::Fill, &[38, 39, 42]));
         waiting.push(asked(Class::Profile, &[40, 41]));
         waiting.push(asked(Class::Demand, &[39]));
-        assert_eq!(waiting.next_run(), Some(39..42));
+        assert_eq!(waiting.next_run(16), Some(39..42));
     }
 
     #[test]
     fn what_fails_is_asked_for_later_and_what_changed_never_again() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Demand, &[1]));
-        assert_eq!(waiting.next_run(), Some(1..2));
+        assert_eq!(waiting.next_run(16), Some(1..2));
         assert!(waiting.ended(1..2, Some(&Failure::new("once"))).is_empty());
-        assert_eq!(waiting.next_run(), None);
+        assert_eq!(waiting.next_run(16), None);
         assert_eq!(waiting.expired(Duration::ZERO).len(), 1);
         waiting.push(asked(Class::Demand, &[1]));
-        assert_eq!(waiting.next_run(), Some(1..2));
+        assert_eq!(waiting.next_run(16), Some(1..2));
         assert_eq!(waiting.ended(1..2, Some(&Failure::changed("tag"))).len(), 1);
         assert_eq!(waiting.len(), 0);
     }
@@ -309,7 +310,7 @@ mod tests {
         let mut waiting = Waiting::new();
         let every_other: Vec<u64> = (0..40).map(|block| 2 * block).collect();
         waiting.push(asked(Class::Fill, &every_other));
-        let runs = |waiting: &mut Waiting| std::iter::from_fn(|| waiting.next_run()).count();
+        let runs = |waiting: &mut Waiting| std::iter::from_fn(|| waiting.next_run(16)).count();
         assert_eq!(runs(&mut waiting), 4);
         waiting.push(asked(Class::Demand, &every_other));
         assert_eq!(runs(&mut waiting), 12);

@@ -188,7 +188,8 @@ impl StoredDevice {
     ) -> io::Result<()> {
         self.device.check_range(buf.len(), offset, self.size())?;
         if self.device.remote().is_some() {
-            self.need(&[offset..offset + buf.len() as u64])?;
+            let range = offset..offset + buf.len() as u64;
+            self.need(std::slice::from_ref(&range))?;
         }
         let size = tree.parameters().data_block_size() as usize;
         let mut scratch = Vec::new();
