@@ -73,7 +73,7 @@ impl<D: HashDevice> Tree<D> {
     }
 
     /// Where the hash blocks are that verify these data bytes, from the leaves to the root.
-    pub fn hashes(&self, data: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    pub fn hashes(&self, data: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let size = u64::from(self.parameters.data_block_size);
         let last = data
             .end

@@ -139,7 +139,10 @@ impl StoredDevice {
         let mut missing = Missing::default();
         self.device.add_missing(ranges, &mut missing);
         if let Some(tree) = &self.tree {
-            let hashes: Vec<_> = ranges.iter().flat_map(|range| tree.hashes(range)).collect();
+            let hashes: Vec<_> = ranges
+                .iter()
+                .flat_map(|range| tree.hashes(range.clone()))
+                .collect();
             tree.hash_device().add_missing(&hashes, &mut missing);
         }
         remote::need(missing)
