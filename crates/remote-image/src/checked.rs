@@ -1,6 +1,6 @@
 //! Which blocks of a store were seen to fit their checksums.
 //!
-//! Whoever may write the files of the cache may change them under their readers. So what was seen
+//! Other programs may change the files of the cache under their readers. So what was seen
 //! holds for as long as the file's time of change stays the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
