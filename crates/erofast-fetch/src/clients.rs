@@ -36,7 +36,7 @@ pub async fn next(orders: &UnixDatagram) -> Option<UnixDatagram> {
 pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
     let (replies, outgoing) = unbounded_channel();
     let client = Client::new(replies);
-    fetch.join();
+    fetch.join(client.clone());
     client.reply(Reply {
         id: HELLO,
         errno: 0,

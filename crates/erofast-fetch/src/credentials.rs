@@ -1,16 +1,74 @@
-//! Headers from files, for the host of the URL alone.
+//! Headers from files and tokens of registries, for the origin of the URL alone.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use remote_image::Options;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response};
+use tokio::sync::Mutex;
 
+use crate::challenge::Challenge;
 use crate::failure::Failure;
 
-/// All headers of the options' files, marked as secret.
-pub fn read(options: &Options) -> Result<HeaderMap, Failure> {
+/// What goes with each request.
+#[derive(Debug)]
+pub struct Credentials {
+    options: Options,
+    /// A registry says what it wants; a web server gets everything at once.
+    registry: bool,
+    headers: RefCell<HeaderMap>,
+    renewal: Mutex<()>,
+}
+
+impl Credentials {
+    /// Those of the files.
+    pub fn new(options: &Options, registry: bool) -> Result<Credentials, Failure> {
+        let mut headers = from_files(options)?;
+        if !registry && let Some(user) = user(options)? {
+            headers.insert(AUTHORIZATION, user);
+        }
+        Ok(Credentials {
+            options: options.clone(),
+            registry,
+            headers: RefCell::new(headers),
+            renewal: Mutex::new(()),
+        })
+    }
+
+    /// As they are now.
+    pub fn headers(&self) -> HeaderMap {
+        self.headers.borrow().clone()
+    }
+
+    /// After the answer 401 to a request with `used`: whether there are others now. The files may
+    /// have been written anew, and a registry says where a token is to be had. Requests that are in
+    /// flight at the same time share one renewal.
+    pub async fn renew(
+        &self,
+        client: &Client,
+        used: &HeaderMap,
+        answer: &Response,
+    ) -> Result<bool, Failure> {
+        let _one = self.renewal.lock().await;
+        if self.headers() == *used {
+            let wanted = Challenge::read(answer.headers()).filter(|_| self.registry);
+            let mut new = Credentials::new(&self.options, self.registry)?.headers();
+            if let Some(challenge) = wanted.filter(|_| self.options.token_file.is_none()) {
+                let user = user(&self.options)?;
+                let answer = challenge.answer(client, user, &self.options).await?;
+                new.insert(AUTHORIZATION, answer);
+            }
+            self.headers.replace(new);
+        }
+        Ok(self.headers() != *used)
+    }
+}
+
+/// Headers and token, marked as secret.
+fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     if let Some(path) = &options.header_file {
         for (number, line) in (1..).zip(text(path)?.lines()) {
@@ -24,33 +82,34 @@ pub fn read(options: &Options) -> Result<HeaderMap, Failure> {
         }
     }
     if let Some(path) = &options.token_file {
-        authorize(&mut headers, path, |token| format!("Bearer {token}"))?;
-    }
-    if let Some(path) = &options.user_file {
-        authorize(&mut headers, path, |user| {
-            format!("Basic {}", BASE64_STANDARD.encode(user))
-        })?;
+        let token = authorization(path, |token| format!("Bearer {token}"))?;
+        headers.insert(AUTHORIZATION, token);
     }
     Ok(headers)
 }
 
-fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
-    let (name, value) = line.split_once(':')?;
-    let mut value = HeaderValue::from_str(value.trim()).ok()?;
-    value.set_sensitive(true);
-    Some((HeaderName::from_bytes(name.trim().as_bytes()).ok()?, value))
+fn user(options: &Options) -> Result<Option<HeaderValue>, Failure> {
+    let basic = |user: &str| format!("Basic {}", BASE64_STANDARD.encode(user));
+    let path = options.user_file.as_ref();
+    path.map(|path| authorization(path, basic)).transpose()
 }
 
-fn authorize(
-    headers: &mut HeaderMap,
-    path: &Path,
-    scheme: impl Fn(&str) -> String,
-) -> Result<(), Failure> {
-    let text = text(path)?;
-    let value = header(&format!("authorization: {}", scheme(text.trim())));
-    let bad = || Failure::lasting(format!("{}: not one line of text", path.display()));
-    headers.insert(AUTHORIZATION, value.ok_or_else(bad)?.1);
-    Ok(())
+fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = line.split_once(':')?;
+    let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+    Some((name, secret(value.trim())?))
+}
+
+/// None: it cannot be sent.
+pub fn secret(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn authorization(path: &Path, scheme: impl Fn(&str) -> String) -> Result<HeaderValue, Failure> {
+    let value = secret(&scheme(text(path)?.trim()));
+    value.ok_or_else(|| Failure::lasting(format!("{}: not one line of text", path.display())))
 }
 
 fn text(path: &Path) -> Result<String, Failure> {

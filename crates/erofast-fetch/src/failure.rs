@@ -3,6 +3,9 @@
 use std::error::Error;
 use std::time::Duration;
 
+/// Where https:// or oci:// leads to a server of http://.
+const NO_TLS: &str = "the server has no TLS (a registry is asked without it by oci.plain_http=on)";
+
 /// One line without secrets, and what to do about it.
 #[derive(Debug, Clone)]
 pub struct Failure {
@@ -69,7 +72,11 @@ impl From<reqwest::Error> for Failure {
         let mut cause = error.source();
         let mut certificate = false;
         while let Some(error) = cause {
-            certificate |= error.is::<rustls::Error>();
+            let tls = tls(error);
+            if let Some(rustls::Error::InvalidMessage(_)) = tls {
+                return Failure::lasting(NO_TLS);
+            }
+            certificate |= tls.is_some();
             cause = error.source();
             if cause.is_none() {
                 text = format!("{text}: {error}").replace('\n', " ");
@@ -80,4 +87,12 @@ impl From<reqwest::Error> for Failure {
             ..Failure::new(text)
         }
     }
+}
+
+/// An error of TLS, which may be inside of others of the connection.
+fn tls<'e>(mut error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    while let Some(inside) = error.downcast_ref().and_then(std::io::Error::get_ref) {
+        error = inside;
+    }
+    error.downcast_ref()
 }

@@ -7,7 +7,9 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use remote_image::message::{ALIVE, Class, Counters, Identity, News, Question, Reply, send};
+use remote_image::message::{
+    ALIVE, Class, Counters, Identity, News, Question, REFUSED, Reply, send,
+};
 use remote_image::store::{BLOCK, blocks};
 use remote_image::{ImageUrl, Options};
 use rustix::io::Errno;
@@ -20,6 +22,7 @@ use crate::http::{Server, stalled};
 use crate::pace::Pace;
 use crate::room::Room;
 use crate::streams::Streams;
+use crate::verification::Verification;
 use crate::waiting::{Asked, Waiting};
 
 /// How exactly pauses and time limits end.
@@ -41,7 +44,8 @@ pub struct Fetch {
     parent: Rc<OwnedFd>,
     /// Lines from before the parent knows the image; None: it does.
     early: RefCell<Option<Vec<String>>>,
-    clients: Cell<usize>,
+    clients: RefCell<Vec<Client>>,
+    verification: Verification,
     waiting: RefCell<Waiting>,
     streams: RefCell<Streams>,
     /// How much is worth a round trip.
@@ -58,7 +62,8 @@ impl Fetch {
         (server, room): (Server, Room),
         parent: &Rc<OwnedFd>,
     ) -> Rc<Fetch> {
-        Rc::new(Fetch {
+        let fetch = Rc::new(Fetch {
+            verification: Verification::new(&identity, &room),
             source,
             options,
             identity,
@@ -66,13 +71,15 @@ impl Fetch {
             room,
             parent: Rc::clone(parent),
             early: RefCell::default(),
-            clients: Cell::new(0),
+            clients: RefCell::default(),
             waiting: RefCell::new(Waiting::new()),
             streams: RefCell::default(),
             pace: Pace::default(),
             asked: Notify::new(),
             counters: Cell::default(),
-        })
+        });
+        fetch.verification.arrived(&fetch, 0);
+        fetch
     }
 
     /// Keeps lines for the log until [`Fetch::report`]: the parent waits for the image.
@@ -81,8 +88,9 @@ impl Fetch {
     }
 
     /// Reports to the parent which image it is, then the lines that were kept.
-    pub fn report(&self) -> std::io::Result<()> {
-        let opened = News::Opened(self.identity.clone());
+    pub fn report(&self, devices: Vec<ImageUrl>) -> std::io::Result<()> {
+        let identity = self.identity.clone();
+        let opened = News::Opened { identity, devices };
         send(&self.parent, &opened, &self.room.files())?;
         let lines = self.early.take().into_iter().flatten();
         lines.for_each(|line| self.note(&line));
@@ -115,6 +123,10 @@ impl Fetch {
                 errno: 0,
                 text: self.counted(),
             });
+        }
+        if let Some(line) = self.refusal() {
+            let (errno, text) = (Errno::IO.raw_os_error(), line);
+            return client.reply(Reply { id, errno, text });
         }
         let missing = match question.class {
             Class::Forget => self.forget(&question),
@@ -193,22 +205,24 @@ impl Fetch {
         let counters = Counters {
             waiting,
             cached_bytes,
+            kept: self.room.is_kept(),
             ..self.counters.get()
         };
         serde_json::to_string(&counters).unwrap_or_default()
     }
 
     /// A client has come.
-    pub fn join(&self) {
-        self.clients.set(self.clients.get() + 1);
+    pub fn join(&self, client: Client) {
+        self.clients.borrow_mut().push(client);
     }
 
     /// A client has gone. After the last one there is nothing to do: a parent that has another one
     /// finds a dead fetcher, and starts it again.
     pub fn leave(&self, client: u64) {
         self.waiting.borrow_mut().leave(client);
-        self.clients.set(self.clients.get() - 1);
-        if self.clients.get() == 0 {
+        let mut clients = self.clients.borrow_mut();
+        clients.retain(|other| other.number != client);
+        if clients.is_empty() {
             std::process::exit(0);
         }
     }
@@ -225,15 +239,47 @@ impl Fetch {
     }
 
     /// The bytes of a block came.
-    pub fn arrived(&self, block: u64, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn arrived(self: &Rc<Self>, block: u64, bytes: &[u8]) -> Result<(), Failure> {
         if let Some(line) = self.room.put(block, bytes)? {
             self.note(&line);
         }
         self.count(|counters| counters.fetched_bytes += bytes.len() as u64);
-        for asked in self.waiting.borrow_mut().arrived(block) {
+        self.verification.arrived(self, bytes.len() as u64);
+        let complete = self.waiting.borrow_mut().arrived(block);
+        for asked in complete
+            .into_iter()
+            .filter_map(|asked| self.verification.hold(asked))
+        {
             self.answer(asked, 0, String::new());
         }
         Ok(())
+    }
+
+    /// Why the bytes of the blob must not be read, if they must not.
+    pub fn refusal(&self) -> Option<String> {
+        let refusal = self.verification.refusal.borrow();
+        refusal
+            .as_ref()
+            .map(|line| format!("{}: {line}", self.source))
+    }
+
+    /// All of the blob was compared with its digest. The error is one line.
+    pub fn compared(&self, outcome: &Result<(), String>) {
+        let held = self.verification.end(outcome);
+        let Err(line) = outcome else {
+            self.room.mark_verified();
+            held.into_iter()
+                .for_each(|asked| self.answer(asked, 0, String::new()));
+            return;
+        };
+        self.room.forget_all();
+        self.note(line);
+        let text = self.refusal().unwrap_or_default();
+        let (id, errno) = (REFUSED, Errno::IO.raw_os_error());
+        self.reply_to_all(id, errno, &text);
+        for asked in held.into_iter().chain(self.waiting.borrow_mut().take_all()) {
+            self.answer(asked, errno, text.clone());
+        }
     }
 
     /// The blocks of the next range, which is in flight from now on.
@@ -279,14 +325,14 @@ impl Fetch {
         }
     }
 
-    /// Waits for the next question; while there are others, for a moment at most.
+    /// Waits for the next question; while there are others, or answers are held, for a moment at
+    /// most.
     pub async fn next_question(&self) {
         let asked = self.asked.notified();
-        let waiting = self.waiting.borrow().len();
-        match waiting {
-            0 => asked.await,
+        match self.waiting.borrow().len() == 0 && !self.verification.is_running() {
+            true => asked.await,
             // Over is over.
-            _ => drop(timeout(TICK, asked).await),
+            false => drop(timeout(TICK, asked).await),
         }
     }
 
@@ -298,16 +344,15 @@ impl Fetch {
             .for_each(|asked| self.give_up(asked, Errno::TIMEDOUT));
     }
 
-    /// Tells clients that wait.
+    /// Tells clients, some of which wait.
     pub fn say_alive(&self) {
-        let (id, errno, text) = (ALIVE, 0, String::new());
-        let waiting = self.waiting.borrow();
-        waiting.clients().for_each(|client| {
-            client.reply(Reply {
-                id,
-                errno,
-                text: text.clone(),
-            })
-        });
+        self.reply_to_all(ALIVE, 0, "");
+    }
+
+    fn reply_to_all(&self, id: u64, errno: i32, text: &str) {
+        for client in self.clients.borrow().iter() {
+            let text = text.to_owned();
+            client.reply(Reply { id, errno, text });
+        }
     }
 }

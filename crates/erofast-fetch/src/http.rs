@@ -2,18 +2,19 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use remote_image::message::Identity;
 use remote_image::{ImageUrl, Options};
 use reqwest::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderName,
-    IF_RANGE, LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
+    ACCEPT_ENCODING, AsHeaderName, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG,
+    HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
 };
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 
-use crate::credentials;
+use crate::credentials::Credentials;
 use crate::failure::Failure;
+use crate::registry;
 
 const REDIRECTS: usize = 10;
 /// Of what Retry-After asks for.
@@ -25,10 +26,9 @@ const LONGEST: u64 = 16 << 40;
 #[derive(Debug)]
 pub struct Server {
     client: Client,
-    options: Options,
     url: Url,
     /// For the origin of `url` alone.
-    credentials: RefCell<HeaderMap>,
+    credentials: Credentials,
     /// Where redirects led to, until an answer from there is none.
     location: RefCell<Option<Url>>,
 }
@@ -36,8 +36,14 @@ pub struct Server {
 impl Server {
     /// Connects to nothing.
     pub fn new(source: &ImageUrl, options: &Options) -> Result<Server, Failure> {
-        let url = Url::parse(source.url());
-        let url = url.map_err(|error| Failure::lasting(error.to_string()))?;
+        let reference = source.reference();
+        let url = match &reference {
+            Some(reference) => registry::manifest(reference, options)?,
+            None => {
+                let url = Url::parse(source.url());
+                url.map_err(|error| Failure::lasting(error.to_string()))?
+            }
+        };
         let stalled = stalled(options);
         let client = Client::builder()
             .redirect(redirect::Policy::none())
@@ -50,11 +56,23 @@ impl Server {
             .build()?;
         Ok(Server {
             client,
-            options: options.clone(),
             url,
-            credentials: RefCell::new(credentials::read(options)?),
+            credentials: Credentials::new(options, reference.is_some())?,
             location: RefCell::new(None),
         })
+    }
+
+    /// From now on the image is this blob of the registry.
+    pub fn choose_blob(&mut self, digest: &str) -> Result<(), Failure> {
+        self.url = registry::blob(&self.url, digest)?;
+        Ok(())
+    }
+
+    /// A file beside the URL.
+    pub async fn get_beside(&self, name: &str, headers: &HeaderMap) -> Result<Response, Failure> {
+        let url = self.url.join(name);
+        let url = url.map_err(|error| Failure::lasting(error.to_string()))?;
+        Ok(self.follow(url, headers).await?.1)
     }
 
     /// The answer to a request for bytes, whole or in part, of the image known by `identity`.
@@ -64,11 +82,17 @@ impl Server {
         identity: Option<&Identity>,
     ) -> Result<Response, Failure> {
         let found = self.location.borrow().clone();
-        let mut url = found.unwrap_or_else(|| self.url.clone());
+        let url = found.unwrap_or_else(|| self.url.clone());
+        let (url, response) = self.follow(url, &wanted(bytes, identity)?).await?;
+        self.settle(url, response)
+    }
+
+    /// The answer, and where redirects led to.
+    async fn follow(&self, mut url: Url, headers: &HeaderMap) -> Result<(Url, Response), Failure> {
         for _ in 0..REDIRECTS {
-            let response = self.request(&url, bytes, identity).await?;
+            let response = self.send(&url, headers).await?;
             if !is_redirect(response.status()) {
-                return self.settle(url, response);
+                return Ok((url, response));
             }
             url = next(&url, response.headers())?;
         }
@@ -76,24 +100,24 @@ impl Server {
         Err(Failure::lasting(line))
     }
 
-    async fn request(
-        &self,
-        url: &Url,
-        bytes: &Range<u64>,
-        identity: Option<&Identity>,
-    ) -> Result<Response, Failure> {
-        let mut request = self.client.get(url.clone());
-        if url.origin() == self.url.origin() {
-            request = request.headers(self.credentials.borrow().clone());
+    /// Once more if there are other credentials than those that the server refuses.
+    async fn send(&self, url: &Url, headers: &HeaderMap) -> Result<Response, Failure> {
+        let get = || self.client.get(url.clone()).headers(headers.clone());
+        if url.origin() != self.url.origin() {
+            return Ok(get().send().await?);
         }
-        let range = format!("bytes={}-{}", bytes.start, bytes.end - 1);
-        request = request
-            .header(RANGE, range)
-            .header(ACCEPT_ENCODING, "identity");
-        if let Some(validator) = identity.and_then(validator) {
-            request = request.header(IF_RANGE, validator);
+        let used = self.credentials.headers();
+        let response = get().headers(used.clone()).send().await?;
+        let refused = response.status() == StatusCode::UNAUTHORIZED;
+        match refused
+            && self
+                .credentials
+                .renew(&self.client, &used, &response)
+                .await?
+        {
+            true => Ok(get().headers(self.credentials.headers()).send().await?),
+            false => Ok(response),
         }
-        Ok(request.send().await?)
     }
 
     /// Whether it is an answer with bytes, and where from next time.
@@ -110,17 +134,29 @@ impl Server {
                 _ => Ok(response),
             };
         }
-        if status == StatusCode::UNAUTHORIZED {
-            // A token may have been written anew.
-            *self.credentials.borrow_mut() = credentials::read(&self.options)?;
-        }
-        Err(refused(status, response.headers()))
+        Err(refused(&response))
     }
 }
 
 /// How long an answer may bring nothing.
 pub fn stalled(options: &Options) -> Duration {
     (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10))
+}
+
+/// The headers of a request for bytes.
+fn wanted(bytes: &Range<u64>, identity: Option<&Identity>) -> Result<HeaderMap, Failure> {
+    let value = |text: &str| HeaderValue::from_str(text).map_err(|_| Failure::new("no header"));
+    let mut headers = HeaderMap::from_iter([
+        (
+            RANGE,
+            value(&format!("bytes={}-{}", bytes.start, bytes.end - 1))?,
+        ),
+        (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
+    ]);
+    if let Some(validator) = identity.and_then(validator) {
+        headers.insert(IF_RANGE, value(validator)?);
+    }
+    Ok(headers)
 }
 
 fn is_redirect(status: StatusCode) -> bool {
@@ -139,15 +175,28 @@ fn next(url: &Url, headers: &HeaderMap) -> Result<Url, Failure> {
     }
 }
 
-fn refused(status: StatusCode, headers: &HeaderMap) -> Failure {
+/// An answer that is not what was asked for, by its status.
+pub fn refused(response: &Response) -> Failure {
+    let (status, headers) = (response.status(), response.headers());
     let again = [408, 425, 429].contains(&status.as_u16()) || status.is_server_error();
-    let seconds = text(headers, RETRY_AFTER).and_then(|value| value.trim().parse().ok());
     Failure {
         lasting: !again,
         missing: [404, 410].contains(&status.as_u16()),
-        retry_after: seconds.map(|seconds| Duration::from_secs(seconds).min(LONGEST_HOLD)),
+        retry_after: text(headers, RETRY_AFTER).and_then(|value| pause(&value, SystemTime::now())),
         ..Failure::new(format!("the server answers {status}"))
     }
+}
+
+/// What Retry-After says: seconds, or a date.
+fn pause(value: &str, now: SystemTime) -> Option<Duration> {
+    let pause = match value.trim().parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(value.trim()).ok()?;
+            date.duration_since(now).unwrap_or_default()
+        }
+    };
+    Some(pause.min(LONGEST_HOLD))
 }
 
 /// What If-Range takes: a strong tag, or the date.
@@ -160,8 +209,22 @@ fn validator(identity: &Identity) -> Option<&str> {
 }
 
 /// The header as text, if it is there and is some.
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
+}
+
+/// All bytes of an answer that has few.
+pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > most {
+            return Err(Failure::lasting(format!(
+                "an answer of more than {most} bytes"
+            )));
+        }
+    }
+    Ok(body)
 }
 
 /// Which image an answer is of, whatever part of it.
@@ -181,10 +244,12 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
         length,
         etag: text(headers, ETAG),
         modified: text(headers, LAST_MODIFIED),
+        digest: None,
     })
 }
 
-/// Whether an answer is of this image. A part of it may leave the date out.
+/// Whether an answer is of this image. A part of it may leave the date out. Copies of a blob in a
+/// registry may have different validators; its digest is compared later.
 pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failure> {
     let found = identity(response)?;
     let differs = |found: &Option<String>, known| found.is_some() && found != known;
@@ -193,6 +258,7 @@ pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failu
             let what = format!("{} bytes, before {}", found.length, known.length);
             Err(Failure::changed(&what))
         }
+        () if known.digest.is_some() => Ok(()),
         () if differs(&found.etag, &known.etag) => Err(Failure::changed("another ETag")),
         () if differs(&found.modified, &known.modified) => {
             Err(Failure::changed("another Last-Modified"))
@@ -224,4 +290,28 @@ fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, u64)> {
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
     let length = length.parse().ok()?;
     (first <= last && last < length).then(|| (first..last + 1, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_asks_to_wait_for_seconds_or_until_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for (value, seconds) in [
+            ("7", Some(7)),
+            ("99999", Some(60)),
+            ("Sun, 06 Nov 1994 08:49:40 GMT", Some(3)),
+            ("Sun, 06 Nov 1994 08:49:30 GMT", Some(0)),
+            ("Sat, 06 Nov 2094 08:49:30 GMT", Some(60)),
+            ("soon", None),
+        ] {
+            assert_eq!(
+                pause(value, now),
+                seconds.map(Duration::from_secs),
+                "{value}"
+            );
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! which start it. What to fetch comes over standard input, a socket; see `remote_image::message`.
 #![forbid(unsafe_code)]
 
+mod challenge;
 mod client;
 mod clients;
 mod credentials;
@@ -12,8 +13,10 @@ mod http;
 mod opening;
 mod pace;
 mod range;
+mod registry;
 mod room;
 mod streams;
+mod verification;
 mod waiting;
 
 use std::cell::OnceCell;

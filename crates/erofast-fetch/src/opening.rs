@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::fetch::Fetch;
 use crate::http::{Server, check_range, identity};
 use crate::range::{NO_RANGES, take};
+use crate::registry::{self, Blob};
 use crate::room::Room;
 
 /// Pauses before another try, unless the server asks for longer ones.
@@ -29,7 +30,10 @@ pub fn resume(
     files: Vec<OwnedFd>,
     parent: &Rc<OwnedFd>,
 ) -> Result<Rc<Fetch>, Failure> {
-    let server = Server::new(&source, &options)?;
+    let mut server = Server::new(&source, &options)?;
+    if let Some(digest) = &identity.digest {
+        server.choose_blob(digest)?;
+    }
     let room = Room::resume(files, &options, identity.length)?;
     Ok(Fetch::new(
         (source, options),
@@ -45,36 +49,89 @@ pub async fn open(
     parent: &Rc<OwnedFd>,
 ) -> Result<Rc<Fetch>, Failure> {
     let about = |failure: Failure| failure.about(&source);
-    let server = Server::new(&source, &options).map_err(about)?;
+    let mut server = Server::new(&source, &options).map_err(about)?;
+    let blob = find_blob(&source, &options, &mut server)
+        .await
+        .map_err(about)?;
     let response = first_block(&server, &options).await.map_err(about)?;
-    let identity = identity(&response).map_err(about)?;
+    let identity = identify(&response, blob.as_ref()).map_err(about)?;
     let part = response.status() == StatusCode::PARTIAL_CONTENT;
     check(&response, &identity, part || options.whole).map_err(about)?;
     let (room, line) = Room::open(&source, &options, &identity).map_err(about)?;
     let fetch = Fetch::new((source, options), identity, (server, room), parent);
     fetch.keep_notes();
-    line.iter().for_each(|line| fetch.note(line));
+    let pinned = blob.iter().filter_map(Blob::pinned);
+    pinned.chain(line).for_each(|line| fetch.note(&line));
     match part {
         // What it is short of is asked for again.
         true => drop(take(&fetch, response, &(0..fetch.room.range(0).end)).await),
         false => whole(&fetch, response).await?,
     }
-    let sent = fetch.report();
+    if let Some(line) = fetch.refusal() {
+        return Err(Failure::lasting(line));
+    }
+    let devices = blob.into_iter().flat_map(|blob| blob.devices);
+    let devices = devices
+        .filter_map(|digest| fetch.source.blob(&digest))
+        .collect();
+    let sent = fetch.report(devices);
     sent.map_err(|error| Failure::lasting(error.to_string()))?;
     Ok(fetch)
 }
 
-/// Makes no further try once the time limit is over.
+/// Of an image in a registry: the blob that is fetched from now on.
+async fn find_blob(
+    source: &ImageUrl,
+    options: &Options,
+    server: &mut Server,
+) -> Result<Option<Blob>, Failure> {
+    let Some(reference) = source.reference() else {
+        return Ok(None);
+    };
+    let blob = patiently(options, async || {
+        registry::resolve(server, &reference).await
+    })
+    .await?;
+    server.choose_blob(&blob.digest)?;
+    Ok(Some(blob))
+}
+
+/// Which image the answer is of.
+fn identify(response: &Response, blob: Option<&Blob>) -> Result<Identity, Failure> {
+    let found = identity(response)?;
+    let Some(blob) = blob else { return Ok(found) };
+    match blob.length {
+        Some(length) if length != found.length => Err(Failure::lasting(format!(
+            "the blob has {} bytes, in the manifest {length}",
+            found.length
+        ))),
+        _ => Ok(Identity {
+            length: found.length,
+            etag: None,
+            modified: None,
+            digest: Some(blob.digest.clone()),
+        }),
+    }
+}
+
 async fn first_block(server: &Server, options: &Options) -> Result<Response, Failure> {
+    patiently(options, async || server.get(&(0..BLOCK), None).await).await
+}
+
+/// Tries again what may pass, unless the time limit is over.
+async fn patiently<T>(
+    options: &Options,
+    ask: impl AsyncFn() -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let begun = Instant::now();
     for pause in PAUSES {
-        let failure = match server.get(&(0..BLOCK), None).await {
+        let failure = match ask().await {
             Err(failure) if !failure.lasting && begun.elapsed() < options.timeout => failure,
             answered => return answered,
         };
         tokio::time::sleep(failure.retry_after.unwrap_or(pause).min(options.timeout)).await;
     }
-    server.get(&(0..BLOCK), None).await
+    ask().await
 }
 
 fn check(response: &Response, identity: &Identity, usable: bool) -> Result<(), Failure> {
@@ -89,7 +146,7 @@ fn check(response: &Response, identity: &Identity, usable: bool) -> Result<(), F
 }
 
 /// Fetches the whole image, unless it is there.
-async fn whole(fetch: &Fetch, response: Response) -> Result<(), Failure> {
+async fn whole(fetch: &Rc<Fetch>, response: Response) -> Result<(), Failure> {
     let all = 0..fetch.identity.length;
     if remote_image::store::blocks(&all).all(|block| fetch.room.has(block)) {
         return Ok(());

@@ -1,6 +1,7 @@
 //! One range in flight.
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::Instant;
 
 use reqwest::{Response, StatusCode};
@@ -16,7 +17,7 @@ pub const NO_RANGES: &str = "the server has no ranges (mount -o fetch=whole, or 
      fetches the image first)";
 
 /// Fetches blocks; what arrived before a failure is kept.
-pub async fn transfer(fetch: &Fetch, run: &Range<u64>) -> Result<(), Failure> {
+pub async fn transfer(fetch: &Rc<Fetch>, run: &Range<u64>) -> Result<(), Failure> {
     let bytes = fetch.room.range(run.start).start..fetch.room.range(run.end - 1).end;
     fetch.count(|counters| counters.round_trips += 1);
     let asked = Instant::now();
@@ -40,7 +41,7 @@ pub async fn transfer(fetch: &Fetch, run: &Range<u64>) -> Result<(), Failure> {
 
 /// Puts the blocks of an answer, which begins with a block, where they belong.
 pub async fn take(
-    fetch: &Fetch,
+    fetch: &Rc<Fetch>,
     mut response: Response,
     bytes: &Range<u64>,
 ) -> Result<(), Failure> {

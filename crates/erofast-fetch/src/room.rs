@@ -11,7 +11,7 @@ use remote_image::cache;
 use remote_image::message::Identity;
 use remote_image::store::{BLOCK, Store};
 use remote_image::{ImageUrl, Options};
-use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, ftruncate, memfd_create, openat};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
 
 use crate::failure::Failure;
 
@@ -44,8 +44,9 @@ impl Room {
             length,
             etag,
             modified,
+            digest,
         } = identity;
-        let known = [etag, modified, &options.root_hash]
+        let known = [etag, modified, digest, &options.root_hash]
             .iter()
             .any(|what| what.is_some());
         let opened = match (options.keep, known) {
@@ -104,6 +105,33 @@ impl Room {
     /// Where a block is in the image.
     pub fn range(&self, block: u64) -> Range<u64> {
         self.store.range(block)
+    }
+
+    /// The bytes of the store.
+    pub fn data(&self) -> BorrowedFd<'_> {
+        self.store.data().as_fd()
+    }
+
+    /// Whether the store is in the cache: its files have names.
+    pub fn is_kept(&self) -> bool {
+        fstat(self.store.data()).is_ok_and(|file| file.st_nlink > 0)
+    }
+
+    /// Whether the bytes were found to be those of the digest.
+    pub fn is_verified(&self) -> bool {
+        self.store.is_verified()
+    }
+
+    /// They are. Where it cannot be written they are compared again.
+    pub fn mark_verified(&self) {
+        let _ = self.store.mark_verified();
+    }
+
+    /// Has all blocks fetched again.
+    pub fn forget_all(&self) {
+        // A disk that refuses it fails reads, too.
+        let _ = self.store.forget_all();
+        let _ = self.spare.forget_all();
     }
 
     /// Bytes of the image that are in the store.

@@ -138,11 +138,6 @@ impl Waiting {
         self.asked.len()
     }
 
-    /// All clients with questions.
-    pub fn clients(&self) -> impl Iterator<Item = &Client> {
-        self.asked.iter().filter_map(|asked| asked.client.as_ref())
-    }
-
     /// Whether a block is being fetched.
     pub fn is_in_flight(&self, block: u64) -> bool {
         self.in_flight.contains(&block)
@@ -238,6 +233,11 @@ impl Waiting {
                 .as_ref()
                 .is_some_and(|asker| asker.number == client)
         });
+    }
+
+    /// Forgets all questions, and returns them.
+    pub fn take_all(&mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked)
     }
 
     fn take(&mut self, which: impl Fn(&Asked) -> bool) -> Vec<Asked> {

@@ -41,6 +41,23 @@ fn a_fault_that_passes_is_no_error() {
     }
 }
 
+/// At least: a pause may be longer.
+#[test]
+fn a_server_is_not_asked_before_it_wants_to_be() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    server.state().faults = [Some(Fault::Later("2"))].into();
+    let begun = std::time::Instant::now();
+    let file = open(&server.url("/a"), &options(&cache)).unwrap();
+    assert!(begun.elapsed() >= Duration::from_secs(2));
+    server.state().faults = [Some(Fault::Later("2"))].into();
+    let begun = std::time::Instant::now();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    assert!(begun.elapsed() >= Duration::from_secs(2));
+    // Years ago.
+    server.state().faults = [Some(Fault::Later("Sun, 06 Nov 1994 08:49:37 GMT"))].into();
+    open(&server.url("/a"), &options(&cache)).unwrap();
+}
+
 #[test]
 fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());

@@ -4,6 +4,8 @@ mod deaths;
 mod faults;
 mod origins;
 mod reading;
+mod registry;
+mod repository;
 mod server;
 mod tls;
 mod tools;

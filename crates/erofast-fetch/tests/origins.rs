@@ -114,3 +114,53 @@ fn a_file_that_is_none_is_named_without_what_is_in_it() {
     );
     assert_eq!(error, line);
 }
+
+#[test]
+fn a_token_that_was_written_anew_is_sent_at_once() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let options = secrets(&cache);
+    let guard = |token: &str| Some((format!("Bearer {token}"), "Bearer realm=\"r\"".to_owned()));
+    server
+        .state()
+        .files
+        .insert("/v2/a".into(), image(LENGTH).into());
+    server.state().guard = guard("abc");
+    let file = open(&server.url("/v2/a"), &options).unwrap();
+    std::fs::write(options.token_file.as_ref().unwrap(), "def\n").unwrap();
+    server.state().guard = guard("def");
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    assert_eq!(file.counters().unwrap().failures, 0);
+    // The same one again is refused, by one request.
+    server.state().guard = guard("xyz");
+    server.state().asked.clear();
+    let line = start(&server.url("/v2/a"), &options)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        line.ends_with("the server answers 401 Unauthorized"),
+        "{line}"
+    );
+    assert_eq!(server.state().asked.len(), 1);
+}
+
+/// Each URL of an image is an origin of its own, with the same files.
+#[test]
+fn a_device_elsewhere_gets_the_same_headers_and_where_it_leads_none() {
+    let servers = [(); 3].map(|()| Server::start(image(LENGTH)));
+    let [first, second, store] = &servers;
+    let cache = cache();
+    let options = secrets(&cache);
+    second.state().always = Some(Fault::Redirect(store.url("/s")));
+    for server in [first, second] {
+        let file = open(&server.url("/a"), &options).unwrap();
+        assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+        let asked = server.state().asked.clone();
+        assert!(
+            asked
+                .iter()
+                .all(|one| one.header("authorization") == Some("Bearer abc"))
+        );
+    }
+    let asked = store.state().asked.clone();
+    assert!(asked.iter().all(|one| one.header("x-key").is_none()) && !asked.is_empty());
+}

@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     Informational,
     /// A status, and Retry-After where it is 503.
     Status(u16),
+    /// 429, with this in Retry-After.
+    Later(&'static str),
     /// The connection closes instead of an answer.
     Closed,
     /// What is no HTTP.
@@ -74,6 +76,10 @@ pub(crate) struct State {
     pub(crate) image: Arc<Vec<u8>>,
     /// By their paths.
     pub(crate) files: BTreeMap<String, Arc<Vec<u8>>>,
+    /// Whole answers, by the paths with their queries.
+    pub(crate) answers: BTreeMap<String, String>,
+    /// Of the paths below `/v2/`: the header Authorization that is wanted, and WWW-Authenticate.
+    pub(crate) guard: Option<(String, String)>,
     /// Validators that go with it.
     pub(crate) etag: Option<String>,
     /// The header Last-Modified.
@@ -91,6 +97,21 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// An answer that has nothing to do with files.
+    fn answer(&self, asked: &Asked) -> Option<String> {
+        let guard = self
+            .guard
+            .as_ref()
+            .filter(|_| asked.path.starts_with("/v2/"));
+        if let Some((wanted, challenge)) = guard
+            && asked.header("authorization") != Some(wanted)
+        {
+            let head = format!("HTTP/1.1 401 No\r\nWWW-Authenticate: {challenge}\r\n");
+            return Some(head + "Content-Length: 0\r\n\r\n");
+        }
+        self.answers.get(&asked.path).cloned()
+    }
+
     fn file(&self, path: &str) -> Option<Arc<Vec<u8>>> {
         match self.files.is_empty() && !path.starts_with("/none") {
             true => Some(Arc::clone(&self.image)),
@@ -158,7 +179,12 @@ impl Server {
                 (next.or_else(|| state.always.clone()), state.latency)
             };
             thread::sleep(latency);
-            if self.answer(stream.get_mut(), &asked, fault).is_none() {
+            let whole = self.state().answer(&asked).filter(|_| fault.is_none());
+            let answered = match whole {
+                Some(whole) => stream.get_mut().write_all(whole.as_bytes()).ok(),
+                None => self.answer(stream.get_mut(), &asked, fault),
+            };
+            if answered.is_none() {
                 return;
             }
         }
@@ -204,6 +230,9 @@ impl Server {
             Some(Fault::Changed) => etag = Some("\"2\"".into()),
             Some(Fault::Length(length)) => total = *length,
             Some(Fault::Status(status)) => return refuse(to, *status, ""),
+            Some(Fault::Later(when)) => {
+                return refuse(to, 429, &format!("Retry-After: {when}\r\n"));
+            }
             Some(Fault::Redirect(url)) => return refuse(to, 302, &format!("Location: {url}\r\n")),
             _ => {}
         }

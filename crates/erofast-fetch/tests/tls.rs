@@ -1,6 +1,7 @@
 //! HTTPS, with HTTP/1.1 and HTTP/2.
 
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -107,7 +108,7 @@ fn http_2_has_all_ranges_over_one_connection() {
     let mut config = Arc::unwrap_or_clone(certificate(cache.path(), "IP:127.0.0.1"));
     config.alpn_protocols = vec![b"h2".into()];
     let (connections, ranges) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/a", listener.local_addr().unwrap());
     let counts = (Arc::clone(&connections), Arc::clone(&ranges));
     std::thread::spawn(move || serve_http_2(listener, config, &counts));
@@ -118,9 +119,61 @@ fn http_2_has_all_ranges_over_one_connection() {
     assert_eq!(ranges.load(Ordering::SeqCst), 1 + 3);
 }
 
+/// Tokens would go on without TLS, and so would the image.
+#[test]
+fn a_redirect_out_of_tls_is_refused() {
+    let cache = cache();
+    let server = server(certificate(cache.path(), "IP:127.0.0.1"));
+    let plain = Server::start(image(LENGTH));
+    server.state().always = Some(Fault::Redirect(plain.url("/a")));
+    let url = server.url("/a").replace("http:", "https:");
+    let error = open_with(trusting(cache.path()), &url, &cache).unwrap_err();
+    assert_eq!(error.to_string(), format!("{url}: a redirect to http://"));
+    assert!(plain.state().asked.is_empty());
+}
+
+/// The proxy sees the name, and bytes that it cannot read.
+#[test]
+fn a_proxy_of_the_environment_passes_tls_on() {
+    let cache = cache();
+    let server = server(certificate(cache.path(), "DNS:images.test"));
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = proxy.local_addr().unwrap();
+    let (lines, asked) = std::sync::mpsc::channel();
+    let target = server.address;
+    std::thread::spawn(move || {
+        for client in proxy.incoming().flatten() {
+            let _ = lines.send(pass_on(client, target));
+        }
+    });
+    let script = trusting(cache.path());
+    let text = std::fs::read_to_string(&script).unwrap();
+    let proxied = format!("export https_proxy=http://{address}\nexec ");
+    std::fs::write(&script, text.replace("exec ", &proxied)).unwrap();
+    let file = open_with(script, "https://images.test/a", &cache).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    assert_eq!(asked.recv().unwrap(), "CONNECT images.test:443 HTTP/1.1");
+}
+
+/// The first line of the client; both directions go on by themselves.
+fn pass_on(client: TcpStream, target: SocketAddr) -> String {
+    let mut from = BufReader::new(client.try_clone().unwrap());
+    let mut lines = from.by_ref().lines().map_while(Result::ok);
+    let first = lines.next().unwrap_or_default();
+    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    (&client)
+        .write_all(b"HTTP/1.1 200 Connected\r\n\r\n")
+        .unwrap();
+    let server = TcpStream::connect(target).unwrap();
+    let mut to = server.try_clone().unwrap();
+    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+    std::thread::spawn(move || std::io::copy(&mut &server, &mut &client));
+    first
+}
+
 type Counts = (Arc<AtomicUsize>, Arc<AtomicUsize>);
 
-fn serve_http_2(listener: std::net::TcpListener, config: ServerConfig, counts: &Counts) {
+fn serve_http_2(listener: TcpListener, config: ServerConfig, counts: &Counts) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -208,6 +208,7 @@ fn what_is_printed_about_the_cache_fits() {
         length: 100_000,
         etag: Some("1".into()),
         modified: None,
+        digest: None,
     };
     let store = cache::open(&source, &options, &identity).expect("an entry");
     store.write_block(0, &[7; 65_536]).expect("a block");

@@ -118,9 +118,10 @@ fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
         length,
         etag,
         modified,
+        digest,
     } = identity;
-    match &options.root_hash {
-        Some(root_hash) => format!("{length} {root_hash}"),
+    match digest.as_ref().or(options.root_hash.as_ref()) {
+        Some(hash) => format!("{length} {hash}"),
         None => format!("{length} {} {etag:?} {modified:?}", source.url()),
     }
 }
@@ -279,6 +280,7 @@ mod tests {
             length: 10 * BLOCK,
             etag: Some(etag.into()),
             modified: None,
+            digest: None,
         }
     }
 

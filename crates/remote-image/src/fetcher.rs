@@ -35,6 +35,7 @@ pub struct Fetcher {
     source: ImageUrl,
     options: Options,
     identity: Identity,
+    devices: Vec<ImageUrl>,
     /// Bytes and map of the store, and of the spare: writable.
     files: Vec<OwnedFd>,
     /// The fetcher's ends of the sockets, for the one that comes after a death.
@@ -90,7 +91,9 @@ impl Fetcher {
                 length: 0,
                 etag: None,
                 modified: None,
+                digest: None,
             },
+            devices: Vec::new(),
             files: Vec::new(),
             clients: Vec::new(),
             process,
@@ -98,7 +101,8 @@ impl Fetcher {
         fetcher.order_open(None)?;
         fetcher.process.wait_while(waiting)?;
         match receive(&fetcher.process.socket)? {
-            Some((News::Opened(identity), files)) if files.len() == 4 => {
+            Some((News::Opened { identity, devices }, files)) if files.len() == 4 => {
+                fetcher.devices = devices;
                 (fetcher.identity, fetcher.files) = (identity, files);
                 Ok(fetcher)
             }
@@ -119,6 +123,11 @@ impl Fetcher {
         self.identity.length
     }
 
+    /// Its extra devices, as its manifest in a registry lists them.
+    pub fn devices(&self) -> &[ImageUrl] {
+        &self.devices
+    }
+
     /// What a new reader needs; works while the fetcher is dead, too.
     pub fn client(&mut self) -> io::Result<Parts> {
         let (socket, end) = pair()?;
@@ -135,6 +144,7 @@ impl Fetcher {
             socket,
             length: self.identity.length,
             timeout: self.options.timeout,
+            devices: self.devices.clone(),
         })
     }
 
@@ -144,7 +154,7 @@ impl Fetcher {
             match receive(&self.process.socket) {
                 Ok(Some((News::Note(line), _))) => return Ok(Event::Note(line)),
                 Ok(Some((News::Failed { line, .. }, _))) => return Err(io::Error::other(line)),
-                Ok(Some((News::Opened(_), _))) => {}
+                Ok(Some((News::Opened { .. }, _))) => {}
                 Ok(None) => return Ok(Event::Died),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                     return Ok(Event::Died);

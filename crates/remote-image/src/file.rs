@@ -24,6 +24,7 @@ pub struct RemoteFile {
     /// Blocks of the store whose checksum was seen to fit.
     checked: Checked,
     conversation: Arc<Conversation>,
+    devices: Vec<ImageUrl>,
 }
 
 impl RemoteFile {
@@ -33,13 +34,16 @@ impl RemoteFile {
             store: [data, map],
             spare: [spare, spare_map],
             length,
-            ..
+            devices,
+            socket,
+            timeout,
         } = parts;
         RemoteFile {
             store: Store::new(data, map, length),
             spare: Store::new(spare, spare_map, length),
             checked: Checked::new(length.div_ceil(BLOCK)),
-            conversation: Conversation::new(parts.socket, parts.timeout),
+            conversation: Conversation::new(socket, timeout),
+            devices,
         }
     }
 
@@ -53,10 +57,18 @@ impl RemoteFile {
         self.store.length()
     }
 
+    /// The image's extra devices, as its manifest in a registry lists them.
+    pub fn devices(&self) -> &[ImageUrl] {
+        &self.devices
+    }
+
     /// Reads `bytes.len()` bytes, without waiting for the network. False: some are not there, and
     /// `bytes` may be written in part. An error: the range ends after the image, or the disk's.
     pub fn read_cached(&self, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
         let range = self.range(bytes.len(), offset)?;
+        if self.conversation.is_refused() {
+            return Ok(false);
+        }
         // The time of the last change is read after the bytes: blocks that fitted then have not
         // been written since.
         if self.store.read(bytes, offset)? && self.are_checked(&range)? {
@@ -77,7 +89,8 @@ impl RemoteFile {
     /// Whether all of a range is there, as far as the maps say.
     pub fn is_cached(&self, range: &Range<u64>) -> bool {
         let is = |store: &Store, block| store.has_block(block).unwrap_or(false);
-        blocks(range).all(|block| is(&self.store, block) || is(&self.spare, block))
+        let there = |block| is(&self.store, block) || is(&self.spare, block);
+        !self.conversation.is_refused() && blocks(range).all(there)
     }
 
     /// Asks for what is missing of all these ranges, at most [`RANGES`], at once.

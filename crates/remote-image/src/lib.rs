@@ -23,6 +23,7 @@ mod file;
 pub mod message;
 mod parts;
 mod receiver;
+pub mod registry;
 pub mod store;
 mod url;
 

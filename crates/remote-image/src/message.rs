@@ -21,6 +21,8 @@ pub const RANGES: usize = (PACKET - 9) / 16;
 pub const HELLO: u64 = 0;
 /// The number of a reply by which a fetcher says that it is there.
 pub const ALIVE: u64 = 1;
+/// The number of a reply by which a fetcher says that the bytes are not those of the digest.
+pub const REFUSED: u64 = 2;
 
 /// What a reader wants bytes for; what comes first is fetched first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,12 +55,14 @@ pub struct Counters {
     pub round_trips: u64,
     /// Requests to the server that failed and were made again or given up.
     pub failures: u64,
+    /// The bytes are in the cache, and not in a file that goes with the fetcher.
+    pub kept: bool,
 }
 
 /// Ranges of bytes that a reader asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The reader's number for it, above [`ALIVE`].
+    /// The reader's number for it, above [`REFUSED`].
     pub id: u64,
     /// What for.
     pub class: Class,
@@ -98,7 +102,7 @@ impl Question {
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The question's number, [`HELLO`] or [`ALIVE`].
+    /// The question's number, [`HELLO`], [`ALIVE`] or [`REFUSED`].
     pub id: u64,
     /// 0: the bytes are in the store.
     pub errno: i32,
@@ -145,6 +149,8 @@ pub struct Identity {
     pub etag: Option<String>,
     /// The header `Last-Modified`, as the server sends it.
     pub modified: Option<String>,
+    /// Of a blob in a registry: `sha256:` and 64 hexadecimal digits. Then the headers are none.
+    pub digest: Option<String>,
 }
 
 /// From a parent to its fetcher.
@@ -167,7 +173,12 @@ pub enum Order {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum News {
     /// The image is open. Four files come along: bytes and map of the store, and of the spare.
-    Opened(Identity),
+    Opened {
+        /// Which bytes it has.
+        identity: Identity,
+        /// Its extra devices, as its manifest in a registry lists them.
+        devices: Vec<ImageUrl>,
+    },
     /// It cannot be opened: one line without secrets, and whether there is nothing at the URL.
     Failed {
         /// The line.

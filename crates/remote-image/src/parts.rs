@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ImageUrl;
 use crate::message::{pair, receive, send};
 
 /// What a [`RemoteFile`](crate::RemoteFile) is made of, all readable only.
@@ -21,6 +22,8 @@ pub struct Parts {
     pub length: u64,
     /// How long a read may wait without a byte of its blocks.
     pub timeout: Duration,
+    /// The image's extra devices, as its manifest in a registry lists them.
+    pub devices: Vec<ImageUrl>,
 }
 
 /// What goes with the descriptors of [`Parts`].
@@ -28,6 +31,8 @@ pub struct Parts {
 struct Header {
     length: u64,
     timeout: Duration,
+    #[serde(default)]
+    devices: Vec<ImageUrl>,
 }
 
 impl Parts {
@@ -37,6 +42,7 @@ impl Parts {
         let header = Header {
             length: self.length,
             timeout: self.timeout,
+            devices: self.devices,
         };
         let [data, map] = &self.store;
         let [spare, spare_map] = &self.spare;
@@ -59,6 +65,7 @@ impl Parts {
             socket,
             length: header.length,
             timeout: header.timeout,
+            devices: header.devices,
         })
     }
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::message::{ALIVE, Class, HELLO, PACKET, Question, Reply};
+use crate::message::{ALIVE, Class, HELLO, PACKET, Question, REFUSED, Reply};
 
 /// A fetcher says at least so often that it is there.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
@@ -17,6 +18,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct Conversation {
     socket: OwnedFd,
     timeout: Duration,
+    /// Atomic: the fetcher says that the bytes are not those of the digest.
+    refused: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -40,7 +43,7 @@ struct Asked {
 impl Conversation {
     pub(crate) fn new(socket: OwnedFd, timeout: Duration) -> Arc<Conversation> {
         let state = State {
-            next: ALIVE + 1,
+            next: REFUSED + 1,
             asked: HashMap::new(),
             heard: Instant::now(),
             receiving: false,
@@ -49,6 +52,7 @@ impl Conversation {
         Arc::new(Conversation {
             socket,
             timeout,
+            refused: AtomicBool::new(false),
             state,
             changed,
         })
@@ -66,6 +70,11 @@ impl Conversation {
             self.lock().receiving = false;
         }
         started.map(drop)
+    }
+
+    /// Whether bytes that came must not be read.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Ends the thread; whoever waits gets an error.
@@ -144,7 +153,9 @@ impl Conversation {
         }
         match reply.id {
             ALIVE => {}
+            REFUSED => self.refused.store(true, Ordering::Relaxed),
             HELLO => {
+                self.refused.store(false, Ordering::Relaxed);
                 let unanswered = state.asked.values().filter(|asked| asked.reply.is_none());
                 let again: Vec<_> = unanswered.map(|asked| asked.question.clone()).collect();
                 drop(state);

@@ -91,6 +91,7 @@ impl Store {
 
     /// Makes a block absent. Its bytes stay: other readers may have compared the checksum.
     pub fn forget_block(&self, block: u64) -> io::Result<()> {
+        write_all(&self.map, &[0; 8], self.count() * 8)?;
         write_all(&self.map, &[0; 8], block * 8)
     }
 
@@ -102,9 +103,28 @@ impl Store {
         Ok(fallocate(&self.data, flags, block * BLOCK, BLOCK)?)
     }
 
+    /// Makes all blocks absent, as [`forget_block`](Self::forget_block) does.
+    pub fn forget_all(&self) -> io::Result<()> {
+        Ok(rustix::fs::ftruncate(&self.map, 0)?)
+    }
+
+    /// Notes behind the map that the bytes of all blocks are those of the image's digest.
+    pub fn mark_verified(&self) -> io::Result<()> {
+        write_all(&self.map, &1_u64.to_le_bytes(), self.count() * 8)
+    }
+
+    /// Whether they were, once.
+    pub fn is_verified(&self) -> bool {
+        self.has_block(self.count()).unwrap_or(false)
+    }
+
+    fn count(&self) -> u64 {
+        self.length.div_ceil(BLOCK)
+    }
+
     /// Bytes of the blocks that the map has.
     pub fn present(&self) -> io::Result<u64> {
-        let mut map = vec![0; 8 * self.length.div_ceil(BLOCK) as usize];
+        let mut map = vec![0; 8 * self.count() as usize];
         read_some(&self.map, &mut map, 0)?;
         let there = map
             .chunks_exact(8)

@@ -6,7 +6,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An `http://` or `https://` URL. Shown without its query, which may hold a signature.
+use crate::registry::Reference;
+
+/// The scheme of images in a registry.
+const OCI: &str = "oci";
+
+/// An `http://`, `https://` or `oci://` URL. Shown without its query, which may hold a signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageUrl {
     url: String,
@@ -19,10 +24,10 @@ impl ImageUrl {
         if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return None;
         }
-        let known = ["http", "https"].map(|known| scheme.eq_ignore_ascii_case(known));
+        let known = ["http", "https", OCI].map(|known| scheme.eq_ignore_ascii_case(known));
         if !known.contains(&true) {
             return Some(Err(format!(
-                "{scheme}://: only http:// and https:// URLs can be read"
+                "{scheme}://: only http://, https:// and oci:// URLs can be read"
             )));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -32,6 +37,16 @@ impl ImageUrl {
                  http.user_file= takes them"
             )),
             None if authority.is_empty() => Err(format!("{scheme}://: the URL has no host")),
+            None if known[2] => match Reference::parse(rest) {
+                Ok(_) => {
+                    let url = format!("{OCI}://{rest}");
+                    Ok(ImageUrl { url })
+                }
+                Err(why) => {
+                    let shown = rest.split(['?', '#']).next().unwrap_or_default();
+                    Err(format!("{OCI}://{shown}: {why}"))
+                }
+            },
             None => Ok(ImageUrl { url: text.into() }),
         })
     }
@@ -41,11 +56,27 @@ impl ImageUrl {
         &self.url
     }
 
+    /// Where it is in a registry; none: on a web server.
+    pub fn reference(&self) -> Option<Reference> {
+        let (scheme, rest) = self.url.split_once("://")?;
+        let reference = (scheme == OCI).then(|| Reference::parse(rest));
+        reference.and_then(Result::ok)
+    }
+
+    /// A blob of the same repository; none: it is in no registry.
+    pub fn blob(&self, digest: &str) -> Option<ImageUrl> {
+        let Reference { registry, name, .. } = self.reference()?;
+        let url = format!("{OCI}://{registry}/{name}@{digest}#blob");
+        Some(ImageUrl { url })
+    }
+
     /// A file beside the image: its path with `suffix`, for example `.roothash`; the query stays.
+    /// In a registry there is none: the URL is not valid.
     pub fn beside(&self, suffix: &str) -> ImageUrl {
         let end = self.url.find(['?', '#']).unwrap_or(self.url.len());
         let (path, query) = self.url.split_at(end);
-        let url = [path, suffix, query].concat();
+        let mark = if self.reference().is_some() { "?" } else { "" };
+        let url = [path, mark, suffix, query].concat();
         ImageUrl { url }
     }
 }
@@ -77,6 +108,8 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// A file with `user:password`.
     pub user_file: Option<PathBuf>,
+    /// Whether registries are asked without TLS. None: those on this machine are.
+    pub plain_http: Option<bool>,
     /// The image's root hash, in hexadecimal: then the same image at another URL is the same
     /// entry of the cache. Only for readers that verify each block.
     pub root_hash: Option<String>,
@@ -93,6 +126,7 @@ impl Default for Options {
             header_file: None,
             token_file: None,
             user_file: None,
+            plain_http: None,
             root_hash: None,
         }
     }
@@ -108,7 +142,8 @@ mod tests {
             assert_eq!(ImageUrl::parse(path), None, "{path}");
         }
         let error = ImageUrl::parse("ftp://host/x").unwrap().unwrap_err();
-        assert_eq!(error, "ftp://: only http:// and https:// URLs can be read");
+        let known = "only http://, https:// and oci:// URLs can be read";
+        assert_eq!(error, format!("ftp://: {known}"));
         let source = ImageUrl::parse("HTTPS://host:1/a/b.erofs?sign=secret")
             .unwrap()
             .unwrap();
@@ -126,5 +161,20 @@ mod tests {
             "{error}"
         );
         assert!(ImageUrl::parse("http:///a").unwrap().is_err());
+    }
+
+    #[test]
+    fn in_a_registry_there_are_blobs_and_no_files_beside_them() {
+        let image = ImageUrl::parse("OCI://host/a:v1").unwrap().unwrap();
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let blob = image.blob(&digest).unwrap();
+        assert_eq!(blob.url(), format!("oci://host/a@{digest}#blob"));
+        assert_eq!(blob.to_string(), format!("oci://host/a@{digest}"));
+        assert_eq!(ImageUrl::parse(blob.url()), Some(Ok(blob)));
+        let beside = image.beside(".roothash").url().to_owned();
+        let error = ImageUrl::parse(&beside).unwrap().unwrap_err();
+        assert!(error.starts_with("oci://host/a:v1: an image in"), "{error}");
+        let web = ImageUrl::parse("http://host/a:v1").unwrap().unwrap();
+        assert_eq!((web.reference(), web.blob(&digest)), (None, None));
     }
 }

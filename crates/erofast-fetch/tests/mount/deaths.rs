@@ -49,7 +49,7 @@ pub fn deaths_are_noticed_by_no_reader() {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Process {
+pub enum Process {
     Server,
     Fetcher,
 }
@@ -57,6 +57,10 @@ enum Process {
 /// At a random moment; returns when another one has its place.
 fn die(site: &Site, process: Process, random: &mut Random) {
     thread::sleep(Duration::from_millis(20 + random.below(200)));
+    replace(site, process);
+}
+
+pub fn replace(site: &Site, process: Process) {
     let before = pid(site, process);
     kill_process(before, Signal::KILL).unwrap();
     soon("the next process", || pid(site, process) != before);

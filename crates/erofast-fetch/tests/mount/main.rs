@@ -8,6 +8,10 @@ mod harness;
 
 mod deaths;
 mod faults;
+mod registry;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../repository.rs"]
+mod repository;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../server.rs"]
 mod server;
@@ -24,6 +28,7 @@ use deaths::deaths_are_noticed_by_no_reader;
 use faults::{
     an_image_that_changed_is_an_error, the_time_limit_is_an_error_until_the_server_returns,
 };
+use registry::an_image_of_a_registry_has_its_device_and_stays_when_processes_die;
 use serving::{
     a_mount_has_what_the_image_has,
     cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed,
@@ -38,6 +43,7 @@ const TESTS: &[harness::Test] = tests![
     a_flipped_byte_is_an_error_at_its_place_until_it_is_right,
     the_time_limit_is_an_error_until_the_server_returns,
     an_image_that_changed_is_an_error,
+    an_image_of_a_registry_has_its_device_and_stays_when_processes_die,
     deaths_are_noticed_by_no_reader,
 ];
 

@@ -85,11 +85,15 @@ impl Site {
     }
 
     pub fn mount(&self, options: &str) -> Result<(), erofs_fuse::Error> {
+        self.mount_url(&self.server.url("/x.erofs?signature=secret"), options)
+    }
+
+    pub fn mount_url(&self, url: &str, options: &str) -> Result<(), erofs_fuse::Error> {
         let cache = self.directory.path().join("cache");
         let log = self.log_file();
         let always = format!("cache_dir={},log={}", cache.display(), log.display());
         mount(&MountRequest {
-            image: self.server.url("/x.erofs?signature=secret").into(),
+            image: url.into(),
             mountpoint: self.point(),
             options: MountOptions::parse(&[&*always, options]).unwrap(),
             foreground: false,

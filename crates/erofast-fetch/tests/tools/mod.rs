@@ -1,5 +1,6 @@
 //! The commands of `erofast` with URLs, against what they say of files.
 
+mod registry;
 mod verified;
 
 use std::fs;

@@ -81,6 +81,11 @@ const REMOTE: &[Flag] = &[
     ),
     ("http-token-file", "FILE", "A file with a bearer token"),
     ("http-user-file", "FILE", "A file with user:password"),
+    (
+        "oci-plain-http",
+        "on|off",
+        "Ask a registry without TLS [default: only one on this machine]",
+    ),
 ];
 
 /// The flags that were given, and their values.

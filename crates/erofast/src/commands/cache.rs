@@ -1,6 +1,6 @@
 //! `erofast cache`: images that were fetched from URLs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use erofast_cli::units::size;
 use erofast_cli::{Outcome, Usage, print_json};
 use erofs_engine::remote_image::cache::{self, Entry};
-use erofs_engine::remote_image::{RemoteFile, open};
+use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, open};
 use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
 use erofs_fuse::text;
 use serde_json::{Value, json};
@@ -73,45 +73,45 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
 /// Runs `cache fetch`.
 pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     let shown = args.url.display();
-    let no_url = || Usage(format!("{shown}: is no http:// or https:// URL"));
+    let no_url = || Usage(format!("{shown}: is no http://, https:// or oci:// URL"));
     let source = remote::url(&args.url).ok_or_else(no_url)?;
     let source = source.map_err(anyhow::Error::msg)?;
     let mut options = EngineOptions::default();
     args.remote.apply(&mut options)?;
     args.verity.apply(&mut options)?;
     options.workers = WorkersMode::Inline;
-    let folder = folder(options.remote.cache_dir.as_ref())?;
-    if options.verity != VerityOptions::default() {
-        let engine = Engine::open(&args.url, &options)?;
-        let root = engine.root_hash().map(ToString::to_string);
-        for (name, file) in engine.remote_files() {
-            fetch_all(&name, file, &folder, root.as_ref(), || None)?;
-        }
+    if options.verity == VerityOptions::default() {
+        fetch_url(&source, &options.remote)?;
         return Ok(Outcome::Fine);
     }
+    let engine = Engine::open(&args.url, &options)?;
+    for (name, file) in engine.remote_files() {
+        fetch_all(&name, file, || None)?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// The file at a URL, and the devices that its manifest lists.
+fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
     let (lines, line) = mpsc::channel();
     let note = move |line: &str| drop(lines.send(line.to_owned()));
-    let file = open(&source, &options.remote, note)?;
-    let why = || line.recv_timeout(SOON).ok();
-    fetch_all(&source.to_string(), &file, &folder, None, why)?;
-    Ok(Outcome::Fine)
+    let file = open(source, options, note)?;
+    let lines = || std::iter::from_fn(|| line.recv_timeout(SOON).ok());
+    let why = || lines().find(|line| line.contains("nothing is kept"));
+    fetch_all(&source.to_string(), &file, why)?;
+    let mut devices = file.devices().iter();
+    devices.try_for_each(|device| fetch_url(device, options))
 }
 
 /// `why` says why it is not kept.
 fn fetch_all(
     name: &str,
     file: &RemoteFile,
-    folder: &Path,
-    root_hash: Option<&String>,
     why: impl Fn() -> Option<String>,
 ) -> anyhow::Result<()> {
     file.fetch_all(|_| {})?;
-    let all = |entry: &Entry| {
-        let verified = root_hash.is_some() && entry.record.root_hash.as_ref() == root_hash;
-        (verified || entry.record.url == name)
-            && present(entry).is_ok_and(|there| there == file.length())
-    };
-    if !cache::list(folder).is_ok_and(|entries| entries.iter().any(all)) {
+    let counters = file.counters()?;
+    if !counters.kept || counters.cached_bytes < file.length() {
         bail!(why().unwrap_or_else(|| format!("{name}: is not kept in the cache")));
     }
     outln!("{name}: {} in the cache", size(file.length()));

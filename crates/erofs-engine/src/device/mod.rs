@@ -101,6 +101,12 @@ impl Device {
         }
     }
 
+    /// URLs of the extra devices that the image's manifest in a registry lists.
+    pub(crate) fn extra_devices(&self) -> Vec<PathBuf> {
+        let devices = self.remote().map_or(&[][..], |file| file.devices());
+        devices.iter().map(|device| device.url().into()).collect()
+    }
+
     /// The name of the file in messages.
     pub(crate) fn name(&self) -> String {
         remote::shown(&self.path)

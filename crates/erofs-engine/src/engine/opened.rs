@@ -181,14 +181,19 @@ fn base(options: &EngineOptions) -> u64 {
     }
 }
 
+/// Those of the options, or else of the image's manifest.
 fn with_extra_devices(
     primary: Arc<Device>,
     options: &EngineOptions,
     open: OpenFile<'_>,
 ) -> Result<Vec<Arc<Device>>, Error> {
-    let extra = options.devices.iter();
-    let extra = extra.map(|path| Device::open_named(path, 0, open));
-    std::iter::once(Ok(primary)).chain(extra).collect()
+    let listed = match &options.devices[..] {
+        [] => primary.extra_devices(),
+        named => named.to_vec(),
+    };
+    let extra = listed.iter().map(|path| Device::open_named(path, 0, open));
+    let extra = extra.collect::<Result<Vec<_>, _>>()?;
+    Ok(std::iter::once(primary).chain(extra).collect())
 }
 
 #[cfg(test)]

@@ -33,6 +33,13 @@ pub(super) fn set(
         "http.header_file" | "http_header_file" => options.header_file = path()?,
         "http.token_file" | "http_token_file" => options.token_file = path()?,
         "http.user_file" | "http_user_file" => options.user_file = path()?,
+        "oci.plain_http" | "oci_plain_http" => {
+            options.plain_http = Some(match &*text {
+                "on" => true,
+                "off" => false,
+                _ => return Err(format!("{name}={text}: must be on or off")),
+            });
+        }
         _ => return Ok(false),
     }
     Ok(true)
@@ -61,6 +68,7 @@ mod tests {
             ("timeout.read", "0"),
             ("timeout_read", "86401"),
             ("cache_dir", ""),
+            ("oci.plain_http", "yes"),
         ] {
             let error = set(name, value).unwrap_err();
             assert!(error.starts_with(&format!("{name}={value}: ")), "{error}");

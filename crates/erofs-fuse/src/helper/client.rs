@@ -1,5 +1,6 @@
 //! The server's side of its mount helper.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,6 +22,8 @@ use crate::respawn::{self, Role};
 /// Mounts once, and unmounts.
 pub(crate) struct MountHelper {
     socket: OwnedFd,
+    /// Devices opened that a manifest lists.
+    listed: Cell<usize>,
 }
 
 impl AsFd for MountHelper {
@@ -42,7 +45,12 @@ impl MountHelper {
             .stderr(Stdio::null())
             .spawn()
             .map_err(Error::std_io("cannot start the mount helper"))?;
-        Ok(Self { socket })
+        Ok(Self::new(socket))
+    }
+
+    fn new(socket: OwnedFd) -> Self {
+        let listed = Cell::new(0);
+        Self { socket, listed }
     }
 
     /// The helper that started this server, with a socket as its standard input, which becomes
@@ -51,7 +59,7 @@ impl MountHelper {
         let stdin = rustix::stdio::stdin();
         let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
         rustix::stdio::dup2_stdin(null).map_err(Error::io("stdin"))?;
-        Ok(Self { socket })
+        Ok(Self::new(socket))
     }
 
     /// The order that has come, when the socket is readable; `None` if the helper is gone.
@@ -61,8 +69,11 @@ impl MountHelper {
 
     /// A file of the mount, for reading: the same one for each server.
     pub(crate) fn open(&self, request: &MountRequest, path: &Path) -> io::Result<File> {
-        let file = request.files().iter().position(|other| *other == path);
-        let file = file.ok_or(io::ErrorKind::NotFound)?;
+        let files = request.files();
+        let file = files.iter().position(|other| *other == path);
+        // A manifest lists devices behind them; they are opened once each, in its order.
+        let listed = || files.len() + self.listed.replace(self.listed.get() + 1);
+        let file = file.unwrap_or_else(listed);
         let file = self.ask(HelperRequest::Open { file })??;
         Ok(file.ok_or(io::ErrorKind::InvalidData)?.into())
     }
@@ -191,7 +202,7 @@ mod tests {
     #[test]
     fn a_server_knows_that_the_helper_was_killed_before_it_answered() {
         let (socket, theirs) = protocol::socket_pair().unwrap();
-        let helper = MountHelper { socket };
+        let helper = MountHelper::new(socket);
         std::thread::scope(|scope| {
             let served = scope.spawn(|| helper.served());
             assert_eq!(

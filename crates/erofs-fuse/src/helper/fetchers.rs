@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use erofs_engine::remote_image::{Event, Fetcher, ImageUrl, Options};
@@ -51,6 +52,15 @@ impl Fetchers {
         }
         let parts = kept.fetcher.client().map_err(failed)?;
         parts.into_descriptor().map_err(failed)
+    }
+
+    /// URLs of the devices that the manifest of the image lists, the first file of the mount.
+    pub(super) fn listed_devices(&self) -> impl Iterator<Item = PathBuf> {
+        let listed = self.0.get(&0).map(|image| image.fetcher.devices());
+        listed
+            .into_iter()
+            .flatten()
+            .map(|device| device.url().into())
     }
 
     /// Readable when one has something to say, or is dead.

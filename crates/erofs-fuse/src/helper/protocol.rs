@@ -33,7 +33,7 @@ pub(super) enum HelperRequest {
     /// Open a file of the mount, by its place in the list of them; a later server gets the same
     /// one.
     Open {
-        /// In the order of `MountRequest::files`.
+        /// In the order of `MountRequest::files`, then of the devices of the image's manifest.
         file: usize,
     },
     /// The file that sets the kernel's read-ahead of the mount; none where it may not be set.

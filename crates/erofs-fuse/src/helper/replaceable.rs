@@ -20,7 +20,7 @@ const OTHER_CLONES: usize = 1;
 /// Files, cloned descriptors of the device, and the memory for requests in flight.
 #[derive(Debug, Default)]
 pub(super) struct Replaceable {
-    /// In the order of [`MountRequest::files`].
+    /// In the order of [`MountRequest::files`], then those that the image's manifest lists.
     files: Vec<Option<OwnedFd>>,
     /// The kernel keeps the requests that were taken through a descriptor until it is released.
     clones: Vec<OwnedFd>,
@@ -34,7 +34,8 @@ pub(super) struct Replaceable {
 impl Replaceable {
     /// A file of the mount.
     pub(super) fn file(&mut self, request: &MountRequest, number: usize) -> Result<OwnedFd, Error> {
-        let paths = request.files();
+        let mut paths = request.files();
+        paths.extend(self.fetchers.listed_devices());
         let none = || Error::Protocol(format!("there is no file {number}"));
         let path = paths.get(number).ok_or_else(none)?;
         let url = remote::url(path).transpose().map_err(Error::Server)?;

@@ -53,6 +53,8 @@ pub const KNOWN: &[KnownOption] = options! {
         "lines 'Name: value' that go with each request to a URL; or http_header_file";
     "http.token_file=FILE" "a bearer token for a URL; or http_token_file";
     "http.user_file=FILE" "user:password for a URL; or http_user_file";
+    "oci.plain_http=on|off"
+        "whether a registry is asked without TLS; or oci_plain_http (on for one on this machine)";
     "log=FILE"
         "append faults of the image to this file (the journal or syslog; standard error with -f)";
     "offset=N|auto" "where the image begins in its file (0)";

@@ -1,0 +1,116 @@
+//! Whether the bytes of a blob are those of its digest, once all of them are there.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use remote_image::message::Identity;
+use remote_image::store::BLOCK;
+use rustix::io::pread;
+use sha2::{Digest, Sha256};
+
+use crate::fetch::Fetch;
+use crate::room::Room;
+use crate::waiting::Asked;
+
+/// Bytes that are read at once.
+const STEP: usize = 1 << 20;
+
+/// What is known of a blob.
+#[derive(Debug)]
+pub struct Verification {
+    /// Bytes after which all may be there; the largest number if nothing is to be compared.
+    left: Cell<u64>,
+    running: Cell<bool>,
+    /// Questions whose last block came with the last of all.
+    held: RefCell<Vec<Asked>>,
+    /// The bytes are wrong: one line.
+    pub refusal: RefCell<Option<String>>,
+}
+
+impl Verification {
+    /// Of an image without a digest, too, for which there is nothing to do.
+    pub fn new(identity: &Identity, room: &Room) -> Verification {
+        let wanted = identity.digest.is_some() && !room.is_verified();
+        Verification {
+            left: Cell::new(if wanted { 0 } else { u64::MAX }),
+            running: Cell::new(false),
+            held: RefCell::default(),
+            refusal: RefCell::default(),
+        }
+    }
+
+    /// So many bytes came. Starts the comparison if they are the last.
+    pub fn arrived(&self, fetch: &Rc<Fetch>, bytes: u64) {
+        self.left.set(self.left.get().saturating_sub(bytes));
+        if self.left.get() > 0 || self.running.get() {
+            return;
+        }
+        let left = fetch.identity.length - fetch.room.present();
+        self.left.set(left);
+        if left == 0 {
+            self.running.set(true);
+            start(Rc::clone(fetch));
+        }
+    }
+
+    /// Whether bytes are being compared.
+    pub fn is_running(&self) -> bool {
+        self.running.get()
+    }
+
+    /// The question, unless its answer is to wait for the comparison.
+    pub fn hold(&self, asked: Asked) -> Option<Asked> {
+        if !self.running.get() {
+            return Some(asked);
+        }
+        self.held.borrow_mut().push(asked);
+        None
+    }
+
+    /// Takes the outcome, and returns what was held.
+    pub fn end(&self, outcome: &Result<(), String>) -> Vec<Asked> {
+        self.running.set(false);
+        self.left.set(u64::MAX);
+        *self.refusal.borrow_mut() = outcome.as_ref().err().cloned();
+        self.held.take()
+    }
+}
+
+/// Of a single block at once: it may be a root hash, which is used as soon as the blob is open.
+fn start(fetch: Rc<Fetch>) {
+    if fetch.identity.length <= BLOCK {
+        return fetch.compared(&outcome(&fetch, digest(&fetch.room.data())));
+    }
+    tokio::task::spawn_local(async move {
+        let data = fetch.room.data().try_clone_to_owned();
+        let compute = |data: OwnedFd| tokio::task::spawn_blocking(move || digest(&data));
+        let computed = match data {
+            Ok(data) => compute(data).await.map_err(io::Error::other).flatten(),
+            Err(error) => Err(error),
+        };
+        fetch.compared(&outcome(&fetch, computed));
+    });
+}
+
+fn outcome(fetch: &Fetch, computed: io::Result<String>) -> Result<(), String> {
+    match computed {
+        Ok(digest) if Some(&digest) == fetch.identity.digest.as_ref() => Ok(()),
+        Ok(digest) => Err(format!("the blob has another digest: {digest}")),
+        Err(error) => Err(format!("the digest cannot be computed: {error}")),
+    }
+}
+
+fn digest(data: &impl AsFd) -> io::Result<String> {
+    let (mut hash, mut buffer, mut position) = (Sha256::new(), vec![0; STEP], 0);
+    loop {
+        match rustix::io::retry_on_intr(|| pread(data, &mut buffer, position))? {
+            0 => return Ok(format!("sha256:{:x}", hash.finalize())),
+            read => {
+                hash.update(&buffer[..read]);
+                position += read as u64;
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Images in registries: of the tests' own, and Debian's where it is installed.
+
+mod docker;
+mod tokens;
+
+use std::sync::Arc;
+
+use remote_image::Event;
+use serde_json::json;
+
+use crate::repository::{EROFS, Repository, TAR, digest};
+use crate::*;
+
+const LENGTH: usize = 300_000;
+
+/// The one line of an image that cannot be opened.
+fn refused(url: &str, options: &Options) -> String {
+    let line = start(url, options).unwrap_err().to_string();
+    assert!(line.starts_with(&format!("{url}: ")), "{line}");
+    line
+}
+
+#[test]
+fn a_tag_is_pinned_while_the_image_is_open() {
+    let (registry, cache) = (Repository::new(), cache());
+    let [manifest, blob] = registry.put_image("v1", &image(LENGTH));
+    let mut fetcher = start(&registry.url(":v1"), &options(&cache)).unwrap();
+    let line = format!(
+        "{}: is {manifest}, the image is blob {blob}",
+        registry.url(":v1")
+    );
+    assert_eq!(fetcher.event().unwrap(), Event::Note(line));
+    registry.put_image("v1", b"another");
+    let file = RemoteFile::new(fetcher.client().unwrap());
+    fetcher.restart().unwrap();
+    fetcher.watch(|_| ()).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    // Ranges of the blob, of whichever fetcher.
+    let asked = registry.asked();
+    assert_eq!(asked[0], "/v2/tools/manifests/v1");
+    assert!(
+        asked[1..]
+            .iter()
+            .all(|path| *path == Repository::blob_path(&blob)),
+        "{asked:?}"
+    );
+}
+
+#[test]
+fn an_index_has_the_image_of_this_machine_and_rather_one_of_erofs_layers() {
+    let (registry, cache) = (Repository::new(), cache());
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let entry = |bytes: &[u8], platform: serde_json::Value| {
+        let [manifest, _] = registry.put_image("none", bytes);
+        json!({ "mediaType": "m", "digest": manifest, "size": 1, "platform": platform })
+    };
+    let own = json!({ "os": "linux", "architecture": architecture });
+    let mut erofs = own.clone();
+    erofs["os.features"] = json!(["erofs"]);
+    let other = json!({ "os": "linux", "architecture": "z80" });
+    let entries = [
+        entry(b"other", other),
+        entry(b"tar", own),
+        entry(&image(LENGTH), erofs),
+    ];
+    registry.put_manifest("v1", &json!({ "manifests": entries }));
+    let file = open(&registry.url(":v1"), &options(&cache)).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    registry.put_manifest("v2", &json!({ "manifests": entries[..1] }));
+    let line = refused(&registry.url(":v2"), &options(&cache));
+    assert!(
+        line.contains("no image for linux/") && line.ends_with(": linux/z80"),
+        "{line}"
+    );
+}
+
+#[test]
+fn layers_below_the_image_are_its_devices() {
+    let (registry, cache) = (Repository::new(), cache());
+    let tar = registry.put_blob(b"tar", TAR);
+    let mut other = registry.put_blob(b"other", EROFS);
+    other["annotations"] = json!({ "org.erofs.role": "device" });
+    let index = registry.put_blob(b"chunks", "application/vnd.erofs.chunk-index.v1");
+    let top = registry.put_blob(&image(LENGTH), "application/vnd.erofs.layer.v1");
+    let digest_of = |text: &[u8]| source(&registry.url(&format!("@{}#blob", digest(text))));
+    registry.put_manifest("v1", &json!({ "layers": [tar, other, index, top] }));
+    let fetcher = start(&registry.url(":v1"), &options(&cache)).unwrap();
+    assert_eq!(fetcher.length(), LENGTH as u64);
+    assert_eq!(fetcher.devices(), [digest_of(b"tar"), digest_of(b"other")]);
+    let device = open(fetcher.devices()[0].url(), &options(&cache)).unwrap();
+    assert_eq!(read(&device, 0..3).unwrap(), b"tar");
+}
+
+#[test]
+fn a_digest_may_be_that_of_a_blob() {
+    let (registry, cache) = (Repository::new(), cache());
+    let [_, blob] = registry.put_image("v1", &image(LENGTH));
+    // Whatever the registry answers to a request for such a manifest.
+    for status in [404, 500] {
+        let path = format!("/v2/tools/manifests/{blob}");
+        let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
+        registry.0.state().answers.insert(path, answer);
+        let file = open(&registry.url(&format!("@{blob}")), &options(&cache)).unwrap();
+        assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    }
+    registry.asked();
+    open(&registry.url(&format!("@{blob}#blob")), &options(&cache)).unwrap();
+    assert_eq!(registry.asked(), [Repository::blob_path(&blob)]);
+}
+
+#[test]
+fn registries_share_what_is_in_the_cache() {
+    let (first, second, cache) = (Repository::new(), Repository::new(), cache());
+    first.put_image("v1", &image(LENGTH));
+    let [_, blob] = second.put_image("v2", &image(LENGTH));
+    let file = open(&first.url(":v1"), &options(&cache)).unwrap();
+    read(&file, 0..LENGTH).unwrap();
+    let again = open(&second.url(":v2"), &options(&cache)).unwrap();
+    assert_eq!(read(&again, 0..LENGTH).unwrap(), image(LENGTH));
+    let blob = Repository::blob_path(&blob);
+    assert_eq!(second.asked(), ["/v2/tools/manifests/v2", &blob]);
+    let counters = again.counters().unwrap();
+    assert!(
+        counters.kept && counters.cached_bytes == LENGTH as u64,
+        "{counters:?}"
+    );
+}
+
+#[test]
+fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
+    let (registry, cache) = (Repository::new(), cache());
+    let [_, blob] = registry.put_image("v1", &image(LENGTH));
+    let path = Repository::blob_path(&blob);
+    let mut wrong = image(LENGTH);
+    wrong[LENGTH / 2] ^= 1;
+    registry
+        .0
+        .state()
+        .files
+        .insert(path.clone(), Arc::new(wrong.clone()));
+    let file = open(&registry.url(":v1"), &options(&cache)).unwrap();
+    // Nothing says so far that they are wrong.
+    assert_eq!(
+        read(&file, 0..LENGTH / 2).unwrap(),
+        image(LENGTH)[..LENGTH / 2]
+    );
+    let error = file.fetch_all(|_| ()).unwrap_err().to_string();
+    let why = format!(
+        "{}: the blob has another digest: {}",
+        registry.url(":v1"),
+        digest(&wrong)
+    );
+    assert_eq!(error, why);
+    assert_eq!(read(&file, 0..10).unwrap_err().to_string(), why);
+    assert_eq!(file.counters().unwrap().cached_bytes, 0);
+    // The registry has the right ones now.
+    registry
+        .0
+        .state()
+        .files
+        .insert(path, Arc::new(image(LENGTH)));
+    let file = open(&registry.url(":v1"), &options(&cache)).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+}
+
+/// It may hold a root hash, which is used at once.
+#[test]
+fn a_blob_of_one_block_is_compared_before_it_is_open() {
+    let (registry, cache) = (Repository::new(), cache());
+    let [_, blob] = registry.put_image("v1", b"root hash");
+    let path = Repository::blob_path(&blob);
+    registry
+        .0
+        .state()
+        .files
+        .insert(path, Arc::new(b"ROOT HASH".to_vec()));
+    let line = refused(&registry.url(":v1"), &options(&cache));
+    assert!(line.contains("another digest"), "{line}");
+}
+
+#[test]
+fn what_is_no_image_is_one_line() {
+    let (registry, cache) = (Repository::new(), cache());
+    let layer = |media_type: &str| registry.put_blob(media_type.as_bytes(), media_type);
+    let of = |layers: &[&str]| {
+        let layers: Vec<_> = layers.iter().map(|media_type| layer(media_type)).collect();
+        registry.put_manifest("v1", &json!({ "layers": layers }));
+        refused(&registry.url(":v1"), &options(&cache))
+    };
+    let zstd = "application/vnd.erofs+zstd";
+    for layers in [
+        &[zstd][..],
+        &["a.tar.gzip"],
+        &[],
+        &[EROFS, "a.erofs"],
+        &[EROFS, "b"],
+    ] {
+        let line = of(layers);
+        let end = format!("; its layers: {}", layers.join(", "));
+        assert!(
+            line.contains("needs one uncompressed EROFS") && line.ends_with(&end),
+            "{line}"
+        );
+    }
+    let mut bad = layer(EROFS);
+    bad["digest"] = json!("sha256:../../x");
+    registry.put_manifest("v1", &json!({ "layers": [bad] }));
+    let line = refused(&registry.url(":v1"), &options(&cache));
+    assert!(line.ends_with("no sha256 digest: sha256:../../x"), "{line}");
+    let mut long = layer(EROFS);
+    long["size"] = json!(5);
+    registry.put_manifest("v1", &json!({ "layers": [long] }));
+    let line = refused(&registry.url(":v1"), &options(&cache));
+    assert!(
+        line.ends_with("the blob has 21 bytes, in the manifest 5"),
+        "{line}"
+    );
+    let line = refused(&registry.url(":v9"), &options(&cache));
+    assert!(line.contains("404"), "{line}");
+}
+
+#[test]
+fn a_manifest_with_another_digest_is_refused() {
+    let (registry, cache) = (Repository::new(), cache());
+    let [manifest, _] = registry.put_image("v1", &image(LENGTH));
+    let mut state = registry.0.state();
+    for version in ["v1", &manifest] {
+        let path = format!("/v2/tools/manifests/{version}");
+        let answer = state.answers.get_mut(&path).unwrap();
+        *answer = answer.replace("\"size\":300000", "\"size\":300001");
+    }
+    drop(state);
+    for version in [":v1".to_owned(), format!("@{manifest}")] {
+        let line = refused(&registry.url(&version), &options(&cache));
+        assert!(
+            line.contains("the manifest has another digest: sha256:"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_registry_has_tls_unless_it_is_on_this_machine() {
+    let (registry, cache) = (Repository::new(), cache());
+    registry.put_image("v1", &image(LENGTH));
+    let with = |plain_http| Options {
+        plain_http,
+        ..options(&cache)
+    };
+    assert!(start(&registry.url(":v1"), &with(Some(true))).is_ok());
+    let line = refused(&registry.url(":v1"), &with(Some(false)));
+    assert!(line.contains("no connection: tls handshake"), "{line}");
+}

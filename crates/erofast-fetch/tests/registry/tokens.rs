@@ -1,0 +1,146 @@
+//! What a registry wants to see before it answers.
+
+use super::*;
+use crate::repository::answer;
+
+/// Of the registry itself.
+const TOKENS: &str = "/token?service=s&scope=repository%3Atools%3Apull";
+
+/// The registry wants this token, which it gives whoever asks for one.
+fn guard(registry: &Repository, token: &str) {
+    let realm = registry.0.url("/token");
+    let challenge =
+        format!("Bearer realm=\"{realm}\",service=\"s\",scope=\"repository:tools:pull\"");
+    let mut state = registry.0.state();
+    state.guard = Some((format!("Bearer {token}"), challenge));
+    let body = json!({ "token": token }).to_string();
+    state.answers.insert(TOKENS.to_owned(), answer("", &body));
+}
+
+fn user(cache: &tempfile::TempDir) -> Options {
+    let path = cache.path().join("user");
+    std::fs::write(&path, "me:secret\n").unwrap();
+    Options {
+        user_file: Some(path),
+        ..options(cache)
+    }
+}
+
+#[test]
+fn a_token_is_fetched_and_again_when_it_is_over() {
+    let (registry, cache) = (Repository::new(), cache());
+    registry.put_image("v1", &image(LENGTH));
+    guard(&registry, "first");
+    let file = open(&registry.url(":v1"), &options(&cache)).unwrap();
+    guard(&registry, "second");
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    let asked = registry.asked();
+    let tokens = asked.iter().filter(|path| path.starts_with("/token"));
+    assert_eq!(tokens.clone().count(), 2, "{asked:?}");
+    assert!(tokens.clone().all(|path| path == TOKENS), "{asked:?}");
+    // No range failed: the requests were made again at once.
+    assert_eq!(file.counters().unwrap().failures, 0);
+}
+
+#[test]
+fn user_and_password_go_to_the_token_server_and_the_token_to_the_registry_alone() {
+    let (registry, store, cache) = (Repository::new(), Server::start(image(LENGTH)), cache());
+    let [_, blob] = registry.put_image("v1", &image(LENGTH));
+    guard(&registry, "abc");
+    let away = format!(
+        "HTTP/1.1 307 No\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n",
+        store.url("/s")
+    );
+    registry
+        .0
+        .state()
+        .answers
+        .insert(Repository::blob_path(&blob), away);
+    let file = open(&registry.url(":v1"), &user(&cache)).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    for asked in &registry.0.state().asked {
+        let authorization = asked.header("authorization");
+        match asked.path.starts_with("/token") {
+            true => assert_eq!(authorization, Some("Basic bWU6c2VjcmV0")),
+            false => assert!(matches!(authorization, None | Some("Bearer abc"))),
+        }
+    }
+    let stored = store.state().asked.clone();
+    assert!(
+        stored
+            .iter()
+            .all(|asked| asked.header("authorization").is_none())
+    );
+    assert!(!stored.is_empty());
+}
+
+#[test]
+fn basic_is_answered_where_it_is_wanted() {
+    let (registry, cache) = (Repository::new(), cache());
+    registry.put_image("v1", &image(LENGTH));
+    let challenge = "Basic realm=\"registry\"".to_owned();
+    registry.0.state().guard = Some(("Basic bWU6c2VjcmV0".into(), challenge));
+    let line = refused(&registry.url(":v1"), &options(&cache));
+    assert!(
+        line.ends_with("wants user and password (http.user_file=)"),
+        "{line}"
+    );
+    let file = open(&registry.url(":v1"), &user(&cache)).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+}
+
+#[test]
+fn a_token_that_is_refused_is_one_line() {
+    let (registry, cache) = (Repository::new(), cache());
+    registry.put_image("v1", &image(LENGTH));
+    guard(&registry, "abc");
+    registry.0.state().guard.as_mut().unwrap().0 = "Bearer other".into();
+    let line = refused(&registry.url(":v1"), &options(&cache));
+    assert!(line.contains("401"), "{line}");
+    registry
+        .0
+        .state()
+        .answers
+        .insert(TOKENS.into(), answer("", "{}"));
+    let line = refused(&registry.url(":v1"), &options(&cache));
+    assert!(
+        line.ends_with("token from 127.0.0.1: the answer has no token"),
+        "{line}"
+    );
+    registry.0.state().answers.remove(TOKENS);
+    let line = refused(&registry.url(":v1"), &options(&cache));
+    assert!(
+        line.ends_with("token from 127.0.0.1: the server answers 404 Not Found"),
+        "{line}"
+    );
+    let elsewhere = "Bearer realm=\"http://tokens.test/\"".to_owned();
+    registry.0.state().guard.as_mut().unwrap().1 = elsewhere;
+    let line = refused(&registry.url(":v1"), &user(&cache));
+    assert!(line.contains("http:// is not asked for a token"), "{line}");
+}
+
+/// A token of a file is used as it is; one that is written anew, without a pause.
+#[test]
+fn a_token_of_a_file_is_read_again() {
+    let (registry, cache) = (Repository::new(), cache());
+    registry.put_image("v1", &image(LENGTH));
+    let path = cache.path().join("token");
+    let token_file = Some(path.clone());
+    let options = Options {
+        token_file,
+        ..options(&cache)
+    };
+    guard(&registry, "first");
+    std::fs::write(&path, "first\n").unwrap();
+    let file = open(&registry.url(":v1"), &options).unwrap();
+    std::fs::write(&path, "second\n").unwrap();
+    guard(&registry, "second");
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    assert!(
+        registry
+            .asked()
+            .iter()
+            .all(|path| !path.starts_with("/token"))
+    );
+    assert_eq!(file.counters().unwrap().failures, 0);
+}

@@ -1,0 +1,49 @@
+//! Images in a registry.
+
+use serde_json::json;
+
+use super::*;
+use crate::repository::{EROFS, Repository, TAR};
+
+/// As `mkfs.erofs --tar=i` makes them.
+#[test]
+fn an_index_of_a_tar_layer_is_read_with_the_layer_as_its_device() {
+    let Some(site) = Site::new("tar-index.erofs") else {
+        return;
+    };
+    let tar = site.image.with_extension("tar");
+    let bytes = |path: &Path| fs::read(path).expect("a fixture");
+    let registry = Repository::new();
+    let layer = registry.put_blob(&bytes(&tar), TAR);
+    let index = registry.put_blob(&bytes(&site.image), EROFS);
+    registry.put_manifest("v1", &json!({ "layers": [layer, index] }));
+    let (tar, path) = (tar.display().to_string(), site.image.display().to_string());
+    let local = site.run(&["extract", "--device", &tar, &path, "-"]);
+    let device = registry.url(&format!("@{}", layer["digest"].as_str().unwrap()));
+    for arguments in [
+        &["extract", &registry.url(":v1"), "-"][..],
+        &["extract", "--device", &device, &path, "-"],
+    ] {
+        let remote = site.run(arguments);
+        assert!(
+            local.stdout.len() > 1000 && remote.stdout == local.stdout,
+            "{remote:?}"
+        );
+    }
+    // Two blobs, whatever the registry calls them.
+    let fetched = site.printed(&["cache", "fetch", &registry.url(":v1")]);
+    assert_eq!(fetched.matches(" in the cache\n").count(), 2, "{fetched}");
+    let listed = site.printed(&["cache", "list", "--json"]);
+    assert_eq!(listed.matches("\"url\"").count(), 2, "{listed}");
+}
+
+#[test]
+fn a_registry_has_no_files_beside_an_image() {
+    let Some(site) = Site::new("lz4-4k.erofs") else {
+        return;
+    };
+    let point = site.directory.path().display().to_string();
+    let image = "oci://127.0.0.1:1/tools:v1";
+    let line = site.refused(&["mount", "-o", "verity=auto", image, &point]);
+    assert!(line.contains("no query and no files beside it"), "{line}");
+}
