@@ -143,7 +143,7 @@ fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
         .files
         .insert(path.clone(), Arc::new(wrong.clone()));
     let file = open(&registry.url(":v1"), &options(&cache)).unwrap();
-    // Nothing says so far that they are wrong.
+    // Until the last one has come nothing shows that they are wrong.
     assert_eq!(
         read(&file, 0..LENGTH / 2).unwrap(),
         image(LENGTH)[..LENGTH / 2]
