@@ -6,10 +6,9 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, StatusCode, Url};
 use serde::Deserialize;
 
-use crate::credentials::secret;
+use crate::answer::{body, refused};
+use crate::endpoint::check_scheme;
 use crate::failure::Failure;
-use crate::http::{body, refused};
-use crate::registry::check_scheme;
 
 /// Bytes of the answer with a token.
 const LONGEST: usize = 1 << 20;
@@ -102,6 +101,13 @@ async fn token(
     );
     let value = token.and_then(|token| secret(&format!("Bearer {token}")));
     value.ok_or_else(|| Failure::new("the answer has no token"))
+}
+
+/// None: it cannot be sent.
+pub fn secret(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// `name="value"` or `name=value`, with commas between.

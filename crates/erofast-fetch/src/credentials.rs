@@ -10,7 +10,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
 use tokio::sync::Mutex;
 
-use crate::challenge::Challenge;
+use crate::challenge::{Challenge, secret};
 use crate::failure::Failure;
 
 /// What goes with each request.
@@ -98,13 +98,6 @@ fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = line.split_once(':')?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
     Some((name, secret(value.trim())?))
-}
-
-/// None: it cannot be sent.
-pub fn secret(text: &str) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(text).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 fn authorization(path: &Path, scheme: impl Fn(&str) -> String) -> Result<HeaderValue, Failure> {

@@ -22,7 +22,7 @@ use crate::http::{Server, stalled};
 use crate::pace::Pace;
 use crate::room::Room;
 use crate::streams::Streams;
-use crate::verification::Verification;
+use crate::verification::{Verification, compare};
 use crate::waiting::{Asked, Waiting};
 
 /// How exactly pauses and time limits end.
@@ -78,7 +78,7 @@ impl Fetch {
             asked: Notify::new(),
             counters: Cell::default(),
         });
-        fetch.verification.arrived(&fetch, 0);
+        fetch.look_for_end(0);
         fetch
     }
 
@@ -244,7 +244,7 @@ impl Fetch {
             self.note(&line);
         }
         self.count(|counters| counters.fetched_bytes += bytes.len() as u64);
-        self.verification.arrived(self, bytes.len() as u64);
+        self.look_for_end(bytes.len() as u64);
         let complete = self.waiting.borrow_mut().arrived(block);
         for asked in complete
             .into_iter()
@@ -253,6 +253,25 @@ impl Fetch {
             self.answer(asked, 0, String::new());
         }
         Ok(())
+    }
+
+    /// Compares the digest once all of a blob is there: of a single block at once, since it may be
+    /// a root hash, which is used as soon as the blob is open.
+    fn look_for_end(self: &Rc<Self>, bytes: u64) {
+        let digest = self.identity.digest.clone().unwrap_or_default();
+        if !self.verification.arrived(bytes, &self.room) {
+            return;
+        }
+        if self.identity.length <= BLOCK {
+            return self.compared(&compare(&self.room.data(), &digest));
+        }
+        let (fetch, data) = (Rc::clone(self), self.room.data().try_clone_to_owned());
+        tokio::task::spawn_local(async move {
+            let data = data.map_err(|error| error.to_string());
+            let compare = move || data.and_then(|data| compare(&data, &digest));
+            let compared = tokio::task::spawn_blocking(compare).await;
+            fetch.compared(&compared.unwrap_or_else(|error| Err(error.to_string())));
+        });
     }
 
     /// Why the bytes of the blob must not be read, if they must not.
@@ -264,7 +283,7 @@ impl Fetch {
     }
 
     /// All of the blob was compared with its digest. The error is one line.
-    pub fn compared(&self, outcome: &Result<(), String>) {
+    fn compared(&self, outcome: &Result<(), String>) {
         let held = self.verification.end(outcome);
         let Err(line) = outcome else {
             self.room.mark_verified();

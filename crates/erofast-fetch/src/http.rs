@@ -2,23 +2,22 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use remote_image::message::Identity;
 use remote_image::{ImageUrl, Options};
 use reqwest::header::{
-    ACCEPT_ENCODING, AsHeaderName, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG,
-    HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue,
+    IF_RANGE, LAST_MODIFIED, LOCATION, RANGE,
 };
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 
+use crate::answer::{refused, text};
 use crate::credentials::Credentials;
+use crate::endpoint;
 use crate::failure::Failure;
-use crate::registry;
 
 const REDIRECTS: usize = 10;
-/// Of what Retry-After asks for.
-const LONGEST_HOLD: Duration = Duration::from_secs(60);
 /// Bytes of an image: readers have a bit for each block, whatever a server announces.
 const LONGEST: u64 = 16 << 40;
 
@@ -38,7 +37,7 @@ impl Server {
     pub fn new(source: &ImageUrl, options: &Options) -> Result<Server, Failure> {
         let reference = source.reference();
         let url = match &reference {
-            Some(reference) => registry::manifest(reference, options)?,
+            Some(reference) => endpoint::manifest(reference, options)?,
             None => {
                 let url = Url::parse(source.url());
                 url.map_err(|error| Failure::lasting(error.to_string()))?
@@ -64,7 +63,7 @@ impl Server {
 
     /// From now on the image is this blob of the registry.
     pub fn choose_blob(&mut self, digest: &str) -> Result<(), Failure> {
-        self.url = registry::blob(&self.url, digest)?;
+        self.url = endpoint::blob(&self.url, digest)?;
         Ok(())
     }
 
@@ -175,30 +174,6 @@ fn next(url: &Url, headers: &HeaderMap) -> Result<Url, Failure> {
     }
 }
 
-/// An answer that is not what was asked for, by its status.
-pub fn refused(response: &Response) -> Failure {
-    let (status, headers) = (response.status(), response.headers());
-    let again = [408, 425, 429].contains(&status.as_u16()) || status.is_server_error();
-    Failure {
-        lasting: !again,
-        missing: [404, 410].contains(&status.as_u16()),
-        retry_after: text(headers, RETRY_AFTER).and_then(|value| pause(&value, SystemTime::now())),
-        ..Failure::new(format!("the server answers {status}"))
-    }
-}
-
-/// What Retry-After says: seconds, or a date.
-fn pause(value: &str, now: SystemTime) -> Option<Duration> {
-    let pause = match value.trim().parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let date = httpdate::parse_http_date(value.trim()).ok()?;
-            date.duration_since(now).unwrap_or_default()
-        }
-    };
-    Some(pause.min(LONGEST_HOLD))
-}
-
 /// What If-Range takes: a strong tag, or the date.
 fn validator(identity: &Identity) -> Option<&str> {
     let strong = identity
@@ -206,25 +181,6 @@ fn validator(identity: &Identity) -> Option<&str> {
         .as_deref()
         .filter(|etag| !etag.starts_with("W/"));
     strong.or(identity.modified.as_deref())
-}
-
-/// The header as text, if it is there and is some.
-pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
-    Some(headers.get(name)?.to_str().ok()?.to_owned())
-}
-
-/// All bytes of an answer that has few.
-pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failure> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        body.extend_from_slice(&chunk);
-        if body.len() > most {
-            return Err(Failure::lasting(format!(
-                "an answer of more than {most} bytes"
-            )));
-        }
-    }
-    Ok(body)
 }
 
 /// Which image an answer is of, whatever part of it.
@@ -290,28 +246,4 @@ fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, u64)> {
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
     let length = length.parse().ok()?;
     (first <= last && last < length).then(|| (first..last + 1, length))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_asks_to_wait_for_seconds_or_until_a_date() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        for (value, seconds) in [
-            ("7", Some(7)),
-            ("99999", Some(60)),
-            ("Sun, 06 Nov 1994 08:49:40 GMT", Some(3)),
-            ("Sun, 06 Nov 1994 08:49:30 GMT", Some(0)),
-            ("Sat, 06 Nov 2094 08:49:30 GMT", Some(60)),
-            ("soon", None),
-        ] {
-            assert_eq!(
-                pause(value, now),
-                seconds.map(Duration::from_secs),
-                "{value}"
-            );
-        }
-    }
 }

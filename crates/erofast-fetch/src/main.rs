@@ -2,11 +2,13 @@
 //! which start it. What to fetch comes over standard input, a socket; see `remote_image::message`.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod challenge;
 mod client;
 mod clients;
 mod credentials;
 mod dispatch;
+mod endpoint;
 mod failure;
 mod fetch;
 mod http;

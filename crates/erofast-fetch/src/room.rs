@@ -139,6 +139,11 @@ impl Room {
         self.store.present().unwrap_or(0)
     }
 
+    /// Bytes that are not in the store.
+    pub fn missing(&self) -> u64 {
+        self.store.length() - self.present()
+    }
+
     /// Whether a block is there and whole.
     pub fn has(&self, block: u64) -> bool {
         let whole = |store: &Store| matches!(store.read_block(block), Ok(Some(_)));

@@ -2,15 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::rc::Rc;
+use std::os::fd::AsFd;
 
 use remote_image::message::Identity;
-use remote_image::store::BLOCK;
 use rustix::io::pread;
 use sha2::{Digest, Sha256};
 
-use crate::fetch::Fetch;
 use crate::room::Room;
 use crate::waiting::Asked;
 
@@ -41,18 +38,15 @@ impl Verification {
         }
     }
 
-    /// So many bytes came. Starts the comparison if they are the last.
-    pub fn arrived(&self, fetch: &Rc<Fetch>, bytes: u64) {
+    /// So many bytes came. True: all are there, and are to be compared now.
+    pub fn arrived(&self, bytes: u64, room: &Room) -> bool {
         self.left.set(self.left.get().saturating_sub(bytes));
         if self.left.get() > 0 || self.running.get() {
-            return;
+            return false;
         }
-        let left = fetch.identity.length - fetch.room.present();
-        self.left.set(left);
-        if left == 0 {
-            self.running.set(true);
-            start(Rc::clone(fetch));
-        }
+        self.left.set(room.missing());
+        self.running.set(self.left.get() == 0);
+        self.running.get()
     }
 
     /// Whether bytes are being compared.
@@ -78,25 +72,10 @@ impl Verification {
     }
 }
 
-/// Of a single block at once: it may be a root hash, which is used as soon as the blob is open.
-fn start(fetch: Rc<Fetch>) {
-    if fetch.identity.length <= BLOCK {
-        return fetch.compared(&outcome(&fetch, digest(&fetch.room.data())));
-    }
-    tokio::task::spawn_local(async move {
-        let data = fetch.room.data().try_clone_to_owned();
-        let compute = |data: OwnedFd| tokio::task::spawn_blocking(move || digest(&data));
-        let computed = match data {
-            Ok(data) => compute(data).await.map_err(io::Error::other).flatten(),
-            Err(error) => Err(error),
-        };
-        fetch.compared(&outcome(&fetch, computed));
-    });
-}
-
-fn outcome(fetch: &Fetch, computed: io::Result<String>) -> Result<(), String> {
-    match computed {
-        Ok(digest) if Some(&digest) == fetch.identity.digest.as_ref() => Ok(()),
+/// Compares bytes with their digest. The error is one line.
+pub fn compare(data: &impl AsFd, expected: &str) -> Result<(), String> {
+    match digest(data) {
+        Ok(digest) if digest == expected => Ok(()),
         Ok(digest) => Err(format!("the blob has another digest: {digest}")),
         Err(error) => Err(format!("the digest cannot be computed: {error}")),
     }

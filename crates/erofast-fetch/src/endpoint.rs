@@ -1,0 +1,52 @@
+//! Where a registry is asked, and whether over TLS.
+
+use remote_image::Options;
+use remote_image::registry::Reference;
+use reqwest::Url;
+
+use crate::failure::Failure;
+
+/// Where the manifest is, or the blob that has the reference's digest.
+pub fn manifest(reference: &Reference, options: &Options) -> Result<Url, Failure> {
+    let Reference {
+        registry,
+        name,
+        version,
+    } = reference;
+    let url = |scheme| {
+        Url::parse(&format!(
+            "{scheme}://{registry}/v2/{name}/manifests/{version}"
+        ))
+    };
+    let url = url("http").and_then(|plain| match is_plain(&plain, options) {
+        true => Ok(plain),
+        false => url("https"),
+    });
+    url.map_err(|error| Failure::lasting(error.to_string()))
+}
+
+/// A blob beside a manifest.
+pub fn blob(manifest: &Url, digest: &str) -> Result<Url, Failure> {
+    let url = manifest.join(&format!("../blobs/{digest}"));
+    url.map_err(|error| Failure::lasting(error.to_string()))
+}
+
+/// Whether a registry may be asked without TLS.
+fn is_plain(url: &Url, options: &Options) -> bool {
+    options.plain_http.unwrap_or_else(|| {
+        let host = url.host_str().unwrap_or_default();
+        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    })
+}
+
+/// Passwords and tokens go over TLS, but for a registry that needs none.
+pub fn check_scheme(url: &Url, options: &Options) -> Result<(), Failure> {
+    match url.scheme() {
+        "https" => Ok(()),
+        "http" if is_plain(url, options) => Ok(()),
+        scheme => Err(Failure::lasting(format!(
+            "{scheme}:// is not asked for a token without oci.plain_http=on"
+        ))),
+    }
+}
