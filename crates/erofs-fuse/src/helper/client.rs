@@ -1,12 +1,12 @@
 //! The server's side of its mount helper.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::{RequestsInFlight, Restartable, Session};
@@ -22,8 +22,8 @@ use crate::respawn::{self, Role};
 /// Mounts once, and unmounts.
 pub(crate) struct MountHelper {
     socket: OwnedFd,
-    /// Devices opened that a manifest lists.
-    listed: Cell<usize>,
+    /// Atomic: devices opened that a manifest lists.
+    listed: AtomicUsize,
 }
 
 impl AsFd for MountHelper {
@@ -49,7 +49,7 @@ impl MountHelper {
     }
 
     fn new(socket: OwnedFd) -> Self {
-        let listed = Cell::new(0);
+        let listed = AtomicUsize::new(0);
         Self { socket, listed }
     }
 
@@ -72,7 +72,7 @@ impl MountHelper {
         let files = request.files();
         let file = files.iter().position(|other| *other == path);
         // A manifest lists devices behind them; they are opened once each, in its order.
-        let listed = || files.len() + self.listed.replace(self.listed.get() + 1);
+        let listed = || files.len() + self.listed.fetch_add(1, Ordering::Relaxed);
         let file = file.unwrap_or_else(listed);
         let file = self.ask(HelperRequest::Open { file })??;
         Ok(file.ok_or(io::ErrorKind::InvalidData)?.into())
