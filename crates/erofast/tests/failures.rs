@@ -226,8 +226,8 @@ fn usage_errors_are_one_line_that_names_the_help() {
         ),
         (&["launch"], "; it is erofast lab launch; see "),
         (
-            &["help", "lauch"],
-            "'lauch'; a similar command exists: erofast lab launch; see ",
+            &["help", "launhc"],
+            "'launhc'; a similar command exists: erofast lab launch; see ",
         ),
         (&["fsck", "a"], "; erofast check verifies an image; see "),
         (
