@@ -157,13 +157,13 @@ const ENGINE: &[Edit] = &[
     ),
     (
         "latency-lab/src/engine/name.rs",
-        "Engine::Erofsfuse => out",
-        "Engine::Other => out.write_str(\"other\"),\nEngine::Erofsfuse => out",
+        "Engine::Erofsfuse => (",
+        "Engine::Other => (\"other\", \"\"),\nEngine::Erofsfuse => (",
     ),
     (
         "latency-lab/src/engine/name.rs",
-        "None if name == \"erofsfuse\"",
-        "None if name == \"other\" => Ok(Engine::Other),\nNone if name == \"erofsfuse\"",
+        "(\"erofsfuse\", None) =>",
+        "(\"other\", None) => Ok(Engine::Other),\n(\"erofsfuse\", None) =>",
     ),
     (
         "latency-lab/src/engine/probe.rs",

@@ -393,11 +393,11 @@ fn wrong_use_of_urls_names_what_was_typed() {
         ),
         (
             &["cache", "fetch", "a.erofs"],
-            "a.erofs: is no http:// or https:// URL",
+            "a.erofs: is no http://, https:// or oci:// URL",
         ),
     ] {
         fails(&erofast(arguments), 2, line);
     }
-    let others = "ftp://: only http:// and https:// URLs can be read";
+    let others = "ftp://: only http://, https:// and oci:// URLs can be read";
     fails(&erofast(&["info", "ftp://host/a.erofs"]), 1, others);
 }

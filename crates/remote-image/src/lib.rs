@@ -6,12 +6,14 @@
 //! which readers take them.
 //!
 //! ```no_run
-//! use remote_image::{ImageUrl, Options, open};
+//! use remote_image::{Class, ImageUrl, Options, open};
 //!
 //! let url = ImageUrl::parse("https://example.org/app.erofs").expect("a URL")?;
 //! let image = open(&url, &Options::default(), |line| eprintln!("{line}"))?;
 //! let mut begin = [0; 4096];
-//! image.read_at(&mut begin, 0)?;
+//! while !image.read_cached(&mut begin, 0)? {
+//!     image.request(&[0..4096], Class::Demand)?.wait()?;
+//! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -19,7 +19,7 @@ fn processes(site: &Site) -> usize {
 
 /// A server of images that does not answer keeps nobody at the terminal.
 #[test]
-fn in_the_foreground_ctrl_c_ends_it_while_the_image_is_opened() {
+fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
     let Some(site) = Site::new() else { return };
     // In the place of the fetcher, which is searched for beside the program. Written by another
     // process: a fork of this one would keep them from being executed.
@@ -40,11 +40,12 @@ fn in_the_foreground_ctrl_c_ends_it_while_the_image_is_opened() {
             .ok()
     };
     soon("the fetcher", || pid().is_some());
-    signal("-INT", u64::from(mount.id()));
+    // Not SIGINT, which programs that shells start in the background ignore.
+    signal("-TERM", u64::from(mount.id()));
     let ended = mount.wait().unwrap();
     assert_eq!(
         ended.signal(),
-        Some(rustix::process::Signal::INT.as_raw()),
+        Some(rustix::process::Signal::TERM.as_raw()),
         "{ended}"
     );
     soon("the end", || processes(&site) == 0);
