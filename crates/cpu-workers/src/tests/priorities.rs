@@ -293,7 +293,9 @@ fn a_lowered_worker_gets_what_all_have_by_then_and_not_before() {
         let all = std::sync::Arc::clone(&workers);
         let seen = on_worker(&workers, move || {
             crate::lower();
-            change.map(|priority| raise(&all, priority));
+            if let Some(priority) = change {
+                flip(&all, priority);
+            }
             let lowered = own_policy();
             crate::raise();
             (lowered, own_policy())
