@@ -37,11 +37,7 @@ pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
     let (replies, outgoing) = unbounded_channel();
     let client = Client::new(replies);
     fetch.join(client.clone());
-    client.reply(Reply {
-        id: HELLO,
-        errno: 0,
-        text: String::new(),
-    });
+    client.reply(Reply::new(HELLO, 0, String::new()));
     let (socket, fetch) = (Rc::new(socket), Rc::clone(fetch));
     let writer = spawn_local(write(Rc::clone(&socket), outgoing));
     spawn_local(async move {

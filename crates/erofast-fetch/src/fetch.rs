@@ -118,58 +118,79 @@ impl Fetch {
     pub fn ask(self: &Rc<Self>, client: &Client, question: Question) {
         let id = question.id;
         if question.class == Class::Counters {
-            return client.reply(Reply {
-                id,
-                errno: 0,
-                text: self.counted(),
-            });
+            return client.reply(Reply::new(id, 0, self.counted()));
         }
         if let Some(line) = self.refusal() {
-            let (errno, text) = (Errno::IO.raw_os_error(), line);
-            return client.reply(Reply { id, errno, text });
+            return client.reply(Reply::new(id, Errno::IO.raw_os_error(), line));
         }
         let missing = match question.class {
             Class::Forget => self.forget(&question),
+            Class::Passed => return self.passed(client, &question),
             _ => self.missing(&question),
         };
         if missing.is_empty() {
-            return client.reply(Reply {
-                id,
-                errno: 0,
-                text: String::new(),
-            });
+            return client.reply(Reply::new(id, 0, String::new()));
         }
-        let ahead = match question.class {
-            Class::Demand if !self.waiting.borrow().has_profile() => self.ahead(&missing),
-            _ => BTreeSet::new(),
+        let follows = question.class == Class::Demand && !self.waiting.borrow().has_profile();
+        let (ahead, mark) = match follows {
+            true => self.ahead(&missing),
+            false => (0..0, None),
         };
         let order = question.ranges.iter().map(blocks).collect();
         let asker = (Some(client.clone()), id);
-        let mut waiting = self.waiting.borrow_mut();
-        waiting.push(Asked::new(asker, question.class, missing, order));
-        if let (Some(&first), Some(&last)) = (ahead.first(), ahead.last()) {
-            let order = std::iter::once(first..last + 1).collect();
-            waiting.push(Asked::new((None, 0), Class::ReadAhead, ahead, order));
-        }
-        drop(waiting);
+        let mut asked = Asked::new(asker, question.class, missing, order);
+        asked.mark = mark;
+        self.waiting.borrow_mut().push(asked);
+        self.read_ahead(ahead);
         self.asked.notify_one();
     }
 
-    /// What the reader of these blocks will probably want next, and is neither there nor asked for.
-    fn ahead(&self, missing: &BTreeSet<u64>) -> BTreeSet<u64> {
+    /// What the reader of these blocks will probably want next, and the mark in it.
+    fn ahead(&self, missing: &BTreeSet<u64>) -> (Range<u64>, Option<u64>) {
         let (Some(&first), Some(&last)) = (missing.first(), missing.last()) else {
-            return BTreeSet::new();
+            return (0..0, None);
         };
-        let mut streams = self.streams.borrow_mut();
         // Blocks far from each other are of several readers.
         let together = last - first < 2 * missing.len() as u64;
-        let ahead = streams.follow(&(first..last + 1)).filter(|_| together);
-        let ahead = ahead.or_else(|| Some(last + 1..last + self.pace.blocks()));
-        let waiting = self.waiting.borrow();
+        let mut streams = self.streams.borrow_mut();
+        match streams.follow(&(first..last + 1)).filter(|_| together) {
+            Some(ahead) => self.marked(ahead),
+            None => (last + 1..last + self.pace.blocks(), None),
+        }
+    }
+
+    /// A reader came to a mark: the window after the one that it reads now.
+    fn passed(&self, client: &Client, question: &Question) {
+        let mut mark = None;
+        let doubles = self.pace.is_quick() && self.waiting.borrow().runs() == 0;
+        if let Some(range) = question.ranges.first()
+            && !self.waiting.borrow().has_profile()
+            && let Some(ahead) = self.streams.borrow_mut().pass(range.start / BLOCK, doubles)
+        {
+            let marked = self.marked(ahead);
+            mark = marked.1;
+            self.read_ahead(marked.0);
+            self.asked.notify_one();
+        }
+        client.reply(Reply::new(question.id, 0, in_words(mark)));
+    }
+
+    /// The reader says when it comes to the begin of this window.
+    fn marked(&self, ahead: Range<u64>) -> (Range<u64>, Option<u64>) {
+        let ahead = self.within(ahead);
+        let mark = (!ahead.is_empty()).then_some(ahead.start);
+        (ahead, mark)
+    }
+
+    /// Has these blocks fetched, as far as they are neither there nor asked for.
+    fn read_ahead(&self, blocks: Range<u64>) {
+        let mut waiting = self.waiting.borrow_mut();
         let wanted = |block: &u64| !waiting.is_asked(*block) && !self.room.lists(*block);
-        self.within(ahead.unwrap_or_default())
-            .filter(wanted)
-            .collect()
+        let missing: BTreeSet<_> = self.within(blocks).filter(wanted).collect();
+        if let (Some(&first), Some(&last)) = (missing.first(), missing.last()) {
+            let order = std::iter::once(first..last + 1).collect();
+            waiting.push(Asked::new((None, 0), Class::ReadAhead, missing, order));
+        }
     }
 
     fn within(&self, blocks: Range<u64>) -> Range<u64> {
@@ -250,7 +271,7 @@ impl Fetch {
             .into_iter()
             .filter_map(|asked| self.verification.hold(asked))
         {
-            self.answer(asked, 0, String::new());
+            self.answer_well(asked);
         }
         Ok(())
     }
@@ -287,8 +308,7 @@ impl Fetch {
         let held = self.verification.end(outcome);
         let Err(line) = outcome else {
             self.room.mark_verified();
-            held.into_iter()
-                .for_each(|asked| self.answer(asked, 0, String::new()));
+            held.into_iter().for_each(|asked| self.answer_well(asked));
             return;
         };
         self.room.forget_all();
@@ -336,12 +356,13 @@ impl Fetch {
 
     fn answer(&self, asked: Asked, errno: i32, text: String) {
         if let Some(client) = asked.client {
-            client.reply(Reply {
-                id: asked.id,
-                errno,
-                text,
-            });
+            client.reply(Reply::new(asked.id, errno, text));
         }
+    }
+
+    fn answer_well(&self, asked: Asked) {
+        let mark = in_words(asked.mark);
+        self.answer(asked, 0, mark);
     }
 
     /// Waits for the next question; while there are others, or answers are held, for a moment at
@@ -371,7 +392,12 @@ impl Fetch {
     fn reply_to_all(&self, id: u64, errno: i32, text: &str) {
         for client in self.clients.borrow().iter() {
             let text = text.to_owned();
-            client.reply(Reply { id, errno, text });
+            client.reply(Reply::new(id, errno, text));
         }
     }
+}
+
+/// The mark of a reply; nothing where there is none.
+fn in_words(mark: Option<u64>) -> String {
+    mark.map_or_else(String::new, |block| block.to_string())
 }

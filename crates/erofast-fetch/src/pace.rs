@@ -16,11 +16,16 @@ const STEPS: u64 = 4;
 const LEAST_RANGES: usize = 2;
 const MOST_RANGES: usize = 16;
 
+/// A moment.
+const QUICK: Duration = Duration::from_millis(20);
+
 /// Learned from each answer, in parts of a block.
 #[derive(Debug)]
 pub struct Pace {
     parts: Cell<u64>,
     ranges: Cell<usize>,
+    /// Of a block.
+    transfer: Cell<Duration>,
 }
 
 impl Default for Pace {
@@ -28,6 +33,7 @@ impl Default for Pace {
         Pace {
             parts: Cell::new(STEPS),
             ranges: Cell::new(4),
+            transfer: Cell::new(QUICK),
         }
     }
 }
@@ -43,6 +49,11 @@ impl Pace {
         self.ranges.get()
     }
 
+    /// Whether an idle link brings a whole range in a moment.
+    pub fn is_quick(&self) -> bool {
+        self.transfer.get() * RUN as u32 <= QUICK
+    }
+
     /// A range of so many blocks began to arrive after `wait`, and took `transfer` from then on.
     pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
         let (now, parts, ranges) = (self.blocks(), self.parts.get(), self.ranges.get());
@@ -51,6 +62,7 @@ impl Pace {
         } else if blocks <= now && transfer > wait / 2 {
             self.parts.set((parts - 1).max(STEPS));
         }
+        self.transfer.set(transfer / blocks.max(1) as u32);
         // A link that is full answers the later, the more ranges share it.
         if transfer < wait {
             self.ranges.set((ranges + 1).min(MOST_RANGES));
@@ -82,6 +94,8 @@ mod tests {
         for _ in 0..99 {
             pace.learn(1, milliseconds(20), milliseconds(81));
         }
-        assert_eq!(pace.ranges(), LEAST_RANGES);
+        assert_eq!((pace.ranges(), pace.is_quick()), (LEAST_RANGES, false));
+        pace.learn(8, milliseconds(20), milliseconds(8));
+        assert!(pace.is_quick());
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A reader asks only for what is missing, so a question that begins where the last window ended
 //! says that the reader caught up: the window doubles. Its length thus follows from round trip and
-//! bandwidth without either being measured.
+//! bandwidth without either being measured. A reader that comes to a window which is there says so,
+//! and the next one is fetched meanwhile.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,7 +19,7 @@ pub struct Streams(VecDeque<Stream>);
 
 #[derive(Debug)]
 struct Stream {
-    /// The end of what was asked for, and of the window after it.
+    /// The end of what was asked for, and of the windows after it.
     ends: [u64; 2],
     window: u64,
 }
@@ -26,25 +27,40 @@ struct Stream {
 impl Streams {
     /// The blocks to read ahead after a question for these. None for one that begins elsewhere.
     pub fn follow(&mut self, asked: &Range<u64>) -> Option<Range<u64>> {
-        let start = asked.start;
-        let fits = |stream: &Stream| (stream.ends[0]..=stream.ends[1]).contains(&start);
-        let found = self
-            .0
-            .iter()
-            .position(fits)
-            .and_then(|at| self.0.remove(at));
-        let window = match &found {
-            Some(stream) => (2 * stream.window).clamp(asked.end - start, LONGEST),
-            None => 0,
+        let found = self.find(asked.start);
+        let (window, end) = match &found {
+            Some(stream) => {
+                let window = (2 * stream.window).clamp(asked.end - asked.start, LONGEST);
+                (window, stream.ends[1])
+            }
+            None => (0, 0),
         };
-        self.0.push_back(Stream {
-            ends: [asked.end, asked.end + window],
-            window,
-        });
+        let ahead = asked.end..asked.end + window;
+        self.keep([asked.end, ahead.end.max(end)], window);
+        found.map(|_| ahead)
+    }
+
+    /// The window after those of the reader that came to this block, as long as the last one, since
+    /// the link keeps up; twice as long where that costs nothing.
+    pub fn pass(&mut self, block: u64, doubles: bool) -> Option<Range<u64>> {
+        let Stream { ends, window } = self.find(block)?;
+        let window = (window << u32::from(doubles)).min(LONGEST);
+        let ahead = ends[1]..ends[1] + window;
+        self.keep([block, ahead.end], window);
+        Some(ahead)
+    }
+
+    fn find(&mut self, block: u64) -> Option<Stream> {
+        let fits = |stream: &Stream| (stream.ends[0]..=stream.ends[1]).contains(&block);
+        let at = self.0.iter().position(fits)?;
+        self.0.remove(at)
+    }
+
+    fn keep(&mut self, ends: [u64; 2], window: u64) {
+        self.0.push_back(Stream { ends, window });
         if self.0.len() > STREAMS {
             self.0.pop_front();
         }
-        found.map(|_| asked.end..asked.end + window)
     }
 }
 
@@ -70,6 +86,18 @@ mod tests {
             streams.follow(&(at..at + 2)),
             Some(at + 2..at + 2 + LONGEST)
         );
+    }
+
+    #[test]
+    fn a_reader_that_comes_to_its_window_has_the_next_one_fetched() {
+        let mut streams = Streams::default();
+        streams.follow(&(0..2));
+        assert_eq!(streams.follow(&(2..4)), Some(4..6));
+        assert_eq!(streams.pass(4, false), Some(6..8));
+        assert_eq!(streams.pass(6, true), Some(8..12));
+        assert_eq!(streams.follow(&(7..8)), Some(8..16), "the link is too slow");
+        assert_eq!(streams.pass(8, false), Some(16..24));
+        assert_eq!(streams.pass(90, true), None);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Asked {
     pub class: Class,
     /// Blocks that are not there yet.
     pub missing: BTreeSet<u64>,
+    /// The block from which on more is read ahead.
+    pub mark: Option<u64>,
     /// Blocks in the order in which they are wanted; what is there already leaves the front.
     order: VecDeque<Range<u64>>,
     /// The last failure of a range with one of these blocks.
@@ -49,6 +51,7 @@ impl Asked {
             id,
             class,
             missing,
+            mark: None,
             order,
             failure: None,
             since: now,
@@ -252,7 +255,7 @@ fn most_runs(class: Class, ranges: usize) -> usize {
         Class::Demand => 16,
         Class::ReadAhead => ranges.min(14),
         Class::Profile => ranges.min(12),
-        Class::Fill | Class::Counters | Class::Forget => ranges.min(4),
+        Class::Fill | Class::Counters | Class::Forget | Class::Passed => ranges.min(4),
     }
 }
 

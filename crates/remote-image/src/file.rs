@@ -72,6 +72,7 @@ impl RemoteFile {
         // The time of the last change is read after the bytes: blocks that fitted then have not
         // been written since.
         if self.store.read(bytes, offset)? && self.are_checked(&range)? {
+            self.pass(&range);
             return Ok(true);
         }
         for block in blocks(&range) {
@@ -83,7 +84,16 @@ impl RemoteFile {
             };
             to.copy_from_slice(&block[(part.start - whole.start) as usize..][..to.len()]);
         }
+        self.pass(&range);
         Ok(true)
+    }
+
+    /// Says that a reader came to a mark. A fetcher that cannot be told reads less ahead.
+    fn pass(&self, range: &Range<u64>) {
+        if let Some(block) = self.conversation.marks.take(&blocks(range)) {
+            let at = self.store.range(block);
+            let _ = self.conversation.ask(vec![at], Class::Passed, true);
+        }
     }
 
     /// Whether all of a range is there, as far as the maps say.

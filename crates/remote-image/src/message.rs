@@ -40,6 +40,8 @@ pub enum Class {
     Counters,
     /// The bytes turned out to be wrong: they leave the cache, and are fetched when wanted again.
     Forget,
+    /// A reader came to these bytes, which are there, by the mark of an earlier reply.
+    Passed,
 }
 
 /// What a fetcher did since it was started.
@@ -84,10 +86,10 @@ impl Question {
 
     /// None: it is none.
     pub fn decode(packet: &[u8]) -> Option<Question> {
-        use Class::{Counters, Demand, Fill, Forget, Profile, ReadAhead};
+        use Class::{Counters, Demand, Fill, Forget, Passed, Profile, ReadAhead};
         let (id, rest) = packet.split_first_chunk()?;
         let (&class, rest) = rest.split_first()?;
-        let classes = [Demand, ReadAhead, Profile, Fill, Counters, Forget];
+        let classes = [Demand, ReadAhead, Profile, Fill, Counters, Forget, Passed];
         let class = *classes.get(usize::from(class))?;
         let words = rest.chunks_exact(8);
         let words: Vec<u64> = words
@@ -106,16 +108,23 @@ pub struct Reply {
     pub id: u64,
     /// 0: the bytes are in the store.
     pub errno: i32,
-    /// One line without secrets, or counters.
+    /// One line without secrets, or counters; where bytes that a reader waited for are in the
+    /// store, the decimal number of the block from which on more is read ahead: who comes to it
+    /// [says so](Class::Passed).
     pub text: String,
 }
 
 impl Reply {
+    /// As its fields.
+    pub fn new(id: u64, errno: i32, text: String) -> Reply {
+        Reply { id, errno, text }
+    }
+
     /// As a packet.
     pub fn encode(&self) -> Vec<u8> {
         let mut packet = self.id.to_le_bytes().to_vec();
         packet.extend(self.errno.to_le_bytes());
-        packet.extend(self.text.bytes().take(PACKET - 12));
+        packet.extend(self.text.bytes().take(PACKET - packet.len()));
         packet
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::marks::Marks;
 use crate::message::{ALIVE, Class, HELLO, PACKET, Question, REFUSED, Reply};
 
 /// A fetcher says at least so often that it is there.
@@ -20,6 +21,8 @@ pub(crate) struct Conversation {
     timeout: Duration,
     /// Atomic: the fetcher says that the bytes are not those of the digest.
     refused: AtomicBool,
+    /// Of replies.
+    pub(crate) marks: Marks,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -53,6 +56,7 @@ impl Conversation {
             socket,
             timeout,
             refused: AtomicBool::new(false),
+            marks: Marks::default(),
             state,
             changed,
         })
@@ -137,7 +141,7 @@ impl Conversation {
                 rustix::io::Errno::PIPE.raw_os_error(),
                 "the fetcher ended".into(),
             );
-            asked.reply.get_or_insert(Reply { id, errno, text });
+            asked.reply.get_or_insert(Reply::new(id, errno, text));
         }
         self.changed.notify_all();
     }
@@ -146,6 +150,11 @@ impl Conversation {
         let Some(reply) = Reply::decode(packet) else {
             return;
         };
+        if reply.errno == 0
+            && let Ok(mark) = reply.text.parse()
+        {
+            self.marks.add(mark);
+        }
         let mut state = self.lock();
         if reply.id != HELLO {
             // One that dies again and again is not there.

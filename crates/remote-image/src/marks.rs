@@ -1,0 +1,61 @@
+//! Where readers say that they came to.
+//!
+//! A reader of bytes that are there asks for none, so the fetcher would not know that it goes on.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Marks that are kept; a fetcher follows as many readers.
+const MARKS: usize = 16;
+/// In a place without a mark.
+const NONE: u64 = u64::MAX;
+
+/// Blocks; atomic.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    blocks: [AtomicU64; MARKS],
+    next: AtomicUsize,
+}
+
+impl Default for Marks {
+    fn default() -> Marks {
+        Marks {
+            blocks: [const { AtomicU64::new(NONE) }; MARKS],
+            next: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Marks {
+    /// Keeps one, in place of the oldest.
+    pub(crate) fn add(&self, block: u64) {
+        let place = self.next.fetch_add(1, Ordering::Relaxed) % MARKS;
+        self.blocks[place].store(block, Ordering::Relaxed);
+    }
+
+    /// The mark among these blocks, which is none from now on.
+    pub(crate) fn take(&self, blocks: &Range<u64>) -> Option<u64> {
+        let taken = |mark: &AtomicU64| {
+            let block = mark.load(Ordering::Relaxed);
+            let taken = (Ordering::Relaxed, Ordering::Relaxed);
+            let is_taken = || mark.compare_exchange(block, NONE, taken.0, taken.1).is_ok();
+            (blocks.contains(&block) && is_taken()).then_some(block)
+        };
+        self.blocks.iter().find_map(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_taken_once_and_the_oldest_is_forgotten() {
+        let marks = Marks::default();
+        (0..=MARKS as u64).for_each(|number| marks.add(10 * number));
+        assert_eq!(marks.take(&(0..1)), None);
+        assert_eq!(marks.take(&(5..15)), Some(10));
+        assert_eq!(marks.take(&(5..15)), None);
+        assert_eq!(marks.take(&(160..161)), Some(160));
+    }
+}
