@@ -2,8 +2,8 @@
 //!
 //! A reader asks only for what is missing, so a question that begins where the last window ended
 //! says that the reader caught up: the window doubles. Its length thus follows from round trip and
-//! bandwidth without either being measured. A reader that comes to a window which is there says so,
-//! and the next one is fetched meanwhile.
+//! bandwidth without either being measured. A reader that comes to a window which is there reports
+//! that, and the next one is fetched meanwhile.
 
 use std::collections::VecDeque;
 use std::ops::Range;

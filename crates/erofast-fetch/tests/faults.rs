@@ -38,7 +38,8 @@ fn a_fault_that_passes_is_no_error() {
         let bytes = read(&file, range(number));
         let bytes = bytes.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
         assert_eq!(bytes, image[range(number)], "{fault:?}");
-        // A block that was fetched along may lack the end: that is noticed after its reader went on.
+        // A block that was fetched along may lack its end, which is noticed after the reader went
+        // on.
         let failures = || file.counters().unwrap().failures;
         let begun = std::time::Instant::now();
         while failures() < number as u64 && begun.elapsed() < Duration::from_secs(30) {

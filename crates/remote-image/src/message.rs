@@ -109,8 +109,8 @@ pub struct Reply {
     /// 0: the bytes are in the store.
     pub errno: i32,
     /// One line without secrets, or counters; where bytes that a reader waited for are in the
-    /// store, the decimal number of the block from which on more is read ahead: who comes to it
-    /// [says so](Class::Passed).
+    /// store, the decimal number of the block from which on more is read ahead: a reader that comes
+    /// to it [reports that](Class::Passed).
     pub text: String,
 }
 
