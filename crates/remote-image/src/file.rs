@@ -88,7 +88,7 @@ impl RemoteFile {
         Ok(true)
     }
 
-    /// Says that a reader came to a mark. A fetcher that cannot be told reads less ahead.
+    /// Says that a reader came to a mark. A fetcher that is away reads less ahead.
     fn pass(&self, range: &Range<u64>) {
         if let Some(block) = self.conversation.marks.take(&blocks(range)) {
             let at = self.store.range(block);
