@@ -163,8 +163,10 @@ impl Learner {
         let Some(engine) = self.replaying.parts.engine.upgrade() else {
             return false;
         };
+        let length = |nid| engine.inode(nid).ok().map(|inode| inode.size);
         let is_search = recording.windows.len() > MOST_WINDOWS
-            || recording.directories.len() > MOST_DIRECTORIES;
+            || recording.directories.len() > MOST_DIRECTORIES
+            || self.launch.beginning == Beginning::Program && recording.is_copy(length);
         let begins = self.launch.beginning == Beginning::AnyFile || is_program(&engine, nid);
         if is_search || !begins {
             return false;

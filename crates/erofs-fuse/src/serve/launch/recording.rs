@@ -5,6 +5,11 @@ use std::collections::{HashMap, HashSet};
 use erofs_engine::erofs_format::Nid;
 use launch_profile::{PAGE, PAGES_PER_WINDOW, limits};
 
+/// A file with fewer windows, 2 MiB, does not show how it was read.
+const MANY_WINDOWS: usize = 16;
+/// Requests for neighbouring windows may overtake each other by so many.
+const OVERTAKEN: u32 = 3;
+
 /// Pages of one window of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RawWindow {
@@ -78,6 +83,20 @@ impl Recording {
         }
     }
 
+    /// Whether most of the large files were read from begin to end, in this order: by a copy or a
+    /// search. A launch maps its files, and reads them here and there. `length`: bytes of a file.
+    pub(super) fn is_copy(&self, length: impl Fn(Nid) -> Option<u64>) -> bool {
+        let mut files: HashMap<Nid, Vec<&RawWindow>> = HashMap::new();
+        for window in &self.windows {
+            files.entry(window.nid).or_default().push(window);
+        }
+        files.retain(|_, windows| windows.len() >= MANY_WINDOWS);
+        let copied = files.iter().filter(|(nid, windows)| {
+            length(**nid).is_some_and(|length| are_most(windows, length)) && are_in_order(windows)
+        });
+        2 * copied.count() > files.len()
+    }
+
     /// A directory was used.
     pub(super) fn saw(&mut self, directory: Nid) {
         if self.seen.len() < limits::NAMES && self.seen.insert(directory) {
@@ -86,9 +105,49 @@ impl Recording {
     }
 }
 
+/// The others were replayed.
+fn are_most(windows: &[&RawWindow], length: u64) -> bool {
+    let pages = |window: &&RawWindow| u64::from(window.pages.count_ones());
+    4 * windows.iter().map(pages).sum::<u64>() >= 3 * length.div_ceil(PAGE)
+}
+
+fn are_in_order(windows: &[&RawWindow]) -> bool {
+    let steps = windows.windows(2);
+    let near = |pair: &&[&RawWindow]| pair[0].number.abs_diff(pair[1].number) <= OVERTAKEN;
+    steps.filter(near).count() * 8 >= (windows.len() - 1) * 7
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_are_read_from_begin_to_end_are_copied() {
+        const WINDOW: u64 = PAGES_PER_WINDOW as u64 * PAGE;
+        let read = |numbers: &mut dyn Iterator<Item = u64>| {
+            let mut recording = Recording::default();
+            numbers.for_each(|number| recording.read(7, number * WINDOW, WINDOW as usize));
+            recording
+        };
+        let whole = |_| Some(20 * WINDOW - 5);
+        assert!(read(&mut (0..20)).is_copy(whole));
+        assert!(
+            read(&mut (0..20).map(|number| number ^ 1)).is_copy(whole),
+            "overtaken"
+        );
+        assert!(read(&mut (0..16)).is_copy(whole), "the rest was replayed");
+        assert!(
+            !read(&mut (0..20).map(|number| 7 * number % 20)).is_copy(whole),
+            "mapped"
+        );
+        assert!(
+            !read(&mut (0..8)).is_copy(|_| Some(8 * WINDOW)),
+            "a small file"
+        );
+        let mut both = read(&mut (0..20));
+        (0..16).for_each(|number| both.read(8, 9 * number * WINDOW, 1));
+        assert!(!both.is_copy(whole), "data of a program");
+    }
 
     #[test]
     fn pages_are_kept_in_the_order_of_their_windows() {
