@@ -124,7 +124,7 @@ fn several_reports_stand_side_by_side_valid_or_not() {
     );
     let text = place.prints(&["b.json"]);
     assert!(
-        text.starts_with("NOT VALID: other programs were busy\nNo conclusion"),
+        text.starts_with("NOT VALID: other programs were busy\n20 launches"),
         "{text}"
     );
 }

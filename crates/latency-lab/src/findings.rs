@@ -39,18 +39,32 @@ pub(crate) struct Findings {
 impl Findings {
     /// What must stay with a table that is quoted alone.
     pub(crate) fn caption(&self) -> String {
-        let environment = self.environment.as_ref();
-        let line = environment.map(|it| format!("; {}", it.line()));
-        let valid = match self.faults.is_empty() {
-            true => "valid",
-            false => "NOT VALID",
+        let valid = if self.is_valid() {
+            "valid"
+        } else {
+            "NOT VALID"
         };
-        format!("{}{}; {valid}", self.about, line.unwrap_or_default())
+        format!("{}; {valid}", self.run())
     }
 
+    /// What was measured, and where.
+    fn run(&self) -> String {
+        let environment = self.environment.as_ref();
+        let line = environment.map(|it| format!("; {}", it.line()));
+        format!("{}{}", self.about, line.unwrap_or_default())
+    }
+
+    fn is_valid(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// Empty where the run is not valid.
     pub(crate) fn conclusion(&self) -> String {
-        let tally = || tally(&self.figures, self.faults.is_empty());
-        self.conclusion.clone().unwrap_or_else(tally)
+        let tally = || tally(&self.figures);
+        match self.is_valid() {
+            true => self.conclusion.clone().unwrap_or_else(tally),
+            false => String::new(),
+        }
     }
 
     /// The answer alone: a sentence, and a row an engine.
@@ -61,20 +75,17 @@ impl Findings {
             (_, 1) => ", 1 note".into(),
             (_, count) => format!(", {count} notes"),
         };
-        format!("{}The other figures{details}: --details.\n", self.head())
+        let (head, end) = (self.head(), self.end());
+        format!("{head}The other figures{details}: --details.\n{end}")
     }
 
     /// All that there is as text.
     pub(crate) fn table(&self) -> String {
         let mut out = self.head();
-        let spoilt = match self.faults.is_empty() {
-            true => "",
-            false => " - NOT VALID",
-        };
         for figure in self.figures.iter().filter(|_| !self.details.is_empty()) {
             let mut table = figure.table();
             let colon = if figure.of.is_empty() { "" } else { ": " };
-            table.title += &format!("{colon}{}{spoilt}", figure.of);
+            table.title += &format!("{colon}{}", figure.of);
             let verdicts = figure.verdicts().map(|(line, _)| format!("  {line}\n"));
             out += &format!("\n{}{}", table.text(), verdicts.collect::<String>());
         }
@@ -90,25 +101,35 @@ impl Findings {
                 .filter(|part| !part.is_empty())
                 .flat_map(|part| ["\n", part]),
         );
-        out
+        out + self.end()
+    }
+
+    /// What follows all figures.
+    fn end(&self) -> &'static str {
+        match self.is_valid() {
+            true => "",
+            false => "\nNOT VALID, for the reasons at the top.\n",
+        }
     }
 
     /// Faults, conclusion and answer.
     fn head(&self) -> String {
         // Above the tables, so that they are quoted with them.
-        let faults = self.faults.iter();
+        let signs = std::iter::once("NOT VALID: ").chain(std::iter::repeat("           "));
+        let faults = self.faults.iter().zip(signs);
         let mut out: String = faults
-            .map(|reason| format!("NOT VALID: {reason}\n"))
+            .map(|(reason, sign)| wrapped(&format!("{sign}{reason}"), sign.len()))
             .collect();
         out += &wrapped(&self.conclusion(), 0);
-        out += &wrapped(&self.caption(), 0);
-        for table in &self.summary {
-            let mut table = table.clone();
-            if table.title.is_empty() && !self.faults.is_empty() {
-                table.title = "NOT VALID".into();
-            }
-            out += &format!("\n{}", table.text());
-        }
+        out += &wrapped(
+            &match self.is_valid() {
+                true => self.caption(),
+                false => self.run(),
+            },
+            0,
+        );
+        let tables = self.summary.iter();
+        out.extend(tables.map(|table| format!("\n{}", table.text())));
         out
     }
 }

@@ -58,6 +58,27 @@ impl Table {
         self.rows.push((name.into(), cells.into_iter().collect()));
     }
 
+    /// Without the columns that have no figure in any row.
+    pub(crate) fn without_gaps(mut self) -> Table {
+        let width = self.rows.iter().map(|(_, cells)| cells.len()).max();
+        for at in (0..width.unwrap_or(0)).rev() {
+            let mut cells = self.rows.iter().filter_map(|(_, cells)| cells.get(at));
+            let gap = |cell: &String| matches!(cell.as_str(), "" | "-") || cell.starts_with("n/a");
+            if cells.all(gap) {
+                let rows = self.rows.iter_mut().map(|(_, cells)| cells);
+                let heads = (!self.heads.is_empty()).then_some(&mut self.heads);
+                rows.chain(heads)
+                    .filter(|cells| at < cells.len())
+                    .for_each(|cells| drop(cells.remove(at)));
+            }
+        }
+        self
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.iter().all(|(_, cells)| cells.is_empty())
+    }
+
     /// Columns of a terminal, below the title.
     pub(crate) fn text(&self) -> String {
         let indent = if self.title.is_empty() { "" } else { "  " };

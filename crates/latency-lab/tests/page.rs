@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use latency_lab::Report;
 use latency_lab::engine::Fetched;
 use latency_lab::environment::Environment;
 use latency_lab::launch::{
@@ -19,6 +18,7 @@ use latency_lab::launch::{
 };
 use latency_lab::schedule::Thrown;
 use latency_lab::statistics::{Summary, compare, outliers};
+use latency_lab::{Report, Reports};
 
 /// A narrow telephone.
 const NARROW: u32 = 380;
@@ -355,6 +355,11 @@ fn shot(
 fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
     let place = Place::new();
     let html = whole(&report(&place.0)).to_html();
+    let overview = html.split("</svg>").next().unwrap();
+    for name in ["erofast:percpu", "erofast:unbound"] {
+        let row = format!(">{name}, launch time</text>");
+        assert_eq!(overview.matches(&row).count(), 1, "{row}");
+    }
     for reference in [" src=", " href=", "url(", "@import", "<link", "<iframe"] {
         assert!(!html.contains(reference), "{reference}");
     }
@@ -430,7 +435,7 @@ fn a_fetched_image_has_the_time_from_the_mount_on_bytes_and_round_trips() {
         "ready",
         "200 ms",
         "50.0 ms",
-        "23000 kB",
+        "21.9 MiB",
         "round trips",
         "60",
     ] {
@@ -443,7 +448,7 @@ fn a_fetched_image_has_the_time_from_the_mount_on_bytes_and_round_trips() {
 #[test]
 fn the_answer_is_a_sentence_and_a_row_an_engine() {
     let place = Place::new();
-    let mut report = report(&place.0);
+    let report = report(&place.0);
     let answer = whole(&report).answer();
     assert!(answer.starts_with("Against kernel-loop, "), "{answer}");
     assert!(
@@ -466,14 +471,134 @@ fn the_answer_is_a_sentence_and_a_row_an_engine() {
             .table()
             .starts_with(answer.rsplit_once("The other").unwrap().0)
     );
+}
+
+#[test]
+fn a_run_that_is_not_valid_has_its_reasons_once_its_figures_and_no_claims() {
+    let place = Place::new();
+    let mut report = report(&place.0);
     report.valid = false;
-    report.not_valid_because = vec!["other programs were busy".into()];
-    let answer = whole(&report).answer();
+    report.not_valid_because = ["other programs were busy", "2 of 50"]
+        .map(String::from)
+        .into();
+    let whole = whole(&report);
+    let json = place.0.join("a.json");
+    std::fs::write(&json, whole.to_json()).unwrap();
+    let reports = Reports::read(&[json]).unwrap();
+    let page = whole.to_html();
+    let (page, _) = page.split_once("<script").unwrap();
+    let page = page.split("What each number means").next().unwrap();
+    let table = whole.table();
+    let (table, _) = table.split_once("shift               from").unwrap();
+    let shows = [
+        &whole.answer(),
+        table,
+        page,
+        &reports.to_markdown().unwrap(),
+    ]
+    .map(str::to_owned);
+    for show in &shows {
+        for claim in [
+            "lower",
+            "higher",
+            "not shown",
+            "p = ",
+            "p < ",
+            "interval",
+            "shift",
+        ] {
+            assert!(!show.contains(claim), "{claim}: {show}");
+        }
+        assert!(
+            show.contains("erofast:percpu,hipri") && show.contains(" ms"),
+            "{show}"
+        );
+    }
+    for text in [whole.answer(), whole.table()] {
+        let top = "NOT VALID: other programs were busy\n           2 of 50\n50 launches";
+        assert!(text.starts_with(top), "{text}");
+        assert_eq!(text.matches("NOT VALID").count(), 2, "{text}");
+        assert!(
+            text.ends_with("\nNOT VALID, for the reasons at the top.\n"),
+            "{text}"
+        );
+        assert!(!text.contains("onclusion"), "{text}");
+    }
+    assert!(page.contains("Not valid: other programs were busy; 2 of 50."));
     assert!(
-        answer.starts_with("NOT VALID: other programs were busy\nNo conclusion: "),
-        "{answer}"
+        whole.to_json().contains("\"verdict\""),
+        "the contract's fields stay"
     );
-    assert!(answer.contains("\nNOT VALID"), "{answer}");
+}
+
+#[test]
+fn one_line_tells_which_launches_of_an_engine_are_in_the_figures() {
+    let place = Place::new();
+    let mut report = report(&place.0);
+    let line = |report: &LaunchReport| {
+        let table = whole(report).table();
+        let (_, remarks) = table.split_once("\nremarks\n").unwrap();
+        remarks.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let thrown = "; 1 spoilt, thrown away and repeated (first: other programs took 14 % of the CPU \
+                  time, most of it rustc); they took 1.23 ms to 1.23 ms, median 1.23 ms, and those \
+                  in the figures ";
+    let found = line(&report);
+    assert!(
+        found.contains(&format!("50 launches in the figures{thrown}")),
+        "{found}"
+    );
+    report.engines[0].samples[0].spoilt = Some("busy".into());
+    let spoilt = ", 1 of them spoilt and no longer repeated";
+    let found = line(&report);
+    assert!(
+        found.contains(&format!("50 launches in the figures{spoilt}{thrown}")),
+        "{found}"
+    );
+    report
+        .engines
+        .iter_mut()
+        .for_each(|engine| engine.thrown_away.clear());
+    let found = line(&report);
+    assert_eq!(
+        found.matches(" launches in the figures").count(),
+        1,
+        "{found}"
+    );
+}
+
+#[test]
+fn tables_and_columns_without_a_figure_are_left_out() {
+    let place = Place::new();
+    let mut report = report(&place.0);
+    let titles = [
+        "\nscheduling latency: ",
+        "\nwhole path: ",
+        "waiting threads",
+        "waited behind",
+    ];
+    let table = whole(&report).table();
+    assert!(titles.iter().all(|title| table.contains(title)), "{table}");
+    for sample in report
+        .engines
+        .iter_mut()
+        .flat_map(|engine| &mut engine.samples)
+    {
+        sample.switches_missing = Some("3 of 200 switches".into());
+        (sample.sched_latency_us, sample.program_blocked_us) = (f64::NAN, f64::NAN);
+    }
+    for engine in &mut report.engines {
+        (engine.wakeup_us, engine.preempted_us) = (None, None);
+    }
+    let table = whole(&report).table();
+    let (table, _) = table.split_once("scheduling latency  how long").unwrap();
+    assert!(!titles.iter().any(|title| table.contains(title)), "{table}");
+    assert!(
+        table.contains("launch time") && table.contains(" idle\n"),
+        "{table}"
+    );
+    assert!(!table.contains("n/a"), "{table}");
+    assert!(!table.contains("wake-ups"), "{table}");
 }
 
 #[test]
@@ -527,6 +652,12 @@ fn the_drawing_stands_alone_in_light_and_dark_and_says_what_it_is_of() {
         svg.contains("kernel-loop: decompresses in the program&#39;s own thread"),
         "{svg}"
     );
+    // Two lines of two names, at the same columns.
+    let column = |x: u32| {
+        svg.matches(&format!("<text class=\"name\" x=\"{x}\""))
+            .count()
+    };
+    assert_eq!([column(34), column(530)], [2, 2]);
     assert!(svg.contains(&report.environment.line()) && svg.contains("; valid<"));
     for reference in [" src=", " href=", "url(", "@import", "<script"] {
         assert!(!svg.contains(reference), "{reference}");

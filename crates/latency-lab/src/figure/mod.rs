@@ -3,7 +3,7 @@
 
 mod words;
 
-pub(crate) use words::{amount, percent, tally, verdict};
+pub(crate) use words::{amount, medians, percent, tally, verdict};
 
 use crate::statistics::{Comparison, Summary, compare};
 
@@ -48,6 +48,15 @@ pub(crate) fn compared(rows: impl Iterator<Item = (String, Vec<f64>)>) -> Vec<Ro
 pub(crate) fn comparisons(figures: &mut [Figure]) -> impl Iterator<Item = &mut Comparison> {
     let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
     rows.filter_map(|row| row.against_first.as_mut())
+}
+
+/// Those with samples, as a report shows them: a run that is not valid carries no claims.
+pub(crate) fn shown(mut figures: Vec<Figure>, valid: bool) -> Vec<Figure> {
+    figures.retain(|figure| figure.rows.iter().any(|row| !row.samples.is_empty()));
+    let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
+    rows.filter(|_| !valid)
+        .for_each(|row| row.against_first = None);
+    figures
 }
 
 impl Row {

@@ -30,12 +30,13 @@ impl Figure {
                 row.summary().map_or("n/a".into(), text)
             };
             let mut cells = FIGURES.map(|(_, value)| text(value)).to_vec();
-            let shift = row.against_first.as_ref().map(difference);
+            let shift = row.against_first.as_ref();
+            let shift = shift.map(|it| difference(it, &self.unit));
             cells.insert(1, shift.unwrap_or_default());
             cells.push(row.samples.len().to_string());
             table.add(&row.name, cells);
         }
-        table
+        table.without_gaps()
     }
 
     /// Medians with verdicts and intervals.
@@ -62,7 +63,11 @@ impl Figure {
 /// the standard error of its average where that is finer.
 fn carried(value: f64, summary: &Summary, unit: &str) -> String {
     let error = summary.stddev / (summary.count.max(1) as f64).sqrt();
-    let least = if unit == "s" { 1e-3 } else { 1.0 };
+    let least = match unit {
+        "s" => 1e-3,
+        "MiB" => 1e-2,
+        _ => 1.0,
+    };
     let third = 10f64.powf(value.abs().log10().floor() - 2.0);
     let finer = 10f64.powf(error.log10().floor());
     // Samples without a deviation, a single one among them, carry three digits.
@@ -77,6 +82,8 @@ fn carried(value: f64, summary: &Summary, unit: &str) -> String {
     // Adding zero makes -0 a 0.
     let rounded = (value / step).round() * step + 0.0;
     format!("{:.digits$} {unit}", rounded / scale)
+        .trim_end()
+        .into()
 }
 
 /// A value with its unit; microseconds in a suitable one.
@@ -89,21 +96,28 @@ pub(crate) fn amount(value: f64, unit: &str) -> String {
         ("us", us) if us >= 1e4 => format!("{:.1} ms", value / 1e3),
         ("us", us) if us >= 1e3 => format!("{:.2} ms", value / 1e3),
         ("us", us) if us < 10.0 && us > 0.0 => format!("{value:.1} us"),
-        _ => format!("{value:.0} {unit}"),
+        ("MiB", _) => format!("{value:.1} MiB"),
+        _ => format!("{value:.0} {unit}").trim_end().into(),
     }
 }
 
 /// The shift, rounded by the width of its interval; in parentheses when it is no claim.
-fn difference(comparison: &Comparison) -> String {
+fn difference(comparison: &Comparison, unit: &str) -> String {
     let text = match (comparison.difference_percent, comparison.difference) {
         (Some(percent), _) => percentage(percent, comparison.interval_percent),
-        (None, Some(shift)) => format!("{shift:+.0}"),
+        (None, Some(shift)) => signed(shift, unit),
         (None, None) => return "-".into(),
     };
     match comparison.claims() {
         true => text,
         false => format!("({text})"),
     }
+}
+
+/// "+2.74 ms".
+fn signed(shift: f64, unit: &str) -> String {
+    let sign = if shift < 0.0 { '-' } else { '+' };
+    format!("{sign}{}", amount(shift.abs(), unit))
 }
 
 fn percentage(percent: f64, interval: Option<Interval>) -> String {
@@ -125,10 +139,7 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 /// "12 comparisons: 3 lower, 9 not shown."; empty where nothing is compared.
-pub(crate) fn tally(figures: &[Figure], valid: bool) -> String {
-    if !valid {
-        return "No conclusion: not valid.".into();
-    }
+pub(crate) fn tally(figures: &[Figure]) -> String {
     let rows = figures.iter().flat_map(|figure| &figure.rows);
     let verdicts = rows.filter_map(|row| row.against_first.as_ref().map(|it| it.verdict));
     let verdicts: Vec<Verdict> = verdicts.collect();
@@ -163,8 +174,25 @@ fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
         let low = show(it.low);
         format!("{} to {}", low.trim_end_matches(" %"), show(it.high))
     });
-    let plain = |it: Interval| format!("{:+.0} to {:+.0} {unit}", it.low, it.high);
+    let plain = |it: Interval| format!("{} to {}", signed(it.low, unit), signed(it.high, unit));
     percent.or(comparison.interval.map(plain))
+}
+
+/// What the rows of [`Figure::claims`] have, the first one being called `first`.
+pub(crate) fn medians(figures: &[Figure], first: &str) -> String {
+    let mut rows = figures.iter().flat_map(|figure| &figure.rows);
+    let sure = (1.0 - LEVEL) * 100.0;
+    match rows.any(|row| {
+        row.against_first
+            .as_ref()
+            .is_some_and(|it| interval(it, "").is_some())
+    }) {
+        true => format!(
+            "Medians; then the {sure:.0} % interval of the shift from the first {first}, all rows \
+             together."
+        ),
+        false => "Medians.".into(),
+    }
 }
 
 /// "  355 ms  lower, -85 to -74 %".
@@ -183,7 +211,7 @@ pub(crate) fn verdict(comparison: &Comparison, unit: &str) -> String {
     let mut text = word(comparison.verdict).to_owned();
     let sure = (1.0 - LEVEL) * 100.0;
     if let Some(interval) = interval(comparison, unit) {
-        let shift = difference(comparison);
+        let shift = difference(comparison, unit);
         let shift = shift.trim_start_matches('(').trim_end_matches(')');
         let _ = write!(text, ": {shift} ({sure:.0} % interval {interval})");
     }
@@ -235,12 +263,17 @@ mod tests {
     #[test]
     fn percentages_have_the_digits_of_their_interval_and_no_minus_zero() {
         let wide = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
-        assert_eq!(difference(&wide), "-36 %");
+        assert_eq!(difference(&wide, "us"), "-36 %");
         let none = compare(&spread(100.0, 20.0), &spread(99.8, 20.0));
-        assert_eq!(difference(&none), "(+0 %)");
-        assert_eq!(difference(&compare(&[0.0; 20], &[250.0; 20])), "+250");
+        assert_eq!(difference(&none, "us"), "(+0 %)");
+        let from_zero = compare(&[0.0; 20], &[2739.0; 20]);
+        assert_eq!(difference(&from_zero, "us"), "+2.74 ms");
+        assert_eq!(
+            interval(&from_zero, "us").as_deref(),
+            Some("+2.74 ms to +2.74 ms")
+        );
         let narrow = compare(&spread(100.0, 0.01), &spread(90.0, 0.01));
-        assert_eq!(difference(&narrow), "-10.00 %");
+        assert_eq!(difference(&narrow, "us"), "-10.00 %");
     }
 
     #[test]

@@ -218,7 +218,7 @@ pub(super) fn over_the_run(figure: &Figure) -> String {
 
 /// A shift with its interval, named, in the colour of a row.
 pub(super) struct Shift<'a> {
-    pub(super) name: &'a str,
+    pub(super) name: String,
     pub(super) series: usize,
     pub(super) of: &'a Comparison,
 }
@@ -244,7 +244,7 @@ pub(super) fn shifts(title: &str, shifts: &[Shift<'_>]) -> String {
     canvas.line("zero", (zero, zero), (TOP, floor));
     for (number, (shift, interval)) in drawn.enumerate() {
         let top = TOP + ROW * number as f64;
-        canvas.row_name(top + 11.0, shift.name);
+        canvas.row_name(top + 11.0, &shift.name);
         let place = |canvas: &Canvas, percent| along(canvas.x.place(percent));
         let (from, to) = (place(&canvas, interval.low), place(&canvas, interval.high));
         let (y, class) = (top + 24.0, format!("line {}", style::series(shift.series)));
@@ -307,7 +307,7 @@ mod tests {
         let side = |by: f64| (0..20).map(|k| by + f64::from(k % 5)).collect::<Vec<f64>>();
         let less = crate::statistics::compare(&side(100.0), &side(60.0));
         let shift = Shift {
-            name: "erofast",
+            name: "erofast".into(),
             series: 1,
             of: &less,
         };

@@ -65,8 +65,10 @@ fn line(class: &str, text: &str) -> String {
 }
 
 fn faults(reasons: &[String]) -> String {
-    let fault = |reason: &String| line("bad", &format!("Not valid: {reason}."));
-    reasons.iter().map(fault).collect()
+    match reasons {
+        [] => String::new(),
+        _ => line("bad", &format!("Not valid: {}.", reasons.join("; "))),
+    }
 }
 
 fn titled(table: &Table, caption: &str) -> String {
@@ -111,7 +113,7 @@ fn charts(figure: &Figure) -> String {
         (
             "Shift against the first, with its interval",
             0,
-            shifts(title, &compared(figure, |row| &row.name)),
+            shifts(title, &compared(figure, |row| row.name.clone())),
         ),
         ("Part of samples at or below", 1, cdf(figure)),
         ("Every sample, with the median", 1, strip(figure)),
@@ -135,15 +137,14 @@ pub(super) fn grid(figures: &str) -> String {
 fn overview(figures: &[Figure]) -> String {
     let all = figures
         .iter()
-        .flat_map(|figure| compared(figure, |_| &figure.name));
-    let chart = shifts("shift against the first", &all.collect::<Vec<_>>());
-    match figures.first().filter(|_| !chart.is_empty()) {
-        Some(figure) => legend(&figure.rows) + &grid(&format!("<figure>{chart}</figure>\n")),
-        None => String::new(),
+        .flat_map(|figure| compared(figure, |row| format!("{}, {}", row.name, figure.name)));
+    match shifts("shift against the first", &all.collect::<Vec<_>>()) {
+        chart if chart.is_empty() => chart,
+        chart => grid(&format!("<figure>{chart}</figure>\n")),
     }
 }
 
-fn compared<'a>(figure: &'a Figure, name: impl Fn(&'a Row) -> &'a String) -> Vec<Shift<'a>> {
+fn compared<'a>(figure: &'a Figure, name: impl Fn(&Row) -> String) -> Vec<Shift<'a>> {
     let shift = |(series, row): (usize, &'a Row)| {
         let (of, name) = (row.against_first.as_ref()?, name(row));
         Some(Shift { name, series, of })

@@ -10,7 +10,7 @@ use crate::launch::LaunchReport;
 
 const MARGIN: f64 = 16.0;
 const LINE: f64 = 20.0;
-/// Engines of a legend's line.
+/// Engines of a legend's line, at most.
 const KEYS: usize = 3;
 
 impl LaunchReport {
@@ -23,8 +23,10 @@ impl LaunchReport {
 
 fn drawing(report: &LaunchReport) -> String {
     let lines = remarks(report);
-    let legend = report.engines.len().div_ceil(KEYS) as f64 * LINE;
-    let charts = MARGIN + legend + LINE;
+    let legend = report.engines.len().div_ceil(KEYS).max(1);
+    // Lines of the same length: four engines are two and two.
+    let keys = report.engines.len().div_ceil(legend);
+    let charts = MARGIN + (legend + 1) as f64 * LINE;
     let below = charts + CDF_HEIGHT + MARGIN;
     let (width, height) = (2.0 * (WIDTH + MARGIN), below + LINE * lines.len() as f64);
     let mut out = format!(
@@ -34,7 +36,8 @@ fn drawing(report: &LaunchReport) -> String {
          <rect class=\"ground\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n"
     );
     for (number, engine) in report.engines.iter().enumerate() {
-        out += &key(number, &engine.engine, width);
+        let place = (number % keys, number / keys);
+        out += &key(number, &engine.engine, place, width / keys as f64);
     }
     // Launch time and scheduling latency.
     for (number, mut figure) in report.figures().into_iter().take(2).enumerate() {
@@ -58,9 +61,10 @@ fn is_none(values: &[f64]) -> bool {
     values.iter().all(|value| *value == 0.0)
 }
 
-fn key(number: usize, name: &str, width: f64) -> String {
-    let x = MARGIN + (number % KEYS) as f64 * (width / KEYS as f64);
-    let y = MARGIN + (number / KEYS) as f64 * LINE;
+/// At the place of this column and line.
+fn key(number: usize, name: &str, (column, line): (usize, usize), width: f64) -> String {
+    let x = MARGIN + column as f64 * width;
+    let y = MARGIN + line as f64 * LINE;
     let square = format!(
         "<rect class=\"key {}\" x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\"/>\n",
         style::series(number)

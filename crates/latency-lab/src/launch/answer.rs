@@ -4,10 +4,10 @@ use super::explain::EXPLANATION;
 use super::picture::Blocked;
 use super::report::{EngineReport, LaunchReport, Outliers};
 use super::sample::{Sample, ThreadWaits};
-use crate::figure::{Row, amount, percent, verdict};
+use crate::figure::{Figure, Row, amount, medians, percent, shown, verdict};
 use crate::findings::{Findings, reasons};
 use crate::html::{bars, timelines};
-use crate::statistics::{LEVEL, SAME_PERCENT, Summary, Verdict};
+use crate::statistics::{SAME_PERCENT, Summary, Verdict};
 use crate::table::Table;
 
 /// Of other machines, so in words and away from the tables.
@@ -17,14 +17,15 @@ Gao, \u{201c}erofs: add per-cpu threads for decompression as an option\u{201d}, 
 
 impl LaunchReport {
     pub(crate) fn findings(&self) -> Findings {
+        let figures = shown(self.figures(), self.valid);
         Findings {
             kind: "launch",
             title: "Cold launches, engine against engine",
             about: self.about(),
             environment: Some(self.environment.clone()),
             faults: reasons(self.valid, &self.not_valid_because),
-            figures: self.figures(),
-            summary: self.summary(),
+            summary: self.summary(&figures),
+            figures,
             legend: EXPLANATION.into(),
             conclusion: Some(self.sentence()),
             details: self.details(),
@@ -49,20 +50,22 @@ impl LaunchReport {
         )
     }
 
-    fn summary(&self) -> Vec<Table> {
-        let figures = self.figures();
-        let (launch, waits) = (&figures[0], &figures[self.waits()]);
-        let sure = (1.0 - LEVEL) * 100.0;
-        let mut table = Table::keyed("", &[&launch.name, &waits.name]);
+    /// Launch times, and waits where they are known.
+    fn summary(&self, figures: &[Figure]) -> Vec<Table> {
+        let waits = self.waits();
+        let columns = figures.iter();
+        let columns = columns.filter(|it| it.name == "launch time" || it.name == waits);
+        let columns: Vec<&Figure> = columns.collect();
+        let heads: Vec<&str> = columns.iter().map(|it| it.name.as_str()).collect();
+        let mut table = Table::keyed("", &heads);
         table.words = true;
-        for (time, wait) in launch.rows.iter().zip(&waits.rows) {
-            table.add(&time.name, [launch.claim(time), waits.claim(wait)]);
+        for (number, engine) in self.engines.iter().enumerate() {
+            let cells = columns.iter().map(|it| it.claim(&it.rows[number]));
+            table.add(&engine.engine, cells);
         }
-        table.note = format!(
-            "Medians; the shift against the first engine lies in the interval ({sure:.0} %, all rows together).\n\
-             {}: {}.",
-            waits.name, waits.of
-        );
+        let of = columns.iter().filter(|it| !it.of.is_empty());
+        let of = of.map(|it| format!("\n{}: {}.", it.name, it.of));
+        table.note = medians(figures, "engine") + &of.collect::<String>();
         vec![table]
     }
 
@@ -81,11 +84,10 @@ impl LaunchReport {
             lines("queue delay", |engine| engine.queue_source.clone()),
             self.run(),
         ];
-        let remarks: Vec<_> = self.engines.iter().flat_map(remarks).collect();
-        if !remarks.is_empty() {
-            tables.push(Table::words("remarks", remarks));
-        }
-        tables
+        let remarks = self.engines.iter().flat_map(|it| remarks(it, self.valid));
+        tables.push(Table::words("remarks", remarks.collect()));
+        let tables = tables.into_iter().map(Table::without_gaps);
+        tables.filter(|table| !table.is_empty()).collect()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -107,8 +109,8 @@ impl LaunchReport {
     /// Whether launches are shorter.
     fn sentence(&self) -> String {
         let launch = &self.figures()[0];
-        let Some(first) = launch.rows.first().filter(|_| self.valid) else {
-            return "No conclusion: the run is not valid.".into();
+        let Some(first) = launch.rows.first() else {
+            return String::new();
         };
         if launch.rows.len() == 1 {
             let median = first.summary().map_or(0.0, |summary| summary.median);
@@ -202,11 +204,11 @@ impl LaunchReport {
 
     /// Of the figures, the waits that every engine has: where one decompresses in the program's own
     /// thread, those of the program.
-    fn waits(&self) -> usize {
+    fn waits(&self) -> &'static str {
         let own = |wakeups: Option<f64>| wakeups.is_none_or(|wakeups| wakeups > 0.0);
         match self.engines.iter().all(|engine| own(engine.wakeups())) {
-            true => 1,
-            false => 2,
+            true => "scheduling latency",
+            false => "whole path",
         }
     }
 }
@@ -264,19 +266,13 @@ fn known(engine: &EngineReport, words: Vec<String>) -> String {
 }
 
 /// What is to be known of an engine's samples, by its name.
-fn remarks(engine: &EngineReport) -> Vec<(String, String)> {
-    let mut lines = Vec::new();
-    if let Some(cost) = &engine.recording {
+fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
+    let mut lines: Vec<String> = launches(engine).into_iter().collect();
+    if let Some(cost) = engine.recording.as_ref().filter(|_| valid) {
         let (with, without) = (engine.samples.len(), cost.samples_without_us.len());
         let verdict = verdict(&cost.comparison, "us");
         lines.push(format!(
             "recording costs a launch: {verdict}, {with} launches with and {without} without"
-        ));
-    }
-    if let Some(first) = engine.thrown_away.first() {
-        let count = engine.thrown_away.len();
-        lines.push(format!(
-            "{count} launches thrown away and repeated (first: {first})"
         ));
     }
     let Outliers {
@@ -304,6 +300,38 @@ fn remarks(engine: &EngineReport) -> Vec<(String, String)> {
         .into_iter()
         .map(|line| (engine.engine.clone(), line))
         .collect()
+}
+
+/// Which launches are in the figures, where some were spoilt.
+fn launches(engine: &EngineReport) -> Option<String> {
+    let (all, thrown) = (engine.samples.len(), &engine.thrown_away);
+    let spoilt = engine.samples.iter().filter(|it| it.spoilt.is_some());
+    let kept = match spoilt.count() {
+        0 => String::new(),
+        spoilt => format!(", {spoilt} of them spoilt and no longer repeated"),
+    };
+    let thrown_away = thrown.first().map(|first| {
+        let times: Vec<f64> = thrown.iter().map(|it| it.time_us).collect();
+        let times = Summary::of(&times).filter(|it| !it.average.is_nan());
+        let took = times.map(|it| {
+            let [least, most, median] =
+                [it.minimum, it.maximum, it.median].map(|us| amount(us, "us"));
+            let counted = engine.launch_us.map_or(f64::NAN, |it| it.median);
+            let counted = amount(counted, "us");
+            format!(
+                "; they took {least} to {most}, median {median}, and those in the figures {counted}"
+            )
+        });
+        let (count, took) = (thrown.len(), took.unwrap_or_default());
+        format!("; {count} spoilt, thrown away and repeated (first: {first}){took}")
+    });
+    let any = !kept.is_empty() || thrown_away.is_some();
+    any.then(|| {
+        format!(
+            "{all} launches in the figures{kept}{}",
+            thrown_away.unwrap_or_default()
+        )
+    })
 }
 
 fn samples(engine: &EngineReport) -> Table {

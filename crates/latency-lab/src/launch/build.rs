@@ -85,7 +85,6 @@ pub(super) fn build(
             .chain(time_over)
             .chain(trace_notices(&launcher))
             .chain(engines.iter().filter_map(times_alone))
-            .chain(engines.iter().filter_map(thrown_away))
             .chain(starved(&engines))
             .chain(explain::notices(&environment, load.as_ref(), &engines))
             .collect(),
@@ -107,20 +106,6 @@ fn times_alone(engine: &EngineReport) -> Option<String> {
         engine.engine,
         1 + reasons.count(),
         engine.samples.len()
-    ))
-}
-
-/// How long the launches took that were thrown away, beside those that count.
-fn thrown_away(engine: &EngineReport) -> Option<String> {
-    let thrown: Vec<f64> = engine.thrown_away.iter().map(|t| t.time_us / 1e3).collect();
-    let thrown = Summary::of(&thrown)?;
-    let counted = engine.launch_us.map_or("-".into(), |counted| {
-        format!("{:.1} ms", counted.median / 1e3)
-    });
-    Some(format!(
-        "{}: {} thrown away, of {:.1} to {:.1} ms, median {:.1} ms; those that count have a median \
-         of {counted}",
-        engine.engine, thrown.count, thrown.minimum, thrown.maximum, thrown.median
     ))
 }
 
@@ -204,14 +189,21 @@ fn faults(
         if let Some(why) = spoilt.next() {
             let count = 1 + spoilt.count();
             faults.push(format!(
-                "{name}: {count} launches were spoilt ({why}) and could not be repeated any more"
+                "{name}: {count} of the {} launches in the figures are spoilt ({why}), and were \
+                 not repeated once {} were thrown away",
+                kept.len(),
+                gathered.thrown_away[number].len()
             ));
         }
         if kept.len() < gathered.rounds && !gathered.interrupted {
             let last = gathered.thrown_away[number].last();
-            let why = last.map_or(String::new(), |why| format!(", the others do not: {why}"));
+            let why = last.map_or(String::new(), |why| {
+                format!(", the others were spoilt: {why}")
+            });
             let (count, of) = (kept.len(), gathered.rounds);
-            faults.push(format!("{name}: {count} of {of} launches count{why}"));
+            faults.push(format!(
+                "{name}: {count} of {of} launches in the figures{why}"
+            ));
         }
     }
     if launcher.engines.len() > 1 && gathered.rounds < 2 {

@@ -298,7 +298,7 @@ impl LaunchReport {
             figures.extend([
                 figure("ready", ready, "us", Sample::ready_us, |_| None),
                 figure("mount", "", "us", |sample| sample.mount_us, |_| None),
-                figure("fetched", until, "kB", Sample::fetched_kb, |_| None),
+                figure("fetched", until, "MiB", Sample::fetched_mib, |_| None),
                 figure("round trips", until, "", Sample::round_trips, |_| None),
             ]);
         }

@@ -113,10 +113,11 @@ impl Sample {
         self.mount_us + self.launch_us
     }
 
-    /// Kilobytes of the image that were fetched; NaN where there is no URL.
-    pub(super) fn fetched_kb(&self) -> f64 {
-        self.fetched
-            .map_or(f64::NAN, |fetched| fetched.bytes as f64 / 1e3)
+    /// MiB of the image that were fetched; NaN where there is no URL.
+    pub(super) fn fetched_mib(&self) -> f64 {
+        self.fetched.map_or(f64::NAN, |fetched| {
+            fetched.bytes as f64 / f64::from(1 << 20)
+        })
     }
 
     /// Likewise requests.

@@ -83,7 +83,7 @@ impl Spent {
         let (load, percent) = (self.share(self.load), |share: f64| share * 100.0);
         let reads = self.reads as f64 / self.seconds(cpus);
         if self.total <= 0.0 {
-            Some("no launch counts".into())
+            Some("every launch was spoilt".into())
         } else if load > PLAUSIBLE {
             let load = percent(load);
             Some(format!(
@@ -195,7 +195,7 @@ mod tests {
                 "14 % of the CPU time, and 50 % is the least",
             ),
             (spent(23.3, 0.0, 0.0), "233 %"),
-            (Spent::default(), "no launch counts"),
+            (Spent::default(), "every launch was spoilt"),
             (hardly(0), "0.0 reads a second"),
             (hardly(49), "9.8 reads a second"),
         ] {

@@ -8,7 +8,7 @@ use super::options::PressureOptions;
 use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
-use crate::figure::{Figure, compared, comparisons, percent};
+use crate::figure::{Figure, compared, comparisons, percent, shown};
 use crate::findings::{Findings, reasons};
 use crate::process::FOREIGN_LIMIT;
 use crate::statistics::{Summary, correct};
@@ -293,7 +293,7 @@ impl PressureReport {
             figure("allocation", allocation, |sample| sample.alloc_cpu_us),
         ];
         correct(comparisons(&mut figures).collect());
-        figures
+        shown(figures, self.valid)
     }
 
     fn summary(&self) -> Vec<Table> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::{Cell, ImageState};
 use super::job::Measured;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, amount};
+use crate::figure::{Figure, Row, amount, medians, shown};
 use crate::findings::Findings;
 use crate::schedule::{Gathered, Kept, Plan};
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, median};
@@ -139,25 +139,28 @@ impl ReadResult {
 
 impl ReadReport {
     pub(crate) fn findings(&self) -> Findings {
+        let figures = shown(self.figures(), self.valid);
         Findings {
             kind: "read",
             title: "Reading, engine against engine",
             about: format!(
-            "{} samples of each test, interleaved, a fresh mount for each",
-            self.iterations
-        ),
+                "{} samples of each test, interleaved, a fresh mount for each",
+                self.iterations
+            ),
             environment: Some(self.environment.clone()),
             faults: self.faults(),
-            figures: self.figures(),
-            summary: self.summary(),
-            legend: "Medians, with the 99 % interval of the shift (Hodges-Lehmann) against the first engine, at 1 in 100\n\
-         for all comparisons together. MB/s and ops/s: more is better; s: less is better. p99: 99 of 100\n\
-         single reads took less.\n"
-            .into(),
-            notes: self.left_out
-            .iter()
-            .map(|line| format!("left out: {line}"))
-            .collect(),
+            summary: self.summary(&figures),
+            legend: format!(
+                "{}\nMB/s and ops/s: more is better; s: less is better.\n\
+                 p99: 99 of 100 single reads took less.\n",
+                medians(&figures, "engine")
+            ),
+            figures,
+            notes: self
+                .left_out
+                .iter()
+                .map(|line| format!("left out: {line}"))
+                .collect(),
             ..Findings::default()
         }
     }
@@ -203,8 +206,8 @@ impl ReadReport {
         figures
     }
 
-    fn summary(&self) -> Vec<Table> {
-        let mut tables: Vec<Table> = self.figures().iter().map(Figure::claims).collect();
+    fn summary(&self, figures: &[Figure]) -> Vec<Table> {
+        let mut tables: Vec<Table> = figures.iter().map(Figure::claims).collect();
         for table in &mut tables {
             let of = self
                 .results

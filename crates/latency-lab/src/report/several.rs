@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::Report;
-use crate::figure::{Figure, Row, compared, comparisons};
+use crate::figure::{Figure, Row, compared, comparisons, medians, shown};
 use crate::findings::Findings;
 use crate::html;
 use crate::statistics::{Verdict, correct};
@@ -125,7 +125,7 @@ impl Reports {
         if let [(_, report)] = &self.all[..] {
             return report.findings();
         }
-        let figures = self.figures();
+        let figures = shown(self.figures(), self.faults().is_empty());
         let captions = self.all.iter();
         let captions = captions.map(|(name, it)| (name.clone(), it.findings().caption()));
         Findings {
@@ -135,9 +135,10 @@ impl Reports {
             faults: self.faults(),
             summary: figures.iter().map(Figure::claims).collect(),
             notes: self.notices(),
-            legend: "Medians, with the 99 % interval of the shift (Hodges-Lehmann) against the first report, at 1 in 100\n\
-                     for all comparisons together. The runs were not interleaved: what else changed counts too.\n"
-                .into(),
+            legend: format!(
+                "{}\nThe runs were not interleaved: what else changed counts too.\n",
+                medians(&figures, "report")
+            ),
             appendix: vec![("The reports".into(), Table::words("", captions.collect()))],
             figures,
             ..Findings::default()

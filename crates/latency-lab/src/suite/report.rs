@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SuiteOptions;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, amount};
+use crate::figure::{Figure, Row, amount, shown};
 use crate::findings::Findings;
 use crate::launch::LaunchReport;
 use crate::read::{ReadReport, ReadResult};
@@ -205,7 +205,7 @@ impl SuiteReport {
             unit: of.unit.clone(),
             rows: of.cells.iter().map(row).collect(),
         };
-        self.rows.iter().map(figure).collect()
+        shown(self.rows.iter().map(figure).collect(), self.valid)
     }
 
     /// The first engine in its unit, the others as parts of its time.
@@ -224,7 +224,7 @@ impl SuiteReport {
             let cells = row.cells.iter().enumerate();
             table.add(
                 &row.name,
-                cells.map(|(number, cell)| row.text(number, cell)),
+                cells.map(|(number, cell)| row.text(number, cell, self.valid)),
             );
         }
         let of = |ratio: fn(&SuiteEngine) -> Option<f64>| {
@@ -250,8 +250,8 @@ impl SuiteReport {
 }
 
 impl SuiteRow {
-    fn text(&self, number: usize, cell: &SuiteCell) -> String {
-        let claims = cell.against_first.as_ref().is_some_and(Comparison::claims);
+    fn text(&self, number: usize, cell: &SuiteCell, valid: bool) -> String {
+        let claims = valid && cell.against_first.as_ref().is_some_and(Comparison::claims);
         match (number, cell.median, cell.time_ratio) {
             (0, Some(median), _) => amount(median, &self.unit),
             (1.., _, Some(ratio)) if claims => format!("{ratio:.2}"),
