@@ -58,15 +58,25 @@ fn with_hint(root: &Command, error: &clap::Error) -> String {
     let bare = word.trim_end_matches(".erofs").trim_end_matches("-erofs");
     let other = OTHER_NAMES.iter().find(|(name, _)| *name == bare);
     let hint = other.map(|(_, hint)| (*hint).to_owned());
-    // clap compares the word with the commands of one level only.
-    let hint = hint.or_else(|| closest(root, root.get_name(), word).map(|(_, hint)| hint));
     let what = message.split("; ").next().unwrap_or_default();
     let see = message.rsplit("; ").next().unwrap_or_default();
+    // clap compares the word with the commands of one level only. Those of that level come first.
+    let near = below(root, see).and_then(|(command, path)| closest(command, path, word));
+    let found = near.or_else(|| closest(root, root.get_name(), word));
+    let hint = hint.or(found.map(|(_, hint)| hint));
     let parts = [what.to_owned()]
         .into_iter()
         .chain(hint)
         .chain([see.to_owned()]);
     parts.collect::<Vec<_>>().join("; ")
+}
+
+/// The command of `see erofast profile --help`, and its words.
+fn below<'c, 's>(root: &'c Command, see: &'s str) -> Option<(&'c Command, &'s str)> {
+    let path = see.strip_prefix("see ")?.strip_suffix(" --help")?;
+    let mut names = path.split(' ').skip(1);
+    let command = names.try_fold(root, |command, name| command.find_subcommand(name))?;
+    Some((command, path))
 }
 
 /// The command below `above` whose name is most like `word`, and by how many letters it differs.

@@ -185,7 +185,10 @@ fn an_image_that_was_cut_short_is_said_to_be() {
     let whole = bytes.len();
     bytes.truncate(whole - 4096);
     std::fs::write(&cut, &bytes).expect("written");
-    let what = format!("superblock says {whole} bytes, file has {}", bytes.len());
+    let what = format!(
+        "cut short: superblock says {whole} bytes, file has {}",
+        bytes.len()
+    );
     let (cut, tree) = (cut.display().to_string(), tree.display().to_string());
     let info = erofast(&["info", &cut]);
     assert!(info.status.success());

@@ -159,7 +159,8 @@ impl Image {
             .blocks
             .saturating_mul(superblock.block_size.into());
         let present = self.device(0).ok()?.size();
-        (present < claimed).then(|| format!("superblock says {claimed} bytes, file has {present}"))
+        let what = || format!("cut short: superblock says {claimed} bytes, file has {present}");
+        (present < claimed).then(what)
     }
 
     /// Fills `buf` from metadata: bytes of the primary device, or of the decoded metabox.

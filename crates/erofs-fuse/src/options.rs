@@ -360,9 +360,15 @@ fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
     if value == "learn" {
         return Ok(Some(ProfileLocation::Learned));
     }
+    let must = || {
+        let must = "learn, auto, off or a path with a slash";
+        OptionError::value("profile", &value.to_string_lossy(), must)
+    };
+    if !value.as_bytes().contains(&b'/') {
+        return Err(must());
+    }
     // The daemon leaves the directory in which it was started.
-    let path = std::path::absolute(value);
-    let path = path.map_err(|_| OptionError::value("profile", "", "auto, learn, off or a file"))?;
+    let path = std::path::absolute(value).map_err(|_| must())?;
     Ok(Some(ProfileLocation::File(path)))
 }
 

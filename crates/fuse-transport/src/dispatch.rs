@@ -56,14 +56,15 @@ pub(crate) fn answer(
 ) -> Answer {
     let answer = decide(filesystem, request, reply);
     if filesystem.watches() && answer != Answer::Error(DEFER) {
-        filesystem.seen(&seen(request, answer));
+        filesystem.seen(&seen(request, answer, reply));
     }
     answer
 }
 
-fn seen<'r>(request: &Request<'r>, answer: Answer) -> Seen<'r> {
+fn seen<'r>(request: &Request<'r>, answer: Answer, reply: &Reply<'_>) -> Seen<'r> {
     use Opcode::{Getxattr, Lookup, Read, Readdir, Readdirplus};
     let (header, kind) = (&request.header, request.opcode);
+    let entry = || EntryOut::ref_from_prefix(reply.bytes()).ok();
     let range = || request.fixed::<ReadIn>().ok().map(|r| (r.offset, r.size));
     Seen {
         kind: kind.map_or("unknown", Opcode::label),
@@ -80,6 +81,10 @@ fn seen<'r>(request: &Request<'r>, answer: Answer) -> Seen<'r> {
         },
         error: match answer {
             Answer::Error(errno) => Some(errno),
+            // The kernel takes node 0 for a name that is not there, and remembers it.
+            _ if kind == Some(Lookup) && entry().is_some_and(|(it, _)| it.nodeid == 0) => {
+                Some(Errno::NOENT)
+            }
             _ => None,
         },
     }

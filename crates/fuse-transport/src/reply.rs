@@ -45,6 +45,10 @@ impl<'b> Reply<'b> {
         fits
     }
 
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.length]
+    }
+
     /// Bytes so far.
     pub(crate) fn length(&self) -> usize {
         self.length

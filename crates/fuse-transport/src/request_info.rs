@@ -40,7 +40,7 @@ pub struct Seen<'r> {
     pub name: Option<&'r [u8]>,
     /// Offset and size of a read.
     pub range: Option<(u64, u32)>,
-    /// The error it was answered with.
+    /// The error it was answered with; ENOENT for a name that is not there.
     pub error: Option<Errno>,
 }
 

@@ -47,7 +47,7 @@ pub struct CachePruneArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast cache fetch"))]
 pub struct CacheFetchArgs {
-    /// URL of the image (http, https)
+    /// URL of the image (http, https, oci)
     pub url: PathBuf,
     #[command(flatten)]
     pub verity: VerityArgs,

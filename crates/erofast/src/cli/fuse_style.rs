@@ -20,7 +20,7 @@ const DBGLEVEL_NOTICES: u8 = 3;
     args_override_self = true
 )]
 pub struct FuseStyleArgs {
-    /// Image file, block device, or URL (http, https)
+    /// Image file, block device, or URL (http, https, oci)
     pub image: Option<PathBuf>,
     /// An existing directory
     #[arg(value_hint = ValueHint::DirPath)]

@@ -14,7 +14,7 @@ use super::flags::{RemoteArgs, VerityArgs};
 /// Where an image is.
 #[derive(Args, Clone, Debug)]
 pub struct ImageArgs {
-    /// Image file, block device, or URL (http, https)
+    /// Image file, block device, or URL (http, https, oci)
     pub image: PathBuf,
     /// Where the image starts in its file: a number of bytes, or auto to search for it
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_offset)]

@@ -153,6 +153,11 @@ mod tests {
             "unexpected argument 'target' found; paths of the image are given with --path; \
              see erofast extract --help"
         );
+        assert_eq!(
+            message(&["profile", "lst"]),
+            "unrecognized subcommand 'lst'; a similar command exists: erofast profile list; \
+             see erofast profile --help"
+        );
         for wrong in [
             &["nonsense"][..],
             &["umount", "a", "b"],

@@ -13,7 +13,7 @@ use super::flags::VerityArgs;
 #[command(after_help = "Mount options: see --help")]
 #[command(after_long_help = mount_help())]
 pub struct MountArgs {
-    /// Image file, block device, or URL (http, https)
+    /// Image file, block device, or URL (http, https, oci)
     pub image: PathBuf,
     /// An existing directory
     #[arg(value_hint = ValueHint::DirPath)]
@@ -156,7 +156,7 @@ impl StatArgs {
 #[derive(Debug, Parser)]
 #[command(name = "mount.erofast", version = env!("EROFAST_VERSION"))]
 pub struct HelperArgs {
-    /// Image file, block device, or URL (http, https)
+    /// Image file, block device, or URL (http, https, oci)
     pub image: PathBuf,
     /// An existing directory
     #[arg(value_hint = ValueHint::DirPath)]

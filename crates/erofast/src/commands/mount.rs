@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::CommandFactory;
 use erofast_cli::{Outcome, parse};
 use erofs_engine::{Engine, EngineOptions, WorkersMode};
@@ -24,6 +24,12 @@ pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
 
 /// In the foreground this process is the server.
 fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
+    let image = &request.image;
+    ensure!(
+        !(image.is_dir() && request.mountpoint.is_file()),
+        "{}: is a directory; the image comes first, then the directory",
+        image.display()
+    );
     if request.foreground || request.options.debug {
         erofs_fuse::close_inherited(request);
     }

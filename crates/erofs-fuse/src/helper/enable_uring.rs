@@ -1,7 +1,7 @@
 //! The kernel's switch for FUSE over io_uring.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,11 @@ impl EnableUringGuard {
         match opened.and_then(set) {
             Ok(file) => Ok(Some(Self(file))),
             Err(error) if options.io_uring == IoUring::On => {
-                Err(Error::IoUring(format!("{PARAMETER}: {error}")))
+                let remedy = match error.kind() {
+                    ErrorKind::PermissionDenied => "; it needs root, or io_uring=auto",
+                    _ => "",
+                };
+                Err(Error::IoUring(format!("{PARAMETER}: {error}{remedy}")))
             }
             Err(_) => Ok(None),
         }

@@ -73,7 +73,7 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
         return Err(Error::mountpoint(path, "is not a directory"));
     };
     if real == Path::new("/") {
-        let why = "is the root directory, which stays where it is below a mount on it";
+        let why = "is the root directory, which cannot be mounted over";
         return Err(Error::mountpoint(path, why));
     }
     // A mount over them would be read before it is served: the server and the helper need them.

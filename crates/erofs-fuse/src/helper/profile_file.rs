@@ -80,9 +80,14 @@ impl ProfileFile {
         }
         if *location == ProfileLocation::Learned {
             // Not asked for: no caches are made where there are none.
-            let caches = path.parent().filter(|caches| caches.is_dir());
-            let missing = || Error::Profile(format!("{option}: no folder for {}", path.display()));
-            return caches.map(|_| ()).ok_or_else(missing);
+            let caches = path.parent().unwrap_or(Path::new("/"));
+            return caches.is_dir().then_some(()).ok_or_else(|| {
+                let caches = caches.display();
+                let remedy = "mkdir it, or profile=PATH";
+                Error::Profile(format!(
+                    "nothing is learned: {caches} is missing ({remedy})"
+                ))
+            });
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
         rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)

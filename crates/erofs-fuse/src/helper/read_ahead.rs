@@ -13,10 +13,14 @@ use crate::options::READ_AHEAD_KB;
 pub(super) fn set(mounted: &Mounted, asked: Option<u32>) -> Result<(), Error> {
     let kib = asked.unwrap_or(READ_AHEAD_KB);
     match (write(mounted, kib), asked) {
-        (Err(error), Some(_)) => Err(Error::mountpoint(
-            &mounted.mountpoint,
-            format!("read_ahead_kb={kib} cannot be set: {error}"),
-        )),
+        (Err(error), Some(_)) => {
+            let remedy = match error.kind() {
+                io::ErrorKind::PermissionDenied => "; it needs root",
+                _ => "",
+            };
+            let why = format!("read_ahead_kb={kib} cannot be set: {error}{remedy}");
+            Err(Error::mountpoint(&mounted.mountpoint, why))
+        }
         _ => Ok(()),
     }
 }

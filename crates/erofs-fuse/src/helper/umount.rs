@@ -24,7 +24,11 @@ const DYING: Duration = Duration::from_secs(2);
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     let place = absolute(path)?;
     let entry = match table::top(&place)? {
-        None => return Err(Error::mountpoint(path, "is not a mount point")),
+        None => {
+            let there = std::fs::symlink_metadata(path);
+            there.map_err(|error| Error::no_mountpoint(path, &error))?;
+            return Err(Error::mountpoint(path, "is not a mount point"));
+        }
         Some(entry) if entry.fstype != FSTYPE => {
             let why = format!("is a mount of type {}, not of erofast", entry.fstype);
             return Err(Error::mountpoint(path, why));

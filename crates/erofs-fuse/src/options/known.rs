@@ -125,6 +125,15 @@ const ALIKE: f64 = 0.8;
 pub(super) fn hint(given: &str) -> String {
     let name = |usage: &'static str| usage.split('=').next().unwrap_or(usage);
     let given = given.split('=').next().unwrap_or(given);
+    let has_off = |name: &str| {
+        let mut usages = KNOWN
+            .iter()
+            .filter_map(|option| option.usage.split_once('='));
+        usages.any(|(known, values)| known == name && values.split('|').any(|value| value == "off"))
+    };
+    if let Some(name) = given.strip_prefix("no").filter(|name| has_off(name)) {
+        return format!("did you mean '{name}=off'? ");
+    }
     let ranked = KNOWN.iter().map(|option| name(option.usage));
     let ranked = ranked.map(|name| (strsim::jaro_winkler(given, name), name));
     match ranked.max_by(|a, b| a.0.total_cmp(&b.0)) {

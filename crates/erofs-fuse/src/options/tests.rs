@@ -75,6 +75,21 @@ fn a_refusal_names_the_option_and_what_it_could_be() {
                 &all[1..]
             ),
         ),
+        (
+            "noprofile",
+            &format!(
+                "unknown mount option 'noprofile'; did you mean 'profile=off'?{}",
+                &all[1..]
+            ),
+        ),
+        (
+            "profile=lern",
+            "profile=lern: must be learn, auto, off or a path with a slash",
+        ),
+        (
+            "profile=",
+            "profile=: must be learn, auto, off or a path with a slash",
+        ),
         ("xyzzy", &format!("unknown mount option 'xyzzy'{all}")),
         ("allow_other=1", "unknown mount option 'allow_other=1'"),
         ("workers", "unknown mount option 'workers'"),
@@ -114,6 +129,7 @@ fn everything_in_the_table_is_understood() {
             .replace("HEX", "00ff")
             .replace("SIZE", "1M")
             .replace("profile|all|", "")
+            .replace("learn|PATH|", "")
             .replace("ranges|", "")
             .replace("unbound|", "")
             .replace("off|", "");

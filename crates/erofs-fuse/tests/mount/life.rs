@@ -124,6 +124,8 @@ fn umount_distinguishes_busy_from_foreign_from_nothing() {
     umount(&place.path, false).unwrap();
     let error = umount(&place.path, false).unwrap_err().to_string();
     assert!(error.contains("is not a mount point"), "{error}");
+    let error = umount(&place.path.join("none"), false).unwrap_err();
+    assert!(error.to_string().contains("no such directory"), "{error}");
     let error = umount(Path::new("/proc"), false).unwrap_err().to_string();
     assert!(error.contains("type proc"), "{error}");
 }

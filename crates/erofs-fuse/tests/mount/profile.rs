@@ -166,7 +166,8 @@ fn a_file_that_is_no_profile_is_left_alone() {
     let place = Place::new();
     let error = mount(&request(&image("lz4-64k"), &place, &path.option())).unwrap_err();
     let error = error.to_string();
-    assert!(error.contains("not a launch profile"), "{error}");
+    let what = format!("{}: profile: not a launch profile", path.0.display());
+    assert!(error.contains(&what), "{error}");
     assert!(place.mount_line().is_none());
     assert_eq!(fs::read(&path.0).unwrap(), b"Dear reader");
 }

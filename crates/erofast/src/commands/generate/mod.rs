@@ -30,13 +30,17 @@ pub fn complete(args: &CompleteArgs) -> anyhow::Result<Outcome> {
 /// `erofast man DIRECTORY`: each page in the directory of its section, as man(1) expects it.
 pub fn man(args: &ManArgs) -> anyhow::Result<Outcome> {
     let directory = &args.directory;
-    let write = || {
-        pages::all()?.iter().try_for_each(|page| {
+    let write = || -> io::Result<usize> {
+        let pages = pages::all()?;
+        for page in &pages {
             let section = directory.join(format!("man{}", page.section));
             std::fs::create_dir_all(&section)?;
-            std::fs::write(section.join(&page.name), &page.text)
-        })
+            std::fs::write(section.join(&page.name), &page.text)?;
+        }
+        Ok(pages.len())
     };
-    write().with_context(|| format!("cannot write man pages to {}", directory.display()))?;
+    let place = directory.display();
+    let pages = write().with_context(|| format!("cannot write man pages to {place}"))?;
+    outln!("{pages} pages in man1, man7 and man8 of {place}");
     Ok(Outcome::Fine)
 }

@@ -24,7 +24,12 @@ pub fn overview(now: &Value, before: Option<&Value>) -> String {
         let before = before.and_then(|before| of(before, mount));
         rows.push(row(mount, before.as_ref().unwrap_or(&Value::Null)));
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    // Why a mount does not answer is in no column.
+    let tabular = |column: usize| {
+        let of_table = move |row: &&[String; 6]| column == 0 || !row[2].is_empty();
+        rows.iter().filter(of_table)
+    };
+    let width = |column: usize| tabular(column).map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..HEADER.len())
         .map(|column| width(column).unwrap_or(0))
         .collect();
@@ -78,7 +83,7 @@ mod tests {
         json!({"mounts": [
             {"mountpoint": "/a", "image": "/i.erofs", "uptime_s": uptime, "requests": requests,
              "fuse": {"errors": 1}, "engine": {"errors": 0}, "restart": {"restarts": 2}},
-            {"mountpoint": "/b\u{202e}", "error": "/b\u{202e}: its server does not answer"},
+            {"mountpoint": "/b\u{202e}", "error": "/b\u{202e}: its server does not answer and has no column"},
         ]})
     }
 
@@ -94,6 +99,9 @@ mod tests {
                 .split_whitespace()
                 .collect()
         };
+        let ends = |line: usize| table.lines().nth(line).map(str::len);
+        assert_eq!(ends(0), ends(1), "{table}");
+        assert!(ends(1) < ends(2), "{table}");
         assert_eq!(cells(1)[..2], ["/a", "/i.erofs"], "{table}");
         assert_eq!(
             cells(1)[cells(1).len() - 3..],
@@ -101,7 +109,7 @@ mod tests {
             "{table}"
         );
         assert_eq!(
-            cells(2)[1..],
+            cells(2)[1..6],
             ["its", "server", "does", "not", "answer"],
             "{table}"
         );

@@ -84,7 +84,10 @@ fn profile(report: &Value) -> String {
             let there = windows.saturating_sub(asked);
             format!(", the last one found {there} of {windows} windows there before it asked")
         });
-        let path = program["path"].as_str().unwrap_or("?");
+        let path = match string(program, "/path") {
+            "" => format!("inode {}", number(program, "/nid")),
+            path => path.to_owned(),
+        };
         line(
             "",
             &format!("{path}: {launches} learned{}", asked.unwrap_or_default()),
@@ -462,11 +465,11 @@ mod tests {
         assert!(!page(&answer, None).contains("\nprofile"));
         answer["profile"]["programs"] = json!([
             {"path": "bin/cc", "launches": 4, "windows": 385, "windows_asked": 14},
-            {"path": "bin/ld", "launches": 1, "windows": 2, "windows_asked": null},
+            {"path": "", "nid": 98, "launches": 1, "windows": 2, "windows_asked": null},
         ]);
         let learned = page(&answer, None);
         let lines = "profile    learning\n           bin/cc: 4 launches learned, the last one found 371 \
-            of 385 windows there before it asked\n           bin/ld: 1 launch learned\n";
+            of 385 windows there before it asked\n           inode 98: 1 launch learned\n";
         assert!(learned.contains(lines), "{learned}");
     }
 
