@@ -89,8 +89,7 @@ impl Log {
     /// about it in most containers.
     pub(crate) fn notice(&self) -> Option<&'static str> {
         matches!(self, Self::None).then_some(
-            "no journal and no syslog here: faults of the image are shown by erofast stat only, \
-             unless log=FILE names a file",
+            "no journal and no syslog here: only erofast stat shows faults; log=FILE keeps them",
         )
     }
 

@@ -70,12 +70,13 @@ fn profile(report: &Value) -> String {
         let wasted = units::size(number(report, "/wasted_bytes"));
         text += &format!(", about {wasted} were not needed");
     }
-    if let Some(error) = report["error"].as_str() {
-        text += &format!("; {error}");
-    }
     let programs = report["programs"].as_array().map_or(&[][..], |all| all);
-    if state == "learning" && programs.is_empty() && report["error"].is_null() {
-        return String::new();
+    let has_learned = state != "learning" || !programs.is_empty();
+    match report["error"].as_str() {
+        Some(error) if has_learned => text += &format!("; {error}"),
+        Some(error) => error.clone_into(&mut text),
+        None if has_learned => {}
+        None => return String::new(),
     }
     let shown = programs.iter().take(MOST_PROGRAMS).map(|program| {
         let launches = units::count(number(program, "/launches"), "launch");
@@ -463,6 +464,13 @@ mod tests {
         assert!(replayed.contains(line), "{replayed}");
         answer["profile"] = json!({"state": "learning", "programs": []});
         assert!(!page(&answer, None).contains("\nprofile"));
+        answer["profile"]["error"] = "nothing is learned: /x is missing".into();
+        let missing = page(&answer, None);
+        assert!(
+            missing.contains("\nprofile    nothing is learned: /x"),
+            "{missing}"
+        );
+        answer["profile"]["error"] = Value::Null;
         answer["profile"]["programs"] = json!([
             {"path": "bin/cc", "launches": 4, "windows": 385, "windows_asked": 14},
             {"path": "", "nid": 98, "launches": 1, "windows": 2, "windows_asked": null},
