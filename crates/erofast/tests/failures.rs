@@ -59,6 +59,20 @@ fn a_path_that_is_not_in_the_image_is_named() {
 }
 
 #[test]
+fn an_image_and_a_directory_in_the_wrong_order_are_found_out() {
+    let (image, folder) = (
+        fixture("meta.erofs"),
+        tempfile::tempdir().expect("a directory"),
+    );
+    let (image, folder) = (
+        image.display().to_string(),
+        folder.path().display().to_string(),
+    );
+    let line = format!("{folder}: is a directory; the image comes first, then the directory");
+    fails(&erofast(&["mount", &folder, &image]), 1, &line);
+}
+
+#[test]
 fn missing_devices_are_named() {
     let image = fixture("blobdev.erofs").display().to_string();
     fails(

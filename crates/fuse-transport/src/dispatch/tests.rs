@@ -11,6 +11,7 @@ use crate::wire::{Attr, FOREVER, InHeader, StatfsOut};
 #[derive(Default)]
 struct Small {
     forgotten: Mutex<Vec<(u64, u64)>>,
+    seen: Mutex<Vec<Option<Errno>>>,
 }
 
 impl Filesystem for Small {
@@ -87,6 +88,12 @@ impl Filesystem for Small {
     fn forget(&self, node: u64, count: u64) {
         self.forgotten.lock().unwrap().push((node, count));
     }
+    fn watches(&self) -> bool {
+        true
+    }
+    fn seen(&self, seen: &Seen<'_>) {
+        self.seen.lock().unwrap().push(seen.error);
+    }
 }
 
 /// The reply, or the error in its place.
@@ -139,6 +146,15 @@ fn ioctl(flags: u32, out_size: u32) -> Vec<u8> {
         ..IoctlIn::default()
     };
     ioctl.as_bytes().to_vec()
+}
+
+#[test]
+fn an_absent_name_is_seen_as_an_error_although_its_reply_is_none() {
+    let small = Small::default();
+    for name in [&b"file\0"[..], b"none\0"] {
+        assert!(ask(&small, Opcode::Lookup, 1, b"", name).is_ok());
+    }
+    assert_eq!(*small.seen.lock().unwrap(), [None, Some(Errno::NOENT)]);
 }
 
 #[test]
