@@ -166,9 +166,9 @@ pub struct LabReadArgs {
     /// What is compared.
     #[command(flatten)]
     pub compared: LabEngineArgs,
-    /// Samples of each test that count
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub iterations: usize,
+    /// Samples of each test (default: as many as a claim needs, or 5 of one engine)
+    #[arg(long, value_name = "N")]
+    pub iterations: Option<usize>,
     /// Test to make: seq, rand, tree, meta, list (repeatable; all of them by default)
     #[arg(long = "test", value_name = "TEST")]
     pub tests: Vec<String>,

@@ -1,5 +1,7 @@
 //! Words as a shell reads them: for the command lines that reports show.
 
+use std::ffi::OsStr;
+
 /// The word, quoted where it must be.
 pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%{}".contains(c);
@@ -9,11 +11,19 @@ pub(crate) fn quote(word: &str) -> String {
     }
 }
 
-/// The command line of this process.
+/// The program that users start, which `erofast-lab` is behind.
+fn started_as(program: &OsStr) -> &OsStr {
+    match program == "erofast-lab" {
+        true => "erofast".as_ref(),
+        false => program,
+    }
+}
+
+/// The command line of this process, as users write it.
 pub(crate) fn command_line() -> String {
     let program = std::env::current_exe().unwrap_or_default();
-    let program = program.file_name().unwrap_or_default().to_owned();
-    let words = std::iter::once(program).chain(std::env::args_os().skip(1));
+    let program = started_as(program.file_name().unwrap_or_default());
+    let words = std::iter::once(program.to_owned()).chain(std::env::args_os().skip(1));
     let words: Vec<String> = words.map(|word| quote(&word.to_string_lossy())).collect();
     words.join(" ")
 }
@@ -27,6 +37,7 @@ mod tests {
         assert_eq!(quote("{}/bin/tool"), "{}/bin/tool");
         assert_eq!(quote("it's $HOME"), "'it'\\''s $HOME'");
         assert_eq!(quote(""), "''");
+        assert_eq!(started_as("erofast-lab".as_ref()), "erofast");
         assert!(
             command_line().starts_with("latency_lab-"),
             "{}",

@@ -14,7 +14,7 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
         image: image(),
         erofast: "/no/such/erofast".into(),
         engines: vec!["kernel-loop".parse().unwrap()],
-        iterations: 2,
+        iterations: Some(2),
         foreign_limit: 1.0,
         ..ReadOptions::default()
     };

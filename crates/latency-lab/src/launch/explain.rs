@@ -22,6 +22,8 @@ whole path          how long the program's first thread was off the CPU, whateve
 queue               delay from queueing a work item to its start. It contains waits of the worker, so
                     it is never added to the scheduling latency. n/a for FUSE mounts: their requests
                     queue in the kernel; the whole path has that time.
+n/a                 not known, as the kernel left out switches of a launch, or no figure of this
+                    engine; 0 is known: nothing waited
 launch time         from starting the program to its end, as the user waits for it
 load, idle          share of the load, and of idle CPUs, within the launches of that engine
 shift               from the first engine to this one within the rounds of the run (Hodges-Lehmann); in
@@ -56,7 +58,7 @@ pub(super) fn notices(
             load.stolen_cpu_share * 100.0
         ));
     }
-    if environment.sched_autogroup_enabled == Some(1) {
+    if load.is_some() && environment.sched_autogroup_enabled == Some(1) {
         notices.push(
             "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own, and so are the lab, its \
              daemons and the launched program together; kernel threads are in none"
@@ -64,4 +66,18 @@ pub(super) fn notices(
         );
     }
     notices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn autogroups_of_fio_are_a_matter_of_runs_with_fio() {
+        let mut environment = Environment::default();
+        environment.sched_autogroup_enabled = Some(1);
+        let load = LoadReport::default();
+        assert!(notices(&environment, None, &[]).is_empty());
+        assert!(notices(&environment, Some(&load), &[])[0].contains("each fio job"));
+    }
 }

@@ -36,7 +36,7 @@ use crate::environment::Environment;
 use crate::load::Fio;
 use crate::schedule::{Plan, gather, repeats};
 use crate::scratch::Scratch;
-use crate::statistics::fewest_rounds;
+use crate::statistics::too_few;
 use crate::{Interrupt, Progress, Result};
 use executor::Launcher;
 
@@ -49,13 +49,8 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     let (engines, left_out) =
         present(&options.engines, &site, points.path(), &interrupt, progress)?;
     let comparisons = 3 * (engines.len() - 1);
-    let fewest = fewest_rounds(comparisons);
-    if comparisons > 0 && options.iterations < fewest {
-        progress.line(&format!(
-            "{} launches of each engine carry no claim about {} engines: {fewest} can",
-            options.iterations,
-            engines.len()
-        ));
+    if let Some(line) = too_few(options.iterations, engines.len(), comparisons) {
+        progress.line(&line);
     }
     let environment = Environment::capture(&site.image, &site.erofast)?;
     let load = Fio::start(

@@ -138,7 +138,7 @@ fn round(share: f64) -> f64 {
 }
 
 /// The measured load during launches.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The requested load.
     pub profile: String,

@@ -21,12 +21,24 @@ use crate::engine::{Site, present};
 use crate::environment::Environment;
 use crate::schedule::{Plan, gather, repeats};
 use crate::scratch::Scratch;
+use crate::statistics::{fewest_rounds, too_few};
 use crate::{Interrupt, LabError, Progress, Result};
 use executor::Bench;
 
+/// Samples of one engine alone, about which nothing is claimed.
+const ALONE: usize = 5;
+
+/// As many as a claim needs.
+fn rounds(comparisons: usize) -> usize {
+    match comparisons {
+        0 => ALONE,
+        comparisons => fewest_rounds(comparisons),
+    }
+}
+
 /// Runs the experiment.
 pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadReport> {
-    if options.iterations == 0 || options.tests.is_empty() {
+    if options.iterations == Some(0) || options.tests.is_empty() {
         let text = "lab read: nothing to measure: at least one iteration and a test with these \
                     readers are needed";
         return Err(LabError::Usage(text.into()));
@@ -36,14 +48,19 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
     let points = Scratch::new(&std::env::temp_dir())?;
     let (engines, left_out) =
         present(&options.engines, &site, points.path(), &interrupt, progress)?;
+    let comparisons = options.tests.len() * options.states.len() * (engines.len() - 1);
+    let iterations = options.iterations.unwrap_or_else(|| rounds(comparisons));
+    if let Some(line) = too_few(iterations, engines.len(), comparisons) {
+        progress.line(&line);
+    }
     let environment = Environment::capture(&site.image, &site.erofast)?;
     let mut bench = Bench::new(options, &site, engines, points.path(), &interrupt)?;
     bench.compare_bytes(progress)?;
     let plan = Plan {
         engines: bench.cells().len(),
-        iterations: options.iterations,
+        iterations,
         warm_ups: 1,
-        repeats: repeats(options.iterations),
+        repeats: repeats(iterations),
         seed: options.seed,
     };
     let gathered = gather(&mut bench, &plan, &interrupt, progress)?;
@@ -54,4 +71,18 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
         gathered,
         left_out,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_are_compared_in_as_many_rounds_as_a_claim_needs() {
+        let tests = 2 * Test::all().len();
+        assert_eq!([0, tests, 3 * tests].map(rounds), [ALONE, 12, 14]);
+        for comparisons in [1, tests, 3 * tests] {
+            assert_eq!(too_few(rounds(comparisons), 2, comparisons), None);
+        }
+    }
 }

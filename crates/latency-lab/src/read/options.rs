@@ -16,8 +16,8 @@ pub struct ReadOptions {
     /// The engines to compare, each with the first one; where none is named, those of
     /// [`Engine::default_list`] that are there.
     pub engines: Vec<Engine>,
-    /// Samples of each test that count.
-    pub iterations: usize,
+    /// Samples of each test; where none is given, as many as a claim needs, or 5 of one engine.
+    pub iterations: Option<usize>,
     /// What is measured.
     pub tests: Vec<Test>,
     /// Image in the page cache, out of it, or both.
@@ -34,7 +34,7 @@ impl Default for ReadOptions {
             image: PathBuf::new(),
             erofast: PathBuf::new(),
             engines: Vec::new(),
-            iterations: 5,
+            iterations: None,
             tests: Test::all(),
             states: vec![ImageState::Warm, ImageState::Cold],
             seed: 1,

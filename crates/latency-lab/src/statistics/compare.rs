@@ -134,6 +134,13 @@ pub fn fewest_rounds(comparisons: usize) -> usize {
     least.log2().ceil() as usize
 }
 
+/// A line for a run whose rounds cannot carry a claim about its engines.
+pub(crate) fn too_few(rounds: usize, engines: usize, comparisons: usize) -> Option<String> {
+    let fewest = fewest_rounds(comparisons);
+    (comparisons > 0 && rounds < fewest)
+        .then(|| format!("{rounds} rounds carry no claim about {engines} engines: {fewest} can"))
+}
+
 /// Corrects the comparisons of one report for their number, so that the chance of any false claim
 /// stays at [`LEVEL`] (Bonferroni).
 pub fn correct(comparisons: Vec<&mut Comparison>) {
@@ -345,6 +352,7 @@ mod tests {
 
     #[test]
     fn the_fewest_rounds_can_carry_a_claim_and_one_less_cannot() {
+        assert_eq!(too_few(1, 1, 0), None);
         for comparisons in [1, 3, 9, 18] {
             let fewest = fewest_rounds(comparisons);
             let claims = |count: usize| {
@@ -354,6 +362,8 @@ mod tests {
                 family[0].claims()
             };
             assert!(claims(fewest) && !claims(fewest - 1), "{comparisons}");
+            assert_eq!(too_few(fewest, 2, comparisons), None);
+            assert!(too_few(fewest - 1, 2, comparisons).is_some());
         }
     }
 

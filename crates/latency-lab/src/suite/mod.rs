@@ -150,7 +150,7 @@ impl Suite<'_> {
             image: made.path.clone(),
             erofast: self.options.erofast.clone(),
             engines: self.engines.clone(),
-            iterations: self.options.iterations.min(MOST_READS),
+            iterations: Some(self.options.iterations.min(MOST_READS)),
             tests: tests.to_vec(),
             states: vec![ImageState::Warm],
             seed: self.options.seed,
