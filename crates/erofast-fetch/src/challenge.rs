@@ -32,12 +32,11 @@ struct Answer {
 }
 
 impl Challenge {
-    /// The first one that is understood.
+    /// One that is understood: rather that of a token, which may be had without a password.
     pub fn read(headers: &HeaderMap) -> Option<Challenge> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter();
-        values
-            .filter_map(|value| Challenge::parse(value.to_str().ok()?))
-            .next()
+        let understood = values.filter_map(|value| Challenge::parse(value.to_str().ok()?));
+        understood.max_by_key(|challenge| *challenge != Challenge::Basic)
     }
 
     fn parse(text: &str) -> Option<Challenge> {
@@ -128,6 +127,20 @@ fn parameters(mut text: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_is_preferred_to_a_password() {
+        let mut headers = HeaderMap::new();
+        for value in [
+            "Basic realm=\"x\"",
+            "Bearer realm=\"https://a/t\"",
+            "Basic realm=\"y\"",
+        ] {
+            headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(value));
+        }
+        let bearer = matches!(Challenge::read(&headers), Some(Challenge::Bearer { .. }));
+        assert!(bearer);
+    }
 
     #[test]
     fn challenges_are_read_as_registries_write_them() {

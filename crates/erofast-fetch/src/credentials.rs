@@ -1,17 +1,22 @@
 //! Headers from files and tokens of registries, for the origin of the URL alone.
 
 use std::cell::RefCell;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use remote_image::Options;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
+use rustix::fs::{Mode, OFlags};
 use tokio::sync::Mutex;
 
 use crate::challenge::{Challenge, secret};
-use crate::failure::Failure;
+use crate::failure::{Failure, in_time};
+
+/// Bytes of a file that are read.
+const LONGEST: u64 = 64 << 10;
 
 /// What goes with each request.
 #[derive(Debug)]
@@ -58,7 +63,8 @@ impl Credentials {
             let mut new = Credentials::new(&self.options, self.registry)?.headers();
             if let Some(challenge) = wanted.filter(|_| self.options.token_file.is_none()) {
                 let user = user(&self.options)?;
-                let answer = challenge.answer(client, user, &self.options).await?;
+                let answer = challenge.answer(client, user, &self.options);
+                let answer = in_time(&self.options, answer).await?;
                 new.insert(AUTHORIZATION, answer);
             }
             self.headers.replace(new);
@@ -105,7 +111,19 @@ fn authorization(path: &Path, scheme: impl Fn(&str) -> String) -> Result<HeaderV
     value.ok_or_else(|| Failure::lasting(format!("{}: not one line of text", path.display())))
 }
 
+/// Of a regular file: another one may keep its reader waiting, or never end.
 fn text(path: &Path) -> Result<String, Failure> {
     let cannot = |error| Failure::lasting(format!("{}: {error}", path.display()));
-    fs::read_to_string(path).map_err(cannot)
+    let mut text = String::new();
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
+    let read = opened.and_then(|file| {
+        let file = File::from(file);
+        match file.metadata()?.is_file() {
+            true => file.take(LONGEST).read_to_string(&mut text),
+            false => Err(io::Error::other("is not a regular file")),
+        }
+    });
+    read.map_err(cannot)?;
+    Ok(text)
 }

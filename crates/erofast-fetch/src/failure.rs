@@ -3,6 +3,9 @@
 use std::error::Error;
 use std::time::Duration;
 
+use remote_image::Options;
+use tokio::time::timeout;
+
 /// Where https:// or oci:// leads to a server of http://.
 const NO_TLS: &str = "the server has no TLS (a registry is asked without it by oci.plain_http=on)";
 
@@ -19,6 +22,15 @@ pub struct Failure {
     pub missing: bool,
     /// The server asks to wait so long.
     pub retry_after: Option<Duration>,
+}
+
+/// The outcome of a question that has a time limit, however slowly its answer comes.
+pub async fn in_time<T>(
+    options: &Options,
+    asked: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let late = |_| Failure::lasting("the answer comes too slowly");
+    timeout(options.timeout, asked).await.map_err(late)?
 }
 
 impl Failure {

@@ -1,11 +1,11 @@
 //! The image that is fetched, and the questions about it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use remote_image::message::{
     ALIVE, Class, Counters, Identity, News, Question, REFUSED, Reply, send,
@@ -27,6 +27,10 @@ use crate::waiting::{Asked, Waiting};
 
 /// How exactly pauses and time limits end.
 const TICK: Duration = Duration::from_millis(100);
+const MOMENT: Duration = Duration::from_millis(5);
+/// After a block was given up its reader is refused for so long: the kernel asks for a page again
+/// whose read-ahead failed.
+const REFUSED_FOR: Duration = Duration::from_millis(200);
 
 /// One image at one URL.
 #[derive(Debug)]
@@ -52,6 +56,8 @@ pub struct Fetch {
     pub pace: Pace,
     asked: Notify,
     counters: Cell<Counters>,
+    /// The last time that blocks were given up, and why.
+    given_up: RefCell<Option<(Instant, BTreeSet<u64>, String)>>,
 }
 
 impl Fetch {
@@ -77,6 +83,7 @@ impl Fetch {
             pace: Pace::default(),
             asked: Notify::new(),
             counters: Cell::default(),
+            given_up: RefCell::default(),
         });
         fetch.look_for_end(0);
         fetch
@@ -128,8 +135,14 @@ impl Fetch {
             Class::Passed => return self.passed(client, &question),
             _ => self.missing(&question),
         };
+        let asker = (Some(client.clone()), id);
         if missing.is_empty() {
-            return client.reply(Reply::new(id, 0, String::new()));
+            let asked = Asked::new(asker, question.class, missing, VecDeque::new());
+            let asked = self.verification.hold(asked);
+            return asked.into_iter().for_each(|asked| self.answer_well(asked));
+        }
+        if let Some(text) = self.was_given_up(&question, &missing) {
+            return client.reply(Reply::new(id, Errno::TIMEDOUT.raw_os_error(), text));
         }
         let follows = question.class == Class::Demand && !self.waiting.borrow().has_profile();
         let (ahead, mark) = match follows {
@@ -137,7 +150,6 @@ impl Fetch {
             false => (0..0, None),
         };
         let order = question.ranges.iter().map(blocks).collect();
-        let asker = (Some(client.clone()), id);
         let mut asked = Asked::new(asker, question.class, missing, order);
         asked.mark = mark;
         self.waiting.borrow_mut().push(asked);
@@ -237,6 +249,11 @@ impl Fetch {
         self.clients.borrow_mut().push(client);
     }
 
+    /// Whether there is one.
+    pub fn has_clients(&self) -> bool {
+        !self.clients.borrow().is_empty()
+    }
+
     /// A client has gone. After the last one there is nothing to do: a parent that has another one
     /// finds a dead fetcher, and starts it again.
     pub fn leave(&self, client: u64) {
@@ -303,6 +320,14 @@ impl Fetch {
             .map(|line| format!("{}: {line}", self.source))
     }
 
+    /// The same, once nothing is being compared.
+    pub async fn compared_refusal(&self) -> Option<String> {
+        while self.verification.is_running() {
+            tokio::time::sleep(MOMENT).await;
+        }
+        self.refusal()
+    }
+
     /// All of the blob was compared with its digest. The error is one line.
     fn compared(&self, outcome: &Result<(), String>) {
         let held = self.verification.end(outcome);
@@ -351,7 +376,19 @@ impl Fetch {
             range.start,
             range.end - 1
         );
+        if errno == Errno::TIMEDOUT {
+            let given_up = (Instant::now(), asked.missing.clone(), text.clone());
+            self.given_up.replace(Some(given_up));
+        }
         self.answer(asked, errno.raw_os_error(), text);
+    }
+
+    /// Why a reader need not wait for these blocks again.
+    fn was_given_up(&self, question: &Question, missing: &BTreeSet<u64>) -> Option<String> {
+        let given_up = self.given_up.borrow();
+        let (when, blocks, text) = given_up.as_ref()?;
+        let again = question.class == Class::Demand && missing.is_subset(blocks);
+        (again && when.elapsed() < REFUSED_FOR).then(|| text.clone())
     }
 
     fn answer(&self, asked: Asked, errno: i32, text: String) {

@@ -204,8 +204,9 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
     })
 }
 
-/// Whether an answer is of this image. A part of it may leave the date out. Copies of a blob in a
-/// registry may have different validators; its digest is compared later.
+/// Whether an answer is of this image. A part of it may leave the date out, not the ETag (RFC 9110,
+/// 15.3.7). Copies of a blob in a registry may have different validators; its digest is compared
+/// later.
 pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failure> {
     let found = identity(response)?;
     let differs = |found: &Option<String>, known| found.is_some() && found != known;
@@ -215,6 +216,7 @@ pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failu
             Err(Failure::changed(&what))
         }
         () if known.digest.is_some() => Ok(()),
+        () if known.etag.is_some() && found.etag.is_none() => Err(Failure::changed("no ETag")),
         () if differs(&found.etag, &known.etag) => Err(Failure::changed("another ETag")),
         () if differs(&found.modified, &known.modified) => {
             Err(Failure::changed("another Last-Modified"))

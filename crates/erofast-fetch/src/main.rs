@@ -72,7 +72,7 @@ fn fail(socket: &OwnedFd, line: &str, missing: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Until the parent closes its end.
+/// Until the parent closes its end, and the readers theirs.
 async fn run(socket: OwnedFd, (order, files): (Order, Vec<OwnedFd>)) -> ExitCode {
     let taken = socket.try_clone().and_then(clients::packets);
     let (
@@ -106,6 +106,10 @@ async fn run(socket: OwnedFd, (order, files): (Order, Vec<OwnedFd>)) -> ExitCode
         if let Some(fetch) = opened.get() {
             clients::serve(fetch, client);
         }
+    }
+    // Readers may outlive the parent; the last one of them ends this process.
+    if opened.get().is_some_and(|fetch| fetch.has_clients()) {
+        std::future::pending::<()>().await;
     }
     ExitCode::SUCCESS
 }

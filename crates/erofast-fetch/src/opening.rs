@@ -9,7 +9,7 @@ use remote_image::store::BLOCK;
 use remote_image::{ImageUrl, Options};
 use reqwest::{Response, StatusCode};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, in_time};
 use crate::fetch::Fetch;
 use crate::http::{Server, check_range, identity};
 use crate::range::{NO_RANGES, take};
@@ -67,7 +67,8 @@ pub async fn open(
         true => drop(take(&fetch, response, &(0..fetch.room.range(0).end)).await),
         false => whole(&fetch, response).await?,
     }
-    if let Some(line) = fetch.refusal() {
+    fetch.count(|counters| counters.round_trips += 1);
+    if let Some(line) = fetch.compared_refusal().await {
         return Err(Failure::lasting(line));
     }
     let devices = blob.into_iter().flat_map(|blob| blob.devices);
@@ -125,13 +126,13 @@ async fn patiently<T>(
 ) -> Result<T, Failure> {
     let begun = Instant::now();
     for pause in PAUSES {
-        let failure = match ask().await {
+        let failure = match in_time(options, ask()).await {
             Err(failure) if !failure.lasting && begun.elapsed() < options.timeout => failure,
             answered => return answered,
         };
         tokio::time::sleep(failure.retry_after.unwrap_or(pause).min(options.timeout)).await;
     }
-    ask().await
+    in_time(options, ask()).await
 }
 
 fn check(response: &Response, identity: &Identity, usable: bool) -> Result<(), Failure> {

@@ -380,6 +380,15 @@ impl Engine {
         self.path.devices.iter().flat_map(|device| device.remote())
     }
 
+    /// To be called after the last read of an image that may be in a registry: the digest of a blob
+    /// is compared once all of it is there.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub fn settle(&self) -> io::Result<()> {
+        self.remote_files().try_for_each(|(_, file)| file.settle())
+    }
+
     /// Has the stored bytes of these parts of files fetched, in this order, where they are at a
     /// URL. Waits for what says where they are, and not for them.
     ///

@@ -207,8 +207,11 @@ pub fn open_small(
     let whole = RemoteFile::new(fetcher.client()?);
     let mut bytes = vec![0; whole.length().min(BLOCK) as usize];
     // A fetcher has the first block when the image is open, unless its connection broke.
-    if !whole.read_cached(&mut bytes, 0)? {
-        return Err(io::Error::other(format!("{source}: the answer is short")));
+    while !whole.read_cached(&mut bytes, 0)? {
+        let block = 0..BLOCK;
+        whole
+            .request(std::slice::from_ref(&block), Class::Demand)?
+            .wait()?;
     }
     let memory = rustix::fs::memfd_create("erofast", MemfdFlags::CLOEXEC)?;
     let mut file = File::from(memory);

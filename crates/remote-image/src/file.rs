@@ -154,7 +154,14 @@ impl RemoteFile {
         Ok(end.min(self.length()))
     }
 
-    /// What the fetcher did; waits for it.
+    /// Waits until the bytes that are there are known to be those of the digest, of an image in a
+    /// registry. The error says that they are not.
+    pub fn settle(&self) -> io::Result<()> {
+        self.request(std::slice::from_ref(&(0..1)), Class::Fill)?
+            .wait()
+    }
+
+    /// What the fetcher did. An error: it does not say so within two seconds.
     pub fn counters(&self) -> io::Result<Counters> {
         let reply = self
             .conversation

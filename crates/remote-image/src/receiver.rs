@@ -13,6 +13,8 @@ use crate::message::{ALIVE, Class, HELLO, PACKET, Question, REFUSED, Reply};
 
 /// A fetcher says at least so often that it is there.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
+/// What it knows without asking the server, it says within this time.
+const SOON: Duration = Duration::from_secs(2);
 
 /// What waiters and the receiving thread share.
 #[derive(Debug)]
@@ -237,11 +239,8 @@ impl Request {
     }
 
     pub(crate) fn reply(self) -> io::Result<Reply> {
-        loop {
-            if let Some(reply) = self.conversation.wait(&self, GRACE)? {
-                return Ok(reply);
-            }
-        }
+        let reply = self.conversation.wait(&self, SOON)?;
+        reply.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "the fetcher does not answer"))
     }
 }
 

@@ -48,6 +48,21 @@ pub fn deaths_are_noticed_by_no_reader() {
     }
 }
 
+/// Without the helper nothing is started again, but what runs goes on.
+pub fn a_mount_whose_helper_is_dead_goes_on_fetching() {
+    let (site, files) = (Site::mounted("restart=on,prefetch=none"), files());
+    let helper = site.stat()["restart"]["helper"].as_i64().unwrap();
+    let helper = Pid::from_raw(helper as i32).unwrap();
+    kill_process(helper, Signal::KILL).unwrap();
+    soon("the end of the helper", || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", helper.as_raw_pid()));
+        stat.map_or(true, |stat| stat.contains(") Z "))
+    });
+    for (name, bytes) in &files {
+        assert!(fs::read(site.path(name)).unwrap() == *bytes);
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 pub enum Process {
     Server,

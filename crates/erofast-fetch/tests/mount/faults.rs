@@ -27,6 +27,7 @@ pub fn the_time_limit_is_an_error_until_the_server_returns() {
     );
     assert!(!log.contains("secret"), "{log}");
     site.server.state().always = None;
+    crate::site::soon("the server's return", || fs::read(&path).is_ok());
     assert!(fs::read(&path).unwrap() == bytes);
 }
 

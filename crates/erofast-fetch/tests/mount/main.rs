@@ -24,7 +24,7 @@ mod writer;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use deaths::deaths_are_noticed_by_no_reader;
+use deaths::{a_mount_whose_helper_is_dead_goes_on_fetching, deaths_are_noticed_by_no_reader};
 use faults::{
     an_image_that_changed_is_an_error, the_time_limit_is_an_error_until_the_server_returns,
 };
@@ -44,6 +44,7 @@ const TESTS: &[harness::Test] = tests![
     the_time_limit_is_an_error_until_the_server_returns,
     an_image_that_changed_is_an_error,
     an_image_of_a_registry_has_its_device_and_stays_when_processes_die,
+    a_mount_whose_helper_is_dead_goes_on_fetching,
     deaths_are_noticed_by_no_reader,
 ];
 

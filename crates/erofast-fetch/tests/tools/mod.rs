@@ -178,3 +178,23 @@ fn io_uring_is_refused() {
     assert!(line.contains("io_uring: an image at a URL"), "{line}");
     assert_eq!(site.asked(), 0);
 }
+
+#[test]
+fn a_secret_is_read_of_a_regular_file_alone() {
+    let Some(site) = Site::new("lz4-4k.erofs") else {
+        return;
+    };
+    let pipe = site.directory.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .expect("a pipe");
+    for file in [pipe.to_str().expect("ASCII"), "/dev/zero"] {
+        let line = site.refused(&["ls", "--http-token-file", file, &site.url()]);
+        assert!(line.contains("is not a regular file"), "{line}");
+    }
+}

@@ -47,3 +47,26 @@ fn a_registry_has_no_files_beside_an_image() {
     let line = site.refused(&["mount", "-o", "verity=auto", image, &point]);
     assert!(line.contains("no query and no files beside it"), "{line}");
 }
+
+/// The comparison begins when the last block has come, beside the tool that asked for it.
+#[test]
+fn a_blob_with_another_digest_passes_no_tool() {
+    let Some(site) = Site::new("lz4-4k.erofs") else {
+        return;
+    };
+    let registry = Repository::new();
+    let mut bytes = fs::read(&site.image).expect("a fixture");
+    let layer = registry.put_blob(&bytes, EROFS);
+    // In front of the superblock, where no tool looks.
+    bytes[0] ^= 1;
+    let path = Repository::blob_path(layer["digest"].as_str().expect("a digest"));
+    registry.0.state().files.insert(path, bytes.into());
+    registry.put_manifest("v1", &json!({ "layers": [layer] }));
+    let url = registry.url(":v1");
+    let line = site.refused(&["cache", "fetch", &url]);
+    assert!(line.contains("the blob has another digest"), "{line}");
+    for arguments in [&["check", &url][..], &["extract", &url, "-"]] {
+        let output = site.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
+}

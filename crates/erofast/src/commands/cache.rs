@@ -88,7 +88,14 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     for (name, file) in engine.remote_files() {
         fetch_all(&name, file, || None)?;
     }
-    Ok(Outcome::Fine)
+    let mut first = None;
+    engine.verify_blocks(&mut |line| {
+        first.get_or_insert(line);
+    });
+    match first {
+        Some(line) => bail!("{}: {line}", engine.name()),
+        None => Ok(Outcome::Fine),
+    }
 }
 
 /// The file at a URL, and the devices that its manifest lists.
@@ -110,6 +117,7 @@ fn fetch_all(
     why: impl Fn() -> Option<String>,
 ) -> anyhow::Result<()> {
     file.fetch_all(|_| {})?;
+    file.settle()?;
     let counters = file.counters()?;
     if !counters.kept || counters.cached_bytes < file.length() {
         bail!(why().unwrap_or_else(|| format!("{name}: is not kept in the cache")));

@@ -38,6 +38,7 @@ pub fn run(args: &CatArgs) -> anyhow::Result<Outcome> {
         }
     }
     cat.out.flush()?;
+    engine.settle()?;
     Ok(cat.outcome)
 }
 

@@ -55,6 +55,7 @@ pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
         list.directory(path, inode, several)?;
     }
     list.out.flush()?;
+    engine.settle()?;
     Ok(list.outcome)
 }
 

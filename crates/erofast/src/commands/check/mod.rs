@@ -39,6 +39,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
     let engine = args.image.open(WorkersMode::Inline)?;
     let root = engine.inode(engine.root())?;
     let report = check(&engine, &root, args.threads, &Content::Read, manifest)?;
+    engine.settle()?;
     let printed = match args.json {
         true => print_json(&report),
         false => print(&report, engine.name()),

@@ -57,9 +57,11 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
     if stream {
         let journal = journal(&job)?;
         stream::run(&job, &journal)?;
+        job.engine.settle()?;
         return Ok(Outcome::of(journal.finish().is_whole()));
     }
     let summary = to_directory(&job, &args.directory, replace(args), Keep::ALL)?;
+    job.engine.settle()?;
     let printed = match args.json {
         true => print_json(&summary),
         false => print_line(format_args!("{}: {summary}", job.engine.name())).map_err(Into::into),

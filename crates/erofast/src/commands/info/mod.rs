@@ -78,6 +78,7 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Fine);
     }
     let report = survey(&engine, args)?;
+    engine.settle()?;
     if args.json {
         print_json(&report)?;
     } else {
