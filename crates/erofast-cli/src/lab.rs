@@ -31,6 +31,17 @@ pub enum LabCommand {
     Guest,
 }
 
+/// What [`LabEngineArgs::engines`] begin with, and what each is.
+pub const ENGINES: [(&str, &str); 7] = [
+    ("kernel", "The image file itself, by the kernel"),
+    ("kernel-loop", "By the kernel over a loop device"),
+    ("module:", "By this module of the kernel"),
+    ("erofsfuse", "By the program of erofs-utils"),
+    ("erofast", "erofast by default"),
+    ("erofast:", "erofast with these mount options"),
+    ("url:", "erofast, of the image at a URL"),
+];
+
 /// The engines of an experiment.
 #[derive(Args, Debug)]
 pub struct LabEngineArgs {

@@ -21,7 +21,7 @@ use clap::Subcommand;
 
 pub use examples::{examples, examples_help};
 pub use lab::{
-    LabCommand, LabDiffArgs, LabEngineArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs,
+    ENGINES, LabCommand, LabDiffArgs, LabEngineArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs,
     LabOutputArgs, LabPressureArgs, LabReadArgs, LabReportArgs, LabSuiteArgs,
 };
 pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line};

@@ -59,27 +59,25 @@ fn a_broken_pattern_is_a_usage_error() {
 }
 
 #[test]
-fn a_missing_fio_is_said_before_anything_is_mounted() {
+fn a_missing_program_and_a_missing_fio_are_said_before_the_first_launch() {
     if !is_root() {
         println!("skipped: not root");
         return;
     }
-    let image = image();
-    let output = Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
-        .args([
-            "lab",
-            "launch",
-            "--engine",
-            "erofast:percpu",
-            "--iterations",
-            "1",
-        ])
-        .arg(image)
-        .args(["--", "{}/bin/true"])
-        .env("PATH", "/no/programs/here")
-        .output()
-        .expect("erofast-lab starts");
-    fails(&output, 1, "fio is not installed (Debian package: fio)");
+    let launch = |command: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
+            .args(["lab", "launch", "--engine", "erofast:percpu"])
+            .args(["--iterations", "1"])
+            .arg(image())
+            .arg("--")
+            .args(command)
+            .env("PATH", "/no/programs/here")
+            .output()
+            .expect("erofast-lab starts")
+    };
+    let fio = "fio is not installed (Debian package: fio)";
+    fails(&launch(&["ls", "{}"]), 1, fio);
+    fails(&launch(&["{}/bin/true"]), 1, "the image has no bin/true");
 }
 
 #[test]

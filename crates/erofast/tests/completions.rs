@@ -25,7 +25,7 @@ zpty -d shell
 "#;
 
 /// What follows in each line, where one thing can: file names are the shell's.
-const LINES: [(&str, &str); 10] = [
+const LINES: [(&str, &str); 12] = [
     ("erofast um", "erofast umount"),
     ("erofast check --thr", "erofast check --threads"),
     ("erofast umount --la", "erofast umount --lazy"),
@@ -37,6 +37,14 @@ const LINES: [(&str, &str); 10] = [
     (
         "erofast mount -o ro,workers=p",
         "erofast mount -o ro,workers=percpu",
+    ),
+    (
+        "erofast lab launch --engine kernel-",
+        "erofast lab launch --engine kernel-loop",
+    ),
+    (
+        "erofast lab read a --engine erofast:workers=p",
+        "erofast lab read a --engine erofast:workers=percpu",
     ),
     ("erofast completions fi", "erofast completions fish"),
     (

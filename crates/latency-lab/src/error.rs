@@ -57,7 +57,8 @@ pub enum LabError {
     /// The recorder could not do its work.
     #[error("recording the scheduler: {0}")]
     Recorder(String),
-    /// An image, or a machine with the kernel's variants, could not be made or run.
+    /// An image, or a machine with the kernel's variants, could not be made or run, or lacks the
+    /// program.
     #[error("{0}")]
     Preparation(String),
     /// The user may not do this.

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,10 @@ pub(super) fn mount(
             End::TimedOut if Instant::now() < deadline => (),
             End::TimedOut => return Err(fault(format!("not mounted after {} s", START.as_secs()))),
             End::Interrupted => return Err(fault("interrupted".into())),
-            End::Exited(status) => return Err(fault(last_output(&daemon, status))),
+            End::Exited(status) => {
+                let error = fault(last_output(&daemon, status));
+                return Err(ended(engine, status, error));
+            }
         }
     }
     let mut mounted = Mounted::new(engine, point);
@@ -84,7 +87,15 @@ impl Ready {
     }
 }
 
-fn last_output(daemon: &Child, status: std::process::ExitStatus) -> String {
+/// `erofast mount` ends with 2 where an option does not exist: a usage error of the lab, too.
+fn ended(engine: &Engine, status: ExitStatus, error: LabError) -> LabError {
+    match (engine.mount_options(), status.code()) {
+        (Some(_), Some(2)) => LabError::Usage(error.to_string()),
+        _ => error,
+    }
+}
+
+fn last_output(daemon: &Child, status: ExitStatus) -> String {
     let how = End::Exited(status).describe();
     match daemon.last_line() {
         line if line.is_empty() => format!("{how} before it was mounted"),
@@ -155,5 +166,16 @@ mod tests {
             error.to_string(),
             "engine erofast:percpu: mounting /i.erofs: exit status 1 before it was mounted"
         );
+    }
+    #[test]
+    fn an_option_that_does_not_exist_is_a_usage_error() {
+        let is_usage = |engine: &str, status: i32| {
+            let engine: Engine = engine.parse().unwrap();
+            let status = std::os::unix::process::ExitStatusExt::from_raw(status << 8);
+            let error = LabError::Load("unknown mount option".into());
+            matches!(ended(&engine, status, error), LabError::Usage(_))
+        };
+        assert!(is_usage("erofast:hiprio", 2) && is_usage("url:hiprio", 2));
+        assert!(!is_usage("erofast:hiprio", 1) && !is_usage("erofsfuse", 2));
     }
 }

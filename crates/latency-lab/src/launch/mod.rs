@@ -31,7 +31,7 @@ pub use picture::{Blocked, Lane, Picture, Stretch, Waited};
 pub use report::{Against, EngineReport, LaunchReport, Machine, Outliers, RecordingCost};
 pub use sample::{Sample, ThreadWaits};
 
-use crate::engine::present;
+use crate::engine::{mount_point, present};
 use crate::environment::Environment;
 use crate::load::Fio;
 use crate::schedule::{Plan, gather, repeats};
@@ -48,6 +48,9 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     let points = Scratch::new(&std::env::temp_dir())?;
     let (engines, left_out) =
         present(&options.engines, &site, points.path(), &interrupt, progress)?;
+    let trial = engines[0].mount(&site, &mount_point(points.path(), "trial")?, &interrupt)?;
+    options.check_program(trial.point())?;
+    trial.unmount()?;
     let comparisons = 3 * (engines.len() - 1);
     if let Some(line) = too_few(options.iterations, engines.len(), comparisons) {
         progress.line(&line);

@@ -1,14 +1,17 @@
 //! Options of `lab launch`.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, Site};
-use crate::error::need_root;
+use crate::error::{Doing, need_root};
 use crate::load::LoadChoice;
 use crate::process::{FOREIGN_LIMIT, foreign_pids};
 use crate::{LabError, Result};
@@ -126,6 +129,31 @@ impl LaunchOptions {
         self.times_only || self.load == LoadChoice::None
     }
 
+    /// Whether the mounted image has the program, where the command names it by its path there.
+    pub(super) fn check_program(&self, point: &Path) -> Result<()> {
+        let program = self.command[0].as_bytes();
+        let inside = match program.strip_prefix(b"{}/") {
+            None if self.root => program.strip_prefix(b"/"),
+            inside => inside,
+        };
+        let Some(inside) = inside.map(OsStr::from_bytes) else {
+            return Ok(());
+        };
+        let resolve = match self.root {
+            true => ResolveFlags::IN_ROOT,
+            false => ResolveFlags::empty(),
+        };
+        let directory = File::open(point).doing("opening", point)?;
+        match openat2(directory, inside, OFlags::PATH, Mode::empty(), resolve) {
+            Err(Errno::NOENT) => {
+                let program = inside.display();
+                let text = format!("lab launch: the image has no {program}");
+                Err(LabError::Preparation(text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the command can read from the mount at all.
     fn reads_mount(&self) -> bool {
         self.root || self.directory.iter().any(names_mount) || self.command.iter().any(names_mount)
@@ -228,6 +256,29 @@ mod tests {
         assert!(!options(false, &["/bin/true"]).reads_mount());
         assert!(options(true, &["/bin/true"]).reads_mount());
         assert!(options(false, &["env", "A={}/lib", "x"]).reads_mount());
+    }
+
+    #[test]
+    fn a_program_that_the_image_lacks_is_named_by_its_path_there() {
+        let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();
+        let point = scratch.path();
+        std::fs::create_dir_all(point.join("usr/bin")).unwrap();
+        std::fs::write(point.join("usr/bin/tool"), "").unwrap();
+        std::os::unix::fs::symlink("/usr/bin", point.join("bin")).unwrap();
+        let check = |root, program: &str| options(root, &[program, "{}"]).check_program(point);
+        for (root, program) in [
+            (false, "{}/usr/bin/tool"),
+            (false, "no-such-tool"),
+            (true, "/bin/tool"),
+            (true, "{}/bin/tool"),
+            (true, "no-such-tool"),
+        ] {
+            check(root, program).unwrap();
+        }
+        for (root, program) in [(false, "{}/bin/nothere"), (true, "/bin/nothere")] {
+            let error = check(root, program).unwrap_err().to_string();
+            assert_eq!(error, "lab launch: the image has no bin/nothere");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 use clap::{Command, CommandFactory, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_complete::{Shell, generate};
+use erofast_cli::ENGINES;
 use erofs_fuse::KNOWN;
 
 use crate::cli::{Cli, DumpArgs, FsckArgs, HelperArgs};
@@ -72,7 +73,9 @@ fn command(program: &OsStr) -> Command {
         b"fsck.erofs" => of_shell(FsckArgs::command()),
         b"dump.erofs" => of_shell(DumpArgs::command()),
         _ => ["stat", "umount", "upgrade"].iter().fold(
-            of_shell(Cli::command()).mut_subcommand("mount", with_mount_options),
+            of_shell(Cli::command())
+                .mut_subcommand("mount", with_mount_options)
+                .mut_subcommand("lab", with_engines),
             |command, name| command.mut_subcommand(name, with_mount_points),
         ),
     }
@@ -97,6 +100,25 @@ fn with_mount_points(command: Command) -> Command {
     command.mut_arg("mountpoint", |arg| {
         arg.add(ArgValueCompleter::new(mount_points))
     })
+}
+
+fn with_engines(lab: Command) -> Command {
+    ["launch", "read", "suite"].iter().fold(lab, |lab, name| {
+        lab.mut_subcommand(name, |command| {
+            command.mut_arg("engines", |arg| arg.add(ArgValueCompleter::new(engines)))
+        })
+    })
+}
+
+fn engines(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let begun = typed.to_string_lossy();
+    if let Some(options) = begun.strip_prefix("erofast:") {
+        let words = mount_options(options.as_ref()).into_iter();
+        return words.map(|word| word.add_prefix("erofast:")).collect();
+    }
+    let fits = ENGINES.iter().filter(|(name, _)| name.starts_with(&*begun));
+    fits.map(|(name, meaning)| CompletionCandidate::new(*name).help(Some((*meaning).into())))
+        .collect()
 }
 
 fn mount_points(typed: &OsStr) -> Vec<CompletionCandidate> {
