@@ -63,6 +63,14 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
     set_flag(&mut options, "cache_size", &args.cache_size)?;
     let removed = cache::prune(&folder, options.remote.cache_size);
     let removed = removed.with_context(|| folder.display().to_string())?;
+    if removed.is_empty() {
+        let kept = cache::list(&folder).with_context(|| folder.display().to_string())?;
+        match kept.iter().filter(|entry| entry.busy).count() {
+            0 => outln!("nothing removed"),
+            1 => outln!("nothing removed: 1 image is in use"),
+            busy => outln!("nothing removed: {busy} images are in use"),
+        }
+    }
     for entry in removed {
         let url = text::line(&entry.record.url);
         outln!("{url}: {} removed", size(entry.allocated));
