@@ -7,13 +7,27 @@ use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use remote_image::Options;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName,
+    HeaderValue, IF_RANGE, RANGE, TRANSFER_ENCODING,
+};
 use reqwest::{Client, Response};
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::Mutex;
 
 use crate::challenge::{Challenge, secret};
 use crate::failure::{Failure, in_time};
+
+/// Headers that the fetcher sets.
+const OWN: [HeaderName; 7] = [
+    ACCEPT_ENCODING,
+    CONNECTION,
+    CONTENT_LENGTH,
+    HOST,
+    IF_RANGE,
+    RANGE,
+    TRANSFER_ENCODING,
+];
 
 /// Bytes of a file that are read.
 const LONGEST: u64 = 64 << 10;
@@ -31,6 +45,10 @@ pub struct Credentials {
 impl Credentials {
     /// Those of the files.
     pub fn new(options: &Options, registry: bool) -> Result<Credentials, Failure> {
+        if options.token_file.is_some() && options.user_file.is_some() {
+            let line = "http.token_file= and http.user_file=: only one of them can be sent";
+            return Err(Failure::lasting(line));
+        }
         let mut headers = from_files(options)?;
         if !registry && let Some(user) = user(options)? {
             headers.insert(AUTHORIZATION, user);
@@ -84,6 +102,10 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
                 true => continue,
                 false => header.ok_or_else(|| Failure::lasting(place()))?,
             };
+            if OWN.contains(&name) {
+                let line = format!("{}:{number}: {name} is set by erofast", path.display());
+                return Err(Failure::lasting(line));
+            }
             headers.append(name, value);
         }
     }

@@ -45,8 +45,11 @@ pub fn check_scheme(url: &Url, options: &Options) -> Result<(), Failure> {
     match url.scheme() {
         "https" => Ok(()),
         "http" if is_plain(url, options) => Ok(()),
+        "http" => Err(Failure::lasting(
+            "http:// is not asked for a token without oci.plain_http=on",
+        )),
         scheme => Err(Failure::lasting(format!(
-            "{scheme}:// is not asked for a token without oci.plain_http=on"
+            "{scheme}:// is not asked for a token"
         ))),
     }
 }

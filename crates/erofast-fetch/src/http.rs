@@ -20,6 +20,8 @@ use crate::failure::Failure;
 const REDIRECTS: usize = 10;
 /// Bytes of an image: readers have a bit for each block, whatever a server announces.
 const LONGEST: u64 = 16 << 40;
+/// Bytes of an ETag.
+const LONGEST_TAG: usize = 1 << 10;
 
 /// A server, as one source is fetched from it.
 #[derive(Debug)]
@@ -44,7 +46,11 @@ impl Server {
             }
         };
         let stalled = stalled(options);
-        let client = Client::builder()
+        let builder = match is_without_proxy() {
+            true => Client::builder().no_proxy(),
+            false => Client::builder(),
+        };
+        let client = builder
             .redirect(redirect::Policy::none())
             .connect_timeout(stalled)
             .read_timeout(stalled)
@@ -137,6 +143,14 @@ impl Server {
     }
 }
 
+/// Whether the environment wants no host to be asked through a proxy, as curl understands it: reqwest
+/// takes an asterisk for names alone.
+fn is_without_proxy() -> bool {
+    let set = |name| std::env::var(name).ok();
+    let hosts = set("no_proxy").or_else(|| set("NO_PROXY"));
+    hosts.is_some_and(|hosts| hosts.trim() == "*")
+}
+
 /// How long an answer may bring nothing.
 pub fn stalled(options: &Options) -> Duration {
     (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10))
@@ -196,9 +210,18 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
         let line = format!("the server announces {length} bytes; images have 16 TiB at most");
         return Err(Failure::lasting(line));
     }
+    let etag = text(headers, ETAG);
+    if let Some(bytes) = etag
+        .as_ref()
+        .map(String::len)
+        .filter(|&bytes| bytes > LONGEST_TAG)
+    {
+        let line = format!("the server sends an ETag of {bytes} bytes; {LONGEST_TAG} are the most");
+        return Err(Failure::lasting(line));
+    }
     Ok(Identity {
         length,
-        etag: text(headers, ETAG),
+        etag,
         modified: text(headers, LAST_MODIFIED),
         digest: None,
     })

@@ -161,6 +161,12 @@ fn what_cannot_be_opened_is_one_line() {
         error.to_string().ends_with("images have 16 TiB at most"),
         "{error}"
     );
+    (server.state().always, server.state().etag) = (None, Some("x".repeat(60_000)));
+    let error = start(&server.url("/a"), &options(&cache)).unwrap_err();
+    assert!(
+        error.to_string().contains("an ETag of 60000 bytes"),
+        "{error}"
+    );
     let opened = |fault| {
         (server.state().always, server.state().asked) = (Some(fault), Vec::new());
         let error = start(&server.url("/a"), &impatient(&cache)).unwrap_err();

@@ -113,6 +113,16 @@ fn a_file_that_is_none_is_named_without_what_is_in_it() {
         path.display()
     );
     assert_eq!(error, line);
+    std::fs::write(&path, "Range: bytes=0-1\n").unwrap();
+    let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
+    assert!(error.ends_with(":1: range is set by erofast"), "{error}");
+    let both = Options {
+        user_file: Some(path.clone()),
+        token_file: Some(path),
+        ..options(&cache)
+    };
+    let error = start(&server.url("/a"), &both).unwrap_err().to_string();
+    assert!(error.contains("only one of them"), "{error}");
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub struct ImageUrl {
     url: String,
 }
 
+/// Bytes of a URL, which fits in a packet with options.
+const LONGEST: usize = 8 << 10;
+
 impl ImageUrl {
     /// None: `text` is no URL, so it is a path. The error is one line without secrets.
     pub fn parse(text: &str) -> Option<Result<ImageUrl, String>> {
@@ -29,6 +32,11 @@ impl ImageUrl {
             return Some(Err(format!(
                 "{scheme}://: only http://, https:// and oci:// URLs can be read"
             )));
+        }
+        if text.len() > LONGEST {
+            let bytes = text.len();
+            let line = format!("{scheme}://: a URL of {bytes} bytes; {LONGEST} are the most");
+            return Some(Err(line));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         Some(match authority.split_once('@') {
@@ -144,6 +152,9 @@ mod tests {
         let error = ImageUrl::parse("ftp://host/x").unwrap().unwrap_err();
         let known = "only http://, https:// and oci:// URLs can be read";
         assert_eq!(error, format!("ftp://: {known}"));
+        let long = format!("http://host/x?{}", "s".repeat(20_000));
+        let error = ImageUrl::parse(&long).unwrap().unwrap_err();
+        assert_eq!(error, "http://: a URL of 20014 bytes; 8192 are the most");
         let source = ImageUrl::parse("HTTPS://host:1/a/b.erofs?sign=secret")
             .unwrap()
             .unwrap();

@@ -106,12 +106,13 @@ fn remote(file: &Value) -> String {
         return line("remote", error);
     }
     let size = |name: &str| units::size(number(file, name));
-    let waiting = match number(file, "/waiting") {
+    let counted = |name: &str, what: &str| match number(file, name) {
         0 => String::new(),
-        waiting => format!(", {waiting} waiting"),
+        count => format!(", {count} {what}"),
     };
+    let more = counted("/waiting", "waiting") + &counted("/failures", "failed");
     let text = format!(
-        "{} fetched in {}, {} of {} cached{waiting}",
+        "{} fetched in {}, {} of {} cached{more}",
         size("/fetched_bytes"),
         units::count(number(file, "/round_trips"), "round trip"),
         size("/cached_bytes"),
@@ -486,12 +487,12 @@ mod tests {
         let mut answer = answer(1, 1.0);
         answer["remote"] = json!([
             {"url": "http://host/x", "bytes": 3 << 20, "fetched_bytes": 1 << 20,
-             "cached_bytes": 2 << 20, "waiting": 1, "round_trips": 2, "failures": 0},
+             "cached_bytes": 2 << 20, "waiting": 1, "round_trips": 2, "failures": 3},
             {"url": "http://host/y", "error": "no word from the fetcher"},
         ]);
         let page = page(&answer, None);
         let lines = "\nremote     1.0 MiB fetched in 2 round trips, 2.0 MiB of 3.0 MiB cached, \
-            1 waiting\nremote     no word from the fetcher\n";
+            1 waiting, 3 failed\nremote     no word from the fetcher\n";
         assert!(page.contains(lines), "{page}");
     }
 
