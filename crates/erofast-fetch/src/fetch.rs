@@ -1,5 +1,8 @@
 //! The image that is fetched, and the questions about it.
 
+mod ahead;
+mod comparison;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -7,9 +10,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use remote_image::message::{
-    ALIVE, Class, Counters, Identity, News, Question, REFUSED, Reply, send,
-};
+use remote_image::message::{ALIVE, Class, Counters, Identity, News, Question, Reply, send};
 use remote_image::store::{BLOCK, blocks};
 use remote_image::{ImageUrl, Options};
 use rustix::io::Errno;
@@ -22,12 +23,12 @@ use crate::http::{Server, stalled};
 use crate::pace::Pace;
 use crate::room::Room;
 use crate::streams::Streams;
-use crate::verification::{Verification, compare};
+use crate::verification::Verification;
 use crate::waiting::{Asked, Waiting};
+use ahead::in_words;
 
 /// How exactly pauses and time limits end.
 const TICK: Duration = Duration::from_millis(100);
-const MOMENT: Duration = Duration::from_millis(5);
 /// After a block was given up its reader is refused for so long: the kernel asks for a page again
 /// whose read-ahead failed.
 const REFUSED_FOR: Duration = Duration::from_millis(200);
@@ -157,54 +158,6 @@ impl Fetch {
         self.asked.notify_one();
     }
 
-    /// What the reader of these blocks will probably want next, and the mark in it.
-    fn ahead(&self, missing: &BTreeSet<u64>) -> (Range<u64>, Option<u64>) {
-        let (Some(&first), Some(&last)) = (missing.first(), missing.last()) else {
-            return (0..0, None);
-        };
-        // Blocks far from each other are of several readers.
-        let together = last - first < 2 * missing.len() as u64;
-        let mut streams = self.streams.borrow_mut();
-        match streams.follow(&(first..last + 1)).filter(|_| together) {
-            Some(ahead) => self.marked(ahead),
-            None => (last + 1..last + self.pace.blocks(), None),
-        }
-    }
-
-    /// A reader came to a mark: the window after the one that it reads now.
-    fn passed(&self, client: &Client, question: &Question) {
-        let mut mark = None;
-        let doubles = self.pace.is_quick() && self.waiting.borrow().runs() == 0;
-        if let Some(range) = question.ranges.first()
-            && !self.waiting.borrow().has_profile()
-            && let Some(ahead) = self.streams.borrow_mut().pass(range.start / BLOCK, doubles)
-        {
-            let marked = self.marked(ahead);
-            mark = marked.1;
-            self.read_ahead(marked.0);
-            self.asked.notify_one();
-        }
-        client.reply(Reply::new(question.id, 0, in_words(mark)));
-    }
-
-    /// The reader says when it comes to the begin of this window.
-    fn marked(&self, ahead: Range<u64>) -> (Range<u64>, Option<u64>) {
-        let ahead = self.within(ahead);
-        let mark = (!ahead.is_empty()).then_some(ahead.start);
-        (ahead, mark)
-    }
-
-    /// Has these blocks fetched, as far as they are neither there nor asked for.
-    fn read_ahead(&self, blocks: Range<u64>) {
-        let mut waiting = self.waiting.borrow_mut();
-        let wanted = |block: &u64| !waiting.is_asked(*block) && !self.room.lists(*block);
-        let missing: BTreeSet<_> = self.within(blocks).filter(wanted).collect();
-        if let (Some(&first), Some(&last)) = (missing.first(), missing.last()) {
-            let order = std::iter::once(first..last + 1).collect();
-            waiting.push(Asked::new((None, 0), Class::ReadAhead, missing, order));
-        }
-    }
-
     fn within(&self, blocks: Range<u64>) -> Range<u64> {
         blocks.start..blocks.end.min(self.identity.length.div_ceil(BLOCK))
     }
@@ -293,59 +246,6 @@ impl Fetch {
         Ok(())
     }
 
-    /// Compares the digest once all of a blob is there: of a single block at once, since it may be
-    /// a root hash, which is used as soon as the blob is open.
-    fn look_for_end(self: &Rc<Self>, bytes: u64) {
-        let digest = self.identity.digest.clone().unwrap_or_default();
-        if !self.verification.arrived(bytes, &self.room) {
-            return;
-        }
-        if self.identity.length <= BLOCK {
-            return self.compared(&compare(&self.room.data(), &digest));
-        }
-        let (fetch, data) = (Rc::clone(self), self.room.data().try_clone_to_owned());
-        tokio::task::spawn_local(async move {
-            let data = data.map_err(|error| error.to_string());
-            let compare = move || data.and_then(|data| compare(&data, &digest));
-            let compared = tokio::task::spawn_blocking(compare).await;
-            fetch.compared(&compared.unwrap_or_else(|error| Err(error.to_string())));
-        });
-    }
-
-    /// Why the bytes of the blob must not be read, if they must not.
-    pub fn refusal(&self) -> Option<String> {
-        let refusal = self.verification.refusal.borrow();
-        refusal
-            .as_ref()
-            .map(|line| format!("{}: {line}", self.source))
-    }
-
-    /// The same, once nothing is being compared.
-    pub async fn compared_refusal(&self) -> Option<String> {
-        while self.verification.is_running() {
-            tokio::time::sleep(MOMENT).await;
-        }
-        self.refusal()
-    }
-
-    /// All of the blob was compared with its digest. The error is one line.
-    fn compared(&self, outcome: &Result<(), String>) {
-        let held = self.verification.end(outcome);
-        let Err(line) = outcome else {
-            self.room.mark_verified();
-            held.into_iter().for_each(|asked| self.answer_well(asked));
-            return;
-        };
-        self.room.forget_all();
-        self.note(line);
-        let text = self.refusal().unwrap_or_default();
-        let (id, errno) = (REFUSED, Errno::IO.raw_os_error());
-        self.reply_to_all(id, errno, &text);
-        for asked in held.into_iter().chain(self.waiting.borrow_mut().take_all()) {
-            self.answer(asked, errno, text.clone());
-        }
-    }
-
     /// The blocks of the next range, which is in flight from now on.
     pub fn next_run(&self) -> Option<Range<u64>> {
         self.waiting.borrow_mut().next_run(self.pace.ranges())
@@ -432,9 +332,4 @@ impl Fetch {
             client.reply(Reply::new(id, errno, text));
         }
     }
-}
-
-/// The mark of a reply; nothing where there is none.
-fn in_words(mark: Option<u64>) -> String {
-    mark.map_or_else(String::new, |block| block.to_string())
 }

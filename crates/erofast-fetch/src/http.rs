@@ -143,8 +143,8 @@ impl Server {
     }
 }
 
-/// Whether the environment wants no host to be asked through a proxy, as curl understands it: reqwest
-/// takes an asterisk for names alone.
+/// Whether the environment wants no host to be asked through a proxy. Curl understands an asterisk
+/// so; reqwest takes it for names alone.
 fn is_without_proxy() -> bool {
     let set = |name| std::env::var(name).ok();
     let hosts = set("no_proxy").or_else(|| set("NO_PROXY"));

@@ -1,0 +1,66 @@
+//! What a reader will probably want next.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use remote_image::message::{Class, Question, Reply};
+use remote_image::store::BLOCK;
+
+use super::Fetch;
+use crate::client::Client;
+use crate::waiting::Asked;
+
+impl Fetch {
+    /// What the reader of these blocks will probably want next, and the mark in it.
+    pub(super) fn ahead(&self, missing: &BTreeSet<u64>) -> (Range<u64>, Option<u64>) {
+        let (Some(&first), Some(&last)) = (missing.first(), missing.last()) else {
+            return (0..0, None);
+        };
+        // Blocks far from each other are of several readers.
+        let together = last - first < 2 * missing.len() as u64;
+        let mut streams = self.streams.borrow_mut();
+        match streams.follow(&(first..last + 1)).filter(|_| together) {
+            Some(ahead) => self.marked(ahead),
+            None => (last + 1..last + self.pace.blocks(), None),
+        }
+    }
+
+    /// A reader came to a mark: the window after the one that it reads now.
+    pub(super) fn passed(&self, client: &Client, question: &Question) {
+        let mut mark = None;
+        let doubles = self.pace.is_quick() && self.waiting.borrow().runs() == 0;
+        if let Some(range) = question.ranges.first()
+            && !self.waiting.borrow().has_profile()
+            && let Some(ahead) = self.streams.borrow_mut().pass(range.start / BLOCK, doubles)
+        {
+            let marked = self.marked(ahead);
+            mark = marked.1;
+            self.read_ahead(marked.0);
+            self.asked.notify_one();
+        }
+        client.reply(Reply::new(question.id, 0, in_words(mark)));
+    }
+
+    /// The reader says when it comes to the begin of this window.
+    fn marked(&self, ahead: Range<u64>) -> (Range<u64>, Option<u64>) {
+        let ahead = self.within(ahead);
+        let mark = (!ahead.is_empty()).then_some(ahead.start);
+        (ahead, mark)
+    }
+
+    /// Has these blocks fetched, as far as they are neither there nor asked for.
+    pub(super) fn read_ahead(&self, blocks: Range<u64>) {
+        let mut waiting = self.waiting.borrow_mut();
+        let wanted = |block: &u64| !waiting.is_asked(*block) && !self.room.lists(*block);
+        let missing: BTreeSet<_> = self.within(blocks).filter(wanted).collect();
+        if let (Some(&first), Some(&last)) = (missing.first(), missing.last()) {
+            let order = std::iter::once(first..last + 1).collect();
+            waiting.push(Asked::new((None, 0), Class::ReadAhead, missing, order));
+        }
+    }
+}
+
+/// The mark of a reply; nothing where there is none.
+pub(super) fn in_words(mark: Option<u64>) -> String {
+    mark.map_or_else(String::new, |block| block.to_string())
+}

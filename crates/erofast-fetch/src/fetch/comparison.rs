@@ -1,0 +1,68 @@
+//! The blob is compared with its digest once all of it is there.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use remote_image::message::REFUSED;
+use remote_image::store::BLOCK;
+use rustix::io::Errno;
+
+use super::Fetch;
+use crate::verification::compare;
+
+const MOMENT: Duration = Duration::from_millis(5);
+
+impl Fetch {
+    /// Compares the digest once all of a blob is there: of a single block at once, since it may be
+    /// a root hash, which is used as soon as the blob is open.
+    pub(super) fn look_for_end(self: &Rc<Self>, bytes: u64) {
+        let digest = self.identity.digest.clone().unwrap_or_default();
+        if !self.verification.arrived(bytes, &self.room) {
+            return;
+        }
+        if self.identity.length <= BLOCK {
+            return self.compared(&compare(&self.room.data(), &digest));
+        }
+        let (fetch, data) = (Rc::clone(self), self.room.data().try_clone_to_owned());
+        tokio::task::spawn_local(async move {
+            let data = data.map_err(|error| error.to_string());
+            let compare = move || data.and_then(|data| compare(&data, &digest));
+            let compared = tokio::task::spawn_blocking(compare).await;
+            fetch.compared(&compared.unwrap_or_else(|error| Err(error.to_string())));
+        });
+    }
+
+    /// Why the bytes of the blob must not be read, if they must not.
+    pub fn refusal(&self) -> Option<String> {
+        let refusal = self.verification.refusal.borrow();
+        refusal
+            .as_ref()
+            .map(|line| format!("{}: {line}", self.source))
+    }
+
+    /// The same, once nothing is being compared.
+    pub async fn compared_refusal(&self) -> Option<String> {
+        while self.verification.is_running() {
+            tokio::time::sleep(MOMENT).await;
+        }
+        self.refusal()
+    }
+
+    /// All of the blob was compared with its digest. The error is one line.
+    fn compared(&self, outcome: &Result<(), String>) {
+        let held = self.verification.end(outcome);
+        let Err(line) = outcome else {
+            self.room.mark_verified();
+            held.into_iter().for_each(|asked| self.answer_well(asked));
+            return;
+        };
+        self.room.forget_all();
+        self.note(line);
+        let text = self.refusal().unwrap_or_default();
+        let (id, errno) = (REFUSED, Errno::IO.raw_os_error());
+        self.reply_to_all(id, errno, &text);
+        for asked in held.into_iter().chain(self.waiting.borrow_mut().take_all()) {
+            self.answer(asked, errno, text.clone());
+        }
+    }
+}
