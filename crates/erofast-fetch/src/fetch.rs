@@ -24,8 +24,7 @@ use crate::pace::Pace;
 use crate::room::Room;
 use crate::streams::Streams;
 use crate::verification::Verification;
-use crate::waiting::{Asked, Waiting};
-use ahead::in_words;
+use crate::waiting::{Asked, Waiting, in_words};
 
 /// How exactly pauses and time limits end.
 const TICK: Duration = Duration::from_millis(100);

@@ -248,6 +248,11 @@ impl Waiting {
     }
 }
 
+/// The mark of a reply; nothing where there is none.
+pub fn in_words(mark: Option<u64>) -> String {
+    mark.map_or_else(String::new, |block| block.to_string())
+}
+
 /// Requests to the server at the same time, up to which another one of the class is made: the
 /// lower classes leave room for readers that wait.
 fn most_runs(class: Class, ranges: usize) -> usize {

@@ -8,7 +8,7 @@ use remote_image::store::BLOCK;
 
 use super::Fetch;
 use crate::client::Client;
-use crate::waiting::Asked;
+use crate::waiting::{Asked, in_words};
 
 impl Fetch {
     /// What the reader of these blocks will probably want next, and the mark in it.
@@ -58,9 +58,4 @@ impl Fetch {
             waiting.push(Asked::new((None, 0), Class::ReadAhead, missing, order));
         }
     }
-}
-
-/// The mark of a reply; nothing where there is none.
-pub(super) fn in_words(mark: Option<u64>) -> String {
-    mark.map_or_else(String::new, |block| block.to_string())
 }
