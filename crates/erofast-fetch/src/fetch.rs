@@ -1,7 +1,7 @@
 //! The image that is fetched, and the questions about it.
 
-mod ahead;
 mod comparison;
+mod window;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
