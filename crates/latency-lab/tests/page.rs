@@ -392,9 +392,9 @@ fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
                 found["width"].as_u64().unwrap() <= u64::from(width),
                 "{found}"
             );
-            // All shifts, four charts for each of three quantities, two launches of each of four
+            // All shifts, three charts for each of three quantities, two launches of each of four
             // engines.
-            assert_eq!(found["figures"], 1 + 12 + 8);
+            assert_eq!(found["figures"], 1 + 9 + 8);
         }
         assert_ne!(light["ground"], dark["ground"]);
     }

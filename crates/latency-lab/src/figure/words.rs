@@ -45,8 +45,15 @@ impl Figure {
         Table::words(&self.name, self.rows.iter().map(row).collect()).coloured()
     }
 
+    /// "  355 ms  lower, -85 to -74 %".
     pub(crate) fn claim(&self, row: &Row) -> String {
-        median_and_claim(row, &self.unit)
+        let median = |it: Summary| amount(it.median, &self.unit);
+        let median = row.summary().map_or("n/a".into(), median);
+        let Some(shift) = &row.against_first else {
+            return format!("{median:>9}");
+        };
+        let interval = interval(shift, &self.unit).map_or(String::new(), |it| format!(", {it}"));
+        format!("{median:>9}  {}{interval}", word(shift.verdict))
     }
 
     /// What may be claimed of each row but the first, in words.
@@ -193,17 +200,6 @@ pub(crate) fn medians(figures: &[Figure], first: &str) -> String {
         ),
         false => "Medians.".into(),
     }
-}
-
-/// "  355 ms  lower, -85 to -74 %".
-fn median_and_claim(row: &Row, unit: &str) -> String {
-    let median = |it: Summary| amount(it.median, unit);
-    let median = row.summary().map_or("n/a".into(), median);
-    let Some(comparison) = &row.against_first else {
-        return format!("{median:>9}");
-    };
-    let interval = interval(comparison, unit).map_or(String::new(), |it| format!(", {it}"));
-    format!("{median:>9}  {}{interval}", word(comparison.verdict))
 }
 
 /// "lower: -81 % (99 % interval -85 to -74 %), p < 0.0001 (corrected for 6 comparisons)".

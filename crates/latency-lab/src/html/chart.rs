@@ -217,14 +217,14 @@ pub(super) fn over_the_run(figure: &Figure) -> String {
 }
 
 /// A shift with its interval, named, in the colour of a row.
-pub(super) struct Shift<'a> {
+pub(super) struct Shift {
     pub(super) name: String,
     pub(super) series: usize,
-    pub(super) of: &'a Comparison,
+    pub(super) of: Comparison,
 }
 
 /// Shifts in per cent with their intervals; nothing where none has a percentage.
-pub(super) fn shifts(title: &str, shifts: &[Shift<'_>]) -> String {
+pub(super) fn shifts(title: &str, shifts: &[Shift]) -> String {
     const ROW: f64 = 36.0;
     let drawn = shifts
         .iter()
@@ -250,7 +250,7 @@ pub(super) fn shifts(title: &str, shifts: &[Shift<'_>]) -> String {
         let (y, class) = (top + 24.0, format!("line {}", style::series(shift.series)));
         canvas.line(&class, (from, to), (y, y));
         let middle = place(&canvas, shift.of.difference_percent.unwrap_or_default());
-        canvas.dot(shift.series, middle, y, &verdict(shift.of, ""));
+        canvas.dot(shift.series, middle, y, &verdict(&shift.of, ""));
     }
     canvas.end()
 }
@@ -309,7 +309,7 @@ mod tests {
         let shift = Shift {
             name: "erofast".into(),
             series: 1,
-            of: &less,
+            of: less,
         };
         let svg = shifts("shift", std::slice::from_ref(&shift));
         assert!(
@@ -318,6 +318,6 @@ mod tests {
         );
         assert!(svg.contains("<line class=\"line s1\"") && svg.contains("lower: "));
         let open = crate::statistics::compare(&[1.0], &[1.0]);
-        assert_eq!(shifts("shift", &[Shift { of: &open, ..shift }]), "");
+        assert_eq!(shifts("shift", &[Shift { of: open, ..shift }]), "");
     }
 }

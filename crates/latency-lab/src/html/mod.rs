@@ -1,7 +1,6 @@
 //! Reports as one HTML file that needs no network and no script: it can be mailed and kept.
 
 mod axis;
-mod blame;
 mod chart;
 mod escape;
 mod page;
@@ -9,7 +8,6 @@ pub(crate) mod style;
 mod svg;
 mod timeline;
 
-pub(crate) use blame::bars;
 pub use escape::escape;
 pub use page::page;
 pub(crate) use page::report;

@@ -108,13 +108,7 @@ fn charts(figure: &Figure) -> String {
         return String::new();
     }
     let longest = figure.rows.iter().map(|row| row.samples.len()).max();
-    let title = "shift against the first";
     let all = [
-        (
-            "Shift against the first, with its interval",
-            0,
-            shifts(title, &compared(figure, |row| row.name.clone())),
-        ),
         ("Part of samples at or below", 1, cdf(figure)),
         ("Every sample, with the median", 1, strip(figure)),
         ("In the order of the run", 2, over_the_run(figure)),
@@ -135,21 +129,19 @@ pub(super) fn grid(figures: &str) -> String {
 
 /// The shifts of all figures in one chart.
 fn overview(figures: &[Figure]) -> String {
-    let all = figures
-        .iter()
-        .flat_map(|figure| compared(figure, |row| format!("{}, {}", row.name, figure.name)));
+    let shift = |figure: &Figure, (series, row): (usize, &Row)| {
+        let name = format!("{}, {}", row.name, figure.name);
+        let of = row.against_first.clone()?;
+        Some(Shift { name, series, of })
+    };
+    let all = figures.iter().flat_map(|figure| {
+        let rows = figure.rows.iter().enumerate();
+        rows.filter_map(move |row| shift(figure, row))
+    });
     match shifts("shift against the first", &all.collect::<Vec<_>>()) {
         chart if chart.is_empty() => chart,
         chart => grid(&format!("<figure>{chart}</figure>\n")),
     }
-}
-
-fn compared<'a>(figure: &'a Figure, name: impl Fn(&Row) -> String) -> Vec<Shift<'a>> {
-    let shift = |(series, row): (usize, &'a Row)| {
-        let (of, name) = (row.against_first.as_ref()?, name(row));
-        Some(Shift { name, series, of })
-    };
-    figure.rows.iter().enumerate().filter_map(shift).collect()
 }
 
 fn legend(rows: &[Row]) -> String {

@@ -52,14 +52,11 @@ table + table, .scroll + .scroll { margin-top: 1rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 1.2rem 2rem; }
 figure { margin: 0; max-width: 36rem; } svg { display: block; width: 100%; height: auto; } .broad { min-width: 40rem; }
 .legend > span { display: inline-block; margin-right: 1.2rem; white-space: nowrap; } pre { background: var(--panel); padding: .7rem .9rem; overflow-x: auto; font-size: .88rem; }
-.bars { list-style: none; margin: .2rem 0 .8rem; padding: 0; font-size: .92rem; font-variant-numeric: tabular-nums; }
-.bars li { display: grid; grid-template-columns: minmax(7rem, 12rem) 1fr 5rem; gap: .6rem; align-items: center; padding: .1rem 0; }
-.bars .bar > span { display: block; height: .8rem; background: var(--c); border-radius: 2px; min-width: 1px; } .bars .much { text-align: right; }
 .w-program { --c: var(--ink); } .w-load { --c: var(--rule); } .w-other { --c: var(--soft-fill); } rect { fill: var(--c); }
 .w-wait { fill: none; stroke: var(--c); }
 .zoom { font-size: .85rem; } svg.time { padding: 0 24px 0 44px; overflow: visible; } figure:has(.x4:checked) svg { width: 400%; } figure:has(.x16:checked) svg { width: 1600%; }
 details { margin: .5rem 0; } summary { cursor: pointer; }
 @media (max-width: 32rem) { .figure tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
-  .bars li { grid-template-columns: 6.2rem 1fr 4.4rem; gap: .4rem; } body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
+  body { font-size: 15px; padding: .9rem .75rem 2rem; } th, td { padding: .25rem .45rem; } }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: var(--c); margin-right: .4em; }
 ";

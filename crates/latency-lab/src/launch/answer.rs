@@ -6,7 +6,7 @@ use super::report::{EngineReport, LaunchReport, Outliers};
 use super::sample::{Sample, ThreadWaits};
 use crate::figure::{Figure, Row, amount, medians, percent, shown, verdict};
 use crate::findings::{Findings, reasons};
-use crate::html::{bars, timelines};
+use crate::html::timelines;
 use crate::statistics::{SAME_PERCENT, Summary, Verdict};
 use crate::table::Table;
 
@@ -30,7 +30,7 @@ impl LaunchReport {
             conclusion: Some(self.sentence()),
             details: self.details(),
             notes: self.notes(),
-            drawings: bars(&self.engines) + &timelines(&self.engines),
+            drawings: timelines(&self.engines),
             appendix: self.appendix(),
         }
     }
@@ -304,34 +304,32 @@ fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
 
 /// Which launches are in the figures, where some were spoilt.
 fn launches(engine: &EngineReport) -> Option<String> {
-    let (all, thrown) = (engine.samples.len(), &engine.thrown_away);
     let spoilt = engine.samples.iter().filter(|it| it.spoilt.is_some());
     let kept = match spoilt.count() {
         0 => String::new(),
         spoilt => format!(", {spoilt} of them spoilt and no longer repeated"),
     };
-    let thrown_away = thrown.first().map(|first| {
-        let times: Vec<f64> = thrown.iter().map(|it| it.time_us).collect();
-        let times = Summary::of(&times).filter(|it| !it.average.is_nan());
-        let took = times.map(|it| {
-            let [least, most, median] =
-                [it.minimum, it.maximum, it.median].map(|us| amount(us, "us"));
-            let counted = engine.launch_us.map_or(f64::NAN, |it| it.median);
-            let counted = amount(counted, "us");
-            format!(
-                "; they took {least} to {most}, median {median}, and those in the figures {counted}"
-            )
-        });
-        let (count, took) = (thrown.len(), took.unwrap_or_default());
-        format!("; {count} spoilt, thrown away and repeated (first: {first}){took}")
-    });
-    let any = !kept.is_empty() || thrown_away.is_some();
-    any.then(|| {
-        format!(
-            "{all} launches in the figures{kept}{}",
-            thrown_away.unwrap_or_default()
-        )
-    })
+    let text = kept + &thrown_away(engine);
+    let all = engine.samples.len();
+    (!text.is_empty()).then(|| format!("{all} launches in the figures{text}"))
+}
+
+/// How long the launches took that were thrown away, beside those in the figures.
+fn thrown_away(engine: &EngineReport) -> String {
+    let thrown = &engine.thrown_away;
+    let times: Vec<f64> = thrown.iter().map(|it| it.time_us).collect();
+    let (Some(first), Some(times)) = (thrown.first(), Summary::of(&times)) else {
+        return String::new();
+    };
+    let [least, most, median] =
+        [times.minimum, times.maximum, times.median].map(|us| amount(us, "us"));
+    let counted = engine.launch_us.map_or(f64::NAN, |it| it.median);
+    format!(
+        "; {} spoilt, thrown away and repeated (first: {first}); they took {least} to {most}, \
+         median {median}, and those in the figures {}",
+        times.count,
+        amount(counted, "us")
+    )
 }
 
 fn samples(engine: &EngineReport) -> Table {
