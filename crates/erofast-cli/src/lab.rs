@@ -70,7 +70,7 @@ pub struct LabSuiteArgs {
     /// What is compared.
     #[command(flatten)]
     pub compared: LabEngineArgs,
-    /// Launches of each program that count; trees are read at most 10 times
+    /// Launches of each program that count; trees are read at most 14 times
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub iterations: usize,
     /// What keeps the machine busy during launches

@@ -10,11 +10,6 @@ use crate::html::timelines;
 use crate::statistics::{SAME_PERCENT, Summary, Verdict};
 use crate::table::Table;
 
-/// Of other machines, so in words and away from the tables.
-const PUBLISHED: &str = "average scheduling latency per cold app launch of 15253 us with the work queue \
-and 2914 us with per-CPU threads (-80.89 %), 50 launches each, on another machine. Source: Dhavale and \
-Gao, \u{201c}erofs: add per-cpu threads for decompression as an option\u{201d}, Linux 6.3 and 6.4.";
-
 impl LaunchReport {
     pub(crate) fn findings(&self) -> Findings {
         let figures = shown(self.figures(), self.valid);
@@ -100,10 +95,7 @@ impl LaunchReport {
             let title = format!("{}: {} samples", engine.engine, engine.samples.len());
             (title, samples(engine))
         };
-        let published = ("published for comparison".into(), PUBLISHED.into());
-        let published = Table::words("", vec![published]);
-        let samples = self.engines.iter().map(table);
-        samples.chain([("Elsewhere".into(), published)]).collect()
+        self.engines.iter().map(table).collect()
     }
 
     /// Whether launches are shorter.

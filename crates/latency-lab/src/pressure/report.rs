@@ -8,7 +8,7 @@ use super::options::PressureOptions;
 use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
-use crate::figure::{Figure, compared, comparisons, percent, shown};
+use crate::figure::{Figure, compared, comparisons, medians, percent, shown};
 use crate::findings::{Findings, reasons};
 use crate::process::FOREIGN_LIMIT;
 use crate::statistics::{Summary, correct};
@@ -254,6 +254,7 @@ fn sufficient(in_use: &BTreeMap<u64, u64>) -> Option<Sufficient> {
 
 impl PressureReport {
     pub(crate) fn findings(&self) -> Findings {
+        let figures = self.figures();
         Findings {
             kind: "pressure",
             title: "Launches while memory is short",
@@ -264,9 +265,9 @@ impl PressureReport {
             ),
             environment: Some(self.environment.clone()),
             faults: reasons(self.valid, &self.not_valid_because),
-            figures: self.figures(),
-            summary: self.summary(),
-            legend: LEGEND.into(),
+            summary: self.summary(&figures),
+            legend: format!("{}\n{LEGEND}", medians(&figures, "row")),
+            figures,
             conclusion: self.conclusion(),
             ..Findings::default()
         }
@@ -296,8 +297,8 @@ impl PressureReport {
         shown(figures, self.valid)
     }
 
-    fn summary(&self) -> Vec<Table> {
-        let mut tables: Vec<Table> = self.figures().iter().map(Figure::claims).collect();
+    fn summary(&self, figures: &[Figure]) -> Vec<Table> {
+        let mut tables: Vec<Table> = figures.iter().map(Figure::claims).collect();
         tables.push(self.counts());
         tables
     }
@@ -349,8 +350,7 @@ impl PressureReport {
 /// What the columns are.
 const LEGEND: &str = "\
 launch time   how long the measured program ran; allocation: CPU time that the allocating threads
-              spent getting pages. Medians, with the 99 % interval of the shift against the first
-              row (Hodges-Lehmann), at 1 in 100 for all comparisons together
+              spent getting pages
 requests      allocations of a buffer during the measured program
 CPU, clock    time that the allocating threads spent on them; share: of the CPU time without a pool
 reclaims      how often an allocation had to reclaim memory
@@ -435,6 +435,6 @@ mod tests {
             idle.starts_with("1 of 1 launches needed no pages"),
             "{idle}"
         );
-        assert!(table(&report).contains("shift against"));
+        assert!(table(&report).contains("\nMedians.\nlaunch time"));
     }
 }

@@ -18,7 +18,7 @@ pub struct SuiteOptions {
     /// The engines to compare, each with the first one; where none is named, those of
     /// [`Engine::default_list`] that are there.
     pub engines: Vec<Engine>,
-    /// Launches of each program that count; trees are read at most ten times.
+    /// Launches of each program that count; trees are read at most 14 times.
     pub iterations: usize,
     /// What keeps the machine busy during launches. Trees are read without load.
     pub load: LoadChoice,

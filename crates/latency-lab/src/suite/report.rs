@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::SuiteOptions;
+use super::{MOST_READS, SuiteOptions};
 use crate::environment::Environment;
 use crate::figure::{Figure, Row, amount, shown};
 use crate::findings::Findings;
@@ -176,7 +176,7 @@ impl SuiteReport {
             kind: "suite",
             title: "Programs and trees, engine against engine",
             about: format!(
-            "{} launches of each program, load {}; trees read without load, at most 10 times",
+            "{} launches of each program, load {}; trees read without load, at most {MOST_READS} times",
             self.iterations, self.load
         ),
             environment: self.environment.clone(),
