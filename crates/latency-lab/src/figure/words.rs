@@ -1,4 +1,4 @@
-//! Figures and comparisons as text, with three digits, or as many as the samples carry.
+//! Figures and comparisons as text, with three digits; shifts with as many as the samples carry.
 
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ impl Figure {
         let mut table = Table::keyed(&self.name, &heads);
         for row in &self.rows {
             let text = |value: fn(&Summary) -> f64| {
-                let text = |it| carried(value(&it), &it, &self.unit);
+                let text = |it| amount(value(&it), &self.unit);
                 row.summary().map_or("n/a".into(), text)
             };
             let mut cells = FIGURES.map(|(_, value)| text(value)).to_vec();
@@ -66,46 +66,23 @@ impl Figure {
     }
 }
 
-/// A figure with its unit, as [`amount`] has it: with three digits, or down to the first digit of
-/// the standard error of its average where that is finer.
-fn carried(value: f64, summary: &Summary, unit: &str) -> String {
-    let error = summary.stddev / (summary.count.max(1) as f64).sqrt();
-    let least = match unit {
-        "s" => 1e-3,
-        "MiB" => 1e-2,
-        _ => 1.0,
-    };
-    let third = 10f64.powf(value.abs().log10().floor() - 2.0);
-    let finer = 10f64.powf(error.log10().floor());
-    // Samples without a deviation, a single one among them, carry three digits.
-    let step = if error > 0.0 { finer.min(third) } else { third };
-    let step = step.max(least);
-    let (scale, unit) = match (unit, value.abs()) {
-        ("us", us) if us >= 1e6 => (1e6, "s"),
-        ("us", us) if us >= 1e3 => (1e3, "ms"),
-        _ => (1.0, unit),
-    };
-    let digits = (-(step / scale).log10()).round().max(0.0) as usize;
-    // Adding zero makes -0 a 0.
-    let rounded = (value / step).round() * step + 0.0;
-    format!("{:.digits$} {unit}", rounded / scale)
-        .trim_end()
-        .into()
-}
-
-/// A value with its unit; microseconds in a suitable one.
+/// A value with its unit, microseconds in a suitable one: three digits, unless whole ones are more
+/// or the unit has none so small.
 pub(crate) fn amount(value: f64, unit: &str) -> String {
-    match (unit, value.abs()) {
-        _ if value.is_nan() => "n/a".into(),
-        ("s", _) => format!("{value:.3} s"),
-        ("us", us) if us >= 1e6 => format!("{:.2} s", value / 1e6),
-        ("us", us) if us >= 1e5 => format!("{:.0} ms", value / 1e3),
-        ("us", us) if us >= 1e4 => format!("{:.1} ms", value / 1e3),
-        ("us", us) if us >= 1e3 => format!("{:.2} ms", value / 1e3),
-        ("us", us) if us < 10.0 && us > 0.0 => format!("{value:.1} us"),
-        ("MiB", _) => format!("{value:.1} MiB"),
-        _ => format!("{value:.0} {unit}").trim_end().into(),
+    if value.is_nan() {
+        return "n/a".into();
     }
+    let (scale, unit, most) = match (unit, value.abs()) {
+        ("us", us) if us >= 1e6 => (1e6, "s", 2.0),
+        ("us", us) if us >= 1e3 => (1e3, "ms", 2.0),
+        ("us", us) if us < 10.0 && us > 0.0 => (1.0, "us", 1.0),
+        ("s", _) => (1.0, "s", 3.0),
+        ("MiB", _) => (1.0, "MiB", 2.0),
+        _ => (1.0, unit, 0.0),
+    };
+    let value = value / scale;
+    let digits = (2.0 - value.abs().log10().floor()).clamp(0.0, most) as usize;
+    format!("{value:.digits$} {unit}").trim_end().into()
 }
 
 /// The shift, rounded by the width of its interval; in parentheses when it is no claim.
@@ -231,21 +208,6 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_no_more_digits_than_the_samples_carry() {
-        let of = |values: &[f64], unit: &str| {
-            let summary = Summary::of(values).unwrap();
-            carried(summary.average, &summary, unit)
-        };
-        assert_eq!(of(&spread(123_456.0, 9_000.0), "us"), "141 ms");
-        assert_eq!(of(&spread(123_456.0, 1.0), "us"), "123.458 ms");
-        assert_eq!(of(&[0.0; 5], "us"), "0 us");
-        assert_eq!(of(&[6_810_300.5], "us"), "6.81 s");
-        // As in the answer: 67.5 ms.
-        assert_eq!(of(&[22_800.0, 67_471.0, 112_100.0], "us"), "67.5 ms");
-        assert_eq!(of(&[0.1231, 0.1239], "s"), "0.124 s");
-    }
-
-    #[test]
     fn amounts_are_read_at_a_glance() {
         let read: Vec<String> = [0.0, 3.25, 850.0, 2914.0, 15253.0, 355_200.0, 1.695e6]
             .map(|us| amount(us, "us"))
@@ -253,7 +215,10 @@ mod tests {
         let expected = "0 us,3.2 us,850 us,2.91 ms,15.3 ms,355 ms,1.70 s";
         assert_eq!(read.join(","), expected);
         assert_eq!(amount(0.1239, "s"), "0.124 s");
+        assert_eq!(amount(82.0, "s"), "82.0 s");
         assert_eq!(amount(512.4, "MB/s"), "512 MB/s");
+        assert_eq!(amount(21.93, "MiB"), "21.9 MiB");
+        assert_eq!(amount(3.0, ""), "3");
     }
 
     #[test]

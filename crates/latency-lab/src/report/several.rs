@@ -314,11 +314,11 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("\nkernel, tree, image warm\n  a.json  102.000 s\n"),
+            text.contains("\nkernel, tree, image warm\n  a.json      102 s\n"),
             "{text}"
         );
         assert!(
-            text.contains("  b.json   82.000 s  lower, -21 to -18 %\n"),
+            text.contains("  b.json     82.0 s  lower, -21 to -18 %\n"),
             "{text}"
         );
         assert!(

@@ -339,7 +339,7 @@ mod tests {
         crate::schema::check("lab-suite", &serde_json::to_value(&report).unwrap());
         let table = Report::Suite(Box::new(report)).table();
         assert!(
-            table.contains("1.000 s") && table.contains("geometric mean"),
+            table.contains("1.00 s") && table.contains("geometric mean"),
             "{table}"
         );
         let narrow = table.lines().all(|line| line.chars().count() <= 100);
