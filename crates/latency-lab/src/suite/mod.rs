@@ -31,9 +31,6 @@ use images::{SuiteImage, default_directory, take_or_make};
 use part::Part;
 use program::PROGRAMS;
 
-/// How often trees are read: as a claim needs where four engines are compared in all rows.
-const MOST_READS: usize = 14;
-
 /// Runs the suite.
 pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteReport> {
     options.check()?;
@@ -150,7 +147,7 @@ impl Suite<'_> {
             image: made.path.clone(),
             erofast: self.options.erofast.clone(),
             engines: self.engines.clone(),
-            iterations: Some(self.options.iterations.min(MOST_READS)),
+            iterations: Some(self.options.iterations.min(report::MOST_READS)),
             tests: tests.to_vec(),
             states: vec![ImageState::Warm],
             seed: self.options.seed,
@@ -168,7 +165,10 @@ mod tests {
         let parts = PROGRAMS.iter().chain(&FILES);
         let rows: usize = parts.map(|part| part.tests.len().max(1)).sum();
         let others = Engine::default_list().len() - 1;
-        assert_eq!(MOST_READS, crate::statistics::fewest_rounds(others * rows));
+        assert_eq!(
+            report::MOST_READS,
+            crate::statistics::fewest_rounds(others * rows)
+        );
     }
 
     #[test]
