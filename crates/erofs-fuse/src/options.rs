@@ -364,7 +364,8 @@ fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
         let must = "learn, auto, off or a path with a slash";
         OptionError::value("profile", &value.to_string_lossy(), must)
     };
-    if !value.as_bytes().contains(&b'/') {
+    // A word alone is rather a value that is misspelt.
+    if !value.as_bytes().iter().any(|byte| b"/.".contains(byte)) {
         return Err(must());
     }
     // The daemon leaves the directory in which it was started.

@@ -83,8 +83,8 @@ fn a_refusal_names_the_option_and_what_it_could_be() {
             ),
         ),
         (
-            "profile=lern",
-            "profile=lern: must be learn, auto, off or a path with a slash",
+            "profile=on",
+            "profile=on: must be learn, auto, off or a path with a slash",
         ),
         (
             "profile=",
