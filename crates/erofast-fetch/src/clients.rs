@@ -1,5 +1,6 @@
 //! Readers, each with a socket.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -32,6 +33,9 @@ pub async fn next(orders: &UnixDatagram) -> Option<UnixDatagram> {
     }
 }
 
+/// A reader repeats the questions that it asked before it got HELLO, at most so many.
+const EARLY: usize = 256;
+
 /// Takes the reader's questions until it closes its end.
 pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
     let (replies, outgoing) = unbounded_channel();
@@ -41,9 +45,11 @@ pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
     let (socket, fetch) = (Rc::new(socket), Rc::clone(fetch));
     let writer = spawn_local(write(Rc::clone(&socket), outgoing));
     spawn_local(async move {
-        let mut packet = vec![0; PACKET];
+        let (mut packet, mut early) = (vec![0; PACKET], HashSet::new());
         while let Ok(length @ 1..) = socket.recv(&mut packet).await {
-            if let Some(question) = Question::decode(&packet[..length]) {
+            let question = Question::decode(&packet[..length]);
+            let new = |question: &Question| early.len() == EARLY || early.insert(question.id);
+            if let Some(question) = question.filter(new) {
                 fetch.ask(&client, question);
             }
         }
