@@ -29,7 +29,7 @@ const OWN: [HeaderName; 7] = [
     TRANSFER_ENCODING,
 ];
 
-/// Bytes of a file that are read.
+/// Most bytes of a file.
 const LONGEST: u64 = 64 << 10;
 
 /// What goes with each request.
@@ -142,10 +142,14 @@ fn text(path: &Path) -> Result<String, Failure> {
     let read = opened.and_then(|file| {
         let file = File::from(file);
         match file.metadata()?.is_file() {
-            true => file.take(LONGEST).read_to_string(&mut text),
+            true => file.take(LONGEST + 1).read_to_string(&mut text),
             false => Err(io::Error::other("is not a regular file")),
         }
     });
-    read.map_err(cannot)?;
-    Ok(text)
+    match read.map_err(cannot)? as u64 > LONGEST {
+        true => Err(cannot(io::Error::other(format!(
+            "more than {LONGEST} bytes"
+        )))),
+        false => Ok(text),
+    }
 }

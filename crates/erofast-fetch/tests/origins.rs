@@ -116,6 +116,9 @@ fn a_file_that_is_none_is_named_without_what_is_in_it() {
     std::fs::write(&path, "Range: bytes=0-1\n").unwrap();
     let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
     assert!(error.ends_with(":1: range is set by erofast"), "{error}");
+    std::fs::write(&path, "Name: value\n".repeat(6000)).unwrap();
+    let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
+    assert!(error.ends_with("headers: more than 65536 bytes"), "{error}");
     let both = Options {
         user_file: Some(path.clone()),
         token_file: Some(path),
