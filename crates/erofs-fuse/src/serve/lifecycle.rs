@@ -35,7 +35,7 @@ use crate::error::Error;
 use crate::helper::{MountHelper, covered_notice};
 use crate::inherited;
 use crate::log::Log;
-use crate::options::{MountOptions, Prefetch, ProfileLocation, SandboxMode};
+use crate::options::{MountOptions, Prefetch, SandboxMode};
 use crate::origin;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
@@ -349,13 +349,7 @@ impl Serving<'_> {
             prefetches: self.request.options.prefetch != Prefetch::None || !self.engine.is_remote(),
         };
         let broker = helper.broker()?;
-        let running = launch::start(location, broker, helper, &mount);
-        let running = running.map_err(|error| match (error, location) {
-            (Error::Profile(why), ProfileLocation::File(path)) => {
-                Error::Profile(format!("{}: {why}", path.display()))
-            }
-            (error, _) => error,
-        })?;
+        let running = launch::start(location, broker, helper, &mount)?;
         image.set_launch(Arc::clone(&running.launch));
         Ok(Some(running))
     }

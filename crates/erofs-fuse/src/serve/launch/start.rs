@@ -58,12 +58,13 @@ pub(in super::super) fn start(
     helper: &MountHelper,
     mount: &Mount<'_>,
 ) -> Result<Running, Error> {
-    if let ProfileLocation::File(_) = location
+    if let ProfileLocation::File(path) = location
         && let Some(mut file) = broker.open("")?
         && Learned::is_other(&mut file)
     {
-        let line = launch_profile::Error::Magic;
-        return Err(Error::Profile(format!("profile: {line}; it is left alone")));
+        let (path, line) = (path.display(), launch_profile::Error::Magic);
+        let line = format!("{path}: profile: {line}; it is left alone");
+        return Err(Error::Profile(line));
     }
     let replaying = Replaying {
         parts: Parts {
