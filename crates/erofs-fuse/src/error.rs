@@ -177,6 +177,14 @@ impl From<HelperError> for io::Error {
 /// Of a `/dev/fuse` that may not be opened.
 pub(crate) const OPEN_TO_EVERYONE: &str = "everyone should be able to read and write it (mode 666)";
 
+/// An error with its remedy: root, `or` something else.
+pub(crate) fn needs_root(error: &io::Error, or: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("{error}; it needs root{or}"),
+        _ => error.to_string(),
+    }
+}
+
 /// What to do about `/dev/fuse`.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {

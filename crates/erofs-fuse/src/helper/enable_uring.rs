@@ -1,14 +1,14 @@
 //! The kernel's switch for FUSE over io_uring.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use erofs_engine::WorkersMode;
 use rustix::fs::{Access, FlockOperation, flock};
 
-use crate::error::Error;
+use crate::error::{Error, needs_root};
 use crate::options::{IoUring, MountOptions};
 
 /// Mounts made while this is Y are offered io_uring; a later change does not affect them.
@@ -38,11 +38,8 @@ impl EnableUringGuard {
         match opened.and_then(set) {
             Ok(file) => Ok(Some(Self(file))),
             Err(error) if options.io_uring == IoUring::On => {
-                let remedy = match error.kind() {
-                    ErrorKind::PermissionDenied => "; it needs root, or io_uring=auto",
-                    _ => "",
-                };
-                Err(Error::IoUring(format!("{PARAMETER}: {error}{remedy}")))
+                let why = needs_root(&error, ", or io_uring=auto");
+                Err(Error::IoUring(format!("{PARAMETER}: {why}")))
             }
             Err(_) => Ok(None),
         }

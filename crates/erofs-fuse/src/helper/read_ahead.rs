@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::mounted::Mounted;
-use crate::error::Error;
+use crate::error::{Error, needs_root};
 use crate::options::READ_AHEAD_KB;
 
 /// Sets the read-ahead of a mount, which only root may. Unless a value was requested, a refusal is
@@ -14,11 +14,8 @@ pub(super) fn set(mounted: &Mounted, asked: Option<u32>) -> Result<(), Error> {
     let kib = asked.unwrap_or(READ_AHEAD_KB);
     match (write(mounted, kib), asked) {
         (Err(error), Some(_)) => {
-            let remedy = match error.kind() {
-                io::ErrorKind::PermissionDenied => "; it needs root",
-                _ => "",
-            };
-            let why = format!("read_ahead_kb={kib} cannot be set: {error}{remedy}");
+            let why = needs_root(&error, "");
+            let why = format!("read_ahead_kb={kib} cannot be set: {why}");
             Err(Error::mountpoint(&mounted.mountpoint, why))
         }
         _ => Ok(()),
