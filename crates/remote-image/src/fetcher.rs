@@ -143,6 +143,7 @@ impl Fetcher {
             spare: [readable(&self.files[2])?, readable(&self.files[3])?],
             socket,
             length: self.identity.length,
+            compared: self.identity.digest.is_some(),
             timeout: self.options.timeout,
             devices: self.devices.clone(),
         })

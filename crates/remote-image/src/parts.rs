@@ -20,6 +20,8 @@ pub struct Parts {
     pub socket: OwnedFd,
     /// Bytes of the image.
     pub length: u64,
+    /// All bytes are compared with a digest once they are there.
+    pub compared: bool,
     /// How long a read may wait without a byte of its blocks.
     pub timeout: Duration,
     /// The image's extra devices, as its manifest in a registry lists them.
@@ -30,6 +32,8 @@ pub struct Parts {
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     length: u64,
+    #[serde(default)]
+    compared: bool,
     timeout: Duration,
     #[serde(default)]
     devices: Vec<ImageUrl>,
@@ -41,6 +45,7 @@ impl Parts {
         let (end, reader) = pair()?;
         let header = Header {
             length: self.length,
+            compared: self.compared,
             timeout: self.timeout,
             devices: self.devices,
         };
@@ -64,6 +69,7 @@ impl Parts {
             spare: [spare, spare_map],
             socket,
             length: header.length,
+            compared: header.compared,
             timeout: header.timeout,
             devices: header.devices,
         })

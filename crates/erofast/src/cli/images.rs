@@ -57,16 +57,35 @@ fn parse_offset(text: &str) -> Result<Offset, String> {
 }
 
 impl ImageArgs {
-    /// Opens the image, to be read with these workers.
-    pub fn open(&self, workers: WorkersMode) -> anyhow::Result<Arc<Engine>> {
-        self.open_with(EngineOptions {
+    /// Has the image read with these workers; see [`read_with`](Self::read_with).
+    pub fn read<T>(
+        &self,
+        workers: WorkersMode,
+        read: impl FnOnce(&Arc<Engine>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let options = EngineOptions {
             workers,
             ..EngineOptions::default()
-        })
+        };
+        self.read_with(options, read)
     }
 
-    /// Opens the image with these options and the flags.
-    pub fn open_with(&self, options: EngineOptions) -> anyhow::Result<Arc<Engine>> {
+    /// Has the image read with these options and the flags.
+    ///
+    /// # Errors
+    /// Those of opening and of `read`; what was read is not of the image's digest.
+    pub fn read_with<T>(
+        &self,
+        options: EngineOptions,
+        read: impl FnOnce(&Arc<Engine>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let engine = self.open(options)?;
+        let read = read(&engine)?;
+        engine.settle()?;
+        Ok(read)
+    }
+
+    fn open(&self, options: EngineOptions) -> anyhow::Result<Arc<Engine>> {
         let mut options = EngineOptions {
             offset: self.offset,
             devices: self.devices.clone(),

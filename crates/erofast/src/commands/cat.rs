@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use erofast_cli::{Outcome, one_line};
@@ -19,15 +20,19 @@ const STEP: usize = 1 << 20;
 /// Runs the subcommand. A file that cannot be read is named, and the others are written all the
 /// same.
 pub fn run(args: &CatArgs) -> anyhow::Result<Outcome> {
-    let engine = args.image.open(WorkersMode::PerCpu)?;
+    let read = |engine: &Arc<Engine>| cat(engine, args);
+    args.image.read(WorkersMode::PerCpu, read)
+}
+
+fn cat(engine: &Engine, args: &CatArgs) -> anyhow::Result<Outcome> {
     let mut cat = Cat {
-        engine: &engine,
+        engine,
         out: io::stdout().lock(),
         buffer: Vec::new(),
         outcome: Outcome::Fine,
     };
     for pattern in &args.paths {
-        match glob::expand(&engine, pattern.as_bytes(), true) {
+        match glob::expand(engine, pattern.as_bytes(), true) {
             Ok(found) => {
                 for entry in found {
                     let written = cat.entry(entry);
@@ -38,7 +43,6 @@ pub fn run(args: &CatArgs) -> anyhow::Result<Outcome> {
         }
     }
     cat.out.flush()?;
-    engine.settle()?;
     Ok(cat.outcome)
 }
 

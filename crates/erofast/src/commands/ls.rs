@@ -18,9 +18,13 @@ use crate::{glob, name, text, tree};
 
 /// Runs the subcommand. Entries that cannot be shown are named on the standard error.
 pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
-    let engine = args.image.open(WorkersMode::Inline)?;
+    let list = |engine: &Arc<Engine>| list(engine, args);
+    args.image.read(WorkersMode::Inline, list)
+}
+
+fn list(engine: &Engine, args: &LsArgs) -> anyhow::Result<Outcome> {
     let mut list = List {
-        engine: &engine,
+        engine,
         args,
         out: BufWriter::new(io::stdout().lock()),
         outcome: Outcome::Fine,
@@ -28,7 +32,7 @@ pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
     };
     let mut found = Vec::new();
     for pattern in &args.paths {
-        match glob::expand(&engine, pattern.as_bytes(), false) {
+        match glob::expand(engine, pattern.as_bytes(), false) {
             Ok(entries) => {
                 for entry in entries {
                     match entry.inode {
@@ -55,7 +59,6 @@ pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
         list.directory(path, inode, several)?;
     }
     list.out.flush()?;
-    engine.settle()?;
     Ok(list.outcome)
 }
 

@@ -36,13 +36,14 @@ pub use self::walk::Content;
 /// Runs the subcommand.
 pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
     let manifest = args.manifest.as_deref().map(manifest::read).transpose()?;
-    let engine = args.image.open(WorkersMode::Inline)?;
-    let root = engine.inode(engine.root())?;
-    let report = check(&engine, &root, args.threads, &Content::Read, manifest)?;
-    engine.settle()?;
+    let (report, name) = args.image.read(WorkersMode::Inline, |engine| {
+        let root = engine.inode(engine.root())?;
+        let report = check(engine, &root, args.threads, &Content::Read, manifest)?;
+        Ok((report, engine.name().to_owned()))
+    })?;
     let printed = match args.json {
         true => print_json(&report),
-        false => print(&report, engine.name()),
+        false => print(&report, &name),
     };
     Outcome::of(report.faults.is_empty()).unless_failed(printed)
 }

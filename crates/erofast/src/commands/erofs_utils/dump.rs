@@ -5,33 +5,36 @@ use std::io::{self, Write};
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
 
-use super::report::{message, open};
+use super::report::{message, read_image};
 use super::{inode, statistics, superblock};
 use crate::cli::DumpArgs;
 use crate::commands::info::uuid;
 
 /// Runs the program. What is wrong with the inode is printed, and is no failure.
 pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
-    let engine = open(&args.image, false)?;
+    read_image(&args.image, false, |engine| dump(args, engine))
+}
+
+fn dump(args: &DumpArgs, engine: &Engine) -> anyhow::Result<()> {
     let described = args.target.path.is_some() || args.target.nid.is_some();
     if args.blkid_udev {
-        return for_udev(&engine);
+        return for_udev(engine);
     }
     if args.cat && (args.superblock || args.statistics || args.ls) {
         message('E', "--cat cannot be used with -s, -S and --ls");
         return Ok(());
     }
     if args.cat {
-        return unless_failed(args, &engine, |inode| cat(&engine, inode));
+        return unless_failed(args, engine, |inode| cat(engine, inode));
     }
     if args.superblock || !(args.statistics || args.extents || described) {
         superblock::print(engine.image())?;
     }
     if args.statistics {
-        statistics::print(&engine)?;
+        statistics::print(engine)?;
     }
     match (described, args.extents) {
-        (true, _) => unless_failed(args, &engine, |inode| inode::print(&engine, inode, args)),
+        (true, _) => unless_failed(args, engine, |inode| inode::print(engine, inode, args)),
         (false, true) => {
             message('E', "-e needs --path or --nid");
             Ok(())

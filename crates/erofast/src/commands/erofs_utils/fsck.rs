@@ -11,7 +11,7 @@ use erofs_engine::erofs_format::{ExtentKind, FileType, Inode};
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
 
-use super::report::{message, open, percent};
+use super::report::{message, percent, read_image};
 use crate::cli::FsckArgs;
 use crate::commands::check::{self, Content};
 use crate::commands::extract::{self, Keep, Replace};
@@ -26,17 +26,22 @@ const OUTCOME: u8 = 3;
 pub fn run(args: &FsckArgs) -> anyhow::Result<bool> {
     let directory = args.extract.as_ref().and_then(Option::as_deref);
     refuse_without_directory(args, directory)?;
-    let engine = open(&args.image, args.no_sbcrc)?;
-    let start = match args.target.find(&engine)? {
+    read_image(&args.image, args.no_sbcrc, |engine| {
+        fsck(args, engine, directory)
+    })
+}
+
+fn fsck(args: &FsckArgs, engine: &Arc<Engine>, directory: Option<&Path>) -> anyhow::Result<bool> {
+    let start = match args.target.find(engine)? {
         Some(start) => start,
         None => engine.inode(engine.root())?,
     };
     let good = match directory {
-        Some(directory) => extract(args, &engine, &start, directory).unwrap_or_else(|error| {
+        Some(directory) => extract(args, engine, &start, directory).unwrap_or_else(|error| {
             message('E', one_line(&error));
             false
         }),
-        None => check(args, &engine, &start)?,
+        None => check(args, engine, &start)?,
     };
     match (good, directory) {
         (false, None) => message('E', "Found some filesystem corruption"),
@@ -46,7 +51,7 @@ pub fn run(args: &FsckArgs) -> anyhow::Result<bool> {
         (true, Some(_)) => message('I', "Extracted filesystem successfully"),
     }
     if good && args.ratio && args.level >= OUTCOME {
-        let ratio = ratio(&engine, &start, directory.is_some())?;
+        let ratio = ratio(engine, &start, directory.is_some())?;
         message('I', format_args!("Compression ratio: {ratio}(%)"));
     }
     Ok(good)

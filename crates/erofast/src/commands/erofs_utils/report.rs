@@ -17,14 +17,19 @@ pub fn message(level: char, what: impl Display) {
     let _ = io::stderr().write_all(format!("<{level}> erofs: {what}\n").as_bytes());
 }
 
-/// The image, for one thread at a time.
-pub fn open(image: &ImageArgs, ignore_checksum: bool) -> anyhow::Result<Arc<Engine>> {
+/// Has the image read by one thread at a time.
+pub fn read_image<T>(
+    image: &ImageArgs,
+    ignore_checksum: bool,
+    read: impl FnOnce(&Arc<Engine>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     sys::allocator::exit_without_memory();
-    image.open_with(EngineOptions {
+    let options = EngineOptions {
         workers: WorkersMode::Inline,
         ignore_checksum,
         ..EngineOptions::default()
-    })
+    };
+    image.read_with(options, read)
 }
 
 impl TargetArgs {

@@ -46,27 +46,30 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
     if stream {
         stream::check_output()?;
     }
-    let engine = args.image.open(WorkersMode::Inline)?;
-    engine.notices().iter().for_each(note);
-    let (path, start) = glob::resolve(&engine, args.path.as_bytes(), false)?;
+    let (summary, image) = args.image.read(WorkersMode::Inline, |engine| {
+        engine.notices().iter().for_each(note);
+        let job = job_of(args, engine)?;
+        let summary = match stream {
+            true => to_stream(&job)?,
+            false => to_directory(&job, &args.directory, replace(args), Keep::ALL)?,
+        };
+        Ok((summary, engine.name().to_owned()))
+    })?;
+    let printed = match args.json {
+        _ if stream => Ok(()),
+        true => print_json(&summary),
+        false => print_line(format_args!("{image}: {summary}")).map_err(Into::into),
+    };
+    Outcome::of(summary.is_whole()).unless_failed(printed)
+}
+
+fn job_of(args: &ExtractArgs, engine: &Arc<Engine>) -> anyhow::Result<Job> {
+    let (path, start) = glob::resolve(engine, args.path.as_bytes(), false)?;
     let name = match start.file_type() {
         FileType::Directory => Vec::new(),
         _ => last_component(&path).to_vec(),
     };
-    let job = job(engine, start, name, args.threads);
-    if stream {
-        let journal = journal(&job)?;
-        stream::run(&job, &journal)?;
-        job.engine.settle()?;
-        return Ok(Outcome::of(journal.finish().is_whole()));
-    }
-    let summary = to_directory(&job, &args.directory, replace(args), Keep::ALL)?;
-    job.engine.settle()?;
-    let printed = match args.json {
-        true => print_json(&summary),
-        false => print_line(format_args!("{}: {summary}", job.engine.name())).map_err(Into::into),
-    };
-    Outcome::of(summary.is_whole()).unless_failed(printed)
+    Ok(job(Arc::clone(engine), start, name, args.threads))
 }
 
 /// What to extract, by one thread for each CPU if no number is given. A start that is no directory
@@ -89,6 +92,12 @@ pub fn job(
 
 fn journal(job: &Job) -> anyhow::Result<Journal> {
     Journal::new(|| tree::total_bytes(&job.engine, &job.start))
+}
+
+fn to_stream(job: &Job) -> anyhow::Result<Summary> {
+    let journal = journal(job)?;
+    stream::run(job, &journal)?;
+    Ok(journal.finish())
 }
 
 /// Extracts into a directory. Ctrl-C ends that in order; a stream that is cut off is the business

@@ -68,21 +68,18 @@ struct Extents {
 
 /// Runs the subcommand.
 pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
-    let engine = args.image.open(WorkersMode::Inline)?;
-    if let Some(path) = &args.extents {
-        extents::list(&engine, path.as_bytes(), args.json)?;
-        return Ok(Outcome::Fine);
-    }
-    if let Some(number) = args.block {
-        extents::block(&engine, number, args.json)?;
-        return Ok(Outcome::Fine);
-    }
-    let report = survey(&engine, args)?;
-    engine.settle()?;
-    if args.json {
-        print_json(&report)?;
-    } else {
-        print(&report)?;
+    let report = args.image.read(WorkersMode::Inline, |engine| {
+        match (&args.extents, args.block) {
+            (Some(path), _) => extents::list(engine, path.as_bytes(), args.json)?,
+            (None, Some(number)) => extents::block(engine, number, args.json)?,
+            (None, None) => return survey(engine, args).map(Some),
+        }
+        Ok(None)
+    })?;
+    match report {
+        Some(report) if args.json => print_json(&report)?,
+        Some(report) => print(&report)?,
+        None => {}
     }
     Ok(Outcome::Fine)
 }
