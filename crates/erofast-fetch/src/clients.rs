@@ -50,7 +50,7 @@ pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
             let question = Question::decode(&packet[..length]);
             let new = |question: &Question| early.len() == EARLY || early.insert(question.id);
             if let Some(question) = question.filter(new) {
-                fetch.ask(&client, question);
+                fetch.ask(&client, &question);
             }
         }
         fetch.leave(client.number);

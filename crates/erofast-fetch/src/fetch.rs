@@ -4,7 +4,7 @@ mod comparison;
 mod window;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -121,37 +121,36 @@ impl Fetch {
         self.counters.set(counters);
     }
 
+    /// Takes a question.
+    pub fn ask(&self, client: &Client, question: &Question) {
+        let reply = |errno, text| client.reply(Reply::new(question.id, errno, text));
+        match (question.class, self.refusal()) {
+            (Class::Counters, _) => reply(0, self.counted()),
+            (_, Some(line)) => reply(Errno::IO.raw_os_error(), line),
+            (Class::Forget, None) => {
+                self.forget(question);
+                reply(0, String::new());
+            }
+            (Class::Passed, None) => self.passed(client, question),
+            _ => self.want(client, question),
+        }
+    }
+
     /// Answers at once if all is there.
-    pub fn ask(self: &Rc<Self>, client: &Client, question: Question) {
-        let id = question.id;
-        if question.class == Class::Counters {
-            return client.reply(Reply::new(id, 0, self.counted()));
-        }
-        if let Some(line) = self.refusal() {
-            return client.reply(Reply::new(id, Errno::IO.raw_os_error(), line));
-        }
-        let missing = match question.class {
-            Class::Forget => self.forget(&question),
-            Class::Passed => return self.passed(client, &question),
-            _ => self.missing(&question),
-        };
-        let asker = (Some(client.clone()), id);
-        if missing.is_empty() {
-            let asked = Asked::new(asker, question.class, missing, VecDeque::new());
-            let asked = self.verification.hold(asked);
-            return asked.into_iter().for_each(|asked| self.answer_well(asked));
-        }
-        if let Some(text) = self.was_given_up(&question, &missing) {
-            return client.reply(Reply::new(id, Errno::TIMEDOUT.raw_os_error(), text));
-        }
-        let follows = question.class == Class::Demand && !self.waiting.borrow().has_profile();
-        let (ahead, mark) = match follows {
-            true => self.ahead(&missing),
-            false => (0..0, None),
-        };
+    fn want(&self, client: &Client, question: &Question) {
         let order = question.ranges.iter().map(blocks).collect();
-        let mut asked = Asked::new(asker, question.class, missing, order);
-        asked.mark = mark;
+        let asker = (Some(client.clone()), question.id);
+        let mut asked = Asked::new(asker, question.class, self.missing(question), order);
+        if asked.missing.is_empty() {
+            return self.answer_complete(asked);
+        }
+        if let Some(text) = self.was_given_up(&asked) {
+            return self.answer(asked, Errno::TIMEDOUT.raw_os_error(), text);
+        }
+        let mut ahead = 0..0;
+        if asked.class == Class::Demand && !self.waiting.borrow().has_profile() {
+            (ahead, asked.mark) = self.ahead(&asked.missing);
+        }
         self.waiting.borrow_mut().push(asked);
         self.read_ahead(ahead);
         self.asked.notify_one();
@@ -161,12 +160,10 @@ impl Fetch {
         blocks.start..blocks.end.min(self.identity.length.div_ceil(BLOCK))
     }
 
-    /// Nothing is fetched for it.
-    fn forget(&self, question: &Question) -> BTreeSet<u64> {
+    fn forget(&self, question: &Question) {
         let blocks = question.ranges.iter().map(blocks);
         let blocks = blocks.flat_map(|blocks| self.within(blocks));
         blocks.for_each(|block| self.room.forget(block));
-        BTreeSet::new()
     }
 
     fn missing(&self, question: &Question) -> BTreeSet<u64> {
@@ -236,12 +233,9 @@ impl Fetch {
         self.count(|counters| counters.fetched_bytes += bytes.len() as u64);
         self.look_for_end(bytes.len() as u64);
         let complete = self.waiting.borrow_mut().arrived(block);
-        for asked in complete
+        complete
             .into_iter()
-            .filter_map(|asked| self.verification.hold(asked))
-        {
-            self.answer_well(asked);
-        }
+            .for_each(|asked| self.answer_complete(asked));
         Ok(())
     }
 
@@ -283,16 +277,23 @@ impl Fetch {
     }
 
     /// Why a reader need not wait for these blocks again.
-    fn was_given_up(&self, question: &Question, missing: &BTreeSet<u64>) -> Option<String> {
+    fn was_given_up(&self, asked: &Asked) -> Option<String> {
         let given_up = self.given_up.borrow();
         let (when, blocks, text) = given_up.as_ref()?;
-        let again = question.class == Class::Demand && missing.is_subset(blocks);
+        let again = asked.class == Class::Demand && asked.missing.is_subset(blocks);
         (again && when.elapsed() < REFUSED_FOR).then(|| text.clone())
     }
 
     fn answer(&self, asked: Asked, errno: i32, text: String) {
         if let Some(client) = asked.client {
             client.reply(Reply::new(asked.id, errno, text));
+        }
+    }
+
+    /// All its blocks are there: it is answered unless a comparison may say that they are wrong.
+    fn answer_complete(&self, asked: Asked) {
+        if let Some(asked) = self.verification.hold(asked) {
+            self.answer_well(asked);
         }
     }
 

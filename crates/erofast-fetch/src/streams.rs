@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Readers that are followed at the same time.
-const STREAMS: usize = 16;
+use remote_image::message::STREAMS;
+
 /// The longest window, in blocks: as much as may be in flight.
 const LONGEST: u64 = 256;
 

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use remote_image::message::Identity;
 use rustix::io::pread;
 use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
 
 use crate::room::Room;
 use crate::waiting::Asked;
@@ -20,6 +21,7 @@ pub struct Verification {
     /// Bytes after which all may be there; the largest number if nothing is to be compared.
     left: Cell<u64>,
     running: Cell<bool>,
+    ended: Notify,
     /// Questions whose last block came with the last of all.
     held: RefCell<Vec<Asked>>,
     /// The bytes are wrong: one line.
@@ -33,6 +35,7 @@ impl Verification {
         Verification {
             left: Cell::new(if wanted { 0 } else { u64::MAX }),
             running: Cell::new(false),
+            ended: Notify::new(),
             held: RefCell::default(),
             refusal: RefCell::default(),
         }
@@ -54,6 +57,14 @@ impl Verification {
         self.running.get()
     }
 
+    /// Waits until none are.
+    pub async fn ended(&self) {
+        let ended = self.ended.notified();
+        if self.is_running() {
+            ended.await;
+        }
+    }
+
     /// The question, unless its answer is to wait for the comparison.
     pub fn hold(&self, asked: Asked) -> Option<Asked> {
         if !self.running.get() {
@@ -68,6 +79,7 @@ impl Verification {
         self.running.set(false);
         self.left.set(u64::MAX);
         *self.refusal.borrow_mut() = outcome.as_ref().err().cloned();
+        self.ended.notify_waiters();
         self.held.take()
     }
 }

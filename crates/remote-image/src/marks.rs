@@ -5,22 +5,22 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Marks that are kept; a fetcher follows as many readers.
-const MARKS: usize = 16;
+use crate::message::STREAMS;
+
 /// In a place without a mark.
 const NONE: u64 = u64::MAX;
 
 /// Blocks; atomic.
 #[derive(Debug)]
 pub(crate) struct Marks {
-    blocks: [AtomicU64; MARKS],
+    blocks: [AtomicU64; STREAMS],
     next: AtomicUsize,
 }
 
 impl Default for Marks {
     fn default() -> Marks {
         Marks {
-            blocks: [const { AtomicU64::new(NONE) }; MARKS],
+            blocks: [const { AtomicU64::new(NONE) }; STREAMS],
             next: AtomicUsize::new(0),
         }
     }
@@ -29,7 +29,7 @@ impl Default for Marks {
 impl Marks {
     /// Keeps one, in place of the oldest.
     pub(crate) fn add(&self, block: u64) {
-        let place = self.next.fetch_add(1, Ordering::Relaxed) % MARKS;
+        let place = self.next.fetch_add(1, Ordering::Relaxed) % STREAMS;
         self.blocks[place].store(block, Ordering::Relaxed);
     }
 
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_mark_is_taken_once_and_the_oldest_is_forgotten() {
         let marks = Marks::default();
-        (0..=MARKS as u64).for_each(|number| marks.add(10 * number));
+        (0..=STREAMS as u64).for_each(|number| marks.add(10 * number));
         assert_eq!(marks.take(&(0..1)), None);
         assert_eq!(marks.take(&(5..15)), Some(10));
         assert_eq!(marks.take(&(5..15)), None);

@@ -24,6 +24,9 @@ pub const ALIVE: u64 = 1;
 /// The number of a reply by which a fetcher says that the bytes are not those of the digest.
 pub const REFUSED: u64 = 2;
 
+/// Readers of an image that a fetcher follows at the same time; a client keeps as many marks.
+pub const STREAMS: usize = 16;
+
 /// What a reader wants bytes for; what comes first is fetched first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]

@@ -1,7 +1,6 @@
 //! The blob is compared with its digest once all of it is there.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use remote_image::message::REFUSED;
 use remote_image::store::BLOCK;
@@ -9,8 +8,6 @@ use rustix::io::Errno;
 
 use super::Fetch;
 use crate::verification::compare;
-
-const MOMENT: Duration = Duration::from_millis(5);
 
 impl Fetch {
     /// Compares the digest once all of a blob is there: of a single block at once, since it may be
@@ -42,9 +39,7 @@ impl Fetch {
 
     /// The same, once nothing is being compared.
     pub async fn compared_refusal(&self) -> Option<String> {
-        while self.verification.is_running() {
-            tokio::time::sleep(MOMENT).await;
-        }
+        self.verification.ended().await;
         self.refusal()
     }
 
