@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use reqwest::Response;
 use reqwest::header::{AsHeaderName, HeaderMap, RETRY_AFTER};
+use reqwest::{Response, StatusCode};
 
 use crate::failure::Failure;
+use crate::proxy;
 
 /// Of what Retry-After asks for.
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
@@ -18,8 +19,18 @@ pub fn refused(response: &Response) -> Failure {
         lasting: !again,
         missing: [404, 410].contains(&status.as_u16()),
         retry_after: text(headers, RETRY_AFTER).and_then(|value| pause(&value, SystemTime::now())),
-        ..Failure::new(format!("the server answers {status}"))
+        ..Failure::new(format!("{} answers {status}", answerer(response)))
     }
+}
+
+/// A proxy answers 407; of others it says that they are of the server.
+fn answerer(response: &Response) -> String {
+    let asks = response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+    let proxy = proxy::of(response.url()).filter(|_| asks);
+    proxy.map_or_else(
+        || "the server".to_owned(),
+        |proxy| format!("the proxy {proxy}"),
+    )
 }
 
 /// What Retry-After says: seconds, or a date.

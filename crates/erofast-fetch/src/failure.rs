@@ -6,6 +6,8 @@ use std::time::Duration;
 use remote_image::Options;
 use tokio::time::timeout;
 
+use crate::proxy;
+
 /// Where https:// or oci:// leads to a server of http://.
 const NO_TLS: &str = "the server has no TLS (a registry is asked without it by oci.plain_http=on)";
 
@@ -75,10 +77,13 @@ impl Failure {
 impl From<reqwest::Error> for Failure {
     /// The innermost errors say what happened; none of them has the URL's query.
     fn from(error: reqwest::Error) -> Failure {
+        let through = error.url().and_then(proxy::of);
+        let through =
+            through.map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
         let error = error.without_url();
         let mut text = match () {
-            () if error.is_timeout() => "the server did not answer in time".to_owned(),
-            () if error.is_connect() => "no connection".to_owned(),
+            () if error.is_timeout() => format!("the server did not answer in time{through}"),
+            () if error.is_connect() => format!("no connection{through}"),
             () => "the answer broke off".to_owned(),
         };
         let mut cause = error.source();

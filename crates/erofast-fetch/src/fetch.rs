@@ -56,7 +56,7 @@ pub struct Fetch {
     pub pace: Pace,
     asked: Notify,
     counters: Cell<Counters>,
-    /// The last time that blocks were given up, and why.
+    /// The last time that blocks were given up, which ones, and why.
     given_up: RefCell<Option<(Instant, BTreeSet<u64>, String)>>,
 }
 
@@ -256,32 +256,39 @@ impl Fetch {
     }
 
     fn give_up(&self, asked: Asked, errno: Errno) {
-        let why = asked
-            .failure
-            .as_ref()
-            .map_or("the server sends nothing", |why| &why.text);
-        let first = asked.missing.first().copied().unwrap_or(0);
-        let last = asked.missing.last().copied().unwrap_or(0);
-        let range = self.room.range(first).start..self.room.range(last).end;
-        let text = format!(
-            "{}: bytes {}-{}: {why}",
-            self.source,
-            range.start,
-            range.end - 1
-        );
+        let why = asked.failure.as_ref().map(|why| why.text.clone());
+        let why = why.unwrap_or_else(|| "the server sends nothing".to_owned());
+        let text = self.about(&asked, &why);
         if errno == Errno::TIMEDOUT {
-            let given_up = (Instant::now(), asked.missing.clone(), text.clone());
+            let given_up = (Instant::now(), asked.missing.clone(), why);
             self.given_up.replace(Some(given_up));
         }
         self.answer(asked, errno.raw_os_error(), text);
     }
 
-    /// Why a reader need not wait for these blocks again.
+    /// A line about missing blocks.
+    fn about(&self, asked: &Asked, why: &str) -> String {
+        let first = asked.missing.first().copied().unwrap_or(0);
+        let last = asked.missing.last().copied().unwrap_or(0);
+        let (first, end) = (self.room.range(first).start, self.room.range(last).end);
+        format!("{}: bytes {first}-{}: {why}", self.source, end - 1)
+    }
+
+    /// Why a reader need not wait for these blocks: they were given up a moment ago, or by
+    /// [`Options::gives_up`] others, and nothing came since.
     fn was_given_up(&self, asked: &Asked) -> Option<String> {
         let given_up = self.given_up.borrow();
-        let (when, blocks, text) = given_up.as_ref()?;
-        let again = asked.class == Class::Demand && asked.missing.is_subset(blocks);
-        (again && when.elapsed() < REFUSED_FOR).then(|| text.clone())
+        let (when, blocks, why) = given_up.as_ref()?;
+        let again = asked.missing.is_subset(blocks) && when.elapsed() < REFUSED_FOR;
+        let limit = self.options.timeout;
+        let silent = || when.elapsed() < limit && self.waiting.borrow().silence() >= limit;
+        match asked.class == Class::Demand {
+            true if again => Some(self.about(asked, why)),
+            true if self.options.gives_up && silent() => {
+                Some(self.about(asked, &format!("not asked for: {why}")))
+            }
+            _ => None,
+        }
     }
 
     fn answer(&self, asked: Asked, errno: i32, text: String) {

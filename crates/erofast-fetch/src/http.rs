@@ -16,6 +16,7 @@ use crate::answer::{refused, text};
 use crate::credentials::Credentials;
 use crate::endpoint;
 use crate::failure::Failure;
+use crate::proxy;
 
 const REDIRECTS: usize = 10;
 /// Bytes of an image: readers have a bit for each block, whatever a server announces.
@@ -46,11 +47,7 @@ impl Server {
             }
         };
         let stalled = stalled(options);
-        let builder = match is_without_proxy() {
-            true => Client::builder().no_proxy(),
-            false => Client::builder(),
-        };
-        let client = builder
+        let client = proxy::client()
             .redirect(redirect::Policy::none())
             .connect_timeout(stalled)
             .read_timeout(stalled)
@@ -141,14 +138,6 @@ impl Server {
         }
         Err(refused(&response))
     }
-}
-
-/// Whether the environment wants no host to be asked through a proxy. Curl understands an asterisk
-/// so; reqwest takes it for names alone.
-fn is_without_proxy() -> bool {
-    let set = |name| std::env::var(name).ok();
-    let hosts = set("no_proxy").or_else(|| set("NO_PROXY"));
-    hosts.is_some_and(|hosts| hosts.trim() == "*")
 }
 
 /// How long an answer may bring nothing.

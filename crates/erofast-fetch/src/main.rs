@@ -14,6 +14,7 @@ mod fetch;
 mod http;
 mod opening;
 mod pace;
+mod proxy;
 mod range;
 mod registry;
 mod room;

@@ -131,6 +131,11 @@ impl Waiting {
         }
     }
 
+    /// How long the server has sent no block.
+    pub fn silence(&self) -> Duration {
+        self.heard.elapsed()
+    }
+
     /// Ranges in flight.
     pub fn runs(&self) -> usize {
         self.runs

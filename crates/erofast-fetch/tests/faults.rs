@@ -26,6 +26,39 @@ fn impatient(cache: &tempfile::TempDir) -> Options {
     }
 }
 
+/// What is refused is not asked for, and asked for again after as long.
+#[test]
+fn a_command_waits_once_for_a_server_that_is_away() {
+    let (server, cache, content) = (Server::start(image(LENGTH)), cache(), image(LENGTH));
+    let options = Options {
+        gives_up: true,
+        ..impatient(&cache)
+    };
+    let file = open(&server.url("/a"), &options).unwrap();
+    let block = |number: usize| number * BLOCK as usize..(number + 1) * BLOCK as usize;
+    server.state().always = Some(Fault::Status(503));
+    let begun = std::time::Instant::now();
+    let first = read(&file, block(10)).unwrap_err();
+    assert_eq!(first.kind(), ErrorKind::TimedOut);
+    server.state().asked.clear();
+    for number in [20, 30] {
+        // Else this process was stopped for as long.
+        if begun.elapsed() < 2 * options.timeout {
+            let (error, at) = (read(&file, block(number)).unwrap_err(), block(number));
+            let bytes = format!("bytes {}-{}", at.start, at.end - 1);
+            let line = format!("{bytes}: not asked for: the server answers 503");
+            assert!(error.to_string().contains(&line), "{error}");
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+        }
+    }
+    assert_eq!(server.state().asked.len(), 0);
+    server.state().always = None;
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    let read = std::iter::from_fn(|| Some(read(&file, block(20))));
+    let read = read.take_while(|_| std::time::Instant::now() < end);
+    assert_eq!(read.flatten().next().unwrap(), content[block(20)]);
+}
+
 #[test]
 fn a_fault_that_passes_is_no_error() {
     // So far from each other that none is fetched along with the one before.

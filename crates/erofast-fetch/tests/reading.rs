@@ -72,19 +72,47 @@ fn a_reader_that_goes_on_is_read_ahead_of() {
     assert_eq!(file.counters().unwrap().fetched_bytes, LENGTH as u64);
 }
 
+/// The fetcher with this proxy in its environment.
+fn start_behind(proxy: &str, url: &str, cache: &tempfile::TempDir) -> std::io::Result<Fetcher> {
+    let script = cache.path().join("fetch");
+    let program = program();
+    let exports = format!("export http_proxy={proxy} https_proxy={proxy}");
+    let lines = format!("#!/bin/sh\n{exports}\nexec {}\n", program.display());
+    std::fs::write(&script, lines).unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    Fetcher::start_program(script, &source(url), &options(cache))
+}
+
+#[test]
+fn a_proxy_that_fails_is_named_without_its_password() {
+    let (proxy, cache) = (Server::start(Vec::new()), cache());
+    let address = proxy.url("").replace("http://", "");
+    let line = |address: &str, scheme: &str| {
+        let url = format!("{scheme}://images.test/a");
+        let failed = start_behind(&format!("http://me:hidden@{address}"), &url, &cache);
+        failed.unwrap_err().to_string().replace(&url, "URL")
+    };
+    proxy.state().always = Some(Fault::Status(407));
+    let refused = line(&address, "http");
+    assert!(
+        refused.starts_with(&format!("URL: the proxy {address} answers 407")),
+        "{refused}"
+    );
+    let no_tunnel = line(&address, "https");
+    let begin = format!("URL: no connection through the proxy {address}: ");
+    assert!(no_tunnel.starts_with(&begin), "{no_tunnel}");
+    drop(proxy);
+    for scheme in ["http", "https"] {
+        let dead = line("localhost:1", scheme);
+        let begin = "URL: no connection through the proxy localhost:1: Connection refused";
+        assert!(dead.starts_with(begin), "{dead}");
+    }
+}
+
 #[test]
 fn a_proxy_of_the_environment_is_asked() {
     let (proxy, cache) = (Server::start(image(LENGTH)), cache());
-    let script = cache.path().join("fetch");
-    let line = format!(
-        "export http_proxy={}\nexec {}\n",
-        proxy.url(""),
-        program().display()
-    );
-    std::fs::write(&script, format!("#!/bin/sh\n{line}")).unwrap();
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    let url = source("http://images.test/a");
-    let mut fetcher = Fetcher::start_program(script, &url, &options(&cache)).unwrap();
+    let mut fetcher = start_behind(&proxy.url(""), "http://images.test/a", &cache).unwrap();
     let file = RemoteFile::new(fetcher.client().unwrap());
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
     assert!(

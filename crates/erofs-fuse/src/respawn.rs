@@ -113,8 +113,9 @@ const ALWAYS: &[&str] = &[
     fuse_transport::FAIL_STEP,
 ];
 
-/// Proxies and certificates of the program that fetches images from URLs.
-const NETWORK: &[&str] = &[
+/// Proxies and certificates of the program that fetches images from URLs. The URL of a proxy may
+/// have a password.
+pub(crate) const NETWORK: &[&str] = &[
     "http_proxy",
     "HTTP_PROXY",
     "https_proxy",

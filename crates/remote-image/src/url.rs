@@ -110,6 +110,9 @@ pub struct Options {
     pub whole: bool,
     /// How long a read may wait without a byte of its blocks.
     pub timeout: Duration,
+    /// After a read has waited for so long in vain, others fail at once for as long: of a command,
+    /// which reads on where it can. Readers of a mount wait for the server's return.
+    pub gives_up: bool,
     /// Lines `Name: value` that go with each request to the host of the URL.
     pub header_file: Option<PathBuf>,
     /// A file with a bearer token.
@@ -131,6 +134,7 @@ impl Default for Options {
             keep: true,
             whole: false,
             timeout: Duration::from_secs(30),
+            gives_up: false,
             header_file: None,
             token_file: None,
             user_file: None,

@@ -13,6 +13,7 @@
 pub mod allocator;
 pub mod attempts;
 pub mod clock;
+pub mod environment;
 pub mod eventfd;
 pub mod fork;
 pub mod fuse_ioctl;

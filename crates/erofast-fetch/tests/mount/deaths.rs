@@ -81,7 +81,7 @@ pub fn replace(site: &Site, process: Process) {
     soon("the next process", || pid(site, process) != before);
 }
 
-fn pid(site: &Site, process: Process) -> Pid {
+pub fn pid(site: &Site, process: Process) -> Pid {
     let mut pid = None;
     soon("the process", || {
         pid = find(site, process);

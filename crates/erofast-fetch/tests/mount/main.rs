@@ -12,6 +12,7 @@ mod registry;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../repository.rs"]
 mod repository;
+mod secrets;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../server.rs"]
 mod server;
@@ -29,6 +30,7 @@ use faults::{
     an_image_that_changed_is_an_error, the_time_limit_is_an_error_until_the_server_returns,
 };
 use registry::an_image_of_a_registry_has_its_device_and_stays_when_processes_die;
+use secrets::the_password_of_a_proxy_is_in_no_server;
 use serving::{
     a_mount_has_what_the_image_has,
     cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed,
@@ -45,6 +47,7 @@ const TESTS: &[harness::Test] = tests![
     an_image_that_changed_is_an_error,
     an_image_of_a_registry_has_its_device_and_stays_when_processes_die,
     a_mount_whose_helper_is_dead_goes_on_fetching,
+    the_password_of_a_proxy_is_in_no_server,
     deaths_are_noticed_by_no_reader,
 ];
 
@@ -58,7 +61,7 @@ fn main() -> ExitCode {
     harness::run(TESTS, site::cannot_mount(), |_| ())
 }
 
-/// Runs this program again with the fetcher in PATH, where it is searched for.
+/// Runs this program again with the fetcher in PATH, where it is searched for, and a proxy.
 fn again_with_fetcher() -> Option<ExitCode> {
     let folder = Path::new(env!("CARGO_BIN_EXE_erofast-fetch")).parent()?;
     let path = std::env::var("PATH").unwrap_or_default();
@@ -69,7 +72,8 @@ fn again_with_fetcher() -> Option<ExitCode> {
     let mut again = Command::new(std::env::current_exe().ok()?);
     again
         .args(std::env::args_os().skip(1))
-        .env("PATH", begin + &path);
+        .env("PATH", begin + &path)
+        .envs([secrets::PROXY]);
     let status = again.status().ok()?;
     Some(ExitCode::from(u8::from(!status.success())))
 }

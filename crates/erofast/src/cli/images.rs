@@ -93,6 +93,7 @@ impl ImageArgs {
         };
         self.verity.apply(&mut options)?;
         self.remote.apply(&mut options)?;
+        options.remote.gives_up = true;
         Ok(Engine::open(&self.image, &options)?)
     }
 }

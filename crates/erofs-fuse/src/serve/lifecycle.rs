@@ -38,6 +38,7 @@ use crate::log::Log;
 use crate::options::{MountOptions, Prefetch, SandboxMode};
 use crate::origin;
 use crate::request::MountRequest;
+use crate::respawn;
 use crate::sandbox::Sandbox;
 use crate::start::Start;
 
@@ -56,6 +57,8 @@ pub(crate) fn serve(
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
+    // For the fetcher alone, which the helper starts.
+    sys::environment::erase(respawn::NETWORK).map_err(Error::std_io("the environment"))?;
     // Read now: later neither a non-dumpable process nor the sandbox may.
     let _ = rustix::param::page_size();
     origin::remember();

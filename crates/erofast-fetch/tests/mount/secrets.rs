@@ -1,0 +1,52 @@
+//! What of the environment is where.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use rustix::process::Pid;
+
+use crate::deaths::{Process, pid, replace};
+use crate::site::Site;
+
+/// A proxy that no URL of these tests is asked through.
+pub const PROXY: (&str, &str) = ("https_proxy", "http://me:hidden-of-proxy@127.0.0.1:1");
+
+const PASSWORD: &[u8] = b"hidden-of-proxy";
+
+/// The server reads images, which may be hostile; its successors are forks of the helper.
+pub fn the_password_of_a_proxy_is_in_no_server() {
+    let site = Site::mounted("restart=on");
+    for _ in 0..2 {
+        let server = pid(&site, Process::Server);
+        assert!(!has(&environment(server)));
+        assert_eq!(writable(server).iter().filter(|area| has(area)).count(), 0);
+        assert!(has(&environment(pid(&site, Process::Fetcher))));
+        replace(&site, Process::Server);
+    }
+    assert!(has(&environment(pid(&site, Process::Fetcher))));
+}
+
+fn has(bytes: &[u8]) -> bool {
+    bytes.windows(PASSWORD.len()).any(|part| part == PASSWORD)
+}
+
+fn environment(pid: Pid) -> Vec<u8> {
+    fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap()
+}
+
+/// What is in the memory that the process may write to.
+fn writable(pid: Pid) -> Vec<Vec<u8>> {
+    let path = |name| format!("/proc/{}/{name}", pid.as_raw_pid());
+    let maps = fs::read_to_string(path("maps")).unwrap();
+    let memory = File::open(path("mem")).unwrap();
+    let areas = maps.lines().filter(|line| line.contains(" rw-p "));
+    let read = |line: &str| {
+        let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|number| u64::from_str_radix(number, 16).unwrap());
+        let mut bytes = vec![0; (end - start) as usize];
+        memory.read_exact_at(&mut bytes, start).map(|()| bytes).ok()
+    };
+    let areas: Vec<_> = areas.filter_map(read).collect();
+    assert!(areas.len() > 3);
+    areas
+}
