@@ -110,7 +110,7 @@ pub struct Options {
     pub whole: bool,
     /// How long a read may wait without a byte of its blocks.
     pub timeout: Duration,
-    /// After a read has waited for so long in vain, others fail at once for as long: of a command,
+    /// After a read has waited for so long, others fail at once for as long: of a command,
     /// which reads on where it can. Readers of a mount wait for the server's return.
     pub gives_up: bool,
     /// Lines `Name: value` that go with each request to the host of the URL.
