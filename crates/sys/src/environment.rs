@@ -1,14 +1,10 @@
 //! Variables that this process must no longer have.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString};
 use std::io;
 
-unsafe extern "C" {
-    static environ: *const *mut c_char;
-}
-
 /// Overwrites the values of these variables, which are empty from then on, in this process as in
-/// /proc/PID/environ. Copies that were made before stay. Takes no lock.
+/// /proc/PID/environ. Copies that were made before stay.
 ///
 /// # Errors
 /// This process has other threads, which may read them.
@@ -16,20 +12,21 @@ pub fn erase(names: &[&str]) -> io::Result<()> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("other threads use the environment"));
     }
-    // SAFETY: `environ` is null, or an array of strings that a null ends. The strings are memory
-    // that may be written to, of the kernel's or of setenv(3)'s, and no other thread uses it; std
-    // gives out copies. Bytes before the end of each string are overwritten, not the end.
-    unsafe {
-        let mut next = environ;
-        while !next.is_null() && !(*next).is_null() {
-            let text = CStr::from_ptr(*next).to_bytes();
-            let (length, name) = (text.len(), text.split(|&byte| byte == b'=').next());
-            let value = name.filter(|name| names.iter().any(|one| one.as_bytes() == *name));
-            if let Some(start) = value.map(|name| name.len()).filter(|start| *start < length) {
-                (*next).add(start + 1).write_bytes(0, length - start - 1);
-            }
-            next = next.add(1);
-        }
+    names
+        .iter()
+        .try_for_each(|name| erase_one(&CString::new(*name)?))
+}
+
+/// In a process of one thread.
+fn erase_one(name: &CStr) -> io::Result<()> {
+    // SAFETY: no other thread changes the environment meanwhile.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if !value.is_null() {
+        // SAFETY: a value is a string that a zero ends, and it stays where it is.
+        let length = unsafe { CStr::from_ptr(value) }.count_bytes();
+        // SAFETY: the bytes before that zero are memory of this process that may be written to, and
+        // no reference to them exists: there is no other thread, and std gives out copies.
+        unsafe { value.write_bytes(0, length) };
     }
     Ok(())
 }
