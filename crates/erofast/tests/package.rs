@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use tempfile::TempDir;
+
+use crate::common::Shared;
 
 /// In the place of erofast-lab and erofast-fetch, which are not built with these tests.
 const LAB: &str = "/bin/true";
@@ -23,9 +26,20 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A package of the binary under test; none where the tools for it are not there.
-fn package(place: &TempDir) -> Option<PathBuf> {
-    packages(place, None)
+/// A directory, and a package of the binary under test in it; none where the tools for it are not
+/// there.
+type Package = (TempDir, PathBuf);
+
+fn new_package() -> Option<Package> {
+    let place = tempfile::tempdir().expect("a directory");
+    let package = packages(&place, None)?;
+    Some((place, package))
+}
+
+/// For tests that read it.
+fn package() -> Option<Arc<Package>> {
+    static PACKAGE: Shared<Package> = Shared::new();
+    PACKAGE.get(new_package)
 }
 
 /// The same, with packages of the C library that was built for the tests beside it.
@@ -56,13 +70,13 @@ fn packages(place: &TempDir, library: Option<&Path>) -> Option<PathBuf> {
 
 #[test]
 fn the_package_has_the_helper_the_pages_and_the_completions() {
-    let place = tempfile::tempdir().expect("a directory");
-    let Some(package) = package(&place) else {
+    let Some(made) = package() else {
         return;
     };
+    let package = &made.1;
     let listing = text(&run(Command::new("dpkg-deb")
         .arg("--contents")
-        .arg(&package)));
+        .arg(package)));
     let has = |what: &str| assert!(listing.contains(what), "no {what} in\n{listing}");
     has("-rwxr-xr-x root/root ");
     has(" ./usr/bin/erofast\n");
@@ -75,7 +89,7 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
         ("postrm", "/var/cache/erofast"),
     ] {
         let mut command = Command::new("dpkg-deb");
-        let script = text(&run(command.arg("--info").arg(&package).arg(name)));
+        let script = text(&run(command.arg("--info").arg(package).arg(name)));
         assert!(script.contains(action), "{name}: {script}");
     }
     for page in [
@@ -124,7 +138,7 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     let field = |name: &str| {
         text(&run(Command::new("dpkg-deb")
             .arg("--field")
-            .arg(&package)
+            .arg(package)
             .arg(name)))
     };
     assert_eq!(field("Package").trim(), "erofast");
@@ -165,7 +179,7 @@ fn old_names(root: &Path, script: &Path, arguments: &[&str]) -> [Option<PathBuf>
 #[test]
 fn the_package_offers_the_old_names_as_alternatives() {
     let place = tempfile::tempdir().expect("a directory");
-    let Some(package) = package(&place) else {
+    let Some(made) = package() else {
         return;
     };
     let alternatives = |arguments: &[&str]| {
@@ -179,7 +193,7 @@ fn the_package_offers_the_old_names_as_alternatives() {
     let (root, control) = (place.path().join("root"), place.path().join("control"));
     for (flag, directory) in [("-x", &root), ("-e", &control)] {
         let mut unpack = Command::new("dpkg-deb");
-        run(unpack.arg(flag).arg(&package).arg(directory));
+        run(unpack.arg(flag).arg(&made.1).arg(directory));
     }
     let (postinst, prerm) = (control.join("postinst"), control.join("prerm"));
     for directory in ["etc/alternatives", "var/lib/dpkg/alternatives", "var/log"] {
@@ -235,6 +249,7 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
         command.args([std::env::consts::ARCH]).arg(&out);
         command
             .env("SOURCE_DATE_EPOCH", "1700000000")
+            .env("COMPRESSION", "1")
             .env("LAB", LAB)
             .env("FETCH", LAB);
         PathBuf::from(text(&run(&mut command)).trim())
@@ -304,15 +319,11 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
 
 #[test]
 fn two_packages_of_one_binary_are_equal() {
-    let (one, two) = (
-        tempfile::tempdir().expect("a directory"),
-        tempfile::tempdir().expect("a directory"),
-    );
-    let (Some(first), Some(second)) = (package(&one), package(&two)) else {
+    let (Some(first), Some(second)) = (package(), new_package()) else {
         return;
     };
     let read = |path: &Path| std::fs::read(path).expect("a package");
-    assert!(read(&first) == read(&second), "the packages differ");
+    assert!(read(&first.1) == read(&second.1), "the packages differ");
 }
 
 #[test]
@@ -361,6 +372,19 @@ fn install(arguments: &[&Path]) {
     install_below(arguments, "/usr/local");
 }
 
+/// The pages of an installation below its own root, for tests that read them.
+fn installed_pages() -> (Arc<TempDir>, PathBuf) {
+    static INSTALLED: Shared<TempDir> = Shared::new();
+    let installed = INSTALLED.get(|| {
+        let place = tempfile::tempdir().expect("a directory");
+        install(&[Path::new(env!("CARGO_BIN_EXE_erofast")), place.path()]);
+        Some(place)
+    });
+    let installed = installed.expect("an installation");
+    let pages = installed.path().join("usr/local/share/doc/erofast");
+    (installed, pages)
+}
+
 fn install_below(arguments: &[&Path], prefix: &str) {
     let mut command = Command::new(root().join("scripts/install-files"));
     command.env("LAB", LAB).env("FETCH", LAB);
@@ -404,9 +428,7 @@ fn what_is_installed_without_a_package_is_complete_and_can_be_removed() {
 
 #[test]
 fn links_of_the_installed_pages_lead_somewhere() {
-    let place = tempfile::tempdir().expect("a directory");
-    install(&[Path::new(env!("CARGO_BIN_EXE_erofast")), place.path()]);
-    let pages = place.path().join("usr/local/share/doc/erofast");
+    let (_installed, pages) = installed_pages();
     let mut followed = 0;
     for file in files(&pages).iter().filter(|file| file.ends_with(".md")) {
         let page = pages.join(file);
@@ -445,9 +467,7 @@ fn below_usr_nothing_is_installed_outside() {
 
 #[test]
 fn the_copyright_of_the_package_is_read_by_programs() {
-    let place = tempfile::tempdir().expect("a directory");
-    install(&[Path::new(env!("CARGO_BIN_EXE_erofast")), place.path()]);
-    let pages = place.path().join("usr/local/share/doc/erofast");
+    let (_installed, pages) = installed_pages();
     let copyright = std::fs::read_to_string(pages.join("copyright")).expect("a file");
     let stanzas: Vec<&str> = copyright.trim_end().split("\n\n").collect();
     assert!(stanzas[0].starts_with("Format: https://www.debian.org/doc/packaging-manuals/"));
@@ -503,17 +523,17 @@ fn the_c_library_has_packages_of_its_own() {
 
 #[test]
 fn the_lab_has_a_package_of_its_own() {
-    let place = tempfile::tempdir().expect("a directory");
-    let Some(package) = package(&place) else {
+    let Some(made) = package() else {
         return;
     };
-    let lab = package.with_file_name(format!("erofast-lab_{}", rest_of_name(&package)));
+    let package = &made.1;
+    let lab = package.with_file_name(format!("erofast-lab_{}", rest_of_name(package)));
     let listed = |package: &Path| {
         text(&run(Command::new("dpkg-deb")
             .arg("--contents")
             .arg(package)))
     };
-    let program = listed(&package);
+    let program = listed(package);
     assert!(!program.contains("bin/erofast-lab\n"), "{program}");
     assert!(program.contains("bin/erofast-fetch\n"), "{program}");
     let files = listed(&lab);

@@ -3,13 +3,17 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
+
+use crate::common::Shared;
 
 /// `make install` of the library and the program that were built with the tests.
 pub struct Installed {
     place: TempDir,
     flags: Vec<String>,
+    compiling: Mutex<()>,
 }
 
 fn root() -> PathBuf {
@@ -48,6 +52,12 @@ pub fn text(output: &Output) -> String {
 }
 
 impl Installed {
+    /// For tests that leave it as it is.
+    pub fn shared() -> Option<Arc<Self>> {
+        static INSTALLED: Shared<Installed> = Shared::new();
+        INSTALLED.get(Self::new)
+    }
+
     /// None, with a line that says why, where there is no C compiler.
     pub fn new() -> Option<Self> {
         for tool in ["cc", "gzip"] {
@@ -67,6 +77,7 @@ impl Installed {
         let mut installed = Self {
             place,
             flags: Vec::new(),
+            compiling: Mutex::new(()),
         };
         installed.flags = installed.flags();
         Some(installed)
@@ -100,9 +111,13 @@ impl Installed {
         flags.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Compiles a program.
+    /// Compiles a program, once.
     pub fn compile(&self, source: &Path, name: &str) -> PathBuf {
         let program = self.place.path().join(name);
+        let _turn = self.compiling.lock().expect("no panic");
+        if program.exists() {
+            return program;
+        }
         run(Command::new("cc")
             .args(["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"])
             .arg(source)

@@ -118,7 +118,7 @@ fn complaints(found: Vec<printed::Tree>, cases: &[Case], mini: &Path) -> Vec<Str
 
 #[test]
 fn a_c_program_reads_every_image_as_its_manifest_says() {
-    let Some(installed) = Installed::new() else {
+    let Some(installed) = Installed::shared() else {
         return;
     };
     let program = installed.compile(&source("reader.c"), "reader");
@@ -135,7 +135,7 @@ fn a_c_program_reads_every_image_as_its_manifest_says() {
 
 #[test]
 fn a_c_program_reads_an_image_at_a_url() {
-    let (Some(installed), Some(fetcher)) = (Installed::new(), fetcher()) else {
+    let (Some(installed), Some(fetcher)) = (Installed::shared(), fetcher()) else {
         return;
     };
     let program = installed.compile(&source("reader.c"), "reader");
@@ -156,7 +156,7 @@ fn a_c_program_reads_an_image_at_a_url() {
 
 #[test]
 fn a_c_program_survives_every_malformed_image() {
-    let Some(installed) = Installed::new() else {
+    let Some(installed) = Installed::shared() else {
         return;
     };
     let program = installed.compile(&source("reader.c"), "reader");
@@ -174,13 +174,14 @@ fn a_c_program_survives_every_malformed_image() {
 /// Without workers: the handles that Rust's library keeps for threads count as leaks.
 #[test]
 fn valgrind_finds_no_wrong_access_and_no_leak() {
-    let Some(installed) = Installed::new() else {
+    let Some(installed) = Installed::shared() else {
         return;
     };
     let program = installed.compile(&source("reader.c"), "reader");
-    let Some(reader) = installed.valgrind(&program) else {
+    let Some(mut reader) = installed.valgrind(&program) else {
         return;
     };
+    reader.arg("--null");
     let (bad, cases) = bad_cases();
     let mut images = arguments(&good_images(&fixtures()), "");
     let malformed = cases.iter().map(|case| bad.join(&case.image));
@@ -198,7 +199,7 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
 
 #[test]
 fn the_header_keeps_its_promises() {
-    let Some(installed) = Installed::new() else {
+    let Some(installed) = Installed::shared() else {
         return;
     };
     let program = installed.compile(&source("promises.c"), "promises");
@@ -211,7 +212,7 @@ fn the_header_keeps_its_promises() {
 
 #[test]
 fn the_example_of_the_page_compiles_and_runs() {
-    let Some(installed) = Installed::new() else {
+    let Some(installed) = Installed::shared() else {
         return;
     };
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/library.md");
@@ -244,7 +245,7 @@ fn the_example_of_the_page_compiles_and_runs() {
 
 #[test]
 fn the_library_exports_what_the_header_declares() {
-    let Some(installed) = Installed::new() else {
+    let Some(installed) = Installed::shared() else {
         return;
     };
     let header = std::fs::read_to_string(installed.path("include/erofast.h")).expect("the header");

@@ -7,8 +7,29 @@ pub mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, Weak};
 
 use erofs_engine::{EngineOptions, Offset};
+
+/// What tests that run at the same time use together; it goes with the last of them.
+pub struct Shared<T>(Mutex<Weak<T>>);
+
+impl<T> Shared<T> {
+    pub const fn new() -> Self {
+        Self(Mutex::new(Weak::new()))
+    }
+
+    /// What is there, or what `make` makes.
+    pub fn get(&self, make: impl FnOnce() -> Option<T>) -> Option<Arc<T>> {
+        let mut shared = self.0.lock().expect("no panic");
+        if let Some(made) = shared.upgrade() {
+            return Some(made);
+        }
+        let made = Arc::new(make()?);
+        *shared = Arc::downgrade(&made);
+        Some(made)
+    }
+}
 
 /// The program under test: the one that was built with the tests, or the one that EROFAST_PROGRAM
 /// names, possibly with an emulator before it (scripts/test-program).
