@@ -11,12 +11,15 @@ use crate::environment::Environment;
 use crate::figure::{Figure, compared, comparisons, medians, percent, shown};
 use crate::findings::{Findings, reasons};
 use crate::process::FOREIGN_LIMIT;
-use crate::statistics::{Summary, correct};
+use crate::statistics::{Summary, correct, fewest_samples};
 use crate::table::Table;
 
 /// The pool size under test, and the share of allocations that it must cover.
 const QUESTION_PAGES: u64 = 64;
 const QUESTION_SHARE: f64 = 0.95;
+
+/// Figures that are compared.
+const FIGURES: usize = 2;
 
 /// The report of `lab pressure`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -266,11 +269,20 @@ impl PressureReport {
             environment: Some(self.environment.clone()),
             faults: reasons(self.valid, &self.not_valid_because),
             summary: self.summary(&figures),
+            notes: self.too_few().into_iter().collect(),
             legend: format!("{}\n{LEGEND}", medians(&figures, "row")),
             figures,
             conclusion: self.conclusion(),
             ..Findings::default()
         }
+    }
+
+    fn too_few(&self) -> Option<String> {
+        let launches = self.pools.iter().map(|pool| pool.samples.len()).min()?;
+        let fewest = fewest_samples(FIGURES * (self.pools.len() - 1));
+        (self.pools.len() > 1 && launches < fewest).then(|| {
+            format!("{launches} launches of each size carry no claim: --iterations {fewest} can")
+        })
     }
 
     /// What may differ by the size of the pool.
@@ -289,12 +301,12 @@ impl PressureReport {
             }
         };
         let allocation = "CPU time that the allocating threads spent getting pages";
-        let mut figures = vec![
+        let mut figures: [_; FIGURES] = [
             figure("launch time", "", |sample| sample.launch_us),
             figure("allocation", allocation, |sample| sample.alloc_cpu_us),
         ];
         correct(comparisons(&mut figures).collect());
-        shown(figures, self.valid)
+        shown(figures.into(), self.valid)
     }
 
     fn summary(&self, figures: &[Figure]) -> Vec<Table> {
@@ -419,6 +431,17 @@ mod tests {
         let table = table(&report);
         assert!(!report.valid && table.contains("NOT VALID: reclaim was not counted: no root"));
         assert!(!table.contains("needed no pages") && !table.contains("launches were made"));
+    }
+
+    #[test]
+    fn launches_that_carry_no_claim_are_said_to_be_too_few() {
+        let note = "launches of each size carry no claim: --iterations 6 can";
+        let of = |count| {
+            let samples = |number: u64| POOLS.map(|way| measured(way, 10 + number, Some(0)));
+            table(&report((0..count).flat_map(samples).collect()))
+        };
+        assert!(of(5).contains(&format!("note: 5 {note}")), "{}", of(5));
+        assert!(!of(6).contains("carry no claim"), "{}", of(6));
     }
 
     #[test]

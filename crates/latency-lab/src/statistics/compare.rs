@@ -134,6 +134,18 @@ pub fn fewest_rounds(comparisons: usize) -> usize {
     least.log2().ceil() as usize
 }
 
+/// The fewest samples of each of two sides that can carry a claim, where any may be compared with
+/// any: all of one side below all of the other, one way of (2n over n).
+pub fn fewest_samples(comparisons: usize) -> usize {
+    let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
+    let (mut samples, mut ways) = (1, 2.0);
+    while ways < least {
+        samples += 1;
+        ways *= (4 * samples - 2) as f64 / samples as f64;
+    }
+    samples
+}
+
 /// A line for a run whose rounds cannot carry a claim about its engines.
 pub(crate) fn too_few(rounds: usize, engines: usize, comparisons: usize) -> Option<String> {
     let fewest = fewest_rounds(comparisons);
@@ -364,6 +376,20 @@ mod tests {
             assert!(claims(fewest) && !claims(fewest - 1), "{comparisons}");
             assert_eq!(too_few(fewest, 2, comparisons), None);
             assert!(too_few(fewest - 1, 2, comparisons).is_some());
+        }
+    }
+
+    #[test]
+    fn the_fewest_samples_can_carry_a_claim_and_one_less_cannot() {
+        for comparisons in [1, 2, 6, 18] {
+            let claims = |count: usize| {
+                let side = |by: f64| (0..count).map(|k| by + k as f64).collect::<Vec<_>>();
+                let mut family = vec![compare(&side(100.0), &side(300.0)); comparisons];
+                correct(family.iter_mut().collect());
+                family[0].claims()
+            };
+            let fewest = fewest_samples(comparisons);
+            assert!(claims(fewest) && !claims(fewest - 1), "{comparisons}");
         }
     }
 

@@ -8,7 +8,7 @@ mod outliers;
 mod shift;
 
 pub use compare::{Comparison, LEVEL, SAME_PERCENT, Verdict, compare, compare_rounds, correct};
-pub(crate) use compare::{fewest_rounds, too_few};
+pub(crate) use compare::{fewest_rounds, fewest_samples, too_few};
 pub use modes::{Modes, modes};
 pub use outliers::outliers;
 pub use sched_trace::stats::{Summary, median, percentile};
