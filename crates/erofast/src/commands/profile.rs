@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, print_json};
-use launch_profile::{Learned, PAGE, Profile, Program, RecordedFile, Trim, limits};
+use launch_profile::{ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim, limits};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
 use crate::cli::{ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs};
-use crate::text::name;
+use crate::text::{name, time};
 
 /// Runs `profile list`.
 pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
@@ -29,8 +29,11 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     images.sort_by(|one, other| one.0.cmp(&other.0));
     if args.json {
         let image = |(path, learned): &(PathBuf, Learned)| {
+            let image = identity(learned);
             json!({
                 "file": path.display().to_string(),
+                "uuid": image.map(|image| image.to_string()),
+                "build_time": image.map(|image| image.build_time),
                 "programs": learned.programs.iter().map(short).collect::<Vec<_>>(),
             })
         };
@@ -43,6 +46,10 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     }
     for (path, learned) in &images {
         outln!("{}", path.display());
+        if let Some(image) = identity(learned) {
+            let made = time(image.build_time.cast_signed());
+            outln!("  image made {made} UTC");
+        }
         for program in &learned.programs {
             outln!("  {}", line(program));
         }
@@ -99,6 +106,14 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
         replace(&args.file, &learned.to_bytes()).with_context(context)?;
     }
     Ok(Outcome::Fine)
+}
+
+/// Of the image; `erofast info` shows the same UUID and time.
+fn identity(learned: &Learned) -> Option<&ImageIdentity> {
+    learned
+        .programs
+        .first()
+        .map(|program| &program.profile.image)
 }
 
 fn path_of(program: &Program) -> String {
