@@ -1,6 +1,6 @@
 //! Start-up and shut-down of one mount.
 //!
-//! Up: signals, files, sandbox, image, log, mount, handshake, serving threads, ready.
+//! Up: files, signals, sandbox, image, log, mount, handshake, serving threads, ready.
 //! Down, whatever ends it: unmount, end the requests, join the threads, close log and image. If a
 //! step fails, the owners of the earlier ones release them; the mount by [`UnmountGuard`].
 

@@ -18,6 +18,8 @@ struct Page {
     /// What was read of the block or the cell.
     line: Vec<Inline>,
     font: Font,
+    /// The page of the source that a link leads to.
+    link: Option<String>,
     below_heading: bool,
     header: Vec<String>,
     cells: Vec<Vec<Inline>>,
@@ -55,6 +57,7 @@ impl Page {
         match tag {
             Tag::Strong => self.font = Font::Bold,
             Tag::Emphasis => self.font = Font::Italic,
+            Tag::Link { dest_url, .. } => self.link = page_of(dest_url),
             Tag::Paragraph => self.control("PP", &[]),
             Tag::List(_) => self.flush(),
             Tag::Item => self.control("IP", &["\\(bu", "2"]),
@@ -70,6 +73,10 @@ impl Page {
     fn end(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Strong | TagEnd::Emphasis => self.font = Font::Roman,
+            TagEnd::Link => {
+                let page = self.link.take().map(|page| roman(format!(" ({page})")));
+                self.line.extend(page);
+            }
             TagEnd::Paragraph | TagEnd::Item => self.flush(),
             TagEnd::Heading(level) => self.heading(level),
             TagEnd::CodeBlock => {
@@ -123,15 +130,25 @@ impl Page {
             .zip(self.header.iter().skip(1))
             .filter(|(cell, _)| !cell.is_empty());
         for (cell, name) in meanings {
-            match (self.line.is_empty(), self.header.len()) {
-                (_, 2) => {}
-                (true, _) => self.line.push(roman(format!("{name}: "))),
-                (false, _) => self.line.push(roman(format!("; {name}: "))),
+            if !self.line.is_empty() {
+                self.line.push(Inline::LineBreak);
+            }
+            if self.header.len() > 2 {
+                self.line.push(roman(format!("{name}: ")));
             }
             self.line.extend(cell);
         }
         self.flush();
     }
+}
+
+/// A reader of a man page has no link to follow. None: the link leads elsewhere.
+fn page_of(link: &str) -> Option<String> {
+    let page = link
+        .split('#')
+        .next()
+        .filter(|page| page.ends_with(".md"))?;
+    Some(format!("docs/{page}"))
 }
 
 /// The words alone.
@@ -154,8 +171,8 @@ mod tests {
                     | x | `y` | z |\n| --- | --- | --- |\n| a | b | c |\n\n```sh\n.ls -l\n```\n";
         assert_eq!(
             render(text).to_roff(),
-            ".PP\nA line and \\fBmore\\fR \\fIx\\fR.\n.SH ONE\n.IP \\(bu 2\na b\n.IP \\(bu 2\nc\n\
-             .TP\n\\fBp|q\\fR\nr\n.TP\n\\fBa\\fR\ny: b; z: c\n.PP\n.RS 4\n.nf\n\\&.ls \\-l\n\n.fi\n.RE\n"
+            ".PP\nA line and \\fBmore\\fR \\fIx\\fR (docs/y.md).\n.SH ONE\n.IP \\(bu 2\na b\n.IP \\(bu 2\nc\n\
+             .TP\n\\fBp|q\\fR\nr\n.TP\n\\fBa\\fR\ny: b\n.br\nz: c\n.PP\n.RS 4\n.nf\n\\&.ls \\-l\n\n.fi\n.RE\n"
         );
     }
 }
