@@ -216,7 +216,9 @@ impl Server {
             Some(Fault::Closed) => return None,
             Some(Fault::Garbage) => return to.write_all(b"no HTTP at all\r\n\r\n").err().and(None),
             Some(Fault::Informational) => {
-                while to.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok() {}
+                while to.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok() {
+                    thread::sleep(Duration::from_millis(1));
+                }
                 return None;
             }
             Some(Fault::Whole) => range = None,

@@ -203,22 +203,28 @@ fn a_ring_that_perf_overwrote_counts_from_where_all_cpus_have_events() {
 
 #[test]
 fn damaged_files_never_panic() {
-    for (name, ..) in EXPECTED {
-        let fixture = Fixture::new(name, "damaged");
-        let mut bytes = fixture.bytes();
-        let mut random = 1u64;
-        for _ in 0..500 {
-            random = random
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            let at = (random >> 20) as usize % bytes.len();
-            let kept = std::mem::replace(&mut bytes[at], (random >> 56) as u8);
-            std::fs::write(&fixture.0, &bytes).unwrap();
-            if let Ok(trace) = open(&fixture.0, &ReadOptions::default()) {
-                analyse(&trace);
-            }
-            bytes[at] = kept;
+    std::thread::scope(|scope| {
+        for (name, ..) in EXPECTED {
+            scope.spawn(move || read_damaged(name));
         }
+    });
+}
+
+fn read_damaged(name: &str) {
+    let fixture = Fixture::new(name, "damaged");
+    let mut bytes = fixture.bytes();
+    let mut random = 1u64;
+    for _ in 0..500 {
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        let at = (random >> 20) as usize % bytes.len();
+        let kept = std::mem::replace(&mut bytes[at], (random >> 56) as u8);
+        std::fs::write(&fixture.0, &bytes).unwrap();
+        if let Ok(trace) = open(&fixture.0, &ReadOptions::default()) {
+            analyse(&trace);
+        }
+        bytes[at] = kept;
     }
 }
 

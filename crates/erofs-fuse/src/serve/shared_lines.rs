@@ -180,7 +180,10 @@ fn stores(trace: impl Read) -> Vec<u64> {
         u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()
     };
     let (mut trace, mut line, mut stores) = (BufReader::new(trace), Vec::new(), Vec::new());
-    while trace.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+    while trace
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|length| length > 0)
+    {
         stores.extend(store(&line));
         line.clear();
     }
