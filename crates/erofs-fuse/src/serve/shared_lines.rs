@@ -24,7 +24,7 @@ use super::filesystem::ErofsFilesystem;
 use super::on_demand::OnDemand;
 
 const THREADS: usize = 2;
-const REQUESTS: usize = 40;
+const REQUESTS: usize = 20;
 const PAGE: usize = 4096;
 /// Bytes of a cache line.
 const LINE: u64 = 64;
