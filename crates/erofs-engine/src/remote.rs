@@ -190,7 +190,7 @@ pub fn keyed(options: &Options, root_hash: Option<&RootHash>) -> Options {
 }
 
 /// Opens a small file at a URL, such as a root hash, as a file in memory. No process and no thread
-/// remain. `waiting`: see [`Fetcher::start_while`].
+/// remain. `waiting`: see [`Fetcher::start`].
 ///
 /// # Errors
 /// One line without secrets; [`io::ErrorKind::NotFound`]: the server has no such file.
@@ -203,7 +203,7 @@ pub fn open_small(
         keep: false,
         ..options.clone()
     };
-    let mut fetcher = Fetcher::start_while(waiting, source, &options)?;
+    let mut fetcher = Fetcher::start(waiting, source, &options)?;
     let whole = RemoteFile::new(fetcher.client()?);
     let mut bytes = vec![0; whole.length().min(BLOCK) as usize];
     // A fetcher has the first block when the image is open, unless its connection broke.

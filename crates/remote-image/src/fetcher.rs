@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::message::{Identity, News, Order, pair, receive, send};
-use crate::parts::Parts;
+use crate::parts::{About, Parts};
 use crate::{ImageUrl, Options};
 
 const PROGRAM: &str = "erofast-fetch";
@@ -52,14 +52,9 @@ struct Process {
 }
 
 impl Fetcher {
-    /// Starts the program and waits until it knows the image. The error is one line without
-    /// secrets.
-    pub fn start(source: &ImageUrl, options: &Options) -> io::Result<Fetcher> {
-        Fetcher::start_while(&[], source, options)
-    }
-
-    /// The same; gives up when the other end of one of these is closed: nobody waits.
-    pub fn start_while(
+    /// Starts the program and waits until it knows the image; gives up when the other end of one of
+    /// `waiting` is closed: nobody waits. The error is one line without secrets.
+    pub fn start(
         waiting: &[BorrowedFd],
         source: &ImageUrl,
         options: &Options,
@@ -137,15 +132,16 @@ impl Fetcher {
         // Where it is dead, the next one gets all of them.
         let _ = send(&self.process.socket, &Order::Client, &[end.as_fd()]);
         self.clients.push(end);
-        let readable = |file: &OwnedFd| reopen(file);
+        let files: Vec<_> = self.files.iter().map(reopen).collect::<io::Result<_>>()?;
         Ok(Parts {
-            store: [readable(&self.files[0])?, readable(&self.files[1])?],
-            spare: [readable(&self.files[2])?, readable(&self.files[3])?],
+            files: files.try_into().map_err(|_| io::ErrorKind::InvalidData)?,
             socket,
-            length: self.identity.length,
-            compared: self.identity.digest.is_some(),
-            timeout: self.options.timeout,
-            devices: self.devices.clone(),
+            about: About {
+                length: self.identity.length,
+                compared: self.identity.digest.is_some(),
+                timeout: self.options.timeout,
+                devices: self.devices.clone(),
+            },
         })
     }
 

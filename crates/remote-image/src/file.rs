@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::checked::Checked;
 use crate::message::{Class, Counters, RANGES};
-use crate::parts::Parts;
+use crate::parts::{About, Parts};
 use crate::receiver::{Conversation, Request};
 use crate::store::{BLOCK, Store, blocks};
 use crate::{Fetcher, ImageUrl, Options};
@@ -24,30 +24,24 @@ pub struct RemoteFile {
     /// Blocks of the store whose checksum was seen to fit.
     checked: Checked,
     conversation: Arc<Conversation>,
-    /// All bytes are compared with a digest once they are there.
-    compared: bool,
-    devices: Vec<ImageUrl>,
+    about: About,
 }
 
 impl RemoteFile {
     /// Reads nothing and starts no thread.
     pub fn new(parts: Parts) -> RemoteFile {
         let Parts {
-            store: [data, map],
-            spare: [spare, spare_map],
-            length,
-            compared,
-            devices,
+            files: [data, map, spare, spare_map],
             socket,
-            timeout,
+            about,
         } = parts;
+        let length = about.length;
         RemoteFile {
             store: Store::new(data, map, length),
             spare: Store::new(spare, spare_map, length),
             checked: Checked::new(length.div_ceil(BLOCK)),
-            conversation: Conversation::new(socket, timeout),
-            compared,
-            devices,
+            conversation: Conversation::new(socket, about.timeout),
+            about,
         }
     }
 
@@ -63,7 +57,7 @@ impl RemoteFile {
 
     /// The image's extra devices, as its manifest in a registry lists them.
     pub fn devices(&self) -> &[ImageUrl] {
-        &self.devices
+        &self.about.devices
     }
 
     /// Reads `bytes.len()` bytes, without waiting for the network. False: some are not there, and
@@ -161,7 +155,7 @@ impl RemoteFile {
     /// Of an image in a registry: waits until the bytes that are there are known to be those of the
     /// digest. The error says that they are not.
     pub fn settle(&self) -> io::Result<()> {
-        if !self.compared {
+        if !self.about.compared {
             return Ok(());
         }
         self.request(std::slice::from_ref(&(0..1)), Class::Fill)?
@@ -220,7 +214,7 @@ pub fn open(
     options: &Options,
     note: impl Fn(&str) + Send + 'static,
 ) -> io::Result<RemoteFile> {
-    let mut fetcher = Fetcher::start(source, options)?;
+    let mut fetcher = Fetcher::start(&[], source, options)?;
     let file = RemoteFile::new(fetcher.client()?);
     fetcher.watch(note)?;
     Ok(file)

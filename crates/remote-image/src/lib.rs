@@ -33,6 +33,6 @@ mod url;
 pub use fetcher::{Event, Fetcher};
 pub use file::{RemoteFile, open};
 pub use message::{Class, Counters};
-pub use parts::Parts;
+pub use parts::{About, Parts};
 pub use receiver::Request;
 pub use url::{ImageUrl, Options};

@@ -9,69 +9,56 @@ use serde::{Deserialize, Serialize};
 use crate::ImageUrl;
 use crate::message::{pair, receive, send};
 
-/// What a [`RemoteFile`](crate::RemoteFile) is made of, all readable only.
+/// What a [`RemoteFile`](crate::RemoteFile) is made of.
 #[derive(Debug)]
 pub struct Parts {
-    /// The cache of the image: bytes, and the map.
-    pub store: [OwnedFd; 2],
-    /// Where blocks go that the cache has no room for: bytes, and the map.
-    pub spare: [OwnedFd; 2],
+    /// Bytes and map of the cache of the image, then those of where blocks go that the cache has no
+    /// room for; readable only.
+    pub files: [OwnedFd; 4],
     /// To the fetcher.
     pub socket: OwnedFd,
+    /// What goes with them.
+    pub about: About,
+}
+
+/// What a reader knows of the image.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct About {
     /// Bytes of the image.
     pub length: u64,
     /// All bytes are compared with a digest once they are there.
+    #[serde(default)]
     pub compared: bool,
     /// How long a read may wait without a byte of its blocks.
     pub timeout: Duration,
     /// The image's extra devices, as its manifest in a registry lists them.
+    #[serde(default)]
     pub devices: Vec<ImageUrl>,
-}
-
-/// What goes with the descriptors of [`Parts`].
-#[derive(Debug, Serialize, Deserialize)]
-struct Header {
-    length: u64,
-    #[serde(default)]
-    compared: bool,
-    timeout: Duration,
-    #[serde(default)]
-    devices: Vec<ImageUrl>,
 }
 
 impl Parts {
     /// As one descriptor, for another process or another part of this one.
     pub fn into_descriptor(self) -> io::Result<OwnedFd> {
         let (end, reader) = pair()?;
-        let header = Header {
-            length: self.length,
-            compared: self.compared,
-            timeout: self.timeout,
-            devices: self.devices,
-        };
-        let [data, map] = &self.store;
-        let [spare, spare_map] = &self.spare;
-        let files = [data, map, spare, spare_map, &self.socket];
-        send(&end, &header, &files.map(AsFd::as_fd))?;
+        let files = self.files.iter().chain([&self.socket]);
+        send(
+            &end,
+            &self.about,
+            &files.map(AsFd::as_fd).collect::<Vec<_>>(),
+        )?;
         Ok(reader)
     }
 
     /// From what [`into_descriptor`](Self::into_descriptor) made; does not wait.
     pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Parts> {
-        let received = receive(&descriptor)?;
-        let (header, files): (Header, Vec<OwnedFd>) =
-            received.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let files: Result<[OwnedFd; 5], _> = files.try_into();
-        let [data, map, spare, spare_map, socket] =
-            files.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let (about, mut files) =
+            receive::<About>(&descriptor)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let socket = files.pop().ok_or(io::ErrorKind::InvalidData)?;
+        let files = files.try_into();
         Ok(Parts {
-            store: [data, map],
-            spare: [spare, spare_map],
+            files: files.map_err(|_| io::ErrorKind::InvalidData)?,
             socket,
-            length: header.length,
-            compared: header.compared,
-            timeout: header.timeout,
-            devices: header.devices,
+            about,
         })
     }
 }

@@ -53,7 +53,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 
 /// Opens a URL for reading: a socket with [`Parts`]. Its fetcher ends with this process.
 pub(crate) fn open_url(source: &ImageUrl, options: &Options) -> io::Result<File> {
-    let mut fetcher = Fetcher::start(source, options)?;
+    let mut fetcher = Fetcher::start(&[], source, options)?;
     let file = fetcher.client()?.into_descriptor()?;
     fetcher.watch(|_| {})?;
     Ok(file.into())

@@ -41,7 +41,7 @@ impl Fetchers {
         let kept = match self.0.entry(number) {
             Entry::Occupied(kept) => kept.into_mut(),
             Entry::Vacant(place) => place.insert(Kept {
-                fetcher: Fetcher::start_while(&waiting(), source, options).map_err(failed)?,
+                fetcher: Fetcher::start(&waiting(), source, options).map_err(failed)?,
                 due: None,
                 started: Instant::now(),
                 pause: PAUSES[0],
