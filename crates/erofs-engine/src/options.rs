@@ -13,7 +13,7 @@ use std::str::FromStr;
 use cpu_workers::Mode;
 
 pub use split::{escape_option, split_options};
-pub use value::{choice_option, number_option};
+pub use value::{choice_option, number_option, size_option};
 pub use verity::VerityOptions;
 
 /// Which threads decompress.

@@ -10,7 +10,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use erofs_engine::{
-    EngineOptions, WorkersMode, choice_option, escape_option, number_option, split_options,
+    EngineOptions, WorkersMode, choice_option, escape_option, number_option, size_option,
+    split_options,
 };
 use rustix::mount::MountFlags;
 
@@ -39,6 +40,12 @@ pub enum OptionError {
 /// The kernel sets 128 for FUSE, regardless of INIT. Streams gain from more, the start of a program
 /// from less: 512 is a compromise. docs/notebook/read-ahead.md has the figures.
 pub const READ_AHEAD_KB: u32 = 512;
+
+/// Decoded bytes of what launches of an image read that are kept by default.
+pub const DECODED_BYTES: u64 = 64 << 20;
+
+/// Most of them: more is no launch.
+const MOST_DECODED: u64 = 1 << 30;
 
 impl OptionError {
     fn value(name: &str, value: &str, must: &str) -> Self {
@@ -130,6 +137,9 @@ pub struct MountOptions {
     pub prefetch: Prefetch,
     /// The launch profile that is replayed, or recorded where there is none.
     pub profile: Option<ProfileLocation>,
+    /// Most decoded bytes of what launches read that are kept beside the profile, `None` for
+    /// [`DECODED_BYTES`].
+    pub decoded_size: Option<u64>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,
     /// Unmount after this long without use.
@@ -261,6 +271,7 @@ impl MountOptions {
             "read_ahead_kb" => self.read_ahead_kb = Some(number(name, &text)?),
             "sandbox" => self.sandbox = choice(name, &text, SANDBOX)?,
             "profile" => self.profile = profile(value)?,
+            "decoded_size" => self.decoded_size = Some(decoded_size(name, &text)?),
             "prefetch" => self.prefetch = choice(name, &text, PREFETCH)?,
             "log" if value.is_empty() => return Err(OptionError::value(name, &text, "a file")),
             "log" => self.log = Some(PathBuf::from(value)),
@@ -279,6 +290,11 @@ impl MountOptions {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Most decoded bytes that are kept of what launches read; 0 for none.
+    pub(crate) fn decoded_bytes(&self) -> u64 {
+        self.decoded_size.unwrap_or(DECODED_BYTES)
     }
 
     /// Options of every filesystem that become flags of mount(2).
@@ -316,6 +332,13 @@ impl MountOptions {
     /// Whether requests are served by the threads of the worker pool.
     pub(crate) fn served_by_workers(&self) -> bool {
         self.engine.workers != WorkersMode::Inline
+    }
+}
+
+fn decoded_size(name: &str, text: &str) -> Result<u64, OptionError> {
+    match size_option(name, text).map_err(OptionError::Value)? {
+        bytes if bytes <= MOST_DECODED => Ok(bytes),
+        _ => Err(OptionError::value(name, text, "at most 1G")),
     }
 }
 

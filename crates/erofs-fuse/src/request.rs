@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use erofs_engine::remote;
+use erofs_engine::{VerityOptions, remote};
 
-use crate::options::MountOptions;
+use crate::options::{MountOptions, ProfileLocation};
 
 /// The filesystem type in `/proc/mounts`.
 pub const FSTYPE: &str = "fuse.erofast";
@@ -43,6 +43,23 @@ impl MountRequest {
         self.files()
             .into_iter()
             .any(|path| remote::url(&path).is_some())
+    }
+
+    /// Whether a file that has a path is all of the image, and nothing verifies its blocks.
+    fn is_one_file(&self) -> bool {
+        let engine = &self.options.engine;
+        let plain = engine.devices.is_empty() && engine.verity == VerityOptions::default();
+        plain && !self.is_remote() && !self.is_standard_input()
+    }
+
+    /// Whether the decoded bytes of launches may be kept.
+    pub(crate) fn keeps_decoded(&self) -> bool {
+        let learns = match self.options.profile {
+            Some(ProfileLocation::Learned | ProfileLocation::Auto) => true,
+            Some(ProfileLocation::File(_)) | None => false,
+        };
+        let is_ours = self.passed_device().is_none() && self.is_one_file();
+        learns && is_ours && self.options.decoded_bytes() > 0
     }
 
     /// The files that are read while the mount is served, and those that are read at its start.

@@ -2,8 +2,8 @@
 //!
 //! A mount records one while a program starts, and the next mount of the same image reads it and
 //! fills the kernel's caches in advance. This crate is the file: its [format](mod@format),
-//! its [`limits`], and operations that need no image; and the file of all programs of an image that
-//! were [learned]. It opens no files.
+//! its [`limits`], and operations that need no image; the file of all programs of an image that were
+//! [learned]; and that of the bytes that they read, [decoded]. It opens no files.
 //!
 //! ```
 //! use launch_profile::{Profile, Trim};
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod checksum;
+pub mod decoded;
 mod error;
 pub mod format;
 mod identity;
@@ -27,6 +28,7 @@ mod read;
 mod trim;
 mod write;
 
+pub use decoded::{Decoded, DecodedIndex};
 pub use error::Error;
 pub use identity::ImageIdentity;
 pub use learned::{Learned, Program};

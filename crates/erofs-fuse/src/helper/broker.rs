@@ -25,6 +25,8 @@ use crate::error::Error;
 const OPEN: u8 = b'o';
 const ADD: u8 = b'w';
 const COMMIT: u8 = b'm';
+const ADD_DECODED: u8 = b'a';
+const COMMIT_DECODED: u8 = b'c';
 pub(super) const LIST: u8 = b'd';
 const LOOK_UP: u8 = b'n';
 const MEMORY: u8 = b'f';
@@ -50,11 +52,24 @@ impl Broker {
 
     /// Has the profile written that was [opened](Self::open), with these bytes.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
-        // A letter comes before each part.
-        for part in bytes.chunks(PACKET_BYTES - 1) {
-            self.call(ADD, part)?;
-        }
+        self.add(ADD, bytes)?;
         self.call(COMMIT, b"").map(drop)
+    }
+
+    /// Adds to what the file of decoded bytes will have.
+    pub(crate) fn add_decoded(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.add(ADD_DECODED, bytes)
+    }
+
+    /// Takes what was [added](Self::add_decoded) for what was there before, and opens it.
+    pub(crate) fn commit_decoded(&self) -> Result<Option<File>, Error> {
+        Ok(self.call(COMMIT_DECODED, b"")?.map(File::from))
+    }
+
+    fn add(&self, letter: u8, bytes: &[u8]) -> Result<(), Error> {
+        // A letter comes before each part.
+        let mut parts = bytes.chunks(PACKET_BYTES - 1);
+        parts.try_for_each(|part| self.call(letter, part).map(drop))
     }
 
     /// Lists directories, so that the kernel caches their entries and attributes.
@@ -172,6 +187,8 @@ impl BrokerThread {
             OPEN => self.file()?.open(body),
             ADD => self.file()?.add(body).map(|()| None),
             COMMIT => self.file()?.commit().map(|()| None),
+            ADD_DECODED => self.file()?.decoded()?.add(body).map(|()| None),
+            COMMIT_DECODED => self.file()?.decoded()?.commit(),
             LIST => visit::list(&self.mounted, body).map(|()| None),
             LOOK_UP => visit::look_up(&self.mounted, body).map(|()| None),
             MEMORY => Ok(File::open("/proc/meminfo").ok().map(OwnedFd::from)),

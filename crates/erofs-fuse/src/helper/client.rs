@@ -78,6 +78,11 @@ impl MountHelper {
         Ok(file.ok_or(io::ErrorKind::InvalidData)?.into())
     }
 
+    /// Decoded bytes of what launches from the image read; `None` where there are none yet.
+    pub(crate) fn decoded(&self) -> Result<Option<File>, Error> {
+        Ok(self.call(HelperRequest::Decoded)?.map(File::from))
+    }
+
     /// Makes the memory for requests in flight.
     pub(crate) fn in_flight(&self) -> Result<(), Error> {
         self.call(HelperRequest::InFlight).map(drop)

@@ -28,6 +28,7 @@ mod child;
 mod client;
 mod connection;
 mod deaths;
+mod decoded_file;
 mod direct;
 mod directory_lister;
 mod enable_uring;

@@ -10,6 +10,7 @@ use launch_profile::limits;
 use rustix::fs::{Access, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::decoded_file::DecodedFile;
 use crate::error::Error;
 use crate::options::ProfileLocation;
 
@@ -39,6 +40,8 @@ pub(super) struct ProfileFile {
     writes: usize,
     /// Why nothing is learned.
     unreachable: Option<String>,
+    /// Decoded bytes of what launches read.
+    decoded: Option<DecodedFile>,
 }
 
 impl ProfileFile {
@@ -57,6 +60,7 @@ impl ProfileFile {
             bytes: Vec::new(),
             writes: WRITES,
             unreachable: unreachable.map(|error| error.to_string()),
+            decoded: None,
         }
     }
 
@@ -117,6 +121,18 @@ impl ProfileFile {
         }
     }
 
+    /// Decoded bytes of this image will be kept beside it; opens those of earlier mounts.
+    pub(super) fn keep_decoded(&mut self, decoded: Option<DecodedFile>) -> Option<OwnedFd> {
+        self.decoded = decoded.filter(|_| self.unreachable.is_none());
+        self.decoded.as_ref()?.open()
+    }
+
+    /// The file of decoded bytes.
+    pub(super) fn decoded(&mut self) -> Result<&mut DecodedFile, Error> {
+        let none = || refused("decoded bytes of this image are not kept");
+        self.decoded.as_mut().ok_or_else(none)
+    }
+
     /// Adds to what it will hold.
     pub(super) fn add(&mut self, more: &[u8]) -> Result<(), Error> {
         if self.writes == 0 {
@@ -158,7 +174,7 @@ impl ProfileFile {
         };
         write().map_err(Error::std_io(path.display().to_string()))?;
         if ours {
-            remove_oldest(path, TOTAL);
+            remove_oldest(path, END, limits::LEARNED_BYTES as u64, TOTAL);
         }
         Ok(())
     }
@@ -197,9 +213,10 @@ fn written() -> Error {
 /// How the names of files in the cache folder end.
 const END: &str = ".profile";
 
-/// Keeps this file and those beside it that were written last, of `most` bytes together. What is no
-/// profile, by its size, is left alone. Other mounts may do the same at the same time.
-fn remove_oldest(written: &Path, most: u64) {
+/// Keeps this file and those beside it that were written last, of `most` bytes together. What has
+/// another end of its name, or more bytes than the `largest`, is left alone. Other mounts may do
+/// the same at the same time.
+pub(super) fn remove_oldest(written: &Path, end: &str, largest: u64, most: u64) {
     let folder = written.parent().unwrap_or(Path::new("/"));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
@@ -207,12 +224,12 @@ fn remove_oldest(written: &Path, most: u64) {
             entry
                 .file_name()
                 .as_encoded_bytes()
-                .ends_with(END.as_bytes())
+                .ends_with(end.as_bytes())
         })
         .filter_map(|entry| {
             let metadata = entry.metadata().ok()?;
             let (length, path) = (metadata.len(), entry.path());
-            let is_one = metadata.is_file() && length <= limits::LEARNED_BYTES as u64;
+            let is_one = metadata.is_file() && length <= largest;
             is_one.then_some((path == written, metadata.modified().ok()?, length, path))
         })
         .collect();
@@ -328,7 +345,12 @@ mod tests {
         let large = std::fs::File::create(large).unwrap();
         large.set_len(limits::LEARNED_BYTES as u64 + 1).unwrap();
         // The one that was written stays, whatever the clock says.
-        remove_oldest(&folder.join("old.profile"), 250);
+        remove_oldest(
+            &folder.join("old.profile"),
+            END,
+            limits::LEARNED_BYTES as u64,
+            250,
+        );
         let names = ["new", "middle", "old", "large"];
         let there = |name| folder.join(name).with_extension("profile").exists();
         assert_eq!(names.map(there), [true, false, true, true]);

@@ -36,6 +36,9 @@ pub(super) enum HelperRequest {
         /// In the order of `MountRequest::files`, then of the devices of the image's manifest.
         file: usize,
     },
+    /// Decoded bytes that launches from the image read, if they are kept: opens them for reading,
+    /// where they are there.
+    Decoded,
     /// The file that sets the kernel's read-ahead of the mount; none where it may not be set.
     ReadAhead,
     /// Memory for the requests in flight.

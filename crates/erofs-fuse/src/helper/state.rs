@@ -1,13 +1,14 @@
 //! The state of one mount in its helper: requested, mounted, served, unmounted.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fuse_transport::{RequestsInFlight, TakenRequest};
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::broker::{BrokerThread, SharedProfile};
 use super::connection::Connection;
+use super::decoded_file::DecodedFile;
 use super::enable_uring::EnableUringGuard;
 use super::fetchers::Fetchers;
 use super::mount;
@@ -69,6 +70,7 @@ impl MountState {
         let replaceable = &mut self.replaceable;
         match (request, &self.mounted) {
             (HelperRequest::Open { file }, _) => replaceable.file(&self.request, file).map(Some),
+            (HelperRequest::Decoded, _) => self.decoded(),
             (HelperRequest::InFlight, _) => replaceable.shared().map(Some),
             (HelperRequest::Clone { number }, Some((_, connection))) => {
                 replaceable.clone(connection.device(), number).map(Some)
@@ -104,6 +106,23 @@ impl MountState {
             (HelperRequest::Expire, Some((mounted, _))) => mounted.expire().map(|()| None),
             _ => Err(out_of_order(request)),
         }
+    }
+
+    /// Of an image in one file, which nothing verifies while it is read.
+    fn decoded(&mut self) -> Result<Option<OwnedFd>, Error> {
+        let request = &self.request;
+        let Some(profile) = self
+            .profile_file
+            .as_ref()
+            .filter(|_| request.keeps_decoded())
+        else {
+            return Ok(None);
+        };
+        let image = self.replaceable.file(request, 0)?;
+        let options = &request.options;
+        let decoded = DecodedFile::of(&image, options.engine.offset, options.decoded_bytes());
+        let mut profile = profile.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(profile.keep_decoded(decoded))
     }
 
     /// If the server can be replaced.

@@ -39,6 +39,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "cache=BYTES" "decoded data kept for repeated reads; K, M and G are understood (8M)";
     "profile=learn|auto|PATH|off"
         "learn launches of programs (learn), or the first reads of any file, and replay them (erofsfuse: off)";
+    "decoded_size=SIZE"
+        "most decoded bytes of launches kept in the cache folder for each image; 0: none (64M)";
     "prefetch=profile|all|none"
         "what is fetched from a URL ahead of readers: what launches read, all, nothing (profile)";
     "cache_dir=DIR"

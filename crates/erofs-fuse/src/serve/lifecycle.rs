@@ -4,6 +4,7 @@
 //! Down, whatever ends it: unmount, end the requests, join the threads, close log and image. If a
 //! step fails, the owners of the earlier ones release them; the mount by [`UnmountGuard`].
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ pub(crate) fn serve(
         watches: false,
         ..options.engine.clone()
     };
-    let opened = match restart.is_on() || request.is_remote() {
+    let opened = match restart.is_on() || request.is_remote() || request.keeps_decoded() {
         true => {
             let open = |path: &Path| helper.open(request, path);
             Opened::with(&request.image, &engine, &open)?
@@ -197,13 +198,18 @@ impl Serving<'_> {
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move || reporter.report()));
         let nodes = image.nodes();
+        // Before the threads that store have descriptors of their own.
+        let decoded = match resumes {
+            true => None,
+            false => unmount.helper.decoded()?,
+        };
         let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper)?;
         let first = writer.caller();
         engine.set_page_cache(Box::new(writer));
         let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first)?;
         let launch = match resumes {
             true => None,
-            false => self.launch(unmount.helper, &image, &session, first)?,
+            false => self.launch(unmount.helper, &image, &session, first, decoded)?,
         };
         if options.prefetch == Prefetch::All {
             engine.fetch_all();
@@ -336,6 +342,7 @@ impl Serving<'_> {
         image: &Arc<ErofsFilesystem>,
         session: &Arc<Session>,
         first: First,
+        decoded: Option<File>,
     ) -> Result<Option<launch::Running>, Error> {
         let Some(location) = &self.request.options.profile else {
             return Ok(None);
@@ -349,10 +356,15 @@ impl Serving<'_> {
             nodes: image.nodes(),
             root: image.nodes().root(),
             first,
+            decoded,
+            most_decoded: self
+                .request
+                .keeps_decoded()
+                .then(|| self.request.options.decoded_bytes()),
             prefetches: self.request.options.prefetch != Prefetch::None || !self.engine.is_remote(),
         };
         let broker = helper.broker()?;
-        let running = launch::start(location, broker, helper, &mount)?;
+        let running = launch::start(location, broker, helper, mount)?;
         image.set_launch(Arc::clone(&running.launch));
         Ok(Some(running))
     }

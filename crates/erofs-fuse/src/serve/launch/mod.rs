@@ -4,6 +4,7 @@
 //! The filesystem reports requests to [`Launch`]; [`start`] reads the profile through the mount
 //! helper and begins to [record](recorder) or to [replay](replay), or to [learn](learner).
 
+mod decoded;
 mod learner;
 mod names;
 mod recorder;

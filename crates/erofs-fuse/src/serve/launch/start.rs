@@ -1,5 +1,6 @@
 //! Starts to learn and replay launches, by the option `profile=`.
 
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -27,6 +28,10 @@ pub(in super::super) struct Mount<'m> {
     pub(in super::super) root: Nid,
     /// Has the first of the threads that store do something.
     pub(in super::super) first: First,
+    /// Decoded bytes of what earlier launches read.
+    pub(in super::super) decoded: Option<File>,
+    /// Most bytes that are kept for later ones; `None`: none are.
+    pub(in super::super) most_decoded: Option<u64>,
     /// Reads ahead of launches may fetch from a URL.
     pub(in super::super) prefetches: bool,
 }
@@ -56,7 +61,7 @@ pub(in super::super) fn start(
     location: &ProfileLocation,
     broker: Broker,
     helper: &MountHelper,
-    mount: &Mount<'_>,
+    mount: Mount<'_>,
 ) -> Result<Running, Error> {
     if let ProfileLocation::File(path) = location
         && let Some(mut file) = broker.open("")?
@@ -70,18 +75,20 @@ pub(in super::super) fn start(
         parts: Parts {
             engine: Arc::downgrade(mount.engine),
             nodes: mount.nodes,
+            decoded: None,
         },
         broker: Arc::new(broker),
         session: Arc::clone(mount.session),
         socket: helper.as_fd().as_raw_fd(),
         prefetches: mount.prefetches,
-        first: Arc::clone(&mount.first),
+        first: mount.first,
     };
     let launch = Arc::new(Launch::new(match location {
         ProfileLocation::Learned => Beginning::Program,
         ProfileLocation::Auto | ProfileLocation::File(_) => Beginning::AnyFile,
     }));
-    let learner = Learner::new(Arc::clone(&launch), replaying, mount.root);
+    let mut learner = Learner::new(Arc::clone(&launch), replaying, mount.root);
+    learner.keeps_decoded(mount.decoded, mount.most_decoded);
     let thread = thread::Builder::new().name("erofs_learn".to_owned());
     let thread = thread.spawn(move || learner.run());
     let thread = thread.map_err(Error::std_io("erofs_learn"))?;

@@ -1,9 +1,10 @@
 //! The filesystem's side of launch profiles: reports of requests, and their state.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use erofs_engine::erofs_format::{Inode, Nid};
+use launch_profile::Decoded;
 use serde_json::{Value, json};
 use sys::pi_mutex::PiMutex;
 
@@ -35,6 +36,8 @@ pub(in super::super) struct Launch {
     programs: PiMutex<Vec<Value>>,
     /// Guarded by its own lock: what went wrong beside it.
     trouble: PiMutex<Option<String>>,
+    /// What earlier launches read, decoded, once it is needed.
+    decoded: OnceLock<Arc<Decoded>>,
 }
 
 impl Launch {
@@ -46,6 +49,7 @@ impl Launch {
             visits: AtomicUsize::new(0),
             programs: PiMutex::default(),
             trouble: PiMutex::default(),
+            decoded: OnceLock::new(),
         }
     }
 
@@ -63,6 +67,24 @@ impl Launch {
         for replay in self.replays() {
             replay.was_read(inode.nid, offset, length);
         }
+    }
+
+    /// Fills `out` from what earlier launches read; the bytes, or `None` where some are not there.
+    pub(in super::super) fn read_decoded(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let decoded = self.decoded.get()?;
+        let length = inode.size.checked_sub(offset)?.min(out.len() as u64) as usize;
+        let read = decoded.read(inode.nid, offset, &mut out[..length]);
+        read.then_some(length)
+    }
+
+    /// Has reads served from what earlier launches read.
+    pub(super) fn set_decoded(&self, decoded: Arc<Decoded>) {
+        let _ = self.decoded.set(decoded);
     }
 
     /// A name was looked up.

@@ -1,0 +1,169 @@
+//! The file of decoded bytes of what launches of an image read: its name, where it may be, and how
+//! it is replaced.
+//!
+//! Bytes of another image would be wrong content. So the helper, which no image reaches, makes the
+//! name of what the filesystem says about the image: device, inode number, size and the time of its
+//! last change, which no program can set. A name is good for files that only the kernel describes;
+//! a mount by FUSE or from a network says what its server likes.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use erofs_engine::Offset;
+use rustix::fs::{AtFlags, CWD, FileType, FsWord, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use super::profile_file::{cache_folder, remove_oldest};
+use crate::error::Error;
+
+/// How the names of these files end.
+pub(super) const END: &str = ".decoded";
+
+/// Bytes that all images may have together.
+const TOTAL: u64 = 512 << 20;
+
+/// One file takes at most this part of the free space.
+const SHARE_OF_FREE: u64 = 8;
+
+/// How often one mount writes it.
+const WRITES: usize = 8;
+
+/// Timestamps of some filesystems are as coarse as this: an image that was changed less long ago
+/// may change again and look the same.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Filesystems without a block device of their own that the kernel alone serves.
+const SERVED_BY_KERNEL: [FsWord; 2] = [libc::TMPFS_MAGIC, libc::BTRFS_SUPER_MAGIC];
+
+/// The decoded bytes of one image.
+#[derive(Debug)]
+pub(super) struct DecodedFile {
+    path: PathBuf,
+    /// When the image was changed.
+    changed: SystemTime,
+    /// Most bytes of the file.
+    limit: u64,
+    /// How often it may still be written.
+    writes: usize,
+    /// What is being written, without a name, and its bytes.
+    next: Option<(File, u64)>,
+}
+
+impl DecodedFile {
+    /// That of an open image, which begins at `offset` of its file; `None` where bytes of it cannot
+    /// be kept.
+    pub(super) fn of(image: &OwnedFd, offset: Offset, limit: u64) -> Option<Self> {
+        let status = rustix::fs::fstat(image).ok()?;
+        let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
+        if limit == 0 || !is_file || !is_served_by_kernel(image, &status) {
+            return None;
+        }
+        let since = Duration::new(
+            status.st_ctime.try_into().ok()?,
+            status.st_ctime_nsec as u32,
+        );
+        let offset = match offset {
+            Offset::Bytes(offset) => offset.to_string(),
+            Offset::Auto => "auto".to_owned(),
+        };
+        let name = format!(
+            "{:x}-{:x}-{:x}-{:x}.{:x}-{offset}{END}",
+            status.st_dev, status.st_ino, status.st_size, status.st_ctime, status.st_ctime_nsec
+        );
+        Some(Self {
+            path: cache_folder().ok()?.join(name),
+            changed: SystemTime::UNIX_EPOCH + since,
+            limit,
+            writes: WRITES,
+            next: None,
+        })
+    }
+
+    /// Opens it for reading, and marks it as used; `None` if it is not there. Another user may
+    /// neither have made it nor read it.
+    pub(super) fn open(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(&self.path, flags, Mode::empty()).ok()?;
+        let status = rustix::fs::fstat(&file).ok()?;
+        let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
+        let is_ours = status.st_uid == rustix::process::geteuid().as_raw();
+        let _ = rustix::fs::futimens(&file, &NOW);
+        (is_file && is_ours && status.st_mode & 0o077 == 0).then_some(file)
+    }
+
+    /// Adds to what the next one will hold.
+    pub(super) fn add(&mut self, more: &[u8]) -> Result<(), Error> {
+        let (mut file, bytes) = match self.next.take() {
+            Some(next) => next,
+            None => (self.begin()?, 0),
+        };
+        let bytes = bytes + more.len() as u64;
+        if bytes > self.limit {
+            return Err(refused("they are more than the mount may keep"));
+        }
+        let written = file.write_all(more);
+        written.map_err(Error::std_io(self.path.display().to_string()))?;
+        self.next = Some((file, bytes));
+        Ok(())
+    }
+
+    /// A file without a name, so that a helper that dies leaves none behind.
+    fn begin(&mut self) -> Result<File, Error> {
+        let settled = self.changed.elapsed().is_ok_and(|age| age >= SETTLED);
+        if !settled {
+            return Err(refused("the image was changed just now"));
+        }
+        let writes = self.writes.checked_sub(1);
+        self.writes = writes.ok_or_else(|| refused("they were written as often as they may be"))?;
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let shown = || folder.display().to_string();
+        let space = rustix::fs::statvfs(folder).map_err(Error::io(shown()))?;
+        if space.f_bavail.saturating_mul(space.f_frsize) / SHARE_OF_FREE < self.limit {
+            return Err(refused("little space is free where they would be"));
+        }
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR);
+        Ok(file.map_err(Error::io(shown()))?.into())
+    }
+
+    /// Takes what was added for what was there before, and opens it.
+    pub(super) fn commit(&mut self) -> Result<Option<OwnedFd>, Error> {
+        let none = || refused("there are none");
+        let (file, _) = self.next.take().ok_or_else(none)?;
+        let _ = std::fs::remove_file(&self.path);
+        let file = format!("/proc/self/fd/{}", file.as_raw_fd());
+        match rustix::fs::linkat(CWD, file, CWD, &self.path, AtFlags::SYMLINK_FOLLOW) {
+            // Another mount of the image was faster.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(Error::io(self.path.display().to_string())(errno)),
+        }
+        remove_oldest(&self.path, END, u64::MAX, TOTAL);
+        Ok(self.open())
+    }
+}
+
+const NOW: Timestamps = Timestamps {
+    last_access: Timespec {
+        tv_sec: 0,
+        tv_nsec: rustix::fs::UTIME_NOW,
+    },
+    last_modification: Timespec {
+        tv_sec: 0,
+        tv_nsec: rustix::fs::UTIME_NOW,
+    },
+};
+
+fn is_served_by_kernel(image: impl AsFd, status: &Stat) -> bool {
+    let has_device = rustix::fs::major(status.st_dev) != 0;
+    rustix::fs::fstatfs(image).is_ok_and(|it| match it.f_type {
+        libc::FUSE_SUPER_MAGIC => false,
+        kind => has_device || SERVED_BY_KERNEL.contains(&kind),
+    })
+}
+
+fn refused(why: &str) -> Error {
+    Error::Profile(format!("decoded bytes of launches are not kept: {why}"))
+}

@@ -1,0 +1,99 @@
+//! Keeps what launches read decoded, so that the next replay copies instead of decoding.
+
+use std::collections::HashMap;
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::Nid;
+use launch_profile::{Decoded, DecodedIndex, Program, Window};
+
+use super::names;
+use crate::error::Error;
+use crate::helper::Broker;
+
+/// They are written again if one byte in this many, or more, is new.
+const NEW_SHARE: u64 = 20;
+
+/// Pages that a replay stores, of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) nid: Nid,
+    pub(super) offset: u64,
+    pub(super) length: usize,
+}
+
+/// The pages of a window of a file of `size` bytes.
+pub(super) fn stretches(nid: Nid, window: Window, size: u64) -> impl Iterator<Item = Stretch> {
+    window.stretches().map_while(move |(offset, length)| {
+        let length = length.min(size.checked_sub(offset)?) as usize;
+        (length > 0).then_some(Stretch {
+            nid,
+            offset,
+            length,
+        })
+    })
+}
+
+/// The pages of these programs, each once, of at most `most` bytes.
+fn wanted(programs: &[Program], most: u64) -> Vec<Stretch> {
+    let (mut seen, mut bytes) = (HashMap::new(), 0);
+    let mut wanted = Vec::new();
+    for program in programs {
+        for window in &program.profile.windows {
+            let file = &program.profile.files[window.file as usize];
+            let seen: &mut u32 = seen.entry((file.nid, window.number)).or_default();
+            let pages = window.pages & !*seen;
+            *seen |= pages;
+            let new = stretches(file.nid, Window { pages, ..*window }, file.size);
+            wanted.extend(new.take_while(|stretch| {
+                bytes += stretch.length as u64;
+                bytes <= most
+            }));
+        }
+    }
+    wanted
+}
+
+/// Writes them where the file of earlier launches lacks many of them, and returns the new one. What
+/// cannot be read any more, since the mount ends, is left out.
+pub(super) fn keep(
+    programs: &[Program],
+    most: u64,
+    before: Option<&Decoded>,
+    engine: &Engine,
+    broker: &Broker,
+) -> Result<Option<Decoded>, Error> {
+    let wanted = wanted(programs, most);
+    let is_there = |stretch: &&Stretch| {
+        before.is_some_and(|before| before.has(stretch.nid, stretch.offset, stretch.length))
+    };
+    let bytes = |stretches: &mut dyn Iterator<Item = &Stretch>| -> u64 {
+        stretches.map(|stretch| stretch.length as u64).sum()
+    };
+    let all = bytes(&mut wanted.iter());
+    let there = bytes(&mut wanted.iter().filter(is_there));
+    if (all - there) * NEW_SHARE <= all {
+        return Ok(None);
+    }
+    let (mut index, mut buffer) = (DecodedIndex::default(), Vec::new());
+    for stretch in wanted {
+        buffer.resize(stretch.length, 0);
+        let known =
+            before.is_some_and(|before| before.read(stretch.nid, stretch.offset, &mut buffer));
+        if !known && !decode(stretch, engine, &mut buffer) {
+            continue;
+        }
+        if !index.add(stretch.nid, stretch.offset, &buffer) {
+            break;
+        }
+        broker.add_decoded(&buffer)?;
+    }
+    broker.add_decoded(&index.into_bytes(names::identity(engine)))?;
+    let written = broker.commit_decoded()?;
+    Ok(written.and_then(|file| Decoded::open(file).ok()))
+}
+
+fn decode(stretch: Stretch, engine: &Engine, out: &mut [u8]) -> bool {
+    let inode = engine.inode(stretch.nid);
+    let read = inode.and_then(|inode| engine.prefetch_at(&inode, stretch.offset, out));
+    read.is_ok()
+}
