@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use twox_hash::XxHash3_64;
 
@@ -62,6 +63,7 @@ pub struct Decoded {
     /// By inode number and offset.
     stretches: BTreeMap<(u64, u64), Stretch>,
     checksums: Vec<u64>,
+    read_bytes: AtomicU64,
 }
 
 impl Decoded {
@@ -81,7 +83,10 @@ impl Decoded {
         let length = u32_at(&last, 12) as usize;
         if length > INDEX_BYTES {
             let limit = INDEX_BYTES;
-            return Err(invalid(Error::TooLarge { have: length, limit }));
+            return Err(invalid(Error::TooLarge {
+                have: length,
+                limit,
+            }));
         }
         let (end, index) = part(&file, end, length)?;
         let (have, want) = (checksum(&index, &last), u64_at(&last, CHECKSUM_AT));
@@ -99,6 +104,7 @@ impl Decoded {
             image: ImageIdentity::from_bytes(&image),
             stretches: stretches(entries),
             checksums: checksums.collect(),
+            read_bytes: AtomicU64::new(0),
         };
         let bytes = this.stretches.values().map(|it| it.at + it.length).max();
         match bytes.unwrap_or(0) == end {
@@ -118,19 +124,29 @@ impl Decoded {
         let Some(parts) = self.parts(nid, offset, out.len()) else {
             return false;
         };
-        let mut rest = out;
-        parts.into_iter().all(|part| {
+        let (length, mut rest) = (out.len() as u64, out);
+        let read = parts.into_iter().all(|part| {
             let (now, later) = std::mem::take(&mut rest).split_at_mut(part.length as usize);
             rest = later;
             self.file.read_exact_at(now, part.at).is_ok() && self.is_sound(part.page, now)
-        })
+        });
+        self.read_bytes
+            .fetch_add(if read { length } else { 0 }, Ordering::Relaxed);
+        read
+    }
+
+    /// How many bytes were [read](Self::read).
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
     }
 
     fn is_sound(&self, page: usize, bytes: &[u8]) -> bool {
         let checksums = self.checksums.get(page..).unwrap_or_default();
         let pages = bytes.chunks(PAGE as usize);
         pages.len() <= checksums.len()
-            && pages.zip(checksums).all(|(page, sum)| XxHash3_64::oneshot(page) == *sum)
+            && pages
+                .zip(checksums)
+                .all(|(page, sum)| XxHash3_64::oneshot(page) == *sum)
     }
 
     /// Where these bytes are, in their order.
@@ -286,7 +302,10 @@ mod tests {
             assert_eq!(out, content(nid, offset, length), "{nid} {offset}");
         }
         for (nid, offset, length) in [(8, 0, 4096), (7, 8192, 8192), (7, 1, 100), (7, 0, 100)] {
-            assert!(!decoded.read(nid, offset, &mut vec![0; length]), "{nid} {offset} {length}");
+            assert!(
+                !decoded.read(nid, offset, &mut vec![0; length]),
+                "{nid} {offset} {length}"
+            );
         }
         assert_eq!(decoded.image, ImageIdentity::default());
     }
@@ -299,15 +318,17 @@ mod tests {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
             let reads = Decoded::open(written(&changed)).is_ok_and(|decoded| {
-                let read = |part: &(u64, u64, usize)| {
-                    decoded.read(part.0, part.1, &mut vec![0; part.2])
-                };
+                let read =
+                    |part: &(u64, u64, usize)| decoded.read(part.0, part.1, &mut vec![0; part.2]);
                 PARTS.iter().all(read)
             });
             assert!(!reads, "byte {at}");
         }
         for length in [0, 10, END_BYTES, bytes.len() - 1] {
-            assert!(Decoded::open(written(&bytes[..length])).is_err(), "{length}");
+            assert!(
+                Decoded::open(written(&bytes[..length])).is_err(),
+                "{length}"
+            );
         }
         assert!(Decoded::open(written(&bytes[1..])).is_err(), "cut in front");
     }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use erofs_engine::Offset;
+use launch_profile::PAGE;
 use rustix::fs::{AtFlags, CWD, FileType, FsWord, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
@@ -76,7 +77,8 @@ impl DecodedFile {
         Some(Self {
             path: cache_folder().ok()?.join(name),
             changed: SystemTime::UNIX_EPOCH + since,
-            limit,
+            // With entries and checksums.
+            limit: limit + limit / 64 + PAGE,
             writes: WRITES,
             next: None,
         })
@@ -166,4 +168,99 @@ fn is_served_by_kernel(image: impl AsFd, status: &Stat) -> bool {
 
 fn refused(why: &str) -> Error {
     Error::Profile(format!("decoded bytes of launches are not kept: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_folder(folder: &Path, limit: u64) -> DecodedFile {
+        DecodedFile {
+            path: folder.join("image.decoded"),
+            changed: SystemTime::UNIX_EPOCH,
+            limit,
+            writes: WRITES,
+            next: None,
+        }
+    }
+
+    fn count(folder: &Path) -> usize {
+        std::fs::read_dir(folder).unwrap().count()
+    }
+
+    #[test]
+    fn bytes_are_there_when_they_are_complete_and_for_their_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = in_folder(folder.path(), 8);
+        assert!(file.open().is_none());
+        file.add(b"four").unwrap();
+        assert_eq!(count(folder.path()), 0, "a file without a name");
+        file.add(b"more").unwrap();
+        let mut written = String::new();
+        let mut read = File::from(file.commit().unwrap().unwrap());
+        std::io::Read::read_to_string(&mut read, &mut written).unwrap();
+        assert_eq!(written, "fourmore");
+        // The next one takes its place.
+        file.add(b"next").unwrap();
+        file.commit().unwrap();
+        assert_eq!(std::fs::read(&file.path).unwrap(), b"next");
+        assert!(file.commit().is_err());
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+        std::fs::set_permissions(&file.path, mode).unwrap();
+        assert!(file.open().is_none(), "others could read it");
+    }
+
+    #[test]
+    fn a_server_cannot_write_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = in_folder(folder.path(), 4);
+        assert!(file.add(b"fives").is_err());
+        assert!(file.commit().is_err());
+        for _ in 1..WRITES {
+            file.add(b"four").unwrap();
+            assert!(file.add(b"s").is_err());
+        }
+        assert!(file.add(b"four").is_err(), "too often");
+        let mut large = in_folder(folder.path(), u64::MAX / 2);
+        assert!(large.add(b"x").is_err(), "no space for it");
+        assert_eq!(count(folder.path()), 0);
+    }
+
+    #[test]
+    fn an_image_that_may_still_change_unnoticed_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = in_folder(folder.path(), 100);
+        file.changed = SystemTime::now();
+        let why = file.add(b"x").unwrap_err().to_string();
+        assert!(why.contains("was changed just now"), "{why}");
+    }
+
+    #[test]
+    fn each_change_of_an_image_makes_another_name_and_what_is_no_file_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image");
+        std::fs::write(&path, "one").unwrap();
+        let of = |path: &Path, offset, limit| {
+            DecodedFile::of(&File::open(path).unwrap().into(), offset, limit)
+        };
+        let Some(one) = of(&path, Offset::Bytes(0), 1) else {
+            return println!("skipped: {} is no place for them", folder.path().display());
+        };
+        let name = |of: Option<DecodedFile>| of.unwrap().path;
+        assert_eq!(name(of(&path, Offset::Bytes(0), 1)), one.path);
+        assert_ne!(name(of(&path, Offset::Auto, 1)), one.path);
+        assert!(of(&path, Offset::Bytes(0), 0).is_none());
+        // The same bytes, and the time that programs can set, are those of before.
+        let before = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let mut changed = one.path.clone();
+        while changed == one.path {
+            let file = File::options().write(true).open(&path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, b"two", 0).unwrap();
+            file.set_modified(before).unwrap();
+            changed = name(of(&path, Offset::Bytes(0), 1));
+        }
+        for path in ["/dev/null", "/proc/self/status", "/"] {
+            assert!(of(Path::new(path), Offset::Bytes(0), 1).is_none(), "{path}");
+        }
+    }
 }

@@ -4,7 +4,6 @@
 //! Down, whatever ends it: unmount, end the requests, join the threads, close log and image. If a
 //! step fails, the owners of the earlier ones release them; the mount by [`UnmountGuard`].
 
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -199,9 +198,9 @@ impl Serving<'_> {
         image.set_counters(Box::new(move || reporter.report()));
         let nodes = image.nodes();
         // Before the threads that store have descriptors of their own.
-        let decoded = match resumes {
+        let keeper = match resumes {
             true => None,
-            false => unmount.helper.decoded()?,
+            false => self.keeper(unmount.helper)?,
         };
         let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper)?;
         let first = writer.caller();
@@ -209,7 +208,7 @@ impl Serving<'_> {
         let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first)?;
         let launch = match resumes {
             true => None,
-            false => self.launch(unmount.helper, &image, &session, first, decoded)?,
+            false => self.launch(unmount.helper, &image, &session, first, keeper)?,
         };
         if options.prefetch == Prefetch::All {
             engine.fetch_all();
@@ -335,6 +334,17 @@ impl Serving<'_> {
         session.map_err(|source| Error::from(source).at(&self.request.mountpoint))
     }
 
+    /// Of decoded bytes, where they are wanted and can be kept.
+    fn keeper(&self, helper: &MountHelper) -> Result<Option<launch::Keeper>, Error> {
+        let options = &self.request.options;
+        let is_wanted = options.decoded_size.is_some() || decodes_slowly(self.engine);
+        if !is_wanted || !self.request.keeps_decoded() {
+            return Ok(None);
+        }
+        let keeper = launch::Keeper::new(helper.decoded()?, options.decoded_bytes());
+        Ok(Some(keeper))
+    }
+
     /// Starts recording or replaying the launch profile, with `profile=`.
     fn launch(
         &self,
@@ -342,7 +352,7 @@ impl Serving<'_> {
         image: &Arc<ErofsFilesystem>,
         session: &Arc<Session>,
         first: First,
-        decoded: Option<File>,
+        keeper: Option<launch::Keeper>,
     ) -> Result<Option<launch::Running>, Error> {
         let Some(location) = &self.request.options.profile else {
             return Ok(None);
@@ -356,11 +366,7 @@ impl Serving<'_> {
             nodes: image.nodes(),
             root: image.nodes().root(),
             first,
-            decoded,
-            most_decoded: self
-                .request
-                .keeps_decoded()
-                .then(|| self.request.options.decoded_bytes()),
+            keeper,
             prefetches: self.request.options.prefetch != Prefetch::None || !self.engine.is_remote(),
         };
         let broker = helper.broker()?;
@@ -402,13 +408,17 @@ fn close_soon(engine: &Arc<Engine>) {
 
 fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
     let root = origin::user().is_root();
-    let mut algorithms = engine.image().superblock().algorithms();
-    let slow = algorithms.any(|algorithm| algorithm != Algorithm::Lz4);
     Config {
         acl: !options.no_acl && options.kernel_checks(root),
-        max_request: request_bytes(options.read_ahead_kb, io_uring || slow),
+        max_request: request_bytes(options.read_ahead_kb, io_uring || decodes_slowly(engine)),
         ..Config::default()
     }
+}
+
+/// LZ4 alone is decoded about as fast as it is copied.
+fn decodes_slowly(engine: &Engine) -> bool {
+    let mut algorithms = engine.image().superblock().algorithms();
+    algorithms.any(|algorithm| algorithm != Algorithm::Lz4)
 }
 
 fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error> {

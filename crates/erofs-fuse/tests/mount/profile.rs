@@ -16,6 +16,7 @@ pub(super) const TESTS: &[Test] = tests![
     a_file_that_is_no_profile_is_left_alone,
     a_profile_below_the_mount_point_or_in_no_folder_is_refused,
     launches_are_learned_and_expected_where_there_was_one_of_late,
+    what_launches_read_is_kept_decoded_where_decoding_takes_long,
 ];
 
 /// The helper would read it through the mount, which waits for the helper.
@@ -174,10 +175,14 @@ fn a_file_that_is_no_profile_is_left_alone() {
 
 /// What root's mounts have learned.
 fn learned_files() -> BTreeSet<PathBuf> {
+    files_in_cache("profile")
+}
+
+fn files_in_cache(end: &str) -> BTreeSet<PathBuf> {
     let entries = fs::read_dir("/var/cache/erofast").into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
-    let is_learned = |path: &PathBuf| path.extension().is_some_and(|end| end == "profile");
-    paths.filter(is_learned).collect()
+    let ends = |path: &PathBuf| path.extension().is_some_and(|it| it == end);
+    paths.filter(ends).collect()
 }
 
 /// Removes a file at the end.
@@ -187,6 +192,73 @@ impl Drop for Removed {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
+}
+
+fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: not root");
+    }
+    let (name, options) = (
+        "lzma-1m-dict8m",
+        "io_uring=off,profile=auto,read_ahead_kb=0",
+    );
+    let before = (files_in_cache("profile"), files_in_cache("decoded"));
+    let launch = |place: &Place| {
+        let mut files = files_of(&place.path);
+        files.sort();
+        let read = |path: PathBuf| fs::read(path).unwrap();
+        files.into_iter().map(read).collect::<Vec<_>>()
+    };
+    let place = mounted(name, options);
+    let contents = launch(&place);
+    assert_eq!(profile_counters(&place)["decoded_bytes"], 0);
+    unmount_and_wait(place);
+    let new = |end, before| files_in_cache(end).difference(before).cloned().next();
+    let _profile = Removed(new("profile", &before.0).expect("something learned"));
+    let kept = Removed(new("decoded", &before.1).expect("something kept"));
+
+    // The replay and the launch take it.
+    let place = mounted(name, options);
+    assert!(launch(&place) == contents);
+    soon("the replay", || {
+        profile_counters(&place)["state"] == "replayed"
+    });
+    let taken = |place: &Place| profile_counters(place)["decoded_bytes"].as_u64().unwrap();
+    let all = taken(&place);
+    assert!(all > 0);
+    unmount_and_wait(place);
+
+    // What is damaged is decoded.
+    let mut bytes = fs::read(&kept.0).unwrap();
+    let half = bytes.len() / 2;
+    bytes[..half].fill(0x55);
+    fs::write(&kept.0, &bytes).unwrap();
+    let place = mounted(name, options);
+    assert!(launch(&place) == contents);
+    assert!(taken(&place) < all);
+    unmount_and_wait(place);
+
+    // Another image, or the same one changed, has other bytes.
+    fs::remove_file(&kept.0).unwrap();
+    let place = mounted(name, &format!("{options},decoded_size=0"));
+    launch(&place);
+    unmount_and_wait(place);
+    let place = mounted("lz4-64k", options);
+    launch(&place);
+    unmount_and_wait(place);
+    let _lz4 = new("profile", &before.0).map(Removed);
+    assert_eq!(files_in_cache("decoded"), before.1);
+}
+
+/// All regular files below a directory.
+fn files_of(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let files = entries.flat_map(|entry| match entry.file_type().unwrap() {
+        kind if kind.is_dir() => files_of(&entry.path()),
+        kind if kind.is_file() => vec![entry.path()],
+        _ => Vec::new(),
+    });
+    files.collect()
 }
 
 fn launches_are_learned_and_expected_where_there_was_one_of_late() {

@@ -1,17 +1,102 @@
 //! Keeps what launches read decoded, so that the next replay copies instead of decoding.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
 use launch_profile::{Decoded, DecodedIndex, Program, Window};
 
 use super::names;
+use super::state::Launch;
 use crate::error::Error;
 use crate::helper::Broker;
 
 /// They are written again if one byte in this many, or more, is new.
 const NEW_SHARE: u64 = 20;
+
+/// The nice value that gives way to all others.
+const LEAST: i32 = 19;
+
+/// Keeps what launches of one mount read.
+#[derive(Debug)]
+pub(in super::super) struct Keeper {
+    /// That of earlier mounts, until it is needed.
+    unread: Option<File>,
+    /// Most bytes that are kept.
+    most: u64,
+    /// What was kept last.
+    kept: Option<Arc<Decoded>>,
+    keeping: Option<JoinHandle<Option<Decoded>>>,
+}
+
+impl Keeper {
+    /// `file`: what earlier mounts kept. It must be open before the threads that store begin: they
+    /// have descriptors of their own.
+    pub(in super::super) fn new(file: Option<File>, most: u64) -> Self {
+        Self {
+            unread: file,
+            most,
+            kept: None,
+            keeping: None,
+        }
+    }
+
+    /// What earlier mounts kept, at the first call. What is damaged, or of another image, is
+    /// written again.
+    pub(super) fn read(&mut self, engine: &Engine) -> Option<Arc<Decoded>> {
+        let decoded = Decoded::open(self.unread.take()?).ok()?;
+        let decoded = Some(decoded).filter(|it| it.image == names::identity(engine));
+        self.kept = decoded.map(Arc::new);
+        self.kept.clone()
+    }
+
+    /// Has a thread of its own do it, behind everything else: it takes a while.
+    pub(super) fn keep(
+        &mut self,
+        programs: Vec<Program>,
+        engine: Weak<Engine>,
+        broker: &Arc<Broker>,
+        launch: &Arc<Launch>,
+    ) {
+        self.end();
+        let (broker, launch) = (Arc::clone(broker), Arc::clone(launch));
+        let (before, most) = (self.kept.clone(), self.most);
+        let work = move || {
+            // Without it, this takes the time of others.
+            let _ = rustix::process::nice(LEAST);
+            let kept = keep(
+                &programs,
+                most,
+                before.as_deref(),
+                &*engine.upgrade()?,
+                &broker,
+            );
+            kept.unwrap_or_else(|error| {
+                launch.fail(error.to_string());
+                None
+            })
+        };
+        let thread = thread::Builder::new().name("erofs_decoded".to_owned());
+        self.keeping = thread.spawn(work).ok();
+    }
+
+    /// A panic was printed, and leaves what there was before.
+    fn end(&mut self) {
+        let ended = self.keeping.take().map(JoinHandle::join);
+        if let Some(Ok(Some(kept))) = ended {
+            self.kept = Some(Arc::new(kept));
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
 
 /// Pages that a replay stores, of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +140,7 @@ fn wanted(programs: &[Program], most: u64) -> Vec<Stretch> {
 
 /// Writes them where the file of earlier launches lacks many of them, and returns the new one. What
 /// cannot be read any more, since the mount ends, is left out.
-pub(super) fn keep(
+fn keep(
     programs: &[Program],
     most: u64,
     before: Option<&Decoded>,

@@ -9,17 +9,17 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
-use launch_profile::{Decoded, Learned, Program, learned, limits};
+use launch_profile::{Learned, Program, learned, limits};
 use serde_json::{Value, json};
 
+use super::decoded::Keeper;
+use super::names;
 use super::recording::Recording;
 use super::replaying::Replaying;
 use super::state::{Beginning, Launch};
-use super::{decoded, names};
 use crate::text;
 
 /// After this many mounts in a row without a launch, one is not expected.
@@ -34,9 +34,6 @@ const MOST_DIRECTORIES: usize = 1024;
 /// A launch that asks for one window in this many, or more, beside those of its profile has
 /// changed.
 const NEW_SHARE: usize = 20;
-
-/// The nice value that gives way to all others.
-const LEAST: i32 = 19;
 
 /// Probes that show whether a profile is still good.
 const ENOUGH_PROBES: usize = 8;
@@ -56,18 +53,16 @@ pub(super) struct Learner {
     unread: Option<File>,
     /// Programs that are replayed.
     replayed: HashSet<Nid>,
-    /// Decoded bytes of what earlier launches read, before they are needed.
-    unread_decoded: Option<File>,
-    /// Most bytes that are kept for later ones; `None`: none are.
-    most_decoded: Option<u64>,
-    /// What was kept last.
-    kept: Option<Arc<Decoded>>,
-    /// Keeps it, behind everything else.
-    keeping: Option<JoinHandle<Option<Decoded>>>,
+    keeper: Option<Keeper>,
 }
 
 impl Learner {
-    pub(super) fn new(launch: Arc<Launch>, replaying: Replaying, root: Nid) -> Self {
+    pub(super) fn new(
+        launch: Arc<Launch>,
+        replaying: Replaying,
+        root: Nid,
+        keeper: Option<Keeper>,
+    ) -> Self {
         Self {
             launch,
             replaying,
@@ -77,16 +72,8 @@ impl Learner {
             launched: Vec::new(),
             unread: None,
             replayed: HashSet::new(),
-            unread_decoded: None,
-            most_decoded: None,
-            kept: None,
-            keeping: None,
+            keeper,
         }
-    }
-
-    /// `file`: what earlier launches read. At most `most` bytes are kept for later ones, if any.
-    pub(super) fn keeps_decoded(&mut self, file: Option<File>, most: Option<u64>) {
-        (self.unread_decoded, self.most_decoded) = (file, most);
     }
 
     /// Until the mount ends.
@@ -124,56 +111,25 @@ impl Learner {
         if self.learned.programs.iter().any(expected) {
             self.write(true);
         }
-        self.end_keeping();
     }
 
-    /// Has another thread keep what the launches read, since it takes a while.
+    /// Has what the launches read kept decoded.
     fn keep_decoded(&mut self) {
-        let Some(most) = self.most_decoded else {
-            return;
-        };
         self.read_decoded();
-        self.end_keeping();
-        let (programs, launch) = (self.learned.programs.clone(), Arc::clone(&self.launch));
-        let (before, engine) = (self.kept.clone(), self.replaying.parts.engine.clone());
-        let broker = Arc::clone(&self.replaying.broker);
-        let work = move || {
-            // Without it, this takes the time of others.
-            let _ = rustix::process::nice(LEAST);
-            let engine = engine.upgrade()?;
-            let kept = decoded::keep(&programs, most, before.as_deref(), &engine, &broker);
-            kept.unwrap_or_else(|error| {
-                launch.fail(error.to_string());
-                None
-            })
-        };
-        let thread = thread::Builder::new().name("erofs_decoded".to_owned());
-        self.keeping = thread.spawn(work).ok();
-    }
-
-    /// A panic was printed, and leaves what there was before.
-    fn end_keeping(&mut self) {
-        let ended = self.keeping.take().map(JoinHandle::join);
-        if let Some(Ok(Some(kept))) = ended {
-            self.kept = Some(Arc::new(kept));
+        let (programs, replaying) = (&self.learned.programs, &self.replaying);
+        if let Some(keeper) = &mut self.keeper {
+            let engine = replaying.parts.engine.clone();
+            keeper.keep(programs.clone(), engine, &replaying.broker, &self.launch);
         }
     }
 
-    /// What is damaged, or of another image, is written again.
+    /// From here on it serves reads.
     fn read_decoded(&mut self) {
-        let Some(file) = self.unread_decoded.take() else {
-            return;
-        };
-        let Some(engine) = self.replaying.parts.engine.upgrade() else {
-            return;
-        };
-        let decoded = Decoded::open(file).ok();
-        let decoded = decoded.filter(|it| it.image == names::identity(&engine));
-        self.kept = decoded.map(Arc::new);
-        self.replaying.parts.decoded = self.kept.clone();
-        self.kept
-            .iter()
-            .for_each(|kept| self.launch.set_decoded(Arc::clone(kept)));
+        let engine = self.replaying.parts.engine.upgrade();
+        let decoded = self.keeper.as_mut().zip(engine);
+        if let Some(decoded) = decoded.and_then(|(keeper, engine)| keeper.read(&engine)) {
+            self.launch.set_decoded(decoded);
+        }
     }
 
     fn idle_mounts(&mut self) -> u32 {

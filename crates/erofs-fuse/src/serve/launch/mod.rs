@@ -14,5 +14,6 @@ mod replaying;
 mod start;
 mod state;
 
+pub(super) use decoded::Keeper;
 pub(super) use start::{Mount, Running, start};
 pub(super) use state::Launch;

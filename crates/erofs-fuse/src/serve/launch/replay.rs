@@ -7,8 +7,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -77,8 +77,6 @@ struct Item {
 pub(super) struct Parts {
     pub(super) engine: Weak<Engine>,
     pub(super) nodes: Nodes,
-    /// What earlier launches read, decoded.
-    pub(super) decoded: Option<Arc<Decoded>>,
 }
 
 impl Replay {
@@ -171,7 +169,14 @@ impl Replay {
     }
 
     /// One of the threads of the replay, to its end.
-    pub(super) fn run(&self, number: usize, threads: usize, parts: &Parts, pages: &PageStore) {
+    pub(super) fn run(
+        &self,
+        number: usize,
+        threads: usize,
+        parts: &Parts,
+        decoded: Option<&Decoded>,
+        pages: &PageStore,
+    ) {
         self.running.fetch_add(1, Ordering::Relaxed);
         let mut buffer = vec![0; WINDOW_BYTES];
         let mut unknown = Unknown::default();
@@ -191,7 +196,7 @@ impl Replay {
             // As a thread of the engine it is no load that would require a higher priority.
             self.working.fetch_add(1, Ordering::Relaxed);
             let busy = engine.busy();
-            let stored = store(item, &engine, pages, parts, &mut buffer);
+            let stored = store(item, &engine, decoded, pages, parts.nodes, &mut buffer);
             drop(busy);
             self.working.fetch_sub(1, Ordering::Relaxed);
             match stored {
@@ -305,15 +310,16 @@ impl Unknown {
 fn store(
     item: &Item,
     engine: &Engine,
+    decoded: Option<&Decoded>,
     pages: &PageStore,
-    parts: &Parts,
+    nodes: Nodes,
     buffer: &mut [u8],
 ) -> Option<io::Result<u64>> {
     let inode = engine.inode(item.nid).ok()?;
     if inode.file_type() != FileType::Regular || inode.size != item.size {
         return None;
     }
-    let node = parts.nodes.node(item.nid)?;
+    let node = nodes.node(item.nid)?;
     let stretches: Vec<Stretch> = stretches(item.nid, item.window, inode.size).collect();
     let (first, last) = (stretches.first()?, stretches.last()?);
     let first = first.offset;
@@ -322,7 +328,6 @@ fn store(
         let from = (stretch.offset - first) as usize;
         from..from + stretch.length
     };
-    let decoded = parts.decoded.as_ref();
     let is_kept = decoded.is_some_and(|decoded| {
         let mut each = stretches.iter();
         each.all(|stretch| decoded.read(item.nid, stretch.offset, &mut bytes[place(stretch)]))

@@ -1,6 +1,5 @@
 //! Starts to learn and replay launches, by the option `profile=`.
 
-use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -12,6 +11,7 @@ use launch_profile::Learned;
 
 use super::super::nodes::Nodes;
 use super::super::storing_threads::First;
+use super::decoded::Keeper;
 use super::learner::Learner;
 use super::replay::{Parts, Replay};
 use super::replaying::Replaying;
@@ -28,10 +28,8 @@ pub(in super::super) struct Mount<'m> {
     pub(in super::super) root: Nid,
     /// Has the first of the threads that store do something.
     pub(in super::super) first: First,
-    /// Decoded bytes of what earlier launches read.
-    pub(in super::super) decoded: Option<File>,
-    /// Most bytes that are kept for later ones; `None`: none are.
-    pub(in super::super) most_decoded: Option<u64>,
+    /// Keeps what launches read decoded.
+    pub(in super::super) keeper: Option<Keeper>,
     /// Reads ahead of launches may fetch from a URL.
     pub(in super::super) prefetches: bool,
 }
@@ -75,7 +73,6 @@ pub(in super::super) fn start(
         parts: Parts {
             engine: Arc::downgrade(mount.engine),
             nodes: mount.nodes,
-            decoded: None,
         },
         broker: Arc::new(broker),
         session: Arc::clone(mount.session),
@@ -87,8 +84,7 @@ pub(in super::super) fn start(
         ProfileLocation::Learned => Beginning::Program,
         ProfileLocation::Auto | ProfileLocation::File(_) => Beginning::AnyFile,
     }));
-    let mut learner = Learner::new(Arc::clone(&launch), replaying, mount.root);
-    learner.keeps_decoded(mount.decoded, mount.most_decoded);
+    let learner = Learner::new(Arc::clone(&launch), replaying, mount.root, mount.keeper);
     let thread = thread::Builder::new().name("erofs_learn".to_owned());
     let thread = thread.spawn(move || learner.run());
     let thread = thread.map_err(Error::std_io("erofs_learn"))?;

@@ -76,10 +76,15 @@ impl Launch {
         offset: u64,
         out: &mut [u8],
     ) -> Option<usize> {
-        let decoded = self.decoded.get()?;
+        let decoded = self.decoded()?;
         let length = inode.size.checked_sub(offset)?.min(out.len() as u64) as usize;
         let read = decoded.read(inode.nid, offset, &mut out[..length]);
         read.then_some(length)
+    }
+
+    /// What earlier launches read, once it is needed.
+    pub(super) fn decoded(&self) -> Option<&Decoded> {
+        self.decoded.get().map(|decoded| &**decoded)
     }
 
     /// Has reads served from what earlier launches read.
@@ -155,6 +160,8 @@ impl Launch {
     pub(in super::super) fn report(&self) -> Value {
         let replays = self.replays().map(Replay::report);
         let mut report = replays.reduce(sum).unwrap_or(json!({"state": "learning"}));
+        let decoded = self.decoded().map(Decoded::read_bytes);
+        report["decoded_bytes"] = json!(decoded.unwrap_or(0));
         report["programs"] = json!(&*self.programs.lock());
         let trouble = self.trouble.lock();
         if let Some(line) = &*trouble {
