@@ -3,7 +3,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use launch_profile::{Directory, Learned, Name, Profile, Program, RecordedFile, Window};
+use launch_profile::{
+    DecodedIndex, Directory, ImageIdentity, Learned, Name, Profile, Program, RecordedFile, Window,
+};
 
 fn erofast(arguments: &[&str], file: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_erofast"));
@@ -141,7 +143,21 @@ fn programs_are_shown_trimmed_and_removed() {
         status == Some(1) && line.contains("bin/none: was not learned"),
         "{line}"
     );
+    let kept = |name: &str, blocks| {
+        let image = ImageIdentity {
+            blocks,
+            ..ImageIdentity::default()
+        };
+        let path = folder.path().join(name);
+        std::fs::write(&path, DecodedIndex::default().into_bytes(image)).unwrap();
+        path
+    };
+    let (ours, other) = (kept("ours.decoded", 0), kept("other.decoded", 7));
     assert_eq!(remove(&["inode 9999"]), (Some(0), String::new()));
+    assert!(
+        !ours.exists() && other.exists(),
+        "decoded bytes of this image go, too"
+    );
     assert_eq!(read().programs.len(), 1);
     assert_eq!(remove(&[&path]), (Some(0), String::new()));
     assert!(!file.exists());

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use twox_hash::XxHash3_64;
 
@@ -64,6 +64,7 @@ pub struct Decoded {
     stretches: BTreeMap<(u64, u64), Stretch>,
     checksums: Vec<u64>,
     read_bytes: AtomicU64,
+    damaged: AtomicBool,
 }
 
 impl Decoded {
@@ -105,6 +106,7 @@ impl Decoded {
             stretches: stretches(entries),
             checksums: checksums.collect(),
             read_bytes: AtomicU64::new(0),
+            damaged: AtomicBool::new(false),
         };
         let bytes = this.stretches.values().map(|it| it.at + it.length).max();
         match bytes.unwrap_or(0) == end {
@@ -130,9 +132,16 @@ impl Decoded {
             rest = later;
             self.file.read_exact_at(now, part.at).is_ok() && self.is_sound(part.page, now)
         });
-        self.read_bytes
-            .fetch_add(if read { length } else { 0 }, Ordering::Relaxed);
+        match read {
+            true => drop(self.read_bytes.fetch_add(length, Ordering::Relaxed)),
+            false => self.damaged.store(true, Ordering::Relaxed),
+        }
         read
+    }
+
+    /// Whether bytes that were to be [read](Self::read) were damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
     }
 
     /// How many bytes were [read](Self::read).

@@ -2,8 +2,8 @@
 //!
 //! A mount records one while a program starts, and the next mount of the same image reads it and
 //! fills the kernel's caches in advance. This crate is the file: its [format](mod@format),
-//! its [`limits`], and operations that need no image; the file of all programs of an image that were
-//! [learned]; and that of the bytes that they read, [decoded]. It opens no files.
+//! its [`limits`], and operations that need no image; the file of all programs of an image that
+//! were [learned]; and that of the bytes that they read, [decoded]. It opens no files.
 //!
 //! ```
 //! use launch_profile::{Profile, Trim};

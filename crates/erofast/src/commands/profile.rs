@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, print_json};
-use launch_profile::{ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim, limits};
+use launch_profile::{
+    Decoded, ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim, limits,
+};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
@@ -34,6 +36,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
                 "file": path.display().to_string(),
                 "uuid": image.map(|image| image.to_string()),
                 "build_time": image.map(|image| image.build_time),
+                "decoded_bytes": bytes_of(&kept(path, image)),
                 "programs": learned.programs.iter().map(short).collect::<Vec<_>>(),
             })
         };
@@ -52,6 +55,10 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         }
         for program in &learned.programs {
             outln!("  {}", line(program));
+        }
+        match bytes_of(&kept(path, identity(learned))) {
+            0 => {}
+            bytes => outln!("  {} are kept decoded", size(bytes)),
         }
     }
     Ok(Outcome::Fine)
@@ -91,6 +98,7 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
 pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     let context = || args.file.display().to_string();
     let mut learned = read(&args.file)?;
+    let image = identity(&learned).copied();
     for path in &args.programs {
         let before = learned.programs.len();
         learned.programs.retain(|program| path_of(program) != *path);
@@ -99,6 +107,10 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
             "{}: {path}: was not learned",
             context()
         );
+    }
+    for (path, _) in kept(&args.file, image.as_ref()) {
+        let shown = || path.display().to_string();
+        fs::remove_file(&path).with_context(shown)?;
     }
     if args.programs.is_empty() || learned.programs.is_empty() {
         fs::remove_file(&args.file).with_context(context)?;
@@ -114,6 +126,24 @@ fn identity(learned: &Learned) -> Option<&ImageIdentity> {
         .programs
         .first()
         .map(|program| &program.profile.image)
+}
+
+/// Files of decoded bytes of an image beside its profile, and their bytes.
+fn kept(profile: &Path, image: Option<&ImageIdentity>) -> Vec<(PathBuf, u64)> {
+    let folder = profile.parent().unwrap_or(profile).join(".");
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let kept = entries.filter_map(|entry| {
+        let path = entry.path();
+        path.extension().filter(|end| *end == "decoded")?;
+        let decoded = Decoded::open(File::open(&path).ok()?).ok()?;
+        let bytes = entry.metadata().ok()?.len();
+        (Some(&decoded.image) == image).then_some((path, bytes))
+    });
+    kept.collect()
+}
+
+fn bytes_of(files: &[(PathBuf, u64)]) -> u64 {
+    files.iter().map(|(_, bytes)| bytes).sum()
 }
 
 fn path_of(program: &Program) -> String {

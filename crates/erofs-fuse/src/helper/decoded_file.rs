@@ -17,7 +17,7 @@ use launch_profile::PAGE;
 use rustix::fs::{AtFlags, CWD, FileType, FsWord, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use super::profile_file::{cache_folder, remove_oldest};
+use super::cache_folder::{cache_folder, remove_oldest};
 use crate::error::Error;
 
 /// How the names of these files end.
@@ -33,7 +33,7 @@ const SHARE_OF_FREE: u64 = 8;
 const WRITES: usize = 8;
 
 /// Timestamps of some filesystems are as coarse as this: an image that was changed less long ago
-/// may change again and look the same.
+/// may change again at the same time, by its ctime.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Filesystems without a block device of their own that the kernel alone serves.

@@ -24,6 +24,7 @@
 //! To add a request: a variant in [`protocol`], its action in [`state`].
 
 mod broker;
+mod cache_folder;
 mod child;
 mod client;
 mod connection;
@@ -54,6 +55,7 @@ mod users;
 mod visit;
 
 pub(crate) use broker::Broker;
+pub use cache_folder::cache_folder as profile_folder;
 pub(crate) use client::MountHelper;
 pub(crate) use directory_lister::DirectoryLister;
 pub(crate) use enable_uring::{
@@ -62,7 +64,6 @@ pub(crate) use enable_uring::{
 };
 pub(crate) use passed::check as check_passed;
 pub(crate) use process::{READY, close_stdout, report_ready, run, run_daemon};
-pub use profile_file::cache_folder as profile_folder;
 pub(crate) use protocol::Order;
 pub(crate) use server_of::pid_of_server;
 pub(crate) use table::{answer_within, covered_notice};

@@ -10,12 +10,10 @@ use launch_profile::limits;
 use rustix::fs::{Access, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::cache_folder::{cache_folder, remove_oldest};
 use super::decoded_file::DecodedFile;
 use crate::error::Error;
 use crate::options::ProfileLocation;
-
-/// Cache folder of root.
-const SYSTEM_CACHE: &str = "/var/cache";
 
 /// Longest name of a file in the cache folder.
 const NAME_BYTES: usize = 128;
@@ -213,56 +211,6 @@ fn written() -> Error {
 /// How the names of files in the cache folder end.
 const END: &str = ".profile";
 
-/// Keeps this file and those beside it that were written last, of `most` bytes together. What has
-/// another end of its name, or more bytes than the `largest`, is left alone. Other mounts may do
-/// the same at the same time.
-pub(super) fn remove_oldest(written: &Path, end: &str, largest: u64, most: u64) {
-    let folder = written.parent().unwrap_or(Path::new("/"));
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<_> = entries
-        .filter(|entry| {
-            entry
-                .file_name()
-                .as_encoded_bytes()
-                .ends_with(end.as_bytes())
-        })
-        .filter_map(|entry| {
-            let metadata = entry.metadata().ok()?;
-            let (length, path) = (metadata.len(), entry.path());
-            let is_one = metadata.is_file() && length <= largest;
-            is_one.then_some((path == written, metadata.modified().ok()?, length, path))
-        })
-        .collect();
-    files.sort_by(|one, other| other.cmp(one));
-    let mut total = 0;
-    for (.., length, path) in files {
-        total += length;
-        if total > most {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Where launch profiles are that have no path of their own: the system's folder for root, else the
-/// user's. It need not be there.
-///
-/// # Errors
-/// One line: neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
-pub fn cache_folder() -> Result<PathBuf, Error> {
-    if rustix::process::geteuid().is_root() {
-        return Ok(Path::new(SYSTEM_CACHE).join("erofast"));
-    }
-    let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|p| p.is_absolute())
-    };
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    cache.map(|cache| cache.join("erofast")).ok_or_else(|| {
-        Error::Profile("launch profiles: neither XDG_CACHE_HOME nor HOME is set".into())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,36 +273,6 @@ mod tests {
         assert!(file.add(b"x").is_err());
         assert!(file.commit().is_err());
         assert_eq!(folder.count(), 1);
-    }
-
-    #[test]
-    fn what_was_written_last_is_kept() {
-        let folder = Folder::new();
-        for (age, name) in ["new.profile", "middle.profile", "old.profile"]
-            .into_iter()
-            .enumerate()
-        {
-            let path = folder.join(name);
-            std::fs::write(&path, [0; 100]).unwrap();
-            let file = std::fs::File::options().write(true).open(&path).unwrap();
-            let then = std::time::SystemTime::now() - std::time::Duration::from_secs(age as u64);
-            file.set_modified(then).unwrap();
-        }
-        std::fs::write(folder.join("other"), [0; 1000]).unwrap();
-        let large = folder.join("large.profile");
-        let large = std::fs::File::create(large).unwrap();
-        large.set_len(limits::LEARNED_BYTES as u64 + 1).unwrap();
-        // The one that was written stays, whatever the clock says.
-        remove_oldest(
-            &folder.join("old.profile"),
-            END,
-            limits::LEARNED_BYTES as u64,
-            250,
-        );
-        let names = ["new", "middle", "old", "large"];
-        let there = |name| folder.join(name).with_extension("profile").exists();
-        assert_eq!(names.map(there), [true, false, true, true]);
-        assert!(folder.join("other").exists());
     }
 
     #[test]

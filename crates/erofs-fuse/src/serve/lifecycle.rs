@@ -198,9 +198,9 @@ impl Serving<'_> {
         image.set_counters(Box::new(move || reporter.report()));
         let nodes = image.nodes();
         // Before the threads that store have descriptors of their own.
-        let keeper = match resumes {
+        let decoded = match resumes {
             true => None,
-            false => self.keeper(unmount.helper)?,
+            false => self.decoded(unmount.helper)?,
         };
         let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper)?;
         let first = writer.caller();
@@ -208,7 +208,7 @@ impl Serving<'_> {
         let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first)?;
         let launch = match resumes {
             true => None,
-            false => self.launch(unmount.helper, &image, &session, first, keeper)?,
+            false => self.launch(unmount.helper, &image, &session, first, decoded)?,
         };
         if options.prefetch == Prefetch::All {
             engine.fetch_all();
@@ -334,15 +334,15 @@ impl Serving<'_> {
         session.map_err(|source| Error::from(source).at(&self.request.mountpoint))
     }
 
-    /// Of decoded bytes, where they are wanted and can be kept.
-    fn keeper(&self, helper: &MountHelper) -> Result<Option<launch::Keeper>, Error> {
+    /// Decoded bytes of launches, where they are wanted and can be kept.
+    fn decoded(&self, helper: &MountHelper) -> Result<Option<launch::DecodedBytes>, Error> {
         let options = &self.request.options;
         let is_wanted = options.decoded_size.is_some() || decodes_slowly(self.engine);
         if !is_wanted || !self.request.keeps_decoded() {
             return Ok(None);
         }
-        let keeper = launch::Keeper::new(helper.decoded()?, options.decoded_bytes());
-        Ok(Some(keeper))
+        let decoded = launch::DecodedBytes::new(helper.decoded()?, options.decoded_bytes());
+        Ok(Some(decoded))
     }
 
     /// Starts recording or replaying the launch profile, with `profile=`.
@@ -352,7 +352,7 @@ impl Serving<'_> {
         image: &Arc<ErofsFilesystem>,
         session: &Arc<Session>,
         first: First,
-        keeper: Option<launch::Keeper>,
+        decoded: Option<launch::DecodedBytes>,
     ) -> Result<Option<launch::Running>, Error> {
         let Some(location) = &self.request.options.profile else {
             return Ok(None);
@@ -366,7 +366,7 @@ impl Serving<'_> {
             nodes: image.nodes(),
             root: image.nodes().root(),
             first,
-            keeper,
+            decoded,
             prefetches: self.request.options.prefetch != Prefetch::None || !self.engine.is_remote(),
         };
         let broker = helper.broker()?;

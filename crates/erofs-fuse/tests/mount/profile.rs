@@ -213,7 +213,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     let contents = launch(&place);
     assert_eq!(profile_counters(&place)["decoded_bytes"], 0);
     unmount_and_wait(place);
-    let new = |end, before| files_in_cache(end).difference(before).cloned().next();
+    let new = |end, before| files_in_cache(end).difference(before).next().cloned();
     let _profile = Removed(new("profile", &before.0).expect("something learned"));
     let kept = Removed(new("decoded", &before.1).expect("something kept"));
 
@@ -237,6 +237,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     assert!(launch(&place) == contents);
     assert!(taken(&place) < all);
     unmount_and_wait(place);
+    assert!(fs::read(&kept.0).unwrap() != bytes, "written again");
 
     // Another image, or the same one changed, has other bytes.
     fs::remove_file(&kept.0).unwrap();

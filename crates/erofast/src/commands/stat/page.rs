@@ -66,6 +66,10 @@ fn profile(report: &Value) -> String {
             size("/late_bytes")
         );
     }
+    if report["decoded_bytes"].as_u64() > Some(0) {
+        let decoded = units::size(number(report, "/decoded_bytes"));
+        text += &format!(", {decoded} were kept decoded");
+    }
     if report["wasted_bytes"].is_u64() {
         let wasted = units::size(number(report, "/wasted_bytes"));
         text += &format!(", about {wasted} were not needed");
@@ -458,10 +462,11 @@ mod tests {
         );
         answer["profile"] = json!({
             "state": "replayed", "prefetched_bytes": 2 << 20, "late_bytes": 1024,
-            "wasted_bytes": 2048,
+            "wasted_bytes": 2048, "decoded_bytes": 1 << 20,
         });
         let replayed = page(&answer, None);
-        let line = "replayed: 2.0 MiB read ahead, 1.0 KiB came late, about 2.0 KiB were not needed";
+        let line = "replayed: 2.0 MiB read ahead, 1.0 KiB came late, 1.0 MiB were kept decoded, \
+                    about 2.0 KiB were not needed";
         assert!(replayed.contains(line), "{replayed}");
         answer["profile"] = json!({"state": "learning", "programs": []});
         assert!(!page(&answer, None).contains("\nprofile"));

@@ -6,23 +6,24 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
 use erofs_engine::Engine;
-use erofs_engine::erofs_format::Nid;
 use launch_profile::{Decoded, DecodedIndex, Program, Window};
 
 use super::names;
 use super::state::Launch;
+use super::stretches::{Stretch, stretches};
 use crate::error::Error;
 use crate::helper::Broker;
 
 /// They are written again if one byte in this many, or more, is new.
 const NEW_SHARE: u64 = 20;
 
-/// The nice value that gives way to all others.
-const LEAST: i32 = 19;
+/// The nice value of the thread that keeps them. It gives way to others, but not for long: a reader
+/// may wait for what it decodes.
+const LOW: i32 = 10;
 
 /// Keeps what launches of one mount read.
 #[derive(Debug)]
-pub(in super::super) struct Keeper {
+pub(in super::super) struct DecodedBytes {
     /// That of earlier mounts, until it is needed.
     unread: Option<File>,
     /// Most bytes that are kept.
@@ -32,7 +33,7 @@ pub(in super::super) struct Keeper {
     keeping: Option<JoinHandle<Option<Decoded>>>,
 }
 
-impl Keeper {
+impl DecodedBytes {
     /// `file`: what earlier mounts kept. It must be open before the threads that store begin: they
     /// have descriptors of their own.
     pub(in super::super) fn new(file: Option<File>, most: u64) -> Self {
@@ -66,7 +67,7 @@ impl Keeper {
         let (before, most) = (self.kept.clone(), self.most);
         let work = move || {
             // Without it, this takes the time of others.
-            let _ = rustix::process::nice(LEAST);
+            let _ = rustix::process::nice(LOW);
             let kept = keep(
                 &programs,
                 most,
@@ -92,30 +93,10 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for DecodedBytes {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Pages that a replay stores, of one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
-    pub(super) nid: Nid,
-    pub(super) offset: u64,
-    pub(super) length: usize,
-}
-
-/// The pages of a window of a file of `size` bytes.
-pub(super) fn stretches(nid: Nid, window: Window, size: u64) -> impl Iterator<Item = Stretch> {
-    window.stretches().map_while(move |(offset, length)| {
-        let length = length.min(size.checked_sub(offset)?) as usize;
-        (length > 0).then_some(Stretch {
-            nid,
-            offset,
-            length,
-        })
-    })
 }
 
 /// The pages of these programs, each once, of at most `most` bytes.
@@ -148,15 +129,7 @@ fn keep(
     broker: &Broker,
 ) -> Result<Option<Decoded>, Error> {
     let wanted = wanted(programs, most);
-    let is_there = |stretch: &&Stretch| {
-        before.is_some_and(|before| before.has(stretch.nid, stretch.offset, stretch.length))
-    };
-    let bytes = |stretches: &mut dyn Iterator<Item = &Stretch>| -> u64 {
-        stretches.map(|stretch| stretch.length as u64).sum()
-    };
-    let all = bytes(&mut wanted.iter());
-    let there = bytes(&mut wanted.iter().filter(is_there));
-    if (all - there) * NEW_SHARE <= all {
+    if wanted.is_empty() || before.is_some_and(|before| has_most(before, &wanted)) {
         return Ok(None);
     }
     let (mut index, mut buffer) = (DecodedIndex::default(), Vec::new());
@@ -175,6 +148,15 @@ fn keep(
     broker.add_decoded(&index.into_bytes(names::identity(engine)))?;
     let written = broker.commit_decoded()?;
     Ok(written.and_then(|file| Decoded::open(file).ok()))
+}
+
+fn has_most(before: &Decoded, wanted: &[Stretch]) -> bool {
+    let bytes = |new: bool| -> u64 {
+        let has = |it: &&Stretch| before.has(it.nid, it.offset, it.length);
+        let counted = wanted.iter().filter(|it| !new || !has(it));
+        counted.map(|stretch| stretch.length as u64).sum()
+    };
+    !before.is_damaged() && bytes(true) * NEW_SHARE <= bytes(false)
 }
 
 fn decode(stretch: Stretch, engine: &Engine, out: &mut [u8]) -> bool {

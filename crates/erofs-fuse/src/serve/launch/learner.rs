@@ -15,7 +15,7 @@ use erofs_engine::erofs_format::Nid;
 use launch_profile::{Learned, Program, learned, limits};
 use serde_json::{Value, json};
 
-use super::decoded::Keeper;
+use super::decoded::DecodedBytes;
 use super::names;
 use super::recording::Recording;
 use super::replaying::Replaying;
@@ -53,7 +53,7 @@ pub(super) struct Learner {
     unread: Option<File>,
     /// Programs that are replayed.
     replayed: HashSet<Nid>,
-    keeper: Option<Keeper>,
+    decoded: Option<DecodedBytes>,
 }
 
 impl Learner {
@@ -61,7 +61,7 @@ impl Learner {
         launch: Arc<Launch>,
         replaying: Replaying,
         root: Nid,
-        keeper: Option<Keeper>,
+        decoded: Option<DecodedBytes>,
     ) -> Self {
         Self {
             launch,
@@ -72,7 +72,7 @@ impl Learner {
             launched: Vec::new(),
             unread: None,
             replayed: HashSet::new(),
-            keeper,
+            decoded,
         }
     }
 
@@ -117,17 +117,17 @@ impl Learner {
     fn keep_decoded(&mut self) {
         self.read_decoded();
         let (programs, replaying) = (&self.learned.programs, &self.replaying);
-        if let Some(keeper) = &mut self.keeper {
+        if let Some(decoded) = &mut self.decoded {
             let engine = replaying.parts.engine.clone();
-            keeper.keep(programs.clone(), engine, &replaying.broker, &self.launch);
+            decoded.keep(programs.clone(), engine, &replaying.broker, &self.launch);
         }
     }
 
     /// From here on it serves reads.
     fn read_decoded(&mut self) {
         let engine = self.replaying.parts.engine.upgrade();
-        let decoded = self.keeper.as_mut().zip(engine);
-        if let Some(decoded) = decoded.and_then(|(keeper, engine)| keeper.read(&engine)) {
+        let decoded = self.decoded.as_mut().zip(engine);
+        if let Some(decoded) = decoded.and_then(|(decoded, engine)| decoded.read(&engine)) {
             self.launch.set_decoded(decoded);
         }
     }

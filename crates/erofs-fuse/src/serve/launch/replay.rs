@@ -19,7 +19,7 @@ use launch_profile::{Decoded, PAGE, PAGES_PER_WINDOW, Profile, Window};
 use serde_json::{Value, json};
 
 use super::super::nodes::Nodes;
-use super::decoded::{Stretch, stretches};
+use super::stretches::{Stretch, stretches};
 
 /// One window in this many is a probe, except for the first ones.
 const PROBE_EVERY: usize = 32;

@@ -11,7 +11,7 @@ use launch_profile::Learned;
 
 use super::super::nodes::Nodes;
 use super::super::storing_threads::First;
-use super::decoded::Keeper;
+use super::decoded::DecodedBytes;
 use super::learner::Learner;
 use super::replay::{Parts, Replay};
 use super::replaying::Replaying;
@@ -29,7 +29,7 @@ pub(in super::super) struct Mount<'m> {
     /// Has the first of the threads that store do something.
     pub(in super::super) first: First,
     /// Keeps what launches read decoded.
-    pub(in super::super) keeper: Option<Keeper>,
+    pub(in super::super) decoded: Option<DecodedBytes>,
     /// Reads ahead of launches may fetch from a URL.
     pub(in super::super) prefetches: bool,
 }
@@ -84,7 +84,7 @@ pub(in super::super) fn start(
         ProfileLocation::Learned => Beginning::Program,
         ProfileLocation::Auto | ProfileLocation::File(_) => Beginning::AnyFile,
     }));
-    let learner = Learner::new(Arc::clone(&launch), replaying, mount.root, mount.keeper);
+    let learner = Learner::new(Arc::clone(&launch), replaying, mount.root, mount.decoded);
     let thread = thread::Builder::new().name("erofs_learn".to_owned());
     let thread = thread.spawn(move || learner.run());
     let thread = thread.map_err(Error::std_io("erofs_learn"))?;
