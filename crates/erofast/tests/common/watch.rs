@@ -21,7 +21,9 @@ pub fn watch(mut child: std::process::Child) -> (u64, std::process::Output) {
             child.kill().expect("our child");
             panic!("no end after {PATIENCE:?}");
         }
-        std::thread::sleep(Duration::from_millis(1));
+        // The peak is that of all the time before.
+        let pause = start.elapsed() / 20;
+        std::thread::sleep(pause.clamp(Duration::from_millis(1), Duration::from_millis(50)));
     }
     (peak, child.wait_with_output().expect("our child"))
 }

@@ -84,7 +84,7 @@ struct Case {
 #[test]
 fn malformed_images_give_their_outcome_and_touch_nothing_else() {
     let bad = bad_images();
-    let script = verify_tree().filter(|_| is_root());
+    let mut judge = Judge::new();
     let text = fs::read_to_string(bad.join("manifest.jsonl")).expect("manifest.jsonl");
     let mut report = Vec::new();
     for line in text.lines() {
@@ -117,13 +117,13 @@ fn malformed_images_give_their_outcome_and_touch_nothing_else() {
             }
             (expect, status) => complain(format!("{expect}: status {status:?}, {text}")),
         }
-        let Some(script) = &script else { continue };
+        let Some(judge) = &mut judge else { continue };
         // A directory that lost a subdirectory to its fault has a link less.
         let mut options = vec!["--no-nlink"];
         for path in &case.paths {
             options.extend(["--skip", path]);
         }
-        if let Err(text) = verify(script, &bad.join("mini.jsonl"), &tree, &options) {
+        if let Err(text) = judge.verify(&bad.join("mini.jsonl"), &tree, &options) {
             complain(text);
         }
     }

@@ -5,10 +5,11 @@ mod resume;
 mod tar_stream;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use crate::common::manifest::{self, hex};
 use crate::common::{TestImage, all_good_images, bad_images, erofast};
@@ -55,24 +56,67 @@ fn is_root() -> bool {
     root
 }
 
-/// The judge of whole trees, if it is there.
-fn verify_tree() -> Option<PathBuf> {
-    if Command::new("python3").arg("--version").output().is_err() {
-        println!("skipped: python3 is not installed");
-        return None;
-    }
-    Some(crate::common::verify_tree())
+/// The judge of whole trees: one Python for all of a test.
+struct Judge {
+    child: Child,
+    asked: ChildStdin,
+    answers: BufReader<ChildStdout>,
 }
 
-fn verify(script: &Path, manifest: &Path, tree: &Path, options: &[&str]) -> Result<(), String> {
-    let mut command = Command::new("python3");
-    command.arg(script).arg("check").arg(manifest).arg(tree);
-    let output = run(command.arg("--quiet").args(options));
-    if output.status.success() {
-        return Ok(());
+/// Takes arguments as a line of JSON, and answers with status and text.
+const JUDGE: &str = "
+import contextlib, io, json, sys, verify_tree
+for line in sys.stdin:
+    sys.argv = ['verify_tree', *json.loads(line)]
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        status = verify_tree.main()
+    print(json.dumps([status, text.getvalue()]), flush=True)
+";
+
+impl Judge {
+    /// None, with a line that says why, where it cannot be asked.
+    fn new() -> Option<Self> {
+        if !is_root() {
+            return None;
+        }
+        let script = crate::common::verify_tree();
+        let mut command = Command::new("python3");
+        command
+            .args(["-B", "-c", JUDGE])
+            .env("PYTHONPATH", script.parent().expect("a folder"));
+        let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+            println!("skipped: python3 is not installed");
+            return None;
+        };
+        Some(Self {
+            asked: child.stdin.take()?,
+            answers: BufReader::new(child.stdout.take()?),
+            child,
+        })
     }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Err(format!("{text}{}", stderr(&output)))
+
+    /// What differs from the manifest.
+    fn verify(&mut self, manifest: &Path, tree: &Path, options: &[&str]) -> Result<(), String> {
+        let mut arguments = vec!["check", text(manifest), text(tree), "--quiet"];
+        arguments.extend(options);
+        let asked = serde_json::to_string(&arguments).expect("JSON");
+        writeln!(self.asked, "{asked}").expect("it listens");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("an answer");
+        let (status, found): (i32, String) = serde_json::from_str(&answer).expect("an answer");
+        if status == 0 { Ok(()) } else { Err(found) }
+    }
+}
+
+impl Drop for Judge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name of ASCII")
 }
 
 /// Compares types, sizes and contents, which every user may extract.
@@ -170,7 +214,7 @@ fn forged_file(image: Vec<u8>) -> (TempDir, PathBuf) {
 
 #[test]
 fn every_image_extracts_exactly() {
-    let Some(script) = verify_tree().filter(|_| is_root()) else {
+    let Some(mut judge) = Judge::new() else {
         return;
     };
     let mut report = Vec::new();
@@ -181,7 +225,7 @@ fn every_image_extracts_exactly() {
         let output = run(&mut extract(image, &tree));
         if !output.status.success() || !output.stderr.is_empty() {
             report.push(format!("{}: {}", image.name, stderr(&output)));
-        } else if let Err(text) = verify(&script, &image.manifest, &tree, &["--reads"]) {
+        } else if let Err(text) = judge.verify(&image.manifest, &tree, &["--reads"]) {
             report.push(format!("{}: {text}", image.name));
         }
     }
