@@ -5,11 +5,12 @@
 //! behind is absent, or does not fit its checksum. Several processes may write: the entries of two
 //! blocks share no byte, and whoever writes a block writes the same.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
-use rustix::io::{pread, pwrite};
 use twox_hash::XxHash3_64;
 
 /// Bytes of a block.
@@ -23,24 +24,25 @@ pub fn blocks(range: &Range<u64>) -> Range<u64> {
 /// The two files, and the length of the image in bytes.
 #[derive(Debug)]
 pub struct Store {
-    data: OwnedFd,
-    map: OwnedFd,
+    data: File,
+    map: File,
     length: u64,
 }
 
 impl Store {
     /// The bytes, the map, and the length of the image.
     pub fn new(data: OwnedFd, map: OwnedFd, length: u64) -> Store {
+        let (data, map) = (data.into(), map.into());
         Store { data, map, length }
     }
 
     /// The file of bytes.
-    pub fn data(&self) -> &OwnedFd {
+    pub fn data(&self) -> &File {
         &self.data
     }
 
     /// The file of checksums.
-    pub fn map(&self) -> &OwnedFd {
+    pub fn map(&self) -> &File {
         &self.map
     }
 
@@ -85,14 +87,14 @@ impl Store {
 
     /// Writes the bytes of a block, then its checksum.
     pub fn write_block(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
-        write_all(&self.data, bytes, block * BLOCK)?;
-        write_all(&self.map, &checksum(bytes).to_le_bytes(), block * 8)
+        self.data.write_all_at(bytes, block * BLOCK)?;
+        self.note(block, checksum(bytes))
     }
 
     /// Makes a block absent. Its bytes stay: other readers may have compared the checksum.
     pub fn forget_block(&self, block: u64) -> io::Result<()> {
-        write_all(&self.map, &[0; 8], self.count() * 8)?;
-        write_all(&self.map, &[0; 8], block * 8)
+        self.note(self.count(), 0)?;
+        self.note(block, 0)
     }
 
     /// Frees a block.
@@ -105,12 +107,12 @@ impl Store {
 
     /// Makes all blocks absent, as [`forget_block`](Self::forget_block) does.
     pub fn forget_all(&self) -> io::Result<()> {
-        Ok(rustix::fs::ftruncate(&self.map, 0)?)
+        self.map.set_len(0)
     }
 
     /// Notes behind the map that the bytes of all blocks are those of the image's digest.
     pub fn mark_verified(&self) -> io::Result<()> {
-        write_all(&self.map, &1_u64.to_le_bytes(), self.count() * 8)
+        self.note(self.count(), 1)
     }
 
     /// Whether they were, once.
@@ -124,14 +126,19 @@ impl Store {
 
     /// Bytes of the blocks that the map has.
     pub fn present(&self) -> io::Result<u64> {
-        let mut map = vec![0; 8 * self.count() as usize];
-        read_some(&self.map, &mut map, 0)?;
+        let length = self.map.metadata()?.len().min(8 * self.count());
+        let mut map = vec![0; length as usize];
+        read_exact(&self.map, &mut map, 0)?;
         let there = map
             .chunks_exact(8)
             .enumerate()
             .filter(|(_, entry)| entry != &[0; 8]);
         let bytes = there.map(|(block, _)| self.range(block as u64));
         Ok(bytes.map(|range| range.end - range.start).sum())
+    }
+
+    fn note(&self, block: u64, entry: u64) -> io::Result<()> {
+        self.map.write_all_at(&entry.to_le_bytes(), block * 8)
     }
 
     fn entry(&self, block: u64) -> io::Result<u64> {
@@ -146,29 +153,12 @@ fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes).max(1)
 }
 
-fn read_exact(file: impl AsFd, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
-    Ok(read_some(file, bytes, offset)? == bytes.len())
-}
-
-fn read_some(file: impl AsFd, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let at = offset + done as u64;
-        match rustix::io::retry_on_intr(|| pread(&file, &mut bytes[done..], at))? {
-            0 => break,
-            read => done += read,
-        }
+/// False: the file ends before.
+fn read_exact(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
+    match file.read_exact_at(bytes, offset) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
     }
-    Ok(done)
-}
-
-fn write_all(file: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let at = offset + done as u64;
-        done += rustix::io::retry_on_intr(|| pwrite(&file, &bytes[done..], at))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -191,7 +181,7 @@ mod tests {
             (None, 5)
         );
         // As after a loss of power: the map without the bytes.
-        rustix::fs::ftruncate(&store.data, BLOCK).unwrap();
+        store.data.set_len(BLOCK).unwrap();
         assert_eq!(store.read_block(1).unwrap(), None);
     }
 
@@ -200,7 +190,7 @@ mod tests {
         let store = store(BLOCK);
         store.write_block(0, &vec![0; BLOCK as usize]).unwrap();
         assert!(store.read_block(0).unwrap().is_some());
-        write_all(&store.data, &[4], 4711).unwrap();
+        store.data.write_all_at(&[4], 4711).unwrap();
         assert_eq!(store.read_block(0).unwrap(), None);
     }
 }
