@@ -91,13 +91,8 @@ async fn token(
     if response.status() != StatusCode::OK {
         return Err(refused(&response));
     }
-    let answer = serde_json::from_slice(&body(response, LONGEST).await?).ok();
-    let token = answer.and_then(
-        |Answer {
-             token,
-             access_token,
-         }| token.or(access_token),
-    );
+    let answer: Option<Answer> = serde_json::from_slice(&body(response, LONGEST).await?).ok();
+    let token = answer.and_then(|answer| answer.token.or(answer.access_token));
     let value = token.and_then(|token| secret(&format!("Bearer {token}")));
     value.ok_or_else(|| Failure::new("the answer has no token"))
 }

@@ -110,13 +110,11 @@ impl Server {
         }
         let used = self.credentials.headers();
         let response = get().headers(used.clone()).send().await?;
-        let refused = response.status() == StatusCode::UNAUTHORIZED;
-        match refused
-            && self
-                .credentials
-                .renew(&self.client, &used, &response)
-                .await?
-        {
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        let credentials = &self.credentials;
+        match credentials.renew(&self.client, &used, &response).await? {
             true => Ok(get().headers(self.credentials.headers()).send().await?),
             false => Ok(response),
         }
@@ -189,8 +187,7 @@ fn validator(identity: &Identity) -> Option<&str> {
 /// Which image an answer is of, whatever part of it.
 pub fn identity(response: &Response) -> Result<Identity, Failure> {
     let headers = response.headers();
-    let partial = response.status() == StatusCode::PARTIAL_CONTENT;
-    let length = match partial {
+    let length = match response.status() == StatusCode::PARTIAL_CONTENT {
         true => content_range(headers).map(|(_, length)| length),
         false => text(headers, CONTENT_LENGTH).and_then(|value| value.parse().ok()),
     };
@@ -200,11 +197,8 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
         return Err(Failure::lasting(line));
     }
     let etag = text(headers, ETAG);
-    if let Some(bytes) = etag
-        .as_ref()
-        .map(String::len)
-        .filter(|&bytes| bytes > LONGEST_TAG)
-    {
+    let bytes = etag.as_ref().map_or(0, String::len);
+    if bytes > LONGEST_TAG {
         let line = format!("the server sends an ETag of {bytes} bytes; {LONGEST_TAG} are the most");
         return Err(Failure::lasting(line));
     }

@@ -62,14 +62,8 @@ fn first(socket: OwnedFd) -> Option<(OwnedFd, (Order, Vec<OwnedFd>))> {
 }
 
 fn fail(socket: &OwnedFd, line: &str, missing: bool) -> ExitCode {
-    let _ = send(
-        socket,
-        &News::Failed {
-            line: line.to_owned(),
-            missing,
-        },
-        &[],
-    );
+    let line = line.to_owned();
+    let _ = send(socket, &News::Failed { line, missing }, &[]);
     ExitCode::FAILURE
 }
 

@@ -35,12 +35,8 @@ pub fn resume(
         server.choose_blob(digest)?;
     }
     let room = Room::resume(files, &options, identity.length)?;
-    Ok(Fetch::new(
-        (source, options),
-        identity,
-        (server, room),
-        parent,
-    ))
+    let place = (server, room);
+    Ok(Fetch::new((source, options), identity, place, parent))
 }
 
 /// Asks for the first block, and reports to the parent which image it is of.
@@ -108,9 +104,8 @@ fn identify(response: &Response, blob: Option<&Blob>) -> Result<Identity, Failur
         ))),
         _ => Ok(Identity {
             length: found.length,
-            etag: None,
-            modified: None,
             digest: Some(blob.digest.clone()),
+            ..Identity::default()
         }),
     }
 }

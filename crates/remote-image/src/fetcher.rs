@@ -82,12 +82,7 @@ impl Fetcher {
             program,
             source: source.clone(),
             options: options.clone(),
-            identity: Identity {
-                length: 0,
-                etag: None,
-                modified: None,
-                digest: None,
-            },
+            identity: Identity::default(),
             devices: Vec::new(),
             files: Vec::new(),
             clients: Vec::new(),
@@ -101,13 +96,9 @@ impl Fetcher {
                 (fetcher.identity, fetcher.files) = (identity, files);
                 Ok(fetcher)
             }
-            Some((
-                News::Failed {
-                    line,
-                    missing: true,
-                },
-                _,
-            )) => Err(io::Error::new(io::ErrorKind::NotFound, line)),
+            Some((News::Failed { line, missing }, _)) if missing => {
+                Err(io::Error::new(io::ErrorKind::NotFound, line))
+            }
             Some((News::Failed { line, .. } | News::Note(line), _)) => Err(io::Error::other(line)),
             _ => Err(io::Error::other(format!("{source}: {PROGRAM} ended"))),
         }

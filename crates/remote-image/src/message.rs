@@ -153,7 +153,7 @@ impl Reply {
 }
 
 /// Which bytes are at the URL.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Bytes of the image.
     pub length: u64,
