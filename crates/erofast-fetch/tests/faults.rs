@@ -61,9 +61,10 @@ fn a_command_waits_once_for_a_server_that_is_away() {
 
 #[test]
 fn a_fault_that_passes_is_no_error() {
-    // So far from each other that none is fetched along with the one before.
-    let range = |number: usize| 6 * number * BLOCK as usize..(6 * number + 1) * BLOCK as usize;
-    let image = image(range(passing().len()).end);
+    // From the end to the beginning: what is read ahead lies behind, however much it is.
+    let begin = |number: usize| 6 * (passing().len() + 1 - number) * BLOCK as usize;
+    let range = |number| begin(number)..begin(number) + BLOCK as usize;
+    let image = image(range(1).end);
     let (server, cache) = (Server::start(image.clone()), cache());
     let file = open(&server.url("/a"), &options(&cache)).unwrap();
     for (number, fault) in (1..).zip(passing()) {
@@ -118,8 +119,9 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
     ];
     for (number, (fault, words)) in (1..).zip(cases) {
         server.state().always = Some(fault.clone());
-        // Far enough from the last one not to be read ahead.
-        let range = 5 * number * BLOCK as usize..(5 * number + 1) * BLOCK as usize;
+        // Before the last one, behind which is read ahead.
+        let begin = (59 - 4 * number) * BLOCK as usize;
+        let range = begin..begin + BLOCK as usize;
         let error = read(&file, range.clone()).map(drop).unwrap_err();
         let line = error.to_string();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{line}");
