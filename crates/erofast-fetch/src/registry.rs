@@ -142,7 +142,7 @@ async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest),
 
 /// Of an index: for this machine, and of EROFS layers where there are several.
 fn choose_platform(index: &Manifest) -> Result<&Descriptor, Failure> {
-    let own = architecture();
+    let own = architecture(std::env::consts::ARCH, cfg!(target_endian = "little"));
     let fits = |entry: &&Descriptor| {
         let Platform {
             architecture, os, ..
@@ -170,15 +170,16 @@ fn choose_platform(index: &Manifest) -> Result<&Descriptor, Failure> {
     })
 }
 
-/// As Go names it, and so manifests.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "x86" => "386",
-        "aarch64" => "arm64",
-        "loongarch64" => "loong64",
-        "powerpc64" => "ppc64le",
-        other => other,
+/// As Go names it, and so manifests; Rust's names are without the order of bytes.
+fn architecture(rust: &str, little_endian: bool) -> &str {
+    match (rust, little_endian) {
+        ("x86_64", _) => "amd64",
+        ("x86", _) => "386",
+        ("aarch64", _) => "arm64",
+        ("loongarch64", _) => "loong64",
+        ("powerpc64", true) => "ppc64le",
+        ("powerpc64", false) => "ppc64",
+        (other, _) => other,
     }
 }
 
@@ -261,4 +262,17 @@ fn unsuitable(manifest: &Manifest) -> String {
         "needs one uncompressed EROFS layer, alone or above uncompressed devices; its layers: \
          {types}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::architecture;
+
+    #[test]
+    fn an_architecture_has_the_order_of_its_bytes() {
+        assert_eq!(architecture("powerpc64", true), "ppc64le");
+        assert_eq!(architecture("powerpc64", false), "ppc64");
+        assert_eq!(architecture("aarch64", true), "arm64");
+        assert_eq!(architecture("s390x", false), "s390x");
+    }
 }

@@ -291,6 +291,15 @@ mod tests {
         store
     }
 
+    /// A cache with one image, its source and its entry.
+    fn with_an_entry() -> (tempfile::TempDir, ImageUrl, PathBuf) {
+        let place = tempfile::tempdir().unwrap();
+        let source = ImageUrl::parse("http://host/a").unwrap().unwrap();
+        drop(fill(place.path(), "http://host/a", "1"));
+        let entry = list(place.path()).unwrap().remove(0).path;
+        (place, source, entry)
+    }
+
     #[test]
     fn an_entry_is_found_by_url_and_validator_or_by_root_hash() {
         let place = tempfile::tempdir().unwrap();
@@ -326,10 +335,7 @@ mod tests {
     fn links_and_pipes_are_refused_and_nothing_is_written_through_them() {
         use rustix::fs::{FileType, mknodat};
         use std::os::unix::fs::symlink;
-        let place = tempfile::tempdir().unwrap();
-        let source = ImageUrl::parse("http://host/a").unwrap().unwrap();
-        drop(fill(place.path(), "http://host/a", "1"));
-        let entry = list(place.path()).unwrap().remove(0).path;
+        let (place, source, entry) = with_an_entry();
         let victim = place.path().join("victim");
         let refused = |why: &str| {
             let opened = open(&source, &options(place.path()), &identity("1"));
@@ -359,10 +365,7 @@ mod tests {
     /// As root only: others cannot change an owner.
     #[test]
     fn the_directory_of_another_user_is_no_cache() {
-        let place = tempfile::tempdir().unwrap();
-        let source = ImageUrl::parse("http://host/a").unwrap().unwrap();
-        drop(fill(place.path(), "http://host/a", "1"));
-        let entry = list(place.path()).unwrap().remove(0).path;
+        let (place, source, entry) = with_an_entry();
         if std::os::unix::fs::chown(&entry, Some(65534), None).is_err() {
             println!("skipped: no right to change an owner");
             return;
