@@ -78,7 +78,7 @@ fn files_that_are_read_in_order_come_without_requests() {
     each_mount("", |built, place, files| {
         for (number, file) in files.iter().enumerate() {
             compare(built, file);
-            if number % 16 == 15 {
+            if number % 8 == 7 {
                 wait_until_idle(place);
             }
         }
