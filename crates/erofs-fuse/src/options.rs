@@ -138,7 +138,7 @@ pub struct MountOptions {
     /// The launch profile that is replayed, or recorded where there is none.
     pub profile: Option<ProfileLocation>,
     /// Most decoded bytes of what launches read that are kept beside the profile, `None` for
-    /// [`DECODED_BYTES`].
+    /// 64 MiB.
     pub decoded_size: Option<u64>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,
