@@ -149,7 +149,7 @@ fn programs_are_shown_trimmed_and_removed() {
             ..ImageIdentity::default()
         };
         let path = folder.path().join(name);
-        std::fs::write(&path, DecodedIndex::default().into_bytes(image)).unwrap();
+        std::fs::write(&path, DecodedIndex::default().into_bytes(7, image)).unwrap();
         path
     };
     let (ours, other) = (kept("ours.decoded", 0), kept("other.decoded", 7));

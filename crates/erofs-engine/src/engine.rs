@@ -27,6 +27,7 @@ use crate::read::DataPath;
 use crate::read::buffers::Buffers;
 use crate::read::claim::PclusterTable;
 use crate::read::decode_context::ContextPool;
+use crate::read::kept::{DecodedSink, DecodedSource};
 use crate::read::map::{Caller, Content, View};
 use crate::read::missing;
 use crate::read::page_cache::PageCacheWriter;
@@ -138,6 +139,7 @@ impl Engine {
             },
             table: PclusterTable::new(options.cache_bytes),
             counters: AllCounters::new(),
+            kept: OnceLock::new(),
         });
         let cut_short = image.truncation().map(|what| format!("{name}: {what}"));
         let view = special_inodes(&path, image).map_err(whole)?;
@@ -251,6 +253,7 @@ impl Engine {
             help,
             policy: self.policy,
             page_cache: self.page_cache.get().map(|cache| &**cache),
+            sink: None,
         };
         add(&self.path.counters.own().reads, 1);
         let request = RequestKey::Read(inode.nid, offset);
@@ -328,6 +331,31 @@ impl Engine {
         self.requests.run_for(request, out.len() as u64, |_| {
             self.content(inode).read(offset, out, Caller::METADATA)
         })
+    }
+
+    /// Decodes for `sink` the pclusters that reading `out` from byte `offset` takes. What `out` has
+    /// then is not the file.
+    pub fn decode_for(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        out: &mut [u8],
+        sink: &dyn DecodedSink,
+    ) -> Result<(), Error> {
+        let request = RequestKey::Read(inode.nid, offset);
+        let caller = Caller {
+            sink: Some(sink),
+            ..Caller::METADATA
+        };
+        self.requests.run_for(request, out.len() as u64, |_| {
+            self.content(inode).read(offset, out, caller)
+        })
+    }
+
+    /// Takes decoded bytes from here on from `source`, where it has them. Later calls have no
+    /// effect.
+    pub fn set_decoded(&self, source: Arc<dyn DecodedSource>) {
+        let _ = self.path.kept.set(source);
     }
 
     /// The first byte from `offset` on, which is inside of the file, that is a hole or data; `None`

@@ -102,6 +102,7 @@ pub use options::{
 };
 pub use page_pool::PoolStats;
 pub use read::decode::codec;
+pub use read::kept::{DecodedSink, DecodedSource};
 pub use read::page_cache::{PageCacheWriter, Remainder};
 pub use read::share::ReadContext;
 pub use remote_image;

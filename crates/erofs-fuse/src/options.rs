@@ -137,8 +137,8 @@ pub struct MountOptions {
     pub prefetch: Prefetch,
     /// The launch profile that is replayed, or recorded where there is none.
     pub profile: Option<ProfileLocation>,
-    /// Most decoded bytes of what launches read that are kept beside the profile, `None` for
-    /// 64 MiB.
+    /// Most decoded bytes of what launches read that are kept beside the profile; `None`: 64 MiB
+    /// for images with LZMA or DEFLATE.
     pub decoded_size: Option<u64>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,

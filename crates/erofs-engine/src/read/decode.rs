@@ -1,9 +1,10 @@
 //! Decoding stored bytes: which codec, how many bytes, into which memory.
 
 use erofs_codecs::{Codec, Decoder};
-use erofs_format::Algorithm;
+use erofs_format::{Algorithm, Pcluster};
 
 use crate::read::FileReader;
+use crate::read::kept::key;
 use crate::read::segment::{Segment, cost};
 use crate::request::budget;
 use crate::stats::add;
@@ -29,6 +30,9 @@ impl FileReader<'_> {
         let short = (output.len() as u64) < pcluster.decoded_length;
         let bytes = output.len() as u64;
         self.within(budget::charge_decoding(bytes, cost(algorithm, bytes)))?;
+        if self.take_kept(algorithm, &pcluster, input, output) {
+            return Ok(());
+        }
         let counters = self.path.counters.own();
         add(&counters.decodes, 1);
         add(&counters.prefixes, u64::from(short));
@@ -46,6 +50,18 @@ impl FileReader<'_> {
         trace_spans::end(start, "decompress", pcluster.location.physical, length);
         add(&counters.decoded, length);
         Ok(())
+    }
+
+    /// Fills `output` from what is kept decoded, if it is.
+    fn take_kept(
+        &self,
+        algorithm: Algorithm,
+        pcluster: &Pcluster,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> bool {
+        let kept = self.path.kept.get();
+        kept.is_some_and(|kept| kept.read(key(kept.seed(), algorithm, pcluster, input), output))
     }
 }
 

@@ -6,6 +6,7 @@ use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
 use smallvec::SmallVec;
 
 use crate::options::SyncDecompress;
+use crate::read::kept::DecodedSink;
 use crate::read::missing;
 use crate::read::page_cache::{PageCacheWriter, SMALL_READ};
 use crate::read::segment::Segment;
@@ -33,6 +34,8 @@ pub(crate) struct Caller<'a> {
     pub help: Option<Help<'a>>,
     pub policy: SyncDecompress,
     pub page_cache: Option<&'a dyn PageCacheWriter>,
+    /// Receives all that is decoded, also what is cached.
+    pub sink: Option<&'a dyn DecodedSink>,
 }
 
 impl Caller<'_> {
@@ -42,6 +45,7 @@ impl Caller<'_> {
         help: None,
         policy: SyncDecompress::Auto,
         page_cache: None,
+        sink: None,
     };
 }
 
@@ -87,6 +91,7 @@ impl Content<'_> {
             image: &self.view.image,
             inode: self.inode,
             page_cache: caller.page_cache.filter(|_| out.len() <= SMALL_READ),
+            sink: caller.sink,
         };
         let wanted = out.len();
         let mut segments: SmallVec<[Segment<'_>; INLINE_SEGMENTS]> = SmallVec::new();

@@ -6,6 +6,7 @@ pub(crate) mod decode;
 pub(crate) mod decode_context;
 mod fetch;
 mod in_flight;
+pub(crate) mod kept;
 pub(crate) mod map;
 pub(crate) mod missing;
 #[cfg(all(test, feature = "loom"))]
@@ -16,7 +17,7 @@ mod segment;
 pub(crate) mod share;
 mod shared_page;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use erofs_format::{Image, Inode};
 use page_pool::PageBuf;
@@ -25,6 +26,7 @@ use crate::device::verified::StoredDevice;
 use crate::read::buffers::Buffers;
 use crate::read::claim::PclusterTable;
 use crate::read::decode_context::ContextPool;
+use crate::read::kept::{DecodedSink, DecodedSource};
 use crate::read::page_cache::PageCacheWriter;
 use crate::request::budget::Exceeded;
 use crate::stats::AllCounters;
@@ -45,6 +47,8 @@ pub(crate) struct DataPath {
     pub buffers: Buffers,
     pub table: PclusterTable,
     pub counters: AllCounters,
+    /// Taken instead of decoding.
+    pub kept: OnceLock<Arc<dyn DecodedSource>>,
 }
 
 /// Reads one file: fetches stored bytes (`fetch`), decodes them (`decode`) and places the result
@@ -56,6 +60,8 @@ pub(crate) struct FileReader<'a> {
     pub inode: &'a Inode,
     /// Receives the rest of a pcluster that is read in part.
     pub page_cache: Option<&'a dyn PageCacheWriter>,
+    /// Receives all that is decoded, also what is cached.
+    pub sink: Option<&'a dyn DecodedSink>,
 }
 
 impl FileReader<'_> {

@@ -12,9 +12,13 @@ use crate::read::claim::{Claim, DecodeLease, Key};
 use crate::read::decode_context::{DecodeContext, LentContext};
 use crate::read::fetch::Stored;
 use crate::read::in_flight::Decoded;
+use crate::read::kept::{self, DecodedSink};
 use crate::read::page_cache::{PageCacheWriter, Remainder};
 use crate::read::segment::Segment;
 use crate::stats::add;
+
+/// What a sink receives of a longer pcluster, if no more is wanted: it may be wanted soon.
+const SINK_BYTES: usize = 1 << 20;
 
 /// Where the decoded bytes of a pcluster are, besides the reader's buffer.
 enum Placement {
@@ -56,6 +60,10 @@ impl FileReader<'_> {
         let Coding::Compressed(algorithm) = run[0].pcluster.coding else {
             return self.fetch_plain(&mut run[0]).map(|()| true);
         };
+        if let Some(sink) = self.sink {
+            self.decode_for_sink(context.get(), stored, run, algorithm, sink)?;
+            return Ok(true);
+        }
         let (key, table) = (Key::of(&run[0].pcluster), &self.path.table);
         loop {
             if run[0].joined.is_some() && !wait {
@@ -84,6 +92,30 @@ impl FileReader<'_> {
                 }
             }
         }
+    }
+
+    /// Decodes the pcluster of the first segment of `run` for a sink, whoever else has it. The
+    /// reader's bytes are not filled.
+    fn decode_for_sink(
+        &self,
+        context: &mut DecodeContext,
+        stored: &mut Option<Stored>,
+        run: &mut [Segment<'_>],
+        algorithm: Algorithm,
+        sink: &dyn DecodedSink,
+    ) -> Result<(), Error> {
+        let range = self.fetch(&mut context.input, stored, run)?;
+        let DecodeContext { decoder, input } = context;
+        let (input, pcluster) = (&input.bytes()[range], run[0].pcluster);
+        let key = kept::key(sink.seed(), algorithm, &pcluster, input);
+        if !sink.wants(key, run[0].to()) {
+            return Ok(());
+        }
+        let length = run[0].to().max(SINK_BYTES);
+        let mut buffer = self.buffer(length.min(pcluster.decoded_length as usize))?;
+        self.decode(decoder, algorithm, input, &mut run[0], Some(&mut buffer))?;
+        sink.keep(key, &buffer);
+        Ok(())
     }
 
     /// Decodes the pcluster of the first segment of `run` for all readers that wait for it. On an

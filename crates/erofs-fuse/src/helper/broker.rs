@@ -61,9 +61,9 @@ impl Broker {
         self.add(ADD_DECODED, bytes)
     }
 
-    /// Takes what was [added](Self::add_decoded) for what was there before, and opens it.
-    pub(crate) fn commit_decoded(&self) -> Result<Option<File>, Error> {
-        Ok(self.call(COMMIT_DECODED, b"")?.map(File::from))
+    /// Takes what was [added](Self::add_decoded) for what was there before.
+    pub(crate) fn commit_decoded(&self) -> Result<(), Error> {
+        self.call(COMMIT_DECODED, b"").map(drop)
     }
 
     fn add(&self, letter: u8, bytes: &[u8]) -> Result<(), Error> {
@@ -188,7 +188,7 @@ impl BrokerThread {
             ADD => self.file()?.add(body).map(|()| None),
             COMMIT => self.file()?.commit().map(|()| None),
             ADD_DECODED => self.file()?.decoded()?.add(body).map(|()| None),
-            COMMIT_DECODED => self.file()?.decoded()?.commit(),
+            COMMIT_DECODED => self.file()?.decoded()?.commit().map(|()| None),
             LIST => visit::list(&self.mounted, body).map(|()| None),
             LOOK_UP => visit::look_up(&self.mounted, body).map(|()| None),
             MEMORY => Ok(File::open("/proc/meminfo").ok().map(OwnedFd::from)),

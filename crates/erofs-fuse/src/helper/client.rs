@@ -78,7 +78,10 @@ impl MountHelper {
         Ok(file.ok_or(io::ErrorKind::InvalidData)?.into())
     }
 
-    /// Decoded bytes of what launches from the image read; `None` where there are none yet.
+    /// Decoded bytes of what launches from the image read; no file where there is none yet.
+    ///
+    /// # Errors
+    /// They are not kept.
     pub(crate) fn decoded(&self) -> Result<Option<File>, Error> {
         Ok(self.call(HelperRequest::Decoded)?.map(File::from))
     }

@@ -1,16 +1,15 @@
 //! The file of decoded bytes of what launches of an image read: its name, where it may be, and how
 //! it is replaced.
 //!
-//! Bytes of another image would be wrong content. So the helper, which no image reaches, makes the
-//! name of what the filesystem says about the image: device, inode number, size and the time of its
-//! last change, which no program can set. A name is good for files that only the kernel describes;
-//! a mount by FUSE or from a network says what its server likes.
+//! What it has belongs to stored bytes, and is taken for no others. But a server that an image has
+//! taken over could write what it likes. So the helper, which no image reaches, makes the name of
+//! what the kernel says about the image: device, inode number, size, and the time of its last
+//! change. A mount by FUSE or from a network says what its server likes.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use erofs_engine::Offset;
 use launch_profile::PAGE;
@@ -32,19 +31,19 @@ const SHARE_OF_FREE: u64 = 8;
 /// How often one mount writes it.
 const WRITES: usize = 8;
 
-/// Timestamps of some filesystems are as coarse as this: an image that was changed less long ago
-/// may change again at the same time, by its ctime.
-const SETTLED: Duration = Duration::from_secs(2);
-
 /// Filesystems without a block device of their own that the kernel alone serves.
-const SERVED_BY_KERNEL: [FsWord; 2] = [libc::TMPFS_MAGIC, libc::BTRFS_SUPER_MAGIC];
+const SERVED_BY_KERNEL: [FsWord; 3] = [
+    libc::TMPFS_MAGIC,
+    libc::BTRFS_SUPER_MAGIC,
+    libc::OVERLAYFS_SUPER_MAGIC,
+];
 
 /// The decoded bytes of one image.
 #[derive(Debug)]
 pub(super) struct DecodedFile {
     path: PathBuf,
-    /// When the image was changed.
-    changed: SystemTime,
+    /// How names begin that were made of the same file, before it was changed.
+    stem: String,
     /// Most bytes of the file.
     limit: u64,
     /// How often it may still be written.
@@ -62,21 +61,19 @@ impl DecodedFile {
         if limit == 0 || !is_file || !is_served_by_kernel(image, &status) {
             return None;
         }
-        let since = Duration::new(
-            status.st_ctime.try_into().ok()?,
-            status.st_ctime_nsec as u32,
-        );
         let offset = match offset {
             Offset::Bytes(offset) => offset.to_string(),
             Offset::Auto => "auto".to_owned(),
         };
+        let stem = format!("{:x}-{:x}-{offset}-", status.st_dev, status.st_ino);
+        let (seconds, nanoseconds) = (status.st_ctime, status.st_ctime_nsec);
         let name = format!(
-            "{:x}-{:x}-{:x}-{:x}.{:x}-{offset}{END}",
-            status.st_dev, status.st_ino, status.st_size, status.st_ctime, status.st_ctime_nsec
+            "{stem}{:x}-{seconds:x}.{nanoseconds:x}{END}",
+            status.st_size
         );
         Some(Self {
             path: cache_folder().ok()?.join(name),
-            changed: SystemTime::UNIX_EPOCH + since,
+            stem,
             // With entries and checksums.
             limit: limit + limit / 64 + PAGE,
             writes: WRITES,
@@ -84,8 +81,8 @@ impl DecodedFile {
         })
     }
 
-    /// Opens it for reading, and marks it as used; `None` if it is not there. Another user may
-    /// neither have made it nor read it.
+    /// Opens it for reading, and marks it as used; `None` if it is not there or has more than is
+    /// kept. Another user may neither have made it nor read it.
     pub(super) fn open(&self) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&self.path, flags, Mode::empty()).ok()?;
@@ -93,7 +90,8 @@ impl DecodedFile {
         let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
         let is_ours = status.st_uid == rustix::process::geteuid().as_raw();
         let _ = rustix::fs::futimens(&file, &NOW);
-        (is_file && is_ours && status.st_mode & 0o077 == 0).then_some(file)
+        let fits = status.st_size as u64 <= self.limit;
+        (is_file && is_ours && fits && status.st_mode & 0o077 == 0).then_some(file)
     }
 
     /// Adds to what the next one will hold.
@@ -114,10 +112,6 @@ impl DecodedFile {
 
     /// A file without a name, so that a helper that dies leaves none behind.
     fn begin(&mut self) -> Result<File, Error> {
-        let settled = self.changed.elapsed().is_ok_and(|age| age >= SETTLED);
-        if !settled {
-            return Err(refused("the image was changed just now"));
-        }
         let writes = self.writes.checked_sub(1);
         self.writes = writes.ok_or_else(|| refused("they were written as often as they may be"))?;
         let folder = self.path.parent().unwrap_or(Path::new("/"));
@@ -131,11 +125,12 @@ impl DecodedFile {
         Ok(file.map_err(Error::io(shown()))?.into())
     }
 
-    /// Takes what was added for what was there before, and opens it.
-    pub(super) fn commit(&mut self) -> Result<Option<OwnedFd>, Error> {
+    /// Takes what was added for what was there before. What was kept of the same file before it was
+    /// changed goes.
+    pub(super) fn commit(&mut self) -> Result<(), Error> {
         let none = || refused("there are none");
         let (file, _) = self.next.take().ok_or_else(none)?;
-        let _ = std::fs::remove_file(&self.path);
+        self.remove();
         let file = format!("/proc/self/fd/{}", file.as_raw_fd());
         match rustix::fs::linkat(CWD, file, CWD, &self.path, AtFlags::SYMLINK_FOLLOW) {
             // Another mount of the image was faster.
@@ -143,7 +138,19 @@ impl DecodedFile {
             Err(errno) => return Err(Error::io(self.path.display().to_string())(errno)),
         }
         remove_oldest(&self.path, END, u64::MAX, TOTAL);
-        Ok(self.open())
+        Ok(())
+    }
+
+    /// All that was made of the image's file.
+    fn remove(&self) {
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.as_encoded_bytes();
+            if name.starts_with(self.stem.as_bytes()) && name.ends_with(END.as_bytes()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
     }
 }
 
@@ -177,7 +184,7 @@ mod tests {
     fn in_folder(folder: &Path, limit: u64) -> DecodedFile {
         DecodedFile {
             path: folder.join("image.decoded"),
-            changed: SystemTime::UNIX_EPOCH,
+            stem: "image".to_owned(),
             limit,
             writes: WRITES,
             next: None,
@@ -196,8 +203,15 @@ mod tests {
         file.add(b"four").unwrap();
         assert_eq!(count(folder.path()), 0, "a file without a name");
         file.add(b"more").unwrap();
+        std::fs::write(folder.path().join("image-before.decoded"), "").unwrap();
+        file.commit().unwrap();
+        assert_eq!(
+            count(folder.path()),
+            1,
+            "of the image before it was changed"
+        );
         let mut written = String::new();
-        let mut read = File::from(file.commit().unwrap().unwrap());
+        let mut read = File::from(file.open().unwrap());
         std::io::Read::read_to_string(&mut read, &mut written).unwrap();
         assert_eq!(written, "fourmore");
         // The next one takes its place.
@@ -224,15 +238,6 @@ mod tests {
         let mut large = in_folder(folder.path(), u64::MAX / 2);
         assert!(large.add(b"x").is_err(), "no space for it");
         assert_eq!(count(folder.path()), 0);
-    }
-
-    #[test]
-    fn an_image_that_may_still_change_unnoticed_is_not_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut file = in_folder(folder.path(), 100);
-        file.changed = SystemTime::now();
-        let why = file.add(b"x").unwrap_err().to_string();
-        assert!(why.contains("was changed just now"), "{why}");
     }
 
     #[test]

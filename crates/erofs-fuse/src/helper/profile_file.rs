@@ -120,9 +120,15 @@ impl ProfileFile {
     }
 
     /// Decoded bytes of this image will be kept beside it; opens those of earlier mounts.
-    pub(super) fn keep_decoded(&mut self, decoded: Option<DecodedFile>) -> Option<OwnedFd> {
+    ///
+    /// # Errors
+    /// They are not kept.
+    pub(super) fn keep_decoded(
+        &mut self,
+        decoded: Option<DecodedFile>,
+    ) -> Result<Option<OwnedFd>, Error> {
         self.decoded = decoded.filter(|_| self.unreachable.is_none());
-        self.decoded.as_ref()?.open()
+        Ok(self.decoded()?.open())
     }
 
     /// The file of decoded bytes.

@@ -111,18 +111,16 @@ impl MountState {
     /// Of an image in one file, which nothing verifies while it is read.
     fn decoded(&mut self) -> Result<Option<OwnedFd>, Error> {
         let request = &self.request;
-        let Some(profile) = self
+        let profile = self
             .profile_file
             .as_ref()
-            .filter(|_| request.keeps_decoded())
-        else {
-            return Ok(None);
-        };
+            .filter(|_| request.keeps_decoded());
+        let profile = profile.ok_or_else(|| Error::Protocol("no profile was requested".into()))?;
         let image = self.replaceable.file(request, 0)?;
         let options = &request.options;
         let decoded = DecodedFile::of(&image, options.engine.offset, options.decoded_bytes());
         let mut profile = profile.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(profile.keep_decoded(decoded))
+        profile.keep_decoded(decoded)
     }
 
     /// If the server can be replaced.

@@ -40,7 +40,7 @@ pub const KNOWN: &[KnownOption] = options! {
     "profile=learn|auto|PATH|off"
         "learn launches of programs (learn), or the first reads of any file, and replay them (erofsfuse: off)";
     "decoded_size=SIZE"
-        "decoded bytes kept for later launches of an image, at most 1G; 0: none (64M; LZ4 alone: 0)";
+        "decoded bytes kept for later launches of an image, at most 1G; 0: none (64M with LZMA or DEFLATE)";
     "prefetch=profile|all|none"
         "what is fetched from a URL ahead of readers: what launches read, all, nothing (profile)";
     "cache_dir=DIR"

@@ -346,16 +346,9 @@ impl Filesystem for ErofsFilesystem {
         if !deferral::repeats() {
             self.note_read(&inode, offset, reply.room());
         }
-        let decoded = self
-            .launch
-            .get()
-            .and_then(|launch| launch.read_decoded(&inode, offset, reply.spare()));
-        let read = match decoded {
-            Some(bytes) => Ok(bytes),
-            None => self
-                .engine
-                .read_at(&inode, offset, reply.spare(), self.context),
-        };
+        let read = self
+            .engine
+            .read_at(&inode, offset, reply.spare(), self.context);
         reply.advance(read.map_err(|error| self.report(&error))?);
         Ok(())
     }

@@ -200,7 +200,7 @@ impl Serving<'_> {
         // Before the threads that store have descriptors of their own.
         let decoded = match resumes {
             true => None,
-            false => self.decoded(unmount.helper)?,
+            false => self.decoded(unmount.helper),
         };
         let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper)?;
         let first = writer.caller();
@@ -335,14 +335,12 @@ impl Serving<'_> {
     }
 
     /// Decoded bytes of launches, where they are wanted and can be kept.
-    fn decoded(&self, helper: &MountHelper) -> Result<Option<launch::DecodedBytes>, Error> {
+    fn decoded(&self, helper: &MountHelper) -> Option<launch::DecodedBytes> {
         let options = &self.request.options;
-        let is_wanted = options.decoded_size.is_some() || decodes_slowly(self.engine);
-        if !is_wanted || !self.request.keeps_decoded() {
-            return Ok(None);
-        }
-        let decoded = launch::DecodedBytes::new(helper.decoded()?, options.decoded_bytes());
-        Ok(Some(decoded))
+        let is_wanted = options.decoded_size.is_some() || decodes_for_long(self.engine);
+        let is_kept = is_wanted && self.request.keeps_decoded();
+        let file = is_kept.then(|| helper.decoded())?.ok()?;
+        Some(launch::DecodedBytes::new(file, options.decoded_bytes()))
     }
 
     /// Starts recording or replaying the launch profile, with `profile=`.
@@ -419,6 +417,12 @@ fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
 fn decodes_slowly(engine: &Engine) -> bool {
     let mut algorithms = engine.image().superblock().algorithms();
     algorithms.any(|algorithm| algorithm != Algorithm::Lz4)
+}
+
+/// Longer than it takes to read what is kept decoded, and to check it.
+fn decodes_for_long(engine: &Engine) -> bool {
+    let mut algorithms = engine.image().superblock().algorithms();
+    algorithms.any(|algorithm| matches!(algorithm, Algorithm::Lzma | Algorithm::Deflate))
 }
 
 fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error> {

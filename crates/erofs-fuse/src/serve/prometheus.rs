@@ -102,8 +102,8 @@ const METRICS: &[Metric] = metrics! {
         "Bytes read ahead by the launch profile.";
     counter "profile_late_bytes_total" IfAny(&Number("/profile/late_bytes"));
         "Bytes of the launch profile that programs read first.";
-    counter "profile_decoded_bytes_total" IfAny(&Number("/profile/decoded_bytes"));
-        "Bytes of earlier launches that were kept decoded and read.";
+    counter "profile_kept_bytes_total" IfAny(&Number("/profile/kept_bytes"));
+        "Bytes kept decoded by earlier launches and taken.";
     gauge "profile_wasted_bytes" IfAny(&Number("/profile/wasted_bytes"));
         "Bytes read ahead that no program read, estimated from probes.";
     counter "requests_total" Fields("kind", "/fuse/by_kind");

@@ -66,9 +66,9 @@ fn profile(report: &Value) -> String {
             size("/late_bytes")
         );
     }
-    if report["decoded_bytes"].as_u64() > Some(0) {
-        let decoded = units::size(number(report, "/decoded_bytes"));
-        text += &format!(", {decoded} were kept decoded");
+    if report["kept_bytes"].as_u64() > Some(0) {
+        let decoded = units::size(number(report, "/kept_bytes"));
+        text += &format!(", {decoded} were decoded by earlier launches");
     }
     if report["wasted_bytes"].is_u64() {
         let wasted = units::size(number(report, "/wasted_bytes"));
@@ -462,10 +462,10 @@ mod tests {
         );
         answer["profile"] = json!({
             "state": "replayed", "prefetched_bytes": 2 << 20, "late_bytes": 1024,
-            "wasted_bytes": 2048, "decoded_bytes": 1 << 20,
+            "wasted_bytes": 2048, "kept_bytes": 1 << 20,
         });
         let replayed = page(&answer, None);
-        let line = "replayed: 2.0 MiB read ahead, 1.0 KiB came late, 1.0 MiB were kept decoded, \
+        let line = "replayed: 2.0 MiB read ahead, 1.0 KiB came late, 1.0 MiB were decoded by earlier launches, \
                     about 2.0 KiB were not needed";
         assert!(replayed.contains(line), "{replayed}");
         answer["profile"] = json!({"state": "learning", "programs": []});

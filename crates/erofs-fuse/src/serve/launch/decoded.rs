@@ -1,36 +1,50 @@
-//! Keeps what launches read decoded, so that the next replay copies instead of decoding.
+//! Keeps what launches decode, so that later mounts need not decode it again.
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
-use erofs_engine::Engine;
-use launch_profile::{Decoded, DecodedIndex, Program, Window};
+use erofs_engine::{DecodedSink, DecodedSource, Engine};
+use launch_profile::{Decoded, DecodedIndex, Program};
+use sys::pi_mutex::PiMutex;
 
 use super::names;
 use super::state::Launch;
-use super::stretches::{Stretch, stretches};
 use crate::error::Error;
 use crate::helper::Broker;
 
-/// They are written again if one byte in this many, or more, is new.
+/// It is written again if a launch decoded one byte in this many itself, or more.
 const NEW_SHARE: u64 = 20;
 
-/// The nice value of the thread that keeps them. It gives way to others, but not for long: a reader
-/// may wait for what it decodes.
-const LOW: i32 = 10;
+/// The nice value that gives way to all others.
+const LEAST: i32 = 19;
 
-/// Keeps what launches of one mount read.
+/// What one mount keeps.
 #[derive(Debug)]
 pub(in super::super) struct DecodedBytes {
     /// That of earlier mounts, until it is needed.
     unread: Option<File>,
     /// Most bytes that are kept.
     most: u64,
-    /// What was kept last.
-    kept: Option<Arc<Decoded>>,
-    keeping: Option<JoinHandle<Option<Decoded>>>,
+    /// That of earlier mounts.
+    before: Option<Arc<Decoded>>,
+    keeping: Option<JoinHandle<()>>,
+}
+
+/// For the engine.
+#[derive(Debug)]
+struct Taken(Arc<Decoded>);
+
+impl DecodedSource for Taken {
+    fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    fn read(&self, key: u128, out: &mut [u8]) -> bool {
+        self.0.read(key, out)
+    }
 }
 
 impl DecodedBytes {
@@ -40,21 +54,24 @@ impl DecodedBytes {
         Self {
             unread: file,
             most,
-            kept: None,
+            before: None,
             keeping: None,
         }
     }
 
-    /// What earlier mounts kept, at the first call. What is damaged, or of another image, is
+    /// Has the engine take what earlier mounts kept, from the first call on. What is damaged is
     /// written again.
-    pub(super) fn read(&mut self, engine: &Engine) -> Option<Arc<Decoded>> {
-        let decoded = Decoded::open(self.unread.take()?).ok()?;
-        let decoded = Some(decoded).filter(|it| it.image == names::identity(engine));
-        self.kept = decoded.map(Arc::new);
-        self.kept.clone()
+    pub(super) fn use_in(&mut self, engine: &Engine, launch: &Launch) {
+        let decoded = self.unread.take().and_then(|file| Decoded::open(file).ok());
+        if let Some(decoded) = decoded.map(Arc::new) {
+            engine.set_decoded(Arc::new(Taken(Arc::clone(&decoded))));
+            launch.set_decoded(Arc::clone(&decoded));
+            self.before = Some(decoded);
+        }
     }
 
-    /// Has a thread of its own do it, behind everything else: it takes a while.
+    /// Has a thread of its own keep what these programs decode, behind everything else: it takes a
+    /// while. The next one waits for it.
     pub(super) fn keep(
         &mut self,
         programs: Vec<Program>,
@@ -63,22 +80,30 @@ impl DecodedBytes {
         launch: &Arc<Launch>,
     ) {
         self.end();
+        if self.before.as_deref().is_some_and(has_most) {
+            return;
+        }
         let (broker, launch) = (Arc::clone(broker), Arc::clone(launch));
-        let (before, most) = (self.kept.clone(), self.most);
+        let seed = self.before.as_ref().map(|before| before.seed);
+        let sink = Sink {
+            seed: seed.unwrap_or_else(|| RandomState::new().hash_one(())),
+            broker,
+            state: PiMutex::new(State {
+                index: DecodedIndex::default(),
+                kept: HashMap::new(),
+                left: self.most,
+                failed: None,
+            }),
+        };
         let work = move || {
             // Without it, this takes the time of others.
-            let _ = rustix::process::nice(LOW);
-            let kept = keep(
-                &programs,
-                most,
-                before.as_deref(),
-                &*engine.upgrade()?,
-                &broker,
-            );
-            kept.unwrap_or_else(|error| {
+            let _ = rustix::process::nice(LEAST);
+            let Some(engine) = engine.upgrade() else {
+                return;
+            };
+            if let Err(error) = sink.keep_all(&programs, &engine) {
                 launch.fail(error.to_string());
-                None
-            })
+            }
         };
         let thread = thread::Builder::new().name("erofs_decoded".to_owned());
         self.keeping = thread.spawn(work).ok();
@@ -86,10 +111,7 @@ impl DecodedBytes {
 
     /// A panic was printed, and leaves what there was before.
     fn end(&mut self) {
-        let ended = self.keeping.take().map(JoinHandle::join);
-        if let Some(Ok(Some(kept))) = ended {
-            self.kept = Some(Arc::new(kept));
-        }
+        self.keeping.take().map(JoinHandle::join);
     }
 }
 
@@ -99,68 +121,80 @@ impl Drop for DecodedBytes {
     }
 }
 
-/// The pages of these programs, each once, of at most `most` bytes.
-fn wanted(programs: &[Program], most: u64) -> Vec<Stretch> {
-    let (mut seen, mut bytes) = (HashMap::new(), 0);
-    let mut wanted = Vec::new();
-    for program in programs {
-        for window in &program.profile.windows {
-            let file = &program.profile.files[window.file as usize];
-            let seen: &mut u32 = seen.entry((file.nid, window.number)).or_default();
-            let pages = window.pages & !*seen;
-            *seen |= pages;
-            let new = stretches(file.nid, Window { pages, ..*window }, file.size);
-            wanted.extend(new.take_while(|stretch| {
-                bytes += stretch.length as u64;
-                bytes <= most
-            }));
-        }
-    }
-    wanted
+/// Whether launches found nearly all that they decoded.
+fn has_most(before: &Decoded) -> bool {
+    let (read, missed) = before.bytes();
+    !before.is_damaged() && missed * NEW_SHARE <= read + missed
 }
 
-/// Writes them where the file of earlier launches lacks many of them, and returns the new one. What
-/// cannot be read any more, since the mount ends, is left out.
-fn keep(
-    programs: &[Program],
-    most: u64,
-    before: Option<&Decoded>,
-    engine: &Engine,
-    broker: &Broker,
-) -> Result<Option<Decoded>, Error> {
-    let wanted = wanted(programs, most);
-    if wanted.is_empty() || before.is_some_and(|before| has_most(before, &wanted)) {
-        return Ok(None);
-    }
-    let (mut index, mut buffer) = (DecodedIndex::default(), Vec::new());
-    for stretch in wanted {
-        buffer.resize(stretch.length, 0);
-        let known =
-            before.is_some_and(|before| before.read(stretch.nid, stretch.offset, &mut buffer));
-        if !known && !decode(stretch, engine, &mut buffer) {
-            continue;
-        }
-        if !index.add(stretch.nid, stretch.offset, &buffer) {
-            break;
-        }
-        broker.add_decoded(&buffer)?;
-    }
-    broker.add_decoded(&index.into_bytes(names::identity(engine)))?;
-    let written = broker.commit_decoded()?;
-    Ok(written.and_then(|file| Decoded::open(file).ok()))
+/// Writes a file through the mount helper.
+#[derive(Debug)]
+struct Sink {
+    seed: u64,
+    broker: Arc<Broker>,
+    /// Guarded by its own lock: one thread decodes.
+    state: PiMutex<State>,
 }
 
-fn has_most(before: &Decoded, wanted: &[Stretch]) -> bool {
-    let bytes = |new: bool| -> u64 {
-        let has = |it: &&Stretch| before.has(it.nid, it.offset, it.length);
-        let counted = wanted.iter().filter(|it| !new || !has(it));
-        counted.map(|stretch| stretch.length as u64).sum()
-    };
-    !before.is_damaged() && bytes(true) * NEW_SHARE <= bytes(false)
+#[derive(Debug)]
+struct State {
+    index: DecodedIndex,
+    /// Lengths by keys.
+    kept: HashMap<u128, usize>,
+    /// Bytes that may still be kept.
+    left: u64,
+    failed: Option<Error>,
 }
 
-fn decode(stretch: Stretch, engine: &Engine, out: &mut [u8]) -> bool {
-    let inode = engine.inode(stretch.nid);
-    let read = inode.and_then(|inode| engine.prefetch_at(&inode, stretch.offset, out));
-    read.is_ok()
+impl DecodedSink for Sink {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn wants(&self, key: u128, length: usize) -> bool {
+        let state = self.state.lock();
+        let has_room = state.failed.is_none() && state.left >= length as u64;
+        has_room && state.kept.get(&key).is_none_or(|kept| *kept < length)
+    }
+
+    fn keep(&self, key: u128, decoded: &[u8]) {
+        let mut state = self.state.lock();
+        let Some(left) = state.left.checked_sub(decoded.len() as u64) else {
+            return;
+        };
+        if state.index.add(key, decoded) {
+            state.left = left;
+            state.kept.insert(key, decoded.len());
+            state.failed = self.broker.add_decoded(decoded).err();
+        }
+    }
+}
+
+impl Sink {
+    /// Decodes what the programs read once more. What cannot be read any more, since the mount
+    /// ends, is left out.
+    fn keep_all(self, programs: &[Program], engine: &Engine) -> Result<(), Error> {
+        let mut buffer = Vec::new();
+        for profile in programs.iter().map(|program| &program.profile) {
+            for window in &profile.windows {
+                let nid = profile.files[window.file as usize].nid;
+                let Ok(inode) = engine.inode(nid) else {
+                    continue;
+                };
+                for (offset, length) in window.stretches() {
+                    let length = length.min(inode.size.saturating_sub(offset));
+                    buffer.resize(length as usize, 0);
+                    let _ = engine.decode_for(&inode, offset, &mut buffer, &self);
+                }
+            }
+        }
+        let state = self.state.into_inner();
+        if let Some(error) = state.failed {
+            return Err(error);
+        }
+        let image = names::identity(engine);
+        self.broker
+            .add_decoded(&state.index.into_bytes(self.seed, image))?;
+        self.broker.commit_decoded()
+    }
 }

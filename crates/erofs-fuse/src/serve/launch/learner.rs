@@ -115,7 +115,7 @@ impl Learner {
 
     /// Has what the launches read kept decoded.
     fn keep_decoded(&mut self) {
-        self.read_decoded();
+        self.use_decoded();
         let (programs, replaying) = (&self.learned.programs, &self.replaying);
         if let Some(decoded) = &mut self.decoded {
             let engine = replaying.parts.engine.clone();
@@ -123,12 +123,11 @@ impl Learner {
         }
     }
 
-    /// From here on it serves reads.
-    fn read_decoded(&mut self) {
+    /// Has the engine take what earlier mounts kept.
+    fn use_decoded(&mut self) {
         let engine = self.replaying.parts.engine.upgrade();
-        let decoded = self.decoded.as_mut().zip(engine);
-        if let Some(decoded) = decoded.and_then(|(decoded, engine)| decoded.read(&engine)) {
-            self.launch.set_decoded(decoded);
+        if let Some((decoded, engine)) = self.decoded.as_mut().zip(engine) {
+            decoded.use_in(&engine, &self.launch);
         }
     }
 
@@ -182,7 +181,7 @@ impl Learner {
         self.replayed
             .extend(programs.iter().map(|program| program.nid));
         if !programs.is_empty() {
-            self.read_decoded();
+            self.use_decoded();
             self.replaying.start(&self.launch, programs);
         }
     }

@@ -13,7 +13,6 @@ mod replay;
 mod replaying;
 mod start;
 mod state;
-mod stretches;
 
 pub(super) use decoded::DecodedBytes;
 pub(super) use start::{Mount, Running, start};

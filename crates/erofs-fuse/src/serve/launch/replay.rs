@@ -15,11 +15,10 @@ use std::time::Duration;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Nid};
 use fuse_transport::PageStore;
-use launch_profile::{Decoded, PAGE, PAGES_PER_WINDOW, Profile, Window};
+use launch_profile::{PAGE, PAGES_PER_WINDOW, Profile, Window};
 use serde_json::{Value, json};
 
 use super::super::nodes::Nodes;
-use super::stretches::{Stretch, stretches};
 
 /// One window in this many is a probe, except for the first ones.
 const PROBE_EVERY: usize = 32;
@@ -169,14 +168,7 @@ impl Replay {
     }
 
     /// One of the threads of the replay, to its end.
-    pub(super) fn run(
-        &self,
-        number: usize,
-        threads: usize,
-        parts: &Parts,
-        decoded: Option<&Decoded>,
-        pages: &PageStore,
-    ) {
+    pub(super) fn run(&self, number: usize, threads: usize, parts: &Parts, pages: &PageStore) {
         self.running.fetch_add(1, Ordering::Relaxed);
         let mut buffer = vec![0; WINDOW_BYTES];
         let mut unknown = Unknown::default();
@@ -196,7 +188,7 @@ impl Replay {
             // As a thread of the engine it is no load that would require a higher priority.
             self.working.fetch_add(1, Ordering::Relaxed);
             let busy = engine.busy();
-            let stored = store(item, &engine, decoded, pages, parts.nodes, &mut buffer);
+            let stored = store(item, &engine, pages, parts.nodes, &mut buffer);
             drop(busy);
             self.working.fetch_sub(1, Ordering::Relaxed);
             match stored {
@@ -305,12 +297,11 @@ impl Unknown {
     }
 }
 
-/// Stores the pages of a window; their bytes, or what the kernel refused. `None` if the image does
-/// not know the file as it was.
+/// Decodes a window and stores its pages; their bytes, or what the kernel refused. `None` if the
+/// image does not know the file as it was.
 fn store(
     item: &Item,
     engine: &Engine,
-    decoded: Option<&Decoded>,
     pages: &PageStore,
     nodes: Nodes,
     buffer: &mut [u8],
@@ -320,27 +311,20 @@ fn store(
         return None;
     }
     let node = nodes.node(item.nid)?;
-    let stretches: Vec<Stretch> = stretches(item.nid, item.window, inode.size).collect();
-    let (first, last) = (stretches.first()?, stretches.last()?);
-    let first = first.offset;
-    let bytes = buffer.get_mut(..(last.offset - first) as usize + last.length)?;
-    let place = |stretch: &Stretch| {
-        let from = (stretch.offset - first) as usize;
-        from..from + stretch.length
-    };
-    let is_kept = decoded.is_some_and(|decoded| {
-        let mut each = stretches.iter();
-        each.all(|stretch| decoded.read(item.nid, stretch.offset, &mut bytes[place(stretch)]))
-    });
-    if !is_kept {
-        engine.prefetch_at(&inode, first, bytes).ok()?;
-    }
+    let stretches: Vec<(u64, u64)> = item.window.stretches().collect();
+    let (first, (last, length)) = (stretches.first()?.0, *stretches.last()?);
+    let end = (last + length).min(inode.size);
+    let bytes = buffer.get_mut(..usize::try_from(end.checked_sub(first)?).ok()?)?;
+    engine.prefetch_at(&inode, first, bytes).ok()?;
     let mut stored = 0;
-    for stretch in &stretches {
-        if let Err(error) = pages.store(node, stretch.offset, &bytes[place(stretch)]) {
+    for (offset, length) in stretches {
+        let from = (offset - first) as usize;
+        let to = ((offset + length).min(end).checked_sub(first)?) as usize;
+        let part = bytes.get(from..to).filter(|part| !part.is_empty())?;
+        if let Err(error) = pages.store(node, offset, part) {
             return Some(Err(error));
         }
-        stored += stretch.length as u64;
+        stored += part.len() as u64;
     }
     Some(Ok(stored))
 }

@@ -54,7 +54,7 @@ impl Replaying {
             self.spawn(number, move |pages| {
                 with_that_of_workers(&parts.engine, || {
                     for replay in places.iter().filter_map(|place| launch.replay(*place)) {
-                        replay.run(number, threads, &parts, launch.decoded(), pages);
+                        replay.run(number, threads, &parts, pages);
                     }
                 });
             });

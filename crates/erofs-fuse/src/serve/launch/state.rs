@@ -36,7 +36,7 @@ pub(in super::super) struct Launch {
     programs: PiMutex<Vec<Value>>,
     /// Guarded by its own lock: what went wrong beside it.
     trouble: PiMutex<Option<String>>,
-    /// What earlier launches read, decoded, once it is needed.
+    /// What earlier launches decoded, once it is needed.
     decoded: OnceLock<Arc<Decoded>>,
 }
 
@@ -69,25 +69,7 @@ impl Launch {
         }
     }
 
-    /// Fills `out` from what earlier launches read; the bytes, or `None` where some are not there.
-    pub(in super::super) fn read_decoded(
-        &self,
-        inode: &Inode,
-        offset: u64,
-        out: &mut [u8],
-    ) -> Option<usize> {
-        let decoded = self.decoded()?;
-        let length = inode.size.checked_sub(offset)?.min(out.len() as u64) as usize;
-        let read = decoded.read(inode.nid, offset, &mut out[..length]);
-        read.then_some(length)
-    }
-
-    /// What earlier launches read, once it is needed.
-    pub(super) fn decoded(&self) -> Option<&Decoded> {
-        self.decoded.get().map(|decoded| &**decoded)
-    }
-
-    /// Has reads served from what earlier launches read.
+    /// What is taken instead of decoding, for the counters.
     pub(super) fn set_decoded(&self, decoded: Arc<Decoded>) {
         let _ = self.decoded.set(decoded);
     }
@@ -160,8 +142,8 @@ impl Launch {
     pub(in super::super) fn report(&self) -> Value {
         let replays = self.replays().map(Replay::report);
         let mut report = replays.reduce(sum).unwrap_or(json!({"state": "learning"}));
-        let decoded = self.decoded().map(Decoded::read_bytes);
-        report["decoded_bytes"] = json!(decoded.unwrap_or(0));
+        let kept = self.decoded.get().map(|decoded| decoded.bytes().0);
+        report["kept_bytes"] = json!(kept.unwrap_or(0));
         report["programs"] = json!(&*self.programs.lock());
         let trouble = self.trouble.lock();
         if let Some(line) = &*trouble {

@@ -1,0 +1,132 @@
+//! Decoded bytes that are kept outside of the engine, and taken instead of decoding again.
+//!
+//! They belong to stored bytes, not to a place in an image: the key is a hash of what is decoded.
+//! So they are right wherever the same stored bytes are, and never for others.
+
+use std::fmt;
+
+use erofs_format::{Algorithm, Pcluster};
+use twox_hash::XxHash3_128;
+
+/// Decoded bytes by their keys.
+pub trait DecodedSource: fmt::Debug + Send + Sync {
+    /// What the hash of keys begins with. An image's maker cannot know it.
+    fn seed(&self) -> u64;
+
+    /// Fills `out` with the beginning of what has this key; false if it is not there.
+    fn read(&self, key: u128, out: &mut [u8]) -> bool;
+}
+
+/// Takes decoded bytes, to keep them.
+pub trait DecodedSink: fmt::Debug + Sync {
+    /// See [`DecodedSource::seed`].
+    fn seed(&self) -> u64;
+
+    /// Whether it lacks some of the first `length` bytes of what has this key.
+    fn wants(&self, key: u128, length: usize) -> bool;
+
+    /// The beginning of what a pcluster decodes to.
+    fn keep(&self, key: u128, decoded: &[u8]);
+}
+
+/// Of a pcluster with these stored bytes.
+pub(crate) fn key(seed: u64, algorithm: Algorithm, pcluster: &Pcluster, stored: &[u8]) -> u128 {
+    let kind = u64::from(algorithm.bit()) << 1 | u64::from(pcluster.partial);
+    let seed = seed ^ pcluster.decoded_length.rotate_left(32) ^ kind;
+    XxHash3_128::oneshot_with_seed(seed, stored)
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::{Engine, EngineOptions, ReadContext, WorkersMode};
+
+    /// Decoded bytes in memory.
+    #[derive(Debug, Default)]
+    struct Kept(Mutex<HashMap<u128, Vec<u8>>>);
+
+    impl DecodedSink for Kept {
+        fn seed(&self) -> u64 {
+            7
+        }
+
+        fn wants(&self, key: u128, length: usize) -> bool {
+            let kept = self.0.lock().unwrap();
+            kept.get(&key).is_none_or(|kept| kept.len() < length)
+        }
+
+        fn keep(&self, key: u128, decoded: &[u8]) {
+            self.0.lock().unwrap().insert(key, decoded.to_vec());
+        }
+    }
+
+    impl DecodedSource for Kept {
+        fn seed(&self) -> u64 {
+            7
+        }
+
+        fn read(&self, key: u128, out: &mut [u8]) -> bool {
+            let kept = self.0.lock().unwrap();
+            let found = kept.get(&key).and_then(|kept| kept.get(..out.len()));
+            found.is_some_and(|found| {
+                out.copy_from_slice(found);
+                true
+            })
+        }
+    }
+
+    /// A file of an image, whose cache is empty.
+    fn opened(image: &str, file: &[u8]) -> (Arc<Engine>, Arc<erofs_format::Inode>) {
+        let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        let options = EngineOptions {
+            workers: WorkersMode::Inline,
+            cache_bytes: 0,
+            ..EngineOptions::default()
+        };
+        let engine = Engine::open(&images.join(image), &options).unwrap();
+        let inode = engine.resolve(file, true).unwrap();
+        (engine, inode)
+    }
+
+    fn content(engine: &Engine, inode: &erofs_format::Inode) -> Vec<u8> {
+        let mut bytes = vec![0; inode.size as usize];
+        let read = engine.read_at(inode, 0, &mut bytes, ReadContext::Worker);
+        assert_eq!(read.unwrap(), bytes.len());
+        bytes
+    }
+
+    #[test]
+    fn what_is_kept_is_not_decoded_again_and_serves_no_other_stored_bytes() {
+        let kept = Arc::new(Kept::default());
+        for (image, file) in [
+            ("lzma-1m-dict8m.erofs", &b"/data/mixed-200000"[..]),
+            ("lz4-64k.erofs", &b"/data/mixed-200000"[..]),
+        ] {
+            let (engine, inode) = opened(image, file);
+            let expected = content(&engine, &inode);
+            // Page by page, as a launch is.
+            for offset in (0..inode.size - 4096).step_by(4096) {
+                let mut out = [0; 4096];
+                engine.decode_for(&inode, offset, &mut out, &*kept).unwrap();
+            }
+            let (engine, inode) = opened(image, file);
+            engine.set_decoded(Arc::clone(&kept) as Arc<dyn DecodedSource>);
+            assert!(content(&engine, &inode) == expected, "{image}");
+            assert_eq!(engine.stats().decodes, 0, "{image}");
+            // Changed where it is kept: the bytes of each other image are its own.
+            kept.0
+                .lock()
+                .unwrap()
+                .values_mut()
+                .for_each(|bytes| bytes.fill(1));
+        }
+        let (engine, inode) = opened("lz4-full-index-64k.erofs", b"/mixed-90000");
+        let expected = content(&engine, &inode);
+        engine.set_decoded(kept);
+        assert!(content(&engine, &inode) == expected);
+    }
+}
