@@ -56,6 +56,14 @@ fn check_metadata(inode: &Inode, entry: &Value) -> Vec<String> {
         format!("{:04o}", inode.mode & 0o7777),
         entry["mode"].as_str().unwrap().into(),
     );
+    let (stored, size) = (inode.blocks * 512, inode.size);
+    if !inode.is_compressed() && !(size..size + 65_536).contains(&stored) {
+        check(
+            "stored",
+            stored.to_string(),
+            format!("{size} or a block more"),
+        );
+    }
     check("uid", inode.uid.to_string(), number("uid"));
     check("gid", inode.gid.to_string(), number("gid"));
     check("nlink", inode.nlink.to_string(), number("nlink"));

@@ -245,6 +245,8 @@ fn a_mount_helper_that_has_stopped_is_named_and_asked_for_nothing() {
     let (server, counters) = (site.pid(), super::inherited::counters(&site));
     let helper = counters["restart"]["helper"].as_u64().expect("its helper");
     signal("-STOP", helper);
+    let state = || std::fs::read_to_string(format!("/proc/{helper}/stat")).unwrap();
+    soon("the stop", || state().contains(") T "));
     let output = upgrade(&site, || {});
     signal("-CONT", helper);
     let why = format!("cannot be upgraded: its mount helper (process {helper}) is stopped");

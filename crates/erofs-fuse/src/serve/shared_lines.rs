@@ -11,8 +11,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode};
@@ -125,8 +126,12 @@ fn reads_of_cached_pages_decode_nothing() {
     let image = ErofsFilesystem::new(engine.clone(), faults, engine.root(), ReadContext::Worker);
     let node = image.nodes().node(file.nid).unwrap();
     let (session, kernel) = session(image);
-    let barrier = Barrier::new(THREADS);
-    let serve = |thread: usize| {
+    let serve = |thread: usize, (sender, receiver): (Sender<()>, Receiver<()>)| {
+        // A thread that fails ends the other one, too.
+        let meet = || {
+            sender.send(()).unwrap();
+            receiver.recv().unwrap();
+        };
         let mut channel = session.device_channel().unwrap();
         let mut reply = vec![0; 16 + PAGE];
         // Page after page would be a stream, whose pclusters are dropped when it has passed.
@@ -135,9 +140,9 @@ fn reads_of_cached_pages_decode_nothing() {
             .collect();
         let decoded = || engine.stats().decodes;
         let mut rounds = |mine: bool, marks: Option<usize>| {
-            barrier.wait();
+            meet();
             if mine {
-                // The other threads have come to rest in the barrier by then.
+                // The other thread has come to rest by then.
                 std::thread::sleep(Duration::from_millis(100));
                 marks.into_iter().for_each(mark);
                 for bytes in &requests {
@@ -146,7 +151,7 @@ fn reads_of_cached_pages_decode_nothing() {
                 }
                 marks.into_iter().for_each(|number| mark(number + 1));
             }
-            barrier.wait();
+            meet();
         };
         for turn in 0..THREADS {
             rounds(turn == thread, None);
@@ -158,9 +163,11 @@ fn reads_of_cached_pages_decode_nothing() {
         assert!(before > 0 && decoded() == before);
     };
     std::thread::scope(|scope| {
+        let (to_other, of_one) = channel();
+        let (to_one, of_other) = channel();
         let serve = &serve;
-        (1..THREADS).for_each(|thread| drop(scope.spawn(move || serve(thread))));
-        serve(0);
+        scope.spawn(move || serve(1, (to_one, of_one)));
+        serve(0, (to_other, of_other));
     });
     // To empty the caches slot by slot would be a quarter of the trace.
     std::mem::forget(engine);
