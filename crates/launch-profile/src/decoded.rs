@@ -62,6 +62,8 @@ struct Entry {
 #[derive(Debug)]
 pub struct Decoded {
     file: File,
+    /// Bytes of the file.
+    pub length: u64,
     /// What hashes of stored bytes begin with.
     pub seed: u64,
     /// The image that it was written for.
@@ -79,7 +81,8 @@ impl Decoded {
     /// # Errors
     /// When it is none, is damaged, or cannot be read.
     pub fn open(file: File) -> io::Result<Self> {
-        let (end, last) = part(&file, file.metadata()?.len(), END_BYTES)?;
+        let whole = file.metadata()?.len();
+        let (end, last) = part(&file, whole, END_BYTES)?;
         if !last.starts_with(&MAGIC) {
             return Err(invalid(Error::Magic));
         }
@@ -111,6 +114,7 @@ impl Decoded {
         let checksums = checksums.chunks_exact(8).map(|one| u64_at(one, 0));
         Ok(Self {
             file,
+            length: whole,
             seed: u64_at(&last, 20),
             image: ImageIdentity::from_bytes(&image),
             entries,
@@ -233,16 +237,22 @@ pub struct DecodedIndex {
 impl DecodedIndex {
     /// Adds what has this key, whose bytes are written next; false without room for it.
     pub fn add(&mut self, key: u128, decoded: &[u8]) -> bool {
-        let pages = decoded.chunks(PAGE as usize);
-        let more = ENTRY_BYTES + 8 * pages.len();
+        let more = Self::bytes_of(decoded.len()) as usize - decoded.len();
         let fits = self.entries.len() + self.checksums.len() + more <= INDEX_BYTES;
         if fits {
             self.entries.extend(key.to_le_bytes());
             self.entries.extend((decoded.len() as u64).to_le_bytes());
+            let pages = decoded.chunks(PAGE as usize);
             let checksums = pages.map(|page| XxHash3_64::oneshot(page).to_le_bytes());
             self.checksums.extend(checksums.flatten());
         }
         fits
+    }
+
+    /// Bytes of the file that so many decoded ones take.
+    pub fn bytes_of(decoded: usize) -> u64 {
+        let checksums = 8 * decoded.div_ceil(PAGE as usize);
+        (decoded + ENTRY_BYTES + checksums) as u64
     }
 
     /// What comes behind the bytes.

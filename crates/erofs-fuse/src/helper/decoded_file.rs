@@ -74,8 +74,8 @@ impl DecodedFile {
         Some(Self {
             path: cache_folder().ok()?.join(name),
             stem,
-            // With entries and checksums.
-            limit: limit + limit / 64 + PAGE,
+            // With what is behind entries and checksums.
+            limit: limit + PAGE,
             writes: WRITES,
             next: None,
         })

@@ -15,8 +15,11 @@ use super::state::Launch;
 use crate::error::Error;
 use crate::helper::Broker;
 
-/// It is written again if a launch decoded one byte in this many itself, or more.
+/// It is written again if launches decoded one byte in this many themselves, or more.
 const NEW_SHARE: u64 = 20;
+
+/// The same of a file that is full: others would go for it.
+const NEW_SHARE_OF_FULL: u64 = 2;
 
 /// The nice value that gives way to all others.
 const LEAST: i32 = 19;
@@ -80,7 +83,11 @@ impl DecodedBytes {
         launch: &Arc<Launch>,
     ) {
         self.end();
-        if self.before.as_deref().is_some_and(has_most) {
+        if self
+            .before
+            .as_ref()
+            .is_some_and(|before| has_most(before, self.most))
+        {
             return;
         }
         let (broker, launch) = (Arc::clone(broker), Arc::clone(launch));
@@ -121,10 +128,16 @@ impl Drop for DecodedBytes {
     }
 }
 
-/// Whether launches found nearly all that they decoded.
-fn has_most(before: &Decoded) -> bool {
+/// Whether launches found nearly all that they decoded, or what of it has room.
+fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
-    !before.is_damaged() && missed * NEW_SHARE <= read + missed
+    let is_full = before.length >= most - most / NEW_SHARE;
+    let share = if is_full {
+        NEW_SHARE_OF_FULL
+    } else {
+        NEW_SHARE
+    };
+    !before.is_damaged() && missed * share <= read + missed
 }
 
 /// Writes a file through the mount helper.
@@ -159,7 +172,8 @@ impl DecodedSink for Sink {
 
     fn keep(&self, key: u128, decoded: &[u8]) {
         let mut state = self.state.lock();
-        let Some(left) = state.left.checked_sub(decoded.len() as u64) else {
+        let bytes = DecodedIndex::bytes_of(decoded.len());
+        let Some(left) = state.left.checked_sub(bytes) else {
             return;
         };
         if state.index.add(key, decoded) {
@@ -196,5 +210,33 @@ impl Sink {
         self.broker
             .add_decoded(&state.index.into_bytes(self.seed, image))?;
         self.broker.commit_decoded()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use launch_profile::ImageIdentity;
+
+    use super::*;
+
+    #[test]
+    fn a_full_file_stays_unless_launches_decode_most_themselves() {
+        let decoded = vec![7; 100_000];
+        let (mut index, mut file) = (DecodedIndex::default(), tempfile::tempfile().unwrap());
+        assert!(index.add(1, &decoded));
+        file.write_all(&decoded).unwrap();
+        file.write_all(&index.into_bytes(0, ImageIdentity::default()))
+            .unwrap();
+        let before = Decoded::open(file).unwrap();
+        let (large, full) = (1 << 20, before.length);
+        let read = |key, bytes| before.read(key, &mut vec![0; bytes]);
+        assert!(read(1, 96_000) && !read(2, 4_000));
+        assert!(has_most(&before, large));
+        assert!(!read(2, 4_000));
+        assert!(!has_most(&before, large) && has_most(&before, full));
+        assert!(!read(2, 100_000));
+        assert!(!has_most(&before, full));
     }
 }
