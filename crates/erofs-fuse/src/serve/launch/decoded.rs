@@ -34,6 +34,8 @@ pub(in super::super) struct DecodedBytes {
     /// That of earlier mounts.
     before: Option<Arc<Decoded>>,
     keeping: Option<JoinHandle<()>>,
+    /// Bytes of the profiles for which this mount wrote it last.
+    written_for: u64,
 }
 
 /// For the engine.
@@ -59,6 +61,7 @@ impl DecodedBytes {
             most,
             before: None,
             keeping: None,
+            written_for: 0,
         }
     }
 
@@ -82,14 +85,10 @@ impl DecodedBytes {
         broker: &Arc<Broker>,
         launch: &Arc<Launch>,
     ) {
-        self.end();
-        if self
-            .before
-            .as_ref()
-            .is_some_and(|before| has_most(before, self.most))
-        {
+        if !self.is_due(&programs) {
             return;
         }
+        self.end();
         let (broker, launch) = (Arc::clone(broker), Arc::clone(launch));
         let seed = self.before.as_ref().map(|before| before.seed);
         let sink = Sink {
@@ -114,6 +113,19 @@ impl DecodedBytes {
         };
         let thread = thread::Builder::new().name("erofs_decoded".to_owned());
         self.keeping = thread.spawn(work).ok();
+    }
+
+    /// Whether launches lack some of it, and more than this mount has written.
+    fn is_due(&mut self, programs: &[Program]) -> bool {
+        let of_programs = programs.iter().map(|program| program.profile.bytes());
+        let bytes: u64 = of_programs.sum();
+        let before = self.before.as_ref();
+        let due = before.is_none_or(|before| !has_most(before, self.most))
+            && bytes > self.written_for + self.written_for / NEW_SHARE;
+        if due {
+            self.written_for = bytes;
+        }
+        due
     }
 
     /// A panic was printed, and leaves what there was before.
@@ -217,9 +229,36 @@ impl Sink {
 mod tests {
     use std::io::Write;
 
-    use launch_profile::ImageIdentity;
+    use launch_profile::{ImageIdentity, Profile, Window};
 
     use super::*;
+
+    #[test]
+    fn a_mount_writes_again_when_launches_read_more() {
+        let program = |pages| {
+            let window = Window {
+                file: 0,
+                number: 0,
+                pages,
+                at_ms: 0,
+            };
+            let profile = Profile {
+                windows: vec![window],
+                ..Profile::default()
+            };
+            Program {
+                nid: 7,
+                launches: 1,
+                idle_mounts: 0,
+                profile,
+            }
+        };
+        let mut decoded = DecodedBytes::new(None, 1 << 20);
+        assert!(decoded.is_due(&[program(0b11)]));
+        assert!(!decoded.is_due(&[program(0b11)]), "each launch of a mount");
+        assert!(decoded.is_due(&[program(0b111), program(0b1)]));
+        assert!(!decoded.is_due(&[program(0b111)]));
+    }
 
     #[test]
     fn a_full_file_stays_unless_launches_decode_most_themselves() {
