@@ -78,7 +78,7 @@ pub(crate) fn serve(
         watches: false,
         ..options.engine.clone()
     };
-    let opened = match restart.is_on() || request.is_remote() || request.keeps_decoded() {
+    let opened = match restart.is_on() || request.is_remote() {
         true => {
             let open = |path: &Path| helper.open(request, path);
             Opened::with(&request.image, &engine, &open)?
@@ -415,14 +415,19 @@ fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
 
 /// LZ4 alone is decoded about as fast as it is copied.
 fn decodes_slowly(engine: &Engine) -> bool {
-    let mut algorithms = engine.image().superblock().algorithms();
-    algorithms.any(|algorithm| algorithm != Algorithm::Lz4)
+    uses(engine, |algorithm| algorithm != Algorithm::Lz4)
 }
 
 /// Longer than it takes to read what is kept decoded, and to check it.
 fn decodes_for_long(engine: &Engine) -> bool {
-    let mut algorithms = engine.image().superblock().algorithms();
-    algorithms.any(|algorithm| matches!(algorithm, Algorithm::Lzma | Algorithm::Deflate))
+    uses(engine, |algorithm| {
+        matches!(algorithm, Algorithm::Lzma | Algorithm::Deflate)
+    })
+}
+
+/// Whether the image has one of these algorithms.
+fn uses(engine: &Engine, are_these: impl Fn(Algorithm) -> bool) -> bool {
+    engine.image().superblock().algorithms().any(are_these)
 }
 
 fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error> {
