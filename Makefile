@@ -1,60 +1,59 @@
-# erofast: `make demo` shows what it is for, `make test` proves that it works.
+# erofast: `make demo` shows what it is for, `make test` proves that it works, `make help` lists the rest.
 # Both begin with `make setup`, which installs what is missing as root and names it otherwise;
 # everything is built with --locked.
 
 CARGO ?= cargo
+# Where cargo puts what it builds.
+RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test check ci build setup lint doc models rest bench fuzz fuzz-changed dist deb static initramfs install uninstall
+.PHONY: demo test check ci build setup lint doc models rest bench fuzz fuzz-changed dist deb static initramfs install uninstall help
 
-demo: setup
+demo: setup ## shows what erofast is for
 	scripts/demo
 
 # The order puts the quick verdicts first; the last line is "N passed, N failed, N skipped".
-test: setup lint doc
+test: setup lint doc ## formatting, clippy, documentation, all tests
 	scripts/test
 
-# Between edits: formatting, clippy, and the quick tests of the crates that differ from main.
-check:
+check: ## between edits: formatting, clippy, quick tests of the crates that differ from main
 	scripts/check
 
-# What continuous integration runs before `make test`: the models, checks with tools of their own,
-# and the fuzz targets where they changed.
-ci: setup rest fuzz-changed models
+ci: setup rest fuzz-changed models ## what continuous integration runs before `make test`
 
 # Each target for four seconds where fuzz/ or its oracles differ from main. Clippy compiles the
 # targets and the tests replay what they found, always.
-fuzz-changed:
+fuzz-changed: ## fuzz targets, where they or what they call differ from main
 	@changed=$$(scripts/changed) && if echo "$$changed" | grep -qE '^(fuzz|crates/erofs-oracles)/'; then fuzz/run 4; \
 	else echo "left out: fuzzing, since neither fuzz/ nor crates/erofs-oracles differs from main"; fi
 
-setup:
+setup: ## installs what is missing, or names it
 	scripts/setup
 
-models:
+models: ## interleavings of threads, with loom
 	scripts/check-models
 
-rest:
+rest: ## checks that need a tool of their own
 	scripts/check-rest
 
-build:
+build: ## the programs and the C library, optimised
 	$(CARGO) build --locked --release -p erofast -p erofast-lab -p erofast-fetch -p liberofast
-	scripts/licence-texts > target/release/third-party-licences
+	scripts/licence-texts > $(RELEASE)/third-party-licences
 
-lint:
+lint: ## formatting and clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --features erofast-fuzz/targets -- -D warnings
 
-doc:
+doc: ## the documentation of the crates
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 # Packages and programs for others; see docs/building.md. They land in target/dist. `make dist` makes all
 # of them and starts each, and is what a release is made of. Parts: deb, static (of the CPUs in STATIC),
 # initramfs (a program that only mounts, of the CPU in INITRAMFS; recipes are in contrib/initramfs).
-dist:
+dist: ## what a release is made of: packages and programs, each started
 	scripts/setup-dist
 	scripts/dist
 
-deb static initramfs:
+deb static initramfs: ## parts of it
 	scripts/dist $@
 
 # Without a package: programs, C library, mount helpers, man pages, completions, pages and units below
@@ -62,18 +61,20 @@ deb static initramfs:
 PREFIX ?= /usr/local
 DESTDIR ?=
 # Where root has no Rust, what `make build` built is installed as it is.
-install:
+install: ## below PREFIX (/usr/local)
 	@if command -v $(CARGO) >/dev/null; then $(MAKE) build; \
-	elif test -s target/release/third-party-licences; then echo "install: no $(CARGO) in PATH: installing what make build built"; \
+	elif test -s $(RELEASE)/third-party-licences; then echo "install: no $(CARGO) in PATH: installing what make build built"; \
 	else echo "install: no $(CARGO) in PATH, and nothing is built: run make build as yourself first" >&2; exit 1; fi
-	LAB=target/release/erofast-lab FETCH=target/release/erofast-fetch LIBRARY=target/release scripts/install-files target/release/erofast "$(DESTDIR)" "$(PREFIX)"
+	LAB=$(RELEASE)/erofast-lab FETCH=$(RELEASE)/erofast-fetch LIBRARY=$(RELEASE) scripts/install-files $(RELEASE)/erofast "$(DESTDIR)" "$(PREFIX)"
 
-uninstall:
+uninstall: ## removes what install put there
 	scripts/install-files --remove "$(DESTDIR)" "$(PREFIX)"
 
-bench:
+bench: ## benchmarks of the crates
 	$(CARGO) bench --locked --workspace
 
-# Ten minutes for each target.
-fuzz:
+fuzz: ## ten minutes for each target
 	fuzz/run 600
+
+help: ## this list
+	@sed -n 's/^\([a-z -]*\):.*## /\1\t/p' Makefile | expand -t 24
