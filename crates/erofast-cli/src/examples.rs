@@ -55,22 +55,22 @@ const EXAMPLES: &[Example] = &[
     example(
         "erofast profile remove",
         "Remove one program of an image",
-        "erofast profile remove app.profile usr/bin/cc",
+        "erofast profile remove app.erofs usr/bin/cc",
     ),
     example(
         "erofast profile list",
-        "Programs whose launches were learned",
-        "erofast profile list",
+        "Programs whose launches were learned of an image",
+        "erofast profile list app.erofs",
     ),
     example(
         "erofast profile show",
         "What a launch read",
-        "erofast profile show app.profile",
+        "erofast profile show app.erofs",
     ),
     example(
         "erofast profile show",
         "Files in the order of the launch, for tar --files-from and mkfs.erofs --tar",
-        "erofast profile show --list app.profile",
+        "erofast profile show --list app.erofs",
     ),
     example(
         "erofast profile trim",

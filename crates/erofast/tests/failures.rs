@@ -271,7 +271,7 @@ fn directories_in_the_place_of_files_are_named() {
     fails(
         &erofast(&["profile", "show", "/"]),
         1,
-        "/: is a directory, and no launch profile",
+        "/: not a launch profile: /: is a directory",
     );
     let all = erofast(&["ls", "-la", &image]);
     assert_eq!(all.stdout, erofast(&["ls", "-l", &image]).stdout);

@@ -190,7 +190,9 @@ fn unsafe_code_stays_in_the_files_that_may_have_it() {
 fn a_crate_names_the_version_that_the_others_have() {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     let manifest = std::fs::read_to_string(manifest).expect("a manifest");
-    let mut ours = manifest.lines().filter(|line| line.contains("path = \"crates/"));
+    let mut ours = manifest
+        .lines()
+        .filter(|line| line.contains("path = \"crates/"));
     let version = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"");
     assert_eq!(ours.clone().count(), 14, "of [workspace.dependencies]");
     assert_eq!(ours.find(|line| !line.contains(version)), None, "{version}");

@@ -1,8 +1,10 @@
 //! `erofast profile`: showing and trimming launch profiles.
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::forged::Forged;
 use launch_profile::{
     DecodedIndex, Directory, ImageIdentity, Learned, Name, Profile, Program, RecordedFile, Window,
 };
@@ -215,5 +217,78 @@ fn links_are_followed_modes_are_kept_and_fifos_do_not_wait() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
     let output = erofast(&["profile", "show"], &fifo);
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("is no launch profile"), "{text}");
+    assert!(text.contains("not a launch profile"), "{text}");
+}
+
+/// An image of one script, which no other image is taken for.
+fn image_of_a_script(path: &Path) {
+    let mut image = Forged::default();
+    let script = image.add(0o100755, b"#!/bin/sh\n");
+    let root = image.add_directory(&[(".", 1, 2), ("..", 1, 2), ("script", script, 1)]);
+    let mut bytes = image.bytes(root);
+    let random = std::fs::read("/proc/sys/kernel/random/uuid").unwrap();
+    bytes[1024 + 48..][..16].copy_from_slice(&random[..16]);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn what_mounts_of_an_image_learned_is_found_by_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, place) = (folder.path().join("app.erofs"), folder.path().join("mnt"));
+    image_of_a_script(&image);
+    std::fs::create_dir(&place).unwrap();
+    let profile = |command: &str, more: &[&str]| {
+        let mut erofast = crate::common::erofast();
+        let output = erofast
+            .args(["profile", command])
+            .arg(&image)
+            .args(more)
+            .output();
+        let output = output.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let (status, _, line) = profile("show", &[]);
+    assert!(
+        status == Some(1) && line.contains("no launches were learned of it"),
+        "{line}"
+    );
+
+    let mounted = erofast(
+        &["mount", "-o", "profile=learn", image.to_str().unwrap()],
+        &place,
+    );
+    if !mounted.status.success() {
+        return println!("skipped: {}", String::from_utf8_lossy(&mounted.stderr));
+    }
+    std::fs::read(place.join("script")).unwrap();
+    assert!(erofast(&["umount"], &place).status.success());
+    // The file is there a moment after that.
+    let learned = || {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        profile("show", &[]).0 == Some(0)
+    };
+    assert!((0..3000).any(|_| learned()));
+    let (status, listed, _) = profile("list", &["--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(status, Some(0));
+    assert_eq!(listed["images"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["images"][0]["programs"][0]["path"], "script");
+    assert_eq!(profile("show", &["--list"]).1, "script\n");
+    let (status, _, line) = profile("remove", &["other"]);
+    assert!(
+        status == Some(1) && line.contains("other: was not learned"),
+        "{line}"
+    );
+    assert_eq!(profile("remove", &["script"]).0, Some(0));
+    assert!(
+        profile("list", &[])
+            .1
+            .starts_with("no launches were learned in ")
+    );
+    assert!(!Path::new(listed["images"][0]["file"].as_str().unwrap()).exists());
 }

@@ -22,8 +22,9 @@ pub enum ProfileCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile remove"))]
 pub struct ProfileRemoveArgs {
-    /// File that `profile list` names
-    pub file: PathBuf,
+    /// File that `profile list` names, or the image
+    #[arg(value_name = "FILE|IMAGE")]
+    pub profile: PathBuf,
     /// Programs of the image, as `profile list` names them; without any all of them
     pub programs: Vec<String>,
 }
@@ -32,6 +33,9 @@ pub struct ProfileRemoveArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile list"))]
 pub struct ProfileListArgs {
+    /// Images (files, block devices or URLs) whose launches are listed; without any those of all
+    #[arg(value_name = "IMAGE")]
+    pub images: Vec<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
@@ -41,8 +45,9 @@ pub struct ProfileListArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile show"))]
 pub struct ProfileShowArgs {
-    /// Launch profile
-    pub file: PathBuf,
+    /// Launch profile, or the image that it was learned of
+    #[arg(value_name = "FILE|IMAGE")]
+    pub profile: PathBuf,
     /// Print the report as JSON
     #[arg(long, conflicts_with = "list")]
     pub json: bool,

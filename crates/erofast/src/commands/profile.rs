@@ -5,9 +5,10 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, print_json};
+use erofs_engine::{Engine, EngineOptions, WorkersMode, remote};
 use launch_profile::{
     Decoded, ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim, limits,
 };
@@ -19,16 +20,15 @@ use crate::text::{name, time};
 
 /// Runs `profile list`.
 pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
-    let folder = erofs_fuse::profile_folder()?;
-    let mut images = Vec::new();
-    for entry in fs::read_dir(&folder).into_iter().flatten() {
-        let path = entry.with_context(|| folder.display().to_string())?.path();
-        // Others write here at the same time, and not only these files.
-        if let Ok(learned) = read(&path) {
-            images.push((path, learned));
-        }
+    let mut images = all()?;
+    if !args.images.is_empty() {
+        let asked: Vec<_> = args
+            .images
+            .iter()
+            .map(|image| image_at(image))
+            .collect::<Result<_, _>>()?;
+        images.retain(|(_, learned)| identity(learned).is_some_and(|one| asked.contains(one)));
     }
-    images.sort_by(|one, other| one.0.cmp(&other.0));
     if args.json {
         let image = |(path, learned): &(PathBuf, Learned)| {
             let image = identity(learned);
@@ -45,6 +45,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Fine);
     }
     if images.is_empty() {
+        let folder = erofs_fuse::profile_folder()?;
         outln!("no launches were learned in {}", folder.display());
     }
     for (path, learned) in &images {
@@ -66,9 +67,13 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
 
 /// Runs `profile show`.
 pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
-    let learned = read(&args.file)?;
+    let learned = named(&args.profile)?;
+    let programs: Vec<_> = learned
+        .into_iter()
+        .flat_map(|(_, learned)| learned.programs)
+        .collect();
     let mut all = Profile::default();
-    for program in &learned.programs {
+    for program in &programs {
         all.image = program.profile.image;
         all.merge(&program.profile);
     }
@@ -83,10 +88,10 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
             shown
         };
         let mut shown = report(&all);
-        shown["programs"] = learned.programs.iter().map(program).collect();
+        shown["programs"] = programs.iter().map(program).collect();
         print_json(&shown)?;
     } else {
-        for program in &learned.programs {
+        for program in &programs {
             outln!("program:     {}", line(program));
             print(&program.profile)?;
         }
@@ -96,28 +101,86 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
 
 /// Runs `profile remove`.
 pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
-    let context = || args.file.display().to_string();
-    let mut learned = read(&args.file)?;
-    let image = identity(&learned).copied();
-    for path in &args.programs {
-        let before = learned.programs.len();
-        learned.programs.retain(|program| path_of(program) != *path);
-        ensure!(
-            learned.programs.len() < before,
-            "{}: {path}: was not learned",
-            context()
-        );
+    let mut files = named(&args.profile)?;
+    let learned = |path: &String| {
+        files.iter().any(|(_, learned)| {
+            learned
+                .programs
+                .iter()
+                .any(|program| path_of(program) == *path)
+        })
+    };
+    if let Some(path) = args.programs.iter().find(|path| !learned(path)) {
+        bail!("{}: {path}: was not learned", args.profile.display());
     }
-    for (path, _) in kept(&args.file, image.as_ref()) {
-        let shown = || path.display().to_string();
-        fs::remove_file(&path).with_context(shown)?;
-    }
-    if args.programs.is_empty() || learned.programs.is_empty() {
-        fs::remove_file(&args.file).with_context(context)?;
-    } else {
-        replace(&args.file, &learned.to_bytes()).with_context(context)?;
+    for (file, learned) in &mut files {
+        remove_from(file, learned, &args.programs).with_context(|| file.display().to_string())?;
     }
     Ok(Outcome::Fine)
+}
+
+/// Without programs all of them go.
+fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::Result<()> {
+    for (path, _) in kept(file, identity(learned)) {
+        fs::remove_file(&path)?;
+    }
+    let before = learned.programs.len();
+    learned
+        .programs
+        .retain(|program| !programs.is_empty() && !programs.contains(&path_of(program)));
+    match learned.programs.len() {
+        0 => fs::remove_file(file),
+        left if left < before => replace(file, &learned.to_bytes()),
+        _ => Ok(()),
+    }
+}
+
+/// The profiles that mounts have learned, by their files.
+fn all() -> anyhow::Result<Vec<(PathBuf, Learned)>> {
+    let folder = erofs_fuse::profile_folder()?;
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder).into_iter().flatten() {
+        let path = entry.with_context(|| folder.display().to_string())?.path();
+        // Others write here at the same time, and not only these files.
+        if let Ok(learned) = read(&path) {
+            files.push((path, learned));
+        }
+    }
+    files.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(files)
+}
+
+/// The profile at a path, or those that were learned of the image there: mounts with `subdir=`
+/// have their own.
+fn named(path: &Path) -> anyhow::Result<Vec<(PathBuf, Learned)>> {
+    match read(path) {
+        Err(error) if may_be_image(path, &error) => {}
+        read => return Ok(vec![(path.to_owned(), read?)]),
+    }
+    let image =
+        image_at(path).with_context(|| format!("{}: not a launch profile", path.display()))?;
+    let mut files = all()?;
+    files.retain(|(_, learned)| identity(learned) == Some(&image));
+    ensure!(
+        !files.is_empty(),
+        "{}: no launches were learned of it",
+        path.display()
+    );
+    Ok(files)
+}
+
+fn may_be_image(path: &Path, error: &anyhow::Error) -> bool {
+    remote::url(path).is_some() || error.downcast_ref() == Some(&launch_profile::Error::Magic)
+}
+
+fn image_at(path: &Path) -> anyhow::Result<ImageIdentity> {
+    let options = EngineOptions {
+        workers: WorkersMode::Inline,
+        ..EngineOptions::default()
+    };
+    Ok(erofs_fuse::profile_identity(&*Engine::open(
+        path, &options,
+    )?))
 }
 
 /// Of the image; `erofast info` shows the same UUID and time.
@@ -195,16 +258,9 @@ fn read(path: &Path) -> anyhow::Result<Learned> {
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let file = options.open(path).with_context(context)?;
     let metadata = file.metadata().with_context(context)?;
-    let kind = if metadata.is_dir() {
-        "a directory, and no"
-    } else {
-        "no"
-    };
-    ensure!(
-        metadata.is_file(),
-        "{}: is {kind} launch profile",
-        context()
-    );
+    if !metadata.is_file() {
+        return Err(launch_profile::Error::Magic).with_context(context);
+    }
     let most = limits::LEARNED_BYTES as u64 + 1;
     file.take(most)
         .read_to_end(&mut bytes)

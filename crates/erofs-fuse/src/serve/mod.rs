@@ -37,6 +37,7 @@ mod xattrs;
 #[cfg(feature = "fail-points")]
 pub use attempts::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub use counters::stat;
+pub use launch::profile_identity;
 pub(crate) use lifecycle::serve;
 pub use prometheus::prometheus;
 pub use trace_spans::take_spans;

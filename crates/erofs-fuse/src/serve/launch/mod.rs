@@ -15,5 +15,6 @@ mod start;
 mod state;
 
 pub(super) use decoded::DecodedBytes;
+pub use names::identity as profile_identity;
 pub(super) use start::{Mount, Running, start};
 pub(super) use state::Launch;

@@ -24,8 +24,8 @@ const LIST_SHARE: usize = 6;
 /// Directories above one another that are followed.
 const DEPTH: usize = 256;
 
-/// Identity of the image.
-pub(super) fn identity(engine: &Engine) -> ImageIdentity {
+/// By which the launch profiles of the image are known.
+pub fn identity(engine: &Engine) -> ImageIdentity {
     let superblock = engine.image().superblock();
     ImageIdentity {
         uuid: superblock.uuid,
