@@ -9,9 +9,6 @@ use std::time::Duration;
 
 use crate::waiting::RUN;
 
-/// Answers that fit before there is another block.
-const STEPS: u64 = 4;
-
 /// Ranges in flight: two, so that one is on its way while the other arrives.
 const LEAST_RANGES: usize = 2;
 const MOST_RANGES: usize = 16;
@@ -19,10 +16,10 @@ const MOST_RANGES: usize = 16;
 /// A moment.
 const QUICK: Duration = Duration::from_millis(20);
 
-/// Learned from each answer, in parts of a block.
+/// Learned from each answer.
 #[derive(Debug)]
 pub struct Pace {
-    parts: Cell<u64>,
+    blocks: Cell<u64>,
     ranges: Cell<usize>,
     /// Of a block.
     transfer: Cell<Duration>,
@@ -31,7 +28,7 @@ pub struct Pace {
 impl Default for Pace {
     fn default() -> Pace {
         Pace {
-            parts: Cell::new(STEPS),
+            blocks: Cell::new(1),
             ranges: Cell::new(4),
             transfer: Cell::new(QUICK),
         }
@@ -41,7 +38,7 @@ impl Default for Pace {
 impl Pace {
     /// From 1 to as many as a range has.
     pub fn blocks(&self) -> u64 {
-        self.parts.get() / STEPS
+        self.blocks.get()
     }
 
     /// Ranges in flight, while no reader waits.
@@ -56,11 +53,11 @@ impl Pace {
 
     /// A range of so many blocks began to arrive after `wait`, and took `transfer` from then on.
     pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
-        let (now, parts, ranges) = (self.blocks(), self.parts.get(), self.ranges.get());
+        let (now, ranges) = (self.blocks(), self.ranges.get());
         if blocks >= now && transfer < wait / 4 {
-            self.parts.set((parts + 1).min(RUN * STEPS));
+            self.blocks.set((now + 1).min(RUN));
         } else if blocks <= now && transfer > wait / 2 {
-            self.parts.set((parts - 1).max(STEPS));
+            self.blocks.set((now - 1).max(1));
         }
         self.transfer.set(transfer / blocks.max(1) as u32);
         // A link that is full answers the later, the more ranges share it.
@@ -83,7 +80,7 @@ mod tests {
             pace.learn(
                 pace.blocks(),
                 milliseconds(100),
-                milliseconds(pace.blocks()),
+                milliseconds(pace.blocks() / 4),
             );
         }
         assert_eq!((pace.blocks(), pace.ranges()), (RUN, MOST_RANGES));
@@ -95,7 +92,7 @@ mod tests {
             pace.learn(1, milliseconds(20), milliseconds(81));
         }
         assert_eq!((pace.ranges(), pace.is_quick()), (LEAST_RANGES, false));
-        pace.learn(8, milliseconds(20), milliseconds(8));
+        pace.learn(32, milliseconds(20), milliseconds(8));
         assert!(pace.is_quick());
     }
 }

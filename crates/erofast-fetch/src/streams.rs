@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use remote_image::message::STREAMS;
+use remote_image::store::BLOCK;
 
-/// The longest window, in blocks: as much as may be in flight.
-const LONGEST: u64 = 256;
+/// The longest window, in blocks: as much as may be in flight, 16 MiB.
+const LONGEST: u64 = (16 << 20) / BLOCK;
 
 /// Where readers are expected next, in blocks; the one seen last is the last.
 #[derive(Debug, Default)]

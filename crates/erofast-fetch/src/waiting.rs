@@ -10,8 +10,8 @@ use remote_image::store::BLOCK;
 use crate::client::Client;
 use crate::failure::Failure;
 
-/// Most blocks of one request to the server.
-pub const RUN: u64 = 16;
+/// Most blocks of one request to the server: 1 MiB.
+pub const RUN: u64 = (1 << 20) / BLOCK;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 

@@ -8,7 +8,7 @@ use remote_image::Event;
 use remote_image::store::BLOCK;
 use rustix::process::{Pid, Signal, kill_process};
 
-const LENGTH: usize = 500 * BLOCK as usize + 4711;
+const LENGTH: usize = 2000 * BLOCK as usize + 4711;
 const DEATHS: usize = 100;
 
 /// At random moments of ranges in flight over a slow link. The cache's file is emptied now and
@@ -47,7 +47,7 @@ fn compare_until(over: &AtomicBool, file: &RemoteFile, content: &[u8], seed: u64
     let mut random = Random(seed);
     while !over.load(Ordering::Relaxed) {
         let start = random.below(LENGTH as u64) as usize;
-        let end = (start + random.below(6 * BLOCK) as usize).min(LENGTH);
+        let end = (start + random.below(24 * BLOCK) as usize).min(LENGTH);
         let bytes = read(file, start..end).expect("no error");
         assert!(bytes == content[start..end], "{start}..{end}");
     }

@@ -6,7 +6,7 @@ use crate::*;
 use remote_image::store::BLOCK;
 use remote_image::{Event, Options};
 
-const LENGTH: usize = 40 * BLOCK as usize + 777;
+const LENGTH: usize = 160 * BLOCK as usize + 777;
 
 #[test]
 fn every_byte_is_that_of_the_server_and_comes_once() {
@@ -24,7 +24,7 @@ fn every_byte_is_that_of_the_server_and_comes_once() {
         (LENGTH as u64, LENGTH as u64)
     );
     assert!(read(&file, LENGTH..LENGTH + 1).is_err());
-    // The first block, the last, and what is between in ranges of 16 blocks.
+    // The first block, the last, and what is between in ranges of 64 blocks.
     assert_eq!(server.state().asked.len(), 2 + 3);
 }
 
@@ -66,7 +66,7 @@ fn a_reader_that_goes_on_is_read_ahead_of() {
             image(LENGTH)[part..part + 20_000]
         );
     }
-    // By block it would be 41 requests.
+    // By block it would be 161 requests.
     let requests = server.state().asked.len();
     assert!(requests < 16, "{requests} requests");
     assert_eq!(file.counters().unwrap().fetched_bytes, LENGTH as u64);

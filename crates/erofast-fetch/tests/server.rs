@@ -259,8 +259,10 @@ impl Server {
         }
         etag.iter()
             .for_each(|etag| headers += &format!("ETag: {etag}\r\n"));
+        // An answer to If-Range that is a part need not repeat the date (RFC 9110, 15.3.7).
         modified
             .iter()
+            .filter(|_| status.starts_with("200") || asked.header("if-range").is_none())
             .for_each(|date| headers += &format!("Last-Modified: {date}\r\n"));
         let length = body.len();
         write!(
@@ -274,7 +276,7 @@ impl Server {
                 to.write_all(byte).ok()
             }),
             // Less than a block, of which nothing is kept, however many were asked for.
-            Some(Fault::Short) => send(to, &body[..length.min(1 << 16) * 2 / 3], rate).and(None),
+            Some(Fault::Short) => send(to, &body[..length.min(1 << 14) * 2 / 3], rate).and(None),
             Some(Fault::Stalled) => {
                 send(to, &body[..length / 2], rate)?;
                 to.wait_for_close();

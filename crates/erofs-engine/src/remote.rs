@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dm_verity::RootHash;
 use remote_image::message::RANGES;
-use remote_image::store::BLOCK;
 use remote_image::{Class, Fetcher, ImageUrl, Options, RemoteFile};
 use rustix::fs::MemfdFlags;
 
 /// A reader that was killed is seen within this time.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Bytes of a small file that are read: more than any that is valid.
+const SMALL: u64 = (64 << 10) + 1;
 
 /// Blocks that a full cache drops before they are read are asked for so often.
 const TRIES: usize = 16;
@@ -181,14 +182,6 @@ pub(crate) fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
     }
 }
 
-/// How an image with this root hash is fetched and kept: at another URL it is the same one.
-pub fn keyed(options: &Options, root_hash: Option<&RootHash>) -> Options {
-    Options {
-        root_hash: root_hash.map(RootHash::to_string),
-        ..options.clone()
-    }
-}
-
 /// Opens a small file at a URL, such as a root hash, as a file in memory. No process and no thread
 /// remain. `waiting`: see [`Fetcher::start`].
 ///
@@ -205,13 +198,11 @@ pub fn open_small(
     };
     let mut fetcher = Fetcher::start(waiting, source, &options)?;
     let whole = RemoteFile::new(fetcher.client()?);
-    let mut bytes = vec![0; whole.length().min(BLOCK) as usize];
-    // A fetcher has the first block when the image is open, unless its connection broke.
+    let all = 0..whole.length().min(SMALL);
+    let mut bytes = vec![0; all.end as usize];
     while !whole.read_cached(&mut bytes, 0)? {
-        let block = 0..BLOCK;
-        whole
-            .request(std::slice::from_ref(&block), Class::Demand)?
-            .wait()?;
+        let asked = whole.request(std::slice::from_ref(&all), Class::Demand)?;
+        asked.wait()?;
     }
     let memory = rustix::fs::memfd_create("erofast", MemfdFlags::CLOEXEC)?;
     let mut file = File::from(memory);

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use crate::message::{Identity, PACKET};
-use crate::store::Store;
+use crate::store::{BLOCK, Store};
 use crate::{ImageUrl, Options};
 
 /// Where [`default_directory`] has none.
@@ -112,7 +112,7 @@ fn open_entry(
     Ok(Store::new(data.into(), map.into(), identity.length))
 }
 
-/// What decides that two images are the same bytes.
+/// What decides that two images are the same bytes, kept in blocks of the same size.
 fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
     let Identity {
         length,
@@ -121,8 +121,8 @@ fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
         digest,
     } = identity;
     match digest.as_ref().or(options.root_hash.as_ref()) {
-        Some(hash) => format!("{length} {hash}"),
-        None => format!("{length} {} {etag:?} {modified:?}", source.url()),
+        Some(hash) => format!("{BLOCK} {length} {hash}"),
+        None => format!("{BLOCK} {length} {} {etag:?} {modified:?}", source.url()),
     }
 }
 
@@ -266,7 +266,6 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::BLOCK;
 
     fn options(directory: &Path) -> Options {
         Options {

@@ -13,8 +13,8 @@ use std::os::unix::fs::FileExt;
 
 use twox_hash::XxHash3_64;
 
-/// Bytes of a block.
-pub const BLOCK: u64 = 64 << 10;
+/// Bytes of a block. Larger ones fetch more that no launch reads (docs/notebook/remote.md).
+pub const BLOCK: u64 = 16 << 10;
 
 /// The blocks that a range of bytes touches.
 pub fn blocks(range: &Range<u64>) -> Range<u64> {
