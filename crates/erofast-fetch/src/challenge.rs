@@ -63,7 +63,9 @@ impl Challenge {
     ) -> Result<HeaderValue, Failure> {
         match self {
             Challenge::Basic => user.ok_or_else(|| {
-                Failure::lasting("the registry wants user and password (http.user_file=)")
+                Failure::lasting(
+                    "the registry wants user and password (http.user_file=, http.netrc_file=)",
+                )
             }),
             Challenge::Bearer { realm, parameters } => {
                 let realm = Url::parse_with_params(realm, parameters);

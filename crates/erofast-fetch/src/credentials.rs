@@ -11,12 +11,13 @@ use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName,
     HeaderValue, IF_RANGE, RANGE, TRANSFER_ENCODING,
 };
-use reqwest::{Client, Response};
+use reqwest::{Client, Response, Url};
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::Mutex;
 
 use crate::challenge::{Challenge, secret};
 use crate::failure::{Failure, in_time};
+use crate::netrc;
 
 /// Headers that the fetcher sets.
 const OWN: [HeaderName; 7] = [
@@ -36,6 +37,7 @@ const LONGEST: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Credentials {
     options: Options,
+    url: Url,
     /// A registry says what it wants; a web server gets everything at once.
     registry: bool,
     headers: RefCell<HeaderMap>,
@@ -43,18 +45,19 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Those of the files.
-    pub fn new(options: &Options, registry: bool) -> Result<Credentials, Failure> {
+    /// Those of the files, for the origin of `url`.
+    pub fn new(options: &Options, url: &Url, registry: bool) -> Result<Credentials, Failure> {
         if options.token_file.is_some() && options.user_file.is_some() {
             let line = "http.token_file= and http.user_file=: only one of them can be sent";
             return Err(Failure::lasting(line));
         }
         let mut headers = from_files(options)?;
-        if !registry && let Some(user) = user(options)? {
-            headers.insert(AUTHORIZATION, user);
+        if !registry && let Some(user) = user(options, url)? {
+            headers.entry(AUTHORIZATION).or_insert(user);
         }
         Ok(Credentials {
             options: options.clone(),
+            url: url.clone(),
             registry,
             headers: RefCell::new(headers),
             renewal: Mutex::new(()),
@@ -78,9 +81,9 @@ impl Credentials {
         let _one = self.renewal.lock().await;
         if self.headers() == *used {
             let wanted = Challenge::read(answer.headers()).filter(|_| self.registry);
-            let mut new = Credentials::new(&self.options, self.registry)?.headers();
+            let mut new = Credentials::new(&self.options, &self.url, self.registry)?.headers();
             if let Some(challenge) = wanted.filter(|_| self.options.token_file.is_none()) {
-                let user = user(&self.options)?;
+                let user = user(&self.options, &self.url)?;
                 let answer = challenge.answer(client, user, &self.options);
                 let answer = in_time(&self.options, answer).await?;
                 new.insert(AUTHORIZATION, answer);
@@ -116,10 +119,18 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     Ok(headers)
 }
 
-fn user(options: &Options) -> Result<Option<HeaderValue>, Failure> {
+/// Of its own file, or else of the host's entry.
+fn user(options: &Options, url: &Url) -> Result<Option<HeaderValue>, Failure> {
     let basic = |user: &str| format!("Basic {}", BASE64_STANDARD.encode(user));
-    let path = options.user_file.as_ref();
-    path.map(|path| authorization(path, basic)).transpose()
+    if let Some(path) = &options.user_file {
+        return authorization(path, basic).map(Some);
+    }
+    let Some(path) = &options.netrc_file else {
+        return Ok(None);
+    };
+    let about = |line| format!("{}:{line}: is not in the format of netrc", path.display());
+    let user = netrc::user(&text(path)?, url).map_err(|line| Failure::lasting(about(line)))?;
+    Ok(user.and_then(|user| secret(&basic(&user))))
 }
 
 fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {

@@ -58,8 +58,8 @@ impl Server {
             .build()?;
         Ok(Server {
             client,
+            credentials: Credentials::new(options, &url, reference.is_some())?,
             url,
-            credentials: Credentials::new(options, reference.is_some())?,
             location: RefCell::new(None),
         })
     }

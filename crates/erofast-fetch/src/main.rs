@@ -12,6 +12,7 @@ mod endpoint;
 mod failure;
 mod fetch;
 mod http;
+mod netrc;
 mod opening;
 mod pace;
 mod proxy;

@@ -69,7 +69,7 @@ pub async fn open(
     }
     let devices = blob.into_iter().flat_map(|blob| blob.devices);
     let devices = devices
-        .filter_map(|digest| fetch.source.blob(&digest))
+        .filter_map(|(digest, bytes)| fetch.source.blob(&digest, bytes))
         .collect();
     let sent = fetch.report(devices);
     sent.map_err(|error| Failure::lasting(error.to_string()))?;

@@ -34,8 +34,8 @@ pub struct Blob {
     pub digest: String,
     /// Its bytes, where a manifest says.
     pub length: Option<u64>,
-    /// Digests of its extra devices.
-    pub devices: Vec<String>,
+    /// Digests of its extra devices, and their bytes.
+    pub devices: Vec<(String, u64)>,
     /// The manifest of a tag.
     pub manifest: Option<String>,
 }
@@ -70,12 +70,11 @@ struct Platform {
 }
 
 impl Blob {
-    fn alone(digest: &str) -> Blob {
-        let (digest, devices) = (digest.to_owned(), Vec::new());
+    fn alone(digest: &str, length: Option<u64>) -> Blob {
         Blob {
-            digest,
-            length: None,
-            devices,
+            digest: digest.to_owned(),
+            length,
+            devices: Vec::new(),
             manifest: None,
         }
     }
@@ -90,11 +89,11 @@ impl Blob {
 /// Follows a reference to its blob.
 pub async fn resolve(server: &Server, reference: &Reference) -> Result<Blob, Failure> {
     let (digest, mut manifest) = match &reference.version {
-        Version::Blob(digest) => return Ok(Blob::alone(digest)),
+        Version::Blob(digest, length) => return Ok(Blob::alone(digest, *length)),
         version => match (fetch(server, version).await, version) {
             // Some registries answer 500 where a blob has the digest.
             (Err(_), Version::Digest(digest)) if has_blob(server, digest).await => {
-                return Ok(Blob::alone(digest));
+                return Ok(Blob::alone(digest, None));
             }
             (fetched, _) => fetched?,
         },
@@ -240,7 +239,8 @@ fn choose_layers(manifest: &Manifest, pinned: Option<String>) -> Result<Blob, Fa
         _ => return Err(Failure::lasting(unsuitable(manifest))),
     };
     let devices = of(Kind::Device).filter(|layer| layer.digest != image.digest);
-    let devices: Vec<String> = devices.map(Descriptor::digest).collect::<Result<_, _>>()?;
+    let sized = |layer: &Descriptor| layer.digest().map(|digest| (digest, layer.size));
+    let devices: Vec<_> = devices.map(sized).collect::<Result<_, _>>()?;
     if devices.len() > DEVICES {
         return Err(Failure::lasting(format!("more than {DEVICES} devices")));
     }

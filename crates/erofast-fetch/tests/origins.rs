@@ -156,24 +156,88 @@ fn a_token_that_was_written_anew_is_sent_at_once() {
     assert_eq!(server.state().asked.len(), 1);
 }
 
-/// Each URL of an image is an origin of its own, with the same files.
+/// With a netrc file of this text.
+fn netrc(cache: &tempfile::TempDir, text: &str) -> Options {
+    let path = cache.path().join("netrc");
+    std::fs::write(&path, text).unwrap();
+    Options {
+        netrc_file: Some(path),
+        ..options(cache)
+    }
+}
+
 #[test]
-fn a_device_elsewhere_gets_the_same_headers_and_where_it_leads_none() {
+fn a_host_gets_its_own_entry_of_netrc_and_where_it_leads_none() {
     let servers = [(); 3].map(|()| Server::start(image(LENGTH)));
-    let [first, second, store] = &servers;
-    let cache = cache();
-    let options = secrets(&cache);
-    second.state().always = Some(Fault::Redirect(store.url("/s")));
-    for server in [first, second] {
-        let file = open(&server.url("/a"), &options).unwrap();
+    let ([first, second, store], cache) = (&servers, cache());
+    let entry = |server: &Server, user| {
+        let address = server.address;
+        format!("machine {address} login {user} password secret\n")
+    };
+    let text = entry(first, "me") + &entry(store, "other") + "machine localhost login you\n";
+    let options = netrc(&cache, &text);
+    first.state().always = Some(Fault::Redirect(store.url("/s")));
+    let here = second.url("/a").replace("127.0.0.1", "localhost");
+    for url in [first.url("/a"), here, second.url("/b")] {
+        let file = open(&url, &options).unwrap();
         assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    }
+    let sent = |server: &Server| {
         let asked = server.state().asked.clone();
-        assert!(
-            asked
-                .iter()
-                .all(|one| one.header("authorization") == Some("Bearer abc"))
+        let sent = asked.iter().map(|one| {
+            let header = one.header("authorization").map(str::to_owned);
+            (one.path.clone(), header)
+        });
+        sent.collect::<std::collections::BTreeSet<_>>()
+    };
+    let with = |path: &str, header: Option<&str>| (path.to_owned(), header.map(str::to_owned));
+    let me = Some("Basic bWU6c2VjcmV0");
+    assert_eq!(sent(first), [with("/a", me)].into());
+    assert_eq!(sent(store), [with("/s", None)].into());
+    let you = with("/a", Some("Basic eW91Og=="));
+    assert_eq!(sent(second), [you, with("/b", None)].into());
+}
+
+#[test]
+fn a_header_or_a_token_is_sent_instead_of_an_entry_of_netrc() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let any = netrc(&cache, "default login me password secret");
+    let header = cache.path().join("authorization");
+    std::fs::write(&header, "Authorization: Own x").unwrap();
+    let with_header = Options {
+        header_file: Some(header),
+        ..any.clone()
+    };
+    let with_token = Options {
+        token_file: secrets(&cache).token_file,
+        ..any
+    };
+    for (options, expected) in [(with_header, "Own x"), (with_token, "Bearer abc")] {
+        server.state().asked.clear();
+        open(&server.url("/a"), &options).unwrap();
+        let asked = server.state().asked[0].clone();
+        let sent = asked.headers.iter().filter(|one| one.0 == "authorization");
+        assert_eq!(
+            sent.map(|one| one.1.as_str()).collect::<Vec<_>>(),
+            [expected]
         );
     }
-    let asked = store.state().asked.clone();
-    assert!(asked.iter().all(|one| one.header("x-key").is_none()) && !asked.is_empty());
+}
+
+#[test]
+fn a_netrc_file_that_is_none_is_named_without_what_is_in_it() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let long = "machine a login b\n".repeat(6000);
+    for (text, end) in [
+        (
+            "\nmachine a.org pass secret",
+            ":2: is not in the format of netrc",
+        ),
+        (&long, "netrc: more than 65536 bytes"),
+    ] {
+        let refused = start(&server.url("/a"), &netrc(&cache, text));
+        let line = refused.unwrap_err().to_string();
+        assert!(line.ends_with(end) && !line.contains("secret"), "{line}");
+    }
+    assert!(server.state().asked.is_empty());
 }

@@ -1,5 +1,6 @@
 //! Options for opening an image, with the names of the mount options.
 
+mod fetching;
 mod remote;
 mod split;
 mod value;

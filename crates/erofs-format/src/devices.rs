@@ -100,6 +100,15 @@ impl Devices {
         })
     }
 
+    /// The first extra device that has less than the table says; its last block may be short.
+    pub fn truncation(&self) -> Option<String> {
+        let mut given = self.devices[1..].iter().zip(&self.slots).enumerate();
+        given.find_map(|(index, ((_, present), slot))| {
+            let what = || format!("cut short: {} has {present} bytes", describe(index, slot));
+            (present.div_ceil(1 << self.block_bits) < slot.blocks).then(what)
+        })
+    }
+
     fn primary_holds(&self, slot: &DeviceSlot) -> bool {
         let end = slot
             .unified_block
@@ -281,6 +290,15 @@ mod tests {
                 given: 1
             }
         ));
+    }
+
+    #[test]
+    fn a_device_that_is_shorter_than_the_table_says_is_named() {
+        let of = |sizes: &[usize]| devices(sizes, &[(2, 2), (4, 3)]).truncation();
+        assert_eq!(of(&[0, 1024, 1025]), None);
+        let line = "cut short: device 2 without a tag of 3 blocks has 1024 bytes";
+        assert_eq!(of(&[0, 5000, 1024]).as_deref(), Some(line));
+        assert_eq!(devices(&[4096], &[(2, 2)]).truncation(), None);
     }
 
     #[test]

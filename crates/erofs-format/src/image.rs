@@ -151,8 +151,8 @@ impl Image {
         self.devices.get(index)
     }
 
-    /// Both sizes of an image that was cut short, or `None` for a whole one: a download that broke
-    /// off opens as long as its metadata is there.
+    /// Both sizes of an image, or of an extra device, that was cut short; `None` for whole ones: a
+    /// download that broke off opens as long as its metadata is there.
     pub fn truncation(&self) -> Option<String> {
         let superblock = &self.superblock;
         let claimed = superblock
@@ -160,7 +160,8 @@ impl Image {
             .saturating_mul(superblock.block_size.into());
         let present = self.device(0).ok()?.size();
         let what = || format!("cut short: superblock says {claimed} bytes, file has {present}");
-        (present < claimed).then(what)
+        let primary = (present < claimed).then(what);
+        primary.or_else(|| self.devices.truncation())
     }
 
     /// Fills `buf` from metadata: bytes of the primary device, or of the decoded metabox.

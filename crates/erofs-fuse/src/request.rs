@@ -64,12 +64,7 @@ impl MountRequest {
 
     /// The files that are read while the mount is served, and those that are read at its start.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let engine = &self.options.engine;
-        let verity = engine.verity.of_image(&self.image);
-        let devices = engine.devices.iter().chain(&verity.hash_device).cloned();
-        let small = verity.small_files().map(Path::to_path_buf);
-        let image = std::iter::once(self.image.clone());
-        image.chain(devices).chain(small).collect()
+        self.options.engine.files(&self.image)
     }
 }
 

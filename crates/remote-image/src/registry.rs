@@ -20,25 +20,31 @@ pub enum Version {
     Tag(String),
     /// A manifest or a blob: `sha256:` and 64 hexadecimal digits.
     Digest(String),
-    /// A blob.
-    Blob(String),
+    /// A blob, and its bytes where a manifest says.
+    Blob(String, Option<u64>),
 }
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Version::{Blob, Digest, Tag};
-        let (Tag(text) | Digest(text) | Blob(text)) = self;
+        let (Tag(text) | Digest(text) | Blob(text, _)) = self;
         f.write_str(text)
     }
 }
 
 impl Reference {
     /// Of `HOST[:PORT]/NAME:TAG`, `HOST[:PORT]/NAME@DIGEST` or, of a blob,
-    /// `HOST[:PORT]/NAME@DIGEST#blob`. A tag before a digest is ignored, as other programs do. The
-    /// error says what is wrong with it.
+    /// `HOST[:PORT]/NAME@DIGEST#blob[=BYTES]`. A tag before a digest is ignored, as other programs
+    /// do. The error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Reference, String> {
-        let blob = text.strip_suffix("#blob");
-        let text = blob.unwrap_or(text);
+        let (text, blob) = match text.split_once("#blob") {
+            Some((text, "")) => (text, Some(None)),
+            Some((rest, bytes)) => match bytes.strip_prefix('=').map(str::parse) {
+                Some(Ok(bytes)) => (rest, Some(Some(bytes))),
+                _ => (text, None),
+            },
+            None => (text, None),
+        };
         if text.contains(['?', '#']) {
             return Err("an image in a registry has no query and no files beside it".into());
         }
@@ -56,7 +62,7 @@ impl Reference {
         }
         let version = match (digest, tag) {
             (Some(digest), _) if is_digest(digest) => match blob {
-                Some(_) => Version::Blob(digest.into()),
+                Some(bytes) => Version::Blob(digest.into(), bytes),
                 None => Version::Digest(digest.into()),
             },
             (Some(_), _) => return Err("the digest must be sha256: and 64 hex digits".into()),
@@ -108,6 +114,11 @@ mod tests {
         let pinned = ("h".into(), "a".into(), Version::Digest(digest.clone()));
         assert_eq!(of(&format!("h/a@{digest}")), Ok(pinned.clone()));
         assert_eq!(of(&format!("h/a:v1@{digest}")), Ok(pinned));
+        for (mark, bytes) in [("#blob", None), ("#blob=12", Some(12))] {
+            let blob = Version::Blob(digest.clone(), bytes);
+            let expected = Ok(("h".into(), "a".into(), blob));
+            assert_eq!(of(&format!("h/a@{digest}{mark}")), expected);
+        }
         for (text, why) in [
             ("h", "must be oci://"),
             ("h/A:v1", "must be oci://"),
@@ -121,6 +132,7 @@ mod tests {
             ("h/a@sha512:12", "64 hex digits"),
             ("h/a:v1?b", "no query"),
             ("h/a:v1#b", "no query"),
+            ("h/a:v1#blob=x", "no query"),
             ("h/a:v1#blob", "behind a digest"),
         ] {
             let error = of(text).unwrap_err();

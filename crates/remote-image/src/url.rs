@@ -71,10 +71,15 @@ impl ImageUrl {
         reference.and_then(Result::ok)
     }
 
-    /// A blob of the same repository; none: it is in no registry.
-    pub fn blob(&self, digest: &str) -> Option<ImageUrl> {
+    /// Whether both have the scheme, host and port of the other; false where that is not certain.
+    pub fn has_origin_of(&self, other: &ImageUrl) -> bool {
+        origin(&self.url) == origin(&other.url)
+    }
+
+    /// A blob of the same repository that must have so many bytes; none: it is in no registry.
+    pub fn blob(&self, digest: &str, bytes: u64) -> Option<ImageUrl> {
         let Reference { registry, name, .. } = self.reference()?;
-        let url = format!("{OCI}://{registry}/{name}@{digest}#blob");
+        let url = format!("{OCI}://{registry}/{name}@{digest}#blob={bytes}");
         Some(ImageUrl { url })
     }
 
@@ -87,6 +92,15 @@ impl ImageUrl {
         let url = [path, mark, suffix, query].concat();
         ImageUrl { url }
     }
+}
+
+fn origin(url: &str) -> Option<(String, String)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let scheme = scheme.to_ascii_lowercase();
+    let authority = rest.split(['/', '?', '#']).next()?.to_ascii_lowercase();
+    let port = if scheme == "http" { ":80" } else { ":443" };
+    let host = authority.strip_suffix(port).unwrap_or(&authority);
+    Some((scheme, host.to_owned()))
 }
 
 impl fmt::Display for ImageUrl {
@@ -113,12 +127,14 @@ pub struct Options {
     /// After a read has waited for so long, others fail at once for as long: of a command,
     /// which reads on where it can. Readers of a mount wait for the server's return.
     pub gives_up: bool,
-    /// Lines `Name: value` that go with each request to the host of the URL.
+    /// Lines `Name: value` that go with each request to the origin of the URL.
     pub header_file: Option<PathBuf>,
     /// A file with a bearer token.
     pub token_file: Option<PathBuf>,
     /// A file with `user:password`.
     pub user_file: Option<PathBuf>,
+    /// A file with users and passwords by host, in the format of netrc.
+    pub netrc_file: Option<PathBuf>,
     /// Whether registries are asked without TLS. None: those on this machine are.
     pub plain_http: Option<bool>,
     /// The image's root hash, in hexadecimal: then the same image at another URL is the same
@@ -138,6 +154,7 @@ impl Default for Options {
             header_file: None,
             token_file: None,
             user_file: None,
+            netrc_file: None,
             plain_http: None,
             root_hash: None,
         }
@@ -179,17 +196,35 @@ mod tests {
     }
 
     #[test]
+    fn an_origin_is_a_scheme_a_host_and_a_port() {
+        let url = |text: &str| ImageUrl::parse(text).unwrap().unwrap();
+        for (one, other, same) in [
+            ("http://host/a", "HTTP://HOST:80/b?c", true),
+            ("https://host:443/a", "https://host#d", true),
+            ("oci://host/a:v1", "oci://host:443/b:v2", true),
+            ("http://[::1]:80/a", "http://[::1]/a", true),
+            ("http://host/a", "https://host/a", false),
+            ("http://host/a", "http://host:443/a", false),
+            ("http://host/a", "http://host:8080/a", false),
+            ("http://host/a", "http://host.other/a", false),
+            ("http://host/a", "http://host\\other/a", false),
+        ] {
+            assert_eq!(url(one).has_origin_of(&url(other)), same, "{one} {other}");
+        }
+    }
+
+    #[test]
     fn in_a_registry_there_are_blobs_and_no_files_beside_them() {
         let image = ImageUrl::parse("OCI://host/a:v1").unwrap().unwrap();
         let digest = format!("sha256:{}", "0a".repeat(32));
-        let blob = image.blob(&digest).unwrap();
-        assert_eq!(blob.url(), format!("oci://host/a@{digest}#blob"));
+        let blob = image.blob(&digest, 7).unwrap();
+        assert_eq!(blob.url(), format!("oci://host/a@{digest}#blob=7"));
         assert_eq!(blob.to_string(), format!("oci://host/a@{digest}"));
         assert_eq!(ImageUrl::parse(blob.url()), Some(Ok(blob)));
         let beside = image.beside(".roothash").url().to_owned();
         let error = ImageUrl::parse(&beside).unwrap().unwrap_err();
         assert!(error.starts_with("oci://host/a:v1: an image in"), "{error}");
         let web = ImageUrl::parse("http://host/a:v1").unwrap().unwrap();
-        assert_eq!((web.reference(), web.blob(&digest)), (None, None));
+        assert_eq!((web.reference(), web.blob(&digest, 7)), (None, None));
     }
 }

@@ -86,11 +86,17 @@ fn layers_below_the_image_are_its_devices() {
     other["annotations"] = json!({ "org.erofs.role": "device" });
     let index = registry.put_blob(b"chunks", "application/vnd.erofs.chunk-index.v1");
     let top = registry.put_blob(&image(LENGTH), "application/vnd.erofs.layer.v1");
-    let digest_of = |text: &[u8]| source(&registry.url(&format!("@{}#blob", digest(text))));
+    other["size"] = json!(9);
+    let digest_of =
+        |text: &[u8], bytes: u64| source(&registry.url(&format!("@{}#blob={bytes}", digest(text))));
     registry.put_manifest("v1", &json!({ "layers": [tar, other, index, top] }));
     let fetcher = start(&registry.url(":v1"), &options(&cache)).unwrap();
     assert_eq!(fetcher.length(), LENGTH as u64);
-    assert_eq!(fetcher.devices(), [digest_of(b"tar"), digest_of(b"other")]);
+    let devices = [digest_of(b"tar", 3), digest_of(b"other", 9)];
+    assert_eq!(fetcher.devices(), devices);
+    let line = start(devices[1].url(), &options(&cache)).unwrap_err();
+    let end = "the blob has 5 bytes, in the manifest 9";
+    assert!(line.to_string().ends_with(end), "{line}");
     let device = open(fetcher.devices()[0].url(), &options(&cache)).unwrap();
     assert_eq!(read(&device, 0..3).unwrap(), b"tar");
 }

@@ -82,11 +82,20 @@ fn basic_is_answered_where_it_is_wanted() {
     registry.0.state().guard = Some(("Basic bWU6c2VjcmV0".into(), challenge));
     let line = refused(&registry.url(":v1"), &options(&cache));
     assert!(
-        line.ends_with("wants user and password (http.user_file=)"),
+        line.ends_with("wants user and password (http.user_file=, http.netrc_file=)"),
         "{line}"
     );
-    let file = open(&registry.url(":v1"), &user(&cache)).unwrap();
-    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    let netrc = cache.path().join("netrc");
+    let text = format!("machine {} login me password secret", registry.0.address);
+    std::fs::write(&netrc, text).unwrap();
+    let netrc = Options {
+        netrc_file: Some(netrc),
+        ..options(&cache)
+    };
+    for options in [user(&cache), netrc] {
+        let file = open(&registry.url(":v1"), &options).unwrap();
+        assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    }
 }
 
 #[test]

@@ -139,6 +139,37 @@ fn a_device_may_be_at_a_url() {
 }
 
 #[test]
+fn a_device_at_another_host_gets_its_entry_of_netrc_and_not_the_token_of_the_image() {
+    let Some(site) = Site::new("blobdev.erofs") else {
+        return;
+    };
+    let blob = fs::read(site.image.with_extension("blob")).expect("a fixture");
+    let other = Server::start(blob);
+    let file = |name: &str, text: &str| {
+        fs::write(site.path(name), text).expect("a file");
+        site.path(name).display().to_string()
+    };
+    let address = other.address;
+    let token = file("token", "abc");
+    let netrc = file(
+        "netrc",
+        &format!("machine {address} login me password secret"),
+    );
+    let secrets = ["--http-token-file", &token, "--http-netrc-file", &netrc];
+    let device = ["--device", &other.url("/x.blob")];
+    site.printed(&[&["check"], &device[..], &secrets, &[&site.url()]].concat());
+    let sent = |server: &Server| {
+        let asked = server.state().asked.clone();
+        assert!(!asked.is_empty());
+        let header = |one: &crate::server::Asked| one.header("authorization").map(str::to_owned);
+        asked.iter().map(header).collect::<Vec<_>>()
+    };
+    let all = |sent: &[Option<String>], one: &str| sent.iter().all(|it| it.as_deref() == Some(one));
+    assert!(all(&sent(&site.server), "Bearer abc"));
+    assert!(all(&sent(&other), "Basic bWU6c2VjcmV0"));
+}
+
+#[test]
 fn an_image_is_fetched_ahead_listed_and_removed() {
     let Some(site) = Site::new("lz4-4k.erofs") else {
         return;

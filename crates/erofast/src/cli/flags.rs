@@ -77,10 +77,19 @@ const REMOTE: &[Flag] = &[
     (
         "http-header-file",
         "FILE",
-        "Lines \"Name: value\" that go with each request",
+        "Lines \"Name: value\" for the host of the image's URL",
     ),
-    ("http-token-file", "FILE", "A file with a bearer token"),
-    ("http-user-file", "FILE", "A file with user:password"),
+    (
+        "http-token-file",
+        "FILE",
+        "A file with a bearer token for it",
+    ),
+    ("http-user-file", "FILE", "A file with user:password for it"),
+    (
+        "http-netrc-file",
+        "FILE",
+        "Users and passwords by host, as in ~/.netrc, for --device elsewhere too",
+    ),
     (
         "oci-plain-http",
         "on|off",

@@ -138,10 +138,10 @@ fn open_for(options: &EngineOptions, image: &Path, path: &Path) -> io::Result<Fi
     };
     let (source, verity) = (source.map_err(io::Error::other)?, &options.verity);
     if verity.small_files().any(|small| small == path) {
-        return remote::open_small(&[], &source, &options.remote);
+        return remote::open_small(&[], &source, &options.fetching(image, &source, None));
     }
     let root = verity.root_hash.as_ref().filter(|_| path == image);
-    open_url(&source, &remote::keyed(&options.remote, root))
+    open_url(&source, &options.fetching(image, &source, root))
 }
 
 /// The option that asked for the memory is named.

@@ -33,6 +33,7 @@ pub(super) fn set(
         "http.header_file" | "http_header_file" => options.header_file = path()?,
         "http.token_file" | "http_token_file" => options.token_file = path()?,
         "http.user_file" | "http_user_file" => options.user_file = path()?,
+        "http.netrc_file" | "http_netrc_file" => options.netrc_file = path()?,
         "oci.plain_http" | "oci_plain_http" => {
             options.plain_http = Some(match &*text {
                 "on" => true,

@@ -47,11 +47,14 @@ impl Replaceable {
                     0 => self.root_hash(request, &paths)?,
                     _ => None,
                 };
-                let options = remote::keyed(&engine.remote, root.as_ref());
+                let options = engine.fetching(&request.image, &url, root.as_ref());
                 return self.fetchers.client(number, &url, &options);
             }
             _ if self.files.get(number).is_some_and(Option::is_some) => None,
-            Some(url) => Some(remote::open_small(&waiting(), &url, &engine.remote)),
+            Some(url) => {
+                let options = engine.fetching(&request.image, &url, None);
+                Some(remote::open_small(&waiting(), &url, &options))
+            }
             None => Some(erofs_engine::open_file(path)),
         };
         let name = || remote::shown(path);

@@ -52,9 +52,11 @@ pub const KNOWN: &[KnownOption] = options! {
     "timeout.read=SECONDS"
         "how long a read waits for the server of a URL; timeout_read is another name (30)";
     "http.header_file=FILE"
-        "lines 'Name: value' that go with each request to a URL; or http_header_file";
-    "http.token_file=FILE" "a bearer token for a URL; or http_token_file";
-    "http.user_file=FILE" "user:password for a URL; or http_user_file";
+        "lines 'Name: value' for the host of the image's URL; or http_header_file";
+    "http.token_file=FILE" "a bearer token for the same host; or http_token_file";
+    "http.user_file=FILE" "user:password for the same host; or http_user_file";
+    "http.netrc_file=FILE"
+        "users and passwords by host, as in ~/.netrc, for device= elsewhere too; or http_netrc_file";
     "oci.plain_http=on|off"
         "whether a registry is asked without TLS; or oci_plain_http (on for one on this machine)";
     "log=FILE"
