@@ -183,6 +183,7 @@ pub(crate) mod incompat {
     pub const ZERO_PADDING: u32 = 0x1;
     /// Also big pclusters.
     pub const COMPR_CFGS: u32 = 0x2;
+    pub const CHUNKED_FILE: u32 = 0x4;
     /// Also HEAD2.
     pub const DEVICE_TABLE: u32 = 0x8;
     /// Also dedupe.

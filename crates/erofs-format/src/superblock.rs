@@ -107,6 +107,12 @@ impl Superblock {
         self.has(incompat::ZERO_PADDING)
     }
 
+    /// Whether files may have parts without stored bytes: chunks without a block, and extents of a
+    /// compressed file without bytes (`48BIT`).
+    pub fn has_holes(&self) -> bool {
+        self.has(incompat::CHUNKED_FILE | incompat::BIT48)
+    }
+
     /// Names of the features in use, known ones by name, others by number.
     pub fn feature_names(&self) -> Vec<String> {
         let mut names = bit_names(self.feature_compat, &compat::NAMES, "compat");

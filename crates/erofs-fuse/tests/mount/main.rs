@@ -26,6 +26,7 @@ mod death;
 mod exported;
 mod fallback;
 mod faults;
+mod holes;
 mod hostile;
 mod killed;
 mod life;
@@ -57,6 +58,7 @@ const TESTS: &[&[Test]] = &[
     faults::TESTS,
     fallback::TESTS,
     killed::TESTS,
+    holes::TESTS,
     hostile::TESTS,
     restarted::TESTS,
     soak::TESTS,
