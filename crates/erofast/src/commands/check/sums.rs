@@ -1,5 +1,6 @@
 //! Comparing files with the manifest.
 
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use erofs_engine::erofs_format::Inode;
@@ -11,9 +12,6 @@ use super::manifest::Sum;
 use super::report::Fault;
 use crate::name::hex;
 use crate::parts::{Part, Parts};
-
-/// Zeros that are hashed at once.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The longest hole that is hashed: an image may claim a size that would take days.
 const HOLE_MAX: u64 = 1 << 40;
@@ -87,12 +85,8 @@ fn hash(
                 let what = format!("a hole of {length} bytes is too much to hash");
                 return Err((range.start, what));
             }
-            let mut left = length;
-            while left > 0 {
-                let now = left.min(ZEROS.len() as u64);
-                hasher.update(&ZEROS[..now as usize]);
-                left -= now;
-            }
+            let hashed = io::copy(&mut io::repeat(0).take(length), hasher);
+            hashed.map_err(|error| (range.start, error.to_string()))?;
             Ok((range.start, length))
         }
         Part::Fault { offset, error } => {

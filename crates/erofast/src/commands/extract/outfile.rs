@@ -20,7 +20,6 @@ use crate::parts::{PART, Part, Parts};
 
 /// Zeros shorter than this are written: a hole saves nothing there.
 const HOLE: usize = 64 << 10;
-static ZEROS: [u8; HOLE] = [0; HOLE];
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -253,7 +252,7 @@ fn write_data(file: &File, data: &[u8], offset: u64) -> io::Result<u64> {
 /// The ranges of `data` between its long zeros.
 fn runs(data: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut position = 0;
-    let is_zero = |block: &[u8]| block == &ZEROS[..block.len()];
+    let is_zero = |block: &[u8]| block[0] == 0 && block[1..] == block[..block.len() - 1];
     std::iter::from_fn(move || {
         let length = |skip: bool, from: usize| -> usize {
             data[from..]
