@@ -2,7 +2,8 @@
 //!
 //! `ls -l` asks for several of every file, and the kernel stops only after ENOSYS, which means that
 //! no file has any. No field of the image has this fact: all inodes below the root have to be read.
-//! That is done in the background, and only for a mount with many such requests.
+//! That is done in the background, and only for a mount with as many such requests as are worth it:
+//! each wakes a worker, and under load the program that asked waits for its turn again.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -13,9 +14,12 @@ use std::thread;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Nid};
 
-/// Requests for attributes of files without any, before the scan starts. The launch of a program
-/// makes one for each program file.
-const WORTH_SCANNING: u32 = 64;
+/// Requests for attributes of files without any, at most, before the scan starts. The launch of a
+/// program makes one for each program file.
+const WORTH_SCANNING: u64 = 64;
+
+/// One request is worth the scan of this many inodes.
+const INODES_A_REQUEST: u64 = 512;
 
 /// Directory entries after which the scan stops: 100 times as many as common images have.
 const MAX_ENTRIES: usize = 1 << 24;
@@ -48,7 +52,8 @@ impl XattrScan {
     /// Counts a request for an attribute of a file without any. Starts the scan after many of them.
     pub(super) fn missed(&self, engine: &Arc<Engine>) {
         // All inodes of an image at a URL would be fetched.
-        if engine.is_remote() || self.misses.fetch_add(1, Ordering::Relaxed) + 1 != WORTH_SCANNING {
+        let misses = u64::from(self.misses.fetch_add(1, Ordering::Relaxed)) + 1;
+        if engine.is_remote() || misses != worth_scanning(engine.image().superblock().inos) {
             return;
         }
         let workers = engine.workers().cloned();
@@ -69,6 +74,11 @@ impl XattrScan {
             let _ = thread::Builder::new().name(name).spawn(scan);
         }
     }
+}
+
+/// After how many requests the scan of an image with this many inodes starts.
+fn worth_scanning(inodes: u64) -> u64 {
+    inodes.div_ceil(INODES_A_REQUEST).clamp(1, WORTH_SCANNING)
 }
 
 /// Whether no inode below `root` has attributes; `None` if unknown: the image is damaged or
@@ -144,6 +154,12 @@ mod tests {
             fs::write(&image, bytes).unwrap();
             open()
         })
+    }
+
+    #[test]
+    fn a_small_image_is_scanned_with_the_first_request_and_a_large_one_with_the_last() {
+        let requests = [0, 512, 513, 17_000, u64::MAX].map(worth_scanning);
+        assert_eq!(requests, [1, 1, 2, 34, 64]);
     }
 
     #[test]
