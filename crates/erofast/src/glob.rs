@@ -185,10 +185,7 @@ impl Search<'_> {
 
     /// What `rest` stands for in a directory and all below it.
     fn anywhere(&mut self, path: &[u8], directory: &Arc<Inode>, rest: &[&[u8]]) {
-        let below = |path_below: &[u8]| match (path, path_below) {
-            (path, b"") => path.to_vec(),
-            (path, more) => join(path, more),
-        };
+        let below = |below: &[u8]| join(path, below);
         if !self.is_first_walk(path, rest) {
             return;
         }

@@ -188,10 +188,10 @@ pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<u64> {
     Ok(total)
 }
 
-/// `directory/name`, or just `name` at the start.
+/// `directory/name`, or the one of them that is not empty.
 pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    if directory.is_empty() {
-        return name.to_vec();
+    match (directory, name) {
+        (one, b"") | (b"", one) => one.to_vec(),
+        _ => [directory, b"/", name].concat(),
     }
-    [directory, b"/", name].concat()
 }

@@ -1,6 +1,5 @@
 //! `erofast ls`: what is in directories of an image.
 
-use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -14,7 +13,8 @@ use crate::cli::LsArgs;
 use erofs_fuse::note;
 
 use crate::listing::Listing;
-use crate::{glob, name, text, tree};
+use crate::tree::{self, Visit, join};
+use crate::{glob, name, text};
 
 /// Runs the subcommand. Entries that cannot be shown are named on the standard error.
 pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
@@ -66,11 +66,6 @@ fn list(engine: &Engine, args: &LsArgs) -> anyhow::Result<Outcome> {
 /// longer ones stay as they are.
 const SORTED: usize = 4096;
 
-/// Bytes of the longest path that is listed.
-const LONGEST_PATH: usize = 16 << 10;
-/// Directories of one recursive listing.
-const DIRECTORIES: usize = 4 << 20;
-
 struct List<'a, W: Write> {
     engine: &'a Engine,
     args: &'a LsArgs,
@@ -83,42 +78,21 @@ struct List<'a, W: Write> {
 impl<W: Write> List<'_, W> {
     /// The entries of a directory, under its name if there are several, and those below it.
     fn directory(&mut self, path: &[u8], inode: &Arc<Inode>, named: bool) -> anyhow::Result<()> {
-        // Malformed images have directories that are in themselves.
-        let mut seen = HashSet::from([inode.nid]);
-        self.entries(path, inode, named)?;
-        let mut open = vec![(path.to_vec(), Listing::new(inode.clone()))];
-        while self.args.recursive && !open.is_empty() {
-            // What is read ahead on the way down is memory.
-            let deep = open.len() > 64;
-            let Some((path, listing)) = open.last_mut() else {
-                break;
-            };
-            let Some(item) = listing.next(self.engine) else {
-                open.pop();
-                continue;
-            };
-            // What cannot be read was named with the entries.
-            let Ok(name) = item else { continue };
-            let path = tree::join(path, &name.name);
-            let Ok(inode) = self.engine.inode(name.nid) else {
-                continue;
-            };
-            if inode.file_type() != FileType::Directory {
-                continue;
-            }
-            if path.len() > LONGEST_PATH || seen.len() > DIRECTORIES {
-                self.complain(&path, "too deep or too many directories: not entered");
-            } else if seen.insert(inode.nid) {
-                if deep {
-                    listing.shrink();
-                }
-                self.entries(&path, &inode, named)?;
-                open.push((path, Listing::new(inode)));
-            } else {
-                self.complain(&path, "this directory is in the tree more than once");
-            }
+        if !self.args.recursive {
+            return self.entries(path, inode, named);
         }
-        Ok(())
+        tree::walk(self.engine, inode, &mut |visit| match visit {
+            Visit::Entry(entry) if entry.inode.file_type() == FileType::Directory => {
+                self.entries(&join(path, &entry.path), &entry.inode, named)
+            }
+            Visit::Entry(_) => Ok(()),
+            Visit::Fault {
+                path: below, error, ..
+            } => {
+                self.complain(&join(path, &below), &error);
+                Ok(())
+            }
+        })
     }
 
     /// Prints one directory, in the order of the names.
@@ -136,7 +110,7 @@ impl<W: Write> List<'_, W> {
             {
                 match item {
                     Ok(name) => batch.push((name.name, name.nid)),
-                    Err(error) => self.complain(path, &error),
+                    Err(error) => self.complain_once(path, &error),
                 }
             }
             if batch.is_empty() {
@@ -144,12 +118,19 @@ impl<W: Write> List<'_, W> {
             }
             batch.sort();
             for (name, nid) in batch {
-                let path = tree::join(path, &name);
+                let path = join(path, &name);
                 match self.engine.inode(nid) {
                     Ok(inode) => self.print(&path, &name, &inode)?,
-                    Err(error) => self.complain(&path, &error.to_string()),
+                    Err(error) => self.complain_once(&path, &error.to_string()),
                 }
             }
+        }
+    }
+
+    /// The walk of all directories complains itself.
+    fn complain_once(&mut self, path: &[u8], error: &str) {
+        if !self.args.recursive {
+            self.complain(path, error);
         }
     }
 

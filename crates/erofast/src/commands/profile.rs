@@ -22,11 +22,8 @@ use crate::text::{name, time};
 pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     let mut images = all()?;
     if !args.images.is_empty() {
-        let asked: Vec<_> = args
-            .images
-            .iter()
-            .map(|image| image_at(image))
-            .collect::<Result<_, _>>()?;
+        let asked = args.images.iter().map(|image| image_at(image));
+        let asked: Vec<_> = asked.collect::<Result<_, _>>()?;
         images.retain(|(_, learned)| identity(learned).is_some_and(|one| asked.contains(one)));
     }
     if args.json {
@@ -68,10 +65,10 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
 /// Runs `profile show`.
 pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
     let learned = named(&args.profile)?;
-    let programs: Vec<_> = learned
+    let programs = learned
         .into_iter()
-        .flat_map(|(_, learned)| learned.programs)
-        .collect();
+        .flat_map(|(_, learned)| learned.programs);
+    let programs: Vec<_> = programs.collect();
     let mut all = Profile::default();
     for program in &programs {
         all.image = program.profile.image;
@@ -102,15 +99,9 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
 /// Runs `profile remove`.
 pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     let mut files = named(&args.profile)?;
-    let learned = |path: &String| {
-        files.iter().any(|(_, learned)| {
-            learned
-                .programs
-                .iter()
-                .any(|program| path_of(program) == *path)
-        })
-    };
-    if let Some(path) = args.programs.iter().find(|path| !learned(path)) {
+    let known = files.iter().flat_map(|(_, learned)| &learned.programs);
+    let known: Vec<String> = known.map(path_of).collect();
+    if let Some(path) = args.programs.iter().find(|path| !known.contains(path)) {
         bail!("{}: {path}: was not learned", args.profile.display());
     }
     for (file, learned) in &mut files {
@@ -125,9 +116,8 @@ fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::R
         fs::remove_file(&path)?;
     }
     let before = learned.programs.len();
-    learned
-        .programs
-        .retain(|program| !programs.is_empty() && !programs.contains(&path_of(program)));
+    let stays = |program: &Program| !programs.is_empty() && !programs.contains(&path_of(program));
+    learned.programs.retain(stays);
     match learned.programs.len() {
         0 => fs::remove_file(file),
         left if left < before => replace(file, &learned.to_bytes()),
@@ -157,15 +147,11 @@ fn named(path: &Path) -> anyhow::Result<Vec<(PathBuf, Learned)>> {
         Err(error) if may_be_image(path, &error) => {}
         read => return Ok(vec![(path.to_owned(), read?)]),
     }
-    let image =
-        image_at(path).with_context(|| format!("{}: not a launch profile", path.display()))?;
+    let shown = path.display();
+    let image = image_at(path).with_context(|| format!("{shown}: not a launch profile"))?;
     let mut files = all()?;
     files.retain(|(_, learned)| identity(learned) == Some(&image));
-    ensure!(
-        !files.is_empty(),
-        "{}: no launches were learned of it",
-        path.display()
-    );
+    ensure!(!files.is_empty(), "{shown}: no launches were learned of it");
     Ok(files)
 }
 
@@ -178,17 +164,13 @@ fn image_at(path: &Path) -> anyhow::Result<ImageIdentity> {
         workers: WorkersMode::Inline,
         ..EngineOptions::default()
     };
-    Ok(erofs_fuse::profile_identity(&*Engine::open(
-        path, &options,
-    )?))
+    let engine = Engine::open(path, &options)?;
+    Ok(erofs_fuse::profile_identity(&engine))
 }
 
 /// Of the image; `erofast info` shows the same UUID and time.
 fn identity(learned: &Learned) -> Option<&ImageIdentity> {
-    learned
-        .programs
-        .first()
-        .map(|program| &program.profile.image)
+    Some(&learned.programs.first()?.profile.image)
 }
 
 /// Files of decoded bytes of an image beside its profile, and their bytes.

@@ -85,24 +85,19 @@ impl Statistics {
         for (name, count) in TYPES.iter().zip(self.types) {
             outln!("Filesystem {name} count:\t\t{count}");
         }
-        outln!(
-            "Filesystem compressed files:            {}",
-            self.compressed
-        );
-        outln!(
-            "Filesystem uncompressed files:          {}",
-            self.uncompressed
-        );
-        outln!(
-            "Filesystem total original file size:    {} Bytes",
-            self.content
-        );
-        outln!(
-            "Filesystem total file size:             {} Bytes",
-            self.stored
-        );
         let rate = percent(self.stored, self.content);
-        outln!("Filesystem compress rate:               {rate}%");
+        for (what, value) in [
+            ("compressed files:", self.compressed.to_string()),
+            ("uncompressed files:", self.uncompressed.to_string()),
+            (
+                "total original file size:",
+                format!("{} Bytes", self.content),
+            ),
+            ("total file size:", format!("{} Bytes", self.stored)),
+            ("compress rate:", format!("{rate}%")),
+        ] {
+            outln!("Filesystem {what:<29}{value}");
+        }
         let rows = |counts: [u64; SIZES]| (0..).map(size_name).zip(counts);
         self.chart("Original file size", ">=(KB) .. <(KB) ", rows(self.sizes))?;
         self.chart(
