@@ -28,12 +28,17 @@ pub(super) fn repeats() -> bool {
     WAITS.get()
 }
 
-/// Waits for what the last request of this thread lacked. `reader` is the thread that asked.
+/// Waits for what the last request of this thread lacked. `reader` is the thread that asked;
+/// `waits` is called now and then meanwhile.
 ///
 /// # Errors
 /// That of the network, or `None` if the reader was killed.
-pub(super) fn wait(reader: u32) -> Result<(), Option<erofs_engine::Error>> {
-    let waited = MISSING.take().wait(&|| !is_killed(reader));
+pub(super) fn wait(reader: u32, waits: &dyn Fn()) -> Result<(), Option<erofs_engine::Error>> {
+    let waited = MISSING.take().wait(&|| {
+        waits();
+        !is_killed(reader)
+    });
+    waits();
     waited.map_err(|error| match error.kind() {
         std::io::ErrorKind::Interrupted => None,
         _ => Some(erofs_engine::Error::Remote(Arc::new(error))),

@@ -482,7 +482,13 @@ impl Filesystem for ErofsFilesystem {
     }
 
     fn wait(&self, caller: Caller) -> Result<(), Errno> {
-        deferral::wait(caller.pid).map_err(|error| match error {
+        let waits = || {
+            self.launch
+                .get()
+                .into_iter()
+                .for_each(|launch| launch.waits())
+        };
+        deferral::wait(caller.pid, &waits).map_err(|error| match error {
             Some(error) => self.report(&error),
             None => Errno::INTR,
         })

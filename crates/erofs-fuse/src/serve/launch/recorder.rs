@@ -118,6 +118,18 @@ impl Recorder {
         add(&mut log.recording);
     }
 
+    /// A reader waits for the network: time of neither the launch nor its quiet end.
+    pub(super) fn waits(&self) {
+        if !self.is_on() {
+            return;
+        }
+        if let Some(launch) = &mut self.lock().launch {
+            let now = Instant::now();
+            launch.began += now.saturating_duration_since(launch.last);
+            launch.last = now;
+        }
+    }
+
     /// The mount ends: what was recorded until now is all.
     pub(super) fn end(&self) {
         // Under the lock, so that no thread begins to wait meanwhile.
@@ -196,6 +208,23 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_that_readers_wait_for_the_network_is_none_of_the_launch() {
+        let recorder = Recorder::new();
+        recorder.begin(7);
+        let later = |launch: &mut UnderWay| {
+            (launch.began, launch.last) = (launch.began - LONGEST, launch.last - LONGEST);
+            *launch
+        };
+        let before = later(recorder.lock().launch.as_mut().unwrap());
+        assert_eq!(before.remaining(), None);
+        recorder.waits();
+        let launch = recorder.lock().launch.unwrap();
+        assert!(launch.last >= before.last + LONGEST);
+        let took = |launch: UnderWay| launch.last - launch.began;
+        assert_eq!(took(launch), took(before));
+    }
 
     #[test]
     fn a_launch_begins_with_its_program_and_knows_the_directories_before() {

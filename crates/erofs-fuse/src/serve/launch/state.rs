@@ -91,6 +91,11 @@ impl Launch {
         }
     }
 
+    /// A reader waits for the network.
+    pub(in super::super) fn waits(&self) {
+        self.recorder.waits();
+    }
+
     /// A symbolic link was read.
     pub(in super::super) fn read_link(&self, nid: Nid) {
         self.recorder.note(|log| log.read_link(nid));
