@@ -213,46 +213,33 @@ fn the_columns_of_the_mount_options_stand_in_line() {
     }
 }
 
-#[test]
-fn groff_has_nothing_to_say_of_the_pages() {
+/// Has every page read by a program, which says something only of faults.
+fn read_by(program: &str, arguments: &[&str]) {
     for (name, text) in man() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), &text).expect("room");
-        let groff = Process::new("groff")
-            .args(["-man", "-ww", "-z", "-Tutf8", "-Kutf8"])
-            .arg(file.path())
-            .output();
-        let Ok(output) = groff else {
-            println!("skipped: no groff to read the man pages");
+        let mut reader = Process::new(program);
+        let Ok(output) = reader.args(arguments).arg(file.path()).output() else {
+            println!("skipped: no {program} to read the man pages");
             return;
         };
-        let stderr = String::from_utf8_lossy(&output.stderr);
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed);
         assert!(
-            output.status.success() && stderr.is_empty(),
-            "{name}: {stderr}"
+            output.status.success() && printed.is_empty(),
+            "{name}: {printed}"
         );
     }
 }
 
 #[test]
+fn groff_has_nothing_to_say_of_the_pages() {
+    read_by("groff", &["-man", "-ww", "-z", "-Tutf8", "-Kutf8"]);
+}
+
+#[test]
 fn mandoc_warns_of_nothing_in_the_pages() {
-    for (name, text) in man() {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), &text).expect("room");
-        let mandoc = Process::new("mandoc")
-            .args(["-Tlint", "-Wwarning"])
-            .arg(file.path())
-            .output();
-        let Ok(output) = mandoc else {
-            println!("skipped: no mandoc to read the man pages");
-            return;
-        };
-        let warnings = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && warnings.is_empty(),
-            "{name}: {warnings}"
-        );
-    }
+    read_by("mandoc", &["-Tlint", "-Wwarning"]);
 }
 
 #[test]
