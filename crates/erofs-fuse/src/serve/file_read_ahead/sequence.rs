@@ -1,4 +1,7 @@
 //! The small files that the kernel got to know by listings, in their order.
+//!
+//! Some programs, `cp -r` among them, sort what they list by the numbers of the inodes. Where reads
+//! follow that order and not the one of the listing, later listings are sorted in the same way.
 
 use std::collections::VecDeque;
 
@@ -14,6 +17,9 @@ const MOST_LISTINGS: usize = 1 << 12;
 /// listings in a row adds nothing.
 const AT_THE_SAME_TIME: usize = 4;
 
+/// Reads that follow the other order, more than those that do not, before it is taken.
+const ENOUGH_READS: usize = 4;
+
 /// A number in the sequence.
 pub(super) type Place = u64;
 
@@ -23,6 +29,12 @@ pub(super) struct Sequence {
     /// By place.
     listings: VecDeque<Listing>,
     end: Place,
+    /// New listings are sorted by number.
+    by_number: bool,
+    /// Reads that spoke against this order, less those that spoke for it.
+    against: usize,
+    /// The file that was read last.
+    last: Option<Nid>,
 }
 
 /// What one request listed.
@@ -42,18 +54,23 @@ impl Sequence {
         let (Some(&lowest), Some(&highest)) = (files.iter().min(), files.iter().max()) else {
             return;
         };
+        let mut files: Box<[Nid]> = files.into();
+        if self.by_number {
+            files.sort_unstable();
+        }
         let mut latest = self.listings.iter().rev().take(AT_THE_SAME_TIME);
-        if latest.any(|listing| *listing.files == *files) {
+        if latest.any(|listing| listing.files == files) {
             return;
         }
+        let count = files.len() as u64;
         self.listings.push_back(Listing {
             start: self.end,
-            files: files.into(),
             cached: vec![false; files.len()].into(),
+            files,
             lowest,
             highest,
         });
-        self.end += files.len() as u64;
+        self.end += count;
         let kept = self.end.saturating_sub(MOST_FILES);
         let too_many = |all: &VecDeque<Listing>| all.len() > MOST_LISTINGS;
         while too_many(&self.listings) || self.listings.front().is_some_and(|l| l.end() <= kept) {
@@ -91,11 +108,40 @@ impl Sequence {
     /// The kernel asks for the file at a place. If it had its pages it has dropped them, and those
     /// of others too.
     pub(super) fn read(&mut self, place: Place) {
+        self.judge(place);
         if self.is_cached(place) {
             let all = self.listings.iter_mut();
             all.for_each(|listing| listing.cached.fill(false));
         }
         self.set_cached(place);
+    }
+
+    /// Notes which order the reader follows.
+    fn judge(&mut self, place: Place) {
+        let listing = self.listing(place).and_then(|at| self.listings.get(at));
+        let file = listing.and_then(|l| l.files.get((place - l.start) as usize).copied());
+        let last = std::mem::replace(&mut self.last, file);
+        let Some(((listing, file), last)) = listing.zip(file).zip(last) else {
+            return;
+        };
+        let Some(before) = listing.place(last) else {
+            return;
+        };
+        // What is stored ahead is not asked for, so a reader in this order skips some.
+        let (follows, returns) = (before + 1 == place, place < before);
+        let higher = listing.files.iter().filter(|&&other| other > last);
+        let is_next_number = higher.min() == Some(&file);
+        self.against = match self.by_number {
+            true if returns => self.against + 2,
+            false if is_next_number && !follows => self.against + 1,
+            true => self.against.saturating_sub(1),
+            false if follows && !is_next_number => self.against.saturating_sub(1),
+            false => self.against,
+        };
+        if self.against >= ENOUGH_READS {
+            self.against = 0;
+            self.by_number = !self.by_number;
+        }
     }
 
     fn listing(&self, place: Place) -> Option<usize> {
@@ -176,6 +222,29 @@ mod tests {
             [0, 1, 2].map(|p| sequence.is_cached(p)),
             [false, false, true]
         );
+    }
+
+    #[test]
+    fn listings_are_sorted_while_readers_sort_them() {
+        let mut sequence = Sequence::default();
+        let read = |sequence: &mut Sequence, files: &[Nid]| {
+            for file in files {
+                let place = sequence.place(*file).unwrap();
+                sequence.read(place);
+            }
+        };
+        sequence.append(&[10, 40, 20, 50, 30, 60]);
+        read(&mut sequence, &[10, 20, 30, 40, 50]);
+        sequence.append(&[80, 70]);
+        assert_eq!(sequence.file(6), Some(70));
+        // A reader that finds some of them stored, and one that follows the listing.
+        read(&mut sequence, &[70, 80]);
+        sequence.append(&[3, 1, 2, 7, 6, 9]);
+        read(&mut sequence, &[1, 6, 9]);
+        sequence.append(&[95, 90, 99, 92, 97, 91]);
+        read(&mut sequence, &[95, 90, 99, 92, 97, 91]);
+        sequence.append(&[101, 100]);
+        assert_eq!(sequence.file(20), Some(101));
     }
 
     #[test]
