@@ -32,7 +32,6 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "erofs-engine",
             "fuse-transport",
-            "cpu-workers",
             "launch-profile",
             "sys",
         ],
