@@ -29,12 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("erofast-cli", &["erofs-fuse", "sys"]),
     (
         "erofs-fuse",
-        &[
-            "erofs-engine",
-            "fuse-transport",
-            "launch-profile",
-            "sys",
-        ],
+        &["erofs-engine", "fuse-transport", "launch-profile", "sys"],
     ),
     (
         "erofs-engine",

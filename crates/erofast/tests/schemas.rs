@@ -192,6 +192,7 @@ fn what_is_printed_about_a_profile_fits() {
 #[test]
 fn what_is_printed_about_the_cache_fits() {
     use erofs_engine::remote_image::message::Identity;
+    use erofs_engine::remote_image::store::BLOCK;
     use erofs_engine::remote_image::{ImageUrl, Options, cache};
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().to_str().expect("a path");
@@ -211,14 +212,14 @@ fn what_is_printed_about_the_cache_fits() {
         digest: None,
     };
     let store = cache::open(&source, &options, &identity).expect("an entry");
-    store.write_block(0, &[7; 65_536]).expect("a block");
+    store.write_block(0, &[7; BLOCK as usize]).expect("a block");
     let listed = json(&erofast(&arguments));
     crate::schema::check("cache-list", &listed);
     let image = &listed["images"][0];
     assert_eq!(image["url"], "http://host/a");
     assert_eq!(
         (image["bytes"].as_u64(), image["cached_bytes"].as_u64()),
-        (Some(100_000), Some(65_536))
+        (Some(100_000), Some(BLOCK))
     );
     assert_eq!(image["in_use"], true);
 }
