@@ -39,14 +39,15 @@ pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyho
     })
 }
 
-/// Commands of erofs-utils that are called otherwise here.
-const OTHER_NAMES: [(&str, &str); 3] = [
+/// Commands, most of them of erofs-utils, that are called otherwise here.
+const OTHER_NAMES: [(&str, &str); 4] = [
     ("fsck", "erofast check verifies an image"),
     (
         "dump",
         "erofast info shows what an image is made of, erofast ls and cat its files",
     ),
     ("mkfs", "mkfs.erofs of erofs-utils makes images"),
+    ("version", "erofast --version shows it"),
 ];
 
 /// The message for a command that there is not, with where it is found.

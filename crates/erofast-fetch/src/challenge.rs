@@ -91,7 +91,7 @@ async fn token(
     }
     let response = request.send().await?;
     if response.status() != StatusCode::OK {
-        return Err(refused(&response));
+        return Err(refused(&response, Some(options)));
     }
     let answer: Option<Answer> = serde_json::from_slice(&body(response, LONGEST).await?).ok();
     let token = answer.and_then(|answer| answer.token.or(answer.access_token));

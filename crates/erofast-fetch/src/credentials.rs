@@ -64,6 +64,11 @@ impl Credentials {
         })
     }
 
+    /// Those that name the files.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// As they are now.
     pub fn headers(&self) -> HeaderMap {
         self.headers.borrow().clone()
@@ -98,7 +103,7 @@ impl Credentials {
 fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     if let Some(path) = &options.header_file {
-        for (number, line) in (1..).zip(text(path)?.lines()) {
+        for (number, line) in (1..).zip(text("header", path)?.lines()) {
             let header = header(line.trim());
             let place = || format!("{}:{number}: no header `Name: value`", path.display());
             let (name, value) = match line.trim().is_empty() {
@@ -113,7 +118,7 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
         }
     }
     if let Some(path) = &options.token_file {
-        let token = authorization(path, |token| format!("Bearer {token}"))?;
+        let token = authorization("token", path, |token| format!("Bearer {token}"))?;
         headers.insert(AUTHORIZATION, token);
     }
     Ok(headers)
@@ -123,13 +128,14 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
 fn user(options: &Options, url: &Url) -> Result<Option<HeaderValue>, Failure> {
     let basic = |user: &str| format!("Basic {}", BASE64_STANDARD.encode(user));
     if let Some(path) = &options.user_file {
-        return authorization(path, basic).map(Some);
+        return authorization("user", path, basic).map(Some);
     }
     let Some(path) = &options.netrc_file else {
         return Ok(None);
     };
     let about = |line| format!("{}:{line}: is not in the format of netrc", path.display());
-    let user = netrc::user(&text(path)?, url).map_err(|line| Failure::lasting(about(line)))?;
+    let user =
+        netrc::user(&text("netrc", path)?, url).map_err(|line| Failure::lasting(about(line)))?;
     Ok(user.and_then(|user| secret(&basic(&user))))
 }
 
@@ -139,14 +145,19 @@ fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name, secret(value.trim())?))
 }
 
-fn authorization(path: &Path, scheme: impl Fn(&str) -> String) -> Result<HeaderValue, Failure> {
-    let value = secret(&scheme(text(path)?.trim()));
+fn authorization(
+    option: &str,
+    path: &Path,
+    scheme: impl Fn(&str) -> String,
+) -> Result<HeaderValue, Failure> {
+    let value = secret(&scheme(text(option, path)?.trim()));
     value.ok_or_else(|| Failure::lasting(format!("{}: not one line of text", path.display())))
 }
 
 /// Of a regular file: another one may keep its reader waiting, or never end.
-fn text(path: &Path) -> Result<String, Failure> {
-    let cannot = |error| Failure::lasting(format!("{}: {error}", path.display()));
+fn text(option: &str, path: &Path) -> Result<String, Failure> {
+    let option = format!("http.{option}_file={}", path.display());
+    let cannot = |error| Failure::lasting(format!("{option}: {error}"));
     let mut text = String::new();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);

@@ -134,7 +134,13 @@ impl Server {
                 _ => Ok(response),
             };
         }
-        Err(refused(&response))
+        Err(self.refused(&response))
+    }
+
+    /// An answer that is not what was asked for.
+    pub fn refused(&self, response: &Response) -> Failure {
+        let ours = response.url().origin() == self.url.origin();
+        refused(response, ours.then(|| self.credentials.options()))
     }
 }
 

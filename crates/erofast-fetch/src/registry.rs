@@ -11,7 +11,7 @@ use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RANGE};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::answer::{body, refused, text};
+use crate::answer::{body, text};
 use crate::failure::Failure;
 use crate::http::Server;
 
@@ -122,7 +122,7 @@ async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest),
     let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(MANIFESTS))]);
     let response = server.get_beside(&format!("./{version}"), &accept).await?;
     if response.status() != StatusCode::OK {
-        return Err(refused(&response));
+        return Err(server.refused(&response));
     }
     let promised = match version {
         Version::Tag(_) => text(response.headers(), "docker-content-digest"),

@@ -119,6 +119,10 @@ fn a_file_that_is_none_is_named_without_what_is_in_it() {
     std::fs::write(&path, "Name: value\n".repeat(6000)).unwrap();
     let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
     assert!(error.ends_with("headers: more than 65536 bytes"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
+    let named = format!("http.header_file={}: No such file", path.display());
+    assert!(error.contains(&named), "{error}");
     let both = Options {
         user_file: Some(path.clone()),
         token_file: Some(path),
@@ -146,14 +150,26 @@ fn a_token_that_was_written_anew_is_sent_at_once() {
     // The same one again is refused, by one request.
     server.state().guard = guard("xyz");
     server.state().asked.clear();
-    let line = start(&server.url("/v2/a"), &options)
-        .unwrap_err()
-        .to_string();
+    let refused = |options: &Options| {
+        let refused = start(&server.url("/v2/a"), options);
+        refused.unwrap_err().to_string()
+    };
+    let line = refused(&options);
+    let [token, header] = [options.token_file, options.header_file].map(|path| path.unwrap());
+    let (token, header) = (token.display(), header.display());
+    let end =
+        format!("answers 401 Unauthorized; the credentials of {token}, {header} were refused");
+    assert!(line.ends_with(&end), "{line}");
+    assert_eq!(server.state().asked.len(), 1);
+    let line = refused(&crate::options(&cache));
+    let end = "401 Unauthorized; http.user_file=, http.token_file= or http.netrc_file= names \
+               credentials";
+    assert!(line.ends_with(end), "{line}");
+    let line = refused(&netrc(&cache, "machine elsewhere login me password secret"));
     assert!(
-        line.ends_with("the server answers 401 Unauthorized"),
+        line.ends_with("/netrc has no entry that it accepts"),
         "{line}"
     );
-    assert_eq!(server.state().asked.len(), 1);
 }
 
 /// With a netrc file of this text.

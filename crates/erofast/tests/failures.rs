@@ -246,6 +246,7 @@ fn usage_errors_are_one_line_that_names_the_help() {
             &["help", "launhc"],
             "'launhc'; a similar command exists: erofast lab launch; see ",
         ),
+        (&["version"], "; erofast --version shows it; see "),
         (&["fsck", "a"], "; erofast check verifies an image; see "),
         (
             &["mkfs.erofs"],
@@ -272,6 +273,11 @@ fn directories_in_the_place_of_files_are_named() {
         &erofast(&["profile", "show", "/"]),
         1,
         "/: not a launch profile: /: is a directory",
+    );
+    fails(
+        &erofast(&["profile", "list", "/"]),
+        1,
+        "/: is a directory; profiles are named by the path of the image",
     );
     let all = erofast(&["ls", "-la", &image]);
     assert_eq!(all.stdout, erofast(&["ls", "-l", &image]).stdout);

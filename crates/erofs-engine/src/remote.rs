@@ -174,7 +174,7 @@ pub(crate) fn beside(image: &Path, suffix: &str) -> PathBuf {
 }
 
 /// A message about a file, in one line that names it. Those of URLs do already.
-pub(crate) fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
+pub fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
     let (name, error) = (shown(path), error.to_string());
     match error.starts_with(&name) {
         true => error,

@@ -24,6 +24,11 @@ pub fn a_flipped_byte_is_an_error_at_its_place_until_it_is_right() {
     put("/x.erofs", wrong);
     put("/x.erofs.verity", tree);
     put("/x.erofs.roothash", root.into_bytes());
+    let line = site.mount("verity=auto").unwrap_err().to_string();
+    let name = site.server.url("/x.erofs.roothash.p7s: ");
+    assert_eq!(line.matches(&name).count(), 1, "{line}");
+    let hint = "; verity=auto needs a signature beside the root hash";
+    assert!(line.ends_with(hint), "{line}");
     let root_url = site.server.url("/x.erofs.roothash");
     site.mount(&format!("verity=auto,verity.roothashfile={root_url}"))
         .unwrap();

@@ -155,6 +155,8 @@ fn files_beside_the_image_are_taken_where_a_certificate_vouches() {
             let line = site.refused(&command(&*trusted, image));
             let name = format!("{image}{suffix}: ");
             assert!(line.matches(&name).count() == 1, "{name}: {line}");
+            let hint = line.contains("; verity=auto needs a signature beside the root hash");
+            assert_eq!(hint, suffix == ".roothash.p7s", "{line}");
         }
     }
     assert!(Path::new(&path).exists());

@@ -160,6 +160,11 @@ fn may_be_image(path: &Path, error: &anyhow::Error) -> bool {
 }
 
 fn image_at(path: &Path) -> anyhow::Result<ImageIdentity> {
+    ensure!(
+        !path.is_dir(),
+        "{}: is a directory; profiles are named by the path of the image",
+        path.display()
+    );
     let options = EngineOptions {
         workers: WorkersMode::Inline,
         ..EngineOptions::default()

@@ -256,12 +256,12 @@ fn what_cannot_be_verified_is_refused_with_one_line() {
         (
             &["--verity-roothash", root],
             1,
-            ": verity: hashdevice or hashoffset is missing",
+            ": verity: verity.hashdevice= or verity.hashoffset= is missing",
         ),
         (
             &["--verity-hashdevice", beside],
             1,
-            ": verity: roothash or roothashfile is missing",
+            ": verity: verity.roothash= or verity.roothashfile= is missing",
         ),
         (
             &["--verity-roothash", &zeros, "--verity-hashdevice", beside],

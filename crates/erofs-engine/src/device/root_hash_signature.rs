@@ -24,13 +24,21 @@ impl RootHashSignature {
     ) -> Result<Option<Self>, String> {
         let Some(path) = &options.root_hash_signature else {
             return match &options.certificates {
-                Some(_) => Err("certificates are of use with roothashsig only".into()),
+                Some(_) => {
+                    Err("verity.certificates= is of use with verity.roothashsig= only".into())
+                }
                 None => Ok(None),
             };
         };
         // One byte more than a signature may have: a longer one is refused.
         let bytes = read_small_file(path, MAX_SIGNATURE as u64 + 1, open);
-        let bytes = bytes.map_err(|error| remote::about(path, &error))?;
+        let bytes = bytes.map_err(|error| {
+            let hint = match options.auto {
+                true => "; verity=auto needs a signature beside the root hash",
+                false => "",
+            };
+            remote::about(path, &error) + hint
+        })?;
         let trusted = match &options.certificates {
             Some(folder) => Certificates::from_folder(folder),
             None => Certificates::standard(),

@@ -69,7 +69,7 @@ impl HashArea {
             (Some(path), offset) => (Device::open_named(path, 0, open)?, offset.unwrap_or(0)),
             (None, Some(offset)) => (image.clone(), offset),
             (None, None) => {
-                return refuse("hashdevice or hashoffset is missing".into());
+                return refuse("verity.hashdevice= or verity.hashoffset= is missing".into());
             }
         };
         Ok(Some(Self {

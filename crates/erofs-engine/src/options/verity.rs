@@ -76,7 +76,7 @@ impl VerityOptions {
     /// for the tree.
     pub fn of_image(&self, image: &Path) -> Self {
         let mut named = self.clone();
-        if !std::mem::take(&mut named.auto) {
+        if !named.auto {
             return named;
         }
         if self.root_hash.is_none() && self.root_hash_file.is_none() {
@@ -103,7 +103,9 @@ impl VerityOptions {
     /// One line that names the file, or the options that exclude each other.
     pub fn root(&self, open: OpenFile<'_>) -> Result<Option<RootHash>, String> {
         match (&self.root_hash, &self.root_hash_file) {
-            (Some(_), Some(_)) => Err("roothash and roothashfile exclude each other".into()),
+            (Some(_), Some(_)) => {
+                Err("verity.roothash= and verity.roothashfile= exclude each other".into())
+            }
             (Some(root), None) => Ok(Some(root.clone())),
             (None, Some(path)) => read_small_file(path, ROOT_HASH_FILE, open)
                 .map_err(|error| error.to_string())
@@ -114,7 +116,7 @@ impl VerityOptions {
                 .map(Some)
                 .map_err(|error| remote::about(path, &error)),
             (None, None) if *self == Self::default() => Ok(None),
-            (None, None) => Err("roothash or roothashfile is missing".into()),
+            (None, None) => Err("verity.roothash= or verity.roothashfile= is missing".into()),
         }
     }
 }

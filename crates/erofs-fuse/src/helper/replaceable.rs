@@ -41,6 +41,7 @@ impl Replaceable {
         let url = remote::url(path).transpose().map_err(Error::Server)?;
         let engine = &request.options.engine;
         let small = verity(request).small_files().any(|small| small == path);
+        let name = || remote::shown(path);
         let opened = match url {
             Some(url) if !small => {
                 let root = match number {
@@ -53,14 +54,14 @@ impl Replaceable {
             _ if self.files.get(number).is_some_and(Option::is_some) => None,
             Some(url) => {
                 let options = engine.fetching(&request.image, &url, None);
-                Some(remote::open_small(&waiting(), &url, &options))
+                let opened = remote::open_small(&waiting(), &url, &options);
+                Some(opened.map_err(|error| Error::Server(remote::about(path, &error))))
             }
-            None => Some(erofs_engine::open_file(path)),
+            None => Some(erofs_engine::open_file(path).map_err(Error::std_io(name()))),
         };
-        let name = || remote::shown(path);
         self.files.resize_with(paths.len(), || None);
         if let Some(file) = opened {
-            self.files[number] = Some(file.map_err(Error::std_io(name()))?.into());
+            self.files[number] = Some(file?.into());
         }
         let file = self.files[number].as_ref().ok_or_else(none)?;
         fcntl_dupfd_cloexec(file, 0).map_err(Error::io(name()))

@@ -39,7 +39,7 @@ impl LaunchReport {
             None => "",
         };
         format!(
-            "{} launches per engine, load {}{machine}",
+            "{} per engine, load {}{machine}",
             self.launches(),
             self.load
         )

@@ -245,9 +245,13 @@ impl LaunchReport {
     pub(crate) fn launches(&self) -> String {
         let samples = |engine: &EngineReport| engine.samples.len();
         let made = self.engines.iter().map(samples).max().unwrap_or(0);
+        let noun = match self.iterations {
+            1 => "launch",
+            _ => "launches",
+        };
         match made < self.iterations {
-            true => format!("{made} of {}", self.iterations),
-            false => self.iterations.to_string(),
+            true => format!("{made} of {} {noun}", self.iterations),
+            false => format!("{} {noun}", self.iterations),
         }
     }
 
