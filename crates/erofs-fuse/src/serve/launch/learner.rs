@@ -36,7 +36,7 @@ const MOST_DIRECTORIES: usize = 1024;
 const NEW_SHARE: usize = 20;
 
 /// Probes that show whether a profile is still good.
-const ENOUGH_PROBES: usize = 8;
+const ENOUGH_PROBES: u64 = 8;
 
 /// The thread that learns.
 pub(super) struct Learner {
@@ -216,9 +216,9 @@ impl Learner {
         let known = program.profile.windows.len();
         program.launches = program.launches.saturating_add(1);
         program.idle_mounts = 0;
-        let replays = self.launch.replays();
-        let probes = replays.map(|replay| replay.probes(&program.profile));
-        let (hit, missed) = probes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let (files, windows) = (&program.profile.files, program.profile.windows.iter());
+        let windows = windows.map(|window| (files[window.file as usize].nid, window.number));
+        let (hit, missed) = self.launch.probes(windows);
         let is_wrong = hit + missed >= ENOUGH_PROBES && hit * 2 < missed;
         // Names and windows behind those that are known.
         let mut all = program.profile.clone();

@@ -207,19 +207,45 @@ impl Replay {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many probes among the windows of a profile the launch has asked for, and how many not.
-    pub(super) fn probes(&self, profile: &Profile) -> (usize, usize) {
-        let nid = |window: &Window| profile.files[window.file as usize].nid;
-        let states = profile.windows.iter().filter_map(|window| {
-            let place = self.places.get(&(nid(window), window.number))?;
-            Some(self.items.get(*place)?.state.load(Ordering::Relaxed))
-        });
-        let (mut hit, mut missed) = (0, 0);
-        for state in states {
-            hit += usize::from(state == PROBE_HIT);
-            missed += usize::from(state == PROBE);
+    /// What is known of a window of a file: whether the launch used it. `None` if it is no probe.
+    pub(super) fn probe(&self, nid: Nid, number: u32) -> Option<bool> {
+        match self.state(nid, number)? {
+            PROBE => Some(false),
+            PROBE_HIT => Some(true),
+            _ => None,
         }
-        (hit, missed)
+    }
+
+    /// Whether it stores a window of a file, or has.
+    pub(super) fn has_taken(&self, nid: Nid, number: u32) -> bool {
+        self.state(nid, number) == Some(TAKEN)
+    }
+
+    fn state(&self, nid: Nid, number: u32) -> Option<u8> {
+        let item = self.items.get(*self.places.get(&(nid, number))?)?;
+        Some(item.state.load(Ordering::Relaxed))
+    }
+
+    #[cfg(test)]
+    pub(super) fn count_stored(&self, bytes: u64) {
+        self.prefetched.store(bytes, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn take_all(&self) {
+        for item in &self.items {
+            item.state.store(TAKEN, Ordering::Relaxed);
+        }
+    }
+
+    /// Its windows.
+    pub(super) fn windows(&self) -> impl Iterator<Item = (Nid, u32)> {
+        self.items.iter().map(|item| (item.nid, item.window.number))
+    }
+
+    /// Bytes that were stored.
+    pub(super) fn prefetched(&self) -> u64 {
+        self.prefetched.load(Ordering::Relaxed)
     }
 
     /// Readers come first: as many threads pause as are serving them, all but one of the replay.
@@ -239,26 +265,15 @@ impl Replay {
     }
 
     pub(super) fn report(&self) -> Value {
-        let count = |state| {
-            let of = |item: &&Item| item.state.load(Ordering::Relaxed) == state;
-            self.items.iter().filter(of).count() as u64
-        };
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let prefetched = load(&self.prefetched);
-        let (missed, hit) = (count(PROBE), count(PROBE_HIT));
-        let used = (hit > 0).then(|| prefetched * hit / (hit + missed));
         let done = self.running.load(Ordering::Relaxed) == 0;
         json!({
             "state": if done { "replayed" } else { "replaying" },
             "windows": self.items.len(),
             "listed_directories": load(&self.listed),
-            "prefetched_bytes": prefetched,
+            "prefetched_bytes": self.prefetched(),
             "late_bytes": load(&self.late),
             "refused_windows": load(&self.refused),
-            "probes": hit + missed,
-            "probes_hit": hit,
-            "used_bytes": used,
-            "wasted_bytes": used.map(|used| prefetched - used),
         })
     }
 }
@@ -382,20 +397,11 @@ mod tests {
     }
 
     #[test]
-    fn probes_measure_how_much_is_used() {
+    fn a_probe_shows_whether_the_launch_asks_for_it() {
         let replay = replay(64);
-        replay.prefetched.store(1000, Ordering::Relaxed);
-        assert_eq!(replay.report()["used_bytes"], Value::Null);
         replay.was_read(7, 31 * WINDOW_BYTES as u64, 1);
-        let report = replay.report();
-        assert_eq!(
-            (&report["probes"], &report["probes_hit"]),
-            (&json!(2), &json!(1))
-        );
-        assert_eq!(
-            (&report["used_bytes"], &report["wasted_bytes"]),
-            (&json!(500), &json!(500))
-        );
+        let probes = [30, 31, 63, 64].map(|number| replay.probe(7, number));
+        assert_eq!(probes, [None, Some(true), Some(false), None]);
     }
 
     #[test]

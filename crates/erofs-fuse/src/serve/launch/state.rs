@@ -133,6 +133,48 @@ impl Launch {
         self.replays.iter().map_while(OnceLock::get)
     }
 
+    /// Which probes among windows of files the launches asked for, and which not: how many. What
+    /// another replay has stored was there, and shows nothing.
+    pub(super) fn probes(&self, windows: impl Iterator<Item = (Nid, u32)>) -> (u64, u64) {
+        let (mut hit, mut missed) = (0, 0);
+        for (nid, number) in windows {
+            if self.replays().any(|replay| replay.has_taken(nid, number)) {
+                continue;
+            }
+            let mut probes = self.replays().filter_map(|it| it.probe(nid, number));
+            if let Some(first) = probes.next() {
+                let is_hit = first || probes.any(|hit| hit);
+                hit += u64::from(is_hit);
+                missed += u64::from(!is_hit);
+            }
+        }
+        (hit, missed)
+    }
+
+    /// Adds what the probes show: how much of what was read ahead was used. Unknown before a launch
+    /// has asked for one; then what was read ahead of programs that were not launched was not.
+    fn add_probes(&self, report: &mut Value) {
+        let parts = self.replays().map(|replay| {
+            let (hit, missed) = self.probes(replay.windows());
+            (replay.prefetched(), hit, missed)
+        });
+        let parts: Vec<(u64, u64, u64)> = parts.collect();
+        let hit: u64 = parts.iter().map(|part| part.1).sum();
+        let all: u64 = hit + parts.iter().map(|part| part.2).sum::<u64>();
+        let used = parts
+            .iter()
+            .map(|&(bytes, hit, missed)| match hit + missed {
+                0 => bytes,
+                all => bytes * hit / all,
+            });
+        let used = (hit > 0).then(|| used.sum::<u64>());
+        let prefetched: u64 = parts.iter().map(|part| part.0).sum();
+        report["probes"] = json!(all);
+        report["probes_hit"] = json!(hit);
+        report["used_bytes"] = json!(used);
+        report["wasted_bytes"] = json!(used.map(|used| prefetched - used));
+    }
+
     /// Changes what the counters have of the programs.
     pub(super) fn show(&self, change: impl FnOnce(&[Value]) -> Vec<Value>) {
         let mut programs = self.programs.lock();
@@ -146,7 +188,13 @@ impl Launch {
     /// For the counters.
     pub(in super::super) fn report(&self) -> Value {
         let replays = self.replays().map(Replay::report);
-        let mut report = replays.reduce(sum).unwrap_or(json!({"state": "learning"}));
+        let mut report = match replays.reduce(sum) {
+            Some(mut report) => {
+                self.add_probes(&mut report);
+                report
+            }
+            None => json!({"state": "learning"}),
+        };
         let kept = self.decoded.get().map(|decoded| decoded.bytes().0);
         report["kept_bytes"] = json!(kept.unwrap_or(0));
         report["programs"] = json!(&*self.programs.lock());
@@ -163,7 +211,6 @@ fn sum(mut one: Value, other: Value) -> Value {
     for (name, value) in other.as_object().into_iter().flatten() {
         let figure = match (one[name].as_u64(), value.as_u64()) {
             (Some(one), Some(other)) => json!(one + other),
-            (None, Some(_)) => value.clone(),
             // The state of one that has ended gives way.
             (None, None) if *value == json!("replaying") => value.clone(),
             _ => continue,
@@ -176,13 +223,66 @@ fn sum(mut one: Value, other: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use launch_profile::{Name, Profile, RecordedFile, Window};
 
     #[test]
     fn two_replays_are_reported_as_one() {
-        let one = json!({"state": "replayed", "windows": 1, "used_bytes": null});
-        let other = json!({"state": "replaying", "windows": 2, "used_bytes": 7});
-        let both = json!({"state": "replaying", "windows": 3, "used_bytes": 7});
+        let one = json!({"state": "replayed", "windows": 1});
+        let other = json!({"state": "replaying", "windows": 2});
+        let both = json!({"state": "replaying", "windows": 3});
         assert_eq!(sum(one.clone(), other.clone()), both);
         assert_eq!(sum(other, one), both);
+    }
+
+    /// With a window of each of these numbers, of file 7.
+    fn replay(program: Nid, numbers: impl Iterator<Item = u32>) -> Replay {
+        let window = |number| Window {
+            file: 0,
+            number,
+            pages: 1,
+            at_ms: 0,
+        };
+        let name = Name {
+            directory: None,
+            name: b"a".to_vec(),
+        };
+        let profile = Profile {
+            files: vec![RecordedFile {
+                name,
+                nid: 7,
+                size: 1 << 40,
+            }],
+            windows: numbers.map(window).collect(),
+            ..Profile::default()
+        };
+        Replay::new(&profile, program, 0)
+    }
+
+    #[test]
+    fn what_another_replay_stored_is_no_probe_and_programs_not_launched_used_nothing() {
+        const WINDOW: u64 = 32 * 4096;
+        let launch = Launch::new(Beginning::Program);
+        // Windows 31, and 131 and 163, are probes.
+        launch.add(replay(1, 0..32));
+        launch.add(replay(2, 100..164));
+        launch.replays().for_each(|replay| replay.count_stored(90));
+        assert_eq!(launch.report()["used_bytes"], Value::Null);
+        launch
+            .replays()
+            .for_each(|replay| replay.was_read(7, 31 * WINDOW, 1));
+        let figures = |launch: &Launch| {
+            let report = launch.report();
+            ["probes", "probes_hit", "used_bytes", "wasted_bytes"]
+                .map(|name| report[name].as_u64().unwrap())
+        };
+        assert_eq!(figures(&launch), [3, 1, 90, 90]);
+        launch
+            .replays()
+            .for_each(|replay| replay.was_read(7, 131 * WINDOW, 1));
+        assert_eq!(figures(&launch), [3, 2, 135, 45]);
+        let third = replay(3, [1, 163].into_iter());
+        third.take_all();
+        launch.add(third);
+        assert_eq!(figures(&launch), [2, 2, 180, 0]);
     }
 }
