@@ -205,7 +205,7 @@ impl Page<'_> {
         page += &line(
             "data",
             &format!(
-                "{} requested by programs, {} fetched, {} decoded in {}",
+                "{} requested, {} fetched, {} decoded in {}",
                 size("/fuse/bytes_read"),
                 size("/engine/fetched_bytes"),
                 size("/engine/decoded_bytes"),
