@@ -483,10 +483,9 @@ impl Filesystem for ErofsFilesystem {
 
     fn wait(&self, caller: Caller) -> Result<(), Errno> {
         let waits = || {
-            self.launch
-                .get()
-                .into_iter()
-                .for_each(|launch| launch.waits())
+            if let Some(launch) = self.launch.get() {
+                launch.waits();
+            }
         };
         deferral::wait(caller.pid, &waits).map_err(|error| match error {
             Some(error) => self.report(&error),

@@ -128,15 +128,18 @@ impl Sequence {
             return;
         };
         // What is stored ahead is not asked for, so a reader in this order skips some.
-        let (follows, returns) = (before + 1 == place, place < before);
-        let higher = listing.files.iter().filter(|&&other| other > last);
-        let is_next_number = higher.min() == Some(&file);
-        self.against = match self.by_number {
-            true if returns => self.against + 2,
-            false if is_next_number && !follows => self.against + 1,
-            true => self.against.saturating_sub(1),
-            false if follows && !is_next_number => self.against.saturating_sub(1),
-            false => self.against,
+        self.against = if self.by_number {
+            match place < before {
+                true => self.against + 2,
+                false => self.against.saturating_sub(1),
+            }
+        } else {
+            let higher = listing.files.iter().filter(|&&other| other > last);
+            match (before + 1 == place, higher.min() == Some(&file)) {
+                (false, true) => self.against + 1,
+                (true, false) => self.against.saturating_sub(1),
+                _ => self.against,
+            }
         };
         if self.against >= ENOUGH_READS {
             self.against = 0;

@@ -226,18 +226,6 @@ impl Replay {
         Some(item.state.load(Ordering::Relaxed))
     }
 
-    #[cfg(test)]
-    pub(super) fn count_stored(&self, bytes: u64) {
-        self.prefetched.store(bytes, Ordering::Relaxed);
-    }
-
-    #[cfg(test)]
-    pub(super) fn take_all(&self) {
-        for item in &self.items {
-            item.state.store(TAKEN, Ordering::Relaxed);
-        }
-    }
-
     /// Its windows.
     pub(super) fn windows(&self) -> impl Iterator<Item = (Nid, u32)> {
         self.items.iter().map(|item| (item.nid, item.window.number))
@@ -345,15 +333,16 @@ fn store(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use launch_profile::{Name, RecordedFile};
 
     fn replay(windows: u32) -> Replay {
-        replay_of(windows, 1)
+        replay_of(1, 0..windows)
     }
 
-    fn replay_of(windows: u32, program: Nid) -> Replay {
+    /// With a window of each of these numbers, of file 7.
+    pub(in super::super) fn replay_of(program: Nid, numbers: impl Iterator<Item = u32>) -> Replay {
         let name = Name {
             directory: None,
             name: b"a".to_vec(),
@@ -370,15 +359,27 @@ mod tests {
                 nid: 7,
                 size: 1 << 40,
             }],
-            windows: (0..windows).map(window).collect(),
+            windows: numbers.map(window).collect(),
             ..Profile::default()
         };
         Replay::new(&profile, program, 0)
     }
 
+    /// As if it had stored so many bytes.
+    pub(in super::super) fn count_stored(replay: &Replay, bytes: u64) {
+        replay.prefetched.store(bytes, Ordering::Relaxed);
+    }
+
+    /// As if it had stored all windows.
+    pub(in super::super) fn take_all(replay: &Replay) {
+        for item in &replay.items {
+            item.state.store(TAKEN, Ordering::Relaxed);
+        }
+    }
+
     #[test]
     fn the_first_page_of_a_program_is_left_to_its_launch() {
-        let replay = replay_of(2, 7);
+        let replay = replay_of(7, 0..2);
         let pages: Vec<u32> = replay.items.iter().map(|item| item.window.pages).collect();
         assert_eq!(pages, [0b10, 0b11]);
     }

@@ -223,7 +223,7 @@ fn sum(mut one: Value, other: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use launch_profile::{Name, Profile, RecordedFile, Window};
+    use crate::serve::launch::replay::tests::{count_stored, replay_of, take_all};
 
     #[test]
     fn two_replays_are_reported_as_one() {
@@ -234,38 +234,14 @@ mod tests {
         assert_eq!(sum(other, one), both);
     }
 
-    /// With a window of each of these numbers, of file 7.
-    fn replay(program: Nid, numbers: impl Iterator<Item = u32>) -> Replay {
-        let window = |number| Window {
-            file: 0,
-            number,
-            pages: 1,
-            at_ms: 0,
-        };
-        let name = Name {
-            directory: None,
-            name: b"a".to_vec(),
-        };
-        let profile = Profile {
-            files: vec![RecordedFile {
-                name,
-                nid: 7,
-                size: 1 << 40,
-            }],
-            windows: numbers.map(window).collect(),
-            ..Profile::default()
-        };
-        Replay::new(&profile, program, 0)
-    }
-
     #[test]
     fn what_another_replay_stored_is_no_probe_and_programs_not_launched_used_nothing() {
         const WINDOW: u64 = 32 * 4096;
         let launch = Launch::new(Beginning::Program);
         // Windows 31, and 131 and 163, are probes.
-        launch.add(replay(1, 0..32));
-        launch.add(replay(2, 100..164));
-        launch.replays().for_each(|replay| replay.count_stored(90));
+        launch.add(replay_of(1, 0..32));
+        launch.add(replay_of(2, 100..164));
+        launch.replays().for_each(|replay| count_stored(replay, 90));
         assert_eq!(launch.report()["used_bytes"], Value::Null);
         launch
             .replays()
@@ -280,8 +256,8 @@ mod tests {
             .replays()
             .for_each(|replay| replay.was_read(7, 131 * WINDOW, 1));
         assert_eq!(figures(&launch), [3, 2, 135, 45]);
-        let third = replay(3, [1, 163].into_iter());
-        third.take_all();
+        let third = replay_of(3, [1, 163].into_iter());
+        take_all(&third);
         launch.add(third);
         assert_eq!(figures(&launch), [2, 2, 180, 0]);
     }
