@@ -19,7 +19,7 @@ pub(crate) enum Fault {
     OtherRange,
     /// The whole image, as if no range were asked for.
     Whole,
-    /// Half of the answer, and then nothing until the other side closes.
+    /// Half of the answer, at most of a block, and then nothing until the other side closes.
     Stalled,
     /// A byte of the answer now and then.
     Drip,
@@ -278,7 +278,8 @@ impl Server {
             // Less than a block, of which nothing is kept, however many were asked for.
             Some(Fault::Short) => send(to, &body[..length.min(1 << 14) * 2 / 3], rate).and(None),
             Some(Fault::Stalled) => {
-                send(to, &body[..length / 2], rate)?;
+                // As for a short answer.
+                send(to, &body[..length.min(1 << 14) / 2], rate)?;
                 to.wait_for_close();
                 None
             }
