@@ -86,16 +86,18 @@ fn a_server_that_has_stopped_ends_when_its_mount_is_gone() {
     }
 }
 
-/// The kernel gives the next mount the number of the one that is gone, whose mount helper waits for
-/// its server.
+/// The kernel gives the next mount the number of the one that is gone, whose mount helper did not
+/// see that yet.
 #[test]
 fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     let Some(site) = Site::new() else { return };
     let (server, helper) = stopped(&site, "io_uring=off");
+    signal("-STOP", helper);
     fine(&site.run(&["umount", "mnt"]));
     fine(&site.run(&["mount", "-o", "io_uring=off", "image.erofs", "mnt"]));
     fine(&site.run(&["upgrade", "mnt"]));
     fine(&site.run(&["umount", "mnt"]));
+    signal("-CONT", helper);
     soon("the end", || !runs(server) && !runs(helper));
 }
 

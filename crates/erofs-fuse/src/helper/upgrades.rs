@@ -7,10 +7,12 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{DupFlags, dup3};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::{table, umount};
@@ -27,6 +29,10 @@ const MOST_BYTES: u64 = 1 << 20;
 struct Record {
     /// `MAJOR:MINOR` of the mount.
     device: String,
+    /// Since the start of the machine. The kernel gives a later mount the number of one that is
+    /// gone, whose mount helper may still be there.
+    #[serde(default)]
+    since: Duration,
     /// Number of the last upgrade that has begun.
     begun: u64,
     /// Number and outcome of the last one that has ended.
@@ -46,6 +52,7 @@ impl UpgradeRecord {
     pub(super) fn new(device: &str) -> io::Result<Self> {
         let record = Record {
             device: device.to_owned(),
+            since: clock_gettime(ClockId::Boottime).try_into().unwrap_or_default(),
             ..Record::default()
         };
         let file = written(&record)?;
@@ -104,8 +111,9 @@ impl UpgradableMount {
         let helpers = pids
             .filter(|_| entry.fstype == FSTYPE)
             .filter(|pid| is_helper(*pid));
-        let mut records = helpers.filter_map(|helper| Some((helper, record_of(helper, &device)?)));
-        Ok(records.next().map(|(helper, record)| Self {
+        let records = helpers.filter_map(|helper| Some((helper, record_of(helper, &device)?)));
+        let last = records.max_by_key(|(_, (_, record))| record.since);
+        Ok(last.map(|(helper, (record, _))| Self {
             helper,
             record,
             device: device.clone(),
@@ -164,7 +172,7 @@ fn is_helper(pid: Pid) -> bool {
 }
 
 /// The record of that mount, if this process keeps it and shows it.
-fn record_of(pid: Pid, device: &str) -> Option<PathBuf> {
+fn record_of(pid: Pid, device: &str) -> Option<(PathBuf, Record)> {
     let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).ok()?;
     let paths = open.flatten().map(|fd| fd.path());
     let is_record = |path: &PathBuf| {
@@ -172,7 +180,7 @@ fn record_of(pid: Pid, device: &str) -> Option<PathBuf> {
         link.as_os_str().as_encoded_bytes() == format!("/memfd:{NAME} (deleted)").as_bytes()
     };
     let mut records = paths.filter(is_record);
-    records.find(|path| read(path, device).is_some())
+    records.find_map(|path| read(&path, device).map(|record| (path, record)))
 }
 
 /// `None` for another mount.
