@@ -44,7 +44,13 @@ pub(super) struct ProfileFile {
 
 impl ProfileFile {
     /// `mountpoint`: where nothing is mounted yet.
-    pub(super) fn new(location: ProfileLocation, mountpoint: &Path) -> Self {
+    pub(super) fn new(mut location: ProfileLocation, mountpoint: &Path) -> Self {
+        // The target of a symbolic link is what is read and replaced.
+        if let ProfileLocation::File(path) = &mut location
+            && let Ok(target) = path.canonicalize()
+        {
+            *path = target;
+        }
         let learns = location == ProfileLocation::Learned;
         let unreachable = learns.then(|| {
             let mountpoint = mountpoint.canonicalize();
@@ -110,6 +116,12 @@ impl ProfileFile {
         let file = match rustix::fs::open(&path, flags | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => {
+                let path = path.display();
+                let why = "is a symbolic link; only profile=PATH follows links, to files that \
+                           exist: remove it";
+                return Err(Error::Profile(format!("profile: {path}: {why}")));
+            }
             Err(errno) => return Err(Error::io(path.display().to_string())(errno)),
         };
         let status = rustix::fs::fstat(&file).map_err(Error::io("fstat"))?;
@@ -185,8 +197,7 @@ impl ProfileFile {
 
     fn path_of(&self, name: &[u8]) -> Result<PathBuf, Error> {
         match &self.location {
-            // The target of a symbolic link is what is read and replaced.
-            ProfileLocation::File(path) => Ok(path.canonicalize().unwrap_or_else(|_| path.clone())),
+            ProfileLocation::File(path) => Ok(path.clone()),
             ProfileLocation::Auto | ProfileLocation::Learned => {
                 let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
                 let is_one = name.ends_with(END.as_bytes()) && !name.starts_with(b".");
@@ -309,7 +320,10 @@ mod tests {
                 .unwrap()
                 .is_symlink()
         );
-        assert_eq!(std::fs::read(target).unwrap(), b"after");
+        assert_eq!(std::fs::read(&target).unwrap(), b"after");
+        std::fs::remove_file(target).unwrap();
+        let why = folder.file().open(b"").unwrap_err().to_string();
+        assert!(why.contains("is a symbolic link; "), "{why}");
     }
 
     #[test]

@@ -361,6 +361,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
         unmount_and_wait(mounted());
         assert_eq!(learned().programs[0].idle_mounts, idle);
     }
+    let idle = fs::read(&file.0).unwrap();
     let place = mounted();
     assert_eq!(profile_counters(&place)["state"], "learning");
     assert_eq!(
@@ -374,16 +375,33 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     let program = &learned().programs[0];
     assert_eq!((program.idle_mounts, program.launches), (0, 3));
 
-    // What is removed while a mount is there stays so, but for what it launches.
+    // What is removed while a mount is there, or a launch, is learned anew by the next launch.
     let bytes = fs::read(&file.0).unwrap();
+    let is_read = |place: &Place| profile_counters(place)["programs"] != Value::Array(Vec::new());
     let place = mounted();
-    soon("the file is read", || {
-        !profile_counters(&place)["programs"]
-            .as_array()
-            .unwrap()
-            .is_empty()
-    });
+    soon("the file is read", || is_read(&place));
     fs::remove_file(&file.0).unwrap();
+    unmount_and_wait(place);
+    assert!(!file.0.exists());
+    fs::write(&file.0, idle).unwrap();
+    let place = mounted();
+    launch(&place);
+    soon("the file is read", || is_read(&place));
+    fs::remove_file(&file.0).unwrap();
+    unmount_and_wait(place);
+    assert!(!file.0.exists(), "the launch began before");
+    let place = mounted();
+    let launched = || {
+        // As if it had not been launched for long.
+        let exec = File::open(place.path.join("exec")).unwrap();
+        rustix::fs::fadvise(exec, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        launch(&place);
+        soon("the launch is learned", || file.0.exists());
+        assert_eq!(learned().programs[0].launches, 1);
+        fs::remove_file(&file.0).unwrap();
+    };
+    launched();
+    launched();
     unmount_and_wait(place);
     assert!(!file.0.exists());
     fs::write(&file.0, bytes).unwrap();

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::sync::Arc;
 
 use erofs_engine::Engine;
@@ -47,10 +47,8 @@ pub(super) struct Learner {
     name: String,
     /// What the file had when it was read last. Other mounts write it, too.
     learned: Learned,
-    /// What was launched from this mount, in this order.
-    launched: Vec<Program>,
-    /// What is not read before it is needed.
-    unread: Option<File>,
+    /// Programs that were launched from this mount.
+    launched: HashSet<Nid>,
     /// Programs that are replayed.
     replayed: HashSet<Nid>,
     decoded: Option<DecodedBytes>,
@@ -69,8 +67,7 @@ impl Learner {
             root,
             name: String::new(),
             learned: Learned::default(),
-            launched: Vec::new(),
-            unread: None,
+            launched: HashSet::new(),
             replayed: HashSet::new(),
             decoded,
         }
@@ -83,15 +80,15 @@ impl Learner {
             self.name = names::identity(&engine).file_name(root);
         }
         // Nothing has to be learned: where that cannot be, `stat` has the reason.
-        match self.replaying.broker.open(&self.name) {
-            Ok(file) => self.unread = file,
+        let idle = match self.replaying.broker.open(&self.name) {
+            Ok(file) => file.map_or(0, idle_mounts),
             Err(error) => return self.launch.fail(error.to_string()),
-        }
-        if self.idle_mounts() < IDLE_MOUNTS {
+        };
+        if idle < IDLE_MOUNTS {
             if self.read().is_err() {
                 return;
             }
-            self.replay(|program| program.idle_mounts < IDLE_MOUNTS);
+            self.replay(is_expected);
         }
         while let Some(program) = self.launch.recorder.wait_for_program() {
             if self.read().is_err() {
@@ -100,17 +97,14 @@ impl Learner {
             self.replay(|known| known.nid == program);
             let recording = self.launch.recorder.wait();
             if self.learn(program, &recording) {
-                self.write(false);
+                self.write();
                 self.keep_decoded();
             }
             if self.launch.beginning == Beginning::AnyFile {
                 self.launch.recorder.end();
             }
         }
-        let expected = |program: &Program| program.idle_mounts < IDLE_MOUNTS;
-        if self.learned.programs.iter().any(expected) {
-            self.write(true);
-        }
+        self.count_idle_mount();
     }
 
     /// Has what the launches read kept decoded.
@@ -131,32 +125,20 @@ impl Learner {
         }
     }
 
-    fn idle_mounts(&mut self) -> u32 {
-        let mut header = [0; learned::HEADER_BYTES];
-        let read = self
-            .unread
-            .as_mut()
-            .map(|file| file.read_exact(&mut header));
-        match read {
-            Some(Ok(())) => Learned::idle_mounts_of(&header),
-            _ => 0,
-        }
-    }
-
-    /// What earlier mounts have learned, once. An error: the file is something else.
+    /// What the file has by now: other mounts write it, and so does `profile remove`. An error: it
+    /// is something else, or out of reach.
     fn read(&mut self) -> Result<(), ()> {
-        let Some(file) = self.unread.take() else {
-            return Ok(());
+        self.learned = match self.replaying.broker.open(&self.name) {
+            Ok(file) => file.map_or(Ok(Learned::default()), |file| self.parse(file))?,
+            Err(error) => return Err(self.launch.fail(error.to_string())),
         };
-        self.learned = self.parse(file)?;
         self.show(None);
         Ok(())
     }
 
     /// What is damaged, or is about another image, teaches nothing.
-    fn parse(&self, mut file: File) -> Result<Learned, ()> {
+    fn parse(&self, file: File) -> Result<Learned, ()> {
         let (mut bytes, most) = (Vec::new(), limits::LEARNED_BYTES as u64 + 1);
-        let _ = file.rewind();
         let _ = file.take(most).read_to_end(&mut bytes);
         let Some(engine) = self.replaying.parts.engine.upgrade() else {
             return Err(());
@@ -201,8 +183,18 @@ impl Learner {
         }
         let asked = names::profile(&engine, self.root, recording);
         drop(engine);
+        self.launched.insert(nid);
+        let place = |programs: &[Program]| programs.iter().position(|known| known.nid == nid);
+        let was_known = place(&self.learned.programs).is_some();
+        if self.read().is_err() {
+            return false;
+        }
         let programs = &mut self.learned.programs;
-        let place = programs.iter().position(|known| known.nid == nid);
+        let place = place(programs);
+        // It was removed during the launch.
+        if was_known && place.is_none() {
+            return false;
+        }
         let mut program = match place {
             Some(place) => programs.remove(place),
             None if asked.windows.is_empty() => return false,
@@ -228,13 +220,10 @@ impl Learner {
             program.profile = all;
         }
         let missed = place.map(|_| asked.windows.len().min(known));
-        self.launched.retain(|one| one.nid != nid);
-        // One that has to be learned anew is kept without a profile, so that it is forgotten.
-        if is_wrong {
-            program.profile.windows.clear();
+        // One that has to be learned anew is forgotten.
+        if !is_wrong && !program.profile.windows.is_empty() {
+            programs.insert(0, program);
         }
-        self.launched.push(program.clone());
-        programs.insert(0, program);
         self.show(missed.map(|missed| (nid, missed)));
         true
     }
@@ -264,33 +253,40 @@ impl Learner {
             .show(|before| programs.map(|one| shows(one, before)).collect());
     }
 
-    /// Adds what was launched from this mount to what the file has by now: other mounts write it,
-    /// and so does `profile remove`. At its end all others were not launched from it.
-    fn write(&mut self, ends: bool) {
-        let written = self.replaying.broker.open(&self.name).and_then(|file| {
-            let is_there = file.is_some();
-            let learned = file.map_or(Ok(Learned::default()), |file| self.parse(file));
-            let Ok(mut learned) = learned else {
-                return Ok(());
-            };
-            let is_launched = |nid| self.launched.iter().any(|program| program.nid == nid);
-            learned.programs.retain(|program| !is_launched(program.nid));
-            for program in learned.programs.iter_mut().filter(|_| ends) {
-                program.idle_mounts = (program.idle_mounts + 1).min(IDLE_MOUNTS);
+    /// Programs that were expected, and not launched, had one more mount without a launch.
+    fn count_idle_mount(&mut self) {
+        if !self.learned.programs.iter().any(is_expected) || self.read().is_err() {
+            return;
+        }
+        let mut changed = false;
+        for program in self.learned.programs.iter_mut() {
+            if is_expected(program) && !self.launched.contains(&program.nid) {
+                program.idle_mounts += 1;
+                changed = true;
             }
-            let good = self.launched.iter().rev();
-            let good = good.filter(|program| !program.profile.windows.is_empty());
-            learned.programs.splice(0..0, good.cloned());
-            self.learned = learned;
-            if !is_there && self.learned.programs.is_empty() {
-                return Ok(());
-            }
-            self.replaying.broker.write(&self.learned.to_bytes())
-        });
-        if let Err(error) = written {
+        }
+        if changed {
+            self.write();
+        }
+    }
+
+    fn write(&self) {
+        if let Err(error) = self.replaying.broker.write(&self.learned.to_bytes()) {
             self.launch.fail(error.to_string());
         }
     }
+}
+
+/// It was launched from one of the last mounts.
+fn is_expected(program: &Program) -> bool {
+    program.idle_mounts < IDLE_MOUNTS
+}
+
+/// By the beginning of the file.
+fn idle_mounts(mut file: File) -> u32 {
+    let mut header = [0; learned::HEADER_BYTES];
+    let read = file.read_exact(&mut header);
+    read.map_or(0, |()| Learned::idle_mounts_of(&header))
 }
 
 /// Whether the kernel could execute a file, by its first bytes.
