@@ -16,13 +16,13 @@ fn erofast(arguments: &[&str], file: &Path) -> Output {
 }
 
 fn profile() -> Profile {
-    let file = |name: &str, nid| RecordedFile {
+    let file = |name: &str, nid, size| RecordedFile {
         name: Name {
             directory: Some(0),
             name: name.into(),
         },
         nid,
-        size: 100_000,
+        size,
     };
     let window = |file, pages, at_ms| Window {
         file,
@@ -36,7 +36,7 @@ fn profile() -> Profile {
             listed: true,
             name: b"lib".to_vec(),
         }],
-        files: vec![file("first", 40), file("second", 41)],
+        files: vec![file("first", 40, 100_000), file("second", 41, 10)],
         windows: vec![window(0, 0b11, 0), window(1, 0b1, 700)],
         ..Profile::default()
     }
@@ -65,7 +65,9 @@ fn show_tells_what_was_read_and_lists_the_files_in_order() {
         (&report["pages"], &report["milliseconds"]),
         (&3.into(), &700.into())
     );
+    assert_eq!(report["bytes"], 8192 + 10);
     assert_eq!(report["files"][1]["path"], "lib/second");
+    assert_eq!(report["files"][1]["bytes"], 10, "of a page");
     let listed = erofast(&["profile", "show", "--list"], &file);
     assert_eq!(listed.stdout, b"lib/first\nlib/second\n");
     let text = String::from_utf8(erofast(&["profile", "show"], &file).stdout).unwrap();
@@ -284,11 +286,18 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
         status == Some(1) && line.contains("other: was not learned"),
         "{line}"
     );
+    let file = Path::new(listed["images"][0]["file"].as_str().unwrap());
+    let bytes = std::fs::read(file).unwrap();
+    std::fs::write(file, &bytes[..bytes.len() - 1]).unwrap();
+    for command in ["list", "show", "remove"] {
+        let (status, listed, line) = profile(command, &[]);
+        assert_eq!((status, listed.as_str()), (Some(1), ""), "{command}");
+        let found = line.contains(file.to_str().unwrap()) && line.contains("damaged");
+        assert!(found && line.lines().count() == 1, "{command}: {line}");
+    }
+    std::fs::write(file, bytes).unwrap();
     assert_eq!(profile("remove", &["script"]).0, Some(0));
-    assert!(
-        profile("list", &[])
-            .1
-            .starts_with("no launches were learned in ")
-    );
-    assert!(!Path::new(listed["images"][0]["file"].as_str().unwrap()).exists());
+    let none = format!("{}: no launches were learned of it\n", image.display());
+    assert_eq!(profile("list", &[]), (Some(0), none, String::new()));
+    assert!(!file.exists());
 }

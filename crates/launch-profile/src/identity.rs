@@ -51,6 +51,14 @@ impl ImageIdentity {
             self.build_time, self.build_time_nsec, self.blocks, self.inodes
         )
     }
+
+    /// Whether a file has the [name](Self::file_name) of a profile of this image, with any root.
+    pub fn is_named_by(&self, name: &str) -> bool {
+        let own = self.file_name(None);
+        let stem = own.strip_suffix(".profile").unwrap_or(&own);
+        name.strip_prefix(stem)
+            .is_some_and(|rest| rest == ".profile" || rest.starts_with('-'))
+    }
 }
 
 impl fmt::Display for ImageIdentity {

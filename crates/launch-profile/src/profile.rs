@@ -101,7 +101,17 @@ impl Window {
 impl Profile {
     /// Bytes of all recorded pages.
     pub fn bytes(&self) -> u64 {
-        self.windows.iter().map(Window::bytes).sum()
+        let windows = self.windows.iter();
+        windows.map(|window| self.bytes_of(window)).sum()
+    }
+
+    /// Bytes of a window: the last page of its file may be shorter than others.
+    pub fn bytes_of(&self, window: &Window) -> u64 {
+        let size = self.files[window.file as usize].size;
+        let lengths = window
+            .stretches()
+            .map(|(at, length)| length.min(size.saturating_sub(at)));
+        lengths.sum()
     }
 
     /// Milliseconds from the beginning of the launch to the last window.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use erofast_cli::units::{count, size};
-use erofast_cli::{Outcome, print_json};
+use erofast_cli::{Outcome, one_line, print_json};
 use erofs_engine::{Engine, EngineOptions, WorkersMode, remote};
+use erofs_fuse::note;
 use launch_profile::{
     Decoded, ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim, limits,
 };
@@ -18,13 +19,35 @@ use serde_json::{Value, json};
 use crate::cli::{ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs};
 use crate::text::{name, time};
 
+/// Said of an image.
+const NONE: &str = "no launches were learned of it";
+
 /// Runs `profile list`.
 pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
-    let mut images = all()?;
-    if !args.images.is_empty() {
-        let asked = args.images.iter().map(|image| image_at(image));
-        let asked: Vec<_> = asked.collect::<Result<_, _>>()?;
-        images.retain(|(_, learned)| identity(learned).is_some_and(|one| asked.contains(one)));
+    let mut found = match args.images.is_empty() {
+        true => files(None)?,
+        false => Vec::new(),
+    };
+    for image in &args.images {
+        let learned = files(Some(&image_at(image)?))?;
+        if learned.is_empty() && !args.json {
+            outln!("{}: {NONE}", image.display());
+        }
+        found.extend(learned);
+    }
+    if found.is_empty() && args.images.is_empty() && !args.json {
+        let folder = erofs_fuse::profile_folder()?;
+        outln!("no launches were learned in {}", folder.display());
+    }
+    let (mut images, mut outcome) = (Vec::new(), Outcome::Fine);
+    for (path, learned) in found {
+        match learned {
+            Ok(learned) => images.push((path, learned)),
+            Err(error) => {
+                note(one_line(&error));
+                outcome = Outcome::Faulty;
+            }
+        }
     }
     if args.json {
         let image = |(path, learned): &(PathBuf, Learned)| {
@@ -39,11 +62,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         };
         let images: Vec<Value> = images.iter().map(image).collect();
         print_json(&json!({"images": images}))?;
-        return Ok(Outcome::Fine);
-    }
-    if images.is_empty() {
-        let folder = erofs_fuse::profile_folder()?;
-        outln!("no launches were learned in {}", folder.display());
+        return Ok(outcome);
     }
     for (path, learned) in &images {
         outln!("{}", path.display());
@@ -59,7 +78,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
             bytes => outln!("  {} are kept decoded", size(bytes)),
         }
     }
-    Ok(Outcome::Fine)
+    Ok(outcome)
 }
 
 /// Runs `profile show`.
@@ -75,7 +94,7 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
         all.merge(&program.profile);
     }
     if args.list {
-        files(&all, if args.null { 0 } else { b'\n' })?;
+        print_paths(&all, if args.null { 0 } else { b'\n' })?;
     } else if args.json {
         let program = |program: &Program| {
             let (mut shown, one) = (report(&program.profile), short(program));
@@ -125,18 +144,21 @@ fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::R
     }
 }
 
-/// The profiles that mounts have learned, by their files.
-fn all() -> anyhow::Result<Vec<(PathBuf, Learned)>> {
+/// The profiles that mounts have learned, of one image or of all, or why a file has none.
+fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Vec<(PathBuf, anyhow::Result<Learned>)>> {
     let folder = erofs_fuse::profile_folder()?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).into_iter().flatten() {
         let path = entry.with_context(|| folder.display().to_string())?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         // Others write here at the same time, and not only these files.
-        if let Ok(learned) = read(&path) {
-            files.push((path, learned));
+        let is_one = of.is_none_or(|image| image.is_named_by(&name));
+        if is_one && name.ends_with(".profile") && path.exists() {
+            files.push((path.clone(), read(&path)));
         }
     }
     files.sort_by(|one, other| one.0.cmp(&other.0));
+    files.retain(|(_, learned)| !matches!(learned, Ok(learned) if learned.programs.is_empty()));
     Ok(files)
 }
 
@@ -149,9 +171,11 @@ fn named(path: &Path) -> anyhow::Result<Vec<(PathBuf, Learned)>> {
     }
     let shown = path.display();
     let image = image_at(path).with_context(|| format!("{shown}: not a launch profile"))?;
-    let mut files = all()?;
-    files.retain(|(_, learned)| identity(learned) == Some(&image));
-    ensure!(!files.is_empty(), "{shown}: no launches were learned of it");
+    let files = files(Some(&image))?.into_iter();
+    let files: Vec<_> = files
+        .map(|(path, learned)| Ok((path, learned?)))
+        .collect::<anyhow::Result<_>>()?;
+    ensure!(!files.is_empty(), "{shown}: {NONE}");
     Ok(files)
 }
 
@@ -284,7 +308,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         })
 }
 
-fn files(profile: &Profile, end: u8) -> io::Result<()> {
+fn print_paths(profile: &Profile, end: u8) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     for file in &profile.files {
         out.write_all(&profile.path(&file.name))?;
@@ -293,11 +317,11 @@ fn files(profile: &Profile, end: u8) -> io::Result<()> {
     out.flush()
 }
 
-/// Bytes of pages read of each file.
+/// Bytes of each file that were read, in whole pages.
 fn bytes_of_files(profile: &Profile) -> Vec<u64> {
     let mut bytes = vec![0; profile.files.len()];
     for window in &profile.windows {
-        bytes[window.file as usize] += window.bytes();
+        bytes[window.file as usize] += profile.bytes_of(window);
     }
     bytes
 }
@@ -314,7 +338,7 @@ fn report(profile: &Profile) -> Value {
         "uuid": profile.image.to_string(),
         "milliseconds": profile.lasts_ms(),
         "bytes": profile.bytes(),
-        "pages": profile.bytes() / PAGE,
+        "pages": profile.windows.iter().map(|window| window.bytes() / PAGE).sum::<u64>(),
         "listed_directories": listed + 1,
         "names": profile.names.len(),
         "files": files.map(|(file, bytes)| json!({

@@ -229,7 +229,7 @@ impl Sink {
 mod tests {
     use std::io::Write;
 
-    use launch_profile::{ImageIdentity, Profile, Window};
+    use launch_profile::{ImageIdentity, Name, Profile, RecordedFile, Window};
 
     use super::*;
 
@@ -242,7 +242,16 @@ mod tests {
                 pages,
                 at_ms: 0,
             };
+            let file = RecordedFile {
+                name: Name {
+                    directory: None,
+                    name: b"a".to_vec(),
+                },
+                nid: 7,
+                size: 1 << 20,
+            };
             let profile = Profile {
+                files: vec![file],
                 windows: vec![window],
                 ..Profile::default()
             };

@@ -215,7 +215,7 @@ impl Learner {
         // Names and windows behind those that are known.
         let mut all = program.profile.clone();
         all.merge(&asked);
-        let new = all.bytes() - program.profile.bytes();
+        let new = all.bytes().saturating_sub(program.profile.bytes());
         if new * NEW_SHARE as u64 > program.profile.bytes() {
             program.profile = all;
         }
