@@ -333,22 +333,22 @@ impl Engine {
         })
     }
 
-    /// Decodes for `sink` the pclusters that reading `out` from byte `offset` takes. What `out` has
-    /// then is not the file.
+    /// Decodes for `sink` the pclusters that reading these bytes takes, all inside of the file.
     pub fn decode_for(
         &self,
         inode: &Inode,
-        offset: u64,
-        out: &mut [u8],
+        range: Range<u64>,
         sink: &dyn DecodedSink,
     ) -> Result<(), Error> {
-        let request = RequestKey::Read(inode.nid, offset);
+        let request = RequestKey::Read(inode.nid, range.start);
+        // What it has then is not the file.
+        let mut out = vec![0; (range.end - range.start) as usize];
         let caller = Caller {
             sink: Some(sink),
             ..Caller::METADATA
         };
         self.requests.run_for(request, out.len() as u64, |_| {
-            self.content(inode).read(offset, out, caller)
+            self.content(inode).read(range.start, &mut out, caller)
         })
     }
 

@@ -126,14 +126,16 @@ impl Decoded {
     }
 
     /// Fills `out` with the beginning of what has this key; false if it is not there or damaged.
-    pub fn read(&self, key: u128, out: &mut [u8]) -> bool {
+    /// `counts`: for [`bytes`](Self::bytes).
+    pub fn read(&self, key: u128, out: &mut [u8], counts: bool) -> bool {
         let length = out.len() as u64;
         let found = self.entries.get(&key).filter(|it| length <= it.length);
         let read = found.is_some_and(|found| self.fill(*found, out).is_some());
-        match read {
-            true => self.read_bytes.fetch_add(length, Ordering::Relaxed),
-            false => self.missed_bytes.fetch_add(length, Ordering::Relaxed),
+        let bytes = match read {
+            true => &self.read_bytes,
+            false => &self.missed_bytes,
         };
+        bytes.fetch_add(length * u64::from(counts), Ordering::Relaxed);
         if found.is_some() && !read {
             self.damaged.store(true, Ordering::Relaxed);
         }
@@ -311,11 +313,14 @@ mod tests {
         let beginnings = [(7, 1), (7, 4096), (7, 5000), (9, 131_071), (1 << 100, 4096)];
         for (key, length) in PARTS.into_iter().chain(beginnings) {
             let mut out = vec![0; length];
-            assert!(decoded.read(key, &mut out), "{key} {length}");
+            assert!(decoded.read(key, &mut out, true), "{key} {length}");
             assert_eq!(out, content(key, length), "{key} {length}");
         }
         let read = decoded.bytes().0;
-        assert!(!decoded.read(8, &mut [0; 4096]) && !decoded.read(7, &mut [0; 8196]));
+        for (key, length) in [(8, 4096), (7, 8196)] {
+            assert!(!decoded.read(key, &mut vec![0; length], true), "{key}");
+            assert!(!decoded.read(key, &mut vec![0; length], false), "{key}");
+        }
         assert_eq!(decoded.bytes(), (read, 4096 + 8196));
         assert!(!decoded.is_damaged());
         assert_eq!(
@@ -332,7 +337,7 @@ mod tests {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
             let reads = Decoded::open(written(&changed)).is_ok_and(|decoded| {
-                let read = |part: &(u128, usize)| decoded.read(part.0, &mut vec![0; part.1]);
+                let read = |part: &(u128, usize)| decoded.read(part.0, &mut vec![0; part.1], true);
                 let all = PARTS.iter().all(read);
                 assert_ne!(all, decoded.is_damaged(), "byte {at}");
                 all
@@ -352,6 +357,6 @@ mod tests {
     fn a_file_without_entries_has_nothing() {
         let empty = DecodedIndex::default().into_bytes(0, ImageIdentity::default());
         let decoded = Decoded::open(written(&empty)).unwrap();
-        assert!(!decoded.read(7, &mut [0]));
+        assert!(!decoded.read(7, &mut [0], true));
     }
 }

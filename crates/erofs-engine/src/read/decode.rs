@@ -61,7 +61,10 @@ impl FileReader<'_> {
         output: &mut [u8],
     ) -> bool {
         let kept = self.path.kept.get();
-        kept.is_some_and(|kept| kept.read(key(kept.seed(), algorithm, pcluster, input), output))
+        kept.is_some_and(|kept| {
+            let key = key(kept.seed(), algorithm, pcluster, input);
+            kept.read(key, output, self.sink.is_some())
+        })
     }
 }
 

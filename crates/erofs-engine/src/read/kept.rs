@@ -13,8 +13,9 @@ pub trait DecodedSource: fmt::Debug + Send + Sync {
     /// What the hash of keys begins with. An image's maker cannot know it.
     fn seed(&self) -> u64;
 
-    /// Fills `out` with the beginning of what has this key; false if it is not there.
-    fn read(&self, key: u128, out: &mut [u8]) -> bool;
+    /// Fills `out` with the beginning of what has this key; false if it is not there. `keeps`: for
+    /// a [`DecodedSink`], not for a reader.
+    fn read(&self, key: u128, out: &mut [u8], keeps: bool) -> bool;
 }
 
 /// Takes decoded bytes, to keep them.
@@ -69,10 +70,10 @@ mod tests {
             7
         }
 
-        fn read(&self, key: u128, out: &mut [u8]) -> bool {
+        fn read(&self, key: u128, out: &mut [u8], keeps: bool) -> bool {
             let kept = self.0.lock().unwrap();
             let found = kept.get(&key).and_then(|kept| kept.get(..out.len()));
-            found.is_some_and(|found| {
+            found.filter(|_| !keeps).is_some_and(|found| {
                 out.copy_from_slice(found);
                 true
             })
@@ -110,13 +111,15 @@ mod tests {
             let expected = content(&engine, &inode);
             // Page by page, as a launch is.
             for offset in (0..inode.size - 4096).step_by(4096) {
-                let mut out = [0; 4096];
-                engine.decode_for(&inode, offset, &mut out, &*kept).unwrap();
+                let page = offset..offset + 4096;
+                engine.decode_for(&inode, page, &*kept).unwrap();
             }
             let (engine, inode) = opened(image, file);
             engine.set_decoded(Arc::clone(&kept) as Arc<dyn DecodedSource>);
             assert!(content(&engine, &inode) == expected, "{image}");
             assert_eq!(engine.stats().decodes, 0, "{image}");
+            let page = engine.decode_for(&inode, 0..4096, &Kept::default());
+            assert!(page.is_ok() && engine.stats().decodes == 1, "{image}");
             // Changed where it is kept: the bytes of each other image are its own.
             kept.0
                 .lock()

@@ -52,7 +52,9 @@ impl UpgradeRecord {
     pub(super) fn new(device: &str) -> io::Result<Self> {
         let record = Record {
             device: device.to_owned(),
-            since: clock_gettime(ClockId::Boottime).try_into().unwrap_or_default(),
+            since: clock_gettime(ClockId::Boottime)
+                .try_into()
+                .unwrap_or_default(),
             ..Record::default()
         };
         let file = written(&record)?;

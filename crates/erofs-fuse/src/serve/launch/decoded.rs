@@ -47,8 +47,8 @@ impl DecodedSource for Taken {
         self.0.seed
     }
 
-    fn read(&self, key: u128, out: &mut [u8]) -> bool {
-        self.0.read(key, out)
+    fn read(&self, key: u128, out: &mut [u8], keeps: bool) -> bool {
+        self.0.read(key, out, !keeps)
     }
 }
 
@@ -200,7 +200,6 @@ impl Sink {
     /// Decodes what the programs read once more. What cannot be read any more, since the mount
     /// ends, is left out.
     fn keep_all(self, programs: &[Program], engine: &Engine) -> Result<(), Error> {
-        let mut buffer = Vec::new();
         for profile in programs.iter().map(|program| &program.profile) {
             for window in &profile.windows {
                 let nid = profile.files[window.file as usize].nid;
@@ -208,9 +207,8 @@ impl Sink {
                     continue;
                 };
                 for (offset, length) in window.stretches() {
-                    let length = length.min(inode.size.saturating_sub(offset));
-                    buffer.resize(length as usize, 0);
-                    let _ = engine.decode_for(&inode, offset, &mut buffer, &self);
+                    let range = offset.min(inode.size)..(offset + length).min(inode.size);
+                    let _ = engine.decode_for(&inode, range, &self);
                 }
             }
         }
@@ -279,7 +277,7 @@ mod tests {
             .unwrap();
         let before = Decoded::open(file).unwrap();
         let (large, full) = (1 << 20, before.length);
-        let read = |key, bytes| before.read(key, &mut vec![0; bytes]);
+        let read = |key, bytes| before.read(key, &mut vec![0; bytes], true);
         assert!(read(1, 96_000) && !read(2, 4_000));
         assert!(has_most(&before, large));
         assert!(!read(2, 4_000));
