@@ -128,10 +128,9 @@ impl Learner {
     /// What the file has by now: other mounts write it, and so does `profile remove`. An error: it
     /// is something else, or out of reach.
     fn read(&mut self) -> Result<(), ()> {
-        self.learned = match self.replaying.broker.open(&self.name) {
-            Ok(file) => file.map_or(Ok(Learned::default()), |file| self.parse(file))?,
-            Err(error) => return Err(self.launch.fail(error.to_string())),
-        };
+        let file = self.replaying.broker.open(&self.name);
+        let file = file.map_err(|error| self.launch.fail(error.to_string()))?;
+        self.learned = file.map_or(Ok(Learned::default()), |file| self.parse(file))?;
         self.show(None);
         Ok(())
     }
