@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::cli::{ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs};
 use crate::text::{name, time};
 
-/// Said of an image.
+/// Printed of an image that has none.
 const NONE: &str = "no launches were learned of it";
 
 /// Runs `profile list`.
