@@ -201,9 +201,18 @@ fn the_package_offers_the_old_names_as_alternatives() {
     }
     let ours = || [const { None::<PathBuf> }; 3].map(|_| Some(PathBuf::from("/usr/bin/erofast")));
     assert_eq!(old_names(&root, &postinst, &["configure", ""]), ours());
+    let target = |path: &str| std::fs::read_link(root.join(path)).expect("a link");
+    let page = "usr/share/man/man1/erofast-fsck.erofs.1.gz";
+    assert!(root.join(page).is_file());
+    assert_eq!(
+        target("etc/alternatives/fsck.erofs.1.gz"),
+        Path::new("/").join(page)
+    );
+    assert!(root.join("usr/share/man/man1/fsck.erofs.1.gz").is_symlink());
     assert_eq!(old_names(&root, &prerm, &["upgrade", "9"]), ours());
     assert_eq!(old_names(&root, &postinst, &["configure", "0.1.0"]), ours());
     assert_eq!(old_names(&root, &prerm, &["remove"]), [None, None, None]);
+    assert!(!root.join("usr/share/man/man1/fsck.erofs.1.gz").is_symlink());
     let profiles = root.join("var/cache/erofast");
     std::fs::create_dir_all(&profiles).expect("a directory");
     for (action, stays) in [("remove", true), ("upgrade", true), ("purge", false)] {
