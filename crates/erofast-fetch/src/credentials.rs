@@ -40,28 +40,21 @@ pub struct Credentials {
     url: Url,
     /// A registry says what it wants; a web server gets everything at once.
     registry: bool,
-    headers: RefCell<HeaderMap>,
+    /// None: the files were not read yet, or could not be.
+    headers: RefCell<Option<HeaderMap>>,
     renewal: Mutex<()>,
 }
 
 impl Credentials {
-    /// Those of the files, for the origin of `url`.
-    pub fn new(options: &Options, url: &Url, registry: bool) -> Result<Credentials, Failure> {
-        if options.token_file.is_some() && options.user_file.is_some() {
-            let line = "http.token_file= and http.user_file=: only one of them can be sent";
-            return Err(Failure::lasting(line));
-        }
-        let mut headers = from_files(options)?;
-        if !registry && let Some(user) = user(options, url)? {
-            headers.entry(AUTHORIZATION).or_insert(user);
-        }
-        Ok(Credentials {
+    /// Those of the files, for the origin of `url`. Reads nothing.
+    pub fn new(options: &Options, url: &Url, registry: bool) -> Credentials {
+        Credentials {
             options: options.clone(),
             url: url.clone(),
             registry,
-            headers: RefCell::new(headers),
+            headers: RefCell::default(),
             renewal: Mutex::new(()),
-        })
+        }
     }
 
     /// Those that name the files.
@@ -70,8 +63,25 @@ impl Credentials {
     }
 
     /// As they are now.
-    pub fn headers(&self) -> HeaderMap {
-        self.headers.borrow().clone()
+    pub fn headers(&self) -> Result<HeaderMap, Failure> {
+        if self.headers.borrow().is_none() {
+            self.headers.replace(Some(self.read()?));
+        }
+        Ok(self.headers.borrow().clone().unwrap_or_default())
+    }
+
+    fn read(&self) -> Result<HeaderMap, Failure> {
+        if self.options.token_file.is_some() && self.options.user_file.is_some() {
+            let line = "http.token_file= and http.user_file=: only one of them can be sent";
+            return Err(Failure::lasting(line));
+        }
+        let mut headers = from_files(&self.options)?;
+        if !self.registry
+            && let Some(user) = user(&self.options, &self.url)?
+        {
+            headers.entry(AUTHORIZATION).or_insert(user);
+        }
+        Ok(headers)
     }
 
     /// After the answer 401 to a request with `used`: whether there are others now. The files may
@@ -84,18 +94,18 @@ impl Credentials {
         answer: &Response,
     ) -> Result<bool, Failure> {
         let _one = self.renewal.lock().await;
-        if self.headers() == *used {
+        if self.headers()? == *used {
             let wanted = Challenge::read(answer.headers()).filter(|_| self.registry);
-            let mut new = Credentials::new(&self.options, &self.url, self.registry)?.headers();
+            let mut new = self.read()?;
             if let Some(challenge) = wanted.filter(|_| self.options.token_file.is_none()) {
                 let user = user(&self.options, &self.url)?;
                 let answer = challenge.answer(client, user, &self.options);
                 let answer = in_time(&self.options, answer).await?;
                 new.insert(AUTHORIZATION, answer);
             }
-            self.headers.replace(new);
+            self.headers.replace(Some(new));
         }
-        Ok(self.headers() != *used)
+        Ok(self.headers()? != *used)
     }
 }
 

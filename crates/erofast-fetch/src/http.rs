@@ -58,7 +58,7 @@ impl Server {
             .build()?;
         Ok(Server {
             client,
-            credentials: Credentials::new(options, &url, reference.is_some())?,
+            credentials: Credentials::new(options, &url, reference.is_some()),
             url,
             location: RefCell::new(None),
         })
@@ -108,14 +108,14 @@ impl Server {
         if url.origin() != self.url.origin() {
             return Ok(get().send().await?);
         }
-        let used = self.credentials.headers();
+        let used = self.credentials.headers()?;
         let response = get().headers(used.clone()).send().await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
         let credentials = &self.credentials;
         match credentials.renew(&self.client, &used, &response).await? {
-            true => Ok(get().headers(self.credentials.headers()).send().await?),
+            true => Ok(get().headers(credentials.headers()?).send().await?),
             false => Ok(response),
         }
     }

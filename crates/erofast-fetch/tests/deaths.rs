@@ -68,3 +68,29 @@ fn a_reader_may_come_while_the_fetcher_is_dead() {
         assert_eq!(reader.join().unwrap(), image(LENGTH)[LENGTH - 100..]);
     });
 }
+
+/// The next fetcher reads them anew.
+#[test]
+fn a_file_of_credentials_that_is_gone_is_named_until_it_is_there_again() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let path = cache.path().join("user");
+    let write = || std::fs::write(&path, "me:secret\n").unwrap();
+    write();
+    let options = Options {
+        user_file: Some(path.clone()),
+        timeout: Duration::from_secs(1),
+        ..options(&cache)
+    };
+    let mut fetcher = start(&server.url("/a"), &options).unwrap();
+    let file = RemoteFile::new(fetcher.client().unwrap());
+    std::fs::remove_file(&path).unwrap();
+    let pid = Pid::from_raw(fetcher.id() as i32).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    while fetcher.event().unwrap() != Event::Died {}
+    fetcher.restart().unwrap();
+    let line = read(&file, LENGTH - 100..LENGTH).unwrap_err().to_string();
+    let named = format!("http.user_file={}: No such file", path.display());
+    assert!(line.contains(&named), "{line}");
+    write();
+    while read(&file, LENGTH - 100..LENGTH).is_err() {}
+}

@@ -186,7 +186,7 @@ impl Conversation {
 
     /// The reply, or none after `most`.
     fn wait(&self, request: &Request, most: Duration) -> io::Result<Option<Reply>> {
-        let limit = self.timeout + GRACE;
+        let limit = self.timeout.max(GRACE);
         let end = Instant::now() + most;
         let mut state = self.lock();
         loop {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{Advice, fadvise};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 use crate::site::{Site, files, soon};
 
@@ -61,6 +61,29 @@ pub fn a_mount_whose_helper_is_dead_goes_on_fetching() {
     for (name, bytes) in &files {
         assert!(fs::read(site.path(name)).unwrap() == *bytes);
     }
+}
+
+pub fn why_no_fetcher_can_be_started_is_logged_once() {
+    let site = Site::mounted("restart=on,prefetch=none");
+    let helper = site.stat()["restart"]["helper"].as_i64().unwrap();
+    let open = |file: &u64| fs::symlink_metadata(format!("/proc/{helper}/fd/{file}")).is_ok();
+    let current = (0..).find(|file| !open(file));
+    let helper = Pid::from_raw(helper as i32);
+    let limit = |limit| prlimit(helper, Resource::Nofile, limit).unwrap();
+    let usual = getrlimit(Resource::Nofile);
+    limit(Rlimit {
+        current,
+        ..usual.clone()
+    });
+    let before = pid(&site, Process::Fetcher);
+    kill_process(before, Signal::KILL).unwrap();
+    soon("the line in the log", || !site.log().is_empty());
+    // It tries again after 2 ms, 4 ms and so on.
+    thread::sleep(Duration::from_millis(200));
+    limit(usual);
+    assert_ne!(pid(&site, Process::Fetcher), before);
+    assert!(site.log().contains("Too many open files"), "{}", site.log());
+    assert_eq!(site.log().lines().count(), 1, "{}", site.log());
 }
 
 #[derive(Clone, Copy, PartialEq)]

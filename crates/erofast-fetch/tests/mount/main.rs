@@ -25,7 +25,10 @@ mod writer;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use deaths::{a_mount_whose_helper_is_dead_goes_on_fetching, deaths_are_noticed_by_no_reader};
+use deaths::{
+    a_mount_whose_helper_is_dead_goes_on_fetching, deaths_are_noticed_by_no_reader,
+    why_no_fetcher_can_be_started_is_logged_once,
+};
 use faults::{
     an_image_that_changed_is_an_error, the_time_limit_is_an_error_until_the_server_returns,
 };
@@ -47,6 +50,7 @@ const TESTS: &[harness::Test] = tests![
     an_image_that_changed_is_an_error,
     an_image_of_a_registry_has_its_device_and_stays_when_processes_die,
     a_mount_whose_helper_is_dead_goes_on_fetching,
+    why_no_fetcher_can_be_started_is_logged_once,
     the_password_of_a_proxy_is_in_no_server,
     deaths_are_noticed_by_no_reader,
 ];

@@ -27,6 +27,8 @@ struct Kept {
     due: Option<Instant>,
     started: Instant,
     pause: Duration,
+    /// Why the last one could not be started.
+    failure: String,
 }
 
 impl Fetchers {
@@ -45,6 +47,7 @@ impl Fetchers {
                 due: None,
                 started: Instant::now(),
                 pause: PAUSES[0],
+                failure: String::new(),
             }),
         };
         if kept.due.is_some() {
@@ -80,12 +83,10 @@ impl Fetchers {
         let mut alive = self.0.values_mut().filter(|kept| kept.due.is_none());
         let Some(kept) = alive.nth(index) else { return };
         match kept.fetcher.event() {
-            Ok(Event::Note(line)) => line_of(log, &line),
+            // Without a log there is nowhere to report that either.
+            Ok(Event::Note(line)) => drop(log.line(&line)),
             Ok(Event::Died) => kept.rest(),
-            Err(error) => {
-                line_of(log, &error.to_string());
-                kept.rest();
-            }
+            Err(error) => kept.fail(log, &error.to_string()),
         }
     }
 
@@ -100,8 +101,7 @@ impl Fetchers {
             kept.started = now;
             kept.due = None;
             if let Err(error) = kept.fetcher.restart() {
-                line_of(log, &error.to_string());
-                kept.rest();
+                kept.fail(log, &error.to_string());
             }
         }
     }
@@ -113,12 +113,16 @@ pub(super) fn waiting() -> [BorrowedFd<'static>; 2] {
     [rustix::stdio::stdin(), rustix::stdio::stdout()]
 }
 
-/// Without a log there is nowhere to report that either.
-fn line_of(log: &Log, line: &str) {
-    let _ = log.line(line);
-}
-
 impl Kept {
+    /// Logs why, unless the one before failed of the same.
+    fn fail(&mut self, log: &Log, why: &str) {
+        if self.failure != why {
+            log.line(why);
+            why.clone_into(&mut self.failure);
+        }
+        self.rest();
+    }
+
     fn rest(&mut self) {
         let [shortest, longest] = PAUSES;
         let soon = self.started.elapsed() < longest;
