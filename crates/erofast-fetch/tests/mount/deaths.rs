@@ -71,10 +71,7 @@ pub fn why_no_fetcher_can_be_started_is_logged_once() {
     let helper = Pid::from_raw(helper as i32);
     let limit = |limit| prlimit(helper, Resource::Nofile, limit).unwrap();
     let usual = getrlimit(Resource::Nofile);
-    limit(Rlimit {
-        current,
-        ..usual.clone()
-    });
+    limit(Rlimit { current, ..usual });
     let before = pid(&site, Process::Fetcher);
     kill_process(before, Signal::KILL).unwrap();
     soon("the line in the log", || !site.log().is_empty());

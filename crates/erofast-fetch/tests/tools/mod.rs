@@ -200,6 +200,36 @@ fn an_image_is_fetched_ahead_listed_and_removed() {
 }
 
 #[test]
+fn a_launch_profile_is_found_by_a_url_that_wants_a_token() {
+    let Some(site) = Site::new("lz4-4k.erofs") else {
+        return;
+    };
+    site.server.state().guard = Some(("Bearer abc".into(), "Bearer".into()));
+    let bytes = fs::read(&site.image).expect("a fixture").into();
+    site.server.state().files = [("/v2/a".to_owned(), bytes)].into();
+    let token = site.path("token").display().to_string();
+    fs::write(&token, "abc").expect("a file");
+    let url = site.server.url("/v2/a?sign=secret");
+    let shown = site.server.url("/v2/a");
+    for command in ["list", "show", "remove"] {
+        let line = site.refused(&["profile", command, &url]);
+        assert!(
+            line.starts_with(&format!("erofast: {shown}: the server answers 401")),
+            "{line}"
+        );
+    }
+    let flag = ["--http-token-file", &token];
+    for command in ["show", "remove"] {
+        let line = site.refused(&[&["profile", command, &url], &flag[..]].concat());
+        assert_eq!(
+            line,
+            format!("erofast: {shown}: no launches were learned of it\n")
+        );
+    }
+    site.printed(&[&["profile", "list", &url], &flag[..]].concat());
+}
+
+#[test]
 fn io_uring_is_refused() {
     let Some(site) = Site::new("lz4-4k.erofs") else {
         return;

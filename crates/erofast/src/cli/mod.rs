@@ -24,7 +24,7 @@ pub use cache::{CacheCommand, CacheFetchArgs, CacheListArgs, CachePruneArgs};
 #[cfg(feature = "tools")]
 pub use erofs_utils::{DumpArgs, FsckArgs, TargetArgs};
 #[cfg(feature = "tools")]
-pub use flags::set_flag;
+pub use flags::{RemoteArgs, set_flag};
 pub use fuse_style::{FuseStyleArgs, is_fuse_style, option};
 #[cfg(feature = "tools")]
 pub use generate::{CompleteArgs, CompletionsArgs, ManArgs};

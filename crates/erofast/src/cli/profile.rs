@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use erofast_cli::examples_help;
 
+use super::flags::RemoteArgs;
+
 /// The subcommands of `profile`.
 #[derive(Debug, Subcommand)]
 pub enum ProfileCommand {
@@ -27,6 +29,8 @@ pub struct ProfileRemoveArgs {
     pub profile: PathBuf,
     /// Programs of the image, as `profile list` names them; without any all of them
     pub programs: Vec<String>,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 /// Arguments of `profile list`.
@@ -39,6 +43,8 @@ pub struct ProfileListArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 /// Arguments of `profile show`.
@@ -57,6 +63,8 @@ pub struct ProfileShowArgs {
     /// With --list: end each path with a zero byte, not a newline
     #[arg(short = '0', long = "null", requires = "list")]
     pub null: bool,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 /// Arguments of `profile trim`.

@@ -16,7 +16,9 @@ use launch_profile::{
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
-use crate::cli::{ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs};
+use crate::cli::{
+    ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs, RemoteArgs,
+};
 use crate::text::{name, time};
 
 /// Printed of an image that has none.
@@ -29,9 +31,9 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         false => Vec::new(),
     };
     for image in &args.images {
-        let learned = files(Some(&image_at(image)?))?;
+        let learned = files(Some(&image_at(image, &args.remote)?))?;
         if learned.is_empty() && !args.json {
-            outln!("{}: {NONE}", image.display());
+            outln!("{}: {NONE}", remote::shown(image));
         }
         found.extend(learned);
     }
@@ -83,7 +85,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
 
 /// Runs `profile show`.
 pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
-    let learned = named(&args.profile)?;
+    let learned = named(&args.profile, &args.remote)?;
     let programs = learned
         .into_iter()
         .flat_map(|(_, learned)| learned.programs);
@@ -117,11 +119,12 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
 
 /// Runs `profile remove`.
 pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
-    let mut files = named(&args.profile)?;
+    let mut files = named(&args.profile, &args.remote)?;
     let known = files.iter().flat_map(|(_, learned)| &learned.programs);
     let known: Vec<String> = known.map(path_of).collect();
     if let Some(path) = args.programs.iter().find(|path| !known.contains(path)) {
-        bail!("{}: {path}: was not learned", args.profile.display());
+        let shown = remote::shown(&args.profile);
+        bail!("{shown}: {path}: was not learned");
     }
     for (file, learned) in &mut files {
         remove_from(file, learned, &args.programs).with_context(|| file.display().to_string())?;
@@ -164,13 +167,15 @@ fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Vec<(PathBuf, anyhow::Res
 
 /// The profile at a path, or those that were learned of the image there: mounts with `subdir=`
 /// have their own.
-fn named(path: &Path) -> anyhow::Result<Vec<(PathBuf, Learned)>> {
-    match read(path) {
-        Err(error) if may_be_image(path, &error) => {}
+fn named(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<(PathBuf, Learned)>> {
+    let shown = remote::shown(path);
+    let image = match read(path) {
+        _ if remote::url(path).is_some() => image_at(path, flags)?,
+        Err(error) if error.downcast_ref() == Some(&launch_profile::Error::Magic) => {
+            image_at(path, flags).with_context(|| format!("{shown}: not a launch profile"))?
+        }
         read => return Ok(vec![(path.to_owned(), read?)]),
-    }
-    let shown = path.display();
-    let image = image_at(path).with_context(|| format!("{shown}: not a launch profile"))?;
+    };
     let files = files(Some(&image))?.into_iter();
     let files: Vec<_> = files
         .map(|(path, learned)| Ok((path, learned?)))
@@ -179,20 +184,17 @@ fn named(path: &Path) -> anyhow::Result<Vec<(PathBuf, Learned)>> {
     Ok(files)
 }
 
-fn may_be_image(path: &Path, error: &anyhow::Error) -> bool {
-    remote::url(path).is_some() || error.downcast_ref() == Some(&launch_profile::Error::Magic)
-}
-
-fn image_at(path: &Path) -> anyhow::Result<ImageIdentity> {
+fn image_at(path: &Path, flags: &RemoteArgs) -> anyhow::Result<ImageIdentity> {
     ensure!(
         !path.is_dir(),
         "{}: is a directory; profiles are named by the path of the image",
         path.display()
     );
-    let options = EngineOptions {
+    let mut options = EngineOptions {
         workers: WorkersMode::Inline,
         ..EngineOptions::default()
     };
+    flags.apply(&mut options)?;
     let engine = Engine::open(path, &options)?;
     Ok(erofs_fuse::profile_identity(&engine))
 }

@@ -28,7 +28,8 @@ impl Histogram {
         self
     }
 
-    fn count(&self) -> u64 {
+    /// Of all values.
+    pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, times)| times).sum()
     }
 
@@ -47,24 +48,15 @@ impl Histogram {
         None
     }
 
-    /// A line for each bucket from the first that is not empty to the last.
+    /// A line for each bucket with a value.
     pub fn draw(&self) -> String {
-        let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else {
-            return String::new();
-        };
         let most = self.0.iter().map(|(_, times)| *times).max().unwrap_or(1);
-        let mut text = String::new();
-        for n in first.0..=last.0 {
-            let times = self
-                .0
-                .iter()
-                .find(|(other, _)| *other == n)
-                .map_or(0, |(_, times)| *times);
+        let line = |&(n, times): &(u32, u64)| {
             let bar = "#".repeat((times * BAR).div_ceil(most) as usize);
             let from = units::time(f64::from(n).exp2());
-            text += &format!("  {from:>8} {times:>10} {bar}\n");
-        }
-        text
+            format!("  {from:>8} {times:>10} {bar}\n")
+        };
+        self.0.iter().map(line).collect()
     }
 }
 
@@ -89,8 +81,8 @@ mod tests {
     #[test]
     fn what_was_there_before_is_taken_off() {
         let before = Histogram::of(&json!({"buckets": [[3, 5], [4, 1]]}));
-        let now = Histogram::of(&json!({"buckets": [[3, 5], [4, 3]]})).since(&before);
-        assert_eq!(now.0, [(4, 2)]);
-        assert_eq!(now.draw().lines().count(), 1);
+        let now = Histogram::of(&json!({"buckets": [[2, 1], [3, 5], [4, 3]]})).since(&before);
+        assert_eq!(now.0, [(2, 1), (4, 2)]);
+        assert_eq!(now.draw().lines().count(), 2);
     }
 }

@@ -104,25 +104,32 @@ fn profile(report: &Value) -> String {
 /// Programs that are shown.
 const MOST_PROGRAMS: usize = 5;
 
+/// Of fewer times a 99th percentile is only their longest.
+const FEW: u64 = 100;
+
 /// What was fetched from one URL.
 fn remote(file: &Value) -> String {
     if let Some(error) = file["error"].as_str() {
         return line("remote", error);
     }
     let size = |name: &str| units::size(number(file, name));
-    let counted = |name: &str, what: &str| match number(file, name) {
-        0 => String::new(),
-        count => format!(", {count} {what}"),
-    };
-    let more = counted("/waiting", "waiting") + &counted("/failures", "failed");
     let text = format!(
-        "{} fetched in {}, {} of {} cached{more}",
+        "{} fetched in {}, {} of {} cached",
         size("/fetched_bytes"),
         units::count(number(file, "/round_trips"), "round trip"),
         size("/cached_bytes"),
         size("/bytes"),
     );
-    line("remote", &text)
+    let (waiting, failed) = (number(file, "/waiting"), number(file, "/failures"));
+    let more = match waiting + failed {
+        0 => String::new(),
+        _ => {
+            let waiting = units::count(waiting, "waiting request");
+            let failed = units::count(failed, "failed round trip");
+            line("", &format!("{waiting}, {failed}"))
+        }
+    };
+    line("remote", &text) + &more
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -231,7 +238,11 @@ impl Page<'_> {
                 ),
             );
         }
-        for file in self.now["remote"].as_array().into_iter().flatten() {
+        let files = self.now["remote"].as_array().map_or(&[][..], |all| all);
+        for file in files {
+            if files.len() > 1 {
+                page += &line("url", string(file, "/url"));
+            }
             page += &remote(file);
         }
         page + &self.pool() + &profile(&self.now["profile"])
@@ -278,13 +289,17 @@ impl Page<'_> {
     fn request_row(&self, kind: &str, count: u64, counter: &str, times: &str) -> String {
         let times = self.histogram(times);
         let time = |part| times.quantile(part).map_or("-".to_owned(), units::time);
+        let p99 = match times.count() < FEW {
+            true => "-".to_owned(),
+            false => time(0.99),
+        };
         let rate = self.more(counter) as f64 / self.seconds();
         row(&[
             kind.to_owned(),
             count.to_string(),
             format!("{rate:.1}"),
             time(0.5),
-            time(0.99),
+            p99,
         ])
     }
 
@@ -317,9 +332,9 @@ impl Page<'_> {
                     "worker", "policy", "requests", "jobs", "wake-ups", "waited p99", "ran p99"
                 );
             }
-            let time = |pointer: &str| match number(worker, pointer) {
-                0 => "-".to_owned(),
-                nanoseconds => units::time(nanoseconds as f64),
+            let p99 = |times: &str| match number(worker, &format!("{times}/count")) < FEW {
+                true => "-".to_owned(),
+                false => units::time(number(worker, &format!("{times}/p99_ns")) as f64),
             };
             let _ = writeln!(
                 page,
@@ -329,8 +344,8 @@ impl Page<'_> {
                 number(worker, "/served"),
                 number(worker, "/jobs"),
                 number(worker, "/wakeups"),
-                time("/queue_delay/p99_ns"),
-                time("/run/p99_ns"),
+                p99("/queue_delay"),
+                p99("/run"),
             );
         }
         page
@@ -496,9 +511,33 @@ mod tests {
             {"url": "http://host/y", "error": "no word from the fetcher"},
         ]);
         let page = page(&answer, None);
-        let lines = "\nremote     1.0 MiB fetched in 2 round trips, 2.0 MiB of 3.0 MiB cached, \
-            1 waiting, 3 failed\nremote     no word from the fetcher\n";
+        let lines = "\nurl        http://host/x\n\
+            remote     1.0 MiB fetched in 2 round trips, 2.0 MiB of 3.0 MiB cached\n           \
+            1 waiting request, 3 failed round trips\n\
+            url        http://host/y\nremote     no word from the fetcher\n";
         assert!(page.contains(lines), "{page}");
+    }
+
+    #[test]
+    fn a_hundredth_needs_a_hundred_times() {
+        let p99 = |requests, jobs: u64| {
+            let mut answer = answer(requests, 5.0);
+            let times = json!({"count": jobs, "p99_ns": 7000});
+            answer["workers"] = json!([{"queue_delay": times, "run": times}]);
+            let page = page(&answer, None);
+            let ends = page
+                .lines()
+                .map(|line| line.rsplit_once("  ").unwrap_or_default().1);
+            let ends: Vec<String> = ends.map(|end| end.trim().to_owned()).collect();
+            let row = |name: &str| {
+                page.lines()
+                    .position(|line| line.starts_with(name))
+                    .unwrap()
+            };
+            [row("read "), row("?  ")].map(|row| ends[row].clone())
+        };
+        assert_eq!(p99(99, 99), ["-", "-"]);
+        assert_eq!(p99(100, 100), ["8.1 us", "7.0 us"]);
     }
 
     #[test]
